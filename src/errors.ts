@@ -1,0 +1,55 @@
+/** What an error can carry besides its message. */
+export interface ErrorDetails {
+  cause?: unknown;
+  /** The claim it is about, as `namespace/name`. */
+  claim?: string;
+  /** The device it is about: its name in the pool, or its PCI address. */
+  device?: string;
+  /** The file, directory or socket it is about. */
+  path?: string;
+  /** What the reader can do about it, as a clause: `start containerd with NRI enabled`. */
+  hint?: string;
+  /** Whether the same call may succeed later with nothing changed by a human. */
+  retriable?: boolean;
+}
+
+/**
+ * Base class of every error that netdra itself raises. `code` is for programs and stays stable; the message is for
+ * people and says what failed on which subject; `cause` keeps the original.
+ */
+export class NetdraError extends Error {
+  readonly code: string;
+  readonly claim: string | undefined;
+  readonly device: string | undefined;
+  readonly path: string | undefined;
+  readonly hint: string | undefined;
+  readonly retriable: boolean;
+
+  constructor(code: string, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = new.target.name;
+    this.code = code;
+    this.claim = details.claim;
+    this.device = details.device;
+    this.path = details.path;
+    this.hint = details.hint;
+    this.retriable = details.retriable ?? false;
+  }
+}
+
+/** The message of an error, its hint and the messages of its causes, in one line: what a kubelet or a user gets to see. */
+export function explain(error: unknown): string {
+  const parts: string[] = [];
+  for (let current: unknown = error; current !== undefined && current !== null; ) {
+    const message = current instanceof Error ? current.message : String(current);
+    if (parts.at(-1)?.endsWith(message) !== true) parts.push(message);
+    current = current instanceof Error ? current.cause : undefined;
+  }
+  const hint = error instanceof NetdraError && error.hint !== undefined ? ` (${error.hint})` : '';
+  return parts.join(': ') + hint;
+}
+
+/** The `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */
+export function errnoCode(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

@@ -1,0 +1,31 @@
+import { defineConfig } from 'vitest/config';
+
+/**
+ * `quick` needs neither root nor a container runtime. `integration` needs root and the kernel; `e2e-node` a real
+ * containerd too. The last two run inside namespaces of their own (see scripts/node-shell.sh), one file at a time.
+ */
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: 'quick', include: ['test/unit/**/*.test.ts'], testTimeout: 15_000 } },
+      {
+        test: {
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          fileParallelism: false,
+        },
+      },
+      {
+        test: {
+          name: 'e2e-node',
+          include: ['e2e/node/cases/**/*.test.ts'],
+          testTimeout: 120_000,
+          hookTimeout: 180_000,
+          fileParallelism: false,
+        },
+      },
+    ],
+  },
+});
