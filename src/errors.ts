@@ -37,16 +37,17 @@ export class NetdraError extends Error {
   }
 }
 
-/** The message of an error, its hint and the messages of its causes, in one line: what a kubelet or a user gets to see. */
+/** The message of an error, those of its causes and the first hint among them, in one line: what a user gets to see. */
 export function explain(error: unknown): string {
-  const parts: string[] = [];
+  const messages: string[] = [];
+  let hint: string | undefined;
   for (let current: unknown = error; current !== undefined && current !== null; ) {
     const message = current instanceof Error ? current.message : String(current);
-    if (parts.at(-1)?.endsWith(message) !== true) parts.push(message);
+    if (messages.at(-1)?.endsWith(message) !== true) messages.push(message);
+    if (current instanceof NetdraError) hint ??= current.hint;
     current = current instanceof Error ? current.cause : undefined;
   }
-  const hint = error instanceof NetdraError && error.hint !== undefined ? ` (${error.hint})` : '';
-  return parts.join(': ') + hint;
+  return messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
 }
 
 /** The `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */

@@ -1,0 +1,110 @@
+import { isIPv4 } from 'node:net';
+import { Address4, Address6 } from 'ip-address';
+import * as z from 'zod';
+import type { AllocatedClaim } from '../kubeletplugin/index.ts';
+import { baseRequest } from '../metadata/index.ts';
+import { DriverError } from './errors.ts';
+
+const prefixed = (what: string) =>
+  z.string().refine(isPrefixed, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` });
+
+/**
+ * What a claim or a DeviceClass may ask for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`.
+ * Everything is optional; what is absent stays as the VF has it.
+ */
+export const vfConfigSchema = z.strictObject({
+  apiVersion: z.literal('netdra.dev/v1alpha1'),
+  kind: z.literal('VFConfig'),
+  interfaceName: z
+    .string()
+    .regex(/^(?!\.{1,2}$)[^\s/:]{1,15}$/, '1 to 15 bytes, no blank, "/" or ":"')
+    .describe('Name in the pod. `%d` becomes the index of the device within its request.')
+    .optional(),
+  mtu: z.int().min(68).max(65_535).describe('MTU in bytes.').optional(),
+  macAddress: z
+    .string()
+    .regex(/^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$/, 'six octets with colons, not a multicast address')
+    .optional(),
+  addresses: z
+    .array(prefixed('an address with prefix length, such as 192.0.2.7/24'))
+    .max(16)
+    .describe('Interface addresses with prefix length, IPv4 and IPv6.')
+    .optional(),
+  routes: z
+    .array(
+      z.strictObject({
+        destination: prefixed('a destination with prefix length, such as 0.0.0.0/0'),
+        gateway: z.union([z.ipv4(), z.ipv6()]).optional(),
+      }),
+    )
+    .optional(),
+});
+
+/** The merged settings for one device. */
+export type VfConfig = Omit<z.infer<typeof vfConfigSchema>, 'apiVersion' | 'kind'>;
+
+/**
+ * The settings for a request: what the class says, then what the claim says, field by field.
+ * Source of the scoping rules: resource.k8s.io/v1 `DeviceAllocationConfiguration`.
+ * @throws DriverError `config-invalid` with the path of the field and what is allowed
+ */
+export function resolveVfConfig(driver: string, claim: AllocatedClaim, request: string): VfConfig {
+  const entries = claim.object.status?.allocation?.devices?.config ?? [];
+  const applicable = entries.filter(
+    ({ opaque, requests }) => opaque?.driver === driver && covers(requests ?? [], request),
+  );
+  const ordered = ['FromClass', 'FromClaim'].flatMap((source) => applicable.filter((entry) => entry.source === source));
+  const merged: VfConfig = {};
+  for (const { opaque, source } of ordered) Object.assign(merged, parseVfConfig(claim, source, opaque?.parameters));
+  return merged;
+}
+
+function covers(requests: string[], request: string): boolean {
+  return requests.length === 0 || requests.some((each) => each === request || each === baseRequest(request));
+}
+
+function parseVfConfig(claim: AllocatedClaim, source: string, parameters: unknown): VfConfig {
+  const result = vfConfigSchema.safeParse(parameters);
+  if (result.success) {
+    const { apiVersion: _apiVersion, kind: _kind, ...config } = result.data;
+    return config;
+  }
+  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const origin = source === 'FromClass' ? 'its DeviceClass' : 'the claim';
+  const problems = result.error.issues.map(({ path, message }) => `${path.join('.') || 'parameters'}: ${message}`);
+  throw new DriverError(
+    'config-invalid',
+    `invalid VFConfig for claim ${subject}, from ${origin}: ${problems.join('; ')}`,
+    {
+      claim: subject,
+    },
+  );
+}
+
+/** Whether it is an address or network in CIDR form, with an explicit prefix length. */
+function isPrefixed(text: string): boolean {
+  const [address, prefix, rest] = text.split('/');
+  if (address === undefined || prefix === undefined || rest !== undefined || !/^\d{1,3}$/.test(prefix)) return false;
+  return isIPv4(address) ? Address4.isValid(text) : Address6.isValid(text) && !address.includes('%');
+}
+
+/**
+ * The settings for one of several devices of a request.
+ * @throws DriverError `config-invalid` if what can be had only once is asked for several devices
+ */
+export function configForDevice(config: VfConfig, subject: string, index: number, count: number): VfConfig {
+  const { interfaceName } = config;
+  const single = (field: string, hint: string) =>
+    new DriverError('config-invalid', `${field}: the request of claim ${subject} has ${count} devices`, {
+      claim: subject,
+      hint,
+    });
+  if (count > 1) {
+    if (config.addresses?.length) throw single('addresses', 'use one request for each device with static addresses');
+    if (config.macAddress) throw single('macAddress', 'use one request for each device with a MAC address of its own');
+    if (interfaceName && !interfaceName.includes('%d')) throw single('interfaceName', 'put %d into the name');
+  }
+  return interfaceName === undefined
+    ? config
+    : { ...config, interfaceName: interfaceName.replace('%d', String(index)) };
+}

@@ -1,0 +1,19 @@
+import { type ErrorDetails, NetdraError } from '../errors.ts';
+
+export type DriverErrorCode =
+  /** The claim's opaque parameters are not a valid VFConfig. */
+  | 'config-invalid'
+  /** The allocation names a device that this node has not. */
+  | 'device-unknown'
+  /** The device is prepared for another claim. */
+  | 'device-in-use'
+  /** The state store cannot be read or written. */
+  | 'store-unusable';
+
+/** Why a claim cannot be prepared or unprepared. */
+export class DriverError extends NetdraError {
+  declare readonly code: DriverErrorCode;
+  constructor(code: DriverErrorCode, message: string, details: ErrorDetails = {}) {
+    super(code, message, details);
+  }
+}

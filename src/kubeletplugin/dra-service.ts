@@ -1,0 +1,50 @@
+import { type ServerUnaryCall, type ServiceDefinition, type sendUnaryData, status } from '@grpc/grpc-js';
+import { explain } from '../errors.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
+import { loadProto } from '../proto.ts';
+
+/** A device in the answer to the kubelet; names as on the wire. */
+export interface WireDevice {
+  requestNames: string[];
+  poolName: string;
+  deviceName: string;
+  cdiDeviceIds: string[];
+  shareId?: string;
+}
+
+/** What both versions of the DRA service have in common. */
+export interface DraCalls {
+  /** By claim UID. Throwing fails the whole call. */
+  nodePrepareResources(claims: ClaimIdentity[]): Promise<Map<string, { devices: WireDevice[]; error?: string }>>;
+  nodeUnprepareResources(claims: ClaimIdentity[]): Promise<Map<string, { error?: string }>>;
+}
+
+interface ClaimsRequest {
+  claims: ClaimIdentity[];
+}
+
+/** DRA service versions, preferred first, by the names under which they are registered with the kubelet. */
+export const draVersions = ['v1', 'v1beta1'] as const;
+export type DraVersion = (typeof draVersions)[number];
+
+/** gRPC service and handlers of one version; on the wire they differ only in `share_id`, which v1beta1 lacks. */
+export function createDraService(version: DraVersion, calls: DraCalls) {
+  const definition = loadProto(`dra-${version}.proto`)[`k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`];
+  return {
+    definition: definition as ServiceDefinition,
+    handlers: {
+      NodePrepareResources: unary((request: ClaimsRequest) => calls.nodePrepareResources(request.claims)),
+      NodeUnprepareResources: unary((request: ClaimsRequest) => calls.nodeUnprepareResources(request.claims)),
+    },
+  };
+}
+
+function unary<T>(handle: (request: ClaimsRequest) => Promise<Map<string, T>>) {
+  return (call: ServerUnaryCall<ClaimsRequest, unknown>, callback: sendUnaryData<unknown>) => {
+    handle(call.request).then(
+      (claims) => callback(null, { claims: Object.fromEntries(claims) }),
+      // Unknown is what Go's gRPC makes of a plain error, and what the kubelet's logs show for the Go helper.
+      (error) => callback({ code: status.UNKNOWN, details: explain(error) }),
+    );
+  };
+}

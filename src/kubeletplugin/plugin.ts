@@ -1,0 +1,56 @@
+import type { ResourceV1ResourceClaim, V1DeviceRequestAllocationResult } from '@kubernetes/client-node';
+import type { ClaimIdentity, DeviceAttributes, NetworkDeviceData } from '../metadata/index.ts';
+
+/** A resource.k8s.io/v1 claim that is allocated: the framework has checked it before a driver sees it. */
+export interface AllocatedClaim {
+  identity: ClaimIdentity;
+  /** The pod's name for it if it came from a template. */
+  podClaimName: string | undefined;
+  /** Allocation results of all drivers, in the order of the allocator. */
+  results: V1DeviceRequestAllocationResult[];
+  /** UIDs of the pods for which it is reserved. */
+  podUids: string[];
+  object: ResourceV1ResourceClaim;
+}
+
+/** What a container shall be told about a prepared device. */
+export interface PreparedMetadata {
+  attributes?: DeviceAttributes;
+  networkData?: NetworkDeviceData;
+}
+
+/** One device that the driver made ready. */
+export interface PreparedDevice {
+  /** Requests that it serves, as in the allocation result; none means all requests of the claim. */
+  requests: string[];
+  poolName: string;
+  deviceName: string;
+  /** Fully qualified CDI names, `vendor/class=name`. */
+  cdiDeviceIds: string[];
+  shareId?: string;
+  /** `'deferred'`: the file follows in an update. Absent: a file with the device's identity only. */
+  metadata?: PreparedMetadata | 'deferred';
+}
+
+/**
+ * What came of preparing one claim. No devices at all means that every request of the allocation that this driver
+ * serves is deferred (KEP-5304 "Deferred metadata").
+ */
+export type PrepareResult = { devices: PreparedDevice[] } | { error: Error };
+
+/**
+ * A DRA driver, as the framework calls it. Both calls must be idempotent and give one entry for each claim, by UID;
+ * throwing fails the whole call. They run one at a time.
+ */
+export interface DraPlugin {
+  /** @param context `signal` aborts shortly before the kubelet gives up (it waits 45 s) */
+  prepareResourceClaims(
+    claims: AllocatedClaim[],
+    context: { signal: AbortSignal },
+  ): Promise<ReadonlyMap<string, PrepareResult>>;
+  /** Claims may be gone from the API server; one that was never prepared is no error. */
+  unprepareResourceClaims(
+    claims: ClaimIdentity[],
+    context: { signal: AbortSignal },
+  ): Promise<ReadonlyMap<string, Error | undefined>>;
+}

@@ -1,0 +1,83 @@
+import {
+  baseRequest,
+  type ClaimRecord,
+  type DeviceMetadata,
+  type PreparedContent,
+  type RequestRecord,
+} from '../metadata/index.ts';
+import { KubeletPluginError } from './errors.ts';
+import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
+
+/** A prepared claim as the metadata side and the kubelet's answer need it. */
+export interface PreparedClaim {
+  record: ClaimRecord;
+  contents: Map<string, PreparedContent>;
+  devices: PreparedDevice[];
+}
+
+/**
+ * Turns the driver's devices into what is laid down for each request. A driver that returned none gets the devices of
+ * the allocation, all of them deferred.
+ * @throws KubeletPluginError `driver-contract` if a device lacks a name or names a request that the claim has not
+ */
+export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, returned: PreparedDevice[]): PreparedClaim {
+  const allocated = claim.results.filter((result) => result.driver === driver);
+  const devices = returned.length > 0 ? returned : allocated.map(deferredDevice);
+  const requests: Record<string, RequestRecord> = {};
+  const contents = new Map<string, PreparedContent>();
+  for (const device of devices) {
+    const references = device.requests.length > 0 ? device.requests : allocated.map(({ request }) => request);
+    for (const reference of new Set(references)) {
+      const name = allocated.find(({ request }) => baseRequest(request) === baseRequest(reference))?.request;
+      checkDevice(claim, device, reference, name);
+      const base = baseRequest(name);
+      requests[base] ??= { name, devices: [] };
+      requests[base].devices.push({ pool: device.poolName, name: device.deviceName });
+      contents.set(base, withDevice(contents.get(base), describe(driver, device)));
+    }
+  }
+  const { identity, podClaimName } = claim;
+  return {
+    record: { claim: identity, requests, ...(podClaimName === undefined ? {} : { podClaimName }) },
+    contents,
+    devices,
+  };
+}
+
+function deferredDevice(result: AllocatedClaim['results'][number]): PreparedDevice {
+  return {
+    requests: [result.request],
+    poolName: result.pool,
+    deviceName: result.device,
+    cdiDeviceIds: [],
+    metadata: 'deferred',
+    ...(result.shareID === undefined ? {} : { shareId: result.shareID }),
+  };
+}
+
+function checkDevice(
+  claim: AllocatedClaim,
+  device: PreparedDevice,
+  reference: string,
+  name: string | undefined,
+): asserts name is string {
+  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const refuse = (reason: string) =>
+    new KubeletPluginError('driver-contract', `driver prepared claim ${subject} wrongly: ${reason}`, {
+      claim: subject,
+    });
+  if (device.poolName === '' || device.deviceName === '') throw refuse('a device has no pool or no name');
+  if (name === undefined)
+    throw refuse(`device ${device.deviceName} is for request ${reference}, which is not allocated`);
+}
+
+/** One deferred device defers its whole request: a file without it would tell only half. */
+function withDevice(content: PreparedContent | undefined, device: DeviceMetadata | 'deferred'): PreparedContent {
+  if (content === 'deferred' || device === 'deferred') return 'deferred';
+  return [...(content ?? []), device];
+}
+
+function describe(driver: string, device: PreparedDevice): DeviceMetadata | 'deferred' {
+  if (device.metadata === 'deferred') return 'deferred';
+  return { driver, pool: device.poolName, name: device.deviceName, ...device.metadata };
+}

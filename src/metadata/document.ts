@@ -1,0 +1,63 @@
+/**
+ * One attribute value: exactly one member is set. Shape of resource.k8s.io/v1 `DeviceAttribute`, list kinds included.
+ * `int` is a 64-bit integer in the API; values beyond 2^53 cannot be carried here.
+ */
+export interface DeviceAttribute {
+  int?: number;
+  bool?: boolean;
+  string?: string;
+  version?: string;
+  ints?: number[];
+  bools?: boolean[];
+  strings?: string[];
+  versions?: string[];
+}
+
+/** Attributes by name: `id`, or `domain/id` for well-known ones such as `resource.kubernetes.io/pciBusID`. */
+export type DeviceAttributes = Record<string, DeviceAttribute>;
+
+/** What a network device got. Shape of resource.k8s.io/v1 `NetworkDeviceData`. */
+export interface NetworkDeviceData {
+  interfaceName?: string;
+  /** Interface addresses with prefix length, canonical: `10.9.8.7/24`, `2001:db8::1/64`. At most 16. */
+  ips?: string[];
+  /** MAC address, lower case with colons. */
+  hardwareAddress?: string;
+}
+
+/** What a container is told about one device of a request. */
+export interface DeviceMetadata {
+  driver: string;
+  pool: string;
+  /** Device name within the pool. */
+  name: string;
+  attributes?: DeviceAttributes;
+  networkData?: NetworkDeviceData;
+}
+
+/** Names a claim and, by its UID, one life of that name. */
+export interface ClaimIdentity {
+  namespace: string;
+  name: string;
+  uid: string;
+}
+
+/**
+ * One metadata document: the devices of one request of one claim, as one driver serves them. Version-independent; the
+ * layouts turn it into bytes. Source: KEP-5304, "Metadata file schema".
+ */
+export interface MetadataDocument {
+  claim: ClaimIdentity;
+  /** 1 for the first write, one more with every change, never back. */
+  generation: number;
+  /** The pod's name for a template-generated claim: annotation `resource.kubernetes.io/pod-claim-name`. */
+  podClaimName?: string;
+  /** The full reference, `request` or `request/subrequest`. */
+  request: string;
+  devices: DeviceMetadata[];
+}
+
+/** The part before the slash of `request/subrequest`: what paths, CDI names and the kubelet use. */
+export function baseRequest(request: string): string {
+  return request.split('/', 1)[0] ?? request;
+}

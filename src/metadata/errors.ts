@@ -1,0 +1,21 @@
+import { type ErrorDetails, NetdraError } from '../errors.ts';
+
+export type MetadataErrorCode =
+  /** The text is no stream of JSON objects, or an object lacks what every version has. */
+  | 'metadata-malformed'
+  /** Objects were found, but none in a version that we know. */
+  | 'metadata-version-unknown'
+  /** A name cannot be part of a path: empty, `.`, `..`, a slash, a NUL byte. */
+  | 'metadata-name-invalid'
+  /** The update names a claim, a request or a device that this driver has not prepared. */
+  | 'metadata-not-prepared'
+  /** The file system refused a read, a write or a removal. */
+  | 'metadata-io';
+
+/** Whatever goes wrong between a metadata document and its files. */
+export class MetadataError extends NetdraError {
+  declare readonly code: MetadataErrorCode;
+  constructor(code: MetadataErrorCode, message: string, details: ErrorDetails = {}) {
+    super(code, message, details);
+  }
+}

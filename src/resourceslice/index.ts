@@ -1,0 +1,1 @@
+export { createKubeSliceApi, type SliceApi, SlicePublisher } from './publisher.ts';
