@@ -1,1 +1,104 @@
-export {};
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { pino } from 'pino';
+import { startApp } from './app.ts';
+import { explain } from './errors.ts';
+import { hookFailureModes } from './sandbox/index.ts';
+import { parseDriverName, parseLayouts, parseSimulation, type Settings } from './settings.ts';
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
+
+/** Turns a parser's error into commander's, which names the flag. */
+function argument<T>(parse: (text: string) => T): (text: string) => T {
+  return (text) => {
+    try {
+      return parse(text);
+    } catch (error) {
+      throw new InvalidArgumentError((error as Error).message);
+    }
+  };
+}
+
+const program = new Command('netdra')
+  .description('Kubernetes network DRA driver for SR-IOV and DPDK')
+  .showHelpAfterError('(netdra run --help lists the flags)');
+
+program
+  .command('run', { isDefault: false })
+  .description('serve the VFs of this node: kubelet plugin and NRI plugin in one process')
+  .addOption(
+    new Option('--driver-name <name>', 'name of the driver in claims and slices')
+      .default('sriov.netdra.dev')
+      .argParser(argument(parseDriverName)),
+  )
+  .addOption(
+    new Option('--node-name <name>', 'name of the Node object of this machine').env('NODE_NAME').makeOptionMandatory(),
+  )
+  .addOption(
+    new Option(
+      '--kubeconfig <path>',
+      'how to reach the API server; without it the service account of the pod is used',
+    ).env('KUBECONFIG'),
+  )
+  .option('--kubelet-plugins-dir <path>', "the kubelet's plugins directory", '/var/lib/kubelet/plugins')
+  .option('--kubelet-registry-dir <path>', "the kubelet's registration directory", '/var/lib/kubelet/plugins_registry')
+  .option('--cdi-dir <path>', 'where CDI specs go; the runtime must scan it', '/var/run/cdi')
+  .option('--state-dir <path>', "where the driver keeps its state (default: its directory in the kubelet's plugins)")
+  .option('--nri-socket <path>', "the runtime's NRI socket", '/var/run/nri/nri.sock')
+  .option('--nri-plugin-name <name>', 'name under which the runtime knows us', 'netdra')
+  .option('--nri-plugin-index <nn>', 'two digits: our place among the NRI plugins', '10')
+  .addOption(
+    new Option('--metadata-layouts <names>', 'dialects of the metadata file, comma-separated: v1, kep')
+      .default(['v1' as const, 'kep' as const], 'v1,kep')
+      .argParser(argument(parseLayouts)),
+  )
+  .addOption(
+    new Option('--enable-device-metadata [bool]', 'false: no metadata files and no CDI specs for them')
+      .env('ENABLE_DEVICE_METADATA')
+      .default(true)
+      .argParser(argument(parseBoolean)),
+  )
+  .addOption(
+    new Option(
+      '--hook-failure <mode>',
+      'when the metadata cannot be written: reject the sandbox, gate its containers, or auto: by runtime version',
+    )
+      .choices(hookFailureModes)
+      .default('auto'),
+  )
+  .addOption(
+    new Option('--simulate <vfs>', 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS').argParser(
+      argument(parseSimulation),
+    ),
+  )
+  .option('--simulate-prefix <name>', 'start of the names of simulated interfaces', 'nsim')
+  .addOption(new Option('--log-level <level>', 'least level that is logged').choices(logLevels).default('info'))
+  .action(run);
+
+function parseBoolean(text: string): boolean {
+  if (text === 'true' || text === '1') return true;
+  if (text === 'false' || text === '0') return false;
+  throw new Error('true or false is needed');
+}
+
+async function run(settings: Settings): Promise<void> {
+  const logger = pino({ level: settings.logLevel, base: undefined, timestamp: pino.stdTimeFunctions.isoTime });
+  const fail = (error: unknown, message: string): never => {
+    logger.fatal({ err: error }, message);
+    process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);
+    process.exit(1);
+  };
+  process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));
+  process.on('uncaughtException', (error) => fail(error, 'unexpected failure'));
+  const app = await startApp(settings, logger).catch((error) => fail(error, 'cannot start'));
+  const end = (signal: string) => {
+    logger.info({ signal }, 'stopping');
+    app[Symbol.asyncDispose]().then(
+      () => process.exit(0),
+      (error) => fail(error, 'cannot stop cleanly'),
+    );
+  };
+  process.once('SIGTERM', () => end('SIGTERM'));
+  process.once('SIGINT', () => end('SIGINT'));
+}
+
+await program.parseAsync();

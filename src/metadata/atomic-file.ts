@@ -82,6 +82,15 @@ export async function readFileIfThere(path: string): Promise<string | undefined>
   }
 }
 
+/** Renames a file over another; one that is not there is fine. */
+export async function renameIfThere(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch (cause) {
+    if (errnoCode(cause) !== 'ENOENT') throw ioError('rename', from, cause);
+  }
+}
+
 /** Removes a file or a directory with all that is in it; one that is not there is fine. */
 export async function remove(path: string): Promise<void> {
   try {

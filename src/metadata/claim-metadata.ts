@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { KeyedMutex } from '../keyed-mutex.ts';
-import { createFile, overwriteFile, readFileIfThere, remove } from './atomic-file.ts';
+import { createFile, overwriteFile, readFileIfThere, remove, renameIfThere } from './atomic-file.ts';
 import { CdiSpecs } from './cdi.ts';
 import { type ClaimRecord, formatClaimRecord, parseClaimRecord } from './claim-record.ts';
 import { decodeStream } from './codec.ts';
@@ -20,7 +20,9 @@ export interface ClaimMetadataOptions {
 interface LayoutFile {
   layout: Layout;
   path: string;
+  /** Absent while containers find no file. */
   text?: string;
+  /** What the file says, or said before it was withdrawn. */
   document?: MetadataDocument;
 }
 
@@ -82,6 +84,23 @@ export class ClaimMetadata {
     });
   }
 
+  /**
+   * Takes the files of a claim away from containers that do not have them mounted yet: none of them starts before the
+   * next update. Generations are remembered. For a pod that gets a new sandbox: what the files say is over.
+   */
+  async withdraw(claim: ClaimIdentity): Promise<void> {
+    await this.#mutex.run(claimKey(claim), async () => {
+      const record = await this.#readRecord(claim);
+      if (record?.claim.uid !== claim.uid) return;
+      for (const request of Object.keys(record.requests)) {
+        for (const layout of this.#layouts) {
+          const path = this.#filePath(claim, request, layout);
+          await renameIfThere(path, withdrawnPath(path));
+        }
+      }
+    });
+  }
+
   /** Removes what `prepare` and `update` made. A claim that is not known, or known under a newer UID, is fine. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
     await this.#mutex.run(claimKey(claim), async () => {
@@ -94,7 +113,7 @@ export class ClaimMetadata {
   /** The document as it stands in the files, or `undefined` while there is none. */
   async read(claim: ClaimIdentity, request: string): Promise<MetadataDocument | undefined> {
     const files = await this.#files(claim, baseRequest(request));
-    return files.find(({ document }) => document !== undefined)?.document;
+    return files.find(({ text }) => text !== undefined)?.document;
   }
 
   async #writeContent(document: MetadataDocument): Promise<number> {
@@ -107,6 +126,7 @@ export class ClaimMetadata {
     for (const { layout, path } of files) {
       const text = layout.encode(next);
       if (!(await overwriteFile(path, text))) await createFile(path, text);
+      await remove(withdrawnPath(path));
     }
     return next.generation;
   }
@@ -117,13 +137,14 @@ export class ClaimMetadata {
     for (const layout of this.#layouts) {
       const path = this.#filePath(claim, request, layout);
       const text = await readFileIfThere(path);
+      const last = text ?? (await readFileIfThere(withdrawnPath(path)));
       // A power loss can leave a file without content. No container of that boot is left, so it counts as not there.
-      if (text === undefined || /^[\s\0]*$/.test(text)) {
+      if (last === undefined || /^[\s\0]*$/.test(last)) {
         files.push({ layout, path });
         continue;
       }
       try {
-        files.push({ layout, path, text, document: decodeStream(text) });
+        files.push({ layout, path, document: decodeStream(last), ...(text === undefined ? {} : { text }) });
       } catch (cause) {
         throw new MetadataError('metadata-malformed', `metadata file ${path} cannot be read`, { cause, path });
       }
@@ -173,6 +194,11 @@ export class ClaimMetadata {
   #filePath(claim: ClaimIdentity, request: string, layout: Layout): string {
     return join(this.#claimDir(claim), pathPart(request, 'request'), layout.fileName);
   }
+}
+
+/** Beside the file, under a name that nothing mounts. */
+function withdrawnPath(path: string): string {
+  return `${path}.withdrawn`;
 }
 
 function claimKey(claim: ClaimIdentity): string {

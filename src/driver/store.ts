@@ -1,0 +1,187 @@
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
+import type { VfConfig } from './config.ts';
+import { DriverError } from './errors.ts';
+
+/** Where a VF is while it is away from the host's network namespace, and what it was before. */
+export interface Attachment {
+  podUid: string;
+  sandboxId: string;
+  netnsPath: string;
+  /** What to give back: the VF's own name, MAC and MTU in the host's namespace. */
+  host: { name: string; hardwareAddress: string; mtuBytes: number };
+}
+
+/** A VF that is prepared for a claim. */
+export interface StoredDevice {
+  pciAddress: string;
+  pool: string;
+  name: string;
+  /** Full reference of the request. */
+  request: string;
+  config: VfConfig;
+  attachment?: Attachment;
+  networkData?: NetworkDeviceData;
+}
+
+export interface StoredClaim {
+  identity: ClaimIdentity;
+  podUids: string[];
+  /** `preparing` and `unpreparing` are intents: the host may be in any state between before and after. */
+  state: 'preparing' | 'prepared' | 'unpreparing';
+  devices: StoredDevice[];
+}
+
+const schemaVersion = 1;
+
+/**
+ * What the driver must know after a restart: claims with their VFs, and where each VF is. Written before the host is
+ * touched. SQLite in WAL mode, since two instances of the driver share it during a rolling update; one device belongs to
+ * at most one claim, which the primary key enforces.
+ * @throws DriverError `store-unusable`: a store that cannot be read is an error, never "empty"
+ */
+export class Store implements Disposable {
+  readonly #database: DatabaseSync;
+  readonly #path: string;
+
+  /** @param path of the database file; its directory is made if missing */
+  constructor(path: string) {
+    this.#path = path;
+    this.#database = this.#guard(() => {
+      mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+      return openDatabase(path);
+    });
+  }
+
+  claim(uid: string): StoredClaim | undefined {
+    return this.#claims('WHERE uid = ?', uid)[0];
+  }
+
+  claims(): StoredClaim[] {
+    return this.#claims('');
+  }
+
+  /** The claims that are prepared for a pod, whatever their state. */
+  claimsOfPod(podUid: string): StoredClaim[] {
+    return this.#claims('WHERE EXISTS (SELECT 1 FROM json_each(pod_uids) WHERE value = ?)', podUid);
+  }
+
+  /** The claim that holds a device. */
+  holderOf(pciAddress: string): StoredClaim | undefined {
+    return this.#claims('WHERE uid = (SELECT claim_uid FROM devices WHERE pci_address = ?)', pciAddress)[0];
+  }
+
+  /**
+   * Adds or replaces a claim and its devices. What is known of a device that stays (where it is, its network data) is
+   * part of what the caller passes.
+   */
+  putClaim(claim: StoredClaim): void {
+    this.#guard(() =>
+      this.#transaction(() => {
+        const { uid, namespace, name } = claim.identity;
+        this.#run('DELETE FROM claims WHERE uid = ?', uid);
+        this.#run(
+          'INSERT INTO claims (uid, namespace, name, pod_uids, state) VALUES (?, ?, ?, ?, ?)',
+          ...[uid, namespace, name, JSON.stringify(claim.podUids), claim.state],
+        );
+        for (const device of claim.devices) {
+          const { pciAddress, ...rest } = device;
+          this.#run(
+            'INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)',
+            pciAddress,
+            uid,
+            JSON.stringify(rest),
+          );
+        }
+      }),
+    );
+  }
+
+  /** Replaces what is stored of one device of a claim. */
+  putDevice(device: StoredDevice): void {
+    const { pciAddress, ...rest } = device;
+    this.#guard(() => this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', JSON.stringify(rest), pciAddress));
+  }
+
+  deleteClaim(uid: string): void {
+    this.#guard(() => this.#run('DELETE FROM claims WHERE uid = ?', uid));
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  #claims(where: string, ...parameters: string[]): StoredClaim[] {
+    return this.#guard(() => {
+      const rows = this.#database.prepare(`SELECT * FROM claims ${where} ORDER BY namespace, name`).all(...parameters);
+      return rows.map((row) => ({
+        identity: { uid: String(row.uid), namespace: String(row.namespace), name: String(row.name) },
+        podUids: JSON.parse(String(row.pod_uids)),
+        state: row.state as StoredClaim['state'],
+        devices: this.#devices(String(row.uid)),
+      }));
+    });
+  }
+
+  #devices(claimUid: string): StoredDevice[] {
+    const rows = this.#database.prepare('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid').all(claimUid);
+    return rows.map((row) => ({ pciAddress: String(row.pci_address), ...JSON.parse(String(row.data)) }));
+  }
+
+  #run(statement: string, ...parameters: string[]): void {
+    this.#database.prepare(statement).run(...parameters);
+  }
+
+  #transaction(task: () => void): void {
+    this.#database.exec('BEGIN IMMEDIATE');
+    try {
+      task();
+      this.#database.exec('COMMIT');
+    } catch (error) {
+      this.#database.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  #guard<T>(task: () => T): T {
+    try {
+      return task();
+    } catch (cause) {
+      if (cause instanceof DriverError) throw cause;
+      throw new DriverError('store-unusable', `state store ${this.#path} cannot be used`, {
+        cause,
+        path: this.#path,
+        hint: 'check space and permissions of its directory; the driver does not go on without its state',
+      });
+    }
+  }
+}
+
+function openDatabase(path: string): DatabaseSync {
+  const database = new DatabaseSync(path, { timeout: 5_000, enableForeignKeyConstraints: true });
+  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
+  const { user_version: found } = database.prepare('PRAGMA user_version').get() as { user_version: number };
+  if (found > schemaVersion) {
+    database.close();
+    throw new DriverError(
+      'store-unusable',
+      `state store ${path} has schema ${found}, this version knows ${schemaVersion}`,
+      {
+        path,
+        hint: 'run the newer version of the driver',
+      },
+    );
+  }
+  database.exec(`
+    CREATE TABLE IF NOT EXISTS claims (
+      uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, pod_uids TEXT NOT NULL, state TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS devices (
+      pci_address TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL
+    ) STRICT;
+    PRAGMA user_version = ${schemaVersion};
+  `);
+  return database;
+}

@@ -1,0 +1,65 @@
+import { getU32, putU32 } from 'netlink';
+import { type Attribute, decodeAttributes, encodeAttributes } from './attributes.ts';
+import { assertIndex, invalid } from './checks.ts';
+import { formatCidr, isUnicast, parseCidr } from './cidr.ts';
+
+/** `IFA_*` of Linux `if_addr.h`. */
+const AddressAttribute = { address: 1, local: 2, flags: 8 } as const;
+const flag = { noDad: 0x02, dadFailed: 0x08, deprecated: 0x20, tentative: 0x40 } as const;
+const headerBytes = 8;
+
+/** `RT_SCOPE_*` of Linux `rtnetlink.h`. */
+export const scopes: Record<number, AddressScope> = { 0: 'global', 200: 'site', 253: 'link', 254: 'host' };
+export type AddressScope = 'global' | 'site' | 'link' | 'host' | 'nowhere';
+
+/** An address of an interface. */
+export interface Address {
+  index: number;
+  /** Canonical: `192.0.2.7/24`, `2001:db8::7/64`. */
+  cidr: string;
+  scope: AddressScope;
+  /** Duplicate address detection is under way: it cannot be used yet. */
+  tentative: boolean;
+  /** Somebody else has it: it cannot be used at all. */
+  dadFailed: boolean;
+  /** Its preferred lifetime is over: new connections use others. */
+  deprecated: boolean;
+}
+
+/** `undefined` for families other than IP. */
+export function decodeAddress(message: Buffer): Address | undefined {
+  const attributes = decodeAttributes(message.subarray(headerBytes));
+  // On point-to-point links IFA_ADDRESS is the other side.
+  const octets = attributes.get(AddressAttribute.local) ?? attributes.get(AddressAttribute.address);
+  if (octets === undefined || (octets.length !== 4 && octets.length !== 16)) return undefined;
+  const wideFlags = attributes.get(AddressAttribute.flags);
+  const flags = wideFlags === undefined ? message.readUInt8(2) : getU32(wideFlags);
+  return {
+    index: getU32(message.subarray(4, 8)),
+    cidr: formatCidr(octets, message.readUInt8(1)),
+    scope: scopes[message.readUInt8(3)] ?? 'nowhere',
+    tentative: (flags & flag.tentative) !== 0,
+    dadFailed: (flags & flag.dadFailed) !== 0,
+    deprecated: (flags & flag.deprecated) !== 0,
+  };
+}
+
+/**
+ * The payload of an address message: `struct ifaddrmsg` and attributes.
+ * @throws NetlinkError `netlink-invalid`
+ */
+export function encodeAddress(index: number, cidr: string, noDad = false): Uint8Array[] {
+  assertIndex(index);
+  const address = parseCidr(cidr);
+  if (!isUnicast(address)) {
+    throw invalid(`no interface can have the address ${cidr}`, 'use neither 0.0.0.0, :: nor a multicast address');
+  }
+  const { family, octets, prefixLength } = address;
+  const flags = noDad ? flag.noDad : 0;
+  const attributes: Attribute[] = [
+    { type: AddressAttribute.local, value: octets },
+    { type: AddressAttribute.address, value: octets },
+    { type: AddressAttribute.flags, value: putU32(flags) },
+  ];
+  return [Buffer.of(family, prefixLength, flags, 0), putU32(index), ...encodeAttributes(attributes)];
+}

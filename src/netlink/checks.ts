@@ -1,0 +1,56 @@
+import { NetlinkError } from './errors.ts';
+
+/** Linux `IFNAMSIZ` without the final NUL byte. */
+export const maxInterfaceNameBytes = 15;
+/** Linux `IFALIASZ` without the final NUL byte. */
+const maxAliasBytes = 255;
+
+/**
+ * The rules of the kernel's `dev_valid_name`, and one more: `%` would make the kernel fill in a number.
+ * @throws NetlinkError `netlink-invalid`
+ */
+export function assertInterfaceName(name: string): void {
+  const bytes = Buffer.byteLength(name);
+  if (bytes >= 1 && bytes <= maxInterfaceNameBytes && name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name)) return;
+  throw invalid(`${JSON.stringify(name)} is no interface name`, 'use 1 to 15 bytes, no blank, "/", ":" or "%"', name);
+}
+
+/** @throws NetlinkError `netlink-invalid` */
+export function assertAlias(alias: string): void {
+  if (Buffer.byteLength(alias) <= maxAliasBytes && !alias.includes('\0')) return;
+  throw invalid(`${JSON.stringify(alias)} is no interface alias`, `use at most ${maxAliasBytes} bytes, no NUL`);
+}
+
+/** @throws NetlinkError `netlink-invalid` */
+export function assertIndex(index: number): void {
+  if (Number.isInteger(index) && index >= 1 && index <= 0x7fffffff) return;
+  throw invalid(`${index} is no interface index`, 'take it from a link that was read before');
+}
+
+/**
+ * 68 bytes is the least that IPv4 allows; what the device allows, the kernel says.
+ * @throws NetlinkError `netlink-invalid`
+ */
+export function assertMtu(mtuBytes: number): void {
+  if (Number.isInteger(mtuBytes) && mtuBytes >= 68 && mtuBytes <= 65_535) return;
+  throw invalid(`${mtuBytes} is no MTU`, 'use 68 to 65535 bytes');
+}
+
+/**
+ * The octets of an Ethernet address.
+ * @param text six octets with colons, in either case; one that an interface can have: neither multicast nor zero
+ * @throws NetlinkError `netlink-invalid`
+ */
+export function parseHardwareAddress(text: string): Buffer {
+  const octets = Buffer.from(text.replaceAll(':', ''), 'hex');
+  const wellFormed = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text);
+  if (wellFormed && octets.some((octet) => octet !== 0) && (octets[0]! & 1) === 0) return octets;
+  throw invalid(
+    `${JSON.stringify(text)} is no hardware address of an interface`,
+    'use six octets with colons, neither a multicast address nor zero',
+  );
+}
+
+export function invalid(message: string, hint: string, interfaceName?: string): NetlinkError {
+  return new NetlinkError('netlink-invalid', message, { hint, interfaceName });
+}

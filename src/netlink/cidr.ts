@@ -1,0 +1,90 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import { Address4, Address6 } from 'ip-address';
+import { invalid } from './checks.ts';
+
+/** Linux `AF_INET` and `AF_INET6`. */
+export const AddressFamily = { ipv4: 2, ipv6: 10 } as const;
+export type AddressFamily = (typeof AddressFamily)[keyof typeof AddressFamily];
+
+/** An IP address as rtnetlink has it: 4 or 16 octets in network order. */
+export interface IpAddress {
+  family: AddressFamily;
+  octets: Uint8Array;
+}
+
+/** An address with the length of its network's prefix; host bits are kept. */
+export interface Cidr extends IpAddress {
+  prefixLength: number;
+}
+
+const mappedPrefix = Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff);
+
+/**
+ * IPv4-mapped IPv6 becomes IPv4 (`::ffff:10.0.0.1` → `10.0.0.1`).
+ * @throws NetlinkError `netlink-invalid`; zones (`%eth0`) and leading zeros are refused
+ */
+export function parseIpAddress(text: string): IpAddress {
+  if (isIPv4(text)) return { family: AddressFamily.ipv4, octets: Uint8Array.from(new Address4(text).toArray()) };
+  if (isIPv6(text) && !text.includes('%')) return unmapped({ octets: ipv6Octets(text), prefixLength: 128 });
+  throw invalid(`${JSON.stringify(text)} is no IP address`, 'use an address such as 192.0.2.7 or 2001:db8::7');
+}
+
+/**
+ * @param text with an explicit prefix length: `192.0.2.7/24`, `2001:db8::7/64`. IPv4-mapped IPv6 becomes IPv4, with
+ * its prefix length (`::ffff:10.0.0.1/120` → `10.0.0.1/24`)
+ * @throws NetlinkError `netlink-invalid`
+ */
+export function parseCidr(text: string): Cidr {
+  const [address = '', prefix = '', ...rest] = text.split('/');
+  const prefixLength = /^(0|[1-9]\d{0,2})$/.test(prefix) ? Number(prefix) : Number.NaN;
+  const bits = isIPv4(address) ? 32 : 128;
+  if (rest.length > 0 || !(isIPv4(address) || isIPv6(address)) || address.includes('%') || !(prefixLength <= bits)) {
+    throw invalid(
+      `${JSON.stringify(text)} is no address with prefix length`,
+      'use a form such as 192.0.2.7/24 or 2001:db8::7/64',
+    );
+  }
+  if (bits === 32) return { ...parseIpAddress(address), prefixLength };
+  return unmapped({ octets: ipv6Octets(address), prefixLength });
+}
+
+/**
+ * Canonical text: dotted decimal, or RFC 5952. IPv4-mapped IPv6 is written as IPv4.
+ * Source: `IsValidInterfaceAddress` of Kubernetes' API machinery, which accepts nothing else in `networkData.ips`.
+ */
+export function formatCidr(octets: Uint8Array, prefixLength: number): string {
+  const cidr = octets.length === 4 ? { octets, prefixLength } : unmapped({ octets, prefixLength });
+  return `${formatIpAddress(cidr.octets)}/${cidr.prefixLength}`;
+}
+
+/** Canonical text of 4 or 16 octets. */
+export function formatIpAddress(octets: Uint8Array): string {
+  if (octets.length === 4) return octets.join('.');
+  return Address6.fromByteArray([...octets]).correctForm();
+}
+
+/** Whether all bits after the prefix are zero, as in the destination of a route. */
+export function isNetwork({ octets, prefixLength }: Cidr): boolean {
+  return octets.every((octet, index) => {
+    const networkBits = Math.min(8, Math.max(0, prefixLength - 8 * index));
+    return (octet & (0xff >> networkBits)) === 0;
+  });
+}
+
+/** Whether an interface can have it: neither the unspecified address nor multicast. */
+export function isUnicast({ octets }: IpAddress): boolean {
+  if (octets.every((octet) => octet === 0)) return false;
+  return octets.length === 4 ? octets[0]! < 224 || octets[0]! >= 240 : octets[0] !== 0xff;
+}
+
+function ipv6Octets(text: string): Uint8Array {
+  const octets = new Address6(text).toUnsignedByteArray();
+  // The library leaves leading zeros away.
+  return Uint8Array.from([...new Array(16 - octets.length).fill(0), ...octets]);
+}
+
+function unmapped({ octets, prefixLength }: { octets: Uint8Array; prefixLength: number }): Cidr {
+  const mapped = prefixLength >= 96 && mappedPrefix.every((octet, index) => octets[index] === octet);
+  if (!mapped) return { family: AddressFamily.ipv6, octets, prefixLength };
+  return { family: AddressFamily.ipv4, octets: octets.slice(12), prefixLength: prefixLength - 96 };
+}

@@ -1,0 +1,10 @@
+export type { Address, AddressScope } from './address.ts';
+export { assertInterfaceName, maxInterfaceNameBytes } from './checks.ts';
+export { formatCidr, parseCidr } from './cidr.ts';
+export { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
+export type { Link, LinkChange, OperState } from './link.ts';
+export { type MoveTarget, moveLink } from './move-link.ts';
+export { NetnsHandle, openInNetns } from './netns.ts';
+export { findVf, type NetworkState, readNetworkState, type VfIdentity } from './network-state.ts';
+export { isDefaultRoute, type NewRoute, type NextHop, type Route } from './route.ts';
+export { type LinkSelector, type NewVeth, RtnlConnection } from './rtnl.ts';

@@ -1,0 +1,84 @@
+import type { Address } from './address.ts';
+import { NetlinkError } from './errors.ts';
+import type { Link, OperState } from './link.ts';
+import type { RtnlConnection } from './rtnl.ts';
+
+/** Limit of `networkData.ips` in resource.k8s.io/v1. */
+const maxReportedAddresses = 16;
+
+/** What a device's metadata tells of its interface. */
+export interface NetworkState {
+  interfaceName: string;
+  /** Lower case with colons; absent for links that have none. */
+  hardwareAddress: string | undefined;
+  /** Canonical CIDRs in code point order, at most 16: those of global scope, or the link-local ones if there are none. */
+  ips: string[];
+  /** Addresses that belong into `ips` are missing because duplicate address detection is still under way. */
+  tentative: boolean;
+  mtuBytes: number;
+  /** Administratively. */
+  up: boolean;
+  operState: OperState;
+}
+
+/**
+ * Reads what the metadata reports about a link.
+ * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
+ */
+export async function readNetworkState(connection: RtnlConnection, index: number): Promise<NetworkState> {
+  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses(index)]);
+  if (link === undefined) {
+    throw new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
+      errno: 'ENODEV',
+      operation: 'read the state of link',
+      interfaceName: `#${index}`,
+      hint: 'it was moved or deleted: look for the VF again',
+    });
+  }
+  const { name: interfaceName, hardwareAddress, mtuBytes, up, operState } = link;
+  return { interfaceName, hardwareAddress, ...reportedAddresses(addresses), mtuBytes, up, operState };
+}
+
+/** Which of an interface's addresses are reported, and whether some of them are not ready yet. */
+export function reportedAddresses(addresses: Address[]): { ips: string[]; tentative: boolean } {
+  const valid = addresses.filter(({ dadFailed }) => !dadFailed);
+  const global = valid.filter(({ scope }) => scope === 'global' || scope === 'site');
+  // Also when the global ones are all tentative: reporting link-local ones meanwhile would only confuse.
+  const chosen = global.length > 0 ? global : valid.filter(({ scope }) => scope === 'link');
+  const ips = chosen.filter(({ tentative }) => !tentative).map(({ cidr }) => cidr);
+  return {
+    ips: [...new Set(ips)].sort().slice(0, maxReportedAddresses),
+    tentative: chosen.some(({ tentative }) => tentative),
+  };
+}
+
+/** What is known of a VF when looking for its interface; the more, the better. */
+export interface VfIdentity {
+  /** With domain: `0000:3b:02.1`. */
+  pciAddress?: string;
+  /** What was set as alias when the link was made or moved. */
+  alias?: string;
+  permanentAddress?: string;
+  /** What the interface had when it was moved. Taken only if exactly one link has it. */
+  hardwareAddress?: string;
+}
+
+/**
+ * The VF's interface among the links of a namespace: by the bus address that the kernel tells (Linux 5.14+), else by
+ * alias, permanent address, address. A link that is known to be another device is never taken.
+ */
+export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
+  const only = (matches: (link: Link) => boolean) => {
+    const found = links.filter(matches);
+    return found.length === 1 ? found[0] : undefined;
+  };
+  const same = (wanted: string | undefined, actual: string | undefined) => wanted !== undefined && wanted === actual;
+  const byBus = links.find(({ parentDevice }) => same(vf.pciAddress, parentDevice));
+  if (byBus !== undefined) return byBus;
+  const maybe = (link: Link) => vf.pciAddress === undefined || link.parentDevice === undefined;
+  return (
+    only((link) => maybe(link) && same(vf.alias, link.alias)) ??
+    only((link) => maybe(link) && same(vf.permanentAddress?.toLowerCase(), link.permanentAddress)) ??
+    only((link) => maybe(link) && same(vf.hardwareAddress?.toLowerCase(), link.hardwareAddress))
+  );
+}

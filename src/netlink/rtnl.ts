@@ -1,0 +1,224 @@
+import { FlagsNew, Protocol, putU32, RawNetlinkSocket } from 'netlink';
+import { type Clock, systemClock } from '../clock.ts';
+import { type Address, decodeAddress, encodeAddress } from './address.ts';
+import { type Attribute, encodeString } from './attributes.ts';
+import { assertIndex, assertInterfaceName } from './checks.ts';
+import { describe, NetlinkError, type RequestSubject } from './errors.ts';
+import {
+  decodeLink,
+  encodeKind,
+  encodeLink,
+  encodeLinkChange,
+  encodeProperties,
+  encodeVeth,
+  type Link,
+  LinkAttribute,
+  type LinkChange,
+} from './link.ts';
+import { type NetnsHandle, openInNetns } from './netns.ts';
+import { decodeRoute, encodeRoute, type NewRoute, type Route } from './route.ts';
+import { RequestSocket } from './socket.ts';
+
+/** `RTM_*` of Linux `rtnetlink.h`. */
+const MessageType = {
+  newLink: 16,
+  delLink: 17,
+  getLink: 18,
+  setLink: 19,
+  newAddress: 20,
+  delAddress: 21,
+  getAddress: 22,
+  newRoute: 24,
+  delRoute: 25,
+  getRoute: 26,
+} as const;
+
+/** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and nobody here reads them. */
+const skipStats = 8;
+const createExclusive = FlagsNew.CREATE | FlagsNew.EXCL;
+
+const routeHints = {
+  ENETUNREACH: 'the gateway must be in a network of the interface, or reached with onLink',
+  EEXIST: 'there is such a route already',
+  ENETDOWN: 'set the interface up first',
+};
+
+/** Either, not both. */
+export type LinkSelector = { index: number } | { name: string };
+
+export interface NewVeth extends Omit<LinkChange, 'master'> {
+  name: string;
+  peer: LinkChange & { name: string };
+}
+
+/**
+ * A connection to rtnetlink in one network namespace. Requests run one after the other. An open connection keeps its
+ * namespace alive, and with it a VF that is in there: close it as soon as the work is done. (Events will come over
+ * a connection of their own, so that an overrun of theirs never loses an answer.)
+ */
+export class RtnlConnection implements Disposable {
+  readonly #socket: RequestSocket;
+  readonly #netnsPath: string | undefined;
+
+  constructor(socket: RequestSocket, netnsPath?: string) {
+    this.#socket = socket;
+    this.#netnsPath = netnsPath;
+  }
+
+  /**
+   * @param netns default: the process's own
+   * @throws NetlinkError `netns-refused`, `netlink-refused`
+   */
+  static open(netns?: NetnsHandle, clock: Clock = systemClock): RtnlConnection {
+    const create = () => new RawNetlinkSocket(Protocol.ROUTE);
+    const socket = netns === undefined ? create() : openInNetns(netns, create);
+    return new RtnlConnection(new RequestSocket(socket, clock), netns?.path);
+  }
+
+  /** All links of the namespace. */
+  async links(): Promise<Link[]> {
+    const subject = this.#subject('list links');
+    const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);
+    const messages = await this.#socket.dump({ type: MessageType.getLink, payload }, subject);
+    return decodeAll(messages, MessageType.newLink, decodeLink, subject);
+  }
+
+  /** `undefined` if there is none. Alternative names are not looked at. */
+  async link(by: LinkSelector): Promise<Link | undefined> {
+    const subject = this.#subject('read link', nameOf(by));
+    const attributes: Attribute[] = [{ type: LinkAttribute.extMask, value: putU32(skipStats) }];
+    if ('index' in by) assertIndex(by.index);
+    else {
+      assertInterfaceName(by.name);
+      attributes.push({ type: LinkAttribute.name, value: encodeString(by.name) });
+    }
+    const payload = encodeLink('index' in by ? by.index : 0, attributes);
+    try {
+      const messages = await this.#socket.request({ type: MessageType.getLink, payload }, subject);
+      return decodeAll(messages, MessageType.newLink, decodeLink, subject)[0];
+    } catch (error) {
+      if (error instanceof NetlinkError && error.errno === 'ENODEV') return undefined;
+      throw error;
+    }
+  }
+
+  /** IPv4 and IPv6, of one link or of all. */
+  async addresses(index?: number): Promise<Address[]> {
+    const subject = this.#subject('list addresses');
+    const payload = [Buffer.alloc(8)];
+    const messages = await this.#socket.dump({ type: MessageType.getAddress, payload }, subject);
+    const addresses = decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
+    // Filtered here: the kernel does it only for sockets that ask for strict checks.
+    return addresses.filter((address) => index === undefined || address.index === index);
+  }
+
+  /** IPv4 and IPv6, of all tables; those that leave by one link, or all. */
+  async routes(index?: number): Promise<Route[]> {
+    const subject = this.#subject('list routes');
+    const payload = [Buffer.alloc(12)];
+    const messages = await this.#socket.dump({ type: MessageType.getRoute, payload }, subject);
+    const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
+    return routes.filter(({ nextHops }) => index === undefined || nextHops.some((hop) => hop.index === index));
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */
+  async setLink(index: number, change: LinkChange): Promise<void> {
+    const payload = encodeLinkChange(index, change);
+    const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
+    const subject = this.#subject(`${verb} (${Object.keys(change).join(', ')}) link`, `#${index}`, {
+      EEXIST: `the name ${change.name ?? 'of the link'} is taken`,
+    });
+    await this.#socket.request({ type: MessageType.setLink, payload }, subject);
+  }
+
+  /**
+   * @param cidr `192.0.2.7/24`
+   * @param options.noDad without duplicate address detection: usable at once
+   * @throws NetlinkError `netlink-refused` with `EEXIST` if the link has it already
+   */
+  async addAddress(index: number, cidr: string, options: { noDad?: boolean } = {}): Promise<void> {
+    const payload = encodeAddress(index, cidr, options.noDad);
+    const subject = this.#subject(`add address ${cidr} to link`, `#${index}`);
+    await this.#socket.request({ type: MessageType.newAddress, flags: createExclusive, payload }, subject);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link has not got it */
+  async removeAddress(index: number, cidr: string): Promise<void> {
+    const payload = encodeAddress(index, cidr);
+    const subject = this.#subject(`remove address ${cidr} from link`, `#${index}`);
+    await this.#socket.request({ type: MessageType.delAddress, payload }, subject);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST`, or `ENETUNREACH` if the gateway is in no network of the link */
+  async addRoute(route: NewRoute): Promise<void> {
+    const payload = encodeRoute(route);
+    const subject = this.#subject(`add route to ${describeRoute(route)} by link`, `#${route.index}`, routeHints);
+    await this.#socket.request({ type: MessageType.newRoute, flags: createExclusive, payload }, subject);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `ESRCH` if there is no such route */
+  async removeRoute(route: NewRoute): Promise<void> {
+    const payload = encodeRoute(route);
+    const subject = this.#subject(`remove route to ${describeRoute(route)} by link`, `#${route.index}`);
+    await this.#socket.request({ type: MessageType.delRoute, payload }, subject);
+  }
+
+  /** Both ends are made in this namespace unless their `netns` says otherwise. */
+  async createVeth({ peer, ...end }: NewVeth): Promise<void> {
+    const payload = encodeVeth(end, peer);
+    await this.#create(payload, `create veth pair with ${peer.name}`, end.name);
+  }
+
+  async createBridge({ name, ...properties }: LinkChange & { name: string }): Promise<void> {
+    const attributes = encodeProperties({ name, ...properties });
+    await this.#create(encodeLink(0, [...attributes, encodeKind('bridge')], properties.up), 'create bridge', name);
+  }
+
+  /** A veth end takes its other end with it. */
+  async deleteLink(index: number): Promise<void> {
+    assertIndex(index);
+    const subject = this.#subject('delete link', `#${index}`);
+    await this.#socket.request({ type: MessageType.delLink, payload: encodeLink(index, []) }, subject);
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+
+  async #create(payload: Uint8Array[], operation: string, name: string): Promise<void> {
+    const subject = this.#subject(operation, name, { EEXIST: 'there is a link of that name already' });
+    await this.#socket.request({ type: MessageType.newLink, flags: createExclusive, payload }, subject);
+  }
+
+  #subject(operation: string, interfaceName?: string, hints: Record<string, string> = {}): RequestSubject {
+    return { operation, interfaceName, netns: this.#netnsPath, hints };
+  }
+}
+
+function nameOf(by: LinkSelector): string {
+  return 'index' in by ? `#${by.index}` : by.name;
+}
+
+function describeRoute({ destination, gateway }: NewRoute): string {
+  return gateway === undefined ? destination : `${destination} via ${gateway}`;
+}
+
+/** Messages of other types are left out, and so is what `decode` gives `undefined` for. */
+function decodeAll<T>(
+  messages: { type: number; data: Buffer }[],
+  type: number,
+  decode: (message: Buffer) => T | undefined,
+  subject: RequestSubject,
+): T[] {
+  try {
+    return messages
+      .filter((message) => message.type === type)
+      .map(({ data }) => decode(data))
+      .filter((decoded) => decoded !== undefined);
+  } catch (cause) {
+    throw new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer cannot be read`, {
+      ...subject,
+      cause,
+    });
+  }
+}

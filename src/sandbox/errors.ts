@@ -1,0 +1,19 @@
+import { type ErrorDetails, NetdraError } from '../errors.ts';
+
+export type SandboxErrorCode =
+  /** The pod shares the host's network, where no VF can be moved to. */
+  | 'host-network'
+  /** The VF is neither in the host's network namespace nor where it was last. */
+  | 'vf-missing'
+  /** The VF is in the sandbox of another pod. */
+  | 'vf-busy'
+  /** The work did not end within what the runtime allows for the hook. */
+  | 'hook-timeout';
+
+/** Why a VF is not in its pod, or the pod's metadata not written. */
+export class SandboxError extends NetdraError {
+  declare readonly code: SandboxErrorCode;
+  constructor(code: SandboxErrorCode, message: string, details: ErrorDetails = {}) {
+    super(code, message, details);
+  }
+}

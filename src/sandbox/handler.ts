@@ -1,0 +1,251 @@
+import type { CallContext, PluginHandlers, PodSandbox, RuntimeInfo } from '../../nri/index.ts';
+import type { Clock } from '../clock.ts';
+import type { Store, StoredClaim, StoredDevice } from '../driver/index.ts';
+import { explain } from '../errors.ts';
+import type { KeyedMutex } from '../keyed-mutex.ts';
+import type { MetadataUpdater } from '../kubeletplugin/index.ts';
+import type { Logger } from '../logger.ts';
+import type { ClaimIdentity, DeviceAttributes } from '../metadata/index.ts';
+import type { NetnsHandle, NetworkState } from '../netlink/index.ts';
+import { SandboxError } from './errors.ts';
+import { type HookFailure, type HookFailureMode, resolveHookFailure } from './hook-failure.ts';
+import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
+import { netnsPathOf, openPodNetns } from './pod-netns.ts';
+import type { OnStep } from './steps.ts';
+import type { VfMover } from './vf-mover.ts';
+
+/** The part of the runtime's deadline that the hook may use: past it containerd goes on as if all were well. */
+const budgetShare = 0.75;
+const retryMs = { first: 500, last: 5_000 };
+/** How long addresses that the kernel still checks are looked at after the hook: duplicate detection takes 1 to 3 s. */
+const tentativeMs = { every: 500, total: 5_000 };
+
+export interface SandboxHandlerOptions {
+  driver: string;
+  store: Store;
+  mover: VfMover;
+  updater: MetadataUpdater;
+  /** Hides a claim's files from containers that have not started yet. */
+  withdraw: (claim: ClaimIdentity) => Promise<void>;
+  attributesOf: (pciAddress: string) => DeviceAttributes;
+  /** Shared with the driver: one task at a time on the VFs of a claim. */
+  claimMutex: KeyedMutex;
+  hookFailure: HookFailureMode;
+  clock: Clock;
+  logger: Logger;
+  onStep: OnStep;
+}
+
+/**
+ * What happens in a pod's sandbox. All hooks are idempotent, may come in any order and for sandboxes that were never
+ * seen, and answer before the runtime's own deadline: facts of NRI, see nri/README.md.
+ */
+export class SandboxHandler implements PluginHandlers, AsyncDisposable {
+  readonly #options: SandboxHandlerOptions;
+  readonly #stop = new AbortController();
+  /** By sandbox id: work that goes on after its hook was answered. */
+  readonly #background = new Map<string, { abort: AbortController; done: Promise<void> }>();
+  #failure: HookFailure = 'reject';
+
+  constructor(options: SandboxHandlerOptions) {
+    this.#options = options;
+  }
+
+  configure(runtime: RuntimeInfo): void {
+    this.#failure = resolveHookFailure(this.#options.hookFailure, runtime);
+    const { name, version } = runtime;
+    this.#options.logger.info({ runtime: name, version, hookFailure: this.#failure }, 'connected to the runtime');
+  }
+
+  /** Pods whose hook we missed, while we were away or before, get what they lack. */
+  synchronize(pods: PodSandbox[]): void {
+    for (const pod of pods) {
+      const open = this.#claims(pod).some(({ devices }) => devices.some((device) => !isServed(device, pod)));
+      if (open && netnsPathOf(pod) !== undefined) this.#inBackground(pod, undefined);
+    }
+  }
+
+  async runPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
+    const claims = this.#claims(pod);
+    if (claims.length === 0) return;
+    const { clock, logger } = this.#options;
+    const log = { pod: `${pod.namespace}/${pod.name}`, podUid: pod.uid, sandbox: pod.id };
+    const startedAt = clock.nowMs();
+    await this.#withdrawStale(claims, pod);
+    const work = this.#serve(pod);
+    try {
+      await withinBudget(work, clock, budgetShare * timeoutMs, pod);
+      logger.info({ ...log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox served');
+    } catch (error) {
+      logger.error({ ...log, err: error, answer: this.#failure }, 'sandbox not served');
+      if (this.#failure === 'reject') throw new Error(`netdra: ${explain(error)}`, { cause: error });
+      this.#inBackground(pod, work);
+    }
+  }
+
+  async stopPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
+    this.#background.get(pod.id)?.abort.abort();
+    const { clock, logger } = this.#options;
+    try {
+      await withinBudget(this.#giveBack(pod), clock, budgetShare * timeoutMs, pod);
+    } catch (error) {
+      // Best effort: CRI-O would refuse to stop the pod. Unprepare does the same work again.
+      logger.warn({ pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id, err: error }, 'VFs not given back at stop');
+    }
+  }
+
+  /** After a failure containerd sends this without a stop before it. */
+  async removePodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
+    await this.stopPodSandbox(pod, context);
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await Promise.all([...this.#background.values()].map(({ done }) => done));
+  }
+
+  #claims(pod: PodSandbox): StoredClaim[] {
+    return this.#options.store.claimsOfPod(pod.uid).filter(({ state }) => state === 'prepared');
+  }
+
+  /** Attaches all VFs of the pod and writes the metadata of all requests. */
+  async #serve(pod: PodSandbox): Promise<void> {
+    await this.#options.onStep('hook-started', { pod: pod.uid });
+    using netns = openPodNetns(pod);
+    for (const { identity } of this.#claims(pod)) {
+      await this.#options.claimMutex.run(identity.uid, () => this.#serveClaim(pod, identity, netns));
+    }
+  }
+
+  async #serveClaim(pod: PodSandbox, identity: ClaimIdentity, netns: NetnsHandle): Promise<void> {
+    const { store, mover } = this.#options;
+    const place = { podUid: pod.uid, sandboxId: pod.id, netnsPath: netns.path };
+    const served: { request: string; device: StoredDevice; state: NetworkState }[] = [];
+    for (const device of store.claim(identity.uid)?.devices ?? []) {
+      const state = await mover.attach(device, place, netns);
+      served.push({ request: device.request, device, state });
+    }
+    await this.#publish(identity, served);
+    if (served.some(({ state }) => state.tentative)) this.#followTentative(pod, identity);
+  }
+
+  async #publish(identity: ClaimIdentity, served: { request: string; device: StoredDevice; state: NetworkState }[]) {
+    const { store, updater, driver, attributesOf, onStep, logger } = this.#options;
+    for (const [request, entries] of byRequest(served)) {
+      const devices = entries.map(({ device, state }) =>
+        toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
+      );
+      const stored = store.claim(identity.uid)?.devices ?? [];
+      for (const { device, state } of entries) {
+        const current = stored.find(({ pciAddress }) => pciAddress === device.pciAddress);
+        if (current !== undefined) store.putDevice({ ...current, networkData: toNetworkData(state) });
+      }
+      await onStep('network-data-stored', {});
+      const generation = await updater.updateRequestMetadata(identity, request, devices);
+      await onStep('metadata-written', {});
+      const claim = `${identity.namespace}/${identity.name}`;
+      logger.info({ claim, request, generation, devices: devices.map(({ name }) => name) }, 'metadata written');
+    }
+  }
+
+  /** Addresses that were still tentative at the hook follow as an update. */
+  #followTentative(pod: PodSandbox, identity: ClaimIdentity): void {
+    const { clock, claimMutex, mover, store } = this.#options;
+    const endsAt = clock.nowMs() + tentativeMs.total;
+    const look = async (signal: AbortSignal): Promise<boolean> => {
+      await clock.sleep(tentativeMs.every, signal);
+      return await claimMutex.run(identity.uid, async () => {
+        using netns = openPodNetns(pod);
+        const read = (store.claim(identity.uid)?.devices ?? []).map(async (device) => {
+          const state = await mover.read(device, netns);
+          return state && { request: device.request, device, state };
+        });
+        const served = (await Promise.all(read)).filter((entry) => entry !== undefined);
+        if (served.some(({ state }) => state.tentative) && clock.nowMs() < endsAt) return false;
+        await this.#publish(identity, served);
+        return true;
+      });
+    };
+    this.#startBackground(pod, `${pod.id} ${identity.uid}`, async (signal) => {
+      while (!(await look(signal)));
+    });
+  }
+
+  /** Tries again until the pod is served or stopped. `first` is an attempt that is still under way. */
+  #inBackground(pod: PodSandbox, first: Promise<void> | undefined): void {
+    const { clock, logger } = this.#options;
+    this.#startBackground(pod, pod.id, async (signal) => {
+      const log = { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id };
+      let attempt =
+        first?.catch(() => clock.sleep(retryMs.first, signal).then(() => this.#serve(pod))) ?? this.#serve(pod);
+      for (let pauseMs = retryMs.first; ; pauseMs = Math.min(2 * pauseMs, retryMs.last)) {
+        try {
+          await attempt;
+          logger.info(log, 'sandbox served after its hook');
+          return;
+        } catch (error) {
+          signal.throwIfAborted();
+          logger.warn({ ...log, err: error, retryMs: pauseMs }, 'sandbox still not served');
+        }
+        await clock.sleep(pauseMs, signal);
+        attempt = this.#serve(pod);
+      }
+    });
+  }
+
+  #startBackground(pod: PodSandbox, key: string, task: (signal: AbortSignal) => Promise<void>): void {
+    if (this.#background.has(key) || this.#stop.signal.aborted) return;
+    const abort = new AbortController();
+    const signal = AbortSignal.any([abort.signal, this.#stop.signal]);
+    const done = task(signal)
+      .catch((error) => {
+        if (signal.aborted) return;
+        this.#options.logger.error({ pod: `${pod.namespace}/${pod.name}`, err: error }, 'work after the hook failed');
+      })
+      .finally(() => this.#background.delete(key));
+    this.#background.set(key, { abort, done });
+  }
+
+  /** A file from an earlier sandbox of the pod would let its containers start with what is over. */
+  async #withdrawStale(claims: StoredClaim[], pod: PodSandbox): Promise<void> {
+    for (const { identity, devices } of claims) {
+      const stale = devices.some(({ attachment }) => attachment !== undefined && attachment.sandboxId !== pod.id);
+      if (stale) await this.#options.withdraw(identity);
+    }
+  }
+
+  async #giveBack(pod: PodSandbox): Promise<void> {
+    const { store, claimMutex, mover, withdraw } = this.#options;
+    for (const { identity } of store.claimsOfPod(pod.uid)) {
+      await claimMutex.run(identity.uid, async () => {
+        const devices = store.claim(identity.uid)?.devices ?? [];
+        const here = devices.filter(({ attachment }) => attachment?.sandboxId === pod.id);
+        for (const device of here) await mover.release(device);
+        if (here.length > 0) await withdraw(identity);
+      });
+    }
+  }
+}
+
+/** Whether the hook's work is done for a device in this very sandbox. */
+function isServed(device: StoredDevice, pod: PodSandbox): boolean {
+  return device.attachment?.sandboxId === pod.id && device.networkData !== undefined;
+}
+
+/** Waits for the work as long as the hook may take. The work itself goes on; its failure is never unhandled. */
+async function withinBudget(work: Promise<void>, clock: Clock, budgetMs: number, pod: PodSandbox): Promise<void> {
+  work.catch(() => undefined);
+  using deadline = clock.deadline(budgetMs);
+  await Promise.race([
+    work,
+    new Promise<never>((_, reject) => {
+      deadline.signal.addEventListener('abort', () =>
+        reject(
+          new SandboxError('hook-timeout', `pod ${pod.namespace}/${pod.name} was not served within ${budgetMs} ms`, {
+            retriable: true,
+          }),
+        ),
+      );
+    }),
+  ]);
+}

@@ -1,0 +1,57 @@
+import { type LayoutName, layoutNames } from './metadata/index.ts';
+import type { HookFailureMode } from './sandbox/index.ts';
+
+/** How many virtual functions to simulate. */
+export interface Simulation {
+  pfs: number;
+  vfsPerPf: number;
+}
+
+/** Everything that `netdra run` can be told. Directories are absolute; the kubelet sees them under the same paths. */
+export interface Settings {
+  driverName: string;
+  nodeName: string;
+  /** Path of a kubeconfig; absent: the service account of the pod. */
+  kubeconfig: string | undefined;
+  /** The kubelet's `plugins`; ours is the directory named after the driver. */
+  kubeletPluginsDir: string;
+  kubeletRegistryDir: string;
+  cdiDir: string;
+  stateDir: string | undefined;
+  nriSocket: string;
+  nriPluginName: string;
+  nriPluginIndex: string;
+  metadataLayouts: LayoutName[];
+  enableDeviceMetadata: boolean;
+  hookFailure: HookFailureMode;
+  simulate: Simulation | undefined;
+  simulatePrefix: string;
+  logLevel: string;
+}
+
+/**
+ * `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each).
+ * @throws Error with what is allowed
+ */
+export function parseSimulation(text: string): Simulation {
+  const [, pfs, vfs] = /^(?:(\d+)x)?(\d+)$/.exec(text) ?? [];
+  const simulation = { pfs: Number(pfs ?? 1), vfsPerPf: Number(vfs) };
+  const valid = simulation.pfs >= 1 && simulation.pfs <= 8 && simulation.vfsPerPf >= 1 && simulation.vfsPerPf <= 128;
+  if (!valid) throw new Error('give VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4');
+  return simulation;
+}
+
+/** Comma-separated layout names, at least one. */
+export function parseLayouts(text: string): LayoutName[] {
+  const names = [...new Set(text.split(',').map((name) => name.trim()))];
+  const unknown = names.filter((name) => !(layoutNames as readonly string[]).includes(name));
+  if (unknown.length > 0) throw new Error(`unknown: ${unknown.join(', ')}; known are ${layoutNames.join(', ')}`);
+  return names as LayoutName[];
+}
+
+/** A driver name is a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1 `DriverNameMaxLength`. */
+export function parseDriverName(text: string): string {
+  const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
+  if (text.length <= 63 && new RegExp(`^${label}(\\.${label})*$`).test(text)) return text;
+  throw new Error('a lower-case DNS name of at most 63 characters is needed, such as sriov.netdra.dev');
+}

@@ -1,0 +1,181 @@
+import { existsSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  ClaimMetadata,
+  type ClaimRecord,
+  type DeviceMetadata,
+  decodeStream,
+  layouts,
+  readMetadataFile,
+} from '../../../src/metadata/index.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
+
+const driver = 'sriov.netdra.dev';
+const claim = { namespace: 'default', name: 'fast-net', uid: '1a-uid' };
+const record: ClaimRecord = {
+  claim,
+  requests: { vf: { name: 'vf', devices: [{ pool: 'node-1', name: 'dev-1' }] } },
+};
+
+function deviceWith(ip: string): DeviceMetadata {
+  return { driver, pool: 'node-1', name: 'dev-1', networkData: { interfaceName: 'net1', ips: [ip] } };
+}
+
+describe('ClaimMetadata', () => {
+  let dir: ReturnType<typeof tempDir>;
+  let metadata: ClaimMetadata;
+  let file: string;
+  const open = () =>
+    new ClaimMetadata({
+      driver,
+      dataDir: join(dir.path, 'data'),
+      cdiDir: join(dir.path, 'cdi'),
+      layouts: [layouts.v1, layouts.kep],
+    });
+
+  beforeEach(() => {
+    dir = tempDir();
+    metadata = open();
+    file = join(dir.path, 'data/dra-device-metadata/default_fast-net/vf/metadata.json');
+  });
+  afterEach(() => dir[Symbol.dispose]());
+
+  it('lays down a CDI spec and no file for a deferred request', async () => {
+    const ids = await metadata.prepare(record, new Map());
+    expect(ids).toEqual(new Map([['vf', `${driver}/metadata=1a-uid_vf`]]));
+    expect(existsSync(file)).toBe(false);
+    const spec = JSON.parse(readFileSync(join(dir.path, `cdi/${driver}_metadata_1a-uid_vf.json`), 'utf8'));
+    expect(spec).toMatchObject({ cdiVersion: '0.5.0', kind: `${driver}/metadata`, devices: [{ name: '1a-uid_vf' }] });
+    const { mounts } = spec.devices[0].containerEdits;
+    expect(mounts).toHaveLength(2);
+    expect(mounts[0]).toEqual({
+      hostPath: file,
+      containerPath: `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/fast-net/vf/${driver}-metadata.json`,
+      options: ['ro', 'bind'],
+    });
+  });
+
+  it('writes generation 1 with the first update, then counts', async () => {
+    await metadata.prepare(record, new Map());
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toBe(2);
+    expect(decodeStream(readFileSync(file, 'utf8'))).toMatchObject({ generation: 2, request: 'vf', claim });
+    expect(statSync(file).mode & 0o777).toBe(0o644);
+  });
+
+  it('writes nothing when nothing changed', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const before = statSync(file, { bigint: true }).mtimeNs;
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
+    expect(statSync(file, { bigint: true }).mtimeNs).toBe(before);
+  });
+
+  it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const { ino, size } = statSync(file);
+    const longer = { ...deviceWith('192.0.2.1/24'), attributes: { note: { string: 'x'.repeat(500) } } };
+    await metadata.update(claim, 'vf', [longer]);
+    expect(statSync(file).size).toBeGreaterThan(size);
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.9/24')]);
+    expect(statSync(file).ino).toBe(ino);
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
+  });
+
+  it('keeps file and generation when the same claim is prepared again, by another process too', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const restarted = open();
+    await restarted.prepare(record, new Map());
+    expect(await restarted.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [deviceWith('192.0.2.1/24')] });
+    expect(await restarted.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toBe(2);
+  });
+
+  it('starts from nothing for another UID under the same name', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const successor = { ...claim, uid: '2b-uid' };
+    await metadata.prepare({ ...record, claim: successor }, new Map());
+    expect(existsSync(file)).toBe(false);
+    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([`${driver}_metadata_2b-uid_vf.json`]);
+    expect(await metadata.update(successor, 'vf', [deviceWith('192.0.2.2/24')])).toBe(1);
+    // A late unprepare of the old claim leaves the new one alone.
+    await metadata.unprepare(claim);
+    expect(await metadata.read(successor, 'vf')).toMatchObject({ generation: 1 });
+  });
+
+  it('writes immediate and identity-only metadata at prepare', async () => {
+    const identity = { driver, pool: 'node-1', name: 'dev-1' };
+    await metadata.prepare(record, new Map([['vf', [identity]]]));
+    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [identity] });
+  });
+
+  it.each([
+    ['another UID', { ...claim, uid: 'other' }, 'vf', 'dev-1', /prepared with UID 1a-uid, not other/],
+    ['another request', claim, 'gpu', 'dev-1', /request gpu is not prepared/],
+    ['another device', claim, 'vf', 'dev-2', /device sriov.netdra.dev\/node-1\/dev-2 is not prepared/],
+    ['another claim', { ...claim, name: 'slow-net' }, 'vf', 'dev-1', /claim default\/slow-net: it is not prepared/],
+  ])('refuses an update for %s', async (_what, target, request, name, message) => {
+    await metadata.prepare(record, new Map());
+    await expect(metadata.update(target, request, [{ driver, pool: 'node-1', name }])).rejects.toThrow(message);
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it('refuses an update for a device of another driver', async () => {
+    await metadata.prepare(record, new Map());
+    const foreign = { driver: 'other.example', pool: 'node-1', name: 'dev-1' };
+    await expect(metadata.update(claim, 'vf', [foreign])).rejects.toThrow(/is not prepared/);
+  });
+
+  it('hides a withdrawn file and goes on counting', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    await metadata.withdraw(claim);
+    expect(existsSync(file)).toBe(false);
+    expect(await metadata.read(claim, 'vf')).toBeUndefined();
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(2);
+    expect(readdirSync(join(file, '..')).sort()).toEqual(['metadata-kep.json', 'metadata.json']);
+  });
+
+  it('takes a file that a power loss left empty for one that is not there', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    truncateSync(file);
+    truncateSync(join(file, '../metadata-kep.json'));
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
+  });
+
+  it('says which file cannot be read', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    writeFileSync(file, '{"kind":');
+    await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).rejects.toThrow(
+      `metadata file ${file} cannot be read`,
+    );
+  });
+
+  it('leaves nothing behind at unprepare, and can repeat it', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    await metadata.unprepare(claim);
+    await metadata.unprepare(claim);
+    expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
+    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
+  });
+
+  it.each(['..', 'a/b', '', '.', 'nul\0'])('refuses %j as a part of a path', async (name) => {
+    const bad = { ...record, claim: { ...claim, name } };
+    await expect(metadata.prepare(bad, new Map())).rejects.toThrow(/cannot be part of a path/);
+    const badRequest = { ...record, requests: { [name]: { name, devices: [] } } };
+    await expect(metadata.prepare(badRequest, new Map())).rejects.toThrow(/cannot be part of a path/);
+  });
+
+  it('orders concurrent updates: every generation is given once', async () => {
+    await metadata.prepare(record, new Map());
+    const updates = Array.from({ length: 50 }, (_, n) => metadata.update(claim, 'vf', [deviceWith(`192.0.2.${n}/24`)]));
+    expect((await Promise.all(updates)).sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, n) => n + 1));
+  });
+});
