@@ -1,4 +1,4 @@
-import { type KubeConfig, type RequestContext, ResourceV1Api } from '@kubernetes/client-node';
+import { type KubeConfig, Observable, type ObservableMiddleware, ResourceV1Api } from '@kubernetes/client-node';
 import type { ClaimReader } from './claims.ts';
 
 /** Reads claims through the API client, resource.k8s.io/v1. No cache: what the API server says now is what counts. */
@@ -6,17 +6,17 @@ export function createKubeClaimReader(config: KubeConfig): ClaimReader {
   const api = config.makeApiClient(ResourceV1Api);
   return {
     readClaim: (namespace, name, signal) =>
-      api.readNamespacedResourceClaim({ namespace, name }, { middleware: [withSignal(signal)] as never }),
+      api.readNamespacedResourceClaim({ namespace, name }, { middleware: [withSignal(signal)] }),
   };
 }
 
 /** The generated client takes a signal only through the request's context. */
-function withSignal(signal: AbortSignal) {
+function withSignal(signal: AbortSignal): ObservableMiddleware {
   return {
-    async pre(context: RequestContext) {
+    pre(context) {
       context.setSignal(signal);
-      return context;
+      return new Observable(Promise.resolve(context));
     },
-    post: async <T>(context: T) => context,
+    post: (context) => new Observable(Promise.resolve(context)),
   };
 }

@@ -132,9 +132,9 @@ export function encodeLinkChange(index: number, change: LinkChange): Uint8Array[
  * @throws NetlinkError `netlink-invalid`
  */
 export function encodeVeth(end: LinkChange, peer: LinkChange): Uint8Array[] {
-  const peerMessage = Buffer.concat(encodeLink(0, encodeProperties(peer), peer.up));
+  const peerMessage = Buffer.concat(encodeLink(0, encodeProperties(peer)));
   const data = [{ type: vethInfoPeer, value: peerMessage }];
-  return encodeLink(0, [...encodeProperties(end), encodeKind('veth', data)], end.up);
+  return encodeLink(0, [...encodeProperties(end), encodeKind('veth', data)]);
 }
 
 /** `IFLA_LINKINFO` of a new link. */

@@ -37,8 +37,10 @@ const MessageType = {
 const skipStats = 8;
 const createExclusive = FlagsNew.CREATE | FlagsNew.EXCL;
 
+const gatewayHint = 'the gateway must be in a network of the interface, or reached with onLink';
 const routeHints = {
-  ENETUNREACH: 'the gateway must be in a network of the interface, or reached with onLink',
+  ENETUNREACH: gatewayHint, // IPv4
+  EHOSTUNREACH: gatewayHint, // IPv6
   EEXIST: 'there is such a route already',
   ENETDOWN: 'set the interface up first',
 };
@@ -46,9 +48,14 @@ const routeHints = {
 /** Either, not both. */
 export type LinkSelector = { index: number } | { name: string };
 
-export interface NewVeth extends Omit<LinkChange, 'master'> {
+/** What the kernel takes when it makes a link. It ignores an alias silently: set it afterwards. */
+export interface NewLink extends Pick<LinkChange, 'hardwareAddress' | 'mtuBytes' | 'netns'> {
   name: string;
-  peer: LinkChange & { name: string };
+}
+
+export interface NewVeth extends NewLink {
+  /** Cannot be up or a port of a bridge from the start (ENOTCONN, or ignored): {@link RtnlConnection.setLink} after. */
+  peer: NewLink;
 }
 
 /**
@@ -169,9 +176,9 @@ export class RtnlConnection implements Disposable {
     await this.#create(payload, `create veth pair with ${peer.name}`, end.name);
   }
 
-  async createBridge({ name, ...properties }: LinkChange & { name: string }): Promise<void> {
-    const attributes = encodeProperties({ name, ...properties });
-    await this.#create(encodeLink(0, [...attributes, encodeKind('bridge')], properties.up), 'create bridge', name);
+  async createBridge(bridge: NewLink): Promise<void> {
+    const payload = encodeLink(0, [...encodeProperties(bridge), encodeKind('bridge')]);
+    await this.#create(payload, 'create bridge', bridge.name);
   }
 
   /** A veth end takes its other end with it. */

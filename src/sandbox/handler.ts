@@ -24,7 +24,8 @@ export interface SandboxHandlerOptions {
   driver: string;
   store: Store;
   mover: VfMover;
-  updater: MetadataUpdater;
+  /** Absent: device metadata is off. */
+  updater?: MetadataUpdater;
   /** Hides a claim's files from containers that have not started yet. */
   withdraw: (claim: ClaimIdentity) => Promise<void>;
   attributesOf: (pciAddress: string) => DeviceAttributes;
@@ -141,7 +142,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
         if (current !== undefined) store.putDevice({ ...current, networkData: toNetworkData(state) });
       }
       await onStep('network-data-stored', {});
-      const generation = await updater.updateRequestMetadata(identity, request, devices);
+      const generation = await updater?.updateRequestMetadata(identity, request, devices);
       await onStep('metadata-written', {});
       const claim = `${identity.namespace}/${identity.name}`;
       logger.info({ claim, request, generation, devices: devices.map(({ name }) => name) }, 'metadata written');

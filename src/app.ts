@@ -1,0 +1,133 @@
+import { join } from 'node:path';
+import { KubeConfig } from '@kubernetes/client-node';
+import { createPlugin } from '../nri/index.ts';
+import { systemClock } from './clock.ts';
+import { Driver, Store } from './driver/index.ts';
+import { KeyedMutex } from './keyed-mutex.ts';
+import { createKubeClaimReader, startKubeletPlugin } from './kubeletplugin/index.ts';
+import type { Logger } from './logger.ts';
+import { ClaimMetadata, layouts } from './metadata/index.ts';
+import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
+import { createKubeSliceApi, SlicePublisher } from './resourceslice/index.ts';
+import { type OnStep, SandboxHandler, VfMover } from './sandbox/index.ts';
+import type { Settings } from './settings.ts';
+import { openVfSource } from './vf-source.ts';
+
+/** What tests put in the place of the real thing, or watch. */
+export interface AppSeams {
+  onStep?: OnStep;
+}
+
+/** The driver, running. Disposing stops it; what is prepared stays prepared. */
+export interface App extends AsyncDisposable {
+  /** Resolves when the kubelet has accepted us. */
+  readonly registered: Promise<void>;
+  /** Resolves when the runtime delivers pod events to us. */
+  readonly connected: Promise<void>;
+}
+
+/**
+ * Builds and starts everything: the one place where real clocks, sockets and clients are made. The order matters: the
+ * hook can serve pods before the kubelet can prepare claims for them.
+ * @throws NetdraError of whichever part cannot start
+ */
+export async function startApp(settings: Settings, logger: Logger, seams: AppSeams = {}): Promise<App> {
+  const clock = systemClock;
+  const onStep = seams.onStep ?? (() => undefined);
+  const driver = settings.driverName;
+  const dataDir = join(settings.kubeletPluginsDir, driver);
+  const stateDir = settings.stateDir ?? dataDir;
+  const config = loadKubeConfig(settings.kubeconfig);
+  await using stack = new AsyncDisposableStack();
+
+  const store = stack.use(new Store(join(stateDir, 'state.db')));
+  const host = stack.use(RtnlConnection.open());
+  const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
+  const vfs = await openVfSource(settings, { host, stateDir });
+  const claimMutex = new KeyedMutex();
+  const mover = new VfMover({ host, hostNetns, vfs, store, onStep });
+  const metadata = new ClaimMetadata({
+    driver,
+    dataDir,
+    cdiDir: settings.cdiDir,
+    layouts: settings.metadataLayouts.map((name) => layouts[name]),
+  });
+  const registered = Promise.withResolvers<void>();
+
+  const publisher = stack.use(
+    new SlicePublisher(createKubeSliceApi(config), { driver, nodeName: settings.nodeName, clock, logger }),
+  );
+  const helper = stack.use(
+    await startKubeletPlugin(
+      new Driver({
+        driver,
+        store,
+        inventory: { pciAddressOf: (pool, name) => (pool === settings.nodeName ? vfs.pciAddressOf(name) : undefined) },
+        carrier: mover,
+        claimMutex,
+      }),
+      {
+        driver,
+        dataDir,
+        registryDir: settings.kubeletRegistryDir,
+        claims: createKubeClaimReader(config),
+        ...(settings.enableDeviceMetadata ? { metadata } : {}),
+        clock,
+        logger,
+        onRegistration: ({ registered: yes }) => {
+          if (!yes) return;
+          registered.resolve();
+          // The kubelet deletes our slices while we are away.
+          publisher.recheck();
+        },
+      },
+    ),
+  );
+  const handler = stack.use(
+    new SandboxHandler({
+      driver,
+      store,
+      mover,
+      ...(settings.enableDeviceMetadata ? { updater: helper } : {}),
+      withdraw: (claim) => metadata.withdraw(claim),
+      attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
+      claimMutex,
+      hookFailure: settings.hookFailure,
+      clock,
+      logger,
+      onStep,
+    }),
+  );
+  const plugin = stack.use(
+    createPlugin({
+      name: settings.nriPluginName,
+      index: settings.nriPluginIndex,
+      socketPath: settings.nriSocket,
+      env: process.env,
+      handlers: {
+        configure: (runtime) => handler.configure(runtime),
+        synchronize: (pods) => handler.synchronize(pods),
+        runPodSandbox: (pod, context) => handler.runPodSandbox(pod, context),
+        stopPodSandbox: (pod, context) => handler.stopPodSandbox(pod, context),
+        removePodSandbox: (pod, context) => handler.removePodSandbox(pod, context),
+      },
+      logger,
+    }),
+  );
+  plugin.start();
+  publisher.publish(vfs.devices());
+  logger.info({ driver, node: settings.nodeName, devices: vfs.devices().length }, 'driver started');
+  const owned = stack.move();
+  return {
+    registered: registered.promise,
+    connected: plugin.whenConnected().then(() => undefined),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function loadKubeConfig(path: string | undefined): KubeConfig {
+  const config = new KubeConfig();
+  if (path === undefined) config.loadFromCluster();
+  else config.loadFromFile(path);
+  return config;
+}

@@ -1,0 +1,111 @@
+import { Activity } from './activity.ts';
+import { DraClient } from './kubelet-dra-client.ts';
+import { PluginRegistry, type Registration, type RegistrationAttempt, type RegistryTimes } from './kubelet-registry.ts';
+
+/** A driver instance that the kubelet can call. */
+export interface Plugin extends Registration {
+  client: DraClient;
+  isConnected: boolean;
+}
+
+export interface KubeletPluginsOptions extends RegistryTimes {
+  /** The directory where drivers put their registration sockets. */
+  registryDir: string;
+  /** How long a driver may take for a call. Default 45 s. */
+  callTimeoutMs?: number;
+  /** Deletes the ResourceSlices of the node: of one driver, or at the kubelet's start of all of them. */
+  wipeSlices?: (driver: string | undefined) => Promise<void>;
+  /** How long a driver may be gone before its slices are deleted. Default 30 s. */
+  wipeDelayMs?: number;
+}
+
+/** The drivers that the kubelet knows, for the life of one kubelet process. */
+export class KubeletPlugins implements Disposable {
+  readonly attempts: RegistrationAttempt[] = [];
+  readonly #options: KubeletPluginsOptions;
+  readonly #registry: PluginRegistry;
+  readonly #activity = new Activity('kubelet');
+  readonly #wipes = new Map<string, NodeJS.Timeout>();
+  #plugins: Plugin[] = [];
+
+  constructor(options: KubeletPluginsOptions) {
+    this.#options = options;
+    this.#registry = new PluginRegistry({
+      ...options,
+      dir: options.registryDir,
+      onRegister: (registration) => this.#add(registration),
+      onDeregister: (registration) => this.#remove(registration),
+      onAttempt: (attempt) => {
+        this.attempts.push(attempt);
+        this.#activity.wake();
+      },
+    });
+  }
+
+  /** @throws if the registry directory does not exist */
+  async start(): Promise<void> {
+    void this.#options.wipeSlices?.(undefined);
+    await this.#registry.start();
+  }
+
+  /** Instances of one driver, or of all, oldest first. */
+  list(driver?: string): Plugin[] {
+    return this.#plugins.filter((plugin) => driver === undefined || plugin.driver === driver);
+  }
+
+  /** The most recently registered instance that is connected, else the most recent one. @throws Error if there is none */
+  get(driver: string): Plugin {
+    const plugins = this.list(driver);
+    const plugin = plugins.findLast(({ isConnected }) => isConnected) ?? plugins.at(-1);
+    if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
+    return plugin;
+  }
+
+  until<T>(condition: () => T | undefined | false, timeoutMs: number): Promise<T> {
+    return this.#activity.until(condition, timeoutMs, () => `(last attempt: ${JSON.stringify(this.attempts.at(-1))})`);
+  }
+
+  [Symbol.dispose](): void {
+    this.#registry[Symbol.dispose]();
+    for (const { client } of this.#plugins) client[Symbol.dispose]();
+    this.#plugins = [];
+    for (const timer of this.#wipes.values()) clearTimeout(timer);
+    this.#wipes.clear();
+  }
+
+  #add(registration: Registration): void {
+    const { driver, endpoint, service } = registration;
+    if (this.list(driver).some((plugin) => plugin.endpoint === endpoint)) {
+      const why = `endpoint ${endpoint} already registered for plugin name ${driver}`;
+      throw new Error(`RegisterPlugin error -- plugin registration failed with err: ${why}`);
+    }
+    const client = new DraClient(endpoint, service, this.#options.callTimeoutMs);
+    const plugin: Plugin = { ...registration, client, isConnected: false };
+    this.#plugins.push(plugin);
+    client.watchConnection((isConnected) => {
+      plugin.isConnected = isConnected;
+      this.#scheduleWipe(driver);
+      this.#activity.wake();
+    });
+  }
+
+  #remove({ driver, endpoint }: Registration): void {
+    const isGone = (plugin: Plugin) => plugin.driver === driver && plugin.endpoint === endpoint;
+    for (const { client } of this.#plugins.filter(isGone)) client[Symbol.dispose]();
+    this.#plugins = this.#plugins.filter((plugin) => !isGone(plugin));
+    this.#scheduleWipe(driver);
+    this.#activity.wake();
+  }
+
+  /** Starts the clock when the last connected instance of a driver is gone, and stops it when one is back. */
+  #scheduleWipe(driver: string): void {
+    clearTimeout(this.#wipes.get(driver));
+    this.#wipes.delete(driver);
+    const { wipeSlices, wipeDelayMs = 30_000 } = this.#options;
+    if (wipeSlices === undefined || this.list(driver).some(({ isConnected }) => isConnected)) return;
+    this.#wipes.set(
+      driver,
+      setTimeout(() => void wipeSlices(driver), wipeDelayMs),
+    );
+  }
+}

@@ -1,0 +1,194 @@
+import { type FSWatcher, watch } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { loadProto } from '../../src/proto.ts';
+import { type DraServiceName, formatRpcError, isDraServiceName, UnixGrpcClient } from './kubelet-dra-client.ts';
+
+/** What a plugin says of itself. */
+export interface PluginInfo {
+  type: string;
+  name: string;
+  endpoint: string;
+  supportedVersions: string[];
+}
+
+/** A driver that was accepted. */
+export interface Registration {
+  /** The registration socket. */
+  socketPath: string;
+  driver: string;
+  endpoint: string;
+  service: DraServiceName;
+}
+
+/** One try to register a socket, for tests to look at. */
+export interface RegistrationAttempt {
+  socketPath: string;
+  info?: PluginInfo;
+  /** Absent: registered. */
+  error?: string;
+}
+
+/** How patient the kubelet is. */
+export interface RegistryTimes {
+  dialTimeoutMs?: number;
+  getInfoTimeoutMs?: number;
+  notifyTimeoutMs?: number;
+  /** Pause before a failed registration is tried again; doubles each time. */
+  retryMs?: number;
+}
+
+export interface RegistryOptions extends RegistryTimes {
+  /** Directory with the registration sockets. Sockets in sub-directories are not looked for. */
+  dir: string;
+  /** Takes the plugin in. @throws to refuse it */
+  onRegister: (registration: Registration) => void;
+  /** The socket is gone. */
+  onDeregister: (registration: Registration) => void;
+  onAttempt: (attempt: RegistrationAttempt) => void;
+}
+
+interface WatchedSocket {
+  inode: number;
+  registration?: Registration;
+  retry?: NodeJS.Timeout;
+  retryMs: number;
+}
+
+/**
+ * Watches the kubelet's plugin registry: registers each socket that appears, forgets those that vanish, and starts
+ * over when a socket is replaced by another one of the same name. Names with a leading dot do not exist for it.
+ */
+export class PluginRegistry implements Disposable {
+  readonly #options: RegistryOptions;
+  readonly #sockets = new Map<string, WatchedSocket>();
+  #watcher: FSWatcher | undefined;
+  #scanning: Promise<void> = Promise.resolve();
+  #isClosed = false;
+
+  constructor(options: RegistryOptions) {
+    this.#options = options;
+  }
+
+  /** @throws if the directory does not exist */
+  async start(): Promise<void> {
+    this.#watcher = watch(this.#options.dir, () => this.#requestScan());
+    await this.#requestScan();
+  }
+
+  /** Forgets everything without telling anybody, as a kubelet does that ends. */
+  [Symbol.dispose](): void {
+    this.#isClosed = true;
+    this.#watcher?.close();
+    for (const { retry } of this.#sockets.values()) clearTimeout(retry);
+    this.#sockets.clear();
+  }
+
+  #requestScan(): Promise<void> {
+    this.#scanning = this.#scanning.then(() => this.#scan());
+    return this.#scanning;
+  }
+
+  /** Compares the directory with what is known. */
+  async #scan(): Promise<void> {
+    if (this.#isClosed) return;
+    const found = await this.#listSockets();
+    for (const [path, socket] of this.#sockets) if (found.get(path) !== socket.inode) this.#forget(path, socket);
+    for (const [path, inode] of found) {
+      if (this.#isClosed || this.#sockets.has(path)) continue;
+      const socket: WatchedSocket = { inode, retryMs: this.#options.retryMs ?? 500 };
+      this.#sockets.set(path, socket);
+      void this.#register(path, socket);
+    }
+  }
+
+  async #listSockets(): Promise<Map<string, number>> {
+    const found = new Map<string, number>();
+    for (const name of await readdir(this.#options.dir).catch(() => [])) {
+      const path = join(this.#options.dir, name);
+      const stats = name.startsWith('.') ? undefined : await stat(path).catch(() => undefined);
+      if (stats?.isSocket() === true) found.set(path, stats.ino);
+    }
+    return found;
+  }
+
+  #forget(path: string, socket: WatchedSocket): void {
+    clearTimeout(socket.retry);
+    this.#sockets.delete(path);
+    if (socket.registration !== undefined) this.#options.onDeregister(socket.registration);
+  }
+
+  async #register(path: string, socket: WatchedSocket): Promise<void> {
+    const attempt: RegistrationAttempt = { socketPath: path };
+    try {
+      await this.#shakeHands(path, socket, attempt);
+    } catch (error) {
+      attempt.error = error instanceof Error ? error.message : String(error);
+      if (!this.#isClosed && this.#sockets.get(path) === socket) {
+        socket.retry = setTimeout(() => void this.#register(path, socket), socket.retryMs);
+        socket.retryMs *= 2;
+      }
+    }
+    if (!this.#isClosed) this.#options.onAttempt(attempt);
+  }
+
+  async #shakeHands(path: string, socket: WatchedSocket, attempt: RegistrationAttempt): Promise<void> {
+    const { dialTimeoutMs = 10_000, getInfoTimeoutMs = 1_000, notifyTimeoutMs = 5_000 } = this.#options;
+    // The real kubelet dials the bare path, so that its HTTP/2 `:authority` is the percent-encoded path.
+    const definition = loadProto('plugin-registration.proto');
+    using client = new UnixGrpcClient(path, definition, 'pluginregistration.Registration', encodeURIComponent(path));
+    await client.waitForReady(dialTimeoutMs);
+    const info = await client.call<PluginInfo>('GetInfo', {}, getInfoTimeoutMs).catch((error) => {
+      throw new Error(
+        `RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket ${path}, err: ${formatRpcError(error)}`,
+      );
+    });
+    attempt.info = info;
+    let refusal: string | undefined;
+    let registration: Registration | undefined;
+    try {
+      registration = validatePlugin(info, path);
+      if (this.#isClosed || this.#sockets.get(path) !== socket) throw new Error('the socket is gone');
+      this.#options.onRegister(registration);
+      socket.registration = registration;
+    } catch (error) {
+      refusal = error instanceof Error ? error.message : String(error);
+    }
+    const status = { pluginRegistered: refusal === undefined, error: refusal ?? '' };
+    const notified = client.call('NotifyRegistrationStatus', status, notifyTimeoutMs);
+    if (refusal !== undefined) {
+      // A plugin may answer a refusal with an error; the refusal is what counts.
+      await notified.catch(() => undefined);
+      throw new Error(refusal);
+    }
+    await notified.catch((error) => {
+      throw new Error(`RegisterPlugin error -- failed to notify plugin at socket ${path}: ${formatRpcError(error)}`);
+    });
+  }
+}
+
+/** @throws Error with the text that the plugin gets to see */
+function validatePlugin(info: PluginInfo, socketPath: string): Registration {
+  if (info.type !== 'DRAPlugin') {
+    throw new Error(
+      `RegisterPlugin error -- no handler registered for plugin type: ${info.type} at socket ${socketPath}`,
+    );
+  }
+  const failed = 'RegisterPlugin error -- plugin validation failed with err:';
+  if (!/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/i.test(info.name) || info.name.length > 63) {
+    throw new Error(`${failed} invalid driver name ${JSON.stringify(info.name)}`);
+  }
+  // An empty endpoint means that the plugin serves on the registration socket.
+  const endpoint = info.endpoint === '' ? socketPath : info.endpoint;
+  if (!endpoint.startsWith('/'))
+    throw new Error(`${failed} endpoint ${endpoint} of ${info.name} is not an absolute path`);
+  if (info.supportedVersions.length === 0)
+    throw new Error(`${failed} empty list of supported gRPC services for plugin ${info.name}`);
+  const service = info.supportedVersions.find(isDraServiceName);
+  if (service === undefined) {
+    throw new Error(
+      `${failed} none of the gRPC services of ${info.name} is supported: ${info.supportedVersions.join(', ')}`,
+    );
+  }
+  return { socketPath, driver: info.name, endpoint, service };
+}
