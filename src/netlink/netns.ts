@@ -13,7 +13,7 @@ const ownNetnsPath = '/proc/thread-self/ns/net';
 /**
  * A network namespace, kept alive by an open descriptor. Two handles mean the same namespace if `inode` is equal;
  * paths can be reused. As long as a handle or a connection into the namespace is open, the kernel does not take it
- * down, so interfaces in it do not come back to the host: close both soon.
+ * down, so interfaces in it do not come back to the host; a handle also keeps a mount at its path busy. Close both soon.
  */
 export class NetnsHandle implements Disposable {
   readonly path: string;
