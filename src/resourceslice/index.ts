@@ -1,1 +1,1 @@
-export { createKubeSliceApi, type SliceApi, SlicePublisher } from './publisher.ts';
+export { createKubeSliceApi, type OfferedDevice, type SliceApi, SlicePublisher } from './publisher.ts';

@@ -9,6 +9,7 @@ import {
 import type { Clock } from '../clock.ts';
 import { explain } from '../errors.ts';
 import type { Logger } from '../logger.ts';
+import type { DeviceAttributes } from '../metadata/index.ts';
 
 /** `ResourceSliceMaxDevices` of resource.k8s.io/v1. */
 const maxDevicesPerSlice = 128;
@@ -21,6 +22,13 @@ export interface PublisherOptions {
   nodeName: string;
   clock: Clock;
   logger: Logger;
+}
+
+/** A device as it is offered. */
+export interface OfferedDevice {
+  /** DNS label, unique in the pool. */
+  name: string;
+  attributes: DeviceAttributes;
 }
 
 /** The API server's side of publishing, as far as we use it. */
@@ -50,8 +58,8 @@ export class SlicePublisher implements AsyncDisposable {
   }
 
   /** What is to be offered from now on, in the order in which the allocator shall try it. */
-  publish(devices: V1Device[]): void {
-    this.#devices = devices;
+  publish(devices: OfferedDevice[]): void {
+    this.#devices = devices.map(toModel);
     this.recheck();
     this.#loop ??= this.#run();
   }
@@ -146,6 +154,15 @@ function buildSlice(
       devices: part.devices,
     },
   };
+}
+
+/** The generated model has other names for members that are keywords elsewhere, and drops what it does not know. */
+function toModel({ name, attributes }: OfferedDevice): V1Device {
+  const converted = Object.entries(attributes).map(([key, { int, ...rest }]) => [
+    key,
+    int === undefined ? rest : { ...rest, _int: int },
+  ]);
+  return { name, attributes: Object.fromEntries(converted) };
 }
 
 /** At least one chunk: a pool without devices still is a pool. */
