@@ -6,6 +6,7 @@ import {
   type FieldStep,
   fieldsOf,
   formatPath,
+  isAtomicObject,
   isElementPath,
   joinPath,
   listShapeAt,
@@ -57,24 +58,30 @@ export function applyObject(
   const own = owners.find(({ entry }) => isSameWriter(entry, writer));
   const others = owners.filter((owner) => owner !== own);
 
+  const merged = mergeValue(type, [], live as unknown as Json, applied) as unknown as KubeObject;
+  const next = fieldsOf(type, merged);
+  const changed = [...wanted.keys()].filter(
+    (path) => !isElementPath(path) && !jsonEqual(present.get(path), next.get(path)),
+  );
   const conflicts = others.flatMap((other) =>
-    [...wanted]
-      .filter(([path, value]) => !isElementPath(path) && other.fields.has(path) && !jsonEqual(present.get(path), value))
-      .map(([path]) => ({ other, path })),
+    changed.filter((path) => other.fields.has(path)).map((path) => ({ other, path })),
   );
   if (conflicts.length > 0 && !force) throw conflictError(type, live, conflicts);
   for (const { other, path } of conflicts) other.fields.delete(path);
 
-  const merged = mergeValue(type, [], live as unknown as Json, applied) as unknown as KubeObject;
   const dropped = [...(own?.fields ?? [])].filter(
     (path) => !wanted.has(path) && !others.some(({ fields }) => fields.has(path)),
   );
   const result = removeFields(type, merged, dropped);
-  const next: Ownership = { entry: newEntry(writer), fields: new Set(wanted.keys()) };
-  if (own !== undefined && sameSet(own.fields, next.fields) && jsonEqual(withoutOwners(result), withoutOwners(live))) {
-    next.entry.time = own.entry.time;
+  const claimed: Ownership = { entry: newEntry(writer), fields: new Set(wanted.keys()) };
+  if (
+    own !== undefined &&
+    sameSet(own.fields, claimed.fields) &&
+    jsonEqual(withoutOwners(result), withoutOwners(live))
+  ) {
+    claimed.entry.time = own.entry.time;
   }
-  return withOwners(result, replaceOwner(owners, own, next));
+  return withOwners(result, replaceOwner(owners, own, claimed));
 }
 
 /** Records who changed what in an update, a patch or a creation: the writer gets the changed fields, others lose them. */
@@ -113,13 +120,7 @@ function mergeValue(type: ResourceType, steps: FieldStep[], live: Json | undefin
     }
     return [...byStep.values()];
   }
-  if (
-    !isJsonObject(applied) ||
-    !isJsonObject(live) ||
-    (steps.length > 0 && partsOf(type, steps, applied) === undefined)
-  ) {
-    return applied;
-  }
+  if (!isJsonObject(applied) || !isJsonObject(live) || isAtomicObject(type, steps)) return applied;
   const merged = { ...live };
   for (const [key, value] of Object.entries(applied))
     merged[key] = mergeValue(type, [...steps, `f:${key}`], live[key], value);

@@ -36,23 +36,21 @@ export function serveResource(registry: Registry, store: ObjectStore, request: R
   if (path.subresource !== undefined && !(path.subresource === 'status' && type.hasStatus)) throw unknownResource();
   if (type.namespaced && path.namespace === undefined && path.name !== undefined) throw unknownResource();
   if (!type.namespaced && path.namespace !== undefined) throw unknownResource();
+  const name = path.name ?? '';
   switch (`${logged.method} ${path.name === undefined ? 'collection' : 'object'}`) {
     case 'GET collection':
       return ok(listObjects(store, request));
     case 'GET object':
-      return ok(served(request, registry.get(type, path.namespace, path.name ?? '')));
-    case 'POST collection':
-      return {
-        ...ok(served(request, registry.create(type, path.namespace, body(request), context(request, 'create')))),
-        status: 201,
-      };
-    case 'PUT object':
-      return ok(
-        served(
-          request,
-          registry.update(type, path.namespace, path.name ?? '', body(request), context(request, 'update')),
-        ),
-      );
+      return ok(served(request, registry.get(type, path.namespace, name)));
+    case 'POST collection': {
+      if (type.namespaced && path.namespace === undefined) throw methodNotAllowed();
+      const created = registry.create(type, path.namespace, body(request), context(request, 'create'));
+      return { status: 201, body: served(request, created) };
+    }
+    case 'PUT object': {
+      const updated = registry.update(type, path.namespace, name, body(request), context(request, 'update'));
+      return ok(served(request, updated));
+    }
     case 'PATCH object':
       return patchObject(registry, store, request);
     case 'DELETE object':
@@ -60,7 +58,7 @@ export function serveResource(registry: Registry, store: ObjectStore, request: R
     case 'DELETE collection':
       return deleteCollection(registry, store, request);
     default:
-      throw new ApiStatusError(405, 'the server does not allow this method on the requested resource');
+      throw methodNotAllowed();
   }
 }
 
@@ -104,6 +102,10 @@ export function sendJson(
 
 export function unknownResource(): ApiStatusError {
   return new ApiStatusError(404, 'the server could not find the requested resource', {});
+}
+
+function methodNotAllowed(): ApiStatusError {
+  return new ApiStatusError(405, 'the server does not allow this method on the requested resource');
 }
 
 function ok(value: object): Answer {
@@ -196,6 +198,11 @@ function patchObject(registry: Registry, store: ObjectStore, request: ResourceRe
   const name = path.name ?? '';
   const writing = context(request, 'patch');
   if (kind === 'apply') {
+    // Elsewhere the path tells version and kind; an apply must repeat them.
+    for (const member of ['apiVersion', 'kind']) {
+      if (valueAt(logged.body, member) === undefined)
+        throw badRequest(`Object '${member}' is missing in the apply patch`);
+    }
     writing.writer = { ...writing.writer, manager: requireFieldManager(query.get('fieldManager')), operation: 'Apply' };
     const isNew = store.get(type, path.namespace, name) === undefined;
     const applied = registry.patch(

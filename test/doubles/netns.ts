@@ -44,7 +44,7 @@ export class TestNetns implements Disposable {
   unmount(): void {
     if (!this.#mounted) return;
     this.#mounted = false;
-    run('umount', [this.path]);
+    run('umount', ['--lazy', this.path]); // as containerd does it
   }
 
   [Symbol.dispose](): void {
@@ -58,7 +58,7 @@ function run(command: string, args: string[]): string {
     return execFileSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
   } catch (cause) {
     const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
-    const hint = missing ? ` (install it: apt-get install util-linux iproute2)` : ' (root is needed)';
-    throw new Error(`${command} ${args.join(' ')} failed${hint}`, { cause });
+    const hint = missing ? 'it is not installed: apt-get install util-linux iproute2' : 'is this root?';
+    throw new Error(`${command} ${args.join(' ')} failed (${hint})`, { cause });
   }
 }
