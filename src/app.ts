@@ -43,7 +43,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const store = stack.use(new Store(join(stateDir, 'state.db')));
   const host = stack.use(RtnlConnection.open());
   const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
-  const vfs = await openVfSource(settings, { host, stateDir });
+  const vfs = await openVfSource(settings, { host, stateDir, logger });
   const claimMutex = new KeyedMutex();
   const mover = new VfMover({ host, hostNetns, vfs, store, onStep });
   const metadata = new ClaimMetadata({
@@ -115,8 +115,9 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     }),
   );
   plugin.start();
-  publisher.publish(vfs.devices());
-  logger.info({ driver, node: settings.nodeName, devices: vfs.devices().length }, 'driver started');
+  const offered = vfs.offered();
+  publisher.publish(offered);
+  logger.info({ driver, node: settings.nodeName, devices: offered.length }, 'driver started');
   const owned = stack.move();
   return {
     registered: registered.promise,

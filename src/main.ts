@@ -81,7 +81,7 @@ function parseBoolean(text: string): boolean {
 }
 
 async function run(settings: Settings): Promise<void> {
-  const logger = pino({ level: settings.logLevel, base: undefined, timestamp: pino.stdTimeFunctions.isoTime });
+  const logger = pino({ level: settings.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
   const fail = (error: unknown, message: string): never => {
     logger.fatal({ err: error }, message);
     process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);

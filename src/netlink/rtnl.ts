@@ -1,4 +1,4 @@
-import { FlagsNew, Protocol, putU32, RawNetlinkSocket } from 'netlink';
+import { FlagsNew, type NetlinkMessage, Protocol, putU32, RawNetlinkSocket } from 'netlink';
 import { type Clock, systemClock } from '../clock.ts';
 import { type Address, decodeAddress, encodeAddress } from './address.ts';
 import { type Attribute, encodeString } from './attributes.ts';
@@ -18,6 +18,7 @@ import {
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { decodeRoute, encodeRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
+import { decodeVfInfos, type VfInfo } from './vf-info.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
 const MessageType = {
@@ -33,6 +34,8 @@ const MessageType = {
   getRoute: 26,
 } as const;
 
+/** `RTEXT_FILTER_VF`. */
+const withVfs = 1;
 /** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and nobody here reads them. */
 const skipStats = 8;
 const createExclusive = FlagsNew.CREATE | FlagsNew.EXCL;
@@ -100,13 +103,21 @@ export class RtnlConnection implements Disposable {
       attributes.push({ type: LinkAttribute.name, value: encodeString(by.name) });
     }
     const payload = encodeLink('index' in by ? by.index : 0, attributes);
-    try {
-      const messages = await this.#socket.request({ type: MessageType.getLink, payload }, subject);
-      return decodeAll(messages, MessageType.newLink, decodeLink, subject)[0];
-    } catch (error) {
-      if (error instanceof NetlinkError && error.errno === 'ENODEV') return undefined;
-      throw error;
-    }
+    const messages = await this.#requestLink(payload, subject);
+    return decodeAll(messages, MessageType.newLink, decodeLink, subject)[0];
+  }
+
+  /**
+   * What a PF has set for its VFs, in their order. Empty if the link is gone or is no PF; a VF that is missing is
+   * unknown, not absent: some drivers leave VFs out, and the list of very many does not fit into its attribute.
+   */
+  async vfInfos(pfIndex: number): Promise<VfInfo[]> {
+    const subject = this.#subject('read the VFs of link', `#${pfIndex}`);
+    assertIndex(pfIndex);
+    const attributes = [{ type: LinkAttribute.extMask, value: putU32(withVfs | skipStats) }];
+    const payload = encodeLink(pfIndex, attributes);
+    const messages = await this.#requestLink(payload, subject);
+    return decodeAll(messages, MessageType.newLink, decodeVfInfos, subject).flat();
   }
 
   /** IPv4 and IPv6, of one link or of all. */
@@ -190,6 +201,15 @@ export class RtnlConnection implements Disposable {
 
   [Symbol.dispose](): void {
     this.#socket[Symbol.dispose]();
+  }
+
+  async #requestLink(payload: Uint8Array[], subject: RequestSubject): Promise<NetlinkMessage[]> {
+    try {
+      return await this.#socket.request({ type: MessageType.getLink, payload }, subject);
+    } catch (error) {
+      if (error instanceof NetlinkError && error.errno === 'ENODEV') return [];
+      throw error;
+    }
   }
 
   async #create(payload: Uint8Array[], operation: string, name: string): Promise<void> {

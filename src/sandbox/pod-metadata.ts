@@ -24,7 +24,12 @@ export function toDeviceMetadata(
     driver,
     pool: device.pool,
     name: device.name,
-    attributes: { ...attributes, mtu: { int: state.mtuBytes } },
+    // The inventory has what the VF had on the host; the claim may have changed it.
+    attributes: {
+      ...attributes,
+      mtu: { int: state.mtuBytes },
+      ...(state.hardwareAddress === undefined ? {} : { mac: { string: state.hardwareAddress } }),
+    },
     networkData: toNetworkData(state),
   };
 }

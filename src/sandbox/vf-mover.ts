@@ -7,6 +7,7 @@ import {
   type NetworkState,
   RtnlConnection,
   readNetworkState,
+  type VfIdentity,
 } from '../netlink/index.ts';
 import { SandboxError } from './errors.ts';
 import type { OnStep } from './steps.ts';
@@ -21,7 +22,7 @@ export interface SandboxPlace {
 /** How the node's VFs are told apart and brought back. */
 export interface VfHost {
   /** What marks the VF's link, wherever it is. */
-  linkKey(pciAddress: string): { pciAddress?: string; alias?: string };
+  linkKey(pciAddress: string): VfIdentity;
   /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones die with a netns. */
   ensureLink(pciAddress: string): Promise<void>;
 }

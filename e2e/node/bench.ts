@@ -1,0 +1,191 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
+import { type App, startApp } from '../../src/app.ts';
+import type { Logger } from '../../src/logger.ts';
+import type { OnStep } from '../../src/sandbox/index.ts';
+import type { Settings } from '../../src/settings.ts';
+import { ApiServer } from '../../test/doubles/api-server.ts';
+import { Kubelet } from '../../test/doubles/kubelet.ts';
+import { buildNode, type Identified, testDriver, testNode } from '../../test/doubles/objects.ts';
+import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
+import { type ExecResult, exec, type Pod, removePod, runContainer, runPod } from './pod.ts';
+
+export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'nriRequestTimeoutMs'> {
+  logger: Logger;
+  settings?: Partial<Settings>;
+}
+
+/** A container of a running pod. */
+export interface RunningContainer {
+  id: string;
+  exec(...command: string[]): Promise<ExecResult>;
+}
+
+/**
+ * A node: real containerd, the kubelet's part and the API server's played by doubles, and the driver. Several can
+ * follow each other on one machine.
+ */
+export class Bench implements AsyncDisposable {
+  readonly api: ApiServer;
+  readonly kubelet: Kubelet;
+  readonly containerd: Containerd;
+  readonly settings: Settings;
+  readonly dir: string;
+  /** What a test does at the driver's steps. */
+  onStep: OnStep = () => undefined;
+  readonly #logger: Logger;
+  readonly #stack: AsyncDisposableStack;
+  #app: App | undefined;
+  #attempts = 0;
+
+  private constructor(
+    parts: {
+      api: ApiServer;
+      kubelet: Kubelet;
+      containerd: Containerd;
+      settings: Settings;
+      dir: string;
+      logger: Logger;
+    },
+    stack: AsyncDisposableStack,
+  ) {
+    this.api = parts.api;
+    this.kubelet = parts.kubelet;
+    this.containerd = parts.containerd;
+    this.settings = parts.settings;
+    this.dir = parts.dir;
+    this.#logger = parts.logger;
+    this.#stack = stack;
+  }
+
+  /** Everything but the driver: see {@link startDriver}. */
+  static async start(options: BenchOptions): Promise<Bench> {
+    await using stack = new AsyncDisposableStack();
+    const dir = mkdtempSync(join(tmpdir(), 'netdra-bench-'));
+    stack.defer(() => rmSync(dir, { recursive: true, force: true }));
+    const [registryDir, cdiDir, pluginsDir] = ['registry', 'cdi', 'plugins'].map((name) => join(dir, name)) as [
+      string,
+      string,
+      string,
+    ];
+    for (const each of [registryDir, cdiDir, pluginsDir]) mkdirSync(each);
+    const api = stack.use(await ApiServer.start());
+    api.create(buildNode());
+    const kubeconfig = join(dir, 'kubeconfig');
+    await api.writeKubeconfig(kubeconfig);
+    const { logger, settings: more, ...containerdOptions } = options;
+    const containerdDir = join(dir, 'containerd');
+    mkdirSync(containerdDir);
+    const containerd = stack.use(
+      await startContainerd({ ...containerdOptions, dir: containerdDir, cdiSpecDirs: [cdiDir] }),
+    );
+    const getClaim = async (namespace: string, name: string) => {
+      const claim = api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace);
+      if (claim === undefined) throw new Error(`resourceclaims "${name}" not found`);
+      return claim;
+    };
+    const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim }));
+    const settings: Settings = {
+      driverName: testDriver,
+      nodeName: testNode,
+      kubeconfig,
+      kubeletPluginsDir: pluginsDir,
+      kubeletRegistryDir: registryDir,
+      cdiDir,
+      stateDir: undefined,
+      nriSocket: containerd.nriSocketPath,
+      nriPluginName: 'netdra',
+      nriPluginIndex: '10',
+      metadataLayouts: ['v1', 'kep'],
+      enableDeviceMetadata: true,
+      hookFailure: 'auto',
+      simulate: { pfs: 1, vfsPerPf: 8 },
+      simulatePrefix: 'nsim',
+      logLevel: 'info',
+      ...more,
+    };
+    const parts = { api, kubelet, containerd, settings, dir, logger };
+    return new Bench(parts, stack.move());
+  }
+
+  /** Starts the driver and waits until kubelet and runtime know it. */
+  async startDriver(more: Partial<Settings> = {}): Promise<void> {
+    const seams = { onStep: (...args: Parameters<OnStep>) => this.onStep(...args) };
+    this.#app = await startApp({ ...this.settings, ...more }, this.#logger, seams);
+    await this.kubelet.waitForDriver(testDriver);
+    await this.#app.connected;
+  }
+
+  async stopDriver(): Promise<void> {
+    await this.#app?.[Symbol.asyncDispose]();
+    this.#app = undefined;
+  }
+
+  /** The kubelet's order: prepare, then the sandbox. @throws KubeletError, CriError */
+  async startPod(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Pod> {
+    await this.kubelet.prepare(pod);
+    return await this.runSandbox(pod, more);
+  }
+
+  async runSandbox(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Pod> {
+    const { name, namespace, uid } = pod.metadata;
+    // Every try is another sandbox, as the kubelet does it: a refused one may go on holding its name.
+    return await runPod(this.containerd, { name, namespace, uid, attempt: this.#attempts++, ...more });
+  }
+
+  /** Creates and starts a container of the pod with the CDI devices that the kubelet has for it. @throws CriError */
+  async startContainer(sandbox: Pod, pod: Identified<V1Pod>, name = 'main'): Promise<RunningContainer> {
+    const cdiDevices = this.kubelet.cdiDevicesForContainer(pod, name);
+    const id = await runContainer(this.containerd, sandbox, { name, cdiDevices });
+    return { id, exec: (...command) => exec(this.containerd, id, command) };
+  }
+
+  /** Of a container's first process. */
+  async pidOf({ id: containerId }: RunningContainer): Promise<number> {
+    const { info } = await this.containerd.cri.call('ContainerStatus', { containerId, verbose: true });
+    return JSON.parse(info.info ?? '{}').pid;
+  }
+
+  /** The kubelet's order: sandbox gone, then unprepare. */
+  async endPod(sandbox: Pod, pod: Identified<V1Pod>): Promise<void> {
+    await removePod(this.containerd, sandbox.sandboxId);
+    await this.kubelet.unprepare(pod);
+  }
+
+  /** Names of the VF interfaces that are in the host's namespace now. */
+  hostVfs(): string[] {
+    const links = JSON.parse(execFileSync('ip', ['-j', 'link']).toString()) as { ifname: string; ifalias?: string }[];
+    return links
+      .filter(({ ifalias }) => ifalias?.startsWith('netdra:'))
+      .map(({ ifname }) => ifname)
+      .sort();
+  }
+
+  /** Files of claims and CDI specs that are there now. */
+  claimFiles(): string[] {
+    const metadataDir = join(this.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
+    const claims = existsSync(metadataDir) ? readdirSync(metadataDir) : [];
+    return [...claims, ...readdirSync(this.settings.cdiDir)];
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.stopDriver();
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** What `ip` says of a link in a network namespace. */
+export interface IpLink {
+  ifname: string;
+  address: string;
+  mtu: number;
+  addr_info: { family: string; local: string; prefixlen: number; scope: string }[];
+}
+
+/** The links of a network namespace as iproute2 sees them: the judge of what the metadata says. */
+export function ipLinks({ netnsPath }: Pod): IpLink[] {
+  return JSON.parse(execFileSync('nsenter', [`--net=${netnsPath}`, 'ip', '-j', 'addr']).toString());
+}

@@ -1,0 +1,46 @@
+/** The pod network of one containerd: a bridge of its own, with a subnet of each family. */
+export interface PodNetwork {
+  /** Name of the network; libcni keeps its cache under it. */
+  name: string;
+  /** Name of the bridge, at most 15 characters. */
+  bridge: string;
+  /** e.g. `10.201.7.0/24` */
+  ipv4Subnet: string;
+  /** e.g. `fd00:c9:7::/64` */
+  ipv6Subnet: string;
+}
+
+/** @param number 0 … 255; tells the networks of containerds on one node apart */
+export function createPodNetwork(number: number): PodNetwork {
+  return {
+    name: `netdra-${number}`,
+    bridge: `ndbr${number}`,
+    ipv4Subnet: `10.201.${number}.0/24`,
+    ipv6Subnet: `fd00:c9:${number.toString(16)}::/64`,
+  };
+}
+
+/**
+ * The CNI configuration list of a pod network: bridge with host-local addresses.
+ * @param dataDir where host-local keeps its leases
+ */
+export function formatConflist(network: PodNetwork, dataDir: string): string {
+  const conflist = {
+    cniVersion: '1.0.0',
+    name: network.name,
+    plugins: [
+      {
+        type: 'bridge',
+        bridge: network.bridge,
+        isGateway: true,
+        ipam: {
+          type: 'host-local',
+          dataDir,
+          ranges: [[{ subnet: network.ipv4Subnet }], [{ subnet: network.ipv6Subnet }]],
+          routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }],
+        },
+      },
+    ],
+  };
+  return `${JSON.stringify(conflist, null, 2)}\n`;
+}

@@ -1,0 +1,318 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { NetdraError } from '../../src/errors.ts';
+import { createPodNetwork, formatConflist, type PodNetwork } from './cni-config.ts';
+import { type ContainerdSettings, formatContainerdConfig } from './containerd-config.ts';
+import { CriError, connectCri } from './cri.ts';
+import { busyboxImage, makeImageArchive, pauseImage } from './images.ts';
+import { CommandError, run } from './packages/run.ts';
+import type { PodRuntime } from './pod.ts';
+import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from './teardown.ts';
+import { type ContainerdSeries, locateTools, type NodeTools } from './tools.ts';
+
+/** A containerd that did not start or did not do what it was started for. */
+export class ContainerdError extends NetdraError {}
+
+export interface ContainerdOptions {
+  version: ContainerdSeries;
+  /** A folder for everything that it writes; removed with it. Short: socket paths end at 107 characters. */
+  dir: string;
+  /** Folders of CDI specs, default one in `dir`. Made if they are not there. */
+  cdiSpecDirs?: readonly string[];
+  /** How long an NRI plugin may take to register, default 5,000. */
+  registrationTimeoutMs?: number;
+  /** How long an NRI plugin may take for one event, default 2,000. */
+  requestTimeoutMs?: number;
+  /** What the log file holds, default `info`. */
+  logLevel?: 'debug' | 'info' | 'warn';
+  tools?: NodeTools;
+  env?: NodeJS.ProcessEnv;
+}
+
+/** A running containerd with images, a pod network and NRI. Disposing ends its pods, everything it started and itself. */
+export interface Containerd extends AsyncDisposable {
+  /** What it says of itself, e.g. `2.1.9+unknown`. */
+  readonly version: string;
+  readonly dir: string;
+  readonly socketPath: string;
+  readonly nriSocketPath: string;
+  readonly cdiSpecDirs: readonly string[];
+  readonly network: PodNetwork;
+  readonly cniBinDir: string;
+  readonly cniConfDir: string;
+  readonly logPath: string;
+  /** Of the daemon; another one after a restart. */
+  readonly pid: number;
+  /** For the functions of pod.ts. Stays usable over a restart. */
+  readonly cri: PodRuntime;
+  /** The last lines of its log. */
+  logTail(lines?: number): string;
+  /** The first process of a running container, as seen from here. */
+  pidOf(containerId: string): Promise<number>;
+  /** Runs `ctr` in the namespace of the pods. @returns its stdout */
+  ctr(...args: string[]): Promise<string>;
+  /** Ends the daemon, not its pods. SIGTERM unless told. */
+  stop(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
+  /** Starts the daemon again after `stop`, and waits until it serves. */
+  start(): Promise<void>;
+  /** `stop` and `start`. */
+  restart(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
+}
+
+/**
+ * Starts a containerd with root, state, sockets, networks and images of its own in `dir`, and waits until it can run
+ * pods. Only on a node of its own (scripts/in-node.sh).
+ * @throws ContainerdError `not-in-node`, `containerd-failed` (with the end of its log); ToolError
+ */
+export async function startContainerd(options: ContainerdOptions): Promise<Containerd> {
+  const env = options.env ?? process.env;
+  if (!env.NETDRA_CGROUP_PARENT) {
+    throw new ContainerdError('not-in-node', 'a containerd of the suite runs on a node of its own only', {
+      hint: 'run this through scripts/in-node.sh',
+    });
+  }
+  const tools = options.tools ?? locateTools(env);
+  const network = claimPodNetwork();
+  const settings = layOut(options, tools, network);
+  const daemon = new Daemon(options, tools, settings, network, `${env.NETDRA_CGROUP_PARENT}/${basename(options.dir)}`);
+  try {
+    await daemon.start();
+    await daemon.importImages();
+    return daemon;
+  } catch (cause) {
+    const log = daemon.logTail();
+    await daemon[Symbol.asyncDispose]();
+    throw new ContainerdError(
+      'containerd-failed',
+      `containerd ${options.version} does not serve; its log ends\n${log}`,
+      {
+        cause,
+        path: options.dir,
+      },
+    );
+  }
+}
+
+/** Makes the folders and files that containerd is started with. */
+function layOut(options: ContainerdOptions, tools: NodeTools, network: PodNetwork): ContainerdSettings {
+  const { dir } = options;
+  const settings: ContainerdSettings = {
+    rootDir: join(dir, 'root'),
+    stateDir: join(dir, 'state'),
+    socketPath: join(dir, 'containerd.sock'),
+    optDir: join(dir, 'opt'),
+    runc: tools.runc,
+    snapshotter: 'overlayfs',
+    sandboxImage: pauseImage,
+    cniBinDir: tools.cniBinDir,
+    cniConfDir: join(dir, 'cni', 'net.d'),
+    cdiSpecDirs: options.cdiSpecDirs ?? [join(dir, 'cdi')],
+    nri: {
+      socketPath: join(dir, 'nri', 'nri.sock'),
+      pluginDir: join(dir, 'nri', 'plugins'),
+      pluginConfigDir: join(dir, 'nri', 'conf.d'),
+      registrationTimeoutMs: options.registrationTimeoutMs ?? 5_000,
+      requestTimeoutMs: options.requestTimeoutMs ?? 2_000,
+    },
+  };
+  const { rootDir, cniConfDir, cdiSpecDirs, nri } = settings;
+  for (const folder of [rootDir, cniConfDir, nri.pluginDir, nri.pluginConfigDir, ...cdiSpecDirs]) {
+    mkdirSync(folder, { recursive: true });
+  }
+  settings.snapshotter = canOverlay(rootDir) ? 'overlayfs' : 'native';
+  writeFileSync(join(dir, 'config.toml'), formatContainerdConfig(options.version, settings));
+  writeFileSync(join(cniConfDir, '10-netdra.conflist'), formatConflist(network, join(dir, 'cni', 'leases')));
+  return settings;
+}
+
+/** Takes a pod network that no other containerd on this node has. Freed by `releasePodNetwork`. */
+function claimPodNetwork(claimsDir = '/run/netdra/pod-networks'): PodNetwork {
+  mkdirSync(claimsDir, { recursive: true });
+  for (let number = 0; number < 256; number++) {
+    try {
+      mkdirSync(join(claimsDir, String(number)));
+      return createPodNetwork(number);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
+  throw new ContainerdError('no-pod-network', `all 256 pod networks of this node are taken`, { path: claimsDir });
+}
+
+function releasePodNetwork(network: PodNetwork, claimsDir = '/run/netdra/pod-networks'): void {
+  rmSync(join(claimsDir, network.name.replace('netdra-', '')), { recursive: true, force: true });
+}
+
+/** A file system that is an overlay itself, as in many containers, cannot hold another one. */
+function canOverlay(dir: string): boolean {
+  const [lower, upper, work, target] = ['lower', 'upper', 'work', 'target'].map((name) => join(dir, 'probe', name));
+  try {
+    for (const folder of [lower!, upper!, work!, target!]) mkdirSync(folder, { recursive: true });
+    run('mount', ['-t', 'overlay', '-o', `lowerdir=${lower},upperdir=${upper},workdir=${work}`, 'probe', target!]);
+    run('umount', [target!]);
+    return true;
+  } catch (error) {
+    if (error instanceof CommandError) return false;
+    throw error;
+  } finally {
+    rmSync(join(dir, 'probe'), { recursive: true, force: true });
+  }
+}
+
+class Daemon implements Containerd {
+  version = '';
+  readonly cri: PodRuntime;
+  readonly dir: string;
+  readonly cniBinDir: string;
+  readonly logPath: string;
+  readonly network: PodNetwork;
+  readonly #tools: NodeTools;
+  readonly #settings: ContainerdSettings;
+  readonly #binDir: string;
+  readonly #logLevel: string;
+  #child: ChildProcess | undefined;
+  #disposed: Promise<void> | undefined;
+
+  constructor(
+    options: ContainerdOptions,
+    tools: NodeTools,
+    settings: ContainerdSettings,
+    network: PodNetwork,
+    cgroupParent: string,
+  ) {
+    this.dir = options.dir;
+    this.logPath = join(options.dir, 'containerd.log');
+    this.cniBinDir = tools.cniBinDir;
+    this.network = network;
+    this.#tools = tools;
+    this.#settings = settings;
+    this.#binDir = tools.containerdDirs[options.version];
+    this.#logLevel = options.logLevel ?? 'info';
+    this.cri = { ...connectCri(settings.socketPath), cgroupParent, podLogsDir: join(options.dir, 'pod-logs') };
+  }
+
+  get socketPath() {
+    return this.#settings.socketPath;
+  }
+  get nriSocketPath() {
+    return this.#settings.nri.socketPath;
+  }
+  get cdiSpecDirs() {
+    return this.#settings.cdiSpecDirs;
+  }
+  get cniConfDir() {
+    return this.#settings.cniConfDir;
+  }
+  get pid() {
+    const pid = this.#child?.pid;
+    if (pid === undefined) throw new ContainerdError('containerd-stopped', 'containerd does not run: no pid');
+    return pid;
+  }
+
+  async start(): Promise<void> {
+    const log = openSync(this.logPath, 'a');
+    try {
+      // containerd looks for its shim in PATH first.
+      const path = [this.#binDir, dirname(this.#tools.runc), process.env.PATH].join(':');
+      this.#child = spawn(
+        join(this.#binDir, 'containerd'),
+        ['--config', join(this.dir, 'config.toml'), '--log-level', this.#logLevel],
+        { stdio: ['ignore', log, log], env: { ...process.env, PATH: path } },
+      );
+    } finally {
+      closeSync(log);
+    }
+    await this.#waitUntilItServes(this.#child);
+  }
+
+  async #waitUntilItServes(child: ChildProcess, timeoutMs = 30_000): Promise<void> {
+    let spawnError: Error | undefined;
+    child.once('error', (error) => {
+      spawnError = error;
+    });
+    const deadline = performance.now() + timeoutMs;
+    for (;;) {
+      if (spawnError) throw spawnError;
+      if (child.exitCode !== null || child.signalCode !== null) {
+        throw new ContainerdError('containerd-ended', `containerd ended with ${child.exitCode ?? child.signalCode}`);
+      }
+      try {
+        this.version = (await this.cri.call('Version', {}, { timeoutMs: 2_000 })).runtimeVersion;
+        return;
+      } catch (error) {
+        if (!(error instanceof CriError) || performance.now() > deadline) throw error;
+        await sleep(25);
+      }
+    }
+  }
+
+  /** Imports the images of the suite and waits until the CRI side, which hears of them by an event, knows them. */
+  async importImages(): Promise<void> {
+    const archive = join(this.dir, 'images.tar');
+    writeFileSync(archive, makeImageArchive(this.#tools.busybox));
+    await this.ctr('images', 'import', '--snapshotter', this.#settings.snapshotter, archive);
+    rmSync(archive);
+    const deadline = performance.now() + 10_000;
+    for (const image of [busyboxImage, pauseImage]) {
+      while ((await this.cri.call('ImageStatus', { image: { image } })).image === null) {
+        if (performance.now() > deadline) {
+          throw new ContainerdError('image-missing', `containerd does not know ${image} after its import`);
+        }
+        await sleep(10);
+      }
+    }
+  }
+
+  async pidOf(containerId: string): Promise<number> {
+    const { info } = await this.cri.call('ContainerStatus', { containerId, verbose: true });
+    return (JSON.parse(info.info ?? '{}') as { pid: number }).pid;
+  }
+
+  async ctr(...args: string[]): Promise<string> {
+    const ctr = join(this.#binDir, 'ctr');
+    const all = ['--address', this.socketPath, '--namespace', 'k8s.io', ...args];
+    const { stdout } = await promisify(execFile)(ctr, all, { maxBuffer: 64 << 20, timeout: 60_000 });
+    return stdout;
+  }
+
+  logTail(lines = 30): string {
+    return readFileSync(this.logPath, 'utf8').trimEnd().split('\n').slice(-lines).join('\n');
+  }
+
+  async stop(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
+    const child = this.#child;
+    this.#child = undefined;
+    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = new Promise((resolve) => child.once('exit', resolve));
+    child.kill(signal);
+    const timer = setTimeout(() => child.kill('SIGKILL'), 10_000);
+    await exited;
+    clearTimeout(timer);
+  }
+
+  async restart(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
+    await this.stop(signal);
+    await this.start();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed ??= this.#dispose();
+    return this.#disposed;
+  }
+
+  async #dispose(): Promise<void> {
+    if (this.#child && this.version !== '') await removePods(this.cri);
+    await this.stop();
+    this.cri[Symbol.dispose]();
+    // What the runtime could not end itself: shims name its socket, containers are in its cgroups.
+    await endProcesses(this.socketPath, this.cri.cgroupParent);
+    unmountBelow(this.dir);
+    removeNetwork(this.network);
+    removeCgroups(this.cri.cgroupParent);
+    releasePodNetwork(this.network);
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}

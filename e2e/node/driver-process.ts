@@ -1,0 +1,77 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type { Settings } from '../../src/settings.ts';
+
+const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+/** One line of the driver's log. */
+export interface LogLine {
+  level: number;
+  msg: string;
+  [field: string]: unknown;
+}
+
+/** The driver as users start it: `netdra run` in a process of its own. */
+export class DriverProcess implements AsyncDisposable {
+  readonly log: LogLine[] = [];
+  readonly #child: ChildProcess;
+  readonly #exit: Promise<unknown>;
+  #stderr = '';
+
+  constructor(settings: Settings) {
+    this.#child = spawn(process.execPath, [mainPath, 'run', ...flagsOf(settings)], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#exit = once(this.#child, 'exit');
+    this.#child.stderr?.setEncoding('utf8').on('data', (text) => {
+      this.#stderr += text;
+    });
+    if (this.#child.stdout === null) throw new Error('the driver has no output');
+    createInterface(this.#child.stdout).on('line', (line) => this.log.push(JSON.parse(line)));
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** @returns the exit code; `null` after SIGKILL */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) this.#child.kill(signal);
+    await this.#exit;
+    return this.#child.exitCode;
+  }
+
+  /** What it wrote to stderr, for a test that failed. */
+  get stderr(): string {
+    return this.#stderr;
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.stop();
+  }
+}
+
+function flagsOf(settings: Settings): string[] {
+  const { simulate } = settings;
+  const flags: Record<string, string | undefined> = {
+    'driver-name': settings.driverName,
+    'node-name': settings.nodeName,
+    kubeconfig: settings.kubeconfig,
+    'kubelet-plugins-dir': settings.kubeletPluginsDir,
+    'kubelet-registry-dir': settings.kubeletRegistryDir,
+    'cdi-dir': settings.cdiDir,
+    'state-dir': settings.stateDir,
+    'nri-socket': settings.nriSocket,
+    'nri-plugin-name': settings.nriPluginName,
+    'nri-plugin-index': settings.nriPluginIndex,
+    'metadata-layouts': settings.metadataLayouts.join(','),
+    'enable-device-metadata': String(settings.enableDeviceMetadata),
+    'hook-failure': settings.hookFailure,
+    simulate: simulate && `${simulate.pfs}x${simulate.vfsPerPf}`,
+    'simulate-prefix': settings.simulatePrefix,
+    'log-level': settings.logLevel,
+  };
+  return Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]));
+}

@@ -1,0 +1,48 @@
+/**
+ * Makes sure that the programs of a node are there, and prints what the shell is to do to have them:
+ * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which sees to one run at a time.
+ */
+import { explain, NetdraError } from '../../src/errors.ts';
+import { fetchDebianPackages } from './packages/debian-packages.ts';
+import { containerdVersion } from './packages/host-programs.ts';
+import { ensureIp } from './packages/iproute.ts';
+import { type ContainerdSeries, containerdSeries, findTool, ToolError, toolSources } from './tools.ts';
+
+function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
+  const log = (line: string) => console.error(`netdra: ${line}`);
+  const sources = toolSources(env);
+  const missing = Object.values(sources).filter((source) => findTool(source, cacheDir) === undefined);
+  fetchDebianPackages(
+    cacheDir,
+    missing.map((source) => source.package),
+    log,
+  );
+  for (const series of containerdSeries) {
+    if (missing.includes(sources[series])) checkItRuns(series, findTool(sources[series], cacheDir));
+  }
+  const ipFolder = ensureIp(cacheDir, env, log);
+  console.log(`export NETDRA_CACHE=${quote(cacheDir)}`);
+  if (ipFolder !== undefined) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
+}
+
+/** A package of a newer Debian may need a newer C library, and a suite goes on to newer versions. */
+function checkItRuns(series: ContainerdSeries, folder: string | undefined): void {
+  const version = folder === undefined ? undefined : containerdVersion(`${folder}/containerd`);
+  if (version?.startsWith(series.slice(0, 2))) return;
+  throw new ToolError('tool-does-not-run', `the containerd fetched for ${series} does not run here or is ${version}`, {
+    ...(folder === undefined ? {} : { path: folder }),
+    hint: `have a containerd ${series} in a folder of yours and name it in NETDRA_CONTAINERD_DIRS`,
+  });
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+try {
+  main(process.argv[2] ?? '.cache', process.env);
+} catch (error) {
+  if (!(error instanceof NetdraError)) throw error;
+  console.error(`netdra: ${explain(error)}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,43 @@
+import type { Containerd } from './containerd.ts';
+import { listCgroupFolders, listFolder, listMountPoints } from './host-state.ts';
+import { listOwnProcesses } from './teardown.ts';
+
+/** What a node had before a test. */
+export interface NodeBaseline {
+  mounts: string[];
+  links: string[];
+  netns: string[];
+  cniResults: string[];
+}
+
+const netnsDir = '/run/netns';
+const cniResultsDir = '/var/lib/cni/results';
+
+export function takeBaseline(): NodeBaseline {
+  return {
+    mounts: listMountPoints(),
+    links: listFolder('/sys/class/net'),
+    netns: listFolder(netnsDir),
+    cniResults: listFolder(cniResultsDir),
+  };
+}
+
+/**
+ * What is on the node now and was not before: mounts, links, network namespaces, CNI results, and processes and
+ * cgroups of the containerd. Each a line for people; an empty list means that nothing was left behind.
+ */
+export function listLeftovers(
+  { socketPath, cri: { cgroupParent } }: Pick<Containerd, 'socketPath' | 'cri'>,
+  before: NodeBaseline,
+): string[] {
+  const now = takeBaseline();
+  const added = (kind: keyof NodeBaseline) => now[kind].filter((each) => !before[kind].includes(each));
+  return [
+    ...listOwnProcesses(socketPath, cgroupParent).map(({ pid, args }) => `process ${pid} ${args.join(' ')}`),
+    ...added('mounts').map((path) => `mount ${path}`),
+    ...added('netns').map((name) => `network namespace ${netnsDir}/${name}`),
+    ...added('links').map((name) => `link ${name}`),
+    ...added('cniResults').map((name) => `CNI result ${cniResultsDir}/${name}`),
+    ...listCgroupFolders(cgroupParent).map((path) => `cgroup ${path}`),
+  ];
+}

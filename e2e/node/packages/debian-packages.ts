@@ -1,0 +1,140 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { NetdraError } from '../../../src/errors.ts';
+import { type AptSource, findDebianMirror, parseDeb822Sources, parseOneLineSources } from './apt-sources.ts';
+import { run } from './run.ts';
+
+/** A Debian package of a suite that need not be the machine's. */
+export interface DebianPackage {
+  name: string;
+  /** Codename of the release, e.g. `forky`. */
+  suite: string;
+}
+
+/** A package that is needed and cannot be had on this machine. */
+export class PackageError extends NetdraError {}
+
+/** Where a package is unpacked below the cache, whether or not it is there yet. */
+export function packageFolder(cacheDir: string, { name, suite }: DebianPackage): string {
+  return join(cacheDir, 'debian', suite, name);
+}
+
+/**
+ * Unpacks those of the packages that the cache does not have yet. apt runs with lists, sources and a package database
+ * of its own: the machine's are neither read nor changed, only the address of its mirror is taken over. A package is
+ * unpacked as it is, without those that it depends on. What is there already is never looked up again.
+ * @param aptDir where the machine keeps its sources, `/etc/apt`
+ * @throws PackageError `package-unavailable`, `no-debian-mirror`
+ */
+export function fetchDebianPackages(
+  cacheDir: string,
+  packages: DebianPackage[],
+  log: (line: string) => void,
+  aptDir = '/etc/apt',
+): void {
+  const missing = packages.filter((each) => !existsSync(packageFolder(cacheDir, each)));
+  if (missing.length === 0) return;
+  const names = missing.map(({ name, suite }) => `${name} (${suite})`).join(', ');
+  const sources = debianSources(aptDir, [...new Set(missing.map(({ suite }) => suite))], names);
+  mkdirSync(join(cacheDir, 'debian'), { recursive: true });
+  const workDir = mkdtempSync(join(cacheDir, 'debian', 'fetch-'));
+  try {
+    log(`fetching Debian packages: ${names}`);
+    const apt = prepareApt(workDir, sources);
+    downloadPackages(apt, workDir, missing, names);
+    for (const each of missing) unpack(workDir, cacheDir, each);
+  } finally {
+    rmSync(workDir, { recursive: true, force: true });
+  }
+}
+
+/** Lines of a sources list for the suites, from the machine's own mirror. */
+function debianSources(aptDir: string, suites: string[], neededFor: string): string {
+  const mirror = findDebianMirror(readAptSources(aptDir));
+  if (!mirror) {
+    throw new PackageError('no-debian-mirror', `cannot fetch ${neededFor}: no Debian mirror in ${aptDir}`, {
+      path: aptDir,
+      hint: 'install containerd, runc, CNI plugins, a static busybox and iproute2, and have them in PATH',
+    });
+  }
+  const keyring = [
+    '/usr/share/keyrings/debian-archive-keyring.gpg',
+    '/usr/share/keyrings/debian-archive-keyring.pgp',
+    mirror.signedBy,
+  ].find((path) => path !== undefined && existsSync(path));
+  const options = keyring === undefined ? '' : `[signed-by=${keyring}] `;
+  return suites.map((suite) => `deb ${options}${mirror.uri} ${suite} main\n`).join('');
+}
+
+function readAptSources(aptDir: string): AptSource[] {
+  const partsDir = join(aptDir, 'sources.list.d');
+  const parts = existsSync(partsDir) ? readdirSync(partsDir).map((name) => join(partsDir, name)) : [];
+  return [join(aptDir, 'sources.list'), ...parts.sort()].filter(existsSync).flatMap((path) => {
+    if (path.endsWith('.sources')) return parseDeb822Sources(readFileSync(path, 'utf8'));
+    return path.endsWith('.list') ? parseOneLineSources(readFileSync(path, 'utf8')) : [];
+  });
+}
+
+/** @returns the options that make apt-get work in `workDir` and nowhere else */
+function prepareApt(workDir: string, sources: string): string[] {
+  for (const folder of ['lists/partial', 'cache/archives/partial'])
+    mkdirSync(join(workDir, folder), { recursive: true });
+  writeFileSync(join(workDir, 'sources.list'), sources);
+  writeFileSync(join(workDir, 'status'), '');
+  const settings = {
+    'Dir::Etc::SourceList': join(workDir, 'sources.list'),
+    'Dir::Etc::SourceParts': '/dev/null',
+    'Dir::Etc::Preferences': '/dev/null',
+    'Dir::Etc::PreferencesParts': '/dev/null',
+    'Dir::State::Lists': join(workDir, 'lists'),
+    'Dir::State::Status': join(workDir, 'status'),
+    'Dir::Cache': join(workDir, 'cache'),
+    // Some machines switch these off; without them each call of apt reads all lists again.
+    'Dir::Cache::pkgcache': 'pkgcache.bin',
+    'Dir::Cache::srcpkgcache': 'srcpkgcache.bin',
+    'Acquire::Languages': 'none',
+    // The user that apt gives downloads to may not be able to write here.
+    'APT::Sandbox::User': 'root',
+  };
+  return ['-q', ...Object.entries(settings).flatMap(([name, value]) => ['-o', `${name}=${value}`])];
+}
+
+function downloadPackages(apt: string[], workDir: string, packages: DebianPackage[], names: string): void {
+  try {
+    run('apt-get', [...apt, '-o', 'APT::Update::Error-Mode=any', 'update'], { cwd: workDir, timeoutMs: 300_000 });
+    for (const suite of new Set(packages.map((each) => each.suite))) {
+      // A folder for each suite: two of them can have a package of one name.
+      mkdirSync(join(workDir, suite));
+      const wanted = packages.filter((each) => each.suite === suite).map(({ name }) => `${name}/${suite}`);
+      run('apt-get', [...apt, 'download', ...wanted], { cwd: join(workDir, suite), timeoutMs: 600_000 });
+    }
+  } catch (cause) {
+    throw new PackageError('package-unavailable', `cannot fetch ${names} from this machine's Debian mirror`, {
+      cause,
+      hint: 'check that `apt-get update` works; a mirror of one release only has no other suites',
+    });
+  }
+}
+
+/** Unpacks beside the final place and renames: a folder that is there is complete. */
+function unpack(workDir: string, cacheDir: string, wanted: DebianPackage): void {
+  const downloads = join(workDir, wanted.suite);
+  const file = readdirSync(downloads).find((name) => name.startsWith(`${wanted.name}_`) && name.endsWith('.deb'));
+  if (file === undefined) {
+    throw new PackageError('package-unavailable', `apt-get left no file for ${wanted.name} (${wanted.suite})`);
+  }
+  const unpacked = join(workDir, 'unpacked');
+  run('dpkg-deb', ['-x', join(downloads, file), unpacked]);
+  const target = packageFolder(cacheDir, wanted);
+  mkdirSync(join(target, '..'), { recursive: true });
+  renameSync(unpacked, target);
+}

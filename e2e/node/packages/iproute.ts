@@ -1,0 +1,83 @@
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fetchDebianPackages, PackageError, packageFolder } from './debian-packages.ts';
+import { findFolderWith, pathFolders } from './host-programs.ts';
+import { run } from './run.ts';
+
+const suite = 'bookworm';
+
+/** Which package has a library that `ip` is linked with. */
+const libraryPackages: Record<string, string> = {
+  'libbpf.so.1': 'libbpf1',
+  'libbsd.so.0': 'libbsd0',
+  'libcap.so.2': 'libcap2',
+  'libelf.so.1': 'libelf1',
+  'libmd.so.0': 'libmd0',
+  'libmnl.so.0': 'libmnl0',
+  'libz.so.1': 'zlib1g',
+};
+
+/**
+ * Makes sure of an `ip` that can print JSON.
+ * @returns a folder to put into PATH, or `undefined` if the machine has the program
+ * @throws PackageError
+ */
+export function ensureIp(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: string) => void): string | undefined {
+  if (findFolderWith(pathFolders(env.PATH), ['ip']) !== undefined) return undefined;
+  const binDir = join(cacheDir, 'debian', 'bin');
+  if (existsSync(join(binDir, 'ip'))) return binDir;
+
+  const iproute = { name: 'iproute2', suite };
+  fetchDebianPackages(cacheDir, [iproute], log);
+  const program = join(packageFolder(cacheDir, iproute), 'bin', 'ip');
+  writeWrapper(join(binDir, 'ip'), program, fetchLibraries(cacheDir, program, log));
+  return binDir;
+}
+
+/** Fetches what `ldd` does not find, until it finds all. @returns the folders of the libraries */
+function fetchLibraries(cacheDir: string, program: string, log: (line: string) => void): string[] {
+  const fetched = new Set<string>();
+  for (;;) {
+    const folders = [...fetched].flatMap((name) => libraryFolders(packageFolder(cacheDir, { name, suite })));
+    const missing = parseMissingLibraries(run('ldd', [program], { env: { LD_LIBRARY_PATH: folders.join(':') } }));
+    if (missing.length === 0) return folders;
+    const names = missing.map((library) => libraryPackages[library]);
+    if (names.includes(undefined) || names.every((name) => fetched.has(name ?? ''))) {
+      throw new PackageError('library-missing', `ip needs ${missing.join(', ')}, which this machine does not have`, {
+        hint: 'install iproute2',
+      });
+    }
+    for (const name of names) fetched.add(name!);
+    fetchDebianPackages(
+      cacheDir,
+      [...fetched].map((name) => ({ name, suite })),
+      log,
+    );
+  }
+}
+
+/** The libraries that `ldd` has no path for: lines like `libelf.so.1 => not found`. */
+export function parseMissingLibraries(text: string): string[] {
+  return [...text.matchAll(/^\s*(\S+) => not found$/gm)].map((match) => match[1]!);
+}
+
+/** Debian has libraries in `lib/<machine>` and `usr/lib/<machine>`. */
+function libraryFolders(root: string): string[] {
+  return ['lib', 'usr/lib']
+    .map((folder) => join(root, folder))
+    .filter(existsSync)
+    .flatMap((folder) =>
+      readdirSync(folder, { withFileTypes: true })
+        .filter((entry) => entry.isDirectory() && entry.name.includes('-linux-'))
+        .map((entry) => join(folder, entry.name)),
+    );
+}
+
+/** A script that starts the program with its libraries: so that nothing else sees them. */
+function writeWrapper(path: string, program: string, libraries: string[]): void {
+  mkdirSync(join(path, '..'), { recursive: true });
+  const script = `#!/bin/sh\nLD_LIBRARY_PATH='${libraries.join(':')}' exec '${program}' "$@"\n`;
+  writeFileSync(`${path}.new`, script);
+  chmodSync(`${path}.new`, 0o755);
+  renameSync(`${path}.new`, path);
+}

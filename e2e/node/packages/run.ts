@@ -1,0 +1,30 @@
+import { type SpawnSyncOptions, spawnSync } from 'node:child_process';
+import { NetdraError } from '../../../src/errors.ts';
+
+/** A program that could not be started or ended with another code than 0. */
+export class CommandError extends NetdraError {}
+
+export interface RunOptions {
+  cwd?: string;
+  env?: NodeJS.ProcessEnv;
+  timeoutMs?: number;
+}
+
+/**
+ * Runs a program to its end and returns what it printed.
+ * @throws CommandError `command-failed` with the last lines of its stderr
+ */
+export function run(program: string, args: readonly string[], options: RunOptions = {}): string {
+  const spawnOptions: SpawnSyncOptions = { stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 64 << 20 };
+  if (options.cwd !== undefined) spawnOptions.cwd = options.cwd;
+  if (options.env !== undefined) spawnOptions.env = options.env;
+  if (options.timeoutMs !== undefined) spawnOptions.timeout = options.timeoutMs;
+  const { error, status, signal, stdout, stderr } = spawnSync(program, args, spawnOptions);
+  if (error) throw new CommandError('command-failed', `cannot run ${program}`, { cause: error, path: program });
+  if (status !== 0) {
+    const tail = stderr.toString().trim().split('\n').slice(-5).join('; ');
+    const how = status === null ? `was ended by ${signal}` : `exited with ${status}`;
+    throw new CommandError('command-failed', `${program} ${args.join(' ')} ${how}: ${tail}`, { path: program });
+  }
+  return stdout.toString();
+}

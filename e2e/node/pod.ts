@@ -1,0 +1,174 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { NetdraError } from '../../src/errors.ts';
+import type { ContainerConfig, CriClient, PodSandboxConfig } from './cri.ts';
+import { busyboxImage } from './images.ts';
+import { removeCgroups } from './teardown.ts';
+
+/** A runtime, and where its pods go. */
+export interface PodRuntime extends CriClient {
+  /** The pods' cgroups are below. From the top of each hierarchy. */
+  readonly cgroupParent: string;
+  /** The pods' logs are below. */
+  readonly podLogsDir: string;
+}
+
+export interface PodSpec {
+  name: string;
+  namespace: string;
+  uid: string;
+  /** Of the sandbox; a retry after a failed one needs another, default 0. */
+  attempt?: number;
+  hostNetwork?: boolean;
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
+}
+
+/** A pod sandbox that runs. */
+export interface Sandbox {
+  readonly id: string;
+  /** Of the pause container, as seen from here. */
+  readonly pid: number;
+  /** Path of the network namespace; for a pod on the host's network that of the pause container below /proc. */
+  readonly netnsPath: string;
+  /** Addresses that CNI gave, the first one first, without prefix lengths. */
+  readonly ips: string[];
+  readonly config: PodSandboxConfig;
+}
+
+export interface ContainerSpec {
+  name: string;
+  /** Default: the busybox image. */
+  image?: string;
+  /** Default: a shell that waits, and ends on SIGTERM. */
+  command?: string[];
+  /** As the DRA driver answered: `vendor/class=device`. */
+  cdiDevices?: readonly string[];
+  env?: Record<string, string>;
+  mounts?: ContainerConfig['mounts'];
+  annotations?: Record<string, string>;
+}
+
+const waitingCommand = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'];
+
+/** The sandbox as the kubelet would ask for it. */
+export function podSandboxConfig(cri: PodRuntime, spec: PodSpec): PodSandboxConfig {
+  const { name, namespace, uid, attempt = 0 } = spec;
+  return {
+    metadata: { name, namespace, uid, attempt },
+    ...(spec.hostNetwork ? {} : { hostname: name }),
+    logDirectory: join(cri.podLogsDir, `${namespace}_${name}_${uid}`),
+    labels: {
+      'io.kubernetes.pod.name': name,
+      'io.kubernetes.pod.namespace': namespace,
+      'io.kubernetes.pod.uid': uid,
+      ...spec.labels,
+    },
+    annotations: spec.annotations ?? {},
+    linux: {
+      cgroupParent: `${cri.cgroupParent}/pod${uid}`,
+      securityContext: { namespaceOptions: { network: spec.hostNetwork ? 'NODE' : 'POD', pid: 'CONTAINER' } },
+    },
+  };
+}
+
+/** Runs a pod sandbox. @throws CriError e.g. when an NRI plugin refuses it */
+export async function runPod(cri: PodRuntime, spec: PodSpec): Promise<Sandbox> {
+  const config = podSandboxConfig(cri, spec);
+  mkdirSync(config.logDirectory!, { recursive: true });
+  const { podSandboxId: id } = await cri.call('RunPodSandbox', { config });
+  const { status, info } = await cri.call('PodSandboxStatus', { podSandboxId: id, verbose: true });
+  const { pid, netnsPath } = parseSandboxInfo(info.info ?? '');
+  const { ip = '', additionalIps = [] } = status.network ?? {};
+  const ips = [ip, ...additionalIps.map((each) => each.ip)].filter((address) => address !== '');
+  return { id, pid, netnsPath: netnsPath ?? `/proc/${pid}/ns/net`, ips, config };
+}
+
+/** What containerd tells of a sandbox when asked for more: its specification says which namespaces it joined. */
+export function parseSandboxInfo(text: string): { pid: number; netnsPath: string | undefined } {
+  const info = JSON.parse(text) as {
+    pid: number;
+    runtimeSpec?: { linux?: { namespaces?: { type: string; path?: string }[] } };
+  };
+  const network = info.runtimeSpec?.linux?.namespaces?.find(({ type }) => type === 'network');
+  return { pid: info.pid, netnsPath: network?.path };
+}
+
+/** Creates a container. @returns its id @throws CriError e.g. when a CDI device is not known */
+export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: ContainerSpec): Promise<string> {
+  const config: ContainerConfig = {
+    metadata: { name: spec.name, attempt: 0 },
+    image: { image: spec.image ?? busyboxImage },
+    command: spec.command ?? waitingCommand,
+    envs: Object.entries(spec.env ?? {}).map(([key, value]) => ({ key, value })),
+    mounts: spec.mounts ?? [],
+    labels: { ...sandbox.config.labels, 'io.kubernetes.container.name': spec.name },
+    annotations: spec.annotations ?? {},
+    logPath: `${spec.name}.log`,
+    CDIDevices: (spec.cdiDevices ?? []).map((name) => ({ name })),
+  };
+  const request = { podSandboxId: sandbox.id, config, sandboxConfig: sandbox.config };
+  return (await cri.call('CreateContainer', request)).containerId;
+}
+
+/**
+ * Creates and starts a container. One that does not start is removed again, as the kubelet does before it tries again.
+ * @returns its id
+ * @throws CriError e.g. when a mount source is missing
+ */
+export async function runContainer(cri: CriClient, sandbox: Sandbox, spec: ContainerSpec): Promise<string> {
+  const containerId = await createContainer(cri, sandbox, spec);
+  try {
+    await cri.call('StartContainer', { containerId });
+  } catch (error) {
+    await cri.call('RemoveContainer', { containerId });
+    throw error;
+  }
+  return containerId;
+}
+
+export interface ExecResult {
+  stdout: string;
+  stderr: string;
+  exitCode: number;
+}
+
+/** Runs a command in a container to its end. */
+export async function exec(
+  cri: CriClient,
+  containerId: string,
+  argv: string[],
+  timeoutSeconds = 30,
+): Promise<ExecResult> {
+  const { stdout, stderr, exitCode } = await cri.call(
+    'ExecSync',
+    { containerId, cmd: argv, timeout: timeoutSeconds },
+    { timeoutMs: (timeoutSeconds + 5) * 1_000 },
+  );
+  return { stdout: stdout.toString(), stderr: stderr.toString(), exitCode };
+}
+
+/** Waits until a container ended, as an init container does. @returns its exit code */
+export async function waitForExit(
+  cri: CriClient,
+  containerId: string,
+  timeoutMs = 30_000,
+): Promise<number> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const { status } = await cri.call('ContainerStatus', { containerId });
+    if (status.state === 'CONTAINER_EXITED') return status.exitCode;
+    if (performance.now() > deadline) {
+      throw new NetdraError('container-runs-on', `container ${containerId} did not end within ${timeoutMs} ms`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** Stops and removes a pod with its containers. */
+export async function removePod(cri: CriClient, sandbox: Sandbox): Promise<void> {
+  await cri.call('StopPodSandbox', { podSandboxId: sandbox.id });
+  await cri.call('RemovePodSandbox', { podSandboxId: sandbox.id });
+  // The pod's own cgroup is the kubelet's to take away.
+  removeCgroups(sandbox.config.linux?.cgroupParent ?? '');
+}

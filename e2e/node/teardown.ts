@@ -1,0 +1,86 @@
+/** What is left of a containerd after its own way of cleaning up, taken away by force. */
+import { readFileSync, rmdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { errnoCode } from '../../src/errors.ts';
+import type { PodNetwork } from './cni-config.ts';
+import { type CriClient, CriError } from './cri.ts';
+import { listCgroupFolders, listFolder, listMountPoints, listProcesses } from './host-state.ts';
+import { run } from './packages/run.ts';
+
+const cniResultsDir = '/var/lib/cni/results';
+
+/** Asks the runtime to end all pods. What it cannot end is left to the other functions here. */
+export async function removePods(cri: CriClient): Promise<void> {
+  try {
+    const { items } = await cri.call('ListPodSandbox', {}, { timeoutMs: 5_000 });
+    for (const { id: podSandboxId } of items) {
+      // Not at once: the hooks of a node run one after another anyway.
+      await cri.call('StopPodSandbox', { podSandboxId }, { timeoutMs: 15_000 });
+      await cri.call('RemovePodSandbox', { podSandboxId }, { timeoutMs: 15_000 });
+    }
+  } catch (error) {
+    if (!(error instanceof CriError)) throw error;
+  }
+}
+
+/** Processes that belong to a containerd: its shims by the socket they were given, containers by their cgroup. */
+export function listOwnProcesses(socketPath: string, cgroupParent: string): { pid: number; args: string[] }[] {
+  const isOwn = (path: string) => path === cgroupParent || path.startsWith(`${cgroupParent}/`);
+  return listProcesses().filter(
+    ({ pid, args, cgroups }) =>
+      pid !== process.pid && (args.some((arg) => arg.startsWith(socketPath)) || cgroups.some(isOwn)),
+  );
+}
+
+/** Kills them by pid, until none is left. */
+export async function endProcesses(socketPath: string, cgroupParent: string): Promise<void> {
+  for (let tries = 0; tries < 100; tries++) {
+    const processes = listOwnProcesses(socketPath, cgroupParent);
+    if (processes.length === 0) return;
+    for (const { pid } of processes) kill(pid);
+    await sleep(20);
+  }
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if (errnoCode(error) !== 'ESRCH') throw error;
+  }
+}
+
+/** Unmounts all below a folder, the last mount first. */
+export function unmountBelow(dir: string): void {
+  const points = listMountPoints().filter((point) => point.startsWith(`${dir}/`));
+  for (const point of points.reverse()) run('umount', ['--lazy', point]);
+}
+
+/** Takes away the network namespaces that CNI still has in its cache for a network, and the network's bridge. */
+export function removeNetwork(network: PodNetwork): void {
+  for (const name of listFolder(cniResultsDir).filter((each) => each.startsWith(`${network.name}-`))) {
+    const path = join(cniResultsDir, name);
+    const { netns } = JSON.parse(readFileSync(path, 'utf8')) as { netns?: string };
+    if (netns?.includes('/netns/')) removeNetns(netns);
+    rmSync(path);
+  }
+  if (listFolder('/sys/class/net').includes(network.bridge)) run('ip', ['link', 'delete', network.bridge]);
+}
+
+function removeNetns(path: string): void {
+  const real = path.replace(/^\/var\/run\//, '/run/');
+  if (listMountPoints().includes(real)) run('umount', ['--lazy', real]);
+  rmSync(real, { force: true });
+}
+
+export function removeCgroups(cgroupParent: string): void {
+  for (const folder of listCgroupFolders(cgroupParent)) {
+    try {
+      rmdirSync(folder);
+    } catch (error) {
+      // Busy or gone: scripts/in-node.sh sweeps once more when every process has ended.
+      if (!['EBUSY', 'ENOENT'].includes(errnoCode(error) ?? '')) throw error;
+    }
+  }
+}

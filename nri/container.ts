@@ -1,0 +1,73 @@
+import { type LinuxNamespace, parseNamespaces, withoutEmpty } from './pod.ts';
+import type { WireContainer } from './wire.ts';
+
+/** States by the runtime's number for them. */
+const states = ['unknown', 'created', 'paused', 'running', 'stopped'] as const;
+export type ContainerState = (typeof states)[number];
+
+/** A container as the runtime tells it when a plugin connects. What a runtime leaves out is empty, never absent. */
+export interface Container {
+  id: string;
+  /** `PodSandbox.id` of the pod it belongs to. */
+  podSandboxId: string;
+  name: string;
+  state: ContainerState;
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
+  args: string[];
+  /** As `NAME=value`. */
+  env: string[];
+  mounts: { destination: string; type: string; source: string; options: string[] }[];
+  namespaces: LinuxNamespace[];
+  cgroupsPath: string;
+  /** On the host; 0 if it is not running. */
+  pid: number;
+  /** Nanoseconds since 1970, rounded to what a number holds (some 200 ns); 0 if it has not happened. */
+  createdAtNs: number;
+  startedAtNs: number;
+  finishedAtNs: number;
+  exitCode: number;
+  /** Fully qualified CDI names. */
+  cdiDevices: string[];
+}
+
+/** Fills in what the wire leaves out. */
+export function parseContainer(wire: WireContainer): Container {
+  return {
+    id: wire.id ?? '',
+    podSandboxId: wire.podSandboxId ?? '',
+    name: wire.name ?? '',
+    state: states[wire.state ?? 0] ?? 'unknown',
+    labels: { ...wire.labels },
+    annotations: { ...wire.annotations },
+    args: wire.args ?? [],
+    env: wire.env ?? [],
+    mounts: (wire.mounts ?? []).map(({ destination = '', type = '', source = '', options = [] }) => {
+      return { destination, type, source, options };
+    }),
+    namespaces: parseNamespaces(wire.linux?.namespaces),
+    cgroupsPath: wire.linux?.cgroupsPath ?? '',
+    pid: wire.pid ?? 0,
+    createdAtNs: wire.createdAt ?? 0,
+    startedAtNs: wire.startedAt ?? 0,
+    finishedAtNs: wire.finishedAt ?? 0,
+    exitCode: wire.exitCode ?? 0,
+    cdiDevices: (wire.cdiDevices ?? []).map(({ name = '' }) => name),
+  };
+}
+
+/** The other direction, for the runtime's side: what is empty is left out, as Go does. */
+export function formatContainer(container: Partial<Container>): WireContainer {
+  const { state, namespaces, cgroupsPath, createdAtNs, startedAtNs, finishedAtNs, cdiDevices, mounts, ...rest } =
+    container;
+  return withoutEmpty({
+    ...rest,
+    state: states.indexOf(state ?? 'unknown'),
+    mounts: mounts?.map(withoutEmpty),
+    linux: withoutEmpty({ namespaces: namespaces?.map(withoutEmpty), cgroupsPath }),
+    createdAt: createdAtNs,
+    startedAt: startedAtNs,
+    finishedAt: finishedAtNs,
+    cdiDevices: cdiDevices?.map((name) => ({ name })),
+  });
+}

@@ -1,0 +1,49 @@
+import { createConnection, Socket } from 'node:net';
+import { NriError } from './errors.ts';
+
+/** `not-connected`: nobody listens at the runtime's socket. */
+export class DialError extends NriError {
+  constructor(path: string, cause: Error) {
+    super('not-connected', `cannot connect to ${path}: ${cause.message}`, {
+      cause,
+      hint: 'is NRI enabled in the runtime, and the directory of its socket mounted (not the socket itself)?',
+    });
+  }
+}
+
+/**
+ * Connects to a unix socket.
+ * @throws DialError, or the signal's reason
+ */
+export function dial(path: string, signal: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason);
+    const socket = createConnection({ path });
+    const onAbort = () => {
+      socket.destroy();
+      reject(signal.reason);
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    // Stays on the socket: without a listener an error between here and the next owner would end the process.
+    socket.on('error', (cause) => {
+      signal.removeEventListener('abort', onAbort);
+      reject(new DialError(path, cause));
+    });
+    socket.once('connect', () => {
+      signal.removeEventListener('abort', onAbort);
+      resolve(socket);
+    });
+  });
+}
+
+/**
+ * The socket that a runtime hands to a plugin which it started itself.
+ * @throws NriError `not-connected` when the descriptor is no socket
+ */
+export function adoptSocket(fd: number): Socket {
+  try {
+    return new Socket({ fd, readable: true, writable: true });
+  } catch (cause) {
+    throw new NriError('not-connected', `descriptor ${fd} from NRI_PLUGIN_SOCKET is no socket`, { cause });
+  }
+}

@@ -1,0 +1,43 @@
+import { inspect } from 'node:util';
+
+/** What an error can carry besides its message. */
+export interface NriErrorDetails {
+  cause?: unknown;
+  /** What the reader can do about it, as a clause. */
+  hint?: string;
+}
+
+/**
+ * Base class of every error that this library raises. `code` is for programs and stays stable (compare it rather than
+ * the class: two copies of the library may be loaded); the message is for people; `cause` keeps the original.
+ */
+export class NriError extends Error {
+  readonly code: string;
+  readonly hint: string | undefined;
+
+  constructor(code: string, message: string, details: NriErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = new.target.name;
+    this.code = code;
+    this.hint = details.hint;
+  }
+}
+
+/** `connection-closed`: nothing more can be sent or received. `cause` says why, when something went wrong. */
+export class ConnectionClosedError extends NriError {
+  constructor(subject: string, cause?: unknown) {
+    super('connection-closed', `${subject} is closed`, { cause });
+  }
+}
+
+/** `bad-option`: an option that could never work. Raised before anything is opened. */
+export class OptionError extends NriError {
+  constructor(option: string, message: string, details: NriErrorDetails = {}) {
+    super('bad-option', `option ${option}: ${message}`, details);
+  }
+}
+
+/** The thrown value as an Error, whatever it is. */
+export function toError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new NriError('not-an-error', inspect(thrown), { cause: thrown });
+}

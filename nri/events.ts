@@ -1,0 +1,29 @@
+/** Events of pods that every NRI knows, by their number. There are eleven more, most of them about containers. */
+export const PodEvent = { runPodSandbox: 1, stopPodSandbox: 2, removePodSandbox: 3 } as const;
+export type PodEvent = (typeof PodEvent)[keyof typeof PodEvent];
+export type PodEventName = keyof typeof PodEvent;
+
+export const podEventNames = Object.keys(PodEvent) as PodEventName[];
+
+/** The name of an event by its number; `undefined` for those that are not ours. */
+export function podEventName(event: number): PodEventName | undefined {
+  return podEventNames.find((name) => PodEvent[name] === event);
+}
+
+/** The bit of an event in a subscription. */
+export function eventBit(event: number): number {
+  return 1 << (event - 1);
+}
+
+/**
+ * The subscription for a plugin that handles these events.
+ *
+ * Never 0, which asks for all events that the runtime knows, those of containers among them: whoever handles no event
+ * is subscribed to the rarest one, and it is answered for him. Never a bit that an old runtime does not know either:
+ * that one would end the registration.
+ * Source: containerd/nri pkg/api/event.go.
+ */
+export function eventMask(handled: readonly PodEventName[]): number {
+  const mask = handled.reduce((bits, name) => bits | eventBit(PodEvent[name]), 0);
+  return mask === 0 ? eventBit(PodEvent.removePodSandbox) : mask;
+}

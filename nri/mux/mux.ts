@@ -1,0 +1,101 @@
+import type { Duplex } from 'node:stream';
+import { ConnectionClosedError, NriError, toError } from '../errors.ts';
+import { after } from '../timers.ts';
+import type { Channel, ChannelReceiver } from '../ttrpc/channel.ts';
+import { encodeMuxHeader, MuxFrameDecoder, maxMuxPayloadBytes } from './frame.ts';
+
+/**
+ * How much of a ttrpc frame goes into the first multiplexer frame. The Go reader takes each multiplexer frame in one
+ * read, behind a buffer of this size: a longer first frame is lost, and the logical connection with it. What follows is
+ * read straight into the message, so it may and should be one frame: more than 256 unread ones close everything.
+ */
+const firstFrameBytes = 4096;
+
+/** How long the last bytes may take to leave after `close`, ms. */
+const lingerMs = 500;
+
+export interface MuxOptions {
+  /** Longest payload that is taken, bytes. Default 16 MiB. */
+  maxPayloadBytes?: number;
+  /** How much may wait for a peer that does not read, bytes; more closes the connection. Default 32 MiB. */
+  maxUnsentBytes?: number;
+}
+
+/**
+ * NRI's multiplexer: several logical connections over one stream socket. Opening one is a local matter, the peer is not
+ * told; frames for connections that nobody opened are dropped, as Go does. The socket is read without pause.
+ */
+export class Mux {
+  /** Resolves, never rejects, when the socket is done with: with the error, or without if it was closed in peace. */
+  readonly closed: Promise<Error | undefined>;
+  readonly #socket: Duplex;
+  readonly #maxUnsentBytes: number;
+  readonly #receivers = new Map<number, ChannelReceiver>();
+  readonly #resolveClosed: (error: Error | undefined) => void;
+  #open = true;
+
+  /** Open the logical connections in the same turn: what comes in for others is dropped. */
+  constructor(socket: Duplex, options: MuxOptions = {}) {
+    const { promise, resolve } = Promise.withResolvers<Error | undefined>();
+    this.closed = promise;
+    this.#resolveClosed = resolve;
+    this.#socket = socket;
+    this.#maxUnsentBytes = options.maxUnsentBytes ?? 32 * 1024 * 1024;
+    const decoder = new MuxFrameDecoder(options.maxPayloadBytes ?? maxMuxPayloadBytes);
+    // The listener stays for good: a socket may report an error even after it was closed.
+    socket.on('error', (error) => this.close(error));
+    socket.on('end', () => this.close());
+    socket.on('close', () => this.close());
+    socket.on('data', (chunk: Buffer) => this.#receive(decoder, chunk));
+  }
+
+  /** The logical connection with this id. */
+  open(connectionId: number): Channel {
+    return {
+      send: (frame) => this.#send(connectionId, frame),
+      receive: (receiver) => this.#receivers.set(connectionId, receiver),
+      close: (error) => this.close(error),
+    };
+  }
+
+  /** Closes the socket and all logical connections. Without an error, what was sent before still goes out. */
+  close(error?: Error): void {
+    if (!this.#open) return;
+    this.#open = false;
+    if (error === undefined && !this.#socket.destroyed) this.#flushAndDestroy();
+    else this.#socket.destroy();
+    for (const receiver of this.#receivers.values()) receiver.closed(error);
+    this.#resolveClosed(error);
+  }
+
+  #flushAndDestroy(): void {
+    const cancel = after(lingerMs, () => this.#socket.destroy());
+    this.#socket.once('close', cancel);
+    this.#socket.end(() => this.#socket.destroy());
+  }
+
+  #receive(decoder: MuxFrameDecoder, chunk: Buffer): void {
+    if (!this.#open) return;
+    try {
+      decoder.push(chunk, ({ connectionId, payload }) => {
+        if (this.#open) this.#receivers.get(connectionId)?.data(payload);
+      });
+    } catch (error) {
+      this.close(toError(error));
+    }
+  }
+
+  #send(connectionId: number, frame: Buffer): void {
+    if (!this.#open) throw new ConnectionClosedError('the connection to the runtime');
+    this.#socket.cork();
+    for (const part of [frame.subarray(0, firstFrameBytes), frame.subarray(firstFrameBytes)]) {
+      if (part.length === 0) continue;
+      this.#socket.write(encodeMuxHeader(connectionId, part.length));
+      this.#socket.write(part);
+    }
+    this.#socket.uncork();
+    if (this.#socket.writableLength > this.#maxUnsentBytes) {
+      this.close(new NriError('peer-not-reading', `more than ${this.#maxUnsentBytes} bytes wait for the other side`));
+    }
+  }
+}

@@ -1,0 +1,108 @@
+import { NriError, OptionError } from './errors.ts';
+import type { PluginHandlers } from './handlers.ts';
+import { type Logger, silentLogger } from './logger.ts';
+import { defaultRegistrationTimeoutMs } from './runtime-info.ts';
+
+/** Where runtimes listen unless they are configured otherwise. */
+export const defaultSocketPath = '/var/run/nri/nri.sock';
+
+export interface PluginOptions {
+  /** Name under which the runtime knows the plugin: letters, digits and `_.+-`. */
+  name: string;
+  /** Two digits: the place among the runtime's plugins; low ones are called first. */
+  index: string;
+  handlers: PluginHandlers;
+  /** The runtime's socket. Default `/var/run/nri/nri.sock`. It is recreated when the runtime starts. */
+  socketPath?: string;
+  /**
+   * The environment, e.g. `process.env`. A runtime that starts the plugin itself names the descriptor of an open
+   * socket in it (`NRI_PLUGIN_SOCKET`): this is used then instead of `socketPath`, without reconnecting. Absent: ignored.
+   */
+  env?: Readonly<Record<string, string | undefined>>;
+  /** Default: silence. */
+  logger?: Logger;
+  backoff?: BackoffOptions;
+  /** How long the runtime may take to answer the registration, ms. Default 5000. */
+  registrationTimeoutMs?: number;
+  /**
+   * The stub refuses an event this long before the runtime's own time limit when its handler is not done by then, ms
+   * (at half of the limit if that is later). Default 100. Past the limit the runtime would drop the plugin and go on
+   * with the pod as if the handler had agreed.
+   */
+  answerBeforeDeadlineMs?: number;
+  /** How long disposing waits for handlers to answer, and then again for them to heed their signal, ms. Default 2000. */
+  disposeTimeoutMs?: number;
+  /** Directory of `ttrpc.proto` and `nri.proto`. To be given where this code is bundled. */
+  protoDir?: string;
+}
+
+/** Delays before connecting again. Each is between half of its bound and the bound itself. */
+export interface BackoffOptions {
+  /** Bound of the first delay, ms. Default 250. It doubles each time. */
+  initialMs?: number;
+  /** Bound of delays after a connection that was refused or lost, ms. Default 30000. */
+  maxMs?: number;
+  /** Bound of delays while nobody listens, which disturbs nobody, ms. Default 2000. */
+  dialMaxMs?: number;
+  /** A connection that took events for so long counts as good: the next delay is a first one, ms. Default 10000. */
+  stableAfterMs?: number;
+  /** A number from 0 up to but without 1. Default `Math.random`. */
+  random?: () => number;
+}
+
+/** The options with their defaults. */
+export interface ResolvedOptions {
+  name: string;
+  index: string;
+  handlers: PluginHandlers;
+  socketPath: string;
+  /** Descriptor of the socket that the runtime handed over. */
+  fd: number | undefined;
+  logger: Logger;
+  backoff: Required<BackoffOptions>;
+  registrationTimeoutMs: number;
+  answerBeforeDeadlineMs: number;
+  disposeTimeoutMs: number;
+  protoDir: string | undefined;
+}
+
+/** @throws OptionError */
+export function resolveOptions(options: PluginOptions): ResolvedOptions {
+  const { name, index, handlers } = options;
+  if (!/^[A-Za-z0-9_.+-]+$/.test(name)) {
+    throw new OptionError('name', `"${name}" is no plugin name`, { hint: 'letters, digits and _ . + - only' });
+  }
+  if (!/^[0-9]{2}$/.test(index)) {
+    throw new OptionError('index', `"${index}" is no plugin index`, { hint: 'exactly two digits, e.g. "10"' });
+  }
+  return {
+    name,
+    index,
+    handlers,
+    socketPath: options.socketPath ?? defaultSocketPath,
+    fd: parseDescriptor(options.env?.NRI_PLUGIN_SOCKET),
+    logger: options.logger ?? silentLogger,
+    backoff: {
+      initialMs: 250,
+      maxMs: 30_000,
+      dialMaxMs: 2_000,
+      stableAfterMs: 10_000,
+      random: Math.random,
+      ...options.backoff,
+    },
+    registrationTimeoutMs: options.registrationTimeoutMs ?? defaultRegistrationTimeoutMs,
+    answerBeforeDeadlineMs: options.answerBeforeDeadlineMs ?? 100,
+    disposeTimeoutMs: options.disposeTimeoutMs ?? 2_000,
+    protoDir: options.protoDir,
+  };
+}
+
+function parseDescriptor(text: string | undefined): number | undefined {
+  if (text === undefined || text === '') return undefined;
+  if (!/^[0-9]{1,6}$/.test(text)) {
+    throw new OptionError('env', `NRI_PLUGIN_SOCKET is "${text}", not the number of a file descriptor`, {
+      cause: new NriError('not-a-number', text),
+    });
+  }
+  return Number(text);
+}

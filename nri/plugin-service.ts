@@ -1,0 +1,129 @@
+import { type Container, parseContainer } from './container.ts';
+import { toError } from './errors.ts';
+import { eventMask, type PodEventName, podEventName, podEventNames } from './events.ts';
+import type { PluginHandlers } from './handlers.ts';
+import type { Logger } from './logger.ts';
+import { type PodSandbox, parsePodSandbox } from './pod.ts';
+import type { MessageCodec } from './proto.ts';
+import { defaultRequestTimeoutMs, parseRuntimeInfo, type RuntimeInfo } from './runtime-info.ts';
+import { SyncParts, type SyncState } from './sync-parts.ts';
+import type { CallInfo, Method, Reply, Services } from './ttrpc/server.ts';
+import { StatusCode, TtrpcError } from './ttrpc/status.ts';
+import { type NriCodec, pluginService, type WirePod } from './wire.ts';
+
+/** 64 MiB: a node with 400 pods and large annotations was seen to send 20 MB. */
+const maxSyncBytes = 64 * 1024 * 1024;
+
+export interface PluginServiceOptions {
+  codec: NriCodec;
+  handlers: PluginHandlers;
+  logger: Logger;
+  /** Called when the last part of what exists was answered; events follow. */
+  onSynchronized: (runtime: RuntimeInfo) => void;
+}
+
+/** The methods that a runtime calls, in terms of the plugin's handlers. One instance for each connection. */
+export class PluginService {
+  readonly services: Services;
+  readonly #options: PluginServiceOptions;
+  readonly #sync = new SyncParts(maxSyncBytes);
+  /** Work that goes on after its call was answered. */
+  readonly #afterwards = new Set<Promise<void>>();
+  #runtime: RuntimeInfo | undefined;
+
+  constructor(options: PluginServiceOptions) {
+    this.#options = options;
+    const { codec } = options;
+    const methods = new Map<string, Method>([
+      ['Configure', (payload) => this.#configure(payload)],
+      ['Synchronize', (payload) => this.#synchronize(payload)],
+      ['Shutdown', () => this.#shutdown()],
+      ['StateChange', (payload, call) => this.#stateChange(payload, call)],
+    ]);
+    for (const event of podEventNames) {
+      const method = `${event[0]?.toUpperCase()}${event.slice(1)}`;
+      methods.set(method, (payload, call) =>
+        this.#podEvent(event, decodePayload(codec.podSandboxRequest, payload).pod, call),
+      );
+    }
+    this.services = new Map([[pluginService, methods]]);
+  }
+
+  /** Waits for work that goes on after its call was answered. Never rejects. */
+  async idle(): Promise<void> {
+    while (this.#afterwards.size > 0) await Promise.all(this.#afterwards);
+  }
+
+  async #configure(payload: Buffer): Promise<Reply> {
+    const { codec, handlers, logger } = this.#options;
+    const request = decodePayload(codec.configureRequest, payload);
+    const runtime = parseRuntimeInfo(request);
+    this.#runtime = runtime;
+    logger.debug({ ...runtime }, 'NRI configuration received');
+    await handlers.configure?.(runtime, request.config ?? '');
+    const handled = podEventNames.filter((name) => handlers[name] !== undefined);
+    return { payload: codec.configureResponse.encode({ events: eventMask(handled) }) };
+  }
+
+  /** All parts have to be answered within one time limit, so nothing but decoding happens before the answer. */
+  #synchronize(payload: Buffer): Reply {
+    const { codec } = this.#options;
+    const part = decodePayload(codec.synchronizeRequest, payload);
+    const state = this.#sync.add(part, payload.length);
+    if (state === undefined) return { payload: codec.synchronizeResponse.encode({ more: true }) };
+    return { afterwards: () => this.#synchronized(state) };
+  }
+
+  #synchronized(state: SyncState): void {
+    const { handlers, logger, onSynchronized } = this.#options;
+    // A runtime that synchronizes before it configures does not exist, but is no reason to fall over.
+    onSynchronized(this.#runtime ?? parseRuntimeInfo({}));
+    const pods: PodSandbox[] = state.pods.map(parsePodSandbox);
+    const containers: Container[] = state.containers.map(parseContainer);
+    logger.debug({ pods: pods.length, containers: containers.length }, 'NRI state received');
+    const work = (async () => handlers.synchronize?.(pods, containers))()
+      .catch((error) => logger.error({ err: toError(error) }, 'synchronize handler failed'))
+      .finally(() => this.#afterwards.delete(work));
+    this.#afterwards.add(work);
+  }
+
+  /** No runtime has been seen to call it; they close the connection, and so it is enough to agree. */
+  #shutdown(): Reply {
+    this.#options.logger.info({}, 'the runtime announces that it shuts down');
+    return {};
+  }
+
+  #stateChange(payload: Buffer, call: CallInfo): Reply | Promise<Reply> {
+    const { event, pod } = decodePayload(this.#options.codec.stateChangeEvent, payload);
+    const name = podEventName(event ?? 0);
+    return name === undefined ? {} : this.#podEvent(name, pod, call);
+  }
+
+  async #podEvent(name: PodEventName, wire: WirePod | undefined, call: CallInfo): Promise<Reply> {
+    // As a method: a handler may live on the prototype of a class.
+    const { handlers } = this.#options;
+    if (handlers[name] === undefined) return {};
+    if (wire === undefined) throw new TtrpcError(StatusCode.invalidArgument, `${name} without a pod`);
+    const timeoutMs = call.timeoutMs ?? this.#runtime?.requestTimeoutMs ?? defaultRequestTimeoutMs;
+    try {
+      await handlers[name](parsePodSandbox(wire), { timeoutMs, signal: call.signal });
+      return {};
+    } catch (error) {
+      throw withoutUnimplemented(error);
+    }
+  }
+}
+
+/** An "unimplemented" would make the runtime change its way of calling this plugin for good. */
+function withoutUnimplemented(thrown: unknown): unknown {
+  if (!(thrown instanceof TtrpcError) || thrown.status !== StatusCode.unimplemented) return thrown;
+  return new TtrpcError(StatusCode.unknown, thrown.message, { cause: thrown });
+}
+
+function decodePayload<T>(codec: MessageCodec<T>, payload: Buffer): T {
+  try {
+    return codec.decode(payload);
+  } catch (cause) {
+    throw new TtrpcError(StatusCode.internal, toError(cause).message, { cause });
+  }
+}

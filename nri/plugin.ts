@@ -1,0 +1,208 @@
+import type { Socket } from 'node:net';
+import { Backoff } from './backoff.ts';
+import { adoptSocket, dial } from './dial.ts';
+import { ConnectionClosedError, toError } from './errors.ts';
+import { type PluginOptions, type ResolvedOptions, resolveOptions } from './plugin-options.ts';
+import type { RuntimeInfo } from './runtime-info.ts';
+import { Session } from './session.ts';
+import { pause } from './timers.ts';
+import { createTtrpcCodec, type TtrpcCodec } from './ttrpc/codec.ts';
+import { createNriCodec, type NriCodec } from './wire.ts';
+
+/** A plugin that keeps itself registered with the node's container runtime. */
+export interface Plugin extends AsyncDisposable {
+  /**
+   * Begins to connect, and connects again whenever the connection is lost. A second call does nothing.
+   * @throws ConnectionClosedError after the plugin was disposed of
+   */
+  start(): void;
+  /** Whether the runtime sends events now. */
+  readonly connected: boolean;
+  /** The runtime we are connected to. */
+  readonly runtime: RuntimeInfo | undefined;
+  /**
+   * Waits until the runtime sends events.
+   * @throws ConnectionClosedError when it never will, since the plugin was disposed of or its only connection is over;
+   * or the signal's reason
+   */
+  whenConnected(signal?: AbortSignal): Promise<RuntimeInfo>;
+  /**
+   * Resolves, never rejects, when no connection will be made any more: after disposing; and, in a process that the
+   * runtime started, when it closes the connection.
+   */
+  readonly finished: Promise<void>;
+  /** Lets handlers at work answer, closes the connection and ends `finished`. Calling it again waits for the same. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Makes a plugin; nothing is opened before `start`.
+ * @throws OptionError `bad-option`; NriError `proto-not-loaded`
+ */
+export function createPlugin(options: PluginOptions): Plugin {
+  const resolved = resolveOptions(options);
+  return new ReconnectingPlugin(resolved, createTtrpcCodec(resolved.protoDir), createNriCodec(resolved.protoDir));
+}
+
+interface Waiter {
+  resolve(runtime: RuntimeInfo): void;
+  reject(reason: unknown): void;
+}
+
+class ReconnectingPlugin implements Plugin {
+  readonly finished: Promise<void>;
+  readonly #options: ResolvedOptions;
+  readonly #ttrpc: TtrpcCodec;
+  readonly #nri: NriCodec;
+  readonly #stop = new AbortController();
+  readonly #waiters = new Set<Waiter>();
+  readonly #resolveFinished: () => void;
+  #started = false;
+  #isFinished = false;
+  #session: Session | undefined;
+  #runtime: RuntimeInfo | undefined;
+  #disposing: Promise<void> | undefined;
+
+  constructor(options: ResolvedOptions, ttrpc: TtrpcCodec, nri: NriCodec) {
+    this.#options = options;
+    this.#ttrpc = ttrpc;
+    this.#nri = nri;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.finished = promise;
+    this.#resolveFinished = () => resolve();
+  }
+
+  get connected(): boolean {
+    return this.#runtime !== undefined;
+  }
+
+  get runtime(): RuntimeInfo | undefined {
+    return this.#runtime;
+  }
+
+  start(): void {
+    if (this.#stop.signal.aborted) throw new ConnectionClosedError('the plugin');
+    if (this.#started) return;
+    this.#started = true;
+    const { fd, logger } = this.#options;
+    const running = fd === undefined ? this.#keepConnected() : this.#serveDescriptor(fd);
+    running.catch((error) => logger.error({ err: toError(error) }, 'NRI plugin gave up')).then(() => this.#finish());
+  }
+
+  whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
+    const { promise, resolve, reject } = Promise.withResolvers<RuntimeInfo>();
+    // A caller that does not care any more when we are disposed of shall not be an unhandled rejection.
+    promise.catch(() => undefined);
+    if (signal?.aborted) reject(signal.reason);
+    else if (this.#runtime !== undefined) resolve(this.#runtime);
+    else if (this.#isFinished) reject(new ConnectionClosedError('the plugin'));
+    else {
+      const waiter: Waiter = { resolve, reject };
+      this.#waiters.add(waiter);
+      const onAbort = () => {
+        this.#waiters.delete(waiter);
+        reject(signal?.reason);
+      };
+      signal?.addEventListener('abort', onAbort, { once: true });
+      const forget = () => signal?.removeEventListener('abort', onAbort);
+      promise.then(forget, forget);
+    }
+    return promise;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposing ??= this.#dispose();
+    return this.#disposing;
+  }
+
+  async #dispose(): Promise<void> {
+    this.#stop.abort(new ConnectionClosedError('the plugin'));
+    await this.#session?.close(this.#options.disposeTimeoutMs);
+    if (this.#started) await this.finished;
+    else this.#finish();
+  }
+
+  #finish(): void {
+    this.#isFinished = true;
+    for (const waiter of this.#waiters) waiter.reject(new ConnectionClosedError('the plugin'));
+    this.#waiters.clear();
+    this.#resolveFinished();
+  }
+
+  /** The socket of the runtime comes and goes with the runtime; we come again each time, but never in a rush. */
+  async #keepConnected(): Promise<void> {
+    const { socketPath, backoff } = this.#options;
+    const { signal } = this.#stop;
+    const dialing = new Backoff({ ...backoff, maxMs: backoff.dialMaxMs });
+    const registering = new Backoff(backoff);
+    let reported: string | undefined;
+    while (!signal.aborted) {
+      try {
+        const socket = await dial(socketPath, signal);
+        dialing.reset();
+        reported = undefined;
+        const stable = await this.#serve(socket);
+        if (stable) registering.reset();
+        await pause(registering.nextMs(), signal);
+      } catch (error) {
+        reported = this.#reportDialError(error, reported);
+        await pause(dialing.nextMs(), signal);
+      }
+    }
+  }
+
+  /** Once for each kind of failure; the attempts in between are only worth a debug line. */
+  #reportDialError(error: unknown, reported: string | undefined): string | undefined {
+    if (this.#stop.signal.aborted) return reported;
+    const { message } = toError(error);
+    const level = message === reported ? 'debug' : 'warn';
+    this.#options.logger[level]({ err: error, socket: this.#options.socketPath }, 'no connection to the runtime');
+    return message;
+  }
+
+  async #serveDescriptor(fd: number): Promise<void> {
+    await this.#serve(adoptSocket(fd));
+  }
+
+  /** Serves one connection to its end. Resolves to whether it was good for long enough. Does not reject. */
+  async #serve(socket: Socket): Promise<boolean> {
+    const { logger, handlers } = this.#options;
+    let connectedAtMs: number | undefined;
+    const session = new Session(socket, {
+      ...this.#options,
+      ttrpc: this.#ttrpc,
+      nri: this.#nri,
+      onSynchronized: (runtime) => {
+        connectedAtMs = performance.now();
+        this.#connect(runtime);
+      },
+    });
+    this.#session = session;
+    const error = await session.closed;
+    this.#session = undefined;
+    this.#runtime = undefined;
+    if (!this.#stop.signal.aborted) {
+      logger.warn({ err: error, registered: connectedAtMs !== undefined }, 'connection to the runtime lost');
+    }
+    if (connectedAtMs === undefined) return false;
+    this.#notify('disconnected', () => handlers.disconnected?.(error));
+    return performance.now() - connectedAtMs >= this.#options.backoff.stableAfterMs;
+  }
+
+  #connect(runtime: RuntimeInfo): void {
+    const { logger, handlers, name, index } = this.#options;
+    this.#runtime = runtime;
+    logger.info({ plugin: `${index}-${name}`, runtime: runtime.name, version: runtime.version }, 'connected over NRI');
+    for (const waiter of this.#waiters) waiter.resolve(runtime);
+    this.#waiters.clear();
+    this.#notify('connected', () => handlers.connected?.(runtime));
+  }
+
+  #notify(handler: string, call: () => void): void {
+    try {
+      call();
+    } catch (error) {
+      this.#options.logger.error({ err: toError(error), handler }, 'handler failed');
+    }
+  }
+}

@@ -1,0 +1,73 @@
+import type { WireNamespace, WirePod } from './wire.ts';
+
+/** A pod's sandbox as the runtime tells it. What a runtime leaves out is empty, never absent. */
+export interface PodSandbox {
+  /** Of this sandbox: a pod that is set up again keeps its `uid` and gets another `id`. */
+  id: string;
+  name: string;
+  uid: string;
+  namespace: string;
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
+  runtimeHandler: string;
+  /** Of the pause process; 0 if there is none. CRI-O has none by default. */
+  pid: number;
+  /** Without prefix length. Empty on the host's network, and with containerd before 2.1 and CRI-O before 1.32. */
+  ips: string[];
+  /**
+   * Under their OCI names. On the host's network containerd names no `network` namespace, CRI-O one whose path is
+   * the host's own. When a pod stops the path may be gone from the host (CRI-O) or from here (containerd up to 2.0).
+   */
+  namespaces: LinuxNamespace[];
+  cgroupParent: string;
+  cgroupsPath: string;
+}
+
+export interface LinuxNamespace {
+  /** `network`, `pid`, `mount`, `ipc`, `uts`, `user`, `cgroup` or `time`. */
+  type: string;
+  /** Empty: made anew, with no path to reach it. */
+  path: string;
+}
+
+/** Fills in what the wire leaves out. */
+export function parsePodSandbox(wire: WirePod): PodSandbox {
+  return {
+    id: wire.id ?? '',
+    name: wire.name ?? '',
+    uid: wire.uid ?? '',
+    namespace: wire.namespace ?? '',
+    labels: { ...wire.labels },
+    annotations: { ...wire.annotations },
+    runtimeHandler: wire.runtimeHandler ?? '',
+    pid: wire.pid ?? 0,
+    ips: wire.ips ?? [],
+    namespaces: parseNamespaces(wire.linux?.namespaces),
+    cgroupParent: wire.linux?.cgroupParent ?? '',
+    cgroupsPath: wire.linux?.cgroupsPath ?? '',
+  };
+}
+
+/** The other direction, for the runtime's side: what is empty is left out, as Go does. */
+export function formatPodSandbox(pod: Partial<PodSandbox>): WirePod {
+  const { namespaces, cgroupParent, cgroupsPath, ...rest } = pod;
+  const linux = withoutEmpty({ namespaces: namespaces?.map(withoutEmpty), cgroupParent, cgroupsPath });
+  return withoutEmpty({ ...rest, linux });
+}
+
+export function parseNamespaces(wire: WireNamespace[] | undefined): LinuxNamespace[] {
+  return (wire ?? []).map(({ type = '', path = '' }) => ({ type, path }));
+}
+
+/** The fields that have a value other than their proto3 default. */
+export function withoutEmpty<T extends object>(message: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const isEmpty = (value: unknown) =>
+    value === undefined ||
+    value === '' ||
+    value === 0 ||
+    value === false ||
+    (typeof value === 'object' && value !== null && Object.keys(value).length === 0);
+  return Object.fromEntries(Object.entries(message).filter(([, value]) => !isEmpty(value))) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}

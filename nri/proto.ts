@@ -1,0 +1,71 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type AnyDefinition, loadSync, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
+import { NriError } from './errors.ts';
+
+/** `undecodable`: bytes that are no message of the type expected. */
+export class DecodeError extends NriError {
+  constructor(type: string, cause: unknown) {
+    super('undecodable', `cannot decode ${type}`, { cause });
+  }
+}
+
+/** Turns messages of one type into bytes and back. Absent fields stay absent, on the way in and out. */
+export interface MessageCodec<T> {
+  encode(message: T): Buffer;
+  /** @throws DecodeError */
+  decode(bytes: Buffer): T;
+}
+
+/** The directory of the `.proto` files in a source tree. A bundle puts them elsewhere and says so in `protoDir`. */
+export function defaultProtoDir(): string {
+  return fileURLToPath(new URL('../proto', import.meta.url));
+}
+
+/**
+ * Loads a wire contract. Field names become camelCase, 64-bit integers numbers, enums their numbers. Nothing is filled
+ * in on decoding, so that what was decoded encodes to the same bytes again.
+ * @param file name below `protoDir`
+ * @throws NriError `proto-not-loaded`
+ */
+export function loadMessages(file: string, protoDir = defaultProtoDir()): PackageDefinition {
+  const path = join(protoDir, file);
+  try {
+    return loadSync(path, { longs: Number });
+  } catch (cause) {
+    throw new NriError('proto-not-loaded', `cannot load ${path}`, {
+      cause,
+      hint: 'pass protoDir, the directory with ttrpc.proto and nri.proto',
+    });
+  }
+}
+
+/**
+ * The codec of one message type. proto-loader hands out the serializers of bare message types as well as those of
+ * methods, so messages that no service mentions need no service invented for them.
+ * @param type full name, e.g. `ttrpc.Request`
+ * @throws NriError `proto-type-missing` when the file that was loaded is another one than ours
+ */
+export function messageCodec<T extends object>(messages: PackageDefinition, type: string): MessageCodec<T> {
+  const definition = messages[type];
+  if (definition === undefined || !isMessageType(definition)) {
+    throw new NriError('proto-type-missing', `no message type ${type} in the .proto file that was loaded`, {
+      hint: 'protoDir has to hold the files that came with this version of the library',
+    });
+  }
+  const { serialize, deserialize } = definition as MessageTypeDefinition<object, object> as MessageTypeDefinition<T, T>;
+  return {
+    encode: (message) => serialize(message),
+    decode(bytes) {
+      try {
+        return deserialize(bytes);
+      } catch (cause) {
+        throw new DecodeError(type, cause);
+      }
+    },
+  };
+}
+
+function isMessageType(definition: AnyDefinition): definition is MessageTypeDefinition<object, object> {
+  return 'deserialize' in definition;
+}

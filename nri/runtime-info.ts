@@ -1,0 +1,29 @@
+import type { WireConfigureRequest } from './wire.ts';
+
+/** The runtime's limits when it does not name them (NRI before v0.7), milliseconds. */
+export const defaultRegistrationTimeoutMs = 5_000;
+export const defaultRequestTimeoutMs = 2_000;
+
+/** The runtime at the other end, as it introduced itself. */
+export interface RuntimeInfo {
+  /** `containerd` or `cri-o`. */
+  name: string;
+  /** As the runtime writes it, e.g. `v2.1.9` or `1.7.24~ds1`. */
+  version: string;
+  /** Only NRI v0.12 and later tell, e.g. `v0.12.2`. */
+  nriVersion: string | undefined;
+  /** How long the runtime waits for a new plugin to register. */
+  registrationTimeoutMs: number;
+  /** How long it waits for the answer to an event before it drops the plugin and goes on without. */
+  requestTimeoutMs: number;
+}
+
+export function parseRuntimeInfo(wire: WireConfigureRequest): RuntimeInfo {
+  return {
+    name: wire.runtimeName ?? '',
+    version: wire.runtimeVersion ?? '',
+    nriVersion: wire.nriVersion || undefined,
+    registrationTimeoutMs: wire.registrationTimeout || defaultRegistrationTimeoutMs,
+    requestTimeoutMs: wire.requestTimeout || defaultRequestTimeoutMs,
+  };
+}

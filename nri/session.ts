@@ -1,0 +1,90 @@
+import type { Duplex } from 'node:stream';
+import { NriError, toError } from './errors.ts';
+import type { PluginHandlers } from './handlers.ts';
+import type { Logger } from './logger.ts';
+import { MuxConnection } from './mux/frame.ts';
+import { Mux } from './mux/mux.ts';
+import { PluginService } from './plugin-service.ts';
+import type { RuntimeInfo } from './runtime-info.ts';
+import { settledWithin } from './timers.ts';
+import { TtrpcClient } from './ttrpc/client.ts';
+import type { TtrpcCodec } from './ttrpc/codec.ts';
+import { TtrpcServer } from './ttrpc/server.ts';
+import { type NriCodec, runtimeService } from './wire.ts';
+
+/** `registration-failed`: the runtime did not take the plugin; `cause` is its answer, or that there was none. */
+export class RegistrationError extends NriError {
+  constructor(plugin: string, cause: unknown) {
+    super('registration-failed', `the runtime did not register plugin ${plugin}: ${toError(cause).message}`, { cause });
+  }
+}
+
+export interface SessionOptions {
+  name: string;
+  index: string;
+  ttrpc: TtrpcCodec;
+  nri: NriCodec;
+  handlers: PluginHandlers;
+  logger: Logger;
+  registrationTimeoutMs: number;
+  answerBeforeDeadlineMs: number;
+  onSynchronized: (runtime: RuntimeInfo) => void;
+}
+
+/** One connection to a runtime, from the registration to its end. */
+export class Session {
+  /** Resolves, never rejects, when the connection is over. */
+  readonly closed: Promise<Error | undefined>;
+  readonly #mux: Mux;
+  readonly #server: TtrpcServer;
+  readonly #service: PluginService;
+
+  constructor(socket: Duplex, options: SessionOptions) {
+    const { ttrpc, nri, logger, answerBeforeDeadlineMs } = options;
+    this.#mux = new Mux(socket);
+    this.closed = this.#mux.closed;
+    let open = true;
+    this.closed.then(() => {
+      open = false;
+    });
+    const onSynchronized = (runtime: RuntimeInfo) => {
+      if (open) options.onSynchronized(runtime);
+    };
+    this.#service = new PluginService({ codec: nri, handlers: options.handlers, logger, onSynchronized });
+    // The server first: a runtime may configure the plugin before it answers the registration.
+    this.#server = new TtrpcServer(this.#mux.open(MuxConnection.plugin), this.#service.services, {
+      codec: ttrpc,
+      logger,
+      answerBeforeDeadlineMs,
+    });
+    const client = new TtrpcClient(this.#mux.open(MuxConnection.runtime), { codec: ttrpc, logger });
+    this.#register(client, options);
+  }
+
+  /**
+   * Lets the handlers at work answer (a connection closed on them counts as their success), then closes the connection
+   * and gives the rest of them the same time again to notice their signal.
+   */
+  async close(handlerTimeoutMs: number): Promise<void> {
+    await this.idle(handlerTimeoutMs);
+    this.#mux.close();
+    await this.idle(handlerTimeoutMs);
+  }
+
+  /** Waits for the handlers at work, but no longer than `timeoutMs`. */
+  async idle(timeoutMs: number): Promise<void> {
+    await settledWithin(Promise.all([this.#server.idle(timeoutMs), this.#service.idle()]), timeoutMs);
+  }
+
+  /**
+   * Nothing else has a time limit here: after the registration the runtime may hold back for as long as it stops some
+   * other pod (containerd#14083), and giving up would only begin that wait anew.
+   */
+  #register(client: TtrpcClient, { name, index, nri, registrationTimeoutMs, logger }: SessionOptions): void {
+    const payload = nri.registerPluginRequest.encode({ pluginName: name, pluginIdx: index });
+    client.call(runtimeService, 'RegisterPlugin', payload, { timeoutMs: registrationTimeoutMs }).then(
+      () => logger.debug({ name, index }, 'NRI plugin registered'),
+      (error) => this.#mux.close(new RegistrationError(`${index}-${name}`, error)),
+    );
+  }
+}

@@ -1,0 +1,35 @@
+/** Longer timeouts overflow in Node and fire at once. */
+const maxTimeoutMs = 2 ** 31 - 1;
+
+/** Runs `action` once after `ms`, unless the result is called before. */
+export function after(ms: number, action: () => void): () => void {
+  const timer = setTimeout(action, Math.min(Math.max(0, ms), maxTimeoutMs));
+  return () => clearTimeout(timer);
+}
+
+/** Waits. Resolves early, with `false`, when the signal aborts; never rejects. */
+export function pause(ms: number, signal: AbortSignal): Promise<boolean> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve(false);
+    const onAbort = () => {
+      cancel();
+      resolve(false);
+    };
+    const cancel = after(ms, () => {
+      signal.removeEventListener('abort', onAbort);
+      resolve(true);
+    });
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+/** Waits for work that cannot fail, but no longer than `ms`. Resolves to whether the work came first. */
+export function settledWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const cancel = after(ms, () => resolve(false));
+    work.finally(cancel).then(
+      () => resolve(true),
+      () => resolve(true),
+    );
+  });
+}

@@ -1,0 +1,191 @@
+import { ConnectionClosedError, toError } from '../errors.ts';
+import type { Logger } from '../logger.ts';
+import { settledWithin } from '../timers.ts';
+import type { Channel } from './channel.ts';
+import { payloadField, type TtrpcCodec, type TtrpcRequest, type TtrpcResponse } from './codec.ts';
+import {
+  encodeTtrpcFrame,
+  FrameType,
+  maxDataBytes,
+  type OversizeFrame,
+  oversizeError,
+  requestOpensStream,
+  type TtrpcFrame,
+  TtrpcFrameDecoder,
+} from './frame.ts';
+import { type CallInfo, ServerCall } from './server-call.ts';
+import { StatusCode, TtrpcError, toStatus } from './status.ts';
+
+export type { CallInfo } from './server-call.ts';
+
+/** What a method answers. */
+export interface Reply {
+  /** The encoded response message; absent if it is empty. */
+  payload?: Uint8Array;
+  /** Started once the answer is on its way: work that the caller shall not wait for. */
+  afterwards?: () => void;
+}
+
+/** @param payload the encoded request message, empty if it was absent */
+export type Method = (payload: Buffer, call: CallInfo) => Reply | Promise<Reply>;
+
+/** Methods by full name of the service and name of the method. */
+export type Services = ReadonlyMap<string, ReadonlyMap<string, Method>>;
+
+export interface TtrpcServerOptions {
+  codec: TtrpcCodec;
+  logger: Logger;
+  /** How many methods may be at work at once; further calls are refused with `resourceExhausted`. Default 64. */
+  maxConcurrentCalls?: number;
+  /**
+   * The server itself answers `deadlineExceeded` this long before the caller's own timer fires (at half of the time if
+   * that is later). Absent: it leaves late methods alone, as Go does.
+   */
+  answerBeforeDeadlineMs?: number;
+}
+
+/**
+ * The answering side of a ttrpc connection; unary calls only. Reading never waits for a method: a caller that cannot
+ * get rid of its bytes hangs, and in NRI the whole node with it (containerd/ttrpc#174).
+ */
+export class TtrpcServer {
+  readonly #channel: Channel;
+  readonly #services: Services;
+  readonly #options: TtrpcServerOptions;
+  readonly #calls = new Map<number, ServerCall>();
+  readonly #atWork = new Set<Promise<void>>();
+  #lastStreamId = 0;
+
+  constructor(channel: Channel, services: Services, options: TtrpcServerOptions) {
+    this.#channel = channel;
+    this.#services = services;
+    this.#options = options;
+    const decoder = new TtrpcFrameDecoder();
+    channel.receive({
+      data: (chunk) => decoder.push(chunk, (frame) => this.#receive(frame)),
+      closed: (error) => this.#end(error),
+    });
+  }
+
+  /** Waits until no method is at work, but no longer than `timeoutMs`. Resolves to whether that was reached. */
+  idle(timeoutMs: number): Promise<boolean> {
+    return settledWithin(this.#untilIdle(), timeoutMs);
+  }
+
+  async #untilIdle(): Promise<void> {
+    while (this.#atWork.size > 0) await Promise.all(this.#atWork);
+  }
+
+  #receive(frame: TtrpcFrame | OversizeFrame): void {
+    const { streamId } = frame;
+    if ('oversizeBytes' in frame) {
+      this.#answerError(streamId, oversizeError(frame.oversizeBytes));
+    } else if (streamId % 2 !== 1) {
+      this.#refuse(streamId, 'StreamID must be odd for client initiated streams');
+    } else if (frame.type === FrameType.request) {
+      this.#receiveRequest(frame);
+    } else if (frame.type === FrameType.data && !this.#calls.has(streamId)) {
+      this.#refuse(streamId, 'StreamID is no longer active');
+    } else {
+      this.#options.logger.debug({ streamId, type: frame.type }, 'ttrpc frame of a type without a use here ignored');
+    }
+  }
+
+  #receiveRequest({ streamId, flags, data }: TtrpcFrame): void {
+    if (streamId <= this.#lastStreamId) {
+      this.#refuse(streamId, 'StreamID cannot be re-used and must increment');
+      return;
+    }
+    this.#lastStreamId = streamId;
+    let request: TtrpcRequest;
+    try {
+      request = this.#options.codec.request.decode(data);
+    } catch {
+      this.#refuse(streamId, 'unmarshal request error');
+      return;
+    }
+    const method = this.#find(request, flags);
+    if (method instanceof TtrpcError) this.#answerError(streamId, method);
+    else this.#start(streamId, method, request);
+  }
+
+  #find({ service = '', method = '' }: TtrpcRequest, flags: number): Method | TtrpcError {
+    const methods = this.#services.get(service);
+    if (methods === undefined) return new TtrpcError(StatusCode.unimplemented, `service ${service}`);
+    const found = methods.get(method);
+    if (found === undefined) return new TtrpcError(StatusCode.unimplemented, `method ${method}`);
+    if ((flags & requestOpensStream) !== 0) {
+      return new TtrpcError(StatusCode.unimplemented, `method ${method} takes one message, not a stream`);
+    }
+    if (this.#atWork.size >= (this.#options.maxConcurrentCalls ?? 64)) {
+      return new TtrpcError(StatusCode.resourceExhausted, `${this.#atWork.size} calls are at work already`);
+    }
+    return found;
+  }
+
+  #start(streamId: number, method: Method, request: TtrpcRequest): void {
+    const call = new ServerCall(request, this.#options.answerBeforeDeadlineMs, (error) =>
+      this.#answerOnce(streamId, call, error),
+    );
+    this.#calls.set(streamId, call);
+    const work = this.#run(streamId, method, request, call).finally(() => {
+      call[Symbol.dispose]();
+      this.#atWork.delete(work);
+    });
+    this.#atWork.add(work);
+  }
+
+  async #run(streamId: number, method: Method, request: TtrpcRequest, call: ServerCall): Promise<void> {
+    try {
+      const reply = await method(Buffer.from(request.payload ?? []), call.info);
+      this.#answerOnce(streamId, call, reply);
+    } catch (error) {
+      this.#answerOnce(streamId, call, toError(error));
+    }
+  }
+
+  /** The method and the deadline may both want to answer; the first one does. */
+  #answerOnce(streamId: number, call: ServerCall, answer: Reply | Error): void {
+    const { service, method } = call;
+    const { logger } = this.#options;
+    if (!this.#calls.delete(streamId)) {
+      logger.warn({ streamId, service, method }, 'method ended after its call was over');
+    } else if (answer instanceof Error) {
+      this.#answerError(streamId, answer);
+    } else {
+      this.#send(streamId, payloadField(answer.payload));
+      try {
+        answer.afterwards?.();
+      } catch (error) {
+        logger.error({ err: error, service, method }, 'work after an answer failed');
+      }
+    }
+  }
+
+  #refuse(streamId: number, message: string): void {
+    this.#answerError(streamId, new TtrpcError(StatusCode.invalidArgument, message));
+  }
+
+  #answerError(streamId: number, error: Error): void {
+    this.#send(streamId, { status: toStatus(error) });
+  }
+
+  #send(streamId: number, response: TtrpcResponse): void {
+    let data = this.#options.codec.response.encode(response);
+    if (data.length > maxDataBytes) {
+      // A Go server closes the connection here; the caller is better off with an answer.
+      data = this.#options.codec.response.encode({ status: toStatus(oversizeError(data.length)) });
+    }
+    try {
+      this.#channel.send(encodeTtrpcFrame({ streamId, type: FrameType.response, data }));
+    } catch (error) {
+      this.#options.logger.debug({ err: error, streamId }, 'ttrpc response not sent');
+    }
+  }
+
+  #end(error: Error | undefined): void {
+    const reason = new ConnectionClosedError('the ttrpc connection', error);
+    for (const call of this.#calls.values()) call.abort(reason);
+    this.#calls.clear();
+  }
+}

@@ -1,0 +1,63 @@
+import { NriError, type NriErrorDetails } from '../errors.ts';
+
+/** The status codes of gRPC, which ttrpc uses. */
+export const StatusCode = {
+  ok: 0,
+  cancelled: 1,
+  unknown: 2,
+  invalidArgument: 3,
+  deadlineExceeded: 4,
+  notFound: 5,
+  alreadyExists: 6,
+  permissionDenied: 7,
+  resourceExhausted: 8,
+  failedPrecondition: 9,
+  aborted: 10,
+  outOfRange: 11,
+  unimplemented: 12,
+  internal: 13,
+  unavailable: 14,
+  dataLoss: 15,
+  unauthenticated: 16,
+} as const;
+export type StatusCode = (typeof StatusCode)[keyof typeof StatusCode];
+
+/**
+ * A status other than OK. A client throws it when the peer answered so; a method throws it to choose the status of its
+ * answer. `code` is `ttrpc-` and the name of the status: `ttrpc-deadlineExceeded`.
+ */
+export class TtrpcError extends NriError {
+  readonly status: number;
+
+  constructor(status: number, message: string, details: NriErrorDetails = {}) {
+    super(`ttrpc-${statusName(status)}`, message, details);
+    this.status = status;
+  }
+}
+
+/** `call-timeout`: no answer within the time that the caller gave. The peer is not told. */
+export class CallTimeoutError extends NriError {
+  constructor(method: string, timeoutMs: number) {
+    super('call-timeout', `${method} was not answered within ${timeoutMs} ms`);
+  }
+}
+
+/** `ttrpc-protocol`: the peer sent something on our stream that is not a response. */
+export class TtrpcProtocolError extends NriError {
+  constructor(message: string, cause?: unknown) {
+    super('ttrpc-protocol', message, { cause });
+  }
+}
+
+/** What a failed method answers: the status it chose, or `unknown` as in Go. */
+export function toStatus(thrown: unknown): { code: number; message: string } {
+  const code = thrown instanceof TtrpcError && thrown.status !== StatusCode.ok ? thrown.status : StatusCode.unknown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  // Go refuses a whole message for one lone surrogate in a string of it.
+  return { code, message: message.toWellFormed() };
+}
+
+function statusName(status: number): string {
+  const found = Object.entries(StatusCode).find(([, code]) => code === status);
+  return found?.[0] ?? String(status);
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Runs a command with the project's own tools: npm packages as package-lock.json has them, Node 24 first in PATH.
+#
+#   bash scripts/bootstrap.sh [--root] COMMAND [ARGUMENT...]
+#
+# --root    COMMAND needs root: say so now, before anything is installed
+#
+# Needs npm, any Node.js from 18 on, and what every Linux has. The first run installs the packages, the next ones see
+# from a stamp inside node_modules that nothing changed. COMMAND runs in the top folder of the repository, in place of
+# this script: its exit code is the exit code.
+set -euo pipefail
+
+fail() {
+  printf 'netdra: %s\n' "$@" >&2
+  exit 1
+}
+
+install_packages() {
+  local lock_hash=$1 stamp=$2 major
+  for tool in node npm flock; do
+    command -v "$tool" >/dev/null || fail "$tool is not in PATH." "Install Node.js 18 or later with npm, and util-linux."
+  done
+  major=$(node -p 'process.versions.node.split(".")[0]')
+  [ "$major" -ge 18 ] || fail "Node.js $(node --version) is too old to install the packages: 18 or later is needed."
+
+  # Two runs at once: the second one waits, and then finds the stamp.
+  mkdir -p .cache
+  exec 9>.cache/npm-ci.lock
+  flock 9
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$lock_hash" ]; then
+    echo 'netdra: installing npm packages as in package-lock.json ...' >&2
+    # To stderr: stdout belongs to COMMAND.
+    npm ci --no-audit --no-fund --loglevel=error 1>&2 ||
+      fail 'npm ci failed, see above.' 'It needs the npm registry, or a filled npm cache.'
+    printf '%s\n' "$lock_hash" >"$stamp"
+  fi
+  exec 9>&-
+}
+
+needs_root=no
+if [ "${1-}" = --root ]; then
+  needs_root=yes
+  shift
+fi
+[ $# -gt 0 ] || fail 'usage: bash scripts/bootstrap.sh [--root] COMMAND [ARGUMENT...]'
+if [ "$needs_root" = yes ] && [ "$(id -u)" -ne 0 ]; then
+  fail 'this needs root: it makes network namespaces and starts a container runtime of its own.' \
+    'Run it as root, for example from a shell that `sudo -s` gives.'
+fi
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+stamp=node_modules/.netdra-lock-hash
+lock_hash=$(sha256sum package-lock.json | cut -d ' ' -f 1)
+if [ "$(cat "$stamp" 2>/dev/null || true)" != "$lock_hash" ]; then
+  install_packages "$lock_hash" "$stamp"
+fi
+
+export PATH="$PWD/node_modules/.bin:$PATH"
+case "$(node --version)" in
+  v2[4-9].* | v[3-9][0-9].*) ;;
+  *) fail "node_modules/.bin/node is $(node --version), not 24 or later." \
+    'Remove node_modules and run this again; npm must be allowed to run the install script of the package "node".' ;;
+esac
+exec "$@"

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Everything: types, lint and format; then all tests, on a node of its own. Arguments go to vitest.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bash scripts/check.sh
+exec bash scripts/in-node.sh vitest run "$@"

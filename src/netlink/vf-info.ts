@@ -1,0 +1,71 @@
+import { getU32 } from 'netlink';
+import { decodeAttributes, decodeHardwareAddress, listAttributes } from './attributes.ts';
+
+/** `IFLA_VF_*` of Linux `if_link.h`. */
+const VfAttribute = { mac: 1, vlan: 2, spoofCheck: 4, linkState: 5, rate: 6, trust: 9 } as const;
+const linkHeaderBytes = 16;
+const listType = 22;
+const ethernetBytes = 6;
+/** What drivers put where they do not know. */
+const unknown = 0xffffffff;
+const linkStates = ['auto', 'enable', 'disable'] as const;
+
+/** What a PF has set for one of its VFs. This is all that can be known of a VF without an interface. */
+export interface VfInfo {
+  vfIndex: number;
+  /** The administrative address; absent if none was set. */
+  hardwareAddress?: string;
+  /** Absent if frames are not tagged. */
+  vlan?: { id: number; priority: number };
+  spoofCheck?: boolean;
+  trust?: boolean;
+  linkState?: (typeof linkStates)[number];
+  /** 0 is no limit. */
+  minTxRateMbps?: number;
+  maxTxRateMbps?: number;
+}
+
+/** The VFs in a PF's link message, if they were asked for; drivers may leave some out. */
+export function decodeVfInfos(message: Buffer): VfInfo[] {
+  const list = decodeAttributes(message.subarray(linkHeaderBytes)).get(listType);
+  return list === undefined ? [] : listAttributes(list).flatMap(({ data }) => decodeVfInfo(data) ?? []);
+}
+
+/** Every value is a struct that starts with the number of the VF. */
+function decodeVfInfo(data: Buffer): VfInfo | undefined {
+  const values = decodeAttributes(data);
+  const first = values.values().next().value;
+  if (first === undefined) return undefined;
+  const word = (type: number, index: number) => {
+    const value = values.get(type);
+    return value === undefined ? unknown : getU32(value.subarray(4 * index, 4 * index + 4));
+  };
+  const known: { [K in Exclude<keyof VfInfo, 'vfIndex'>]-?: VfInfo[K] | undefined } = {
+    hardwareAddress: decodeAdminAddress(values.get(VfAttribute.mac)),
+    vlan: decodeVlan(word(VfAttribute.vlan, 1), word(VfAttribute.vlan, 2)),
+    spoofCheck: decodeSwitch(word(VfAttribute.spoofCheck, 1)),
+    trust: decodeSwitch(word(VfAttribute.trust, 1)),
+    linkState: linkStates[word(VfAttribute.linkState, 1)],
+    minTxRateMbps: orUndefined(word(VfAttribute.rate, 1)),
+    maxTxRateMbps: orUndefined(word(VfAttribute.rate, 2)),
+  };
+  const entries = Object.entries(known).filter(([, value]) => value !== undefined);
+  return { vfIndex: getU32(first.subarray(0, 4)), ...Object.fromEntries(entries) };
+}
+
+function decodeAdminAddress(value: Buffer | undefined): string | undefined {
+  const octets = value?.subarray(4, 4 + ethernetBytes);
+  return octets?.every((octet) => octet === 0) ? undefined : decodeHardwareAddress(octets);
+}
+
+function decodeVlan(id: number, priority: number): VfInfo['vlan'] | undefined {
+  return id === 0 || id === unknown ? undefined : { id, priority };
+}
+
+function decodeSwitch(value: number): boolean | undefined {
+  return value === unknown ? undefined : value !== 0;
+}
+
+function orUndefined(value: number): number | undefined {
+  return value === unknown ? undefined : value;
+}

@@ -1,0 +1,21 @@
+import { type ErrorDetails, NetdraError } from '../errors.ts';
+
+export type SriovErrorCode =
+  /** sysfs cannot be read: a missing mount, or a right that we lack. */
+  | 'sysfs-unreadable'
+  /** A file of sysfs does not hold what the kernel documents. */
+  | 'sysfs-malformed'
+  /** There is no such PCI function any more, or it is no VF. */
+  | 'vf-missing'
+  /** The simulation cannot be as it is asked for. */
+  | 'simulation-invalid'
+  /** An interface of somebody else has the name that a simulated one needs. */
+  | 'simulation-name-taken';
+
+/** Whatever goes wrong with finding, describing or simulating VFs. */
+export class SriovError extends NetdraError {
+  declare readonly code: SriovErrorCode;
+  constructor(code: SriovErrorCode, message: string, details: ErrorDetails = {}) {
+    super(code, message, details);
+  }
+}

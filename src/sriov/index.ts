@@ -1,0 +1,13 @@
+export { type DeviceAttribute, deviceAttributes, linkIdentity, type VfDevice } from './device.ts';
+export { SriovError, type SriovErrorCode } from './errors.ts';
+export {
+  type Exclusion,
+  type ExclusionReason,
+  Inventory,
+  type InventoryOptions,
+  type InventoryPolicy,
+  type InventoryReport,
+} from './inventory.ts';
+export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
+export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
+export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';

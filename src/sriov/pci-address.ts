@@ -1,0 +1,16 @@
+const pattern = /^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
+
+/** Whether it is a PCI address with domain, as sysfs writes it: `0000:3b:02.1`. */
+export function isPciAddress(text: string): boolean {
+  return pattern.test(text);
+}
+
+/** The name of a device in its pool, a DNS label: `0000:3b:02.1` → `0000-3b-02-1`. Stays when interfaces are renamed. */
+export function formatDeviceName(pciAddress: string): string {
+  return pciAddress.replaceAll(/[:.]/g, '-');
+}
+
+/** The alias on the link of a simulated VF: veth links have no bus address by which they could be found. */
+export function formatSimulatedAlias(pciAddress: string): string {
+  return `netdra:${pciAddress}`;
+}

@@ -1,0 +1,159 @@
+import { createHash } from 'node:crypto';
+import { type Link, maxInterfaceNameBytes } from '../netlink/index.ts';
+import { SriovError } from './errors.ts';
+import type { FileTree } from './file-tree.ts';
+import { formatSimulatedAlias } from './pci-address.ts';
+
+/** What a simulation consists of. */
+export interface SimulationPlan {
+  /** 1 … 16. */
+  pfs: number;
+  /** For each PF: 1 … 240. */
+  vfsPerPf: number;
+  /** Start of all interface names; does not end with a digit. */
+  namePrefix: string;
+}
+
+/** One pair of veth ends: the VF, which moves into pods, and its peer at the PF's bridge. */
+export interface SimulatedVf {
+  pciAddress: string;
+  vfIndex: number;
+  name: string;
+  alias: string;
+  hardwareAddress: string;
+  peerName: string;
+  peerAddress: string;
+}
+
+export interface SimulatedPf {
+  pciAddress: string;
+  /** Of the bridge. */
+  name: string;
+  alias: string;
+  hardwareAddress: string;
+  vfs: SimulatedVf[];
+}
+
+/** No hardware has this PCI domain: firmware counts from 0000, hypervisors' and VMD's own start at 10000. */
+const domain = 'fe00';
+const maxPfs = 16;
+// 32 slots of 8 functions on a bus, without the first two slots, which are the PF's.
+const maxVfsPerPf = 240;
+const firstVfFunction = 16;
+const mtuBytes = 1500;
+const driver = 'veth';
+
+/**
+ * Names, addresses and MACs follow from the plan alone, so a restarted driver finds its own links again.
+ * @throws SriovError `simulation-invalid`
+ */
+export function planSimulation(plan: SimulationPlan): SimulatedPf[] {
+  const { pfs, vfsPerPf, namePrefix } = plan;
+  if (!Number.isInteger(pfs) || pfs < 1 || pfs > maxPfs) throw invalid(`${pfs} PFs`, `use 1 to ${maxPfs}`);
+  if (!Number.isInteger(vfsPerPf) || vfsPerPf < 1 || vfsPerPf > maxVfsPerPf) {
+    throw invalid(`${vfsPerPf} VFs for each PF`, `use 1 to ${maxVfsPerPf}`);
+  }
+  const longest = `${namePrefix}${pfs - 1}v${vfsPerPf - 1}`;
+  if (!/^[a-z]([a-z0-9_-]*[a-z_-])?$/.test(namePrefix) || longest.length > maxInterfaceNameBytes) {
+    const hint = `use lower-case letters and digits, not a digit at the end, so that ${longest} has at most 15 bytes`;
+    throw invalid(`the name prefix ${JSON.stringify(namePrefix)}`, hint);
+  }
+  return Array.from({ length: pfs }, (_, index) => planPf(plan, index));
+}
+
+function planPf({ namePrefix, vfsPerPf }: SimulationPlan, index: number): SimulatedPf {
+  const pciAddress = formatAddress(index, 0);
+  const name = `${namePrefix}${index}`;
+  return {
+    pciAddress,
+    name,
+    alias: formatSimulatedAlias(pciAddress),
+    hardwareAddress: deriveHardwareAddress(name),
+    vfs: Array.from({ length: vfsPerPf }, (_, vfIndex) => {
+      const vfAddress = formatAddress(index, firstVfFunction + vfIndex);
+      const peerName = `${name}p${vfIndex}`;
+      return {
+        pciAddress: vfAddress,
+        vfIndex,
+        name: `${name}v${vfIndex}`,
+        alias: formatSimulatedAlias(vfAddress),
+        hardwareAddress: deriveHardwareAddress(`${name}v${vfIndex}`),
+        peerName,
+        peerAddress: deriveHardwareAddress(peerName),
+      };
+    }),
+  };
+}
+
+/** Whether a link is the host's end of a pair that such a simulation made, be it larger or smaller than today's. */
+export function isSimulatedPeer(link: Link, namePrefix: string): boolean {
+  return link.kind === 'veth' && isOurs(link, namePrefix, /^\d+p\d+$/);
+}
+
+/** The same for the bridge of a PF. */
+export function isSimulatedPf(link: Link, namePrefix: string): boolean {
+  return link.kind === 'bridge' && isOurs(link, namePrefix, /^\d+$/);
+}
+
+/** The address proves it: it follows from the name in a way that nobody else uses. */
+function isOurs({ name, hardwareAddress }: Link, namePrefix: string, rest: RegExp): boolean {
+  if (!name.startsWith(namePrefix) || !rest.test(name.slice(namePrefix.length))) return false;
+  return hardwareAddress === deriveHardwareAddress(name);
+}
+
+/** The tree that sysfs would have for these cards, seen from the host with all VFs in it. */
+export function simulatedSysfs(pfs: SimulatedPf[]): FileTree {
+  const tree: FileTree = new Map();
+  tree.set('bus/pci/drivers/veth/module', { text: '' });
+  for (const pf of pfs) {
+    const { dir, root } = addFunction(tree, pf, pf, [
+      ['sriov_totalvfs', `${maxVfsPerPf}`],
+      ['sriov_numvfs', `${pf.vfs.length}`],
+    ]);
+    for (const vf of pf.vfs) {
+      const added = addFunction(tree, pf, vf);
+      tree.set(`${added.dir}/physfn`, { target: `../${pf.pciAddress}` });
+      tree.set(`${dir}/virtfn${vf.vfIndex}`, { target: `../${vf.pciAddress}` });
+    }
+    tree.set(`${root}/uevent`, { text: '' });
+  }
+  return tree;
+}
+
+function addFunction(
+  tree: FileTree,
+  pf: SimulatedPf,
+  { pciAddress, name, hardwareAddress }: SimulatedPf | SimulatedVf,
+  more: [string, string][] = [],
+): { dir: string; root: string } {
+  const root = `devices/pci${pf.pciAddress.slice(0, 7)}`;
+  const dir = `${root}/${pciAddress}`;
+  const files: [string, string][] = [
+    ['vendor', '0x1af4'], // Red Hat, of virtio: the nearest to a vendor that veth has
+    ['device', pciAddress === pf.pciAddress ? '0xfe00' : '0xfe01'],
+    ['class', '0x020000'],
+    ['numa_node', '-1'],
+    [`net/${name}/address`, hardwareAddress],
+    [`net/${name}/mtu`, `${mtuBytes}`],
+    ...more,
+  ];
+  for (const [path, text] of files) tree.set(`${dir}/${path}`, { text: `${text}\n` });
+  tree.set(`${dir}/driver`, { target: `../../../bus/pci/drivers/${driver}` });
+  tree.set(`bus/pci/devices/${pciAddress}`, { target: `../../../${dir}` });
+  return { dir, root };
+}
+
+function formatAddress(bus: number, deviceFunction: number): string {
+  const hex = (value: number) => value.toString(16).padStart(2, '0');
+  return `${domain}:${hex(bus)}:${hex(deviceFunction >> 3)}.${deviceFunction & 7}`;
+}
+
+/** Locally administered, unicast; 40 bits of a hash, so that nodes on one network hardly ever meet. */
+function deriveHardwareAddress(seed: string): string {
+  const hash = createHash('sha256').update(`netdra simulated ${seed}`).digest();
+  return ['02', ...hash.toString('hex', 0, 5).match(/../g)!].join(':');
+}
+
+function invalid(what: string, hint: string): SriovError {
+  return new SriovError('simulation-invalid', `cannot simulate VFs with ${what}`, { hint });
+}

@@ -1,0 +1,183 @@
+import fc from 'fast-check';
+import { putS32, putU16, putU32 } from 'netlink';
+import { describe, expect, it } from 'vitest';
+import { decodeAddress, encodeAddress } from '../../../src/netlink/address.ts';
+import {
+  type Attribute,
+  decodeAttributes,
+  encodeAttributes,
+  encodeString,
+  listAttributes,
+} from '../../../src/netlink/attributes.ts';
+import { decodeLink, encodeLink, encodeLinkChange } from '../../../src/netlink/link.ts';
+import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../src/netlink/route.ts';
+
+const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
+const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attributes));
+const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, attributes, true));
+const invalid = expect.objectContaining({ code: 'netlink-invalid' });
+
+describe('attributes', () => {
+  it('come back as they were, whatever their lengths', () =>
+    fc.assert(
+      fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 0x3fff }), fc.uint8Array())), (pairs) => {
+        const stream = encode(pairs.map(([type, value]) => attribute(type, value)));
+        expect(listAttributes(stream).map(({ type, data }) => [type, Uint8Array.from(data)])).toEqual(pairs);
+      }),
+    ));
+
+  it('nest', () => {
+    const inner = decodeAttributes(
+      decodeAttributes(encode([attribute(18, [attribute(1, encodeString('veth'))])])).get(18)!,
+    );
+    expect(inner.get(1)?.toString()).toBe('veth\0');
+  });
+});
+
+describe('decodeLink', () => {
+  it('reads everything that tells a VF', () => {
+    const message = linkMessage([
+      attribute(3, encodeString('ens1f0v1')),
+      attribute(1, Buffer.from('020000000007', 'hex')),
+      attribute(54, Buffer.from('0200000000ff', 'hex')),
+      attribute(4, putU32(9000)),
+      attribute(16, Buffer.of(6)),
+      attribute(33, Buffer.of(1)),
+      attribute(20, encodeString('netdra:x')),
+      attribute(56, encodeString('0000:3b:02.1')),
+      attribute(52, [attribute(53, encodeString('a')), attribute(53, encodeString('b'))]),
+      attribute(10, putU32(4)),
+    ]);
+    expect(decodeLink(message)).toEqual({
+      index: 7,
+      name: 'ens1f0v1',
+      hardwareAddress: '02:00:00:00:00:07',
+      permanentAddress: '02:00:00:00:00:ff',
+      mtuBytes: 9000,
+      up: true,
+      operState: 'up',
+      carrier: true,
+      alias: 'netdra:x',
+      parentDevice: '0000:3b:02.1',
+      altNames: ['a', 'b'],
+      master: 4,
+    });
+  });
+
+  it('leaves out what the kernel does not tell, and skips attributes that it does not know', () => {
+    const message = linkMessage([
+      attribute(3, encodeString('tun0')),
+      attribute(999, Buffer.from('?')),
+      attribute(16, Buffer.of(250)),
+    ]);
+    expect(Object.keys(decodeLink(message)).sort()).toEqual(
+      ['altNames', 'carrier', 'index', 'mtuBytes', 'name', 'operState', 'up'].sort(),
+    );
+    expect(decodeLink(message).operState).toBe('unknown');
+  });
+});
+
+describe('encodeLinkChange', () => {
+  it.each([
+    { name: 'a/b' },
+    { mtuBytes: 0 },
+    { hardwareAddress: 'ff:ff:ff:ff:ff:ff' },
+    { alias: 'x'.repeat(300) },
+    { master: -1 },
+  ])('refuses %j', (change) => expect(() => encodeLinkChange(1, change)).toThrow(invalid));
+
+  it('changes no flag unless told to', () => {
+    const flagsAndMask = (change: object) => Buffer.concat(encodeLinkChange(1, change)).subarray(8, 16);
+    expect(flagsAndMask({ mtuBytes: 1500 })).toEqual(Buffer.alloc(8));
+    expect(flagsAndMask({ up: true })).toEqual(Buffer.concat([putU32(1), putU32(1)]));
+    expect(flagsAndMask({ up: false })).toEqual(Buffer.concat([putU32(0), putU32(1)]));
+  });
+});
+
+describe('addresses', () => {
+  it('come back canonical', () => {
+    const decoded = decodeAddress(Buffer.concat(encodeAddress(5, '2001:DB8:0::7/64', true)));
+    expect(decoded).toMatchObject({ index: 5, cidr: '2001:db8::7/64', scope: 'global', tentative: false });
+  });
+
+  it('are the local end of a point-to-point link', () => {
+    const header = Buffer.concat([Buffer.of(2, 32, 0x80, 253), putU32(4)]);
+    const ends = [attribute(1, Buffer.of(10, 0, 0, 2)), attribute(2, Buffer.of(10, 0, 0, 1))];
+    expect(decodeAddress(Buffer.concat([header, encode(ends)]))).toMatchObject({ cidr: '10.0.0.1/32', scope: 'link' });
+  });
+
+  it('have their flags in eight bits or in the wide attribute', () => {
+    const narrow = Buffer.concat([Buffer.of(10, 64, 0x40, 0), putU32(4), encode([attribute(1, Buffer.alloc(16, 1))])]);
+    expect(decodeAddress(narrow)).toMatchObject({ tentative: true, dadFailed: false });
+    const wide = Buffer.concat([narrow, encode([attribute(8, putU32(0x08))])]);
+    expect(decodeAddress(wide)).toMatchObject({ tentative: false, dadFailed: true });
+  });
+
+  it('of other families are left out', () => {
+    expect(
+      decodeAddress(Buffer.concat([Buffer.of(45, 8, 0, 0), putU32(4), encode([attribute(1, Buffer.of(1))])])),
+    ).toBeUndefined();
+  });
+
+  it.each(['224.0.0.1/24', '::/64', '0.0.0.0/8', '10.0.0.1', '10.0.0.1/40'])('refuses %s', (cidr) =>
+    expect(() => encodeAddress(1, cidr)).toThrow(invalid),
+  );
+});
+
+describe('routes', () => {
+  it('come back as they were', () => {
+    const route = {
+      destination: '::/0',
+      gateway: '2001:db8::1',
+      index: 3,
+      metric: 7,
+      source: '2001:db8::5',
+      table: 1000,
+    };
+    const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
+    expect(decoded).toEqual({
+      family: 'ipv6',
+      destination: '::/0',
+      nextHops: [{ index: 3, gateway: '2001:db8::1' }],
+      table: 1000,
+      type: 'unicast',
+      metric: 7,
+      source: '2001:db8::5',
+    });
+    expect(isDefaultRoute(decoded)).toBe(true);
+  });
+
+  it('can lead IPv4 over an IPv6 gateway', () => {
+    const decoded = decodeRoute(Buffer.concat(encodeRoute({ destination: '0.0.0.0/0', gateway: 'fe80::1', index: 3 })));
+    expect(decoded).toMatchObject({ destination: '0.0.0.0/0', nextHops: [{ index: 3, gateway: 'fe80::1' }] });
+  });
+
+  it('can have several ways out', () => {
+    const hop = (index: number, gateway: Uint8Array) => {
+      const attributes = encode([attribute(5, gateway)]);
+      return Buffer.concat([putU16(8 + attributes.length), Buffer.of(0, 0), putS32(index), attributes]);
+    };
+    const hops = Buffer.concat([hop(3, Buffer.of(10, 0, 0, 1)), hop(4, Buffer.of(10, 0, 1, 1))]);
+    const message = Buffer.concat([Buffer.of(2, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(9, hops)])]);
+    const route = decodeRoute(message)!;
+    expect(route.nextHops).toEqual([
+      { index: 3, gateway: '10.0.0.1' },
+      { index: 4, gateway: '10.0.1.1' },
+    ]);
+    expect(isDefaultRoute(route)).toBe(true);
+  });
+
+  it('that lead nowhere are no default routes', () => {
+    const message = Buffer.concat([Buffer.of(10, 0, 0, 0, 254, 2, 0, 7), putU32(0)]);
+    expect(isDefaultRoute(decodeRoute(message)!)).toBe(false);
+  });
+
+  it.each([
+    [{ destination: '10.0.0.1/24', index: 1 }, 'bits set after its prefix'],
+    [{ destination: 'default', index: 1 }, 'prefix length'],
+    [{ destination: '::/0', gateway: '10.0.0.1', index: 1 }, 'gateway 10.0.0.1 is IPv4'],
+    [{ destination: '0.0.0.0/0', gateway: '10.0.0.1/24', index: 1 }, 'no IP address'],
+    [{ destination: '0.0.0.0/0', source: '::1', index: 1 }, 'another family'],
+    [{ destination: '0.0.0.0/0', index: 0 }, 'no interface index'],
+  ])('refuse %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
+});
