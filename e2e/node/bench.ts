@@ -11,9 +11,9 @@ import { ApiServer } from '../../test/doubles/api-server.ts';
 import { Kubelet } from '../../test/doubles/kubelet.ts';
 import { buildNode, type Identified, testDriver, testNode } from '../../test/doubles/objects.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
-import { type ExecResult, exec, type Pod, removePod, runContainer, runPod } from './pod.ts';
+import { type ExecResult, exec, removePod, runContainer, runPod, type Sandbox } from './pod.ts';
 
-export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'nriRequestTimeoutMs'> {
+export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'requestTimeoutMs'> {
   logger: Logger;
   settings?: Partial<Settings>;
 }
@@ -40,6 +40,8 @@ export class Bench implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   #app: App | undefined;
   #attempts = 0;
+  /** Pods that were started and not ended, by UID. */
+  readonly #pods = new Map<string, { pod: Identified<V1Pod>; sandboxes: Sandbox[] }>();
 
   private constructor(
     parts: {
@@ -125,22 +127,30 @@ export class Bench implements AsyncDisposable {
   }
 
   /** The kubelet's order: prepare, then the sandbox. @throws KubeletError, CriError */
-  async startPod(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Pod> {
-    await this.kubelet.prepare(pod);
+  async startPod(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Sandbox> {
+    await this.prepare(pod);
     return await this.runSandbox(pod, more);
   }
 
-  async runSandbox(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Pod> {
+  /** @throws KubeletError */
+  async prepare(pod: Identified<V1Pod>): Promise<void> {
+    this.#pods.set(pod.metadata.uid, { pod, sandboxes: [] });
+    await this.kubelet.prepare(pod);
+  }
+
+  async runSandbox(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Sandbox> {
     const { name, namespace, uid } = pod.metadata;
     // Every try is another sandbox, as the kubelet does it: a refused one may go on holding its name.
-    return await runPod(this.containerd, { name, namespace, uid, attempt: this.#attempts++, ...more });
+    const sandbox = await runPod(this.containerd.cri, { name, namespace, uid, attempt: this.#attempts++, ...more });
+    this.#pods.get(uid)?.sandboxes.push(sandbox);
+    return sandbox;
   }
 
   /** Creates and starts a container of the pod with the CDI devices that the kubelet has for it. @throws CriError */
-  async startContainer(sandbox: Pod, pod: Identified<V1Pod>, name = 'main'): Promise<RunningContainer> {
+  async startContainer(sandbox: Sandbox, pod: Identified<V1Pod>, name = 'main'): Promise<RunningContainer> {
     const cdiDevices = this.kubelet.cdiDevicesForContainer(pod, name);
-    const id = await runContainer(this.containerd, sandbox, { name, cdiDevices });
-    return { id, exec: (...command) => exec(this.containerd, id, command) };
+    const id = await runContainer(this.containerd.cri, sandbox, { name, cdiDevices });
+    return { id, exec: (...command) => exec(this.containerd.cri, id, command) };
   }
 
   /** Of a container's first process. */
@@ -149,19 +159,24 @@ export class Bench implements AsyncDisposable {
     return JSON.parse(info.info ?? '{}').pid;
   }
 
-  /** The kubelet's order: sandbox gone, then unprepare. */
-  async endPod(sandbox: Pod, pod: Identified<V1Pod>): Promise<void> {
-    await removePod(this.containerd, sandbox.sandboxId);
+  /** The kubelet's order: sandboxes gone, then unprepare. */
+  async endPod(pod: Identified<V1Pod>): Promise<void> {
+    const { sandboxes } = this.#pods.get(pod.metadata.uid) ?? { sandboxes: [] };
+    this.#pods.delete(pod.metadata.uid);
+    for (const sandbox of sandboxes) await removePod(this.containerd.cri, sandbox);
     await this.kubelet.unprepare(pod);
+  }
+
+  /** Ends what a test that failed left running, so that the next one can start. */
+  async endAllPods(): Promise<void> {
+    for (const { pod } of [...this.#pods.values()]) await this.endPod(pod);
   }
 
   /** Names of the VF interfaces that are in the host's namespace now. */
   hostVfs(): string[] {
-    const links = JSON.parse(execFileSync('ip', ['-j', 'link']).toString()) as { ifname: string; ifalias?: string }[];
-    return links
-      .filter(({ ifalias }) => ifalias?.startsWith('netdra:'))
-      .map(({ ifname }) => ifname)
-      .sort();
+    const links = JSON.parse(execFileSync('ip', ['-j', 'link']).toString()) as { ifname: string }[];
+    const pattern = new RegExp(`^${this.settings.simulatePrefix}\\d+v\\d+$`);
+    return links.map(({ ifname }) => ifname).filter((name) => pattern.test(name));
   }
 
   /** Files of claims and CDI specs that are there now. */
@@ -172,6 +187,7 @@ export class Bench implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
+    await this.endAllPods();
     await this.stopDriver();
     await this.#stack.disposeAsync();
   }
@@ -186,6 +202,6 @@ export interface IpLink {
 }
 
 /** The links of a network namespace as iproute2 sees them: the judge of what the metadata says. */
-export function ipLinks({ netnsPath }: Pod): IpLink[] {
+export function ipLinks({ netnsPath }: Sandbox): IpLink[] {
   return JSON.parse(execFileSync('nsenter', [`--net=${netnsPath}`, 'ip', '-j', 'addr']).toString());
 }

@@ -1,15 +1,16 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { NetdraError } from '../../src/errors.ts';
-import { createPodNetwork, formatConflist, type PodNetwork } from './cni-config.ts';
-import { type ContainerdSettings, formatContainerdConfig } from './containerd-config.ts';
+import type { ContainerdSettings } from './containerd-config.ts';
+import { layOutContainerd } from './containerd-files.ts';
 import { CriError, connectCri } from './cri.ts';
 import { busyboxImage, makeImageArchive, pauseImage } from './images.ts';
-import { CommandError, run } from './packages/run.ts';
+import { CommandError } from './packages/run.ts';
 import type { PodRuntime } from './pod.ts';
+import { claimPodNetwork, type PodNetwork, releasePodNetwork } from './pod-network.ts';
 import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from './teardown.ts';
 import { type ContainerdSeries, locateTools, type NodeTools } from './tools.ts';
 
@@ -76,8 +77,8 @@ export async function startContainerd(options: ContainerdOptions): Promise<Conta
   }
   const tools = options.tools ?? locateTools(env);
   const network = claimPodNetwork();
-  const settings = layOut(options, tools, network);
-  const daemon = new Daemon(options, tools, settings, network, `${env.NETDRA_CGROUP_PARENT}/${basename(options.dir)}`);
+  const settings = layOutContainerd(options, tools, network);
+  const daemon = new Daemon(options, tools, settings, network, `${env.NETDRA_CGROUP_PARENT}/${network.name}`);
   try {
     await daemon.start();
     await daemon.importImages();
@@ -93,72 +94,6 @@ export async function startContainerd(options: ContainerdOptions): Promise<Conta
         path: options.dir,
       },
     );
-  }
-}
-
-/** Makes the folders and files that containerd is started with. */
-function layOut(options: ContainerdOptions, tools: NodeTools, network: PodNetwork): ContainerdSettings {
-  const { dir } = options;
-  const settings: ContainerdSettings = {
-    rootDir: join(dir, 'root'),
-    stateDir: join(dir, 'state'),
-    socketPath: join(dir, 'containerd.sock'),
-    optDir: join(dir, 'opt'),
-    runc: tools.runc,
-    snapshotter: 'overlayfs',
-    sandboxImage: pauseImage,
-    cniBinDir: tools.cniBinDir,
-    cniConfDir: join(dir, 'cni', 'net.d'),
-    cdiSpecDirs: options.cdiSpecDirs ?? [join(dir, 'cdi')],
-    nri: {
-      socketPath: join(dir, 'nri', 'nri.sock'),
-      pluginDir: join(dir, 'nri', 'plugins'),
-      pluginConfigDir: join(dir, 'nri', 'conf.d'),
-      registrationTimeoutMs: options.registrationTimeoutMs ?? 5_000,
-      requestTimeoutMs: options.requestTimeoutMs ?? 2_000,
-    },
-  };
-  const { rootDir, cniConfDir, cdiSpecDirs, nri } = settings;
-  for (const folder of [rootDir, cniConfDir, nri.pluginDir, nri.pluginConfigDir, ...cdiSpecDirs]) {
-    mkdirSync(folder, { recursive: true });
-  }
-  settings.snapshotter = canOverlay(rootDir) ? 'overlayfs' : 'native';
-  writeFileSync(join(dir, 'config.toml'), formatContainerdConfig(options.version, settings));
-  writeFileSync(join(cniConfDir, '10-netdra.conflist'), formatConflist(network, join(dir, 'cni', 'leases')));
-  return settings;
-}
-
-/** Takes a pod network that no other containerd on this node has. Freed by `releasePodNetwork`. */
-function claimPodNetwork(claimsDir = '/run/netdra/pod-networks'): PodNetwork {
-  mkdirSync(claimsDir, { recursive: true });
-  for (let number = 0; number < 256; number++) {
-    try {
-      mkdirSync(join(claimsDir, String(number)));
-      return createPodNetwork(number);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    }
-  }
-  throw new ContainerdError('no-pod-network', `all 256 pod networks of this node are taken`, { path: claimsDir });
-}
-
-function releasePodNetwork(network: PodNetwork, claimsDir = '/run/netdra/pod-networks'): void {
-  rmSync(join(claimsDir, network.name.replace('netdra-', '')), { recursive: true, force: true });
-}
-
-/** A file system that is an overlay itself, as in many containers, cannot hold another one. */
-function canOverlay(dir: string): boolean {
-  const [lower, upper, work, target] = ['lower', 'upper', 'work', 'target'].map((name) => join(dir, 'probe', name));
-  try {
-    for (const folder of [lower!, upper!, work!, target!]) mkdirSync(folder, { recursive: true });
-    run('mount', ['-t', 'overlay', '-o', `lowerdir=${lower},upperdir=${upper},workdir=${work}`, 'probe', target!]);
-    run('umount', [target!]);
-    return true;
-  } catch (error) {
-    if (error instanceof CommandError) return false;
-    throw error;
-  } finally {
-    rmSync(join(dir, 'probe'), { recursive: true, force: true });
   }
 }
 
@@ -274,8 +209,12 @@ class Daemon implements Containerd {
   async ctr(...args: string[]): Promise<string> {
     const ctr = join(this.#binDir, 'ctr');
     const all = ['--address', this.socketPath, '--namespace', 'k8s.io', ...args];
-    const { stdout } = await promisify(execFile)(ctr, all, { maxBuffer: 64 << 20, timeout: 60_000 });
-    return stdout;
+    try {
+      const { stdout } = await promisify(execFile)(ctr, all, { maxBuffer: 64 << 20, timeout: 60_000 });
+      return stdout;
+    } catch (cause) {
+      throw new CommandError('command-failed', `ctr ${args.join(' ')} failed`, { cause, path: ctr });
+    }
   }
 
   logTail(lines = 30): string {

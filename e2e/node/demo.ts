@@ -40,7 +40,7 @@ async function demo(): Promise<void> {
   const config = [{ source: 'FromClaim' as const, parameters }];
   bench.api.create(buildClaim('fast-net', { requests: [{ name: 'vf', devices: [device] }], config, pods: [pod] }));
 
-  await step('NodePrepareResources: the mount is laid down, no file yet', () => bench.kubelet.prepare(pod));
+  await step('NodePrepareResources: the mount is laid down, no file yet', () => bench.prepare(pod));
   const sandbox = await step('RunPodSandbox: CNI, then our NRI hook moves the VF and writes generation 1', () =>
     bench.runSandbox(pod),
   );
@@ -48,9 +48,7 @@ async function demo(): Promise<void> {
   const path = `/var/run/dra-device-attributes/fast-net/vf/${testDriver}-metadata.json`;
   const { stdout, stderr, exitCode } = await container.exec('cat', path);
   if (exitCode !== 0) throw new Error(`cat in the container failed: ${stderr}`);
-  await step('StopPodSandbox, NodeUnprepareResources: the VF is back, the files are gone', () =>
-    bench.endPod(sandbox, pod),
-  );
+  await step('StopPodSandbox, NodeUnprepareResources: the VF is back, the files are gone', () => bench.endPod(pod));
   const code = await step('SIGTERM to the driver', () => driver.stop());
   if (code !== 0) throw new Error(`the driver ended with code ${code}: ${driver.stderr}`);
   const document = JSON.parse(stdout);

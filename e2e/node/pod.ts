@@ -149,11 +149,7 @@ export async function exec(
 }
 
 /** Waits until a container ended, as an init container does. @returns its exit code */
-export async function waitForExit(
-  cri: CriClient,
-  containerId: string,
-  timeoutMs = 30_000,
-): Promise<number> {
+export async function waitForExit(cri: CriClient, containerId: string, timeoutMs = 30_000): Promise<number> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
     const { status } = await cri.call('ContainerStatus', { containerId });

@@ -3,10 +3,10 @@ import { readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errnoCode } from '../../src/errors.ts';
-import type { PodNetwork } from './cni-config.ts';
 import { type CriClient, CriError } from './cri.ts';
 import { listCgroupFolders, listFolder, listMountPoints, listProcesses } from './host-state.ts';
 import { run } from './packages/run.ts';
+import type { PodNetwork } from './pod-network.ts';
 
 const cniResultsDir = '/var/lib/cni/results';
 

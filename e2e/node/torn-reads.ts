@@ -70,7 +70,7 @@ async function main(): Promise<void> {
       if (empty + short + (isMixedAllowed ? 0 : mixed) > 0) isMissed = true;
     }
   }
-  await bench.endPod(sandbox, pod);
+  await bench.endPod(pod);
   if (isMissed) {
     console.error(
       'a goal is missed: no empty or short read ever, mixed ones only for a plain reader of a writer that never pauses',

@@ -75,7 +75,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     await this.#withdrawStale(claims, pod);
     const work = this.#serve(pod);
     try {
-      await withinBudget(work, clock, budgetShare * timeoutMs, pod);
+      await withinBudget(work, clock, Math.floor(budgetShare * timeoutMs), pod);
       logger.info({ ...log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox served');
     } catch (error) {
       logger.error({ ...log, err: error, answer: this.#failure }, 'sandbox not served');
@@ -88,7 +88,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     this.#background.get(pod.id)?.abort.abort();
     const { clock, logger } = this.#options;
     try {
-      await withinBudget(this.#giveBack(pod), clock, budgetShare * timeoutMs, pod);
+      await withinBudget(this.#giveBack(pod), clock, Math.floor(budgetShare * timeoutMs), pod);
     } catch (error) {
       // Best effort: CRI-O would refuse to stop the pod. Unprepare does the same work again.
       logger.warn({ pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id, err: error }, 'VFs not given back at stop');

@@ -1,4 +1,4 @@
-import { lstat, mkdir, readdir, readFile, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errnoCode } from '../errors.ts';
 
@@ -17,7 +17,13 @@ export async function writeFileTree(dir: string, tree: FileTree): Promise<void> 
   }
   await removeOthers(dir, '', tree, dirs);
   for (const path of dirs) await mkdir(join(dir, path), { recursive: true });
-  for (const [path, entry] of tree) await writeEntry(join(dir, path), entry);
+  // Beside the tree: another instance of the driver that does the same must not take it for a file too many.
+  const workshop = await mkdtemp(`${dir}-`);
+  try {
+    for (const [path, entry] of tree) await writeEntry(join(dir, path), entry, join(workshop, 'entry'));
+  } finally {
+    await rm(workshop, { recursive: true, force: true });
+  }
 }
 
 async function removeOthers(dir: string, path: string, tree: FileTree, dirs: Set<string>): Promise<void> {
@@ -33,10 +39,12 @@ async function removeOthers(dir: string, path: string, tree: FileTree, dirs: Set
   }
 }
 
-async function writeEntry(path: string, entry: { text: string } | { target: string }): Promise<void> {
+async function writeEntry(
+  path: string,
+  entry: { text: string } | { target: string },
+  temporary: string,
+): Promise<void> {
   if (await isRight(path, entry)) return;
-  const temporary = `${path}.${process.pid}.tmp`;
-  await rm(temporary, { force: true });
   if ('text' in entry) await writeFile(temporary, entry.text);
   else await symlink(entry.target, temporary);
   await rename(temporary, path);

@@ -44,7 +44,7 @@ export interface InventoryReport {
 export interface InventoryOptions {
   sysfs: Sysfs;
   /** Into the host's network namespace. */
-  connection: RtnlConnection;
+  connection: Pick<RtnlConnection, 'links' | 'routes' | 'vfInfos'>;
   /** Whether `sysfs` is the tree of simulated VFs. */
   simulated: boolean;
   policy?: InventoryPolicy;

@@ -47,7 +47,8 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
   afterAll(async () => {
     await bench?.[Symbol.asyncDispose]();
   });
-  afterEach(() => {
+  afterEach(async () => {
+    await bench.endAllPods();
     // (f) every case ends its pods: no file, no CDI spec, all VFs in the host's namespace again.
     expect(bench.claimFiles()).toEqual([]);
     expect(bench.hostVfs()).toHaveLength(8);
@@ -114,7 +115,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     const write = await container.exec('sh', '-c', `echo x > ${v1Root}/resourceclaims/fast-net/vf/${fileName}`);
     expect(write.exitCode).not.toBe(0);
     expect((await container.exec('ip', 'route')).stdout).toContain('198.51.100.0/24 via 192.0.2.1 dev net1');
-    await bench.endPod(sandbox, pod);
+    await bench.endPod(pod);
   });
 
   it('(a) serves three VFs of one claim, by three requests or by one', async () => {
@@ -164,7 +165,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
         ),
       );
     expect((await readV1(container, 'all', 'vfs')).generation).toBeGreaterThan(1);
-    await bench.endPod(sandbox, pod);
+    await bench.endPod(pod);
   });
 
   it('(a) (b) shows each container its own requests only; one without the claim sees nothing', async () => {
@@ -191,7 +192,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     const sandbox = await bench.startPod(pod);
     const seen = async (name: string) => {
       const container = await bench.startContainer(sandbox, pod, name);
-      const { stdout } = await container.exec('find', '/var/run', '-name', '*-metadata.json');
+      const { stdout } = await container.exec('find', '/var/run/', '-name', '*-metadata.json');
       return stdout.trim().split('\n').filter(Boolean).sort();
     };
     const paths = (request: string) => [
@@ -202,7 +203,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     expect(await seen('left')).toEqual(paths('left'));
     expect(await seen('right')).toEqual(paths('right'));
     expect(await seen('none')).toEqual([]);
-    await bench.endPod(sandbox, pod);
+    await bench.endPod(pod);
   });
 
   it('(a) has the file of a template claim under the name that the pod gave it', async () => {
@@ -223,7 +224,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
         metadata: { name: claim.metadata.name, generation: 1 },
       });
     }
-    await bench.endPod(sandbox, pod);
+    await bench.endPod(pod);
   });
 
   it('(f) can unprepare again and again', async () => {
@@ -231,9 +232,9 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     const pod = buildPod('gone', { resourceClaims: [{ name: 'nic', resourceClaimName: 'gone' }] });
     const claim = buildClaim('gone', { requests: [{ name: 'vf', devices: [device] }], pods: [pod] });
     bench.api.create(claim);
-    const sandbox = await bench.startPod(pod);
+    await bench.startPod(pod);
     const { namespace, name, uid } = claim.metadata;
-    await bench.endPod(sandbox, pod);
+    await bench.endPod(pod);
     for (let round = 0; round < 2; round++) {
       const answer = await bench.kubelet.client(testDriver).nodeUnprepareResources([{ namespace, name, uid }]);
       expect(answer.claims[uid]?.error).toBe('');
@@ -249,7 +250,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     await expect(bench.startPod(pod, { hostNetwork: true })).rejects.toThrow(
       /pod default\/on-host uses the host's network, where it cannot get a VF of its own/,
     );
-    await bench.kubelet.unprepare(pod);
+    await bench.endPod(pod);
     await bench.stopDriver();
     await bench.startDriver();
   });
@@ -259,7 +260,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     const before = logger.lines.length;
     const sandbox = await bench.startPod(pod);
     await bench.startContainer(sandbox, pod);
-    await bench.endPod(sandbox, pod);
+    await bench.endPod(pod);
     expect(logger.lines.slice(before)).toEqual([]);
   });
 });

@@ -1,5 +1,11 @@
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { errnoCode, NetdraError } from '../../src/errors.ts';
+
 /** The pod network of one containerd: a bridge of its own, with a subnet of each family. */
 export interface PodNetwork {
+  /** 0 … 255 */
+  number: number;
   /** Name of the network; libcni keeps its cache under it. */
   name: string;
   /** Name of the bridge, at most 15 characters. */
@@ -13,6 +19,7 @@ export interface PodNetwork {
 /** @param number 0 … 255; tells the networks of containerds on one node apart */
 export function createPodNetwork(number: number): PodNetwork {
   return {
+    number,
     name: `netdra-${number}`,
     bridge: `ndbr${number}`,
     ipv4Subnet: `10.201.${number}.0/24`,
@@ -43,4 +50,31 @@ export function formatConflist(network: PodNetwork, dataDir: string): string {
     ],
   };
   return `${JSON.stringify(conflist, null, 2)}\n`;
+}
+
+/** A folder for each number that is taken: making one is the claim. Only seen by the node that the caller is on. */
+const claimsDir = '/run/netdra/pod-networks';
+const maxNetworks = 256;
+
+/**
+ * Takes a pod network that no other containerd on this node has. To be given back with `releasePodNetwork`.
+ * @throws NetdraError `no-pod-network`
+ */
+export function claimPodNetwork(): PodNetwork {
+  mkdirSync(claimsDir, { recursive: true });
+  for (let number = 0; number < maxNetworks; number++) {
+    try {
+      mkdirSync(join(claimsDir, String(number)));
+      return createPodNetwork(number);
+    } catch (error) {
+      if (errnoCode(error) !== 'EEXIST') throw error;
+    }
+  }
+  throw new NetdraError('no-pod-network', `all ${maxNetworks} pod networks of this node are taken`, {
+    path: claimsDir,
+  });
+}
+
+export function releasePodNetwork({ number }: PodNetwork): void {
+  rmSync(join(claimsDir, String(number)), { recursive: true, force: true });
 }

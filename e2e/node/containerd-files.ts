@@ -1,0 +1,60 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ContainerdOptions } from './containerd.ts';
+import { type ContainerdSettings, formatContainerdConfig } from './containerd-config.ts';
+import { pauseImage } from './images.ts';
+import { CommandError, run } from './packages/run.ts';
+import { formatConflist, type PodNetwork } from './pod-network.ts';
+import type { NodeTools } from './tools.ts';
+
+/** Makes the folders and files that a containerd is started with. @returns what its configuration says */
+export function layOutContainerd(
+  options: ContainerdOptions,
+  tools: NodeTools,
+  network: PodNetwork,
+): ContainerdSettings {
+  const { dir } = options;
+  const settings: ContainerdSettings = {
+    rootDir: join(dir, 'root'),
+    stateDir: join(dir, 'state'),
+    socketPath: join(dir, 'containerd.sock'),
+    optDir: join(dir, 'opt'),
+    runc: tools.runc,
+    snapshotter: 'overlayfs',
+    sandboxImage: pauseImage,
+    cniBinDir: tools.cniBinDir,
+    cniConfDir: join(dir, 'cni', 'net.d'),
+    cdiSpecDirs: options.cdiSpecDirs ?? [join(dir, 'cdi')],
+    nri: {
+      socketPath: join(dir, 'nri', 'nri.sock'),
+      pluginDir: join(dir, 'nri', 'plugins'),
+      pluginConfigDir: join(dir, 'nri', 'conf.d'),
+      registrationTimeoutMs: options.registrationTimeoutMs ?? 5_000,
+      requestTimeoutMs: options.requestTimeoutMs ?? 2_000,
+    },
+  };
+  const { rootDir, cniConfDir, cdiSpecDirs, nri } = settings;
+  for (const folder of [rootDir, cniConfDir, nri.pluginDir, nri.pluginConfigDir, ...cdiSpecDirs]) {
+    mkdirSync(folder, { recursive: true });
+  }
+  settings.snapshotter = canOverlay(rootDir) ? 'overlayfs' : 'native';
+  writeFileSync(join(dir, 'config.toml'), formatContainerdConfig(options.version, settings));
+  writeFileSync(join(cniConfDir, '10-netdra.conflist'), formatConflist(network, join(dir, 'cni', 'leases')));
+  return settings;
+}
+
+/** A file system that is an overlay itself, as in many containers, cannot hold another one. */
+function canOverlay(dir: string): boolean {
+  const [lower, upper, work, target] = ['lower', 'upper', 'work', 'target'].map((name) => join(dir, 'probe', name));
+  try {
+    for (const folder of [lower!, upper!, work!, target!]) mkdirSync(folder, { recursive: true });
+    run('mount', ['-t', 'overlay', '-o', `lowerdir=${lower},upperdir=${upper},workdir=${work}`, 'probe', target!]);
+    run('umount', [target!]);
+    return true;
+  } catch (error) {
+    if (error instanceof CommandError) return false;
+    throw error;
+  } finally {
+    rmSync(join(dir, 'probe'), { recursive: true, force: true });
+  }
+}
