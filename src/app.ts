@@ -3,6 +3,7 @@ import { KubeConfig } from '@kubernetes/client-node';
 import { createPlugin } from '../nri/index.ts';
 import { systemClock } from './clock.ts';
 import { Driver, Store } from './driver/index.ts';
+import { NetdraError } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
 import { createKubeClaimReader, startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
@@ -20,10 +21,8 @@ export interface AppSeams {
 
 /** The driver, running. Disposing stops it; what is prepared stays prepared. */
 export interface App extends AsyncDisposable {
-  /** Resolves when the kubelet has accepted us. */
-  readonly registered: Promise<void>;
-  /** Resolves when the runtime delivers pod events to us. */
-  readonly connected: Promise<void>;
+  /** Waits until the runtime delivers pod events. @throws ConnectionClosedError if the driver stops before */
+  whenConnected(): Promise<void>;
 }
 
 /**
@@ -52,7 +51,6 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     cdiDir: settings.cdiDir,
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
   });
-  const registered = Promise.withResolvers<void>();
 
   const publisher = stack.use(
     new SlicePublisher(createKubeSliceApi(config), { driver, nodeName: settings.nodeName, clock, logger }),
@@ -74,12 +72,8 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
         ...(settings.enableDeviceMetadata ? { metadata } : {}),
         clock,
         logger,
-        onRegistration: ({ registered: yes }) => {
-          if (!yes) return;
-          registered.resolve();
-          // The kubelet deletes our slices while we are away.
-          publisher.recheck();
-        },
+        // The kubelet deletes our slices while we are away.
+        onRegistration: ({ registered }) => registered && publisher.recheck(),
       },
     ),
   );
@@ -120,15 +114,21 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   logger.info({ driver, node: settings.nodeName, devices: offered.length }, 'driver started');
   const owned = stack.move();
   return {
-    registered: registered.promise,
-    connected: plugin.whenConnected().then(() => undefined),
+    whenConnected: async () => void (await plugin.whenConnected()),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
 function loadKubeConfig(path: string | undefined): KubeConfig {
   const config = new KubeConfig();
-  if (path === undefined) config.loadFromCluster();
-  else config.loadFromFile(path);
-  return config;
+  if (path === undefined) {
+    config.loadFromCluster();
+    return config;
+  }
+  try {
+    config.loadFromFile(path);
+    return config;
+  } catch (cause) {
+    throw new NetdraError('kubeconfig-unusable', `cannot load kubeconfig ${path}`, { cause, path });
+  }
 }

@@ -1,6 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { pino } from 'pino';
-import { startApp } from './app.ts';
 import { explain } from './errors.ts';
 import { hookFailureModes } from './sandbox/index.ts';
 import { parseDriverName, parseLayouts, parseSimulation, type Settings } from './settings.ts';
@@ -89,6 +88,8 @@ async function run(settings: Settings): Promise<void> {
   };
   process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));
   process.on('uncaughtException', (error) => fail(error, 'unexpected failure'));
+  // Not at the top: the API client alone takes half a second to load, which --help can do without.
+  const { startApp } = await import('./app.ts');
   const app = await startApp(settings, logger).catch((error) => fail(error, 'cannot start'));
   const end = (signal: string) => {
     logger.info({ signal }, 'stopping');

@@ -118,7 +118,7 @@ export class Bench implements AsyncDisposable {
     const seams = { onStep: (...args: Parameters<OnStep>) => this.onStep(...args) };
     this.#app = await startApp({ ...this.settings, ...more }, this.#logger, seams);
     await this.kubelet.waitForDriver(testDriver);
-    await this.#app.connected;
+    await this.#app.whenConnected();
   }
 
   async stopDriver(): Promise<void> {

@@ -59,13 +59,36 @@ export function unmountBelow(dir: string): void {
 
 /** Takes away the network namespaces that CNI still has in its cache for a network, and the network's bridge. */
 export function removeNetwork(network: PodNetwork): void {
-  for (const name of listFolder(cniResultsDir).filter((each) => each.startsWith(`${network.name}-`))) {
-    const path = join(cniResultsDir, name);
-    const { netns } = JSON.parse(readFileSync(path, 'utf8')) as { netns?: string };
-    if (netns?.includes('/netns/')) removeNetns(netns);
-    rmSync(path);
+  const results = listFolder(cniResultsDir).map(readCniResult);
+  const sandboxIds = new Set(
+    results.filter((each) => each.networkName === network.name).map((each) => each.containerId),
+  );
+  // The loopback of a pod is a network of its own, of the same name for all.
+  for (const { file, netnsPaths } of results.filter((each) => sandboxIds.has(each.containerId))) {
+    for (const path of netnsPaths) removeNetns(path);
+    rmSync(file);
   }
   if (listFolder('/sys/class/net').includes(network.bridge)) run('ip', ['link', 'delete', network.bridge]);
+}
+
+interface CniResult {
+  file: string;
+  networkName: string;
+  /** Of the sandbox. */
+  containerId: string;
+  netnsPaths: string[];
+}
+
+/** Older versions of libcni do not note the namespace itself, but plugins say where the interfaces are. */
+function readCniResult(name: string): CniResult {
+  const file = join(cniResultsDir, name);
+  const { networkName, containerId, result } = JSON.parse(readFileSync(file, 'utf8')) as {
+    networkName: string;
+    containerId: string;
+    result?: { interfaces?: { sandbox?: string }[] };
+  };
+  const sandboxes = (result?.interfaces ?? []).map(({ sandbox = '' }) => sandbox);
+  return { file, networkName, containerId, netnsPaths: [...new Set(sandboxes)].filter((path) => path !== '') };
 }
 
 function removeNetns(path: string): void {

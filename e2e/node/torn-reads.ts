@@ -35,7 +35,8 @@ async function main(): Promise<void> {
   const sandbox = await bench.startPod(pod);
   const container = await bench.startContainer(sandbox, pod);
   const pid = await bench.pidOf(container);
-  const file = `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/busy/vf/${testDriver}-metadata.json`;
+  // The container's /var/run is a link to /run, which would lead out of its root here.
+  const file = `/run/kubernetes.io/dra-device-attributes/resourceclaims/busy/vf/${testDriver}-metadata.json`;
   const path = `/proc/${pid}/root${file}`;
   const metadata = new ClaimMetadata({
     driver: testDriver,
@@ -52,7 +53,10 @@ async function main(): Promise<void> {
     ] as const) {
       const counting = count(path, reader, reads);
       let isCounting = true;
-      void counting.finally(() => (isCounting = false));
+      const stop = () => {
+        isCounting = false;
+      };
+      counting.then(stop, stop);
       let generation = 0;
       while (isCounting) {
         const attributes = Object.fromEntries(

@@ -1,0 +1,52 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+function netdra(args: string[], env: Record<string, string> = {}) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [mainPath, ...args], {
+    encoding: 'utf8',
+    env: { PATH: process.env.PATH, ...env },
+  });
+  return { status, stdout, stderr };
+}
+
+describe('netdra', () => {
+  it('describes every flag of run', () => {
+    const { status, stdout } = netdra(['run', '--help']);
+    expect(status).toBe(0);
+    const flags = stdout.split('\n').filter((line) => /^ {2}-/.test(line));
+    expect(flags.length).toBeGreaterThan(15);
+    // A flag without a description ends where its name and argument end.
+    for (const flag of flags)
+      expect(flag).toMatch(
+        /^ {2}(-\w, )?--[a-z-]+( [<[][a-z/]+[>\]])? {2,}\S|^ {2}(-\w, )?--[a-z-]+( [<[][a-z/]+[>\]])?$/,
+      );
+    expect(stdout).toContain('--simulate <vfs>');
+  });
+
+  it.each([
+    [['run'], /required option '--node-name <name>' not specified/],
+    [['run', '--node-name=n', '--simulate=0'], /'--simulate <vfs>' argument '0' is invalid.*such as 8 or 2x4/],
+    [['run', '--node-name=n', '--driver-name=A'], /'--driver-name <name>' argument 'A' is invalid/],
+    [['run', '--node-name=n', '--metadata-layouts=v9'], /unknown: v9; known are v1, kep/],
+    [['run', '--node-name=n', '--hook-failure=maybe'], /Allowed choices are auto, reject, gate/],
+    [['run', '--node-name=n', '--frobnicate'], /unknown option '--frobnicate'/],
+    [['walk'], /unknown command 'walk'/],
+  ])('refuses %j with the reason and a code', (args, message) => {
+    const { status, stderr } = netdra(args);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(message);
+  });
+
+  it('takes the node name from the environment, and says what keeps it from starting', () => {
+    using dir = tempDir();
+    const kubeconfig = join(dir.path, 'missing');
+    const { status, stderr } = netdra(['run', `--kubeconfig=${kubeconfig}`], { NODE_NAME: 'n' });
+    expect(status).toBe(1);
+    expect(stderr).toMatch(`netdra: cannot start: cannot load kubeconfig ${kubeconfig}: ENOENT`);
+  });
+});
