@@ -17,15 +17,15 @@ export interface ErrorDetails {
  * Base class of every error that netdra itself raises. `code` is for programs and stays stable; the message is for
  * people and says what failed on which subject; `cause` keeps the original.
  */
-export class NetdraError extends Error {
-  readonly code: string;
+export class NetdraError<Code extends string = string> extends Error {
+  readonly code: Code;
   readonly claim: string | undefined;
   readonly device: string | undefined;
   readonly path: string | undefined;
   readonly hint: string | undefined;
   readonly retriable: boolean;
 
-  constructor(code: string, message: string, details: ErrorDetails = {}) {
+  constructor(code: Code, message: string, details: ErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
     this.name = new.target.name;
     this.code = code;

@@ -1,4 +1,4 @@
-import { type ErrorDetails, NetdraError } from '../errors.ts';
+import { NetdraError } from '../errors.ts';
 
 export type DriverErrorCode =
   /** The claim's opaque parameters are not a valid VFConfig. */
@@ -11,9 +11,4 @@ export type DriverErrorCode =
   | 'store-unusable';
 
 /** Why a claim cannot be prepared or unprepared. */
-export class DriverError extends NetdraError {
-  declare readonly code: DriverErrorCode;
-  constructor(code: DriverErrorCode, message: string, details: ErrorDetails = {}) {
-    super(code, message, details);
-  }
-}
+export class DriverError extends NetdraError<DriverErrorCode> {}

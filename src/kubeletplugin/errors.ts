@@ -1,4 +1,4 @@
-import { type ErrorDetails, NetdraError } from '../errors.ts';
+import { NetdraError } from '../errors.ts';
 
 export type KubeletPluginErrorCode =
   /** A claim that the kubelet asked for cannot be had, is not allocated, or is another one by now. */
@@ -9,9 +9,4 @@ export type KubeletPluginErrorCode =
   | 'socket-unavailable';
 
 /** Whatever the framework itself finds wrong; drivers raise errors of their own. */
-export class KubeletPluginError extends NetdraError {
-  declare readonly code: KubeletPluginErrorCode;
-  constructor(code: KubeletPluginErrorCode, message: string, details: ErrorDetails = {}) {
-    super(code, message, details);
-  }
-}
+export class KubeletPluginError extends NetdraError<KubeletPluginErrorCode> {}

@@ -1,4 +1,4 @@
-import { type ErrorDetails, NetdraError } from '../errors.ts';
+import { NetdraError } from '../errors.ts';
 
 export type MetadataErrorCode =
   /** The text is no stream of JSON objects, or an object lacks what every version has. */
@@ -13,9 +13,4 @@ export type MetadataErrorCode =
   | 'metadata-io';
 
 /** Whatever goes wrong between a metadata document and its files. */
-export class MetadataError extends NetdraError {
-  declare readonly code: MetadataErrorCode;
-  constructor(code: MetadataErrorCode, message: string, details: ErrorDetails = {}) {
-    super(code, message, details);
-  }
-}
+export class MetadataError extends NetdraError<MetadataErrorCode> {}

@@ -78,9 +78,7 @@ export function isUnicast({ octets }: IpAddress): boolean {
 }
 
 function ipv6Octets(text: string): Uint8Array {
-  const octets = new Address6(text).toUnsignedByteArray();
-  // The library leaves leading zeros away.
-  return Uint8Array.from([...new Array(16 - octets.length).fill(0), ...octets]);
+  return Uint8Array.from(new Address6(text).toUnsignedByteArray());
 }
 
 function unmapped({ octets, prefixLength }: { octets: Uint8Array; prefixLength: number }): Cidr {

@@ -1,4 +1,4 @@
-import { type ErrorDetails, NetdraError } from '../errors.ts';
+import { NetdraError } from '../errors.ts';
 
 export type SandboxErrorCode =
   /** The pod shares the host's network, where no VF can be moved to. */
@@ -11,9 +11,4 @@ export type SandboxErrorCode =
   | 'hook-timeout';
 
 /** Why a VF is not in its pod, or the pod's metadata not written. */
-export class SandboxError extends NetdraError {
-  declare readonly code: SandboxErrorCode;
-  constructor(code: SandboxErrorCode, message: string, details: ErrorDetails = {}) {
-    super(code, message, details);
-  }
-}
+export class SandboxError extends NetdraError<SandboxErrorCode> {}

@@ -1,0 +1,41 @@
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { describe, expect, it } from 'vitest';
+import type { ReadCounts } from '../../e2e/node/torn-reads-reader.ts';
+import { ClaimMetadata, layouts } from '../../src/metadata/index.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+/** The long form, inside a container's mount, is `npm run torn-reads`. */
+describe('a reader beside a writer that never pauses', () => {
+  it.each([
+    ['plain', 30_000],
+    ['own', 3_000],
+  ])('%s: finds the file never empty, never cut off', async (reader, reads) => {
+    using dir = tempDir();
+    const claim = { namespace: 'default', name: 'busy', uid: 'u' };
+    const metadata = new ClaimMetadata({
+      driver: 'd.example',
+      dataDir: dir.path,
+      cdiDir: join(dir.path, 'cdi'),
+      layouts: [layouts.v1],
+    });
+    await metadata.prepare({ claim, requests: { vf: { name: 'vf', devices: [{ pool: 'p', name: 'd' }] } } }, new Map());
+    const update = (value: string) =>
+      metadata.update(claim, 'vf', [
+        { driver: 'd.example', pool: 'p', name: 'd', attributes: { value0: { string: value } } },
+      ]);
+    let generation = await update('first');
+    const path = join(dir.path, 'dra-device-metadata/default_busy/vf/metadata.json');
+    const script = new URL('../../e2e/node/torn-reads-reader.ts', import.meta.url);
+    const worker = new Worker(script, { workerData: { path, reader, reads } });
+    let isDone = false;
+    const done = once(worker, 'message').finally(() => {
+      isDone = true;
+    });
+    while (!isDone) generation = await update(`value ${generation}`.repeat(1 + (generation % 9)));
+    const [counts] = (await done) as [ReadCounts];
+    expect(counts).toMatchObject({ reads, empty: 0, short: 0, ...(reader === 'own' ? { mixed: 0, good: reads } : {}) });
+    expect(counts.generations).toBeGreaterThan(100);
+  });
+});
