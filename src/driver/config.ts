@@ -15,6 +15,23 @@ const prefixed = (what: string) =>
 export const vfConfigSchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
   kind: z.literal('VFConfig'),
+  driver: z
+    .enum(['kernel', 'vfio-pci'])
+    .describe('Kernel driver of the VF: its own one, for a network interface, or vfio-pci, for DPDK.')
+    .optional(),
+  vf: z
+    .strictObject({
+      vlan: z.int().min(0).max(4094).describe('VLAN id; 0: no tag.').optional(),
+      qos: z.int().min(0).max(7).describe('VLAN priority.').optional(),
+      vlanProto: z.enum(['802.1q', '802.1ad']).optional(),
+      spoofCheck: z.boolean().optional(),
+      trust: z.boolean().optional(),
+      linkState: z.enum(['auto', 'enable', 'disable']).optional(),
+      minTxRate: z.int().min(0).describe('Mbit/s; 0: no limit.').optional(),
+      maxTxRate: z.int().min(0).describe('Mbit/s; 0: no limit.').optional(),
+    })
+    .describe('Properties that the PF has for the VF.')
+    .optional(),
   interfaceName: z
     .string()
     .regex(/^(?!\.{1,2}$)[^\s/:]{1,15}$/, '1 to 15 bytes, no blank, "/" or ":"')
@@ -40,23 +57,61 @@ export const vfConfigSchema = z.strictObject({
     .optional(),
 });
 
+/**
+ * What only a DeviceClass may set unless the operator opens it to claims: it can reach beyond the pod, to the node or to
+ * the network of others.
+ */
+export const privilegedFields = ['driver', 'macAddress', 'vf.trust', 'vf.spoofCheck'] as const;
+export type PrivilegedField = (typeof privilegedFields)[number];
+
 /** The merged settings for one device. */
 export type VfConfig = Omit<z.infer<typeof vfConfigSchema>, 'apiVersion' | 'kind'>;
 
 /**
  * The settings for a request: what the class says, then what the claim says, field by field.
  * Source of the scoping rules: resource.k8s.io/v1 `DeviceAllocationConfiguration`.
+ * @param open privileged fields that claims may set
  * @throws DriverError `config-invalid` with the path of the field and what is allowed
  */
-export function resolveVfConfig(driver: string, claim: AllocatedClaim, request: string): VfConfig {
+export function resolveVfConfig(
+  driver: string,
+  claim: AllocatedClaim,
+  request: string,
+  open: readonly PrivilegedField[] = [],
+): VfConfig {
   const entries = claim.object.status?.allocation?.devices?.config ?? [];
   const applicable = entries.filter(
     ({ opaque, requests }) => opaque?.driver === driver && covers(requests ?? [], request),
   );
   const ordered = ['FromClass', 'FromClaim'].flatMap((source) => applicable.filter((entry) => entry.source === source));
   const merged: VfConfig = {};
-  for (const { opaque, source } of ordered) Object.assign(merged, parseVfConfig(claim, source, opaque?.parameters));
+  for (const { opaque, source } of ordered) {
+    const config = parseVfConfig(claim, source, opaque?.parameters);
+    if (source === 'FromClaim') checkPrivileges(claim, config, open);
+    const vf = { ...merged.vf, ...config.vf };
+    Object.assign(merged, config, Object.keys(vf).length === 0 ? {} : { vf });
+  }
   return merged;
+}
+
+function checkPrivileges(
+  claim: AllocatedClaim,
+  { driver, macAddress, vf }: VfConfig,
+  open: readonly PrivilegedField[],
+) {
+  const asked: Record<PrivilegedField, boolean> = {
+    driver: driver !== undefined,
+    macAddress: macAddress !== undefined,
+    'vf.trust': vf?.trust === true,
+    'vf.spoofCheck': vf?.spoofCheck === false,
+  };
+  const refused = privilegedFields.filter((field) => asked[field] && !open.includes(field));
+  if (refused.length === 0) return;
+  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  throw new DriverError('config-invalid', `claim ${subject} may not set ${refused.join(', ')}`, {
+    claim: subject,
+    hint: 'set it in a DeviceClass, or let the operator open it with --open-claim-fields',
+  });
 }
 
 function covers(requests: string[], request: string): boolean {

@@ -5,47 +5,44 @@ import { createFile, ioError, remove } from './atomic-file.ts';
 import { formatGoJson } from './json-stream.ts';
 import { pathPart } from './paths.ts';
 
-/** A file of the host that containers of the request see. */
-export interface CdiMount {
-  hostPath: string;
-  containerPath: string;
+/** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
+export interface ContainerEdits {
+  mounts?: { hostPath: string; containerPath: string; options: string[] }[];
+  deviceNodes?: { path: string; hostPath?: string; permissions?: string }[];
 }
 
 /**
- * The CDI specs that mount metadata files: one file per request with one device, kind `{driver}/metadata`, device name
- * `{claimUID}_{request}`. Names depend on nothing else, so preparing a claim again gives the same ids.
- * Source: KEP-5304 "Generate CDI spec"; Container Device Interface specification.
+ * CDI specs of claims, of one class: a file for each name with one device, kind `{driver}/{class}`, device name
+ * `{claimUID}_{name}`. Ids depend on nothing else, so preparing a claim again gives the same ones.
+ * Source: KEP-5304 "Generate CDI spec", whose class is `metadata` and whose names are requests.
  */
 export class CdiSpecs {
   readonly #dir: string;
   readonly #driver: string;
+  readonly #class: string;
 
-  constructor(options: { dir: string; driver: string }) {
+  constructor(options: { dir: string; driver: string; class: string }) {
     this.#dir = options.dir;
     this.#driver = pathPart(options.driver, 'driver name');
+    this.#class = options.class;
   }
 
   /** The id that the kubelet passes to the runtime. */
-  deviceId(claimUid: string, request: string): string {
-    return `${this.#driver}/metadata=${deviceName(claimUid, request)}`;
+  deviceId(claimUid: string, name: string): string {
+    return `${this.#driver}/${this.#class}=${deviceName(claimUid, name)}`;
   }
 
-  async write(claimUid: string, request: string, mounts: CdiMount[]): Promise<void> {
+  async write(claimUid: string, name: string, containerEdits: ContainerEdits): Promise<void> {
     const spec = {
       // A device name may start with a digit, as most UIDs do, only from 0.5.0 on.
       cdiVersion: '0.5.0',
-      kind: `${this.#driver}/metadata`,
-      devices: [
-        {
-          name: deviceName(claimUid, request),
-          containerEdits: { mounts: mounts.map((mount) => ({ ...mount, options: ['ro', 'bind'] })) },
-        },
-      ],
+      kind: `${this.#driver}/${this.#class}`,
+      devices: [{ name: deviceName(claimUid, name), containerEdits }],
     };
-    await createFile(this.#path(claimUid, request), formatGoJson(spec));
+    await createFile(this.#path(claimUid, name), formatGoJson(spec));
   }
 
-  /** Removes the specs of all requests of a claim. */
+  /** Removes all specs of a claim. */
   async removeClaim(claimUid: string): Promise<void> {
     const prefix = this.#prefix(claimUid);
     for (const file of await this.#list()) {
@@ -63,14 +60,14 @@ export class CdiSpecs {
   }
 
   #prefix(claimUid: string): string {
-    return `${this.#driver}_metadata_${pathPart(claimUid, 'claim UID')}_`;
+    return `${this.#driver}_${this.#class}_${pathPart(claimUid, 'claim UID')}_`;
   }
 
-  #path(claimUid: string, request: string): string {
-    return join(this.#dir, `${this.#prefix(claimUid)}${pathPart(request, 'request')}.json`);
+  #path(claimUid: string, name: string): string {
+    return join(this.#dir, `${this.#prefix(claimUid)}${pathPart(name, 'CDI device name')}.json`);
   }
 }
 
-function deviceName(claimUid: string, request: string): string {
-  return `${pathPart(claimUid, 'claim UID')}_${pathPart(request, 'request')}`;
+function deviceName(claimUid: string, name: string): string {
+  return `${pathPart(claimUid, 'claim UID')}_${pathPart(name, 'CDI device name')}`;
 }

@@ -46,7 +46,7 @@ export class ClaimMetadata {
     this.#driver = options.driver;
     this.#root = join(options.dataDir, 'dra-device-metadata');
     this.#layouts = options.layouts;
-    this.#cdi = new CdiSpecs({ dir: options.cdiDir, driver: options.driver });
+    this.#cdi = new CdiSpecs({ dir: options.cdiDir, driver: options.driver, class: 'metadata' });
   }
 
   /**
@@ -63,7 +63,7 @@ export class ClaimMetadata {
       for (const [request, { name }] of Object.entries(record.requests)) {
         const content = contents.get(request) ?? 'deferred';
         if (content !== 'deferred') await this.#writeContent(documentOf(record, name, content));
-        await this.#cdi.write(record.claim.uid, request, this.#mounts(record, request));
+        await this.#cdi.write(record.claim.uid, request, { mounts: this.#mounts(record, request) });
         ids.set(request, this.#cdi.deviceId(record.claim.uid, request));
       }
       return ids;
@@ -156,9 +156,11 @@ export class ClaimMetadata {
     const { claim, podClaimName } = record;
     const place = { claim, request, driver: this.#driver, ...(podClaimName === undefined ? {} : { podClaimName }) };
     return this.#layouts.flatMap((layout) =>
-      layout
-        .containerPaths(place)
-        .map((containerPath) => ({ hostPath: this.#filePath(claim, request, layout), containerPath })),
+      layout.containerPaths(place).map((containerPath) => ({
+        hostPath: this.#filePath(claim, request, layout),
+        containerPath,
+        options: ['ro', 'bind'],
+      })),
     );
   }
 

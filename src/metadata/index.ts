@@ -1,3 +1,4 @@
+export { CdiSpecs, type ContainerEdits } from './cdi.ts';
 export { ClaimMetadata, type ClaimMetadataOptions, type PreparedContent } from './claim-metadata.ts';
 export type { ClaimRecord, DeviceName, RequestRecord } from './claim-record.ts';
 export { decodeStream, type MetadataVersion, metadataVersions } from './codec.ts';

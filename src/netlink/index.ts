@@ -8,4 +8,5 @@ export { NetnsHandle, openInNetns } from './netns.ts';
 export { findVf, type NetworkState, readNetworkState, type VfIdentity } from './network-state.ts';
 export { isDefaultRoute, type NewRoute, type NextHop, type Route } from './route.ts';
 export { type LinkSelector, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
+export type { VfChange } from './vf-change.ts';
 export type { VfInfo } from './vf-info.ts';

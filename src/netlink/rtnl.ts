@@ -18,6 +18,7 @@ import {
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { decodeRoute, encodeRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
+import { encodeVfChange, type VfChange } from './vf-change.ts';
 import { decodeVfInfos, type VfInfo } from './vf-info.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
@@ -118,6 +119,18 @@ export class RtnlConnection implements Disposable {
     const payload = encodeLink(pfIndex, attributes);
     const messages = await this.#requestLink(payload, subject);
     return decodeAll(messages, MessageType.newLink, decodeVfInfos, subject).flat();
+  }
+
+  /**
+   * Tells a PF what one of its VFs shall be like, property by property.
+   * @throws NetlinkError `netlink-refused` with the property in `operation`; `EOPNOTSUPP` if the card cannot do it
+   */
+  async setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
+    assertIndex(pfIndex);
+    for (const { property, attributes } of encodeVfChange(vfIndex, change)) {
+      const subject = this.#subject(`set ${property} of VF ${vfIndex} of link`, `#${pfIndex}`);
+      await this.#socket.request({ type: MessageType.setLink, payload: encodeLink(pfIndex, attributes) }, subject);
+    }
   }
 
   /** IPv4 and IPv6, of one link or of all. */

@@ -1,4 +1,4 @@
-import { type ErrorDetails, NetdraError } from '../errors.ts';
+import { NetdraError } from '../errors.ts';
 
 export type SriovErrorCode =
   /** sysfs cannot be read: a missing mount, or a right that we lack. */
@@ -7,15 +7,14 @@ export type SriovErrorCode =
   | 'sysfs-malformed'
   /** There is no such PCI function any more, or it is no VF. */
   | 'vf-missing'
+  /** The kernel does not bind the function to the driver that was asked for. */
+  | 'binding-failed'
+  /** Another device of the IOMMU group is in use, so that the group cannot be handed out. */
+  | 'iommu-group-shared'
   /** The simulation cannot be as it is asked for. */
   | 'simulation-invalid'
   /** An interface of somebody else has the name that a simulated one needs. */
   | 'simulation-name-taken';
 
 /** Whatever goes wrong with finding, describing or simulating VFs. */
-export class SriovError extends NetdraError {
-  declare readonly code: SriovErrorCode;
-  constructor(code: SriovErrorCode, message: string, details: ErrorDetails = {}) {
-    super(code, message, details);
-  }
-}
+export class SriovError extends NetdraError<SriovErrorCode> {}

@@ -1,4 +1,5 @@
 export { type DeviceAttribute, deviceAttributes, linkIdentity, type VfDevice } from './device.ts';
+export { DriverBinding } from './driver-binding.ts';
 export { SriovError, type SriovErrorCode } from './errors.ts';
 export {
   type Exclusion,
@@ -11,3 +12,4 @@ export {
 export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
+export { type VfAddress, VfHardware, type VfSetup } from './vf-hardware.ts';

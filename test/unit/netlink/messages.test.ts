@@ -11,6 +11,7 @@ import {
 } from '../../../src/netlink/attributes.ts';
 import { decodeLink, encodeLink, encodeLinkChange } from '../../../src/netlink/link.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../src/netlink/route.ts';
+import { decodeVfInfos } from '../../../src/netlink/vf-info.ts';
 
 const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
 const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attributes));
@@ -180,4 +181,41 @@ describe('routes', () => {
     [{ destination: '0.0.0.0/0', source: '::1', index: 1 }, 'another family'],
     [{ destination: '0.0.0.0/0', index: 0 }, 'no interface index'],
   ])('refuse %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
+});
+
+describe('decodeVfInfos', () => {
+  const words = (...values: number[]) => Buffer.concat(values.map((value) => putU32(value)));
+  const mac = (vf: number, hex: string) => Buffer.concat([words(vf), Buffer.from(hex.padEnd(64, '0'), 'hex')]);
+  const unknown = 0xffffffff;
+
+  it('reads what a PF has set for its VFs', () => {
+    const full = [
+      attribute(1, mac(3, '0200000000cc')),
+      attribute(2, words(3, 100, 5)),
+      attribute(4, words(3, 1)),
+      attribute(5, words(3, 2)),
+      attribute(6, words(3, 10, 1000)),
+      attribute(9, words(3, 0)),
+    ];
+    const bare = [attribute(1, mac(0, '')), attribute(2, words(0, 0, 0)), attribute(4, words(0, unknown))];
+    const message = linkMessage([attribute(22, [attribute(1, bare), attribute(1, full)])]);
+    expect(decodeVfInfos(message)).toEqual([
+      { vfIndex: 0 },
+      {
+        vfIndex: 3,
+        hardwareAddress: '02:00:00:00:00:cc',
+        vlan: { id: 100, priority: 5 },
+        spoofCheck: true,
+        trust: false,
+        linkState: 'disable',
+        minTxRateMbps: 10,
+        maxTxRateMbps: 1000,
+      },
+    ]);
+  });
+
+  it('gives nothing for a link without VFs', () => {
+    expect(decodeVfInfos(linkMessage([]))).toEqual([]);
+    expect(decodeVfInfos(linkMessage([attribute(22, [])]))).toEqual([]);
+  });
 });

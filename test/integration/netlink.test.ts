@@ -1,0 +1,434 @@
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  findVf,
+  type Link,
+  moveLink,
+  NetnsHandle,
+  openInNetns,
+  RtnlConnection,
+  readNetworkState,
+} from '../../src/netlink/index.ts';
+import { TestNetns } from '../doubles/netns.ts';
+
+const netlinkModule = fileURLToPath(new URL('../../src/netlink/index.ts', import.meta.url));
+
+/** A host and a pod namespace, a connection into each, and a veth pair `vf0`/`peer0` in the host's. */
+class Setup implements Disposable {
+  readonly #stack = new DisposableStack();
+  readonly host = this.#stack.use(new TestNetns('host'));
+  readonly pod = this.#stack.use(new TestNetns('pod'));
+  readonly hostHandle = this.#stack.use(this.host.open());
+  readonly podHandle = this.#stack.use(this.pod.open());
+  readonly hostConnection = this.#stack.use(RtnlConnection.open(this.hostHandle));
+  readonly podConnection = this.#stack.use(RtnlConnection.open(this.podHandle));
+  readonly podTarget = { netns: this.podHandle, connection: this.podConnection };
+  readonly hostTarget = { netns: this.hostHandle, connection: this.hostConnection };
+
+  async createPair(): Promise<Link> {
+    const peer = { name: 'peer0' };
+    await this.hostConnection.createVeth({ name: 'vf0', hardwareAddress: '02:00:00:00:00:07', peer });
+    await this.hostConnection.setLink((await this.hostConnection.link(peer))!.index, { up: true });
+    return (await this.hostConnection.link({ name: 'vf0' }))!;
+  }
+
+  [Symbol.dispose](): void {
+    this.#stack.dispose();
+  }
+}
+
+let setup: Setup;
+beforeEach(() => {
+  setup = new Setup();
+});
+afterEach(() => setup[Symbol.dispose]());
+
+/** The addresses of a link as iproute2 sees them. */
+function addressesByIp(netns: TestNetns, name: string): string[] {
+  const [link] = netns.ip('addr', 'show', 'dev', name);
+  const entries: { local: string; prefixlen: number }[] = link.addr_info;
+  return entries.map(({ local, prefixlen }) => `${local}/${prefixlen}`).sort();
+}
+
+const ownNetns = () => readlinkSync('/proc/self/ns/net');
+const openDescriptors = () => readdirSync('/proc/self/fd').length;
+
+describe('a link on its way into a pod and back', () => {
+  it('arrives with the name, MAC, MTU, addresses and routes that iproute2 sees too', async () => {
+    const vf = await setup.createPair();
+    const { podConnection, pod } = setup;
+    const change = { name: 'net1', hardwareAddress: '02:00:00:00:00:aa', mtuBytes: 1400, up: true };
+    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, change);
+    await podConnection.addAddress(moved.index, '10.1.2.3/24', { noDad: true });
+    await podConnection.addAddress(moved.index, '2001:db8::5/64', { noDad: true });
+    const routes = [
+      { destination: '0.0.0.0/0', gateway: '10.1.2.1' },
+      { destination: '::/0', gateway: '2001:db8::1', metric: 50 },
+      { destination: '192.0.2.0/24', gateway: '2001:db8::1' },
+      { destination: '198.51.100.0/24' },
+      { destination: '203.0.113.0/24', gateway: '172.16.0.1', onLink: true },
+    ];
+    for (const route of routes) await podConnection.addRoute({ ...route, index: moved.index });
+
+    expect(await readNetworkState(podConnection, moved.index)).toEqual({
+      interfaceName: 'net1',
+      hardwareAddress: '02:00:00:00:00:aa',
+      ips: ['10.1.2.3/24', '2001:db8::5/64'],
+      tentative: false,
+      mtuBytes: 1400,
+      up: true,
+      operState: 'up',
+    });
+    const [seen] = pod.ip('link', 'show', 'dev', 'net1');
+    expect(seen).toMatchObject({ ifindex: moved.index, address: '02:00:00:00:00:aa', mtu: 1400, operstate: 'UP' });
+    const all = (await podConnection.addresses(moved.index)).map(({ cidr }) => cidr).sort();
+    expect(all).toEqual(addressesByIp(pod, 'net1'));
+    const v4 = pod.ip('-4', 'route', 'show', 'dev', 'net1');
+    expect(v4).toContainEqual(expect.objectContaining({ dst: 'default', gateway: '10.1.2.1' }));
+    expect(v4).toContainEqual(
+      expect.objectContaining({ dst: '192.0.2.0/24', via: { family: 'inet6', host: '2001:db8::1' } }),
+    );
+    expect(v4).toContainEqual(expect.objectContaining({ dst: '198.51.100.0/24', scope: 'link' }));
+    expect(v4).toContainEqual(expect.objectContaining({ dst: '203.0.113.0/24', flags: ['onlink'] }));
+    const v6 = pod.ip('-6', 'route', 'show', 'dev', 'net1');
+    expect(v6).toContainEqual(expect.objectContaining({ dst: 'default', gateway: '2001:db8::1', metric: 50 }));
+
+    const read = (await podConnection.routes(moved.index)).filter(({ table }) => table === 254);
+    const own = { nextHops: [{ index: moved.index, gateway: '10.1.2.1' }], table: 254, type: 'unicast' };
+    expect(read).toContainEqual({ family: 'ipv4', destination: '0.0.0.0/0', ...own });
+    expect(read.map(({ destination }) => destination)).toEqual(
+      expect.arrayContaining(['0.0.0.0/0', '::/0', '192.0.2.0/24', '198.51.100.0/24', '10.1.2.0/24']),
+    );
+  });
+
+  it('comes back under its old name, without addresses, still known by its alias', async () => {
+    const vf = await setup.createPair();
+    await setup.hostConnection.setLink(vf.index, { alias: 'netdra:fe00:00:02.0' });
+    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1', up: true });
+    await setup.podConnection.addAddress(moved.index, '10.1.2.3/24');
+    expect(await setup.hostConnection.link({ name: 'vf0' })).toBeUndefined();
+    const there = findVf(await setup.podConnection.links(), { alias: 'netdra:fe00:00:02.0' });
+    expect(there?.name).toBe('net1');
+
+    const back = await moveLink(setup.podConnection, there!.index, setup.hostTarget, { name: 'vf0' });
+    expect(back).toMatchObject({ name: 'vf0', up: false, alias: 'netdra:fe00:00:02.0' });
+    expect(await setup.hostConnection.addresses(back.index)).toEqual([]);
+    expect(await setup.podConnection.link({ name: 'net1' })).toBeUndefined();
+  });
+
+  it('may have a name in the pod that another link has on the host', async () => {
+    const vf = await setup.createPair();
+    await setup.hostConnection.createBridge({ name: 'net1' });
+    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1' });
+    expect(moved.kind).toBe('veth');
+  });
+
+  it('may have had a name on the host that another link has in the pod', async () => {
+    const vf = await setup.createPair();
+    await setup.podConnection.createBridge({ name: 'vf0' });
+    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1' });
+    expect(moved).toMatchObject({ name: 'net1', kind: 'veth' });
+  });
+
+  it('stays on the host, as it was, if its name is taken in the pod', async () => {
+    const vf = await setup.createPair();
+    await setup.podConnection.createBridge({ name: 'net1' });
+    await expect(
+      moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1', mtuBytes: 1400 }),
+    ).rejects.toMatchObject({ code: 'netlink-refused', errno: 'EEXIST', interfaceName: 'net1', netns: setup.pod.path });
+    expect(await setup.hostConnection.link({ index: vf.index })).toEqual(vf);
+  });
+
+  it('gives another index if its own is taken in the pod', async () => {
+    const vf = await setup.createPair();
+    while (!(await setup.podConnection.links()).some(({ index }) => index >= vf.index)) {
+      await setup.podConnection.createBridge({ name: `br${(await setup.podConnection.links()).length}` });
+    }
+    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1' });
+    expect(moved.index).not.toBe(vf.index);
+    expect((await readNetworkState(setup.podConnection, moved.index)).interfaceName).toBe('net1');
+  });
+});
+
+describe('reading', () => {
+  it('sees all the links that iproute2 sees', async () => {
+    const vf = await setup.createPair();
+    await setup.hostConnection.createBridge({ name: 'br0', hardwareAddress: '02:00:00:00:00:b0', mtuBytes: 1300 });
+    const bridge = (await setup.hostConnection.link({ name: 'br0' }))!;
+    await setup.hostConnection.setLink(vf.index, { master: bridge.index });
+    setup.host.exec('ip', 'link', 'property', 'add', 'dev', 'vf0', 'altname', 'a-rather-long-alternative-name');
+    const links = await setup.hostConnection.links();
+    const seen: {
+      ifindex: number;
+      ifname: string;
+      address: string;
+      mtu: number;
+      master?: string;
+      altnames?: string[];
+    }[] = setup.host.ip('link');
+    expect(
+      links.map(({ index, name, hardwareAddress, mtuBytes, master, altNames }) => ({
+        index,
+        name,
+        hardwareAddress,
+        mtuBytes,
+        master: links.find((link) => link.index === master)?.name,
+        altNames,
+      })),
+    ).toEqual(
+      seen.map(({ ifindex, ifname, address, mtu, master, altnames = [] }) => ({
+        index: ifindex,
+        name: ifname,
+        hardwareAddress: address,
+        mtuBytes: mtu,
+        master,
+        altNames: altnames,
+      })),
+    );
+    await setup.hostConnection.setLink(vf.index, { master: 0 });
+    expect((await setup.hostConnection.link({ index: vf.index }))?.master).toBeUndefined();
+  });
+
+  it('holds an address back while duplicate address detection runs, then reports it', async () => {
+    const vf = await setup.createPair();
+    await setup.hostConnection.setLink(vf.index, { up: true });
+    await setup.hostConnection.addAddress(vf.index, '2001:db8::9/64');
+    const early = await readNetworkState(setup.hostConnection, vf.index);
+    expect(early).toMatchObject({ ips: [], tentative: true });
+    const deadline = Date.now() + 10_000;
+    let state = early;
+    while (state.tentative && Date.now() < deadline) {
+      await sleep(100);
+      state = await readNetworkState(setup.hostConnection, vf.index);
+    }
+    expect(state).toMatchObject({ ips: ['2001:db8::9/64'], tentative: false });
+  });
+
+  it('never reports an address that the neighbour has too', async () => {
+    const vf = await setup.createPair();
+    const peer = (await setup.hostConnection.link({ name: 'peer0' }))!;
+    const inPod = await moveLink(setup.hostConnection, peer.index, setup.podTarget, { up: true });
+    await setup.podConnection.addAddress(inPod.index, '2001:db8::9/64', { noDad: true });
+    await setup.hostConnection.setLink(vf.index, { up: true });
+    await setup.hostConnection.addAddress(vf.index, '2001:db8::9/64');
+    const deadline = Date.now() + 10_000;
+    const failed = async () => (await setup.hostConnection.addresses(vf.index)).some(({ dadFailed }) => dadFailed);
+    while (!(await failed()) && Date.now() < deadline) await sleep(100);
+    expect(await failed()).toBe(true);
+    expect((await readNetworkState(setup.hostConnection, vf.index)).ips).not.toContain('2001:db8::9/64');
+  });
+
+  it('answers fifty readers at once on one connection', async () => {
+    const vf = await setup.createPair();
+    await setup.hostConnection.setLink(vf.index, { up: true });
+    await setup.hostConnection.addAddress(vf.index, '10.0.0.1/24');
+    const states = await Promise.all(
+      Array.from({ length: 50 }, () => readNetworkState(setup.hostConnection, vf.index)),
+    );
+    for (const state of states) expect(state).toMatchObject({ interfaceName: 'vf0', ips: ['10.0.0.1/24'] });
+  });
+
+  it('keeps fifty readers apart that each look into a namespace of their own', async () => {
+    await setup.createPair();
+    await setup.podConnection.createBridge({ name: 'inpod' });
+    const names = await Promise.all(
+      Array.from({ length: 50 }, async (_, i) => {
+        using connection = RtnlConnection.open(i % 2 === 0 ? setup.hostHandle : setup.podHandle);
+        return (await connection.links()).map(({ name }) => name).sort();
+      }),
+    );
+    for (const [i, found] of names.entries()) {
+      expect(found).toEqual(i % 2 === 0 ? ['lo', 'peer0', 'vf0'] : ['inpod', 'lo']);
+    }
+  });
+
+  it('reads a table of many datagrams while links come and go', async () => {
+    const { host, hostConnection } = setup;
+    const batch = Array.from({ length: 100 }, (_, i) => `link add b${i} type bridge`).join('\n');
+    const file = join(tmpdir(), `netdra-batch-${process.pid}`);
+    writeFileSync(file, batch);
+    try {
+      host.exec('ip', '-batch', file);
+    } finally {
+      rmSync(file);
+    }
+    using churn = RtnlConnection.open(setup.hostHandle);
+    for (let round = 0; round < 20; round++) {
+      const [links] = await Promise.all([hostConnection.links(), churn.createBridge({ name: `x${round}` })]);
+      expect(links.filter(({ name }) => name.startsWith('b')).length).toBe(100);
+    }
+  });
+});
+
+describe('errors', () => {
+  it('name the kernel’s answer, the operation and the namespace', async () => {
+    const vf = await setup.createPair();
+    await expect(setup.hostConnection.createVeth({ name: 'vf0', peer: { name: 'other' } })).rejects.toMatchObject({
+      code: 'netlink-refused',
+      errno: 'EEXIST',
+      interfaceName: 'vf0',
+      netns: setup.host.path,
+      hint: expect.any(String),
+    });
+    await setup.hostConnection.addAddress(vf.index, '10.0.0.1/24');
+    await expect(setup.hostConnection.addAddress(vf.index, '10.0.0.1/24')).rejects.toMatchObject({ errno: 'EEXIST' });
+    await expect(setup.hostConnection.removeAddress(vf.index, '10.0.0.2/24')).rejects.toMatchObject({
+      errno: 'EADDRNOTAVAIL',
+    });
+    await expect(setup.hostConnection.setLink(4711, { mtuBytes: 1400 })).rejects.toMatchObject({
+      errno: 'ENODEV',
+      interfaceName: '#4711',
+    });
+    await expect(setup.hostConnection.deleteLink(4711)).rejects.toMatchObject({ errno: 'ENODEV' });
+    await expect(readNetworkState(setup.hostConnection, 4711)).rejects.toMatchObject({ errno: 'ENODEV' });
+    expect(await setup.hostConnection.link({ index: 4711 })).toBeUndefined();
+    expect(await setup.hostConnection.link({ name: 'nobody' })).toBeUndefined();
+  });
+
+  it.each([
+    ['0.0.0.0/0', '192.0.2.1'],
+    ['::/0', '2001:db8::1'],
+  ])('tell that the gateway of a route to %s is out of reach', async (destination, gateway) => {
+    const vf = await setup.createPair();
+    await setup.hostConnection.setLink(vf.index, { up: true });
+    await expect(setup.hostConnection.addRoute({ destination, gateway, index: vf.index })).rejects.toMatchObject({
+      code: 'netlink-refused',
+      hint: expect.stringContaining('gateway'),
+    });
+  });
+
+  it('leave the connection usable', async () => {
+    const vf = await setup.createPair();
+    const tries = Array.from({ length: 20 }, (_, i) =>
+      i % 2 === 0 ? setup.hostConnection.deleteLink(4711) : setup.hostConnection.link({ index: vf.index }),
+    );
+    const results = await Promise.allSettled(tries);
+    expect(results.map(({ status }) => status)).toEqual(tries.map((_, i) => (i % 2 === 0 ? 'rejected' : 'fulfilled')));
+  });
+
+  it('come before anything reaches the kernel when an argument cannot be right', async () => {
+    const vf = await setup.createPair();
+    const connection = setup.hostConnection;
+    const attempts = [
+      connection.setLink(vf.index, { name: 'a/b', mtuBytes: 1400 }),
+      connection.addAddress(vf.index, '10.0.0.1/99'),
+      connection.addRoute({ destination: '10.0.0.1/8', index: vf.index }),
+      connection.createVeth({ name: 'ok', peer: { name: 'sixteen-bytes-xx' } }),
+      connection.link({ name: '' }),
+    ];
+    for (const attempt of attempts) await expect(attempt).rejects.toMatchObject({ code: 'netlink-invalid' });
+    expect(await connection.link({ index: vf.index })).toEqual(vf);
+    expect(await connection.link({ name: 'ok' })).toBeUndefined();
+  });
+});
+
+describe('network namespaces', () => {
+  it('are told apart by what they are, not by their path', () => {
+    using own = NetnsHandle.own();
+    using again = setup.pod.open();
+    expect(own.isHost()).toBe(true);
+    expect(setup.podHandle.isHost()).toBe(false);
+    expect(again.equals(setup.podHandle)).toBe(true);
+    expect(again.equals(setup.hostHandle)).toBe(false);
+    expect(setup.podHandle.inode.ino).toBe(statSync(setup.pod.path, { bigint: true }).ino);
+  });
+
+  it('that are gone are said to be gone', () => {
+    expect(() => NetnsHandle.open('/proc/self/ns/no-such')).toThrow(
+      expect.objectContaining({ code: 'netns-missing', path: '/proc/self/ns/no-such' }),
+    );
+    setup.pod.unmount();
+    expect(() => NetnsHandle.open(setup.pod.path)).toThrow(
+      expect.objectContaining({ code: 'netns-invalid', hint: expect.stringContaining('mountPropagation') }),
+    );
+  });
+
+  it('of another type cannot be entered', () => {
+    using mounts = NetnsHandle.open('/proc/self/ns/uts');
+    expect(() => RtnlConnection.open(mounts)).toThrow(
+      expect.objectContaining({ code: 'netns-refused', errno: 'EINVAL', path: '/proc/self/ns/uts' }),
+    );
+    expect(() => openInNetns(mounts, () => expect.unreachable())).toThrow('/proc/self/ns/uts');
+  });
+
+  it('stay alive, and reachable, as long as a connection is open', async () => {
+    const vf = await setup.createPair();
+    using pod = new TestNetns('short-lived');
+    const handle = pod.open();
+    const connection = RtnlConnection.open(handle);
+    await moveLink(setup.hostConnection, vf.index, { netns: handle, connection }, { name: 'net1' });
+    handle[Symbol.dispose]();
+    pod.unmount();
+    expect((await connection.links()).map(({ name }) => name)).toContain('net1');
+    connection[Symbol.dispose]();
+    const deadline = Date.now() + 10_000;
+    const gone = async () => (await setup.hostConnection.link({ name: 'peer0' })) === undefined;
+    // The kernel takes namespaces down in the background; a veth end takes its peer along.
+    while (!(await gone()) && Date.now() < deadline) await sleep(50);
+    expect(await gone()).toBe(true);
+  });
+
+  it('are left again, whatever happens inside', () => {
+    const before = ownNetns();
+    const inside = openInNetns(setup.podHandle, () => readlinkSync('/proc/thread-self/ns/net'));
+    expect(inside).toBe(`net:[${setup.podHandle.inode.ino}]`);
+    expect(() =>
+      openInNetns(setup.podHandle, () => {
+        throw new Error('inside');
+      }),
+    ).toThrow('inside');
+    expect(() => openInNetns(setup.podHandle, async () => {})).toThrow(TypeError);
+    expect(ownNetns()).toBe(before);
+  });
+
+  it('can be opened again and again without leaving descriptors behind', async () => {
+    const cycle = async () => {
+      using handle = setup.pod.open();
+      using connection = RtnlConnection.open(handle);
+      expect(await connection.link({ name: 'lo' })).toBeDefined();
+    };
+    await cycle();
+    await sleep(10);
+    const before = openDescriptors();
+    for (let round = 0; round < 500; round++) await cycle();
+    for (let round = 0; round < 50; round++) expect(() => NetnsHandle.open('/dev/null')).toThrow();
+    await sleep(10);
+    expect(openDescriptors()).toBe(before);
+    await expect(
+      (async () => {
+        using connection = RtnlConnection.open(setup.podHandle);
+        connection[Symbol.dispose]();
+        return await connection.links();
+      })(),
+    ).rejects.toMatchObject({ code: 'netlink-closed' });
+  });
+
+  it('end the process if there is no way back', () => {
+    const program = `
+      import { closeSync, readdirSync, readlinkSync, writeSync } from 'node:fs';
+      import { NetnsHandle, openInNetns } from ${JSON.stringify(netlinkModule)};
+      const own = readlinkSync('/proc/self/ns/net');
+      const handle = NetnsHandle.open(${JSON.stringify(setup.pod.path)});
+      openInNetns(handle, () => {
+        for (const fd of readdirSync('/proc/self/fd')) {
+          try {
+            if (readlinkSync('/proc/self/fd/' + fd) === own) closeSync(Number(fd));
+          } catch {}
+        }
+      });
+      writeSync(1, 'went on');
+    `;
+    const child = spawnSync(process.execPath, ['--input-type=module-typescript', '--eval', program], {
+      encoding: 'utf8',
+      cwd: tmpdir(),
+    });
+    expect(child.signal).toBe('SIGABRT');
+    expect(child.stderr).toContain('cannot return to its own network namespace (EBADF)');
+    expect(child.stdout).not.toContain('went on');
+  });
+});

@@ -1,0 +1,296 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { findVf, type Link, moveLink, type NetnsHandle, RtnlConnection } from '../../src/netlink/index.ts';
+import { deviceAttributes, formatSimulatedAlias, Inventory, SimulatedNic, Sysfs } from '../../src/sriov/index.ts';
+import { TestNetns } from '../doubles/netns.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+const first = 'fe00:00:02.0';
+const second = 'fe00:00:02.1';
+
+let stack: DisposableStack;
+let host: TestNetns;
+let hostHandle: NetnsHandle;
+let connection: RtnlConnection;
+let dir: string;
+beforeEach(() => {
+  stack = new DisposableStack();
+  host = stack.use(new TestNetns('host'));
+  hostHandle = stack.use(host.open());
+  connection = stack.use(RtnlConnection.open(hostHandle));
+  dir = join(stack.use(tempDir()).path, 'sys');
+});
+afterEach(() => stack.dispose());
+
+const createNic = (plan: { pfs?: number; vfsPerPf?: number; namePrefix?: string } = {}) =>
+  new SimulatedNic({ pfs: 1, vfsPerPf: 4, namePrefix: 'nsim', dir, connection, ...plan });
+
+async function startNic(plan?: { pfs?: number; vfsPerPf?: number }): Promise<SimulatedNic> {
+  const nic = createNic(plan);
+  await nic.start();
+  return nic;
+}
+
+const vfOf = (links: Link[], pciAddress: string) => findVf(links, { alias: formatSimulatedAlias(pciAddress) });
+const names = (links: Link[]) => links.map(({ name }) => name).sort();
+
+/** A pod's namespace with a VF in it. */
+async function putIntoPod(pciAddress: string, name = 'net1') {
+  const pod = new TestNetns('pod');
+  stack.use(pod);
+  const handle = pod.open();
+  const inPod = RtnlConnection.open(handle);
+  const vf = vfOf(await connection.links(), pciAddress)!;
+  const link = await moveLink(connection, vf.index, { netns: handle, connection: inPod }, { name, up: true });
+  const close = () => {
+    inPod[Symbol.dispose]();
+    handle[Symbol.dispose]();
+  };
+  stack.defer(close);
+  return { pod, handle, inPod, link, vf, close };
+}
+
+describe('SimulatedNic.start', () => {
+  it('makes bridges and pairs as iproute2 sees them', async () => {
+    await startNic({ pfs: 2, vfsPerPf: 2 });
+    const links: { ifname: string; master?: string; ifalias?: string; flags: string[]; mtu: number }[] =
+      host.ip('link');
+    const byName = new Map(links.map((link) => [link.ifname, link]));
+    expect([...byName.keys()].sort()).toEqual([
+      'lo',
+      'nsim0',
+      'nsim0p0',
+      'nsim0p1',
+      'nsim0v0',
+      'nsim0v1',
+      'nsim1',
+      'nsim1p0',
+      'nsim1p1',
+      'nsim1v0',
+      'nsim1v1',
+    ]);
+    expect(byName.get('nsim1')).toMatchObject({ linkinfo: { info_kind: 'bridge' } });
+    expect(byName.get('nsim1')!.flags).toContain('UP');
+    expect(byName.get('nsim1p1')).toMatchObject({ master: 'nsim1', mtu: 9216 });
+    expect(byName.get('nsim1p1')!.flags).toContain('UP');
+    expect(byName.get('nsim1v1')).toMatchObject({ ifalias: 'netdra:fe00:01:02.1', mtu: 1500 });
+    expect(byName.get('nsim1v1')!.master).toBeUndefined();
+  });
+
+  it('can be repeated without touching anything', async () => {
+    await startNic();
+    const before = await connection.links();
+    await startNic();
+    expect(await connection.links()).toEqual(before);
+  });
+
+  it('leaves a VF alone that is in a pod', async () => {
+    await startNic();
+    const { inPod, link } = await putIntoPod(first);
+    const before = await connection.links();
+    await startNic();
+    expect(await connection.links()).toEqual(before);
+    expect(vfOf(await inPod.links(), first)).toEqual(link);
+  });
+
+  it('does not mistake a link of the host for a VF whose index in its pod is the same', async () => {
+    const nic = await startNic();
+    const pod = stack.use(new TestNetns('pod'));
+    const handle = stack.use(pod.open());
+    const inPod = stack.use(RtnlConnection.open(handle));
+    const vf = vfOf(await connection.links(), first)!;
+    // The VF's own index is taken there, so it gets the next, which is another link's on the host.
+    for (let index = 1; index < vf.index; index++) await inPod.createBridge({ name: `br${index}` });
+    const link = await moveLink(connection, vf.index, { netns: handle, connection: inPod }, { name: 'net1' });
+    const before = await connection.links();
+    expect(before.map(({ index }) => index)).toContain(link.index);
+    await startNic();
+    await nic.ensureVf(first);
+    expect(await connection.links()).toEqual(before);
+  });
+
+  it('makes again what somebody has deleted or taken down', async () => {
+    await startNic();
+    const at = async (name: string) => (await connection.link({ name }))!.index;
+    await connection.deleteLink(await at('nsim0v2'));
+    await connection.setLink(await at('nsim0p1'), { master: 0, up: false });
+    await connection.setLink(await at('nsim0v1'), { alias: '' });
+    await connection.deleteLink(await at('nsim0'));
+    await startNic();
+    const links = await connection.links();
+    const bridge = links.find(({ name }) => name === 'nsim0')!;
+    const peers = links.filter(({ name }) => name.startsWith('nsim0p'));
+    expect(peers.map(({ master, up }) => ({ master, up }))).toEqual(Array(4).fill({ master: bridge.index, up: true }));
+    expect(vfOf(links, second)?.name).toBe('nsim0v1');
+    expect(vfOf(links, 'fe00:00:02.2')?.name).toBe('nsim0v2');
+  });
+
+  it('works when two drivers start at the same time', async () => {
+    using other = RtnlConnection.open(hostHandle);
+    const nics = [createNic(), new SimulatedNic({ pfs: 1, vfsPerPf: 4, namePrefix: 'nsim', dir, connection: other })];
+    await Promise.all(nics.map((nic) => nic.start()));
+    expect(names(await connection.links()).filter((name) => name.startsWith('nsim0v'))).toHaveLength(4);
+    await startNic();
+    for (const { pciAddress } of (await nics[0]!.sysfs.pf('fe00:00:00.0')).vfs) {
+      expect(vfOf(await connection.links(), pciAddress)).toBeDefined();
+    }
+  });
+
+  it('takes away what a larger simulation left, except for what is in a pod', async () => {
+    await startNic({ pfs: 3, vfsPerPf: 3 });
+    const { inPod } = await putIntoPod('fe00:01:02.1');
+    const nic = await startNic({ pfs: 1, vfsPerPf: 2 });
+    expect(names(await connection.links())).toEqual([
+      'lo',
+      'nsim0',
+      'nsim0p0',
+      'nsim0p1',
+      'nsim0v0',
+      'nsim0v1',
+      'nsim1',
+      'nsim1p1',
+    ]);
+    expect(vfOf(await inPod.links(), 'fe00:01:02.1')).toBeDefined();
+    expect(await nic.sysfs.pfAddresses()).toEqual(['fe00:00:00.0']);
+  });
+
+  it.each(['nsim0', 'nsim0p0', 'nsim0v0'])('does not take over an interface %s that is not ours', async (name) => {
+    await connection.createVeth({ name, peer: { name: 'other' } });
+    await expect(startNic()).rejects.toMatchObject({ code: 'simulation-name-taken', device: name });
+    expect((await connection.link({ name }))?.master).toBeUndefined();
+  });
+});
+
+describe('SimulatedNic.ensureVf', () => {
+  it('makes the pair again, with the same MAC, after it died with its pod', async () => {
+    const nic = await startNic();
+    const { pod, close, vf } = await putIntoPod(first);
+    close();
+    pod.unmount();
+    // At once, as on release: the kernel may still be at work on the namespace.
+    await nic.ensureVf(first);
+    const again = vfOf(await connection.links(), first);
+    expect(again).toMatchObject({ name: 'nsim0v0', hardwareAddress: vf.hardwareAddress });
+    const [peer] = host.ip('link', 'show', 'dev', 'nsim0p0');
+    expect(peer).toMatchObject({ master: 'nsim0' });
+  });
+
+  it('does not take a VF out of a living pod', async () => {
+    const nic = await startNic();
+    const { inPod, link } = await putIntoPod(first);
+    await nic.ensureVf(first);
+    expect(vfOf(await inPod.links(), first)).toEqual(link);
+    expect(vfOf(await connection.links(), first)).toBeUndefined();
+  });
+
+  it('renames a VF that came back under the name of its pod', async () => {
+    const nic = await startNic();
+    const { inPod, link } = await putIntoPod(first, 'fast0');
+    await inPod.setLink(link.index, { netns: hostHandle, up: true });
+    await nic.ensureVf(first);
+    expect(vfOf(await connection.links(), first)?.name).toBe('nsim0v0');
+  });
+
+  it('changes nothing for a VF that is in its place', async () => {
+    const nic = await startNic();
+    const before = await connection.links();
+    await nic.ensureVf(second);
+    expect(await connection.links()).toEqual(before);
+  });
+
+  it('knows its own VFs only', async () => {
+    const nic = await startNic();
+    await expect(nic.ensureVf('0000:3b:02.0')).rejects.toMatchObject({ code: 'vf-missing', device: '0000:3b:02.0' });
+  });
+});
+
+describe('simulated VFs', () => {
+  it('are offered like real ones, also while they are in pods and after a restart', async () => {
+    const nic = await startNic({ pfs: 2, vfsPerPf: 3 });
+    const inventory = new Inventory({ sysfs: nic.sysfs, connection, simulated: true });
+    const report = await inventory.scan();
+    expect(report).toMatchObject({ excluded: [], problems: [] });
+    expect(report.devices.map(({ name }) => name)).toEqual([
+      'fe00-00-02-0',
+      'fe00-00-02-1',
+      'fe00-00-02-2',
+      'fe00-01-02-0',
+      'fe00-01-02-1',
+      'fe00-01-02-2',
+    ]);
+    const [link] = host.ip('link', 'show', 'dev', 'nsim1v2');
+    expect(deviceAttributes(report.devices[5]!)).toMatchObject({
+      'resource.kubernetes.io/pciBusID': { string: 'fe00:01:02.2' },
+      'resource.kubernetes.io/pcieRoot': { string: 'pcife00:01' },
+      pfName: { string: 'nsim1' },
+      vfIndex: { int: 2 },
+      mac: { string: link.address },
+      mtu: { int: 1500 },
+      simulated: { bool: true },
+    });
+    await putIntoPod(first);
+    expect(await inventory.scan()).toEqual(report);
+    const restarted = new Inventory({ sysfs: nic.sysfs, connection, simulated: true });
+    expect(await restarted.scan()).toEqual(report);
+  });
+
+  it('are not offered once the host leaves by one', async () => {
+    const nic = await startNic();
+    const { index } = vfOf(await connection.links(), second)!;
+    await connection.setLink(index, { up: true });
+    await connection.addAddress(index, '192.0.2.2/24');
+    await connection.addRoute({ destination: '0.0.0.0/0', gateway: '192.0.2.1', index });
+    const { devices, excluded } = await new Inventory({ sysfs: nic.sysfs, connection, simulated: true }).scan();
+    expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);
+    expect(excluded).toMatchObject([{ pciAddress: second, reason: 'carries-default-route', interfaceName: 'nsim0v1' }]);
+  });
+
+  it('carry traffic between pods', async () => {
+    await startNic();
+    const [server, client] = [await putIntoPod(first), await putIntoPod(second)];
+    await server.inPod.addAddress(server.link.index, '192.0.2.1/24');
+    await client.inPod.addAddress(client.link.index, '192.0.2.2/24');
+    const serve = `require('net').createServer((s) => s.end('hello from the other pod')).listen(7000, () => console.log('up'))`;
+    const listening = spawn('nsenter', [`--net=${server.pod.path}`, process.execPath, '-e', serve]);
+    try {
+      await once(listening.stdout, 'data');
+      const ask = `require('net').connect(7000, '192.0.2.1').on('data', (d) => process.stdout.write(d))`;
+      const answer = spawnSync('nsenter', [`--net=${client.pod.path}`, process.execPath, '-e', ask], {
+        timeout: 20_000,
+      });
+      expect(answer.stdout.toString()).toBe('hello from the other pod');
+    } finally {
+      listening.kill('SIGKILL');
+      await once(listening, 'exit');
+    }
+  });
+});
+
+describe('SimulatedNic.remove', () => {
+  it('leaves nothing behind, not even in pods, and nothing of others is touched', async () => {
+    const nic = await startNic({ pfs: 2 });
+    const { inPod } = await putIntoPod(first);
+    await connection.createBridge({ name: 'nsim7' });
+    await nic.remove();
+    expect(names(await connection.links())).toEqual(['lo', 'nsim7']);
+    // The other end goes in the background.
+    for (let i = 0; i < 100 && vfOf(await inPod.links(), first) !== undefined; i++) await sleep(20);
+    expect(names(await inPod.links())).toEqual(['lo']);
+    expect(existsSync(dir)).toBe(false);
+    await nic.remove();
+  });
+});
+
+describe('Sysfs', () => {
+  it('reads the sysfs of this machine', async () => {
+    const sysfs = new Sysfs();
+    for (const address of await sysfs.pfAddresses()) {
+      const pf = await sysfs.pf(address);
+      expect(pf.totalVfs).toBeGreaterThanOrEqual(pf.vfs.length);
+    }
+  });
+});
