@@ -7,7 +7,7 @@ import { NetdraError } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
 import { createKubeClaimReader, startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
-import { ClaimMetadata, layouts } from './metadata/index.ts';
+import { CdiSpecs, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
 import { createKubeSliceApi, SlicePublisher } from './resourceslice/index.ts';
 import { type OnStep, SandboxHandler, VfMover } from './sandbox/index.ts';
@@ -42,7 +42,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const store = stack.use(new Store(join(stateDir, 'state.db')));
   const host = stack.use(RtnlConnection.open());
   const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
-  const vfs = await openVfSource(settings, { host, stateDir, logger });
+  const vfs = await openVfSource(settings, { host, stateDir, logger, clock });
   const claimMutex = new KeyedMutex();
   const mover = new VfMover({ host, hostNetns, vfs, store, onStep });
   const metadata = new ClaimMetadata({
@@ -60,8 +60,11 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       new Driver({
         driver,
         store,
-        inventory: { pciAddressOf: (pool, name) => (pool === settings.nodeName ? vfs.pciAddressOf(name) : undefined) },
+        inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
         carrier: mover,
+        control: vfs.control,
+        deviceSpecs: new CdiSpecs({ dir: settings.cdiDir, driver, class: 'vfio' }),
+        openClaimFields: settings.openClaimFields,
         claimMutex,
       }),
       {

@@ -1,8 +1,9 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { pino } from 'pino';
+import { privilegedFields } from './driver/index.ts';
 import { explain } from './errors.ts';
 import { hookFailureModes } from './sandbox/index.ts';
-import { parseDriverName, parseLayouts, parseSimulation, type Settings } from './settings.ts';
+import { parseClaimFields, parseDriverName, parseLayouts, parseSimulation, type Settings } from './settings.ts';
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
@@ -63,6 +64,14 @@ program
     )
       .choices(hookFailureModes)
       .default('auto'),
+  )
+  .addOption(
+    new Option(
+      '--open-claim-fields <fields>',
+      `privileged fields that claims may set, not only DeviceClasses; comma-separated: ${privilegedFields.join(', ')}`,
+    )
+      .default([], 'none')
+      .argParser(argument(parseClaimFields)),
   )
   .addOption(
     new Option('--simulate <vfs>', 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS').argParser(

@@ -1,3 +1,4 @@
+import { type PrivilegedField, privilegedFields } from './driver/index.ts';
 import { type LayoutName, layoutNames } from './metadata/index.ts';
 import type { HookFailureMode } from './sandbox/index.ts';
 
@@ -24,6 +25,8 @@ export interface Settings {
   metadataLayouts: LayoutName[];
   enableDeviceMetadata: boolean;
   hookFailure: HookFailureMode;
+  /** Privileged fields of VFConfig that claims may set; DeviceClasses always may. */
+  openClaimFields: PrivilegedField[];
   simulate: Simulation | undefined;
   simulatePrefix: string;
   logLevel: string;
@@ -43,10 +46,19 @@ export function parseSimulation(text: string): Simulation {
 
 /** Comma-separated layout names, at least one. */
 export function parseLayouts(text: string): LayoutName[] {
+  return parseNames(text, layoutNames);
+}
+
+/** Comma-separated paths of privileged fields. */
+export function parseClaimFields(text: string): PrivilegedField[] {
+  return parseNames(text, privilegedFields);
+}
+
+function parseNames<Name extends string>(text: string, known: readonly Name[]): Name[] {
   const names = [...new Set(text.split(',').map((name) => name.trim()))];
-  const unknown = names.filter((name) => !(layoutNames as readonly string[]).includes(name));
-  if (unknown.length > 0) throw new Error(`unknown: ${unknown.join(', ')}; known are ${layoutNames.join(', ')}`);
-  return names as LayoutName[];
+  const unknown = names.filter((name) => !(known as readonly string[]).includes(name));
+  if (unknown.length > 0) throw new Error(`unknown: ${unknown.join(', ')}; known are ${known.join(', ')}`);
+  return names as Name[];
 }
 
 /** A driver name is a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1 `DriverNameMaxLength`. */

@@ -1,27 +1,54 @@
 import { join } from 'node:path';
+import type { Clock } from './clock.ts';
+import type { VfControl } from './driver/index.ts';
 import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
-import type { RtnlConnection, VfIdentity } from './netlink/index.ts';
+import { findVf, type RtnlConnection, type VfIdentity } from './netlink/index.ts';
 import type { OfferedDevice } from './resourceslice/index.ts';
 import type { VfHost } from './sandbox/index.ts';
 import type { Settings } from './settings.ts';
-import { deviceAttributes, Inventory, linkIdentity, SimulatedNic, Sysfs, type VfDevice } from './sriov/index.ts';
+import {
+  DriverBinding,
+  deviceAttributes,
+  Inventory,
+  isVfio,
+  linkIdentity,
+  SimulatedControl,
+  SimulatedNic,
+  SriovError,
+  Sysfs,
+  type VfAddress,
+  type VfDevice,
+  VfHardware,
+} from './sriov/index.ts';
+
+/** A namespace that nobody uses any more is taken down in the background, and only then its VFs come back. */
+const comesBackMs = 3_000;
+const pollMs = 50;
 
 export interface VfSourceOptions {
   /** Into the host's network namespace. */
   host: RtnlConnection;
+  clock: Clock;
   stateDir: string;
   logger: Logger;
 }
 
 /** The node's VFs, real or simulated, as the publisher, the driver and the sandbox side see them. */
 export class VfSource implements VfHost {
+  /** Changes VFs from outside. */
+  readonly control: VfControl;
   readonly #devices: VfDevice[];
+  readonly #options: VfSourceOptions;
+  readonly #binding = new DriverBinding();
   readonly #nic: SimulatedNic | undefined;
 
-  constructor(devices: VfDevice[], nic?: SimulatedNic) {
+  constructor(devices: VfDevice[], options: VfSourceOptions, nic?: SimulatedNic) {
     this.#devices = devices;
+    this.#options = options;
     this.#nic = nic;
+    const { host, clock } = options;
+    this.control = nic === undefined ? new VfHardware({ binding: this.#binding, host, clock }) : new SimulatedControl();
   }
 
   /** What is offered, in the order of PCI addresses. */
@@ -29,8 +56,8 @@ export class VfSource implements VfHost {
     return this.#devices.map((device) => ({ name: device.name, attributes: deviceAttributes(device) }));
   }
 
-  pciAddressOf(name: string): string | undefined {
-    return this.#devices.find((device) => device.name === name)?.pciAddress;
+  find(name: string): VfDevice | undefined {
+    return this.#devices.find((device) => device.name === name);
   }
 
   attributesOf(pciAddress: string): DeviceAttributes {
@@ -42,9 +69,30 @@ export class VfSource implements VfHost {
     return linkIdentity({ pciAddress, simulated: this.#nic !== undefined });
   }
 
-  /** The kernel brings a real VF back when its namespace goes; a simulated one has to be made again. */
+  /** What the PF has set for a VF that has no interface. */
+  async adminAddress(address: VfAddress): Promise<string | undefined> {
+    return this.control instanceof VfHardware ? (await this.control.info(address))?.hardwareAddress : undefined;
+  }
+
+  /**
+   * The kernel brings a real VF back when its namespace goes; a simulated one has to be made again.
+   * @throws SriovError `vf-missing` if a real one that should have an interface stays away
+   */
   async ensureLink(pciAddress: string): Promise<void> {
-    await this.#nic?.ensureVf(pciAddress);
+    if (this.#nic !== undefined) return await this.#nic.ensureVf(pciAddress);
+    const { host, clock } = this.#options;
+    for (const endsAt = clock.nowMs() + comesBackMs; ; await clock.sleep(pollMs)) {
+      const driver = await this.#binding.driverOf(pciAddress);
+      // Without a kernel driver it has no interface; one that was unplugged has no driver either.
+      if (driver === undefined || isVfio(driver)) return;
+      if (findVf(await host.links(), this.linkKey(pciAddress)) !== undefined) return;
+      if (clock.nowMs() > endsAt) break;
+    }
+    throw new SriovError('vf-missing', `the interface of ${pciAddress} is not in the host's network namespace`, {
+      device: pciAddress,
+      retriable: true,
+      hint: 'something may still keep the namespace alive that it was in',
+    });
   }
 }
 
@@ -64,5 +112,5 @@ export async function openVfSource(settings: Settings, options: VfSourceOptions)
   const report = await new Inventory({ sysfs, connection, simulated: nic !== undefined }).scan();
   for (const exclusion of report.excluded) logger.info({ ...exclusion }, 'VF not offered');
   for (const problem of report.problems) logger.warn({ err: problem }, 'PF cannot be read');
-  return new VfSource(report.devices, nic);
+  return new VfSource(report.devices, options, nic);
 }

@@ -104,6 +104,7 @@ export class Bench implements AsyncDisposable {
       metadataLayouts: ['v1', 'kep'],
       enableDeviceMetadata: true,
       hookFailure: 'auto',
+      openClaimFields: [],
       simulate: { pfs: 1, vfsPerPf: 8 },
       simulatePrefix: 'nsim',
       logLevel: 'info',

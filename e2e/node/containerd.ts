@@ -188,7 +188,8 @@ class Daemon implements Containerd {
   async importImages(): Promise<void> {
     const archive = join(this.dir, 'images.tar');
     writeFileSync(archive, makeImageArchive(this.#tools.busybox));
-    await this.ctr('images', 'import', '--snapshotter', this.#settings.snapshotter, archive);
+    // By ctr itself: containerd's own import only unpacks for snapshotters that it was configured for.
+    await this.ctr('images', 'import', '--local', '--snapshotter', this.#settings.snapshotter, archive);
     rmSync(archive);
     const deadline = performance.now() + 10_000;
     for (const image of [busyboxImage, pauseImage]) {

@@ -69,6 +69,7 @@ function flagsOf(settings: Settings): string[] {
     'metadata-layouts': settings.metadataLayouts.join(','),
     'enable-device-metadata': String(settings.enableDeviceMetadata),
     'hook-failure': settings.hookFailure,
+    'open-claim-fields': settings.openClaimFields.join(',') || undefined,
     simulate: simulate && `${simulate.pfs}x${simulate.vfsPerPf}`,
     'simulate-prefix': settings.simulatePrefix,
     'log-level': settings.logLevel,

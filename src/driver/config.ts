@@ -1,12 +1,11 @@
-import { isIPv4 } from 'node:net';
-import { Address4, Address6 } from 'ip-address';
 import * as z from 'zod';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { baseRequest } from '../metadata/index.ts';
+import { isNetwork, parseCidr } from '../netlink/index.ts';
 import { DriverError } from './errors.ts';
 
-const prefixed = (what: string) =>
-  z.string().refine(isPrefixed, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` });
+const checked = (check: (text: string) => boolean, what: string) =>
+  z.string().refine(check, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` });
 
 /**
  * What a claim or a DeviceClass may ask for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`.
@@ -43,14 +42,17 @@ export const vfConfigSchema = z.strictObject({
     .regex(/^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$/, 'six octets with colons, not a multicast address')
     .optional(),
   addresses: z
-    .array(prefixed('an address with prefix length, such as 192.0.2.7/24'))
+    .array(checked(isAddress, 'an address with prefix length, such as 192.0.2.7/24'))
     .max(16)
     .describe('Interface addresses with prefix length, IPv4 and IPv6.')
     .optional(),
   routes: z
     .array(
       z.strictObject({
-        destination: prefixed('a destination with prefix length, such as 0.0.0.0/0'),
+        destination: checked(
+          (text) => isAddress(text) && isNetwork(parseCidr(text)),
+          'a network with prefix length and no host bits, such as 0.0.0.0/0',
+        ),
         gateway: z.union([z.ipv4(), z.ipv6()]).optional(),
       }),
     )
@@ -136,11 +138,13 @@ function parseVfConfig(claim: AllocatedClaim, source: string, parameters: unknow
   );
 }
 
-/** Whether it is an address or network in CIDR form, with an explicit prefix length. */
-function isPrefixed(text: string): boolean {
-  const [address, prefix, rest] = text.split('/');
-  if (address === undefined || prefix === undefined || rest !== undefined || !/^\d{1,3}$/.test(prefix)) return false;
-  return isIPv4(address) ? Address4.isValid(text) : Address6.isValid(text) && !address.includes('%');
+function isAddress(text: string): boolean {
+  try {
+    parseCidr(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**

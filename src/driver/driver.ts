@@ -1,14 +1,15 @@
 import type { KeyedMutex } from '../keyed-mutex.ts';
-import type { AllocatedClaim, DraPlugin, PrepareResult } from '../kubeletplugin/index.ts';
-import type { ClaimIdentity } from '../metadata/index.ts';
-import { configForDevice, resolveVfConfig } from './config.ts';
+import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../kubeletplugin/index.ts';
+import type { CdiSpecs, ClaimIdentity } from '../metadata/index.ts';
+import type { VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
+import { configForDevice, type PrivilegedField, resolveVfConfig } from './config.ts';
 import { DriverError } from './errors.ts';
 import type { Store, StoredClaim, StoredDevice } from './store.ts';
+import { isUserSpace, toVfWanted } from './vf-wanted.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
 export interface Inventory {
-  /** The PCI address of a device of the pool. */
-  pciAddressOf(pool: string, device: string): string | undefined;
+  find(pool: string, device: string): (VfAddress & { simulated: boolean }) | undefined;
 }
 
 /** Brings VFs back from where they are. */
@@ -17,18 +18,32 @@ export interface VfCarrier {
   release(device: StoredDevice): Promise<void>;
 }
 
+/** Changes VFs from outside: kernel driver, and what the PF has set. */
+export interface VfControl {
+  read(address: VfAddress): Promise<VfBefore>;
+  apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void>;
+  restore(address: VfAddress, before: VfBefore): Promise<void>;
+  iommuGroup(pciAddress: string): Promise<string>;
+}
+
 export interface DriverOptions {
   driver: string;
   store: Store;
   inventory: Inventory;
   carrier: VfCarrier;
+  control: VfControl;
+  /** CDI specs for what containers need besides the metadata. */
+  deviceSpecs: CdiSpecs;
+  /** Privileged fields that claims may set. */
+  openClaimFields: readonly PrivilegedField[];
   /** Serializes what is done to the VFs of one claim, with the sandbox side. */
   claimMutex: KeyedMutex;
 }
 
 /**
- * Prepares VFs for claims. Kernel-mode VFs have nothing to mount, and what they are like is known only in the pod's
- * sandbox, so the result is empty: the framework defers every request.
+ * Prepares VFs for claims: sets them up from outside and remembers what they were. What they are like in the pod is
+ * known only in its sandbox, so metadata is always deferred; kernel-mode VFs have nothing else to mount, and the result
+ * is empty then.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
@@ -38,73 +53,106 @@ export class Driver implements DraPlugin {
   }
 
   async prepareResourceClaims(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
-    return await perClaim(
-      claims,
-      ({ identity }) => identity.uid,
-      async (claim): Promise<PrepareResult> => {
-        try {
-          await this.#options.claimMutex.run(claim.identity.uid, async () => this.#prepare(claim));
-          return { devices: [] };
-        } catch (error) {
-          return { error: error as Error };
-        }
-      },
-    );
+    const results = new Map<string, PrepareResult>();
+    // One after the other: two claims of one call must not both find the same device free.
+    for (const claim of claims) {
+      const { uid } = claim.identity;
+      try {
+        results.set(uid, { devices: await this.#options.claimMutex.run(uid, () => this.#prepare(claim)) });
+      } catch (error) {
+        results.set(uid, { error: error as Error });
+      }
+    }
+    return results;
   }
 
   async unprepareResourceClaims(claims: ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
-    return await perClaim(
-      claims,
-      ({ uid }) => uid,
-      async (claim) => {
-        try {
-          await this.#options.claimMutex.run(claim.uid, async () => this.#unprepare(claim));
-          return undefined;
-        } catch (error) {
-          return error as Error;
-        }
-      },
+    const results = new Map<string, Error | undefined>();
+    for (const claim of claims) {
+      try {
+        await this.#options.claimMutex.run(claim.uid, () => this.#unprepare(claim));
+        results.set(claim.uid, undefined);
+      } catch (error) {
+        results.set(claim.uid, error as Error);
+      }
+    }
+    return results;
+  }
+
+  async #prepare(claim: AllocatedClaim): Promise<PreparedDevice[]> {
+    const { store } = this.#options;
+    const { identity, podUids } = claim;
+    const known = store.claim(identity.uid);
+    const devices: StoredDevice[] = [];
+    for (const device of this.#resolveDevices(claim)) {
+      // Prepared again after a restart of the kubelet: the VF may be in its pod already, and stays there.
+      const earlier = known?.devices.find(({ pciAddress }) => pciAddress === device.pciAddress);
+      const before = earlier?.before ?? (await this.#readBefore(device));
+      devices.push({ ...earlier, ...device, ...(before === undefined ? {} : { before }) });
+    }
+    if (known?.state !== 'prepared') {
+      store.putClaim({ identity, podUids, state: 'preparing', devices });
+      for (const device of devices) await this.#setUp(device);
+    }
+    store.putClaim({ identity, podUids, state: 'prepared', devices });
+    return await this.#describe(identity, devices);
+  }
+
+  async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
+    return toVfWanted(device.config) === undefined ? undefined : await this.#options.control.read(device);
+  }
+
+  async #setUp(device: StoredDevice): Promise<void> {
+    const wanted = toVfWanted(device.config);
+    if (wanted !== undefined && device.before !== undefined) {
+      await this.#options.control.apply(device, wanted, device.before);
+    }
+  }
+
+  /** Nothing for claims without user-space VFs: the framework defers all their requests. */
+  async #describe(identity: ClaimIdentity, devices: StoredDevice[]): Promise<PreparedDevice[]> {
+    if (!devices.some(({ config }) => isUserSpace(config))) return [];
+    return await Promise.all(
+      devices.map(
+        async (device): Promise<PreparedDevice> => ({
+          requests: [device.request],
+          poolName: device.pool,
+          deviceName: device.name,
+          cdiDeviceIds: isUserSpace(device.config) ? [await this.#writeVfioSpec(identity, device)] : [],
+          metadata: 'deferred',
+        }),
+      ),
     );
   }
 
-  #prepare(claim: AllocatedClaim): void {
-    const { store } = this.#options;
-    const before = store.claim(claim.identity.uid);
-    const devices = this.#resolveDevices(claim).map((device) => {
-      // Prepared again after a restart of the kubelet: the VF may be in its pod already, and stays there.
-      const known = before?.devices.find(({ pciAddress }) => pciAddress === device.pciAddress);
-      return { ...known, ...device };
-    });
-    store.putClaim({ identity: claim.identity, podUids: claim.podUids, state: 'prepared', devices });
+  async #writeVfioSpec({ uid }: ClaimIdentity, device: StoredDevice): Promise<string> {
+    const { control, deviceSpecs } = this.#options;
+    const group = await control.iommuGroup(device.pciAddress);
+    const deviceNodes = ['/dev/vfio/vfio', `/dev/vfio/${group}`].map((path) => ({ path, permissions: 'rw' }));
+    await deviceSpecs.write(uid, device.name, { deviceNodes });
+    return deviceSpecs.deviceId(uid, device.name);
   }
 
   #resolveDevices(claim: AllocatedClaim): StoredDevice[] {
-    const { driver, inventory } = this.#options;
+    const { driver, inventory, openClaimFields } = this.#options;
     const subject = `${claim.identity.namespace}/${claim.identity.name}`;
     const results = claim.results.filter((result) => result.driver === driver);
-    return results.map((result) => {
-      const pciAddress = inventory.pciAddressOf(result.pool, result.device);
-      if (pciAddress === undefined) {
-        throw new DriverError(
-          'device-unknown',
-          `claim ${subject}: this node has no device ${result.pool}/${result.device}`,
-          {
-            claim: subject,
-            device: result.device,
-            hint: 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew',
-          },
-        );
+    return results.map(({ pool, device: name, request }) => {
+      const vf = inventory.find(pool, name);
+      if (vf === undefined) {
+        throw new DriverError('device-unknown', `claim ${subject}: this node has no device ${pool}/${name}`, {
+          claim: subject,
+          device: name,
+          hint: 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew',
+        });
       }
-      this.#checkFree(pciAddress, result.device, claim);
-      const siblings = results.filter(({ request }) => request === result.request);
-      const config = resolveVfConfig(driver, claim, result.request);
-      return {
-        pciAddress,
-        pool: result.pool,
-        name: result.device,
-        request: result.request,
-        config: configForDevice(config, subject, siblings.indexOf(result), siblings.length),
-      };
+      const { pciAddress, pfAddress, vfIndex } = vf;
+      this.#checkFree(pciAddress, name, claim);
+      const siblings = results.filter((result) => result.request === request);
+      const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
+      const resolved = resolveVfConfig(driver, claim, request, openClaimFields);
+      const config = configForDevice(resolved, subject, index, siblings.length);
+      return { pciAddress, pfAddress, vfIndex, pool, name, request, config };
     });
   }
 
@@ -126,23 +174,17 @@ export class Driver implements DraPlugin {
   }
 
   async #unprepare({ uid }: ClaimIdentity): Promise<void> {
-    const { store, carrier } = this.#options;
+    const { store, carrier, control, deviceSpecs } = this.#options;
     const claim = store.claim(uid);
-    if (claim === undefined) return;
-    const leaving: StoredClaim = { ...claim, state: 'unpreparing' };
-    store.putClaim(leaving);
-    for (const device of leaving.devices) await carrier.release(device);
+    if (claim !== undefined) {
+      const leaving: StoredClaim = { ...claim, state: 'unpreparing' };
+      store.putClaim(leaving);
+      for (const device of leaving.devices) {
+        await carrier.release(device);
+        if (device.before !== undefined) await control.restore(device, device.before);
+      }
+    }
+    await deviceSpecs.removeClaim(uid);
     store.deleteClaim(uid);
   }
-}
-
-async function perClaim<C, R>(
-  claims: C[],
-  uid: (claim: C) => string,
-  task: (claim: C) => Promise<R>,
-): Promise<Map<string, R>> {
-  const results = new Map<string, R>();
-  // One after the other: two claims of one call must not both find the same device free.
-  for (const claim of claims) results.set(uid(claim), await task(claim));
-  return results;
 }

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
+import type { VfBefore } from '../sriov/index.ts';
 import type { VfConfig } from './config.ts';
 import { DriverError } from './errors.ts';
 
@@ -10,18 +11,22 @@ export interface Attachment {
   podUid: string;
   sandboxId: string;
   netnsPath: string;
-  /** What to give back: the VF's own name, MAC and MTU in the host's namespace. */
-  host: { name: string; hardwareAddress: string; mtuBytes: number };
+  /** What to give back: what its interface was like in the host's namespace. Absent: it has no interface (DPDK). */
+  host?: { name: string; hardwareAddress?: string; mtuBytes: number; up: boolean };
 }
 
 /** A VF that is prepared for a claim. */
 export interface StoredDevice {
   pciAddress: string;
+  pfAddress: string;
+  vfIndex: number;
   pool: string;
   name: string;
   /** Full reference of the request. */
   request: string;
   config: VfConfig;
+  /** What the VF was before its claim changed it from outside; absent if it did not. */
+  before?: VfBefore;
   attachment?: Attachment;
   networkData?: NetworkDeviceData;
 }

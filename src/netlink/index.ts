@@ -1,6 +1,6 @@
 export type { Address, AddressScope } from './address.ts';
 export { assertInterfaceName, maxInterfaceNameBytes } from './checks.ts';
-export { formatCidr, parseCidr } from './cidr.ts';
+export { formatCidr, isNetwork, parseCidr } from './cidr.ts';
 export { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
 export type { Link, LinkChange, OperState } from './link.ts';
 export { type MoveTarget, moveLink } from './move-link.ts';

@@ -6,13 +6,13 @@ import type { KeyedMutex } from '../keyed-mutex.ts';
 import type { MetadataUpdater } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../metadata/index.ts';
-import type { NetnsHandle, NetworkState } from '../netlink/index.ts';
+import type { NetnsHandle } from '../netlink/index.ts';
 import { SandboxError } from './errors.ts';
 import { type HookFailure, type HookFailureMode, resolveHookFailure } from './hook-failure.ts';
 import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
 import { netnsPathOf, openPodNetns } from './pod-netns.ts';
 import type { OnStep } from './steps.ts';
-import type { VfMover } from './vf-mover.ts';
+import type { VfMover, VfState } from './vf-mover.ts';
 
 /** The part of the runtime's deadline that the hook may use: past it containerd goes on as if all were well. */
 const budgetShare = 0.75;
@@ -121,7 +121,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   async #serveClaim(pod: PodSandbox, identity: ClaimIdentity, netns: NetnsHandle): Promise<void> {
     const { store, mover } = this.#options;
     const place = { podUid: pod.uid, sandboxId: pod.id, netnsPath: netns.path };
-    const served: { request: string; device: StoredDevice; state: NetworkState }[] = [];
+    const served: { request: string; device: StoredDevice; state: VfState }[] = [];
     for (const device of store.claim(identity.uid)?.devices ?? []) {
       const state = await mover.attach(device, place, netns);
       served.push({ request: device.request, device, state });
@@ -130,7 +130,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     if (served.some(({ state }) => state.tentative)) this.#followTentative(pod, identity);
   }
 
-  async #publish(identity: ClaimIdentity, served: { request: string; device: StoredDevice; state: NetworkState }[]) {
+  async #publish(identity: ClaimIdentity, served: { request: string; device: StoredDevice; state: VfState }[]) {
     const { store, updater, driver, attributesOf, onStep, logger } = this.#options;
     for (const [request, entries] of byRequest(served)) {
       const devices = entries.map(({ device, state }) =>

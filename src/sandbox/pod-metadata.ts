@@ -1,34 +1,39 @@
-import type { StoredDevice } from '../driver/index.ts';
+import { isUserSpace, type StoredDevice } from '../driver/index.ts';
 import type { DeviceAttributes, DeviceMetadata, NetworkDeviceData } from '../metadata/index.ts';
 import { baseRequest } from '../metadata/index.ts';
-import type { NetworkState } from '../netlink/index.ts';
+import type { VfState } from './vf-mover.ts';
 
-/** The API's network data for what netlink says; what is not there is left out. */
-export function toNetworkData(state: NetworkState): NetworkDeviceData {
-  const { interfaceName, ips, hardwareAddress } = state;
+/** The API's network data; what is not known is left out. */
+export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
   return {
-    interfaceName,
+    ...(interfaceName === undefined ? {} : { interfaceName }),
     ...(ips.length === 0 ? {} : { ips }),
     ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
   };
 }
 
-/** What a container is told about a device: its attributes in the inventory, those of its link, and its network data. */
+/** What a container is told about a device: what the inventory has, what its claim changed, and its network data. */
 export function toDeviceMetadata(
   driver: string,
   device: StoredDevice,
   attributes: DeviceAttributes,
-  state: NetworkState,
+  state: VfState,
 ): DeviceMetadata {
+  const { pool, name, config } = device;
+  const { iommuGroup } = attributes;
   return {
     driver,
-    pool: device.pool,
-    name: device.name,
-    // The inventory has what the VF had on the host; the claim may have changed it.
+    pool,
+    name,
     attributes: {
       ...attributes,
-      mtu: { int: state.mtuBytes },
+      ...(state.mtuBytes === undefined ? {} : { mtu: { int: state.mtuBytes } }),
       ...(state.hardwareAddress === undefined ? {} : { mac: { string: state.hardwareAddress } }),
+      ...(config.vf?.vlan === undefined ? {} : { vlan: { int: config.vf.vlan } }),
+      ...(isUserSpace(config) ? { driver: { string: 'vfio-pci' } } : {}),
+      ...(isUserSpace(config) && iommuGroup?.string !== undefined
+        ? { vfioDevice: { string: `/dev/vfio/${iommuGroup.string}` } }
+        : {}),
     },
     networkData: toNetworkData(state),
   };

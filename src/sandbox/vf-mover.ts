@@ -1,14 +1,18 @@
-import type { Attachment, Store, StoredDevice, VfCarrier } from '../driver/index.ts';
+import { type Attachment, isUserSpace, type Store, type StoredDevice, type VfCarrier } from '../driver/index.ts';
 import {
   findVf,
+  formatCidr,
   type Link,
+  moveLink,
   NetlinkError,
   NetnsHandle,
   type NetworkState,
+  parseCidr,
   RtnlConnection,
   readNetworkState,
   type VfIdentity,
 } from '../netlink/index.ts';
+import type { VfAddress } from '../sriov/index.ts';
 import { SandboxError } from './errors.ts';
 import type { OnStep } from './steps.ts';
 
@@ -19,10 +23,16 @@ export interface SandboxPlace {
   netnsPath: string;
 }
 
+/** What is reported of a VF: of its interface, or what is known of it without one. */
+export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'> &
+  Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes'>>;
+
 /** How the node's VFs are told apart and brought back. */
 export interface VfHost {
   /** What marks the VF's link, wherever it is. */
   linkKey(pciAddress: string): VfIdentity;
+  /** The MAC that the PF has set for a VF without an interface. */
+  adminAddress(vf: VfAddress): Promise<string | undefined>;
   /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones die with a netns. */
   ensureLink(pciAddress: string): Promise<void>;
 }
@@ -47,7 +57,8 @@ export class VfMover implements VfCarrier {
    * Moves the VF into the pod, sets it up as its claim says, and reads back what came of it.
    * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError for what the kernel refuses
    */
-  async attach(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle): Promise<NetworkState> {
+  async attach(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle): Promise<VfState> {
+    if (isUserSpace(device.config)) return await this.#attachUserSpace(device, place);
     const { onStep } = this.#options;
     using pod = RtnlConnection.open(netns);
     const link = (await this.#find(pod, device)) ?? (await this.#move(device, place, netns, pod));
@@ -59,7 +70,8 @@ export class VfMover implements VfCarrier {
   }
 
   /** Reads the state of a VF that is in the pod already. */
-  async read(device: StoredDevice, netns: NetnsHandle): Promise<NetworkState | undefined> {
+  async read(device: StoredDevice, netns: NetnsHandle): Promise<VfState | undefined> {
+    if (isUserSpace(device.config)) return await this.#readUserSpace(device);
     using pod = RtnlConnection.open(netns);
     const link = await this.#find(pod, device);
     return link && (await readNetworkState(pod, link.index));
@@ -69,24 +81,48 @@ export class VfMover implements VfCarrier {
     const { store, vfs, onStep } = this.#options;
     const { attachment, networkData: _networkData, ...rest } = device;
     await onStep('release-started', { device: device.name });
-    if (attachment !== undefined) await this.#bringBack(device, attachment);
+    if (attachment !== undefined) await this.#leave(device, attachment);
     await vfs.ensureLink(device.pciAddress);
+    if (attachment?.host !== undefined) await this.#settle(device, attachment.host);
     await onStep('vf-returned', { device: device.name });
     store.putDevice(rest);
     await onStep('attachment-cleared', { device: device.name });
+  }
+
+  /** A VF that is bound to vfio-pci has no interface to move: the application configures it from the metadata. */
+  async #attachUserSpace(device: StoredDevice, place: SandboxPlace): Promise<VfState> {
+    const { store, onStep } = this.#options;
+    const old = device.attachment;
+    if (old !== undefined && old.podUid !== place.podUid) throw busy(device, old.podUid);
+    store.putDevice({ ...device, attachment: place });
+    await onStep('attachment-recorded', { device: device.name });
+    const state = await this.#readUserSpace(device);
+    await onStep('state-read', { device: device.name });
+    return state;
+  }
+
+  async #readUserSpace(device: StoredDevice): Promise<VfState> {
+    const { interfaceName, addresses = [], mtu } = device.config;
+    return {
+      ...(interfaceName === undefined ? {} : { interfaceName }),
+      hardwareAddress: await this.#options.vfs.adminAddress(device),
+      ips: addresses.map(canonical).sort(),
+      tentative: false,
+      ...(mtu === undefined ? {} : { mtuBytes: mtu }),
+    };
   }
 
   async #move(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle, pod: RtnlConnection): Promise<Link> {
     const { host, store, onStep } = this.#options;
     if (device.attachment !== undefined) await this.#leaveOldSandbox(device, device.attachment, place);
     const link = await this.#hostLink(device);
-    const { name, mtuBytes, hardwareAddress = '' } = link;
-    store.putDevice({ ...device, attachment: { ...place, host: { name, mtuBytes, hardwareAddress } } });
+    const { name, mtuBytes, hardwareAddress, up } = link;
+    const before = { name, mtuBytes, up, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) };
+    store.putDevice({ ...device, attachment: { ...place, host: before } });
     await onStep('attachment-recorded', { device: device.name });
-    await host.setLink(link.index, { netns, name: device.config.interfaceName ?? name });
+    const target = { netns, connection: pod };
+    const moved = await moveLink(host, link.index, target, { name: device.config.interfaceName ?? name });
     await onStep('vf-moved', { device: device.name });
-    const moved = await this.#find(pod, device);
-    if (moved === undefined) throw missing(device, `it did not arrive in ${place.netnsPath}`);
     return moved;
   }
 
@@ -95,10 +131,7 @@ export class VfMover implements VfCarrier {
     if (old.podUid !== place.podUid) {
       using netns = openNetns(old.netnsPath);
       if (netns !== undefined && (await this.read(device, netns)) !== undefined) {
-        throw new SandboxError('vf-busy', `device ${device.name} is in the sandbox of pod ${old.podUid}`, {
-          device: device.name,
-          retriable: true,
-        });
+        throw busy(device, old.podUid);
       }
     }
     await this.release(device);
@@ -112,22 +145,30 @@ export class VfMover implements VfCarrier {
     return link;
   }
 
-  async #bringBack(device: StoredDevice, attachment: Attachment): Promise<void> {
+  /** Takes the VF out of the pod. If the pod's namespace is gone, the VF left it by itself, or is about to. */
+  async #leave(device: StoredDevice, attachment: Attachment): Promise<void> {
     const { host, hostNetns } = this.#options;
     using netns = openNetns(attachment.netnsPath);
-    const { name, mtuBytes, hardwareAddress } = attachment.host;
-    if (netns !== undefined && netns.inode.ino !== hostNetns.inode.ino) {
-      using pod = RtnlConnection.open(netns);
-      const link = await this.#find(pod, device);
-      // Addresses and routes do not follow a link into another namespace.
-      if (link !== undefined) await pod.setLink(link.index, { up: false, netns: hostNetns, name });
-    }
+    if (attachment.host === undefined || netns === undefined || netns.equals(hostNetns)) return;
+    using pod = RtnlConnection.open(netns);
+    const link = await this.#find(pod, device);
+    if (link === undefined) return;
+    // Addresses and routes do not follow a link into another namespace.
+    await moveLink(pod, link.index, { netns: hostNetns, connection: host }, { name: attachment.host.name });
+  }
+
+  /** Makes the VF's interface in the host's namespace what it was. One that came back by itself has the pod's name. */
+  async #settle(device: StoredDevice, before: NonNullable<Attachment['host']>): Promise<void> {
+    const { host } = this.#options;
     const link = await this.#find(host, device);
     if (link === undefined) return;
-    await host.setLink(link.index, { mtuBytes, ...(hardwareAddress === '' ? {} : { hardwareAddress }) });
-    // A VF that came back by itself, with its namespace, has the name that it had in the pod.
-    if (link.name !== name) await host.setLink(link.index, { name });
-    await host.setLink(link.index, { up: true });
+    const { name, hardwareAddress, mtuBytes, up } = before;
+    await host.setLink(link.index, {
+      ...(link.name === name ? {} : { name }),
+      ...(link.mtuBytes === mtuBytes ? {} : { mtuBytes }),
+      ...(hardwareAddress === undefined || link.hardwareAddress === hardwareAddress ? {} : { hardwareAddress }),
+      up,
+    });
   }
 
   async #find(connection: RtnlConnection, device: StoredDevice): Promise<Link | undefined> {
@@ -139,7 +180,10 @@ export class VfMover implements VfCarrier {
 async function configure(pod: RtnlConnection, link: Link, { config }: StoredDevice): Promise<void> {
   const { macAddress, mtu, addresses = [], routes = [] } = config;
   await pod.setLink(link.index, {
-    ...(macAddress === undefined ? {} : { hardwareAddress: macAddress }),
+    // Not again what it is already: a VF whose PF has set the address may not set it itself.
+    ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
+      ? {}
+      : { hardwareAddress: macAddress }),
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
   });
   for (const address of addresses) await unlessThere(pod.addAddress(link.index, address, { noDad: true }));
@@ -147,6 +191,11 @@ async function configure(pod: RtnlConnection, link: Link, { config }: StoredDevi
   for (const { destination, gateway } of routes) {
     await unlessThere(pod.addRoute({ index: link.index, destination, ...(gateway === undefined ? {} : { gateway }) }));
   }
+}
+
+function canonical(address: string): string {
+  const { octets, prefixLength } = parseCidr(address);
+  return formatCidr(octets, prefixLength);
 }
 
 async function unlessThere(change: Promise<void>): Promise<void> {
@@ -166,6 +215,13 @@ function openNetns(path: string): NetnsHandle | undefined {
     if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
     throw error;
   }
+}
+
+function busy(device: StoredDevice, podUid: string): SandboxError {
+  return new SandboxError('vf-busy', `device ${device.name} is in the sandbox of pod ${podUid}`, {
+    device: device.name,
+    retriable: true,
+  });
 }
 
 function missing(device: StoredDevice, reason: string): SandboxError {

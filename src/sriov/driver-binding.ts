@@ -53,6 +53,16 @@ export class DriverBinding {
     });
   }
 
+  /** Lets the kernel choose the driver, as it does when a function appears. Does nothing if one other than vfio is bound. */
+  async bindDefault(pciAddress: string): Promise<void> {
+    const current = await this.driverOf(pciAddress);
+    if (current !== undefined && !isVfio(current)) return;
+    const dir = this.#deviceDir(pciAddress);
+    await this.#write(pciAddress, join(dir, 'driver_override'), '\n');
+    if (current !== undefined) await this.#write(pciAddress, join(dir, 'driver', 'unbind'), pciAddress);
+    await this.#write(pciAddress, join(this.#root, 'bus/pci/drivers_probe'), pciAddress);
+  }
+
   /**
    * A group goes to user space as a whole.
    * @returns the number of the group, and the members that are bound to something else than a vfio driver
@@ -75,7 +85,7 @@ export class DriverBinding {
 
   async #isForeign(pciAddress: string): Promise<boolean> {
     const driver = await this.driverOf(pciAddress);
-    if (driver === undefined || /vfio/.test(driver)) return false;
+    if (driver === undefined || isVfio(driver)) return false;
     return !bridgeClass.test(await readFile(join(this.#deviceDir(pciAddress), 'class'), 'utf8'));
   }
 
@@ -113,4 +123,9 @@ export class DriverBinding {
       hint: 'sysfs must be mounted writable, and no process may hold the device',
     });
   }
+}
+
+/** vfio-pci, and the variants that know more of one kind of device. */
+export function isVfio(driver: string): boolean {
+  return /vfio/.test(driver);
 }

@@ -11,6 +11,8 @@ export type SriovErrorCode =
   | 'binding-failed'
   /** Another device of the IOMMU group is in use, so that the group cannot be handed out. */
   | 'iommu-group-shared'
+  /** A simulated VF was asked for what only hardware has. */
+  | 'not-simulated'
   /** The simulation cannot be as it is asked for. */
   | 'simulation-invalid'
   /** An interface of somebody else has the name that a simulated one needs. */

@@ -1,5 +1,5 @@
 export { type DeviceAttribute, deviceAttributes, linkIdentity, type VfDevice } from './device.ts';
-export { DriverBinding } from './driver-binding.ts';
+export { DriverBinding, isVfio } from './driver-binding.ts';
 export { SriovError, type SriovErrorCode } from './errors.ts';
 export {
   type Exclusion,
@@ -11,5 +11,6 @@ export {
 } from './inventory.ts';
 export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
+export { SimulatedControl } from './simulated-control.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
-export { type VfAddress, VfHardware, type VfSetup } from './vf-hardware.ts';
+export { type VfAddress, type VfBefore, VfHardware, type VfWanted } from './vf-hardware.ts';

@@ -77,10 +77,10 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     const claim = buildClaim('fast-net', {
       requests: [{ name: 'vf', devices: [device] }],
       config: [
+        { ...config({ macAddress: '02:11:22:33:44:55' }), source: 'FromClass' },
         config({
           interfaceName: 'net1',
           mtu: 1400,
-          macAddress: '02:11:22:33:44:55',
           addresses: ['192.0.2.10/24', '2001:DB8:0::10/64'],
           routes: [{ destination: '198.51.100.0/24', gateway: '192.0.2.1' }],
         }),

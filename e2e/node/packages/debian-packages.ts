@@ -58,7 +58,7 @@ export function fetchDebianPackages(
 }
 
 /** Lines of a sources list for the suites, from the machine's own mirror. */
-function debianSources(aptDir: string, suites: string[], neededFor: string): string {
+export function debianSources(aptDir: string, suites: string[], neededFor: string): string {
   const mirror = findDebianMirror(readAptSources(aptDir));
   if (!mirror) {
     throw new PackageError('no-debian-mirror', `cannot fetch ${neededFor}: no Debian mirror in ${aptDir}`, {
@@ -85,7 +85,7 @@ function readAptSources(aptDir: string): AptSource[] {
 }
 
 /** @returns the options that make apt-get work in `workDir` and nowhere else */
-function prepareApt(workDir: string, sources: string): string[] {
+export function prepareApt(workDir: string, sources: string): string[] {
   for (const folder of ['lists/partial', 'cache/archives/partial'])
     mkdirSync(join(workDir, folder), { recursive: true });
   writeFileSync(join(workDir, 'sources.list'), sources);
@@ -110,12 +110,20 @@ function prepareApt(workDir: string, sources: string): string[] {
 
 function downloadPackages(apt: string[], workDir: string, packages: DebianPackage[], names: string): void {
   try {
-    run('apt-get', [...apt, '-o', 'APT::Update::Error-Mode=any', 'update'], { cwd: workDir, timeoutMs: 300_000 });
+    run('apt-get', [...apt, '-o', 'APT::Update::Error-Mode=any', 'update'], {
+      cwd: workDir,
+      timeoutMs: 300_000,
+      name: 'apt-get update',
+    });
     for (const suite of new Set(packages.map((each) => each.suite))) {
       // A folder for each suite: two of them can have a package of one name.
       mkdirSync(join(workDir, suite));
       const wanted = packages.filter((each) => each.suite === suite).map(({ name }) => `${name}/${suite}`);
-      run('apt-get', [...apt, 'download', ...wanted], { cwd: join(workDir, suite), timeoutMs: 600_000 });
+      run('apt-get', [...apt, 'download', ...wanted], {
+        cwd: join(workDir, suite),
+        timeoutMs: 600_000,
+        name: `apt-get download ${wanted.join(' ')}`,
+      });
     }
   } catch (cause) {
     throw new PackageError('package-unavailable', `cannot fetch ${names} from this machine's Debian mirror`, {

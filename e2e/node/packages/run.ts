@@ -8,6 +8,8 @@ export interface RunOptions {
   cwd?: string;
   env?: NodeJS.ProcessEnv;
   timeoutMs?: number;
+  /** What to call it in an error, default the program with its arguments. */
+  name?: string;
 }
 
 /**
@@ -19,12 +21,13 @@ export function run(program: string, args: readonly string[], options: RunOption
   if (options.cwd !== undefined) spawnOptions.cwd = options.cwd;
   if (options.env !== undefined) spawnOptions.env = options.env;
   if (options.timeoutMs !== undefined) spawnOptions.timeout = options.timeoutMs;
+  const name = options.name ?? [program, ...args].join(' ');
   const { error, status, signal, stdout, stderr } = spawnSync(program, args, spawnOptions);
   if (error) throw new CommandError('command-failed', `cannot run ${program}`, { cause: error, path: program });
   if (status !== 0) {
     const tail = stderr.toString().trim().split('\n').slice(-5).join('; ');
     const how = status === null ? `was ended by ${signal}` : `exited with ${status}`;
-    throw new CommandError('command-failed', `${program} ${args.join(' ')} ${how}: ${tail}`, { path: program });
+    throw new CommandError('command-failed', `${name} ${how}: ${tail}`, { path: program });
   }
   return stdout.toString();
 }

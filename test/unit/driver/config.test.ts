@@ -39,6 +39,32 @@ describe('resolveVfConfig', () => {
     expect(resolveVfConfig(testDriver, claim, 'vf/small')).toEqual({ mtu: 1300, interfaceName: 'net1' });
   });
 
+  it('merges the properties that the PF has for the VF one by one', () => {
+    const claim = claimWith([
+      { source: 'FromClass', parameters: { ...base, vf: { trust: true, vlan: 7, maxTxRate: 100 } } },
+      fromClaim({ vf: { vlan: 8 } }),
+    ]);
+    expect(resolveVfConfig(testDriver, claim, 'vf')).toEqual({ vf: { trust: true, vlan: 8, maxTxRate: 100 } });
+  });
+
+  it.each([
+    [{ driver: 'vfio-pci' }, 'driver'],
+    [{ macAddress: '02:00:00:00:00:01' }, 'macAddress'],
+    [{ vf: { trust: true } }, 'vf.trust'],
+    [{ vf: { spoofCheck: false } }, 'vf.spoofCheck'],
+  ] as const)('takes %j from the class only, unless the operator opens it', (fields, field) => {
+    const fromClass: ConfigOptions = { source: 'FromClass', parameters: { ...base, ...fields } };
+    expect(resolveVfConfig(testDriver, claimWith([fromClass]), 'vf')).toEqual(fields);
+    const claim = claimWith([fromClaim(fields)]);
+    expect(() => resolveVfConfig(testDriver, claim, 'vf')).toThrow(`claim default/fast-net may not set ${field}`);
+    expect(resolveVfConfig(testDriver, claim, 'vf', [field])).toEqual(fields);
+  });
+
+  it('lets claims ask for less than the class gives', () => {
+    const claim = claimWith([fromClaim({ vf: { trust: false, spoofCheck: true } })]);
+    expect(resolveVfConfig(testDriver, claim, 'vf')).toEqual({ vf: { trust: false, spoofCheck: true } });
+  });
+
   it("passes over other drivers' parameters", () => {
     const claim = claimWith([{ source: 'FromClaim', driver: 'gpu.example', parameters: { anything: true } }]);
     expect(resolveVfConfig(testDriver, claim, 'vf')).toEqual({});
@@ -55,6 +81,7 @@ describe('resolveVfConfig', () => {
     [{ addresses: ['10.0.0.1/33'] }, /addresses\.0: /],
     [{ addresses: ['fe80::1%eth0/64'] }, /addresses\.0: /],
     [{ routes: [{ destination: 'default' }] }, /routes\.0\.destination: /],
+    [{ routes: [{ destination: '10.0.0.1/8' }] }, /routes\.0\.destination: .*no host bits/],
     [{ routes: [{ destination: '0.0.0.0/0', gateway: 'gw' }] }, /routes\.0\.gateway: /],
     [{ colour: 'red' }, /Unrecognized key: "colour"/],
     [{ kind: 'VfConfig' }, /kind: /],

@@ -1,0 +1,145 @@
+import * as z from 'zod';
+import { CniError } from './errors.ts';
+import { type CniVersion, cniVersions, describeUnknownVersion, latestOf } from './versions.ts';
+
+/** The section of one plugin; all fields but these are the plugin's own. */
+export interface CniPluginConfig {
+  /** Name of the plugin's program, without a directory. */
+  type: string;
+  /** What the runtime may pass in `runtimeConfig`. */
+  capabilities?: Record<string, boolean> | undefined;
+  /** No address management if absent or without a type. */
+  ipam?: { type?: string | undefined; [field: string]: unknown } | undefined;
+  [field: string]: unknown;
+}
+
+/** A chain of plugins, called in this order. */
+export interface CniNetwork {
+  cniVersion: CniVersion;
+  name: string;
+  plugins: CniPluginConfig[];
+}
+
+/** Address management on its own, for a device that no plugin attaches. */
+export interface CniIpam {
+  cniVersion: CniVersion;
+  /** Plugins keep their leases by this name. */
+  name: string;
+  ipam: { type: string; [field: string]: unknown };
+}
+
+const maxPlugins = 16;
+/** What the runtime fills in: in a configuration it would reach behind our back for other devices. */
+const reservedFields = ['prevResult', 'runtimeConfig'];
+
+const pluginType = z
+  .string({ error: 'must be the file name of a plugin, such as host-device' })
+  .refine(isBareFileName, { error: 'must be a bare file name of letters, digits, ".", "_" and "-": no "/", no ".."' });
+const pluginSchema = z
+  .looseObject({
+    type: pluginType,
+    capabilities: z.record(z.string(), z.boolean()).optional(),
+    ipam: z.looseObject({ type: z.union([z.literal(''), pluginType]).optional() }).optional(),
+  })
+  .superRefine((plugin, context) => {
+    for (const field of Object.keys(plugin).filter((key) => reservedFields.includes(key) || key.startsWith('cni.dev/')))
+      context.addIssue({ code: 'custom', path: [field], message: 'is filled in by netdra: leave it out' });
+  });
+const networkName = z
+  .string({ error: 'must be a name' })
+  .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,252}$/, 'must be letters, digits, "_", "." and "-", the first one no sign');
+const versionFields = {
+  cniVersion: z.string({ error: `must be one of ${cniVersions.join(', ')}` }),
+  /** Others that the configuration fits too; since 1.1.0. */
+  cniVersions: z.array(z.string()).optional(),
+};
+const listSchema = z
+  .looseObject({ ...versionFields, name: networkName, plugins: z.array(pluginSchema).min(1).max(maxPlugins) })
+  .transform((list, context) => ({
+    cniVersion: pickVersion(list, context),
+    name: list.name,
+    plugins: list.plugins as CniPluginConfig[],
+  }));
+const singleSchema = pluginSchema
+  .safeExtend({ ...versionFields, name: networkName })
+  .transform(({ cniVersion, cniVersions, name, ...plugin }, context) => ({
+    cniVersion: pickVersion({ cniVersion, cniVersions }, context),
+    name,
+    plugins: [plugin as CniPluginConfig],
+  }));
+const ipamSchema = z.looseObject({ type: pluginType });
+
+export interface ParseNetworkOptions {
+  /** For a configuration without a name of its own, such as that of a NetworkAttachmentDefinition. */
+  defaultName?: string;
+}
+
+/**
+ * Checks the configuration of a network: a list of plugins or a single one, as an object or as JSON text.
+ * @param subject whose configuration it is, for errors: `claim default/fast-net`
+ * @throws CniError `cni-config-invalid` with the paths of the fields and what is allowed
+ */
+export function parseCniNetwork(value: unknown, subject: string, options: ParseNetworkOptions = {}): CniNetwork {
+  const config = toPlainObject(value, `CNI network of ${subject}`);
+  const named = config.name === undefined ? { ...config, name: options.defaultName } : config;
+  const result = ('plugins' in named ? listSchema : singleSchema).safeParse(named);
+  if (result.success) return result.data;
+  throw invalidConfig(`CNI network of ${subject}`, describeIssues(result.error));
+}
+
+/**
+ * Checks the section for an IPAM plugin, the `ipam` of a plugin's configuration.
+ * @throws CniError `cni-config-invalid` with the paths of the fields and what is allowed
+ */
+export function parseCniIpam(
+  value: unknown,
+  subject: string,
+  { name, cniVersion = '1.0.0' }: { name: string; cniVersion?: CniVersion },
+): CniIpam {
+  const what = `IPAM configuration of ${subject}`;
+  const result = ipamSchema.safeParse(toPlainObject(value, what));
+  if (!result.success) throw invalidConfig(what, describeIssues(result.error));
+  const checkedName = networkName.safeParse(name);
+  if (!checkedName.success) throw invalidConfig(what, describeIssues(checkedName.error, 'network name'));
+  return { cniVersion, name, ipam: result.data };
+}
+
+/** `plugins.0.type: …; name: …`. */
+export function describeIssues(error: z.ZodError, whole = 'the whole'): string {
+  return error.issues.map(({ path, message }) => `${path.join('.') || whole}: ${message}`).join('; ');
+}
+
+function pickVersion(
+  { cniVersion, cniVersions = [] }: { cniVersion: string; cniVersions?: string[] | undefined },
+  context: z.RefinementCtx,
+): CniVersion {
+  const version = latestOf([cniVersion, ...cniVersions]);
+  if (version !== undefined) return version;
+  context.addIssue({ code: 'custom', path: ['cniVersion'], message: describeUnknownVersion(cniVersion) });
+  return z.NEVER;
+}
+
+function isBareFileName(name: string): boolean {
+  return /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/.test(name) && !name.includes('..');
+}
+
+/** A copy that has been through JSON, so that it can be handed to plugins and to the cache as it is. */
+function toPlainObject(value: unknown, what: string): Record<string, unknown> {
+  let plain: unknown;
+  try {
+    plain = JSON.parse(typeof value === 'string' ? value : (JSON.stringify(value) ?? 'null'));
+  } catch (cause) {
+    throw invalidConfig(what, 'the whole: must be JSON', cause);
+  }
+  if (isObject(plain)) return plain;
+  throw invalidConfig(what, 'the whole: must be a JSON object');
+}
+
+/** Whether it is a JSON object. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function invalidConfig(what: string, problems: string, cause?: unknown): CniError {
+  return new CniError('cni-config-invalid', `invalid ${what}: ${problems}`, { cause });
+}

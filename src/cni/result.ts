@@ -1,0 +1,183 @@
+import { isIPv4 } from 'node:net';
+import * as z from 'zod';
+import { formatCidr, parseCidr } from '../netlink/index.ts';
+import { CniError, type CniErrorDetails } from './errors.ts';
+import { describeIssues, isObject } from './network.ts';
+import { type CniVersion, describeUnknownVersion, isAtLeast, isCniVersion } from './versions.ts';
+
+export interface CniInterface {
+  name: string;
+  /** Lower case. */
+  mac?: string;
+  mtu?: number;
+  /** Path of the network namespace that it is in; absent on the host. */
+  sandbox?: string;
+  pciId?: string;
+}
+
+export interface CniAddress {
+  /** Canonical, with prefix length. */
+  address: string;
+  gateway?: string;
+  /** Index into the interfaces. IPAM plugins know none. */
+  interface?: number;
+}
+
+export interface CniRoute {
+  /** Canonical, with prefix length. */
+  dst: string;
+  gw?: string;
+  /** Metric; lower wins. */
+  priority?: number;
+  table?: number;
+}
+
+export interface CniDns {
+  nameservers?: string[];
+  domain?: string;
+  search?: string[];
+  options?: string[];
+}
+
+/** What a chain of plugins, or an IPAM plugin, says that it has done. */
+export interface CniResult {
+  cniVersion: CniVersion;
+  interfaces: CniInterface[];
+  ips: CniAddress[];
+  routes: CniRoute[];
+  dns?: CniDns;
+}
+
+/** A result as the plugin printed it, with the fields that we do not know: what the next plugin gets. */
+export type RawCniResult = Record<string, unknown> & { cniVersion: CniVersion };
+
+const nonEmpty = z
+  .string()
+  .nullish()
+  .transform((text) => text || undefined);
+const cidr = z.string().transform((text, context) => canonical(text, context));
+const ipAddress = nonEmpty.transform((text, context) => {
+  if (text === undefined) return undefined;
+  return canonical(`${text}/${isIPv4(text) ? 32 : 128}`, context, text)?.split('/')[0];
+});
+const hardwareAddress = nonEmpty.refine(
+  (text) => text === undefined || /^[0-9a-f]{2}(:[0-9a-f]{2}){5,19}$/i.test(text),
+  {
+    error: 'must be octets with colons',
+  },
+);
+const count = z.int().min(0).nullish();
+const texts = z.array(z.string()).nullish();
+const dnsSchema = z.object({ nameservers: texts, domain: nonEmpty, search: texts, options: texts }).nullish();
+const interfaceSchema = z.object({
+  name: z.string().min(1),
+  mac: hardwareAddress,
+  mtu: count,
+  sandbox: nonEmpty,
+  pciID: nonEmpty,
+});
+const resultSchema = z.object({
+  interfaces: z.array(interfaceSchema).nullish(),
+  ips: z.array(z.object({ address: cidr, gateway: ipAddress, interface: count })).nullish(),
+  routes: z.array(z.object({ dst: cidr, gw: ipAddress, priority: count, table: count })).nullish(),
+  dns: dnsSchema,
+});
+
+/** Whose result it is. */
+export interface ResultSubject extends CniErrorDetails {
+  plugin: string;
+  network: string;
+  /** The version of the configuration: what a result without one is taken for. */
+  cniVersion: CniVersion;
+}
+
+/**
+ * Reads what a plugin printed after an ADD.
+ * @throws CniError `cni-output-invalid`
+ */
+export function parseCniResult(text: string, subject: ResultSubject): RawCniResult {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+    // What cannot be written again, for being nested too deeply, can be handed neither to plugins nor to the cache.
+    JSON.stringify(value);
+  } catch (cause) {
+    const what = text.trim() === '' ? 'nothing' : 'something that is not JSON';
+    throw invalidResult(subject, `it printed ${what}`, cause);
+  }
+  if (!isObject(value)) throw invalidResult(subject, 'it is no JSON object');
+  const cniVersion = value.cniVersion ?? subject.cniVersion;
+  if (typeof cniVersion !== 'string' || !isCniVersion(cniVersion)) {
+    throw invalidResult(subject, `cniVersion: ${describeUnknownVersion(String(cniVersion))}`);
+  }
+  const raw = { ...value, cniVersion };
+  decodeCniResult(raw, subject);
+  return raw;
+}
+
+/**
+ * The parts of a result that we use.
+ * @throws CniError `cni-output-invalid`
+ */
+export function decodeCniResult(raw: RawCniResult, subject: ResultSubject): CniResult {
+  const parsed = resultSchema.safeParse(raw);
+  if (!parsed.success) throw invalidResult(subject, describeIssues(parsed.error));
+  const { interfaces, ips, routes, dns } = parsed.data;
+  const result: CniResult = {
+    cniVersion: raw.cniVersion,
+    interfaces: (interfaces ?? []).map(({ name, mac, mtu, sandbox, pciID }) =>
+      compact<CniInterface>({ name, mac: mac?.toLowerCase(), mtu: mtu || undefined, sandbox, pciId: pciID }),
+    ),
+    ips: (ips ?? []).map((ip) => compact<CniAddress>(ip)),
+    routes: (routes ?? []).map((route) => compact<CniRoute>(route)),
+  };
+  assertIndexes(result, subject);
+  const usedDns = compact<CniDns>(dns ?? {});
+  return Object.keys(usedDns).length === 0 ? result : { ...result, dns: usedDns };
+}
+
+/** An index without a list means nothing: some IPAM plugins fill it in although they know no interfaces. */
+function assertIndexes({ interfaces, ips }: CniResult, subject: ResultSubject): void {
+  for (const [index, ip] of ips.entries()) {
+    if (interfaces.length === 0) delete ip.interface;
+    if (ip.interface === undefined || ip.interface < interfaces.length) continue;
+    const problem = `there is no interface ${ip.interface} among ${interfaces.length}`;
+    throw invalidResult(subject, `ips.${index}.interface: ${problem}`);
+  }
+}
+
+/** A result in the shape of the version that a plugin is configured for: what it can take as `prevResult`. */
+export function convertCniResult(raw: RawCniResult, cniVersion: CniVersion): RawCniResult {
+  if (raw.cniVersion === cniVersion) return raw;
+  if (!Array.isArray(raw.ips)) return { ...raw, cniVersion };
+  const ips = raw.ips.map(({ version: _version, ...ip }: Record<string, unknown>) =>
+    isAtLeast(cniVersion, '1.0.0') ? ip : { ...ip, version: String(ip.address).includes(':') ? '6' : '4' },
+  );
+  return { ...raw, cniVersion, ips };
+}
+
+function canonical(text: string, context: z.RefinementCtx, shown = text): string {
+  try {
+    const { octets, prefixLength } = parseCidr(text);
+    return formatCidr(octets, prefixLength);
+  } catch {
+    const form = shown === text ? 'must be an address with prefix length' : 'must be an IP address';
+    context.addIssue({ code: 'custom', message: `${form}, not ${JSON.stringify(shown)}` });
+    return z.NEVER;
+  }
+}
+
+/** Without the fields that have no value. */
+function compact<T extends object>(fields: { [Field in keyof T]?: T[Field] | null | undefined }): T {
+  const entries = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
+  return Object.fromEntries(entries) as T;
+}
+
+function invalidResult(subject: ResultSubject, problem: string, cause?: unknown): CniError {
+  const { plugin, network } = subject;
+  return new CniError(
+    'cni-output-invalid',
+    `plugin ${plugin} of CNI network ${network} gave no valid result: ${problem}`,
+    { ...subject, cause, hint: `report it to the makers of ${plugin}: its result breaks the CNI specification` },
+  );
+}

@@ -1,0 +1,31 @@
+import { SriovError } from './errors.ts';
+import type { VfAddress, VfBefore, VfWanted } from './vf-hardware.ts';
+
+/**
+ * What can be changed of a simulated VF from outside: nothing. Its MAC is set in the pod. What only hardware has is
+ * refused, since a pod that asked for it would not get it.
+ */
+export class SimulatedControl {
+  async read(): Promise<VfBefore> {
+    return { vf: {} };
+  }
+
+  async apply({ pciAddress }: VfAddress, { driver = 'default', vf = {} }: VfWanted): Promise<void> {
+    const { hardwareAddress: _inThePod, ...rest } = vf;
+    const asked = [...(driver === 'default' ? [] : [`driver ${driver}`]), ...Object.keys(rest)];
+    if (asked.length > 0) throw notSimulated(pciAddress, asked.join(', '));
+  }
+
+  async restore(): Promise<void> {}
+
+  async iommuGroup(pciAddress: string): Promise<string> {
+    throw notSimulated(pciAddress, 'an IOMMU group');
+  }
+}
+
+function notSimulated(pciAddress: string, what: string): SriovError {
+  return new SriovError('not-simulated', `the simulated VF ${pciAddress} cannot have ${what}`, {
+    device: pciAddress,
+    hint: 'run without --simulate on a machine with SR-IOV',
+  });
+}
