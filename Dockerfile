@@ -3,7 +3,7 @@
 FROM node:24-bookworm-slim AS packages
 WORKDIR /opt/netdra
 COPY package.json package-lock.json ./
-RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+RUN npm install --no-save --omit=dev --ignore-scripts --no-audit --no-fund
 
 FROM node:24-bookworm-slim
 WORKDIR /opt/netdra

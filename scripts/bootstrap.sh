@@ -25,13 +25,15 @@ install_packages() {
 
   # Two runs at once: the second one waits, and then finds the stamp.
   mkdir -p .cache
-  exec 9>.cache/npm-ci.lock
+  exec 9>.cache/npm.lock
   flock 9
   if [ "$(cat "$stamp" 2>/dev/null)" != "$lock_hash" ]; then
     echo 'netdra: installing npm packages as in package-lock.json ...' >&2
+    # Not `npm ci`: that refuses a lock file without the optional packages of all other platforms, and a registry need
+    # not have those. With --no-save this one keeps to the lock file just as well, and does not write it.
     # To stderr: stdout belongs to COMMAND.
-    npm ci --no-audit --no-fund --loglevel=error 1>&2 ||
-      fail 'npm ci failed, see above.' 'It needs the npm registry, or a filled npm cache.'
+    npm install --no-save --no-audit --no-fund --loglevel=error 1>&2 ||
+      fail 'npm install failed, see above.' 'It needs the npm registry, or a filled npm cache.'
     printf '%s\n' "$lock_hash" >"$stamp"
   fi
   exec 9>&-

@@ -61,12 +61,13 @@ remove_cgroups() {
   done < <(cgroup_folders "$1")
 }
 
-# A node's cgroup ends in the pid of its script; without that script it is of a node that was killed.
+# The name of a node's cgroup ends in the pid of its script; without that script it is of a node that was killed.
+# Pids are those of the node that we are on, if we are on one, so only the cgroups right below its own are looked at.
 remove_stale_cgroups() {
-  local folder name
-  for folder in /sys/fs/cgroup/netdra-node-* /sys/fs/cgroup/*/netdra-node-*; do
-    name=${folder##*/}
-    if [ -d "$folder" ] && [ ! -d "/proc/${name##*-}" ]; then remove_cgroups "/$name"; fi
+  local prefix=$1/netdra-node- folder pid
+  for folder in /sys/fs/cgroup"$prefix"* /sys/fs/cgroup/*"$prefix"*; do
+    pid=${folder##*-}
+    if [ -d "$folder" ] && [ ! -d "/proc/$pid" ]; then remove_cgroups "$prefix$pid"; fi
   done
 }
 
@@ -74,30 +75,26 @@ run_outside() {
   [ $# -gt 0 ] || fail 'usage: bash scripts/in-node.sh COMMAND [ARGUMENT...]'
   check_needs
   load_tools
-  if [ -n "${NETDRA_CGROUP_PARENT-}" ]; then
-    # A node within a node: its pids are not the machine's, so it leaves what is stale to the outer one.
-    NETDRA_CGROUP_PARENT+=/$$
-  else
-    NETDRA_CGROUP_PARENT=/netdra-node-$$
-    remove_stale_cgroups
-  fi
+  remove_stale_cgroups "${NETDRA_CGROUP_PARENT-}"
+  NETDRA_CGROUP_PARENT=${NETDRA_CGROUP_PARENT-}/netdra-node-$$
   export NETDRA_CGROUP_PARENT
 
   # Signals go to COMMAND by this pipe: its pid inside is not known here. Its end tells that this script is gone.
-  local pipe_folder child code=0 status
+  local pipe_folder name child signalled code=0 status
   pipe_folder=$(mktemp -d)
   mkfifo "$pipe_folder/signals"
-  # A session of its own, so that a terminal's Ctrl-C comes here only and is not seen twice.
-  setsid unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private \
-    bash "$repo/scripts/in-node.sh" --inside "$@" <&0 3<"$pipe_folder/signals" &
-  child=$!
-  exec 4>"$pipe_folder/signals"
+  # Opened both ways, as the other end is not there yet; that one is opened by way of this one.
+  exec 4<>"$pipe_folder/signals"
   rm -r "$pipe_folder"
-  local signalled=yes name
   for name in INT TERM HUP; do
     # shellcheck disable=SC2064 # the name of this turn is meant
-    trap "signalled=yes; echo $name >&4 || true" "$name"
+    trap "signalled=yes; echo $name >&4" "$name"
   done
+  # A session of its own, so that a terminal's Ctrl-C comes here only and is not seen twice.
+  setsid unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private \
+    bash "$repo/scripts/in-node.sh" --inside "$@" <&0 3</proc/self/fd/4 4>&- &
+  child=$!
+  signalled=yes
   # `wait` returns early for a signal: wait again. 127 means that the first wait had already seen the end.
   while [ "$signalled" = yes ]; do
     signalled=no

@@ -14,6 +14,10 @@ const checked = (check: (text: string) => boolean, what: string) =>
 export const vfConfigSchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
   kind: z.literal('VFConfig'),
+  attach: z
+    .enum(['netlink', 'observe'])
+    .describe('Who moves the VF into the pod: we do (netlink), or somebody else has, such as Multus (observe).')
+    .optional(),
   driver: z
     .enum(['kernel', 'vfio-pci'])
     .describe('Kernel driver of the VF: its own one, for a network interface, or vfio-pci, for DPDK.')

@@ -61,9 +61,15 @@ export class VfMover implements VfCarrier {
     if (isUserSpace(device.config)) return await this.#attachUserSpace(device, place);
     const { onStep } = this.#options;
     using pod = RtnlConnection.open(netns);
-    const link = (await this.#find(pod, device)) ?? (await this.#move(device, place, netns, pod));
-    await configure(pod, link, device);
-    await onStep('vf-configured', { device: device.name });
+    const found = await this.#find(pod, device);
+    const isOurs = device.config.attach !== 'observe';
+    const link = isOurs
+      ? (found ?? (await this.#move(device, place, netns, pod)))
+      : this.#observe(device, place, found);
+    if (isOurs) {
+      await configure(pod, link, device);
+      await onStep('vf-configured', { device: device.name });
+    }
     const state = await readNetworkState(pod, link.index);
     await onStep('state-read', { device: device.name });
     return state;
@@ -82,11 +88,21 @@ export class VfMover implements VfCarrier {
     const { attachment, networkData: _networkData, ...rest } = device;
     await onStep('release-started', { device: device.name });
     if (attachment !== undefined) await this.#leave(device, attachment);
-    await vfs.ensureLink(device.pciAddress);
+    // One that we only observe comes back by whoever moved it, after the stop hook.
+    if (device.config.attach !== 'observe') await vfs.ensureLink(device.pciAddress);
     if (attachment?.host !== undefined) await this.#settle(device, attachment.host);
     await onStep('vf-returned', { device: device.name });
     store.putDevice(rest);
     await onStep('attachment-cleared', { device: device.name });
+  }
+
+  /** Somebody else has moved the VF, and will take it back. */
+  #observe(device: StoredDevice, place: SandboxPlace, found: Link | undefined): Link {
+    if (found === undefined) {
+      throw missing(device, `nobody has moved it into ${place.netnsPath}, and attach is "observe"`);
+    }
+    this.#options.store.putDevice({ ...device, attachment: place });
+    return found;
   }
 
   /** A VF that is bound to vfio-pci has no interface to move: the application configures it from the metadata. */
