@@ -42,7 +42,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const store = stack.use(new Store(join(stateDir, 'state.db')));
   const host = stack.use(RtnlConnection.open());
   const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
-  const vfs = await openVfSource(settings, { host, stateDir, logger, clock });
+  const vfs = stack.use(await openVfSource(settings, { host, stateDir, logger, clock }));
   const claimMutex = new KeyedMutex();
   const mover = new VfMover({ host, hostNetns, vfs, store, onStep });
   const metadata = new ClaimMetadata({
@@ -114,6 +114,10 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   plugin.start();
   const offered = vfs.offered();
   publisher.publish(offered);
+  vfs.watch(
+    (pciAddress) => store.holderOf(pciAddress) !== undefined,
+    () => publisher.publish(vfs.offered()),
+  );
   logger.info({ driver, node: settings.nodeName, devices: offered.length }, 'driver started');
   const owned = stack.move();
   return {

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from './clock.ts';
 import type { VfControl } from './driver/index.ts';
 import type { Logger } from './logger.ts';
@@ -11,6 +12,7 @@ import {
   DriverBinding,
   deviceAttributes,
   Inventory,
+  type InventoryReport,
   isVfio,
   linkIdentity,
   SimulatedControl,
@@ -25,6 +27,8 @@ import {
 /** A namespace that nobody uses any more is taken down in the background, and only then its VFs come back. */
 const comesBackMs = 3_000;
 const pollMs = 50;
+/** VFs that appear or vanish are seen within this time. */
+const rescanMs = 2_000;
 
 export interface VfSourceOptions {
   /** Into the host's network namespace. */
@@ -35,20 +39,66 @@ export interface VfSourceOptions {
 }
 
 /** The node's VFs, real or simulated, as the publisher, the driver and the sandbox side see them. */
-export class VfSource implements VfHost {
+export class VfSource implements VfHost, AsyncDisposable {
   /** Changes VFs from outside. */
   readonly control: VfControl;
-  readonly #devices: VfDevice[];
+  readonly #inventory: Inventory;
+  readonly #stop = new AbortController();
+  #devices: VfDevice[] = [];
+  /** What was logged of exclusions and problems, so that it is logged once. */
+  #reported = '';
+  #watching: Promise<void> | undefined;
   readonly #options: VfSourceOptions;
   readonly #binding = new DriverBinding();
   readonly #nic: SimulatedNic | undefined;
 
-  constructor(devices: VfDevice[], options: VfSourceOptions, nic?: SimulatedNic) {
-    this.#devices = devices;
+  constructor(options: VfSourceOptions, nic?: SimulatedNic) {
     this.#options = options;
     this.#nic = nic;
     const { host, clock } = options;
+    const sysfs = nic?.sysfs ?? new Sysfs();
+    this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined });
     this.control = nic === undefined ? new VfHardware({ binding: this.#binding, host, clock }) : new SimulatedControl();
+  }
+
+  /**
+   * Looks which VFs there are.
+   * @param isHeld VFs of claims stay as they were first seen: what a claim changes of them is not theirs
+   * @returns whether what is offered changed
+   */
+  async scan(isHeld: (pciAddress: string) => boolean = () => false): Promise<boolean> {
+    const report = await this.#inventory.scan();
+    this.#log(report);
+    const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
+    const devices = report.devices.map((device) =>
+      isHeld(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
+    );
+    const changed = !isDeepStrictEqual(devices, this.#devices);
+    this.#devices = devices;
+    return changed;
+  }
+
+  /** Scans again and again until disposed of. */
+  watch(isHeld: (pciAddress: string) => boolean, onChange: () => void): void {
+    const { clock, logger } = this.#options;
+    const { signal } = this.#stop;
+    const watch = async () => {
+      for (;;) {
+        await clock.sleep(rescanMs, signal);
+        try {
+          if (await this.scan(isHeld)) onChange();
+        } catch (error) {
+          logger.warn({ err: error }, 'VFs cannot be listed');
+        }
+      }
+    };
+    // The sleep rejects at the end.
+    this.#watching ??= watch().catch(() => undefined);
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#watching;
   }
 
   /** What is offered, in the order of PCI addresses. */
@@ -67,6 +117,15 @@ export class VfSource implements VfHost {
 
   linkKey(pciAddress: string): VfIdentity {
     return linkIdentity({ pciAddress, simulated: this.#nic !== undefined });
+  }
+
+  #log({ excluded, problems }: InventoryReport): void {
+    const { logger } = this.#options;
+    const report = JSON.stringify([excluded, problems.map(({ message }) => message)]);
+    if (report === this.#reported) return;
+    this.#reported = report;
+    for (const exclusion of excluded) logger.info({ ...exclusion }, 'VF not offered');
+    for (const problem of problems) logger.warn({ err: problem }, 'PF cannot be read');
   }
 
   /** What the PF has set for a VF that has no interface. */
@@ -101,16 +160,14 @@ export class VfSource implements VfHost {
  * @throws SriovError, NetlinkError
  */
 export async function openVfSource(settings: Settings, options: VfSourceOptions): Promise<VfSource> {
-  const { host: connection, stateDir, logger } = options;
+  const { host: connection, stateDir } = options;
   const { simulate, simulatePrefix: namePrefix } = settings;
   let nic: SimulatedNic | undefined;
   if (simulate !== undefined) {
     nic = new SimulatedNic({ ...simulate, namePrefix, dir: join(stateDir, 'simulated'), connection });
     await nic.start();
   }
-  const sysfs = nic?.sysfs ?? new Sysfs();
-  const report = await new Inventory({ sysfs, connection, simulated: nic !== undefined }).scan();
-  for (const exclusion of report.excluded) logger.info({ ...exclusion }, 'VF not offered');
-  for (const problem of report.problems) logger.warn({ err: problem }, 'PF cannot be read');
-  return new VfSource(report.devices, options, nic);
+  const source = new VfSource(options, nic);
+  await source.scan();
+  return source;
 }
