@@ -42,7 +42,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const store = stack.use(new Store(join(stateDir, 'state.db')));
   const host = stack.use(RtnlConnection.open());
   const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
-  const vfs = stack.use(await openVfSource(settings, { host, stateDir, logger, clock }));
+  const vfs = stack.use(await openVfSource(settings, { host, stateDir, logger, clock, ...policyPathOf(settings) }));
   const claimMutex = new KeyedMutex();
   const mover = new VfMover({ host, hostNetns, vfs, store, onStep });
   const metadata = new ClaimMetadata({
@@ -124,6 +124,10 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     whenConnected: async () => void (await plugin.whenConnected()),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function policyPathOf({ inventoryPolicy }: Settings): { policyPath?: string } {
+  return inventoryPolicy === undefined ? {} : { policyPath: inventoryPolicy };
 }
 
 function loadKubeConfig(path: string | undefined): KubeConfig {

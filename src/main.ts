@@ -73,6 +73,7 @@ program
       .default([], 'none')
       .argParser(argument(parseClaimFields)),
   )
+  .option('--inventory-policy <path>', 'file that says which VFs are offered; it is read again when it changes')
   .addOption(
     new Option('--simulate <vfs>', 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS').argParser(
       argument(parseSimulation),

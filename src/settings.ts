@@ -27,6 +27,8 @@ export interface Settings {
   hookFailure: HookFailureMode;
   /** Privileged fields of VFConfig that claims may set; DeviceClasses always may. */
   openClaimFields: PrivilegedField[];
+  /** Path of a file with an InventoryPolicy. */
+  inventoryPolicy: string | undefined;
   simulate: Simulation | undefined;
   simulatePrefix: string;
   logLevel: string;

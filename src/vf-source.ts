@@ -5,6 +5,7 @@ import type { VfControl } from './driver/index.ts';
 import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
 import { findVf, type RtnlConnection, type VfIdentity } from './netlink/index.ts';
+import { PolicyFile } from './policy-file.ts';
 import type { OfferedDevice } from './resourceslice/index.ts';
 import type { VfHost } from './sandbox/index.ts';
 import type { Settings } from './settings.ts';
@@ -34,6 +35,8 @@ export interface VfSourceOptions {
   /** Into the host's network namespace. */
   host: RtnlConnection;
   clock: Clock;
+  /** File with an InventoryPolicy. */
+  policyPath?: string;
   stateDir: string;
   logger: Logger;
 }
@@ -43,6 +46,7 @@ export class VfSource implements VfHost, AsyncDisposable {
   /** Changes VFs from outside. */
   readonly control: VfControl;
   readonly #inventory: Inventory;
+  readonly #policyFile: PolicyFile | undefined;
   readonly #stop = new AbortController();
   #devices: VfDevice[] = [];
   /** What was logged of exclusions and problems, so that it is logged once. */
@@ -55,7 +59,8 @@ export class VfSource implements VfHost, AsyncDisposable {
   constructor(options: VfSourceOptions, nic?: SimulatedNic) {
     this.#options = options;
     this.#nic = nic;
-    const { host, clock } = options;
+    const { host, clock, policyPath } = options;
+    this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
     const sysfs = nic?.sysfs ?? new Sysfs();
     this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined });
     this.control = nic === undefined ? new VfHardware({ binding: this.#binding, host, clock }) : new SimulatedControl();
@@ -67,6 +72,9 @@ export class VfSource implements VfHost, AsyncDisposable {
    * @returns whether what is offered changed
    */
   async scan(isHeld: (pciAddress: string) => boolean = () => false): Promise<boolean> {
+    await this.#policyFile?.follow((policy) => {
+      this.#inventory.policy = policy;
+    });
     const report = await this.#inventory.scan();
     this.#log(report);
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));

@@ -105,6 +105,7 @@ export class Bench implements AsyncDisposable {
       enableDeviceMetadata: true,
       hookFailure: 'auto',
       openClaimFields: [],
+      inventoryPolicy: undefined,
       simulate: { pfs: 1, vfsPerPf: 8 },
       simulatePrefix: 'nsim',
       logLevel: 'info',

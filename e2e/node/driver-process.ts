@@ -70,6 +70,7 @@ function flagsOf(settings: Settings): string[] {
     'enable-device-metadata': String(settings.enableDeviceMetadata),
     'hook-failure': settings.hookFailure,
     'open-claim-fields': settings.openClaimFields.join(',') || undefined,
+    'inventory-policy': settings.inventoryPolicy,
     simulate: simulate && `${simulate.pfs}x${simulate.vfsPerPf}`,
     'simulate-prefix': settings.simulatePrefix,
     'log-level': settings.logLevel,

@@ -3,6 +3,8 @@ import { NetdraError } from '../errors.ts';
 export type SriovErrorCode =
   /** sysfs cannot be read: a missing mount, or a right that we lack. */
   | 'sysfs-unreadable'
+  /** sysfs refused a write. */
+  | 'sysfs-unwritable'
   /** A file of sysfs does not hold what the kernel documents. */
   | 'sysfs-malformed'
   /** There is no such PCI function any more, or it is no VF. */

@@ -6,9 +6,9 @@ export {
   type ExclusionReason,
   Inventory,
   type InventoryOptions,
-  type InventoryPolicy,
   type InventoryReport,
 } from './inventory.ts';
+export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
 export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';

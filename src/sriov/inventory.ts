@@ -1,17 +1,8 @@
 import { findVf, isDefaultRoute, type Link, type Route, type RtnlConnection } from '../netlink/index.ts';
 import { createVfDevice, linkIdentity, type VfDevice } from './device.ts';
 import { SriovError } from './errors.ts';
+import { type InventoryPolicy, includesVf, ruleFor } from './inventory-policy.ts';
 import type { Pf, Sysfs, Vf } from './sysfs.ts';
-
-/** Which VFs may be offered. The default is every VF of every PF that the node itself does not use. */
-export interface InventoryPolicy {
-  /** Interface names or PCI addresses of PFs; absent: all. */
-  pfs?: string[];
-  /** PCI addresses of VFs; absent: all. */
-  vfs?: string[];
-  /** Also VFs of PFs that carry the node's default route or are ports of a bond or bridge. */
-  allowPfsInUse?: boolean;
-}
 
 export type ExclusionReason =
   /** Its interface carries the node's default route, itself or below a bond, bridge or VLAN. */
@@ -63,11 +54,14 @@ interface HostNetwork {
  * from the host, and its attributes must not come and go with that.
  */
 export class Inventory {
+  /** Replaced when the operator changes it; the next scan follows. */
+  policy: InventoryPolicy;
   readonly #options: InventoryOptions;
   readonly #lastSeen = new Map<string, LinkFacts>();
 
   constructor(options: InventoryOptions) {
     this.#options = options;
+    this.policy = options.policy ?? {};
   }
 
   /**
@@ -91,7 +85,7 @@ export class Inventory {
   async #scanPf(address: string, network: HostNetwork, report: InventoryReport): Promise<void> {
     const { sysfs, simulated } = this.#options;
     try {
-      const pf = await sysfs.pf(address);
+      const pf = await this.#readPf(address);
       const devices = (await sysfs.vfs(pf)).map((vf) => createVfDevice(vf, simulated));
       const adminAddresses = await this.#adminAddresses(pf, devices, network);
       for (const device of devices) {
@@ -105,6 +99,16 @@ export class Inventory {
       if (!(error instanceof SriovError)) throw error;
       report.problems.push(error);
     }
+  }
+
+  /** Switches VFs on where none is. Other numbers are left alone: to change one, all VFs would have to go first. */
+  async #readPf(address: string): Promise<Pf> {
+    const { sysfs } = this.#options;
+    const pf = await sysfs.pf(address);
+    const { numVfs = 0 } = ruleFor(this.policy, pf) ?? {};
+    if (numVfs === 0 || pf.vfs.length > 0) return pf;
+    await sysfs.setNumVfs(pf, numVfs);
+    return await sysfs.pf(address);
   }
 
   /** What the PF has set as the addresses of VFs that have no interface here: bound to vfio-pci, or in a pod. */
@@ -125,13 +129,12 @@ export class Inventory {
     link: Link | undefined,
     network: HostNetwork,
   ): Pick<Exclusion, 'reason' | 'interfaceName'> | undefined {
-    const { pfs, vfs, allowPfsInUse } = this.#options.policy ?? {};
-    const pfSelected = pfs === undefined || pfs.includes(pf.pciAddress) || pfs.includes(pf.interfaceName ?? '');
-    if (!pfSelected || (vfs !== undefined && !vfs.includes(vf.pciAddress))) return { reason: 'not-selected' };
+    const rule = ruleFor(this.policy, pf);
+    if (rule === undefined || !includesVf(rule.vfs, vf.vfIndex)) return { reason: 'not-selected' };
     const own = usage(link, network);
     if (own !== undefined) return { reason: own, interfaceName: link!.name };
     const pfLink = linkOf(pf, network);
-    const pfUsage = allowPfsInUse ? undefined : usage(pfLink, network);
+    const pfUsage = rule.allowInUse ? undefined : usage(pfLink, network);
     return pfUsage === undefined ? undefined : { reason: `pf-${pfUsage}`, interfaceName: pfLink!.name };
   }
 

@@ -1,4 +1,4 @@
-import { readdir, readFile, readlink, realpath } from 'node:fs/promises';
+import { readdir, readFile, readlink, realpath, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
 import { errnoCode } from '../errors.ts';
 import { SriovError } from './errors.ts';
@@ -97,6 +97,24 @@ export class Sysfs {
   async vf(pf: Pf, { pciAddress, vfIndex }: Pf['vfs'][number]): Promise<Vf> {
     const pfName = pf.interfaceName === undefined ? {} : { pfName: pf.interfaceName };
     return { ...(await this.#pciFunction(pciAddress)), pfAddress: pf.pciAddress, ...pfName, vfIndex };
+  }
+
+  /**
+   * Switches VFs on or, with 0, off. The kernel does not go from one number to another without 0 in between.
+   * @throws SriovError `sysfs-unwritable`
+   */
+  async setNumVfs(pf: Pf, numVfs: number): Promise<void> {
+    const path = join(this.#dirOf(pf.pciAddress), 'sriov_numvfs');
+    try {
+      await writeFile(path, String(numVfs));
+    } catch (cause) {
+      throw new SriovError('sysfs-unwritable', `cannot switch on ${numVfs} VFs of ${pf.pciAddress}`, {
+        cause,
+        path,
+        device: pf.pciAddress,
+        hint: `the card can have ${pf.totalVfs}; sysfs must be mounted writable`,
+      });
+    }
   }
 
   /** All VFs of a PF. */

@@ -1,8 +1,9 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Link, Route, VfInfo } from '../../../src/netlink/index.ts';
-import { Inventory, type InventoryPolicy } from '../../../src/sriov/inventory.ts';
+import { Inventory } from '../../../src/sriov/inventory.ts';
+import type { InventoryPolicy } from '../../../src/sriov/inventory-policy.ts';
 import { Sysfs } from '../../../src/sriov/sysfs.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { layFunction } from './pci-tree.ts';
@@ -136,18 +137,37 @@ describe('Inventory', () => {
       [a0, 'pf-carries-default-route', 'ensA'],
       [a1, 'pf-carries-default-route', 'ensA'],
     ]);
-    expect(await offered({ allowPfsInUse: true })).toEqual([a0, a1, b0]);
+    expect(await offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a0, a1, b0]);
     network.routes.push(defaultRoute(3));
-    expect(await offered({ allowPfsInUse: true })).toEqual([a1, b0]);
+    expect(await offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a1, b0]);
   });
 
   it('keeps to the PFs and VFs of the policy', async () => {
-    expect(await offered({ pfs: ['ensB'] })).toEqual([b0]);
-    expect(await offered({ pfs: [pfA] })).toEqual([a0, a1]);
-    expect(await offered({ vfs: [a1] })).toEqual([a1]);
-    expect((await inventory({ vfs: [] }).scan()).excluded.map(({ reason }) => reason)).toEqual(
+    expect(await offered({ pfs: [{ select: { name: 'ensB' } }] })).toEqual([b0]);
+    expect(await offered({ pfs: [{ select: { pciAddress: pfA } }] })).toEqual([a0, a1]);
+    expect(await offered({ pfs: [{ select: { name: 'ensA', pciAddress: pfB } }] })).toEqual([]);
+    expect(await offered({ pfs: [{ select: { pciAddress: pfA }, vfs: '1-6' }] })).toEqual([a1]);
+    expect(await offered({ pfs: [{ select: { name: 'ensA' }, vfs: '5,0' }, { select: {} }] })).toEqual([a0, b0]);
+    expect((await inventory({ pfs: [] }).scan()).excluded.map(({ reason }) => reason)).toEqual(
       Array(3).fill('not-selected'),
     );
+  });
+
+  it('follows a policy that was replaced', async () => {
+    const watched = inventory();
+    expect((await watched.scan()).devices).toHaveLength(3);
+    watched.policy = { pfs: [{ select: { name: 'ensB' } }] };
+    expect((await watched.scan()).devices.map(({ pciAddress }) => pciAddress)).toEqual([b0]);
+  });
+
+  it('switches VFs on where none is, and leaves other numbers alone', async () => {
+    const file = (pf: string) => join(dir.path, 'bus/pci/devices', pf, 'sriov_numvfs');
+    const pfC = '0000:af:00.0';
+    layFunction(dir.path, { pciAddress: pfC, interfaces: { ensC: undefined }, totalVfs: 8, vfs: [] });
+    await inventory({ pfs: [{ select: {}, numVfs: 4 }] }).scan();
+    expect(readFileSync(file(pfC), 'utf8').trim()).toBe('4');
+    // Nothing was written where VFs are: the tree has no such file of its own.
+    expect(existsSync(file(pfA))).toBe(false);
   });
 
   it('keeps the address and MTU of a VF that is in a pod', async () => {
