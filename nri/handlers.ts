@@ -25,7 +25,8 @@ export interface PluginHandlers {
   configure?(runtime: RuntimeInfo, config: string): void | Promise<void>;
   /**
    * What exists already, once for each connection. The runtime had its answer before: it may take its time, pod events
-   * may come meanwhile, and an error is only logged.
+   * may come meanwhile, and an error is only logged. Not called in a process that a runtime with NRI before v0.7
+   * (containerd up to 1.7.25) started itself.
    */
   synchronize?(pods: PodSandbox[], containers: Container[]): void | Promise<void>;
   /** The sandbox is there, with its network, and has no container yet. An error keeps the pod from starting. */

@@ -15,5 +15,12 @@ export type { RuntimeInfo } from './runtime-info.ts';
 export type { Channel, ChannelReceiver } from './ttrpc/channel.ts';
 export { type CallOptions, TtrpcClient, type TtrpcClientOptions } from './ttrpc/client.ts';
 export { createTtrpcCodec, type TtrpcCodec } from './ttrpc/codec.ts';
-export { type CallInfo, type Method, type Reply, type Services, TtrpcServer } from './ttrpc/server.ts';
+export {
+  type CallInfo,
+  type Method,
+  type Reply,
+  type Services,
+  TtrpcServer,
+  type TtrpcServerOptions,
+} from './ttrpc/server.ts';
 export { CallTimeoutError, StatusCode, TtrpcError, TtrpcProtocolError } from './ttrpc/status.ts';

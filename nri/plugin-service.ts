@@ -18,8 +18,10 @@ export interface PluginServiceOptions {
   codec: NriCodec;
   handlers: PluginHandlers;
   logger: Logger;
-  /** Called when the last part of what exists was answered; events follow. */
-  onSynchronized: (runtime: RuntimeInfo) => void;
+  /** Whether the runtime started this process. NRI before v0.7 does not tell such a plugin what exists. */
+  launched: boolean;
+  /** Called once, when the answer after which events follow was sent. */
+  onReady: (runtime: RuntimeInfo) => void;
 }
 
 /** The methods that a runtime calls, in terms of the plugin's handlers. One instance for each connection. */
@@ -30,6 +32,7 @@ export class PluginService {
   /** Work that goes on after its call was answered. */
   readonly #afterwards = new Set<Promise<void>>();
   #runtime: RuntimeInfo | undefined;
+  #isReady = false;
 
   constructor(options: PluginServiceOptions) {
     this.#options = options;
@@ -55,14 +58,16 @@ export class PluginService {
   }
 
   async #configure(payload: Buffer): Promise<Reply> {
-    const { codec, handlers, logger } = this.#options;
+    const { codec, handlers, logger, launched } = this.#options;
     const request = decodePayload(codec.configureRequest, payload);
     const runtime = parseRuntimeInfo(request);
     this.#runtime = runtime;
     logger.debug({ ...runtime }, 'NRI configuration received');
     await handlers.configure?.(runtime, request.config ?? '');
     const handled = podEventNames.filter((name) => handlers[name] !== undefined);
-    return { payload: codec.configureResponse.encode({ events: eventMask(handled) }) };
+    const reply = { payload: codec.configureResponse.encode({ events: eventMask(handled) }) };
+    // Versions without a word of their time limits are those that do not synchronize what they launched.
+    return launched && !request.requestTimeout ? { ...reply, afterwards: () => this.#ready() } : reply;
   }
 
   /** All parts have to be answered within one time limit, so nothing but decoding happens before the answer. */
@@ -75,9 +80,8 @@ export class PluginService {
   }
 
   #synchronized(state: SyncState): void {
-    const { handlers, logger, onSynchronized } = this.#options;
-    // A runtime that synchronizes before it configures does not exist, but is no reason to fall over.
-    onSynchronized(this.#runtime ?? parseRuntimeInfo({}));
+    const { handlers, logger } = this.#options;
+    this.#ready();
     const pods: PodSandbox[] = state.pods.map(parsePodSandbox);
     const containers: Container[] = state.containers.map(parseContainer);
     logger.debug({ pods: pods.length, containers: containers.length }, 'NRI state received');
@@ -85,6 +89,13 @@ export class PluginService {
       .catch((error) => logger.error({ err: toError(error) }, 'synchronize handler failed'))
       .finally(() => this.#afterwards.delete(work));
     this.#afterwards.add(work);
+  }
+
+  #ready(): void {
+    if (this.#isReady) return;
+    this.#isReady = true;
+    // A runtime that synchronizes before it configures does not exist, but is no reason to fall over.
+    this.#options.onReady(this.#runtime ?? parseRuntimeInfo({}));
   }
 
   /** No runtime has been seen to call it; they close the connection, and so it is enough to agree. */

@@ -172,7 +172,8 @@ class ReconnectingPlugin implements Plugin {
       ...this.#options,
       ttrpc: this.#ttrpc,
       nri: this.#nri,
-      onSynchronized: (runtime) => {
+      launched: this.#options.fd !== undefined,
+      onReady: (runtime) => {
         connectedAtMs = performance.now();
         this.#connect(runtime);
       },

@@ -53,12 +53,11 @@ export function messageCodec<T extends object>(messages: PackageDefinition, type
       hint: 'protoDir has to hold the files that came with this version of the library',
     });
   }
-  const { serialize, deserialize } = definition as MessageTypeDefinition<object, object> as MessageTypeDefinition<T, T>;
   return {
-    encode: (message) => serialize(message),
+    encode: (message) => definition.serialize(message),
     decode(bytes) {
       try {
-        return deserialize(bytes);
+        return definition.deserialize(bytes) as T;
       } catch (cause) {
         throw new DecodeError(type, cause);
       }

@@ -8,7 +8,7 @@ export const defaultRequestTimeoutMs = 2_000;
 export interface RuntimeInfo {
   /** `containerd` or `cri-o`. */
   name: string;
-  /** As the runtime writes it, e.g. `v2.1.9` or `1.7.24~ds1`. */
+  /** As whoever built the runtime writes it: `v2.3.1`, `2.1.9+unknown`, `1.7.24~ds1`. */
   version: string;
   /** Only NRI v0.12 and later tell, e.g. `v0.12.2`. */
   nriVersion: string | undefined;

@@ -28,7 +28,10 @@ export interface SessionOptions {
   logger: Logger;
   registrationTimeoutMs: number;
   answerBeforeDeadlineMs: number;
-  onSynchronized: (runtime: RuntimeInfo) => void;
+  /** Whether the runtime started this process and handed it the socket. */
+  launched: boolean;
+  /** Called once, when events begin to come. */
+  onReady: (runtime: RuntimeInfo) => void;
 }
 
 /** One connection to a runtime, from the registration to its end. */
@@ -40,17 +43,17 @@ export class Session {
   readonly #service: PluginService;
 
   constructor(socket: Duplex, options: SessionOptions) {
-    const { ttrpc, nri, logger, answerBeforeDeadlineMs } = options;
+    const { ttrpc, nri, handlers, launched, logger, answerBeforeDeadlineMs } = options;
     this.#mux = new Mux(socket);
     this.closed = this.#mux.closed;
     let open = true;
     this.closed.then(() => {
       open = false;
     });
-    const onSynchronized = (runtime: RuntimeInfo) => {
-      if (open) options.onSynchronized(runtime);
+    const onReady = (runtime: RuntimeInfo) => {
+      if (open) options.onReady(runtime);
     };
-    this.#service = new PluginService({ codec: nri, handlers: options.handlers, logger, onSynchronized });
+    this.#service = new PluginService({ codec: nri, handlers, launched, logger, onReady });
     // The server first: a runtime may configure the plugin before it answers the registration.
     this.#server = new TtrpcServer(this.#mux.open(MuxConnection.plugin), this.#service.services, {
       codec: ttrpc,

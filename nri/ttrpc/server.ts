@@ -79,6 +79,7 @@ export class TtrpcServer {
   #receive(frame: TtrpcFrame | OversizeFrame): void {
     const { streamId } = frame;
     if ('oversizeBytes' in frame) {
+      this.#options.logger.warn({ streamId, bytes: frame.oversizeBytes }, 'ttrpc request too long, refused');
       this.#answerError(streamId, oversizeError(frame.oversizeBytes));
     } else if (streamId % 2 !== 1) {
       this.#refuse(streamId, 'StreamID must be odd for client initiated streams');
@@ -124,9 +125,11 @@ export class TtrpcServer {
   }
 
   #start(streamId: number, method: Method, request: TtrpcRequest): void {
-    const call = new ServerCall(request, this.#options.answerBeforeDeadlineMs, (error) =>
-      this.#answerOnce(streamId, call, error),
-    );
+    const { answerBeforeDeadlineMs, logger } = this.#options;
+    const call = new ServerCall(request, answerBeforeDeadlineMs, (error) => {
+      logger.warn({ method: call.method, timeoutMs: call.info.timeoutMs }, 'method is late, refused in its place');
+      this.#answerOnce(streamId, call, error);
+    });
     this.#calls.set(streamId, call);
     const work = this.#run(streamId, method, request, call).finally(() => {
       call[Symbol.dispose]();
@@ -148,17 +151,21 @@ export class TtrpcServer {
   #answerOnce(streamId: number, call: ServerCall, answer: Reply | Error): void {
     const { service, method } = call;
     const { logger } = this.#options;
+    const err = answer instanceof Error ? answer : undefined;
     if (!this.#calls.delete(streamId)) {
-      logger.warn({ streamId, service, method }, 'method ended after its call was over');
-    } else if (answer instanceof Error) {
+      logger.warn({ streamId, service, method, err }, 'method ended after its call was over');
+      return;
+    }
+    logger.debug({ streamId, service, method, err }, 'ttrpc call answered');
+    if (answer instanceof Error) {
       this.#answerError(streamId, answer);
-    } else {
-      this.#send(streamId, payloadField(answer.payload));
-      try {
-        answer.afterwards?.();
-      } catch (error) {
-        logger.error({ err: error, service, method }, 'work after an answer failed');
-      }
+      return;
+    }
+    this.#send(streamId, payloadField(answer.payload));
+    try {
+      answer.afterwards?.();
+    } catch (error) {
+      logger.error({ err: error, service, method }, 'work after an answer failed');
     }
   }
 

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { Clock } from '../clock.ts';
+import { errnoCode } from '../errors.ts';
 
 export interface ExecRequest {
   /** Absolute path of the program; it gets no arguments. */
@@ -47,24 +48,73 @@ async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Pro
   await once(child, 'spawn');
   const exited = once(child, 'exit');
   const closed = once(child, 'close');
+  const { promise: killed, resolve: onKilled } = Promise.withResolvers<void>();
+  const kill = () => {
+    killGroup(child.pid!);
+    onKilled();
+  };
   let overflowed = false;
-  const kill = () => killGroup(child.pid);
-  const overflow = () => {
+  const stdout = collectHead(child.stdout, () => {
     overflowed = true;
     kill();
-  };
-  const stdout = collectHead(child.stdout, overflow);
+  });
   const stderr = collectTail(child.stderr);
-  // A plugin may end without reading its configuration: that is no failure of ours.
+  // A plugin may end without reading its configuration: whether it failed, its exit code says.
   child.stdin.on('error', () => undefined);
   child.stdin.end(stdin);
 
-  using killed = onAbort(signal, kill);
-  using unended = clock.deadline(Number.MAX_SAFE_INTEGER);
-  void unended;
-  await Promise.race([exited, killed.promise.then(() => clock.sleep(killMs))]);
-  await Promise.race([closed, clock.sleep(drainMs)]);
+  using _listener = onAbort(signal, kill);
+  await Promise.race([exited, killed]);
+  await atMost(killMs, exited, clock);
+  await atMost(drainMs, closed, clock);
   child.stdout.destroy();
   child.stderr.destroy();
   return { exitCode: child.exitCode, endedBy: child.signalCode, stdout: stdout(), stderr: stderr(), overflowed };
+}
+
+/** Keeps the first {@link maxStdoutBytes}; what comes after them is too much. */
+function collectHead(stream: Readable, onOverflow: () => void): () => string {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  stream.on('data', (chunk: Buffer) => {
+    length += chunk.length;
+    if (length <= maxStdoutBytes) chunks.push(chunk);
+    else onOverflow();
+  });
+  return () => Buffer.concat(chunks).toString();
+}
+
+/** Keeps the last {@link maxStderrBytes}. */
+function collectTail(stream: Readable): () => string {
+  let tail = Buffer.alloc(0);
+  stream.on('data', (chunk: Buffer) => {
+    tail = Buffer.concat([tail, chunk]).subarray(-maxStderrBytes);
+  });
+  return () => tail.toString();
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    // The last process of the group ended by itself in this moment.
+    if (errnoCode(error) !== 'ESRCH') throw error;
+  }
+}
+
+/** Waits for the promise, but not longer than that. */
+async function atMost(ms: number, promise: Promise<unknown>, clock: Clock): Promise<void> {
+  const over = new AbortController();
+  try {
+    await Promise.race([promise, clock.sleep(ms, over.signal)]);
+  } finally {
+    over.abort();
+  }
+}
+
+/** Calls back when the signal fires, at once if it has already, until disposed. */
+export function onAbort(signal: AbortSignal, callback: () => void): Disposable {
+  if (signal.aborted) callback();
+  else signal.addEventListener('abort', callback, { once: true });
+  return { [Symbol.dispose]: () => signal.removeEventListener('abort', callback) };
 }

@@ -1,6 +1,6 @@
 import { isIPv4 } from 'node:net';
 import * as z from 'zod';
-import { formatCidr, parseCidr } from '../netlink/index.ts';
+import { formatCidr, NetlinkError, parseCidr } from '../netlink/index.ts';
 import { CniError, type CniErrorDetails } from './errors.ts';
 import { describeIssues, isObject } from './network.ts';
 import { type CniVersion, describeUnknownVersion, isAtLeast, isCniVersion } from './versions.ts';
@@ -55,10 +55,13 @@ const nonEmpty = z
   .string()
   .nullish()
   .transform((text) => text || undefined);
-const cidr = z.string().transform((text, context) => canonical(text, context));
+const cidr = z.string().transform((text, context) => {
+  return canonicalCidr(text) ?? refuse(context, `must be an address with prefix length, not ${JSON.stringify(text)}`);
+});
 const ipAddress = nonEmpty.transform((text, context) => {
   if (text === undefined) return undefined;
-  return canonical(`${text}/${isIPv4(text) ? 32 : 128}`, context, text)?.split('/')[0];
+  const single = canonicalCidr(`${text}/${isIPv4(text) ? 32 : 128}`)?.split('/')[0];
+  return single ?? refuse(context, `must be an IP address, not ${JSON.stringify(text)}`);
 });
 const hardwareAddress = nonEmpty.refine(
   (text) => text === undefined || /^[0-9a-f]{2}(:[0-9a-f]{2}){5,19}$/i.test(text),
@@ -156,15 +159,19 @@ export function convertCniResult(raw: RawCniResult, cniVersion: CniVersion): Raw
   return { ...raw, cniVersion, ips };
 }
 
-function canonical(text: string, context: z.RefinementCtx, shown = text): string {
+function canonicalCidr(text: string): string | undefined {
   try {
     const { octets, prefixLength } = parseCidr(text);
     return formatCidr(octets, prefixLength);
-  } catch {
-    const form = shown === text ? 'must be an address with prefix length' : 'must be an IP address';
-    context.addIssue({ code: 'custom', message: `${form}, not ${JSON.stringify(shown)}` });
-    return z.NEVER;
+  } catch (error) {
+    if (error instanceof NetlinkError) return undefined;
+    throw error;
   }
+}
+
+function refuse(context: z.RefinementCtx, message: string): never {
+  context.addIssue({ code: 'custom', message });
+  return z.NEVER;
 }
 
 /** Without the fields that have no value. */

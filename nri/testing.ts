@@ -1,0 +1,269 @@
+import { unlink } from 'node:fs/promises';
+import { createServer, type Server, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Container } from './container.ts';
+import type { PodEventName } from './events.ts';
+import { type Logger, silentLogger } from './logger.ts';
+import type { PodSandbox } from './pod.ts';
+import { defaultRegistrationTimeoutMs, defaultRequestTimeoutMs } from './runtime-info.ts';
+import { FakePlugin, type FakeRuntimeFacts } from './testing/fake-plugin.ts';
+import { createTtrpcCodec } from './ttrpc/codec.ts';
+import { createNriCodec } from './wire.ts';
+
+export { FakePlugin } from './testing/fake-plugin.ts';
+export { GoReadError, goChannel, goReadBufferBytes, goReadQueueFrames } from './testing/go-channel.ts';
+
+export interface FakeRuntimeOptions {
+  /** Where to listen; absent if plugins are only handed over with `launch`. */
+  socketPath?: string;
+  /** Default `containerd`. Any other name behaves as CRI-O does where the two differ. */
+  name?: string;
+  /** Default `v2.1.9`. */
+  version?: string;
+  /**
+   * `v0.12.0` and later call a method for each event and tell this version. `undefined` stands for those before v0.7,
+   * which do not tell their time limits. Default: an NRI of 2024, v0.8.0.
+   */
+  nriVersion?: string | undefined;
+  /** Ms. Default 5000. */
+  registrationTimeoutMs?: number;
+  /** Ms. Default 2000. */
+  requestTimeoutMs?: number;
+  /** Configures plugins before it answers their registration; Go does either. Default false. */
+  configureFirst?: boolean;
+  /** The most that goes into one message of what exists, bytes. Default 4 MiB, as in Go. */
+  maxSyncBytes?: number;
+  /** What exists when the runtime starts. */
+  pods?: PodInput[];
+  containers?: Partial<Container>[];
+  logger?: Logger;
+  protoDir?: string;
+}
+
+/** A pod with as many details as a test cares for. */
+export type PodInput = Partial<PodSandbox> & Pick<PodSandbox, 'id'>;
+
+/**
+ * A runtime for the tests of plugins: it speaks the real protocol over a real socket, with the limits and habits of the
+ * Go code in containerd and CRI-O. Registrations are taken one after the other; one lock serializes all events.
+ */
+export class FakeRuntime implements AsyncDisposable {
+  /** The pods that exist: what a plugin is told when it connects. */
+  readonly pods = new Map<string, PodInput>();
+  readonly #options: FakeRuntimeOptions;
+  readonly #facts: FakeRuntimeFacts;
+  readonly #connections = new Set<FakePlugin>();
+  readonly #sockets = new Set<Socket>();
+  readonly #waiters = new Set<() => void>();
+  /** Pods whose run was announced since the last start: containerd says no more of the others. */
+  readonly #announced = new Set<string>();
+  readonly #stopped = new Set<string>();
+  #plugins: FakePlugin[] = [];
+  #registrations: Promise<void> = Promise.resolve();
+  #events: Promise<void> = Promise.resolve();
+  #syncBlockers = 0;
+  #server: Server | undefined;
+  #accepted = 0;
+
+  constructor(options: FakeRuntimeOptions) {
+    this.#options = options;
+    for (const pod of options.pods ?? []) this.pods.set(pod.id, pod);
+    this.#facts = {
+      name: options.name ?? 'containerd',
+      version: options.version ?? 'v2.1.9',
+      nriVersion: 'nriVersion' in options ? options.nriVersion : 'v0.8.0',
+      config: '',
+      registrationTimeoutMs: options.registrationTimeoutMs ?? defaultRegistrationTimeoutMs,
+      requestTimeoutMs: options.requestTimeoutMs ?? defaultRequestTimeoutMs,
+      configureFirst: options.configureFirst ?? false,
+      maxSyncBytes: options.maxSyncBytes ?? 4 * 1024 * 1024,
+      ttrpc: createTtrpcCodec(options.protoDir),
+      nri: createNriCodec(options.protoDir),
+      logger: options.logger ?? silentLogger,
+    };
+  }
+
+  /** The plugins that get events, in the order in which they get them. */
+  get plugins(): readonly FakePlugin[] {
+    return this.#plugins;
+  }
+
+  /** How many connections came in since the beginning, whatever became of them. */
+  get accepted(): number {
+    return this.#accepted;
+  }
+
+  /** Listens, after removing what an earlier run left at the path. */
+  async start(): Promise<void> {
+    const { socketPath } = this.#options;
+    if (socketPath === undefined || this.#server !== undefined) return;
+    await unlink(socketPath).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+    });
+    const server = createServer((socket) => this.#accept(socket));
+    this.#server = server;
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(socketPath, resolve);
+    });
+  }
+
+  /** Closes all connections without a word, as a runtime does that ends. */
+  async stop(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    for (const plugin of this.#connections) plugin.close();
+    await Promise.all([...this.#connections].map(({ closed }) => closed));
+    // The others wait for their turn still; nobody has looked at them.
+    for (const socket of this.#sockets) socket.destroy();
+    this.#connections.clear();
+    this.#plugins = [];
+    this.#registrations = Promise.resolve();
+    this.#announced.clear();
+    this.#stopped.clear();
+    if (server !== undefined) await new Promise((resolve) => server.close(resolve));
+  }
+
+  /** Ends and starts again, with a new socket under the old path. Pods stay, what is known about them does not. */
+  async restart(): Promise<void> {
+    await this.stop();
+    await this.start();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /**
+   * Serves a plugin that this runtime started itself, over a socket handed to it.
+   * @param config what the runtime's files say for it
+   */
+  launch(socket: Duplex, { config = '' }: { config?: string } = {}): void {
+    // Versions that do not tell theirs are from before v0.7, when launched plugins were not told what exists.
+    this.#serve(socket, { ...this.#facts, config }, this.#facts.nriVersion !== undefined);
+  }
+
+  /** Waits until a plugin of that name gets events. */
+  async waitForPlugin(name: string): Promise<FakePlugin> {
+    for (;;) {
+      const found = this.#plugins.find((plugin) => plugin.name === name);
+      if (found !== undefined) return found;
+      await this.#change();
+    }
+  }
+
+  /** Waits until no plugin of that name gets events. */
+  async waitForLoss(name: string): Promise<void> {
+    while (this.#plugins.some((plugin) => plugin.name === name)) await this.#change();
+  }
+
+  /** Holds back the synchronization of plugins, as a runtime does while it works on a pod; until disposed of. */
+  blockSync(): Disposable {
+    this.#syncBlockers += 1;
+    let blocking = true;
+    return {
+      [Symbol.dispose]: () => {
+        if (blocking) this.#syncBlockers -= 1;
+        blocking = false;
+        this.#changed();
+      },
+    };
+  }
+
+  /**
+   * Announces a new sandbox to the plugins, one by one.
+   * @throws TtrpcError the first refusal; plugins after that one are not asked
+   */
+  runPodSandbox(pod: PodInput): Promise<void> {
+    return this.#event('runPodSandbox', pod, () => {
+      this.pods.set(pod.id, pod);
+      this.#announced.add(pod.id);
+      return true;
+    });
+  }
+
+  /** @throws TtrpcError the first refusal */
+  stopPodSandbox(pod: PodInput): Promise<void> {
+    return this.#event('stopPodSandbox', pod, () => {
+      const repeated = this.#stopped.has(pod.id);
+      this.#stopped.add(pod.id);
+      return !this.#isContainerd() || (this.#announced.has(pod.id) && !repeated);
+    });
+  }
+
+  /** @throws TtrpcError the first refusal */
+  removePodSandbox(pod: PodInput): Promise<void> {
+    return this.#event('removePodSandbox', pod, () => {
+      this.pods.delete(pod.id);
+      this.#stopped.delete(pod.id);
+      return this.#announced.delete(pod.id) || !this.#isContainerd();
+    });
+  }
+
+  #isContainerd(): boolean {
+    return this.#facts.name === 'containerd';
+  }
+
+  #event(event: PodEventName, pod: PodInput, admit: () => boolean): Promise<void> {
+    const told = this.#events.then(async () => {
+      if (!admit()) return;
+      for (const plugin of [...this.#plugins]) await plugin.notify(event, pod);
+    });
+    this.#events = told.catch(() => undefined);
+    return told;
+  }
+
+  #accept(socket: Socket): void {
+    this.#accepted += 1;
+    // Until its turn comes nothing is read from it, as from a connection that Go has not accepted yet.
+    socket.on('error', () => undefined);
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    this.#registrations = this.#registrations.then(async () => {
+      if (this.#sockets.has(socket)) await this.#serve(socket, this.#facts);
+    });
+  }
+
+  async #serve(socket: Duplex, facts: FakeRuntimeFacts, synchronizes = true): Promise<void> {
+    const plugin = new FakePlugin(socket, facts);
+    this.#connections.add(plugin);
+    plugin.closed.then(() => this.#drop(plugin));
+    try {
+      await plugin.start();
+      if (synchronizes) await this.#synchronize(plugin);
+    } catch (err) {
+      facts.logger.error({ err }, 'failed to start external plugin');
+      return;
+    }
+    if (!this.#connections.has(plugin)) return;
+    this.#plugins = [...this.#plugins, plugin].sort((a, b) => a.index.localeCompare(b.index));
+    this.#changed();
+  }
+
+  async #synchronize(plugin: FakePlugin): Promise<void> {
+    while (this.#syncBlockers > 0 && this.#connections.has(plugin)) await this.#change();
+    await plugin.synchronize([...this.pods.values()], this.#options.containers ?? []);
+  }
+
+  #drop(plugin: FakePlugin): void {
+    this.#connections.delete(plugin);
+    this.#plugins = this.#plugins.filter((other) => other !== plugin);
+    this.#changed();
+  }
+
+  #change(): Promise<void> {
+    return new Promise((resolve) => this.#waiters.add(resolve));
+  }
+
+  #changed(): void {
+    for (const waiter of this.#waiters) waiter();
+    this.#waiters.clear();
+  }
+}
+
+/** Makes a runtime and has it listen. */
+export async function startFakeRuntime(options: FakeRuntimeOptions): Promise<FakeRuntime> {
+  const runtime = new FakeRuntime(options);
+  await runtime.start();
+  return runtime;
+}

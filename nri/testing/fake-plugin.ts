@@ -1,0 +1,239 @@
+import type { Duplex } from 'node:stream';
+import { type Container, formatContainer } from '../container.ts';
+import { NriError, toError } from '../errors.ts';
+import { eventBit, PodEvent, type PodEventName } from '../events.ts';
+import type { Logger } from '../logger.ts';
+import { MuxConnection } from '../mux/frame.ts';
+import { Mux } from '../mux/mux.ts';
+import { formatPodSandbox, type PodSandbox } from '../pod.ts';
+import { TtrpcClient } from '../ttrpc/client.ts';
+import type { TtrpcCodec } from '../ttrpc/codec.ts';
+import { maxDataBytes } from '../ttrpc/frame.ts';
+import { type Method, type Reply, TtrpcServer } from '../ttrpc/server.ts';
+import { StatusCode, TtrpcError } from '../ttrpc/status.ts';
+import { type NriCodec, pluginService, runtimeService } from '../wire.ts';
+import { goChannel } from './go-channel.ts';
+
+/** What a plugin's connection needs to know of its runtime. */
+export interface FakeRuntimeFacts {
+  name: string;
+  version: string;
+  /** From v0.12 on there is a method for each event. */
+  nriVersion: string | undefined;
+  config: string;
+  registrationTimeoutMs: number;
+  requestTimeoutMs: number;
+  /** Configure the plugin before its registration is answered. */
+  configureFirst: boolean;
+  /** Where what exists is cut into parts, bytes. */
+  maxSyncBytes: number;
+  ttrpc: TtrpcCodec;
+  nri: NriCodec;
+  logger: Logger;
+}
+
+/** The runtime's end of one plugin's connection, with Go's rules of what is fatal. */
+export class FakePlugin {
+  /** As the plugin registered itself. */
+  name = '';
+  index = '';
+  /** The plugin's subscription, as it asked for it. */
+  events = 0;
+  /** Each method called and how it ended, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
+  readonly calls: string[] = [];
+  readonly closed: Promise<Error | undefined>;
+  readonly #runtime: FakeRuntimeFacts;
+  readonly #mux: Mux;
+  readonly #client: TtrpcClient;
+  readonly #registered = Promise.withResolvers<void>();
+  readonly #configured = Promise.withResolvers<void>();
+  #onlyStateChange: boolean;
+
+  constructor(socket: Duplex, runtime: FakeRuntimeFacts) {
+    this.#runtime = runtime;
+    this.#onlyStateChange = !hasMethodPerEvent(runtime.nriVersion);
+    // Go waits for a plugin that does not read, for ever.
+    this.#mux = new Mux(socket, { maxUnsentBytes: Number.POSITIVE_INFINITY });
+    this.closed = this.#mux.closed;
+    const { ttrpc: codec, logger } = runtime;
+    // Go's client gives up its connection when a read fails; its server logs it, reads no more and closes nothing.
+    const callers = goChannel(this.#mux.open(MuxConnection.plugin), (error) => this.close(error));
+    const callees = goChannel(this.#mux.open(MuxConnection.runtime), (err) =>
+      logger.error({ err }, 'error receiving message'),
+    );
+    this.#client = new TtrpcClient(callers, { codec, logger });
+    const register: Method = (payload) => this.#register(payload);
+    new TtrpcServer(callees, new Map([[runtimeService, new Map([['RegisterPlugin', register]])]]), { codec, logger });
+    this.#registered.promise.catch(() => undefined);
+    this.closed.then((error) => this.#registered.reject(error ?? new NriError('plugin-gone', 'plugin closed')));
+  }
+
+  close(error?: Error): void {
+    this.#mux.close(error);
+  }
+
+  /** Waits for the registration and configures the plugin. A plugin that fails in this is closed. */
+  async start(): Promise<void> {
+    const { registrationTimeoutMs } = this.#runtime;
+    try {
+      await timeLimit(this.#registered.promise, registrationTimeoutMs, 'plugin registration timed out');
+      await this.#configure();
+      this.#configured.resolve();
+    } catch (cause) {
+      const error = new NriError('plugin-refused', `failed to start plugin: ${toError(cause).message}`, { cause });
+      this.close(error);
+      throw error;
+    }
+  }
+
+  /** Tells what exists; all parts share one time limit. A plugin that fails in this is closed. */
+  async synchronize(pods: Partial<PodSandbox>[], containers: Partial<Container>[]): Promise<void> {
+    const endsAt = performance.now() + this.#runtime.requestTimeoutMs;
+    const codec = this.#runtime.nri.synchronizeResponse;
+    try {
+      for (const { payload, more } of this.#syncParts(pods, containers)) {
+        const answer = await this.#call('Synchronize', payload, endsAt - performance.now());
+        if (more && codec.decode(answer).more !== true) {
+          throw new NriError('no-parts', 'plugin does not handle split sync requests');
+        }
+      }
+    } catch (cause) {
+      const error = new NriError('plugin-refused', `failed to synchronize plugin: ${toError(cause).message}`, {
+        cause,
+      });
+      this.close(error);
+      throw error;
+    }
+  }
+
+  /**
+   * Tells the plugin of an event, if it subscribed to it. A plugin that does not answer in time, or whose connection
+   * breaks, is closed and counts as having agreed.
+   * @throws TtrpcError what the plugin answered
+   */
+  async notify(event: PodEventName, pod: Partial<PodSandbox>): Promise<void> {
+    if ((this.events & eventBit(PodEvent[event])) === 0) return;
+    try {
+      await this.#callEvent(event, pod);
+    } catch (error) {
+      if (error instanceof TtrpcError) throw error;
+      this.#runtime.logger.error({ err: error, plugin: this.name }, 'failed to relay event, closing plugin');
+      this.close(toError(error));
+    }
+  }
+
+  /** Any call, as a runtime of another version would make it. */
+  call(method: string, payload: Uint8Array, timeoutMs?: number): Promise<Buffer> {
+    return this.#call(method, payload, timeoutMs ?? this.#runtime.requestTimeoutMs);
+  }
+
+  #register(payload: Buffer): Reply | Promise<Reply> {
+    const { pluginName = '', pluginIdx = '' } = this.#runtime.nri.registerPluginRequest.decode(payload);
+    this.name = pluginName;
+    this.index = pluginIdx;
+    if (pluginName === '' || !/^[0-9]{2}$/.test(pluginIdx)) {
+      const error = new NriError('bad-name', `invalid plugin name "${pluginName}" or index "${pluginIdx}"`);
+      // The plugin learns of it before its connection is closed.
+      setImmediate(() => this.#registered.reject(error));
+      throw error;
+    }
+    if (!this.#runtime.configureFirst) return { afterwards: () => this.#registered.resolve() };
+    this.#registered.resolve();
+    return this.#configured.promise.then(() => ({}));
+  }
+
+  async #configure(): Promise<void> {
+    const { nri, name, version, nriVersion, config, registrationTimeoutMs, requestTimeoutMs } = this.#runtime;
+    const tellsTimeouts = nriVersion !== undefined;
+    const request = nri.configureRequest.encode({
+      ...(config === '' ? {} : { config }),
+      runtimeName: name,
+      runtimeVersion: version,
+      ...(tellsTimeouts ? { registrationTimeout: registrationTimeoutMs, requestTimeout: requestTimeoutMs } : {}),
+      ...(hasMethodPerEvent(nriVersion) && nriVersion !== undefined ? { nriVersion } : {}),
+    });
+    const { events = 0 } = nri.configureResponse.decode(await this.#call('Configure', request, requestTimeoutMs));
+    const valid = minorVersion(nriVersion) >= 10 ? 0x3fff : 0x7ff;
+    if ((events & ~valid) !== 0) throw new NriError('bad-events', `invalid plugin events: 0x${events.toString(16)}`);
+    this.events = events === 0 ? valid : events;
+  }
+
+  async #callEvent(event: PodEventName, pod: Partial<PodSandbox>): Promise<void> {
+    const { nri, requestTimeoutMs } = this.#runtime;
+    const wire = formatPodSandbox(pod);
+    if (!this.#onlyStateChange) {
+      const method = `${event[0]?.toUpperCase()}${event.slice(1)}`;
+      try {
+        await this.#call(method, nri.podSandboxRequest.encode({ pod: wire }), requestTimeoutMs);
+        return;
+      } catch (error) {
+        if (!(error instanceof TtrpcError) || error.status !== StatusCode.unimplemented) throw error;
+        this.#onlyStateChange = true;
+      }
+    }
+    await this.#call(
+      'StateChange',
+      nri.stateChangeEvent.encode({ event: PodEvent[event], pod: wire }),
+      requestTimeoutMs,
+    );
+  }
+
+  async #call(method: string, payload: Uint8Array, timeoutMs: number): Promise<Buffer> {
+    try {
+      const answer = await this.#client.call(pluginService, method, payload, { timeoutMs });
+      this.calls.push(method);
+      return answer;
+    } catch (error) {
+      this.calls.push(`${method}: ${error instanceof TtrpcError ? `${error.status} ` : ''}${toError(error).message}`);
+      throw error;
+    }
+  }
+
+  /** Everything at once if it fits, else parts of at least 8 objects, sized by what did not fit. */
+  *#syncParts(
+    pods: Partial<PodSandbox>[],
+    containers: Partial<Container>[],
+  ): Generator<{ payload: Buffer; more: boolean }> {
+    const { maxSyncBytes, nri } = this.#runtime;
+    const items = [
+      ...pods.map((pod) => ({ pods: [formatPodSandbox(pod)] })),
+      ...containers.map((container) => ({ containers: [formatContainer(container)] })),
+    ];
+    let perPart = items.length;
+    for (let start = 0; ; ) {
+      const part = items.slice(start, start + perPart);
+      const more = start + part.length < items.length;
+      const payload = nri.synchronizeRequest.encode({
+        pods: part.flatMap((item) => ('pods' in item ? item.pods : [])),
+        containers: part.flatMap((item) => ('containers' in item ? item.containers : [])),
+        ...(more ? { more } : {}),
+      });
+      if (payload.length > Math.min(maxSyncBytes, maxDataBytes - 1024) && perPart > 8) {
+        perPart = Math.max(8, Math.floor(perPart * Math.min(0.9, maxSyncBytes / payload.length)));
+        continue;
+      }
+      yield { payload, more };
+      if (!more) return;
+      start += part.length;
+    }
+  }
+}
+
+function hasMethodPerEvent(nriVersion: string | undefined): boolean {
+  return minorVersion(nriVersion) >= 12;
+}
+
+/** The middle number of a version; all versions so far begin with 0. */
+function minorVersion(nriVersion: string | undefined): number {
+  return Number(/^v?0\.(\d+)/.exec(nriVersion ?? '')?.[1] ?? 0);
+}
+
+async function timeLimit<T>(work: Promise<T>, ms: number, message: string): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new NriError('time-limit', message)), ms);
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

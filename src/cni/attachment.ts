@@ -1,0 +1,84 @@
+import { isAbsolute } from 'node:path';
+import { assertInterfaceName, NetlinkError } from '../netlink/index.ts';
+import { CniError } from './errors.ts';
+import type { CniIpam, CniNetwork } from './network.ts';
+
+/** An interface of a pod in a network. */
+export interface CniAttachment {
+  network: CniNetwork;
+  /** The runtime's id of the pod's sandbox. */
+  containerId: string;
+  /** Path of the pod's network namespace. For a deletion it may be empty, or of a namespace that is gone. */
+  netnsPath: string;
+  /** Name of the interface in the pod. */
+  ifName: string;
+  /** What plugins get in `CNI_ARGS`, e.g. `K8S_POD_NAME`. Plugins ignore those that they do not know. */
+  args?: Record<string, string>;
+  /** PCI address of the device. Plugins get it as `deviceID`, and in `runtimeConfig` if they have that capability. */
+  deviceId?: string;
+  /** Values for `runtimeConfig`, by capability; a plugin gets those that its configuration declares. */
+  capabilities?: Record<string, unknown>;
+}
+
+/** Addresses for an interface of a pod that no CNI plugin attaches. */
+export interface CniIpamAttachment extends Omit<CniAttachment, 'network' | 'deviceId'> {
+  ipam: CniIpam;
+}
+
+/** One operation of ours: a chain of plugins, or an IPAM plugin as a chain of one. */
+export interface CniTask {
+  kind: 'chain' | 'ipam';
+  attachment: CniAttachment;
+}
+
+/**
+ * The chain for an attachment: a copy that can be stored and compared.
+ * @throws CniError `cni-attachment-invalid`
+ */
+export function chainTask(attachment: CniAttachment): CniTask {
+  assertAttachment(attachment);
+  return { kind: 'chain', attachment: JSON.parse(JSON.stringify(attachment)) };
+}
+
+/**
+ * An IPAM plugin is called as the plugin that attaches would call it: with its section inside a configuration.
+ * @throws CniError `cni-attachment-invalid`
+ */
+export function ipamTask({ ipam, ...rest }: CniIpamAttachment): CniTask {
+  const capabilities = Object.fromEntries(Object.keys(rest.capabilities ?? {}).map((name) => [name, true]));
+  const plugin = { type: ipam.ipam.type, capabilities, ipam: ipam.ipam };
+  const network: CniNetwork = { cniVersion: ipam.cniVersion, name: ipam.name, plugins: [plugin] };
+  return { ...chainTask({ ...rest, network }), kind: 'ipam' };
+}
+
+/** Checks what ends up in the environment of plugins, and in the names of their files. */
+function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }: CniAttachment): void {
+  const refuse = (problem: string, hint: string, cause?: unknown) =>
+    new CniError('cni-attachment-invalid', `cannot attach to CNI network ${network.name}: ${problem}`, {
+      cause,
+      hint,
+      network: network.name,
+    });
+  // Source: CNI specification 1.1.0, section 2, "Parameters".
+  if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(containerId)) {
+    throw refuse(`${JSON.stringify(containerId)} is no container id`, 'use letters, digits, "_", "." and "-"');
+  }
+  try {
+    assertInterfaceName(ifName);
+  } catch (cause) {
+    const hint = cause instanceof NetlinkError ? (cause.hint ?? '') : '';
+    throw refuse(`${JSON.stringify(ifName)} is no interface name`, hint, cause);
+  }
+  if (netnsPath !== '' && (!isAbsolute(netnsPath) || netnsPath.includes('\0'))) {
+    throw refuse(`${JSON.stringify(netnsPath)} is no absolute path`, 'use the path of the network namespace');
+  }
+  for (const [key, value] of Object.entries(args)) {
+    if (/^[^;=\0]+$/.test(key) && !/[;\0]/.test(value)) continue;
+    throw refuse(`argument ${JSON.stringify(`${key}=${value}`)}`, 'use neither ";" nor, in the key, "="');
+  }
+}
+
+/** Who an attachment is, for messages: `net1 of container 4f1c…`. */
+export function describeAttachment({ ifName, containerId }: CniAttachment): string {
+  return `${ifName} of container ${containerId}`;
+}

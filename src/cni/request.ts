@@ -1,0 +1,71 @@
+import type { CniAttachment } from './attachment.ts';
+import type { CniCommand } from './errors.ts';
+import type { CniPluginConfig } from './network.ts';
+import { convertCniResult, type RawCniResult } from './result.ts';
+
+/** How the plugin `host-device` can be told of its device. One of these, and we name none by address. */
+const deviceSelectors = ['device', 'hwaddr', 'kernelpath', 'auxDevice'];
+
+/**
+ * What a plugin gets on its standard input.
+ * Source: CNI specification 1.1.0, section 3, "Deriving request configuration from plugin configuration".
+ */
+export function formatRequest(
+  plugin: CniPluginConfig,
+  { network, deviceId, capabilities = {} }: CniAttachment,
+  prevResult?: RawCniResult,
+): string {
+  const { name, cniVersion } = network;
+  const available = deviceId === undefined ? capabilities : { ...capabilities, deviceID: deviceId };
+  const runtimeConfig = Object.fromEntries(
+    Object.entries(available).filter(([capability]) => plugin.capabilities?.[capability] === true),
+  );
+  return JSON.stringify({
+    ...plugin,
+    name,
+    cniVersion,
+    ...deviceFields(plugin, deviceId),
+    ...(Object.keys(runtimeConfig).length === 0 ? {} : { runtimeConfig }),
+    ...(prevResult === undefined ? {} : { prevResult: convertCniResult(prevResult, cniVersion) }),
+  });
+}
+
+/** Like Multus, so that configurations written for it work: sriov reads `deviceID`, host-device `pciBusID`. */
+function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Record<string, string> {
+  if (deviceId === undefined) return {};
+  const isSelected = deviceSelectors.some((field) => plugin[field] !== undefined);
+  return isSelected ? { deviceID: deviceId } : { deviceID: deviceId, pciBusID: deviceId };
+}
+
+/** What a plugin needs besides its configuration. */
+export interface EnvironmentOptions {
+  command: CniCommand;
+  /** Empty if the namespace is gone. */
+  netnsPath: string;
+  /** Where plugins look for other plugins. */
+  binDirs: string[];
+  /** Where they look for programs of the system, such as `iptables`. */
+  searchPath: string;
+}
+
+/** All of a plugin's environment: nothing of ours leaks into it. */
+export function createEnvironment(attachment: CniAttachment, options: EnvironmentOptions): Record<string, string> {
+  return {
+    PATH: options.searchPath,
+    CNI_COMMAND: options.command,
+    CNI_CONTAINERID: attachment.containerId,
+    CNI_NETNS: options.netnsPath,
+    CNI_IFNAME: attachment.ifName,
+    CNI_ARGS: formatArgs(attachment.args ?? {}),
+    CNI_PATH: options.binDirs.join(':'),
+  };
+}
+
+/** Many plugins refuse arguments that they do not know, unless told to ignore them. */
+function formatArgs(args: Record<string, string>): string {
+  const entries = Object.entries(args);
+  if (entries.length === 0) return '';
+  return Object.entries({ IgnoreUnknown: '1', ...args })
+    .map(([key, value]) => `${key}=${value}`)
+    .join(';');
+}

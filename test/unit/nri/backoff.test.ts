@@ -1,0 +1,34 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Backoff } from '../../../nri/backoff.ts';
+
+function delays(count: number, random: () => number): number[] {
+  const backoff = new Backoff({ initialMs: 250, maxMs: 30_000, random });
+  return Array.from({ length: count }, () => backoff.nextMs());
+}
+
+describe('Backoff', () => {
+  it('doubles up to its bound', () => {
+    expect(delays(10, () => 0)).toEqual([125, 250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
+  });
+
+  it('stays between half of the bound and the bound, whatever chance says and however long it goes on', () =>
+    fc.assert(
+      fc.property(fc.infiniteStream(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true })), (stream) => {
+        for (const [index, delay] of delays(1200, () => stream.next().value).entries()) {
+          const bound = Math.min(30_000, 250 * 2 ** index);
+          expect(delay).toBeGreaterThanOrEqual(bound / 2);
+          expect(delay).toBeLessThanOrEqual(bound);
+        }
+      }),
+      { numRuns: 10 },
+    ));
+
+  it('begins anew after a reset', () => {
+    const backoff = new Backoff({ initialMs: 250, maxMs: 30_000, random: () => 0 });
+    backoff.nextMs();
+    backoff.nextMs();
+    backoff.reset();
+    expect(backoff.nextMs()).toBe(125);
+  });
+});

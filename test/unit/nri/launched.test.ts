@@ -1,0 +1,84 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import type { Duplex } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { createPlugin } from '../../../nri/index.ts';
+import { FakeRuntime } from '../../../nri/testing.ts';
+
+const script = fileURLToPath(new URL('fixtures/launched-plugin.ts', import.meta.url));
+
+interface Launched {
+  child: ChildProcess;
+  socket: Duplex;
+  lines: unknown[];
+  ended: Promise<unknown[]>;
+}
+
+/** Starts the plugin as a runtime does, with a socket pair on descriptor 3 and hardly any environment. */
+function launch(): Launched {
+  const child = spawn(process.execPath, [script], {
+    env: { NRI_PLUGIN_NAME: 'launched', NRI_PLUGIN_IDX: '20', NRI_PLUGIN_SOCKET: '3' },
+    stdio: ['ignore', 'pipe', 'inherit', 'pipe'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const lines: unknown[] = [];
+  if (child.stdout === null) throw new Error('no standard output');
+  createInterface({ input: child.stdout }).on('line', (line) => lines.push(JSON.parse(line)));
+  return { child, socket: child.stdio[3] as Duplex, lines, ended: once(child, 'close') };
+}
+
+describe('a plugin that the runtime starts', () => {
+  it('serves on the socket it was handed, and is finished when the runtime closes it', async () => {
+    const { socket, lines, ended } = launch();
+    const runtime = new FakeRuntime({ pods: [{ id: 'old' }] });
+    runtime.launch(socket, { config: 'colour: blue' });
+    await runtime.waitForPlugin('launched');
+    await runtime.runPodSandbox({ id: 'new' });
+    await expect(runtime.runPodSandbox({ id: 'refused' })).rejects.toMatchObject({
+      status: 2,
+      message: 'not this one',
+    });
+    await runtime.stop();
+    expect(await ended).toEqual([0, null]);
+    expect(lines).toEqual([
+      { what: 'configure', detail: { runtime: 'containerd', config: 'colour: blue' } },
+      { what: 'synchronize', detail: 1 },
+      { what: 'run', detail: 'new' },
+      { what: 'run', detail: 'refused' },
+      { what: 'disconnected', detail: null },
+      { what: 'finished', detail: false },
+    ]);
+  });
+
+  it('counts as connected without being told what exists, which an old runtime does not tell', async () => {
+    const { socket, lines, ended } = launch();
+    const runtime = new FakeRuntime({ nriVersion: undefined, pods: [{ id: 'old' }] });
+    runtime.launch(socket);
+    await runtime.waitForPlugin('launched');
+    await runtime.runPodSandbox({ id: 'new' });
+    await runtime.stop();
+    await ended;
+    // It tells of the end only because it took itself for connected.
+    expect(lines.map((line) => (line as { what: string }).what)).toEqual([
+      'configure',
+      'run',
+      'disconnected',
+      'finished',
+    ]);
+  });
+
+  it('gives up, instead of dialling anywhere, when the descriptor is none', async () => {
+    const plugin = createPlugin({ name: 'a', index: '00', handlers: {}, env: { NRI_PLUGIN_SOCKET: '987' } });
+    plugin.start();
+    await plugin.finished;
+    await expect(plugin.whenConnected()).rejects.toMatchObject({ code: 'connection-closed' });
+  });
+
+  it.each(['nonsense', '-1', '3x'])('refuses NRI_PLUGIN_SOCKET=%s before anything is opened', (value) => {
+    expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, env: { NRI_PLUGIN_SOCKET: value } })).toThrow(
+      expect.objectContaining({ code: 'bad-option' }),
+    );
+  });
+});

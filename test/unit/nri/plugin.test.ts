@@ -1,0 +1,310 @@
+import { describe, expect, it } from 'vitest';
+import { type CallContext, createPlugin, type PluginOptions, type PodSandbox, TtrpcError } from '../../../nri/index.ts';
+import type { PodInput } from '../../../nri/testing.ts';
+import { stage, until } from './support.ts';
+
+const pod: PodInput = {
+  id: 'sandbox-1',
+  name: 'web',
+  uid: 'uid-1',
+  namespace: 'default',
+  annotations: { 'a/b': 'c' },
+  namespaces: [{ type: 'network', path: '/var/run/netns/cni-1' }],
+};
+
+describe('createPlugin', () => {
+  it.each([
+    { name: '' },
+    { name: 'a b' },
+    { name: 'ü' },
+    { name: 'a/b' },
+    { index: '1' },
+    { index: '100' },
+    { index: 'ab' },
+    { index: '1 ' },
+  ] satisfies Partial<PluginOptions>[])('refuses %o', (options) => {
+    expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, ...options })).toThrow(
+      expect.objectContaining({ code: 'bad-option' }),
+    );
+  });
+});
+
+describe.each([
+  {
+    style: 'a method for each event',
+    nriVersion: 'v0.12.2',
+    methods: ['RunPodSandbox', 'StopPodSandbox', 'RemovePodSandbox'],
+  },
+  { style: 'StateChange', nriVersion: 'v0.8.0', methods: ['StateChange', 'StateChange', 'StateChange'] },
+  {
+    style: 'StateChange and no word of timeouts',
+    nriVersion: undefined,
+    methods: ['StateChange', 'StateChange', 'StateChange'],
+  },
+])('a plugin and a runtime with $style', ({ nriVersion, methods }) => {
+  it('gets each event with its pod and the time it has', async () => {
+    const events: [string, PodSandbox, CallContext][] = [];
+    const on = (name: string) => (seen: PodSandbox, context: CallContext) => void events.push([name, seen, context]);
+    const { runtime } = await stage(
+      { handlers: { runPodSandbox: on('run'), stopPodSandbox: on('stop'), removePodSandbox: on('remove') } },
+      { nriVersion },
+    );
+    const fake = await runtime.waitForPlugin('test');
+    await runtime.runPodSandbox(pod);
+    await runtime.stopPodSandbox(pod);
+    await runtime.removePodSandbox(pod);
+    expect(events.map(([name, seen]) => [name, seen.id])).toEqual([
+      ['run', 'sandbox-1'],
+      ['stop', 'sandbox-1'],
+      ['remove', 'sandbox-1'],
+    ]);
+    expect(events[0]?.[1]).toMatchObject({ ...pod, labels: {}, ips: [], pid: 0 });
+    expect(events[0]?.[2]).toMatchObject({ timeoutMs: 2000, signal: { aborted: false } });
+    expect(fake.calls).toEqual(['Configure', 'Synchronize', ...methods]);
+    expect(fake.events).toBe(7);
+  });
+
+  it('stays connected after a refusal, and is asked again', async () => {
+    const { runtime } = await stage(
+      {
+        handlers: {
+          runPodSandbox: (seen) => (seen.id === 'bad' ? Promise.reject(new Error('no VF left')) : undefined),
+        },
+      },
+      { nriVersion },
+    );
+    await runtime.waitForPlugin('test');
+    await expect(runtime.runPodSandbox({ id: 'bad' })).rejects.toMatchObject({ status: 2, message: 'no VF left' });
+    await runtime.runPodSandbox({ id: 'good' });
+    expect(runtime.plugins).toHaveLength(1);
+  });
+
+  it('lets a handler choose its status, except the one that would change how it is called', async () => {
+    const { runtime } = await stage(
+      {
+        handlers: {
+          runPodSandbox: (seen) => {
+            throw new TtrpcError(seen.pid, 'chosen');
+          },
+        },
+      },
+      { nriVersion },
+    );
+    const fake = await runtime.waitForPlugin('test');
+    await expect(runtime.runPodSandbox({ id: 'a', pid: 9 })).rejects.toMatchObject({ status: 9 });
+    await expect(runtime.runPodSandbox({ id: 'b', pid: 12 })).rejects.toMatchObject({ status: 2, message: 'chosen' });
+    await expect(runtime.runPodSandbox({ id: 'c', pid: 9 })).rejects.toMatchObject({ status: 9 });
+    expect(fake.calls.slice(2).map((call) => call.split(':')[0])).toEqual([methods[0], methods[0], methods[0]]);
+  });
+});
+
+describe('a connected plugin', () => {
+  it('knows its runtime', async () => {
+    const seen: unknown[] = [];
+    const { plugin, runtime } = await stage(
+      {
+        handlers: {
+          configure: (info, config) => void seen.push(['configure', info.version, config]),
+          connected: (info) => seen.push(['connected', info.version]),
+          synchronize: (pods) => void seen.push(['synchronize', pods.map(({ id }) => id)]),
+        },
+      },
+      {
+        nriVersion: 'v0.12.0',
+        version: 'v2.3.1',
+        requestTimeoutMs: 700,
+        registrationTimeoutMs: 900,
+        pods: [{ id: 'p' }],
+      },
+    );
+    expect([plugin.connected, plugin.runtime]).toEqual([false, undefined]);
+    const info = {
+      name: 'containerd',
+      version: 'v2.3.1',
+      nriVersion: 'v0.12.0',
+      registrationTimeoutMs: 900,
+      requestTimeoutMs: 700,
+    };
+    expect(await plugin.whenConnected()).toEqual(info);
+    expect([plugin.connected, plugin.runtime]).toEqual([true, info]);
+    expect(await plugin.whenConnected()).toEqual(info);
+    await runtime.waitForPlugin('test');
+    expect(seen).toEqual([
+      ['configure', 'v2.3.1', ''],
+      ['connected', 'v2.3.1'],
+      ['synchronize', ['p']],
+    ]);
+  });
+
+  it('assumes the time limits of runtimes that do not tell', async () => {
+    const { plugin } = await stage({}, { nriVersion: undefined });
+    expect(await plugin.whenConnected()).toMatchObject({
+      nriVersion: undefined,
+      registrationTimeoutMs: 5000,
+      requestTimeoutMs: 2000,
+    });
+  });
+
+  it('answers events that it did not ask for, and only says "unimplemented" to methods it has not got', async () => {
+    const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } }, { nriVersion: 'v0.12.2' });
+    const fake = await runtime.waitForPlugin('test');
+    expect(fake.events).toBe(1);
+    const call = (method: string, ...bytes: number[]) => fake.call(method, Buffer.from(bytes));
+    for (const event of [2, 3, 4, 7, 14, 99]) await call('StateChange', 0x08, event);
+    for (const method of ['StopPodSandbox', 'RemovePodSandbox', 'Shutdown']) await call(method);
+    for (const method of [
+      ...['UpdatePodSandbox', 'PostUpdatePodSandbox', 'CreateContainer', 'PostCreateContainer', 'StartContainer'],
+      ...['PostStartContainer', 'UpdateContainer', 'PostUpdateContainer', 'StopContainer', 'RemoveContainer'],
+      ...['ValidateContainerAdjustment', 'SomethingNew'],
+    ]) {
+      await expect(call(method)).rejects.toMatchObject({ status: 12, message: `method ${method}` });
+    }
+    await runtime.runPodSandbox(pod);
+    expect(fake.calls.at(-1)).toBe('RunPodSandbox');
+  });
+
+  it('refuses a message that it cannot read, and one without a pod', async () => {
+    const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } }, { nriVersion: 'v0.12.2' });
+    const fake = await runtime.waitForPlugin('test');
+    await expect(fake.call('RunPodSandbox', Buffer.from([0xff]))).rejects.toMatchObject({ status: 13 });
+    await expect(fake.call('RunPodSandbox', Buffer.alloc(0))).rejects.toMatchObject({ status: 3 });
+    await runtime.runPodSandbox(pod);
+  });
+
+  it('uses the time limit of the runtime for a call that carries none', async () => {
+    const times: number[] = [];
+    const { runtime } = await stage(
+      { handlers: { runPodSandbox: (_, { timeoutMs }) => void times.push(timeoutMs) } },
+      { nriVersion: 'v0.12.2', requestTimeoutMs: 700 },
+    );
+    const fake = await runtime.waitForPlugin('test');
+    await fake.call('RunPodSandbox', Buffer.from([0x0a, 0x00]), 0).catch(() => undefined);
+    await runtime.runPodSandbox(pod);
+    await until(() => times.length === 2);
+    expect(times).toEqual([700, 700]);
+  });
+
+  it('is refused when it cannot be configured', async () => {
+    const { runtime, log } = await stage({ handlers: { configure: () => Promise.reject(new Error('wrong runtime')) } });
+    await until(() => log.entries.some(({ message }) => message === 'connection to the runtime lost'));
+    expect(runtime.plugins).toEqual([]);
+  });
+
+  it('only logs what fails where nobody can be told', async () => {
+    const fail = (what: string) => () => {
+      throw new Error(what);
+    };
+    const { runtime, plugin, log } = await stage({
+      handlers: {
+        connected: fail('connected'),
+        disconnected: fail('disconnected'),
+        synchronize: () => Promise.reject(new Error('synchronize')),
+      },
+    });
+    await runtime.waitForPlugin('test');
+    await runtime.stop();
+    await until(() => !plugin.connected);
+    const errors = log.entries
+      .filter(({ level }) => level === 'error')
+      .map(({ fields }) => (fields.err as Error).message);
+    expect(errors).toEqual(['connected', 'synchronize', 'disconnected']);
+  });
+
+  it('takes its handlers from the prototype of a class too', async () => {
+    class Handlers {
+      readonly pods: string[] = [];
+      runPodSandbox(seen: PodSandbox): void {
+        this.pods.push(seen.id);
+      }
+    }
+    const handlers = new Handlers();
+    const { runtime } = await stage({ handlers });
+    expect((await runtime.waitForPlugin('test')).events).toBe(1);
+    await runtime.runPodSandbox(pod);
+    expect(handlers.pods).toEqual(['sandbox-1']);
+  });
+});
+
+describe('disposing of a plugin', () => {
+  it('lets a handler at work answer first: a connection closed on it would count as its success', async () => {
+    const release = Promise.withResolvers<void>();
+    const started = Promise.withResolvers<void>();
+    const { runtime, plugin } = await stage({
+      handlers: {
+        runPodSandbox: () => {
+          started.resolve();
+          return release.promise;
+        },
+      },
+    });
+    await runtime.waitForPlugin('test');
+    const run = runtime.runPodSandbox(pod);
+    await started.promise;
+    const disposed = plugin[Symbol.asyncDispose]();
+    release.reject(new Error('shutting down'));
+    await expect(run).rejects.toMatchObject({ message: 'shutting down' });
+    await disposed;
+    await plugin.finished;
+  });
+
+  it('does not wait for ever, tells handlers by their signal, and is the same when called twice', async () => {
+    let context: CallContext | undefined;
+    const { runtime, plugin } = await stage(
+      {
+        handlers: {
+          runPodSandbox: (_, given) => {
+            context = given;
+            return new Promise(() => undefined);
+          },
+        },
+        disposeTimeoutMs: 30,
+      },
+      { requestTimeoutMs: 10_000 },
+    );
+    await runtime.waitForPlugin('test');
+    const run = runtime.runPodSandbox(pod);
+    await until(() => context !== undefined);
+    const [first, second] = [plugin[Symbol.asyncDispose](), plugin[Symbol.asyncDispose]()];
+    expect(first).toBe(second);
+    await first;
+    expect(context?.signal.aborted).toBe(true);
+    expect(plugin.connected).toBe(false);
+    await run;
+    expect(() => plugin.start()).toThrow(expect.objectContaining({ code: 'connection-closed' }));
+  });
+
+  it('waits for a synchronization at work', async () => {
+    const release = Promise.withResolvers<void>();
+    const { plugin } = await stage({ handlers: { synchronize: () => release.promise }, disposeTimeoutMs: 5000 });
+    await plugin.whenConnected();
+    let disposed = false;
+    const done = plugin[Symbol.asyncDispose]().then(() => {
+      disposed = true;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(disposed).toBe(false);
+    release.resolve();
+    await done;
+  });
+
+  it('ends at once while nothing listens, and before it was started', async () => {
+    for (const start of [true, false]) {
+      const plugin = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
+      if (start) plugin.start();
+      const waiting = plugin.whenConnected();
+      await plugin[Symbol.asyncDispose]();
+      await plugin.finished;
+      await expect(waiting).rejects.toMatchObject({ code: 'connection-closed' });
+    }
+  });
+
+  it('lets those go who wait no longer', async () => {
+    await using plugin = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
+    const reason = new Error('enough');
+    await expect(plugin.whenConnected(AbortSignal.abort(reason))).rejects.toBe(reason);
+    const controller = new AbortController();
+    const waiting = plugin.whenConnected(controller.signal);
+    controller.abort(reason);
+    await expect(waiting).rejects.toBe(reason);
+  });
+});

@@ -1,0 +1,149 @@
+import { createServer } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { createPlugin } from '../../../nri/index.ts';
+import { startFakeRuntime } from '../../../nri/testing.ts';
+import { recordingLogger, socketPath, stage, until } from './support.ts';
+
+describe('a plugin without a runtime', () => {
+  it('waits for the socket to appear, and reports the failure once', async () => {
+    const path = socketPath();
+    const log = recordingLogger();
+    await using plugin = createPlugin({
+      name: 'test',
+      index: '10',
+      handlers: {},
+      socketPath: path,
+      logger: log,
+      backoff: { initialMs: 5, dialMaxMs: 10 },
+    });
+    plugin.start();
+    plugin.start();
+    const attempts = () => log.entries.filter(({ message }) => message === 'no connection to the runtime');
+    await until(() => attempts().length >= 5);
+    expect(attempts().filter(({ level }) => level === 'warn')).toMatchObject([
+      { fields: { socket: path, err: { code: 'not-connected', hint: expect.stringContaining('NRI') } } },
+    ]);
+    await using runtime = await startFakeRuntime({ socketPath: path });
+    await plugin.whenConnected();
+    expect((await runtime.waitForPlugin('test')).index).toBe('10');
+    expect(runtime.accepted).toBe(1);
+  });
+});
+
+describe('a plugin whose runtime restarts', () => {
+  it('finds the recreated socket and is told again what exists', async () => {
+    const seen: unknown[] = [];
+    const { runtime, plugin } = await stage({
+      handlers: {
+        connected: () => seen.push('connected'),
+        disconnected: (error) => seen.push(['disconnected', error]),
+        synchronize: (pods) => void seen.push(pods.map(({ id }) => id)),
+      },
+    });
+    await runtime.waitForPlugin('test');
+    await runtime.runPodSandbox({ id: 'old' });
+    for (let round = 0; round < 3; round += 1) {
+      await runtime.restart();
+      await runtime.waitForPlugin('test');
+    }
+    expect(runtime.accepted).toBe(4);
+    expect(seen.slice(0, 5)).toEqual(['connected', [], ['disconnected', undefined], 'connected', ['old']]);
+    expect(seen).toHaveLength(2 + 3 * 3);
+    expect(plugin.connected).toBe(true);
+  });
+
+  it('dials often again after each time that it got through', async () => {
+    // Without the reset the delays of all rounds would add up to 10 ms * 2^30.
+    const { runtime, log } = await stage({ backoff: { initialMs: 10, dialMaxMs: 1e9, stableAfterMs: 0 } });
+    const failures = () => log.entries.filter(({ message }) => message === 'no connection to the runtime').length;
+    for (let round = 1; round <= 10; round += 1) {
+      await runtime.waitForPlugin('test');
+      const before = failures();
+      await runtime.stop();
+      await until(() => failures() === before + 3);
+      await runtime.start();
+    }
+  }, 5000);
+
+  it('makes whoever asks meanwhile wait for the new connection', async () => {
+    const { runtime, plugin } = await stage({});
+    await runtime.waitForPlugin('test');
+    await runtime.stop();
+    await until(() => !plugin.connected);
+    const waiting = plugin.whenConnected();
+    await runtime.start();
+    await waiting;
+    expect(plugin.connected).toBe(true);
+  });
+});
+
+describe('a plugin that is not wanted', () => {
+  it('comes again ever more slowly, and not at all after it was disposed of', async () => {
+    const path = socketPath();
+    const arrivals: number[] = [];
+    const server = createServer((socket) => {
+      arrivals.push(performance.now());
+      socket.on('error', () => undefined).destroy();
+    });
+    await new Promise<void>((resolve) => server.listen(path, resolve));
+    onTestFinished(() => void server.close());
+    const plugin = createPlugin({
+      name: 'test',
+      index: '10',
+      handlers: {},
+      socketPath: path,
+      backoff: { initialMs: 40, maxMs: 160, random: () => 0 },
+    });
+    plugin.start();
+    await until(() => arrivals.length === 6);
+    const gaps = arrivals.slice(1).map((time, index) => time - (arrivals[index] ?? 0));
+    for (const [index, least] of [20, 40, 80, 80, 80].entries()) expect(gaps[index]).toBeGreaterThanOrEqual(least - 2);
+    await plugin[Symbol.asyncDispose]();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(arrivals.length).toBeLessThanOrEqual(7);
+    const final = arrivals.length;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(arrivals).toHaveLength(final);
+  });
+
+  it('counts a connection that lasted as good: the next delay is a first one again', async () => {
+    const delays: number[] = [];
+    const random = () => {
+      delays.push(0);
+      return 0;
+    };
+    const { runtime } = await stage({ backoff: { initialMs: 10, maxMs: 10_000, stableAfterMs: 0, random } });
+    // Without the reset the tenth delay alone would be 2.5 s, more than the whole test may take.
+    for (let round = 0; round < 12; round += 1) {
+      const fake = await runtime.waitForPlugin('test');
+      fake.close();
+      await runtime.waitForLoss('test');
+    }
+    expect(delays.length).toBeGreaterThanOrEqual(11);
+  }, 3000);
+
+  it('gives a registration that is not answered its time and then lets go', async () => {
+    const path = socketPath();
+    const server = createServer((socket) => socket.on('error', () => undefined).resume());
+    await new Promise<void>((resolve) => server.listen(path, resolve));
+    onTestFinished(() => void server.close());
+    const log = recordingLogger();
+    await using plugin = createPlugin({
+      name: 'test',
+      index: '10',
+      handlers: {},
+      socketPath: path,
+      logger: log,
+      registrationTimeoutMs: 50,
+    });
+    plugin.start();
+    const lost = () => log.entries.filter(({ message }) => message === 'connection to the runtime lost');
+    await until(() => lost().length === 1);
+    expect(lost()).toMatchObject([
+      {
+        level: 'warn',
+        fields: { registered: false, err: { code: 'registration-failed', cause: { code: 'call-timeout' } } },
+      },
+    ]);
+  });
+});

@@ -1,0 +1,181 @@
+import { connect } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { type Method, Mux, silentLogger, TtrpcClient, TtrpcServer } from '../../../../nri/index.ts';
+import { encodeMuxHeader } from '../../../../nri/mux/frame.ts';
+import { type FakeRuntime, type FakeRuntimeOptions, startFakeRuntime } from '../../../../nri/testing.ts';
+import { createTtrpcCodec } from '../../../../nri/ttrpc/codec.ts';
+import { encodeTtrpcFrame, FrameType } from '../../../../nri/ttrpc/frame.ts';
+import { createNriCodec, pluginService, runtimeService } from '../../../../nri/wire.ts';
+import { recordingLogger, socketPath, until } from '../support.ts';
+
+const codec = createTtrpcCodec();
+const nri = createNriCodec();
+
+/** A plugin without any of the care that ours takes. */
+function connectRaw(path: string, methods: Record<string, Method>) {
+  const socket = connect(path);
+  const mux = new Mux(socket);
+  onTestFinished(() => mux.close());
+  const all = { Configure: () => ({ payload: nri.configureResponse.encode({ events: 7 }) }), Synchronize: () => ({}) };
+  const services = new Map([[pluginService, new Map<string, Method>(Object.entries({ ...all, ...methods }))]]);
+  new TtrpcServer(mux.open(1), services, { codec, logger: silentLogger });
+  const client = new TtrpcClient(mux.open(2), { codec, logger: silentLogger });
+  const register = (pluginName = 'raw', pluginIdx = '50') =>
+    client.call(runtimeService, 'RegisterPlugin', nri.registerPluginRequest.encode({ pluginName, pluginIdx }));
+  return { socket, mux, register, client };
+}
+
+async function start(options: Partial<FakeRuntimeOptions> = {}) {
+  const path = socketPath();
+  const log = recordingLogger();
+  const runtime = await startFakeRuntime({ socketPath: path, logger: log, ...options });
+  onTestFinished(() => runtime.stop());
+  return { runtime, path, log };
+}
+
+async function registered(runtime: FakeRuntime, path: string, methods: Record<string, Method>) {
+  const raw = connectRaw(path, methods);
+  await raw.register();
+  return { ...raw, fake: await runtime.waitForPlugin('raw') };
+}
+
+describe('FakeRuntime, as the Go code does,', () => {
+  it('trap 4: drops a plugin that is late and takes its silence for consent', async () => {
+    const { runtime, path } = await start({ requestTimeoutMs: 50 });
+    const { mux } = await registered(runtime, path, { StateChange: () => new Promise(() => undefined) });
+    await runtime.runPodSandbox({ id: 'a' });
+    await mux.closed;
+    expect(runtime.plugins).toEqual([]);
+  });
+
+  it('takes a broken connection for consent too, and asks the next plugin', async () => {
+    const { runtime, path } = await start();
+    const { mux } = await registered(runtime, path, {
+      StateChange: () => {
+        mux.close();
+        return {};
+      },
+    });
+    const asked: string[] = [];
+    const other = connectRaw(path, { StateChange: () => ({ afterwards: () => asked.push('other') }) });
+    await other.register('other', '60');
+    await runtime.waitForPlugin('other');
+    await runtime.runPodSandbox({ id: 'a' });
+    expect(asked).toEqual(['other']);
+  });
+
+  it('asks plugins in the order of their indices, and none after a refusal', async () => {
+    const { runtime, path } = await start();
+    const asked: string[] = [];
+    for (const index of ['70', '05', '50']) {
+      const method = () => {
+        asked.push(index);
+        if (index === '50') throw new Error('refused');
+        return {};
+      };
+      await connectRaw(path, { StateChange: method }).register(`p${index}`, index);
+      await runtime.waitForPlugin(`p${index}`);
+    }
+    await expect(runtime.runPodSandbox({ id: 'a' })).rejects.toMatchObject({ status: 2, message: 'refused' });
+    expect(asked).toEqual(['05', '50']);
+    expect(runtime.plugins).toHaveLength(3);
+  });
+
+  it('falls back to StateChange for good when a method is unimplemented', async () => {
+    const { runtime, path } = await start({ nriVersion: 'v0.12.2' });
+    const { fake } = await registered(runtime, path, { StateChange: () => ({}) });
+    await runtime.runPodSandbox({ id: 'a' });
+    await runtime.stopPodSandbox({ id: 'a' });
+    expect(fake.calls.slice(2)).toEqual(['RunPodSandbox: 12 method RunPodSandbox', 'StateChange', 'StateChange']);
+  });
+
+  it.each([
+    { nriVersion: 'v0.8.0', events: 0x1800, accepted: false },
+    { nriVersion: 'v0.8.0', events: 0x7ff, accepted: true },
+    { nriVersion: 'v0.10.0', events: 0x1800, accepted: true },
+    { nriVersion: 'v0.12.2', events: 0x4000, accepted: false },
+  ])(
+    'trap 11: on $nriVersion the subscription $events is accepted: $accepted',
+    async ({ nriVersion, events, accepted }) => {
+      const { runtime, path } = await start({ nriVersion });
+      const raw = connectRaw(path, { Configure: () => ({ payload: nri.configureResponse.encode({ events }) }) });
+      raw.register();
+      if (accepted) expect((await runtime.waitForPlugin('raw')).events).toBe(events);
+      else await raw.mux.closed;
+    },
+  );
+
+  it('trap 11: takes a subscription to nothing for one to everything', async () => {
+    const { runtime, path } = await start();
+    const { fake } = await registered(runtime, path, { Configure: () => ({}) });
+    expect(fake.events).toBe(0x7ff);
+  });
+
+  it.each([
+    ['', '10'],
+    ['name', '1'],
+    ['name', 'xx'],
+  ])('refuses the name "%s" with the index "%s"', async (name, index) => {
+    const { path } = await start();
+    const raw = connectRaw(path, {});
+    await expect(raw.register(name, index)).rejects.toMatchObject({ status: 2 });
+    await raw.mux.closed;
+  });
+
+  it('waits for a silent connection and lets nobody in before that time is over', async () => {
+    const { runtime, path, log } = await start({ registrationTimeoutMs: 80 });
+    const silent = connectRaw(path, {});
+    await until(() => runtime.accepted === 1);
+    const startedAt = performance.now();
+    await registered(runtime, path, {});
+    expect(performance.now() - startedAt).toBeGreaterThan(60);
+    await silent.mux.closed;
+    expect(log.notable()).toMatchObject([{ fields: { err: { message: expect.stringContaining('timed out') } } }]);
+  });
+
+  it('closes a plugin that does not know of parts', async () => {
+    const pods = Array.from({ length: 20 }, (_, index) => ({ id: `pod-${index}` }));
+    const { path, log } = await start({ pods, maxSyncBytes: 100 });
+    const raw = connectRaw(path, {});
+    raw.register();
+    await raw.mux.closed;
+    expect(log.notable()[0]?.fields.err).toMatchObject({ message: expect.stringContaining('split sync requests') });
+  });
+
+  it('trap 1: answers nothing any more, and closes nothing, after a request that it could not read', async () => {
+    const { runtime, path, log } = await start();
+    const { mux, client, socket } = await registered(runtime, path, { StateChange: () => ({}) });
+    const call = () => client.call(runtimeService, 'Other', Buffer.alloc(9000), { timeoutMs: 100 });
+    await expect(call()).rejects.toMatchObject({ status: 12 });
+    const request = encodeTtrpcFrame({ streamId: 99, type: FrameType.request, data: Buffer.alloc(4087) });
+    socket.write(Buffer.concat([encodeMuxHeader(2, request.length), request]));
+    await until(() => log.notable().length === 1);
+    expect(log.notable()).toMatchObject([{ message: 'error receiving message' }]);
+    await expect(call()).rejects.toMatchObject({ code: 'call-timeout' });
+    // The other direction notices nothing.
+    await runtime.runPodSandbox({ id: 'a' });
+    expect(runtime.plugins).toHaveLength(1);
+    mux.close();
+  });
+
+  it('says nothing about pods from before its start if it is containerd, and everything if it is CRI-O', async () => {
+    for (const [name, expected] of [
+      ['containerd', []],
+      ['cri-o', [2, 2, 3]],
+    ] as const) {
+      const { runtime, path } = await start({ name, pods: [{ id: 'old' }] });
+      const events: number[] = [];
+      await registered(runtime, path, {
+        StateChange: (payload) => {
+          events.push(nri.stateChangeEvent.decode(payload).event ?? 0);
+          return {};
+        },
+      });
+      await runtime.stopPodSandbox({ id: 'old' });
+      await runtime.stopPodSandbox({ id: 'old' });
+      await runtime.removePodSandbox({ id: 'old' });
+      expect(events).toEqual(expected);
+      expect(runtime.pods.size).toBe(0);
+    }
+  });
+});

@@ -1,0 +1,370 @@
+import { connect } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import {
+  createPlugin,
+  Mux,
+  type PluginHandlers,
+  type PodSandbox,
+  silentLogger,
+  TtrpcClient,
+  TtrpcServer,
+} from '../../../nri/index.ts';
+import { PluginService } from '../../../nri/plugin-service.ts';
+import { type PodInput, startFakeRuntime } from '../../../nri/testing.ts';
+import type { Channel } from '../../../nri/ttrpc/channel.ts';
+import { createTtrpcCodec } from '../../../nri/ttrpc/codec.ts';
+import { encodeTtrpcFrame, FrameType } from '../../../nri/ttrpc/frame.ts';
+import { createNriCodec, pluginService } from '../../../nri/wire.ts';
+import { socketPair, socketPath, stage, TestChannel, until } from './support.ts';
+
+const ttrpc = createTtrpcCodec();
+const nri = createNriCodec();
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Each trap of the protocol that was found on real runtimes, by its number in our notes, on the whole stub. */
+describe('trap 1: the Go reader takes a multiplexer frame in one read of 4096 bytes', () => {
+  it.each([0, 4000, 4070, 4071, 4072, 4073, 4074, 4075, 4076, 4077, 4078, 4079, 4080, 8192, 100_000, 2_000_000])(
+    'a refusal of %i bytes arrives whole',
+    async (length) => {
+      const text = 'x'.repeat(length);
+      const { runtime } = await stage({
+        handlers: {
+          runPodSandbox: () => {
+            throw new Error(text);
+          },
+        },
+      });
+      await runtime.waitForPlugin('test');
+      for (const id of ['a', 'b']) {
+        const error = await runtime.runPodSandbox({ id }).catch((thrown: Error) => thrown);
+        expect(error).toMatchObject({ status: 2 });
+        expect((error as Error).message.length).toBe(length);
+      }
+    },
+  );
+});
+
+describe('trap 2: inbound frames have any size', () => {
+  /** Sends each ttrpc frame in multiplexer frames of these lengths, the last one with the rest. */
+  function cutting(inner: Channel, lengths: number[]): Channel {
+    return {
+      ...inner,
+      send(frame) {
+        let start = 0;
+        for (const length of lengths) {
+          inner.send(frame.subarray(start, start + length));
+          start += length;
+        }
+        if (start < frame.length) inner.send(frame.subarray(start));
+      },
+    };
+  }
+
+  it.each([
+    { peer: 'Rust, which writes the fields of the header one by one', lengths: [4, 4, 1, 1] },
+    { peer: 'Go', lengths: [] },
+    { peer: 'a hostile one', lengths: [1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 200, 1] },
+  ])('reads what is sent by $peer', async ({ lengths }) => {
+    const [near, far] = await socketPair();
+    const pods: string[] = [];
+    const handlers = { runPodSandbox: (pod: PodSandbox) => void pods.push(pod.id) };
+    const nothing = { logger: silentLogger, launched: false, onReady: () => undefined };
+    const service = new PluginService({ codec: nri, handlers, ...nothing });
+    new TtrpcServer(new Mux(near).open(1), service.services, { codec: ttrpc, logger: silentLogger });
+    const client = new TtrpcClient(cutting(new Mux(far).open(1), lengths), { codec: ttrpc, logger: silentLogger });
+    for (const length of [1, 5000, 3_000_000]) {
+      const pod = { id: 'p', annotations: { long: 'x'.repeat(length) } };
+      await client.call(pluginService, 'RunPodSandbox', nri.podSandboxRequest.encode({ pod }));
+    }
+    expect(pods).toEqual(['p', 'p', 'p']);
+  });
+
+  it('takes what exists in parts of 4 MiB each and hands it over once', async () => {
+    const pods = Array.from({ length: 220 }, (_, index) => ({
+      id: `pod-${index}`,
+      annotations: { long: String(index).padEnd(50_000, '.') },
+    }));
+    const containers = pods.map(({ id }) => ({ id: `container-of-${id}`, podSandboxId: id }));
+    const calls: [string[], string[]][] = [];
+    const { runtime } = await stage(
+      {
+        handlers: {
+          synchronize: (seen, seenContainers) =>
+            void calls.push([seen.map(({ id }) => id), seenContainers.map(({ podSandboxId }) => podSandboxId)]),
+        },
+      },
+      { pods, containers },
+    );
+    const fake = await runtime.waitForPlugin('test');
+    await until(() => calls.length > 0);
+    expect(fake.calls.filter((call) => call === 'Synchronize').length).toBeGreaterThanOrEqual(3);
+    expect(calls).toEqual([[pods.map(({ id }) => id), pods.map(({ id }) => id)]]);
+  });
+
+  it('answers all parts at once and works afterwards: they share one time limit', async () => {
+    const pods = Array.from({ length: 64 }, (_, index) => ({ id: `pod-${index}` }));
+    const release = Promise.withResolvers<void>();
+    let working = false;
+    const { runtime } = await stage(
+      {
+        handlers: {
+          synchronize: () => {
+            working = true;
+            return release.promise;
+          },
+          runPodSandbox: () => undefined,
+        },
+      },
+      { pods, maxSyncBytes: 100, requestTimeoutMs: 300 },
+    );
+    const fake = await runtime.waitForPlugin('test');
+    expect(fake.calls.filter((call) => call === 'Synchronize').length).toBeGreaterThan(5);
+    await until(() => working);
+    await pause(350);
+    await runtime.runPodSandbox({ id: 'new' });
+    expect(runtime.plugins).toHaveLength(1);
+    release.resolve();
+  });
+});
+
+describe('trap 2: what exists is answered first and worked on afterwards', () => {
+  it('has sent the answer when the handler is called', async () => {
+    const channel = new TestChannel();
+    const sentBefore: number[] = [];
+    const service = new PluginService({
+      codec: nri,
+      handlers: { synchronize: () => void sentBefore.push(channel.sent.length) },
+      logger: silentLogger,
+      launched: false,
+      onReady: () => sentBefore.push(channel.sent.length),
+    });
+    new TtrpcServer(channel, service.services, { codec: ttrpc, logger: silentLogger });
+    const request = ttrpc.request.encode({ service: pluginService, method: 'Synchronize' });
+    channel.arrive(encodeTtrpcFrame({ streamId: 1, type: FrameType.request, data: request }));
+    await until(() => sentBefore.length === 2);
+    expect(sentBefore).toEqual([1, 1]);
+  });
+});
+
+describe('trap 3: Configure can come before the registration is answered', () => {
+  it('is connected all the same', async () => {
+    const { runtime, plugin } = await stage({}, { configureFirst: true });
+    await runtime.waitForPlugin('test');
+    expect(plugin.connected).toBe(true);
+    expect(runtime.accepted).toBe(1);
+  });
+});
+
+describe('trap 4: a late answer lets the pod through and costs the connection', () => {
+  it('refuses by itself before that, tells the handler, and stays connected', async () => {
+    const reasons: unknown[] = [];
+    const { runtime } = await stage(
+      {
+        handlers: {
+          runPodSandbox: (pod, { signal }) => {
+            if (pod.id === 'quick') return;
+            signal.addEventListener('abort', () => reasons.push(signal.reason));
+            return new Promise(() => undefined);
+          },
+        },
+      },
+      { requestTimeoutMs: 300 },
+    );
+    await runtime.waitForPlugin('test');
+    await expect(runtime.runPodSandbox({ id: 'slow' })).rejects.toMatchObject({
+      status: 4,
+      message: 'StateChange was not done within 200 of 300 ms',
+    });
+    expect(reasons).toMatchObject([{ code: 'ttrpc-deadlineExceeded' }]);
+    await runtime.runPodSandbox({ id: 'quick' });
+    expect(runtime.accepted).toBe(1);
+  });
+});
+
+describe('trap 5: all hooks of a node wait for each other', () => {
+  it('reads on while a handler is busy, however much comes', async () => {
+    const release = Promise.withResolvers<void>();
+    let atWork = 0;
+    const runPodSandbox = () => {
+      atWork += 1;
+      return release.promise;
+    };
+    const { runtime } = await stage(
+      { handlers: { runPodSandbox } },
+      { nriVersion: 'v0.12.2', requestTimeoutMs: 10_000 },
+    );
+    const fake = await runtime.waitForPlugin('test');
+    const busy = runtime.runPodSandbox({ id: 'busy' });
+    await until(() => atWork === 1);
+    const pod = nri.podSandboxRequest.encode({ pod: { id: 'x', annotations: { long: 'x'.repeat(250_000) } } });
+    const others = Array.from({ length: 80 }, () => fake.call('RunPodSandbox', pod).catch((error: Error) => error));
+    // 64 may be at work at once, the busy one included; 20 MB have been read when the others are refused.
+    const refused = await Promise.all(others.slice(63));
+    expect(refused).toHaveLength(17);
+    for (const error of refused) expect(error).toMatchObject({ status: 8 });
+    await expect(fake.call('Unknown', Buffer.alloc(0))).rejects.toMatchObject({ status: 12 });
+    release.resolve();
+    await busy;
+    for (const answer of await Promise.all(others.slice(0, 63))) expect(answer).toHaveLength(0);
+  });
+});
+
+describe('trap 6: a restarted containerd says nothing more about older pods', () => {
+  it('delivers a stop and a removal without a run before, and a removal without a stop', async () => {
+    const events: string[] = [];
+    const on = (name: string) => (pod: PodSandbox) => void events.push(`${name} ${pod.id}`);
+    const { runtime } = await stage(
+      { handlers: { runPodSandbox: on('run'), stopPodSandbox: on('stop'), removePodSandbox: on('remove') } },
+      { name: 'cri-o', pods: [{ id: 'old' }] },
+    );
+    await runtime.waitForPlugin('test');
+    await runtime.stopPodSandbox({ id: 'old' });
+    await runtime.removePodSandbox({ id: 'old' });
+    await runtime.removePodSandbox({ id: 'never seen' });
+    await runtime.runPodSandbox({ id: 'new' });
+    await runtime.removePodSandbox({ id: 'new' });
+    expect(events).toEqual(['stop old', 'remove old', 'remove never seen', 'run new', 'remove new']);
+  });
+
+  it('tells what exists once more after a restart, which is what there is to reconcile with', async () => {
+    const lists: string[][] = [];
+    const stops: string[] = [];
+    const { runtime } = await stage({
+      handlers: {
+        synchronize: (pods) => void lists.push(pods.map(({ id }) => id)),
+        stopPodSandbox: (pod) => void stops.push(pod.id),
+      },
+    });
+    await runtime.waitForPlugin('test');
+    await runtime.runPodSandbox({ id: 'old' });
+    await runtime.restart();
+    await runtime.waitForPlugin('test');
+    await runtime.stopPodSandbox({ id: 'old' });
+    await runtime.removePodSandbox({ id: 'old' });
+    await runtime.restart();
+    await runtime.waitForPlugin('test');
+    await until(() => lists.length === 3);
+    expect(lists).toEqual([[], ['old'], []]);
+    expect(stops).toEqual([]);
+  });
+});
+
+/** What the handlers get to see of such a pod. */
+async function seen(event: 'runPodSandbox' | 'stopPodSandbox', pod: PodInput): Promise<PodSandbox | undefined> {
+  let got: PodSandbox | undefined;
+  const { runtime } = await stage(
+    {
+      handlers: {
+        [event]: (given: PodSandbox) => {
+          got = given;
+        },
+      },
+    },
+    { name: 'cri-o' },
+  );
+  await runtime.waitForPlugin('test');
+  await runtime[event](pod);
+  return got;
+}
+
+describe('trap 7: a pod on the network of the host has no network namespace, or that of the host', () => {
+  it('hands over either as it came', async () => {
+    const containerd = {
+      id: 'a',
+      namespaces: [
+        { type: 'pid', path: '' },
+        { type: 'ipc', path: '' },
+      ],
+    };
+    expect(await seen('runPodSandbox', containerd)).toMatchObject(containerd);
+    const crio = { id: 'b', namespaces: [{ type: 'network', path: '/var/run/netns/host-bind-mount' }] };
+    expect(await seen('runPodSandbox', crio)).toMatchObject(crio);
+    expect(await seen('runPodSandbox', { id: 'c' })).toMatchObject({ namespaces: [], ips: [], pid: 0 });
+  });
+});
+
+describe('trap 8: when a pod stops its network namespace may be gone', () => {
+  it('hands over the stale path, or none, without looking at it', async () => {
+    const stale = { id: 'a', namespaces: [{ type: 'network', path: '/var/run/netns/long-gone' }] };
+    expect(await seen('stopPodSandbox', stale)).toMatchObject(stale);
+    expect(await seen('stopPodSandbox', { id: 'b' })).toMatchObject({ namespaces: [] });
+  });
+});
+
+describe('trap 9: a refused run is followed by a stop and a removal, and costs some runtimes dearly', () => {
+  it('is one explicit answer, and what follows is delivered', async () => {
+    const events: string[] = [];
+    const { runtime, plugin } = await stage({
+      handlers: {
+        runPodSandbox: (pod) => {
+          events.push(`run ${pod.id}`);
+          if (events.length === 1) throw new Error('first attempt');
+        },
+        stopPodSandbox: (pod) => void events.push(`stop ${pod.id}`),
+        removePodSandbox: (pod) => void events.push(`remove ${pod.id}`),
+      },
+    });
+    await runtime.waitForPlugin('test');
+    const pod = { uid: 'same' };
+    await expect(runtime.runPodSandbox({ ...pod, id: 'first' })).rejects.toThrow('first attempt');
+    await runtime.stopPodSandbox({ ...pod, id: 'first' });
+    await runtime.removePodSandbox({ ...pod, id: 'first' });
+    await runtime.runPodSandbox({ ...pod, id: 'second' });
+    expect(events).toEqual(['run first', 'stop first', 'remove first', 'run second']);
+    // Whether to refuse at all depends on these.
+    expect(plugin.runtime).toMatchObject({ name: 'containerd', version: 'v2.1.9' });
+  });
+});
+
+describe('trap 10: a registration during a long stop freezes the node, a second one begins the wait anew', () => {
+  it('waits for as long as it takes, on one connection, and takes no harm from it', async () => {
+    const limits = { registrationTimeoutMs: 60, requestTimeoutMs: 60 };
+    const { runtime, plugin } = await stage({ registrationTimeoutMs: 60 }, limits);
+    await runtime.waitForPlugin('test');
+    const block = runtime.blockSync();
+    await runtime.restart();
+    await until(() => runtime.accepted === 2);
+    await pause(500);
+    expect([plugin.connected, runtime.accepted]).toEqual([false, 2]);
+    block[Symbol.dispose]();
+    await runtime.waitForPlugin('test');
+    expect([plugin.connected, runtime.accepted]).toEqual([true, 2]);
+  });
+
+  it('waits in line behind a connection that says nothing', async () => {
+    const path = socketPath();
+    const runtime = await startFakeRuntime({ socketPath: path, registrationTimeoutMs: 150 });
+    const silent = connect(path);
+    onTestFinished(async () => {
+      silent.destroy();
+      await runtime.stop();
+    });
+    await until(() => runtime.accepted === 1);
+    await using plugin = createPlugin({ name: 'test', index: '10', handlers: {}, socketPath: path });
+    plugin.start();
+    const startedAt = performance.now();
+    await runtime.waitForPlugin('test');
+    expect(performance.now() - startedAt).toBeGreaterThan(100);
+    expect(runtime.accepted).toBe(2);
+  });
+});
+
+describe('trap 11: a subscription with an unknown bit is refused, an empty one means everything', () => {
+  it.each([
+    { handlers: {}, events: 4 },
+    { handlers: { runPodSandbox() {} }, events: 1 },
+    { handlers: { runPodSandbox() {}, stopPodSandbox() {} }, events: 3 },
+  ] satisfies { handlers: PluginHandlers; events: number }[])(
+    'asks the oldest and the newest runtime for $events only',
+    async ({ handlers, events }) => {
+      for (const nriVersion of [undefined, 'v0.12.2']) {
+        const { runtime } = await stage({ handlers }, { nriVersion });
+        expect((await runtime.waitForPlugin('test')).events).toBe(events);
+        await runtime.runPodSandbox({ id: 'a' });
+        await runtime.stopPodSandbox({ id: 'a' });
+        await runtime.removePodSandbox({ id: 'a' });
+        expect(runtime.plugins).toHaveLength(1);
+      }
+    },
+  );
+});

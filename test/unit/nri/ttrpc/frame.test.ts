@@ -1,0 +1,96 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  encodeTtrpcFrame,
+  maxDataBytes,
+  type OversizeFrame,
+  type TtrpcFrame,
+  TtrpcFrameDecoder,
+} from '../../../../nri/ttrpc/frame.ts';
+import { cutAt, readVectors } from '../support.ts';
+
+const frame = fc.record({
+  streamId: fc.nat({ max: 2 ** 32 - 1 }),
+  type: fc.nat({ max: 255 }),
+  flags: fc.nat({ max: 255 }),
+  data: fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes)),
+});
+
+function decode(chunks: Buffer[]): (TtrpcFrame | OversizeFrame)[] {
+  const decoder = new TtrpcFrameDecoder();
+  const frames: (TtrpcFrame | OversizeFrame)[] = [];
+  for (const chunk of chunks) decoder.push(chunk, (next) => frames.push(next));
+  return frames;
+}
+
+/** A header that announces more data than a frame may carry. */
+function oversizeHeader(streamId: number, bytes: number): Buffer {
+  const header = encodeTtrpcFrame({ streamId, type: 1, data: Buffer.alloc(0) });
+  header.writeUInt32BE(bytes, 0);
+  return header;
+}
+
+/** For many comparisons in a row: strings compare faster than trees of buffers. */
+function print(frames: (TtrpcFrame | OversizeFrame)[]): string {
+  return frames.map((frame) => `${frame.streamId} ${'data' in frame ? frame.data.toString('hex') : ''}`).join('\n');
+}
+
+describe('TtrpcFrameDecoder', () => {
+  it('gives back what was encoded, wherever the stream is cut', () =>
+    fc.assert(
+      fc.property(fc.array(frame), fc.array(fc.nat({ max: 2000 })), (frames, offsets) => {
+        const stream = Buffer.concat(frames.map(encodeTtrpcFrame));
+        expect(decode(cutAt(stream, offsets))).toEqual(frames);
+      }),
+    ));
+
+  it('reads captured traffic cut at every single byte', () => {
+    const vectors = Object.values(readVectors()).flat();
+    const stream = Buffer.concat(vectors.map(({ hex }) => Buffer.from(hex, 'hex').subarray(8)));
+    const whole = decode([stream]);
+    expect(whole).toMatchObject(vectors.map(({ ttrpc: { streamId, type, flags } }) => ({ streamId, type, flags })));
+    for (let offset = 0; offset <= stream.length; offset += 1) {
+      expect(print(decode([stream.subarray(0, offset), stream.subarray(offset)]))).toBe(print(whole));
+    }
+    expect(decode(Array.from(stream, (byte) => Buffer.of(byte)))).toEqual(whole);
+  });
+
+  it('takes 4 MiB and reports one byte more as soon as the header is complete', () => {
+    const data = Buffer.alloc(maxDataBytes, 3);
+    const [full] = decode([encodeTtrpcFrame({ streamId: 5, type: 1, data })]);
+    expect(full !== undefined && 'data' in full && full.data.equals(data)).toBe(true);
+    expect(decode([oversizeHeader(7, maxDataBytes + 1).subarray(0, 9)])).toEqual([]);
+    expect(decode([oversizeHeader(7, maxDataBytes + 1)])).toEqual([
+      { streamId: 7, type: 1, flags: 0, oversizeBytes: maxDataBytes + 1 },
+    ]);
+  });
+
+  it('throws the data of an oversize frame away and goes on behind it', () => {
+    const next = { streamId: 9, type: 2, flags: 0, data: Buffer.from('next') };
+    const stream = Buffer.concat([
+      oversizeHeader(7, maxDataBytes + 3),
+      Buffer.alloc(maxDataBytes + 3, 0xff),
+      encodeTtrpcFrame(next),
+    ]);
+    expect(decode(cutAt(stream, [5, 4096, 70_000, maxDataBytes + 12]))).toEqual([
+      expect.objectContaining({ streamId: 7, oversizeBytes: maxDataBytes + 3 }),
+      next,
+    ]);
+  });
+
+  it('takes any noise', () =>
+    fc.assert(
+      fc.property(
+        fc.array(fc.uint8Array({ maxLength: 64 })),
+        (chunks) => void decode(chunks.map((c) => Buffer.from(c))),
+      ),
+    ));
+});
+
+describe('encodeTtrpcFrame', () => {
+  it('refuses what no frame can carry', () => {
+    expect(() => encodeTtrpcFrame({ streamId: 1, type: 1, data: Buffer.alloc(maxDataBytes + 1) })).toThrow(
+      expect.objectContaining({ code: 'ttrpc-resourceExhausted', status: 8 }),
+    );
+  });
+});

@@ -1,0 +1,263 @@
+import { describe, expect, it, vi } from 'vitest';
+import { createTtrpcCodec, type TtrpcRequest, type TtrpcResponse } from '../../../../nri/ttrpc/codec.ts';
+import {
+  encodeTtrpcFrame,
+  FrameType,
+  maxDataBytes,
+  type TtrpcFrame,
+  TtrpcFrameDecoder,
+} from '../../../../nri/ttrpc/frame.ts';
+import { type Method, TtrpcServer, type TtrpcServerOptions } from '../../../../nri/ttrpc/server.ts';
+import { TtrpcError } from '../../../../nri/ttrpc/status.ts';
+import { recordingLogger, TestChannel, until } from '../support.ts';
+
+const codec = createTtrpcCodec();
+
+/** A server with these methods in service `s`, and its caller. */
+function serve(methods: Record<string, Method>, options: Partial<TtrpcServerOptions> = {}) {
+  const channel = new TestChannel();
+  const log = recordingLogger();
+  const services = new Map([['s', new Map(Object.entries(methods))]]);
+  const server = new TtrpcServer(channel, services, { codec, logger: log, ...options });
+  const arrive = (streamId: number, data: Uint8Array, type: number = FrameType.request, flags = 0) =>
+    channel.arrive(encodeTtrpcFrame({ streamId, type, flags, data }));
+  const call = (streamId: number, method: string, request: TtrpcRequest = {}) =>
+    arrive(streamId, codec.request.encode({ service: 's', method, ...request }));
+  return { channel, server, log, call, arrive, answers: () => channel.sent.map(readAnswer) };
+}
+
+function readAnswer(bytes: Buffer): TtrpcResponse & { streamId: number } {
+  const frames: TtrpcFrame[] = [];
+  new TtrpcFrameDecoder().push(bytes, (frame) => frames.push(frame as TtrpcFrame));
+  const [frame] = frames;
+  expect(frames).toEqual([expect.objectContaining({ type: FrameType.response, flags: 0 })]);
+  return { streamId: frame?.streamId ?? 0, ...codec.response.decode(frame?.data ?? Buffer.alloc(0)) };
+}
+
+const echo: Method = (payload) => ({ payload });
+const never: Method = () => new Promise(() => undefined);
+
+describe('TtrpcServer', () => {
+  it('answers with the payload of the method', async () => {
+    const { call, answers } = serve({ echo });
+    call(1, 'echo', { payload: Buffer.from('hello') });
+    await until(() => answers().length === 1);
+    expect(answers()).toEqual([{ streamId: 1, payload: Buffer.from('hello') }]);
+  });
+
+  it('answers an empty OK with a frame of no data at all', async () => {
+    const { channel, call } = serve({ nothing: () => ({}) });
+    call(3, 'nothing');
+    await until(() => channel.sent.length === 1);
+    expect(channel.sent[0]?.toString('hex')).toBe('00000000000000030200');
+  });
+
+  it('takes stream ids with gaps, and refuses even, repeated and falling ones in the words of Go', async () => {
+    const { call, arrive, answers } = serve({ nothing: () => ({}) });
+    for (const id of [1, 5, 4, 5, 3, 7]) call(id, 'nothing');
+    arrive(9, Buffer.from('late data'), FrameType.data);
+    await until(() => answers().length === 7);
+    const reuse = { code: 3, message: 'StreamID cannot be re-used and must increment' };
+    expect(answers().sort((a, b) => a.streamId - b.streamId)).toEqual([
+      { streamId: 1 },
+      { streamId: 3, status: reuse },
+      { streamId: 4, status: { code: 3, message: 'StreamID must be odd for client initiated streams' } },
+      ...[{ streamId: 5, status: reuse }, { streamId: 5 }],
+      { streamId: 7 },
+      { streamId: 9, status: { code: 3, message: 'StreamID is no longer active' } },
+    ]);
+  });
+
+  it('answers unknown services, unknown methods and undecodable requests, each on its stream', () => {
+    const { call, arrive, answers } = serve({ echo });
+    call(1, 'echo', { service: 'other' });
+    call(3, 'toString');
+    arrive(5, Buffer.from([0xff, 0xff, 0xff]));
+    arrive(7, codec.request.encode({ service: 's', method: 'echo' }), FrameType.request, 0x02);
+    expect(answers()).toEqual([
+      { streamId: 1, status: { code: 12, message: 'service other' } },
+      { streamId: 3, status: { code: 12, message: 'method toString' } },
+      { streamId: 5, status: { code: 3, message: 'unmarshal request error' } },
+      { streamId: 7, status: { code: 12, message: 'method echo takes one message, not a stream' } },
+    ]);
+  });
+
+  it('ignores frames of types that do not exist yet', async () => {
+    const { call, arrive, answers } = serve({ echo });
+    arrive(1, Buffer.from('ping'), 4);
+    call(1, 'echo');
+    await until(() => answers().length === 1);
+    expect(answers()).toEqual([{ streamId: 1 }]);
+  });
+
+  it('turns what a method throws into a status', async () => {
+    const { call, answers, channel } = serve({
+      plain: () => {
+        throw new Error('no such VF');
+      },
+      chosen: () => Promise.reject(new TtrpcError(9, 'not yet')),
+      odd: () => Promise.reject('just text'),
+      broken: () => Promise.reject(new Error('half a character: \ud800')),
+    });
+    call(1, 'plain');
+    call(3, 'chosen');
+    call(5, 'odd');
+    call(7, 'broken');
+    await until(() => answers().length === 4);
+    expect(answers()).toEqual([
+      { streamId: 1, status: { code: 2, message: 'no such VF' } },
+      { streamId: 3, status: { code: 9, message: 'not yet' } },
+      { streamId: 5, status: { code: 2, message: "'just text'" } },
+      { streamId: 7, status: { code: 2, message: 'half a character: \ufffd' } },
+    ]);
+    // Go would not read a message with half a character in it.
+    expect(() => new TextDecoder('utf-8', { fatal: true }).decode(channel.sent[3]?.subarray(-10))).not.toThrow();
+  });
+
+  it('refuses a request that is too long at its header, and goes on', async () => {
+    const { channel, call, answers } = serve({ echo });
+    const header = encodeTtrpcFrame({ streamId: 1, type: FrameType.request, data: Buffer.alloc(0) });
+    header.writeUInt32BE(maxDataBytes + 1);
+    channel.arrive(header);
+    expect(answers()).toMatchObject([{ streamId: 1, status: { code: 8 } }]);
+    channel.arrive(Buffer.alloc(maxDataBytes + 1));
+    call(3, 'echo');
+    await until(() => answers().length === 2);
+    expect(answers()[1]).toEqual({ streamId: 3 });
+  });
+
+  it('answers an error where its response is too long, where Go would close the connection', async () => {
+    const { call, answers } = serve({
+      long: () => ({ payload: Buffer.alloc(maxDataBytes) }),
+      longError: () => {
+        throw new Error('x'.repeat(maxDataBytes));
+      },
+      longest: () => ({ payload: Buffer.alloc(maxDataBytes - 5) }),
+    });
+    for (const [index, method] of ['long', 'longError', 'longest'].entries()) call(2 * index + 1, method);
+    await until(() => answers().length === 3);
+    const [long, longError, longest] = answers().sort((a, b) => a.streamId - b.streamId);
+    expect(long).toMatchObject({ status: { code: 8, message: expect.stringContaining('4194309') } });
+    expect(longError).toMatchObject({ status: { code: 8, message: expect.stringContaining('4194316') } });
+    expect(longest?.payload).toHaveLength(maxDataBytes - 5);
+  });
+
+  it('tells the method its time and aborts its signal when that is over, without answering', async () => {
+    const seen: { timeoutMs: number | undefined; aborted: boolean }[] = [];
+    const { call, answers } = serve({
+      wait: async (_, { timeoutMs, signal }) => {
+        seen.push({ timeoutMs, aborted: signal.aborted });
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        seen.push({ timeoutMs, aborted: signal.aborted });
+        await new Promise(() => undefined);
+        return {};
+      },
+    });
+    call(1, 'wait', { timeoutNano: 30_500_000 });
+    await until(() => seen.length === 2);
+    expect(seen).toEqual([
+      { timeoutMs: 30.5, aborted: false },
+      { timeoutMs: 30.5, aborted: true },
+    ]);
+    expect(answers()).toEqual([]);
+  });
+
+  it('answers by itself before the deadline if it is told to, and drops what comes later', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    try {
+      const release = Promise.withResolvers<void>();
+      const { call, answers, log } = serve(
+        { slow: () => release.promise.then(() => ({ payload: Buffer.from('late') })) },
+        { answerBeforeDeadlineMs: 100 },
+      );
+      call(1, 'slow', { timeoutNano: 2e9 });
+      call(3, 'slow', { timeoutNano: 100e6 });
+      await vi.advanceTimersByTimeAsync(49);
+      expect(answers()).toEqual([]);
+      await vi.advanceTimersByTimeAsync(1);
+      expect(answers()).toEqual([
+        { streamId: 3, status: { code: 4, message: 'slow was not done within 50 of 100 ms' } },
+      ]);
+      await vi.advanceTimersByTimeAsync(1849);
+      expect(answers()).toHaveLength(1);
+      await vi.advanceTimersByTimeAsync(1);
+      expect(answers()[1]).toMatchObject({ streamId: 1, status: { code: 4 } });
+      release.resolve();
+      await vi.advanceTimersByTimeAsync(0);
+      expect(answers()).toHaveLength(2);
+      expect(log.entries.filter(({ message }) => message === 'method ended after its call was over')).toHaveLength(2);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('sets no timer for a call without a limit, and survives an absurd one', async () => {
+    const infos: (number | undefined)[] = [];
+    const { call } = serve({
+      wait: (_, { timeoutMs, signal }) => {
+        infos.push(timeoutMs);
+        expect(signal.aborted).toBe(false);
+        return {};
+      },
+    });
+    call(1, 'wait');
+    call(3, 'wait', { timeoutNano: 2 ** 62 });
+    await until(() => infos.length === 2);
+    expect(infos).toEqual([undefined, 2 ** 62 / 1e6]);
+  });
+
+  it('trap 5: goes on reading while methods are busy, refuses what is too much, and recovers', async () => {
+    const release = Promise.withResolvers<void>();
+    const { call, answers } = serve({ slow: () => release.promise.then(() => ({})), echo }, { maxConcurrentCalls: 3 });
+    for (let id = 1; id <= 9; id += 2) call(id, 'slow');
+    expect(answers()).toEqual([
+      { streamId: 7, status: { code: 8, message: '3 calls are at work already' } },
+      { streamId: 9, status: { code: 8, message: '3 calls are at work already' } },
+    ]);
+    release.resolve();
+    await until(() => answers().length === 5);
+    call(11, 'echo');
+    await until(() => answers().length === 6);
+    expect(answers().slice(2)).toEqual([{ streamId: 1 }, { streamId: 3 }, { streamId: 5 }, { streamId: 11 }]);
+  });
+
+  it('aborts the methods at work when the connection closes, and swallows their answers', async () => {
+    const reasons: unknown[] = [];
+    const { channel, call, server, log } = serve({
+      wait: async (_, { signal }) => {
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        reasons.push(signal.reason);
+        throw signal.reason;
+      },
+    });
+    call(1, 'wait');
+    channel.close();
+    expect(await server.idle(1000)).toBe(true);
+    expect(reasons).toEqual([expect.objectContaining({ code: 'connection-closed' })]);
+    expect(channel.sent).toEqual([]);
+    expect(log.notable()).toMatchObject([{ level: 'warn', fields: { method: 'wait' } }]);
+  });
+
+  it('waits for methods at work, but not for ever', async () => {
+    const { call, server } = serve({ never });
+    expect(await server.idle(1000)).toBe(true);
+    call(1, 'never');
+    expect(await server.idle(10)).toBe(false);
+  });
+
+  it('starts what comes after an answer only once the answer is sent, whatever it throws', async () => {
+    const order: string[] = [];
+    const { channel, call, log } = serve({
+      sync: () => ({
+        afterwards: () => {
+          order.push(`afterwards, ${channel.sent.length} sent`);
+          throw new Error('too late to matter');
+        },
+      }),
+    });
+    call(1, 'sync');
+    await until(() => order.length === 1);
+    expect(order).toEqual(['afterwards, 1 sent']);
+    expect(log.notable()).toMatchObject([{ level: 'error', message: 'work after an answer failed' }]);
+  });
+});

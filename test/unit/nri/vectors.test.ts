@@ -1,0 +1,101 @@
+import { describe, expect, it } from 'vitest';
+import { encodeMuxHeader, MuxFrameDecoder } from '../../../nri/mux/frame.ts';
+import { parsePodSandbox } from '../../../nri/pod.ts';
+import type { MessageCodec } from '../../../nri/proto.ts';
+import { createTtrpcCodec } from '../../../nri/ttrpc/codec.ts';
+import { encodeTtrpcFrame, FrameType, type TtrpcFrame, TtrpcFrameDecoder } from '../../../nri/ttrpc/frame.ts';
+import { createNriCodec } from '../../../nri/wire.ts';
+import { readVectors, type Vector } from './support.ts';
+
+const ttrpc = createTtrpcCodec();
+const nri = createNriCodec();
+
+const requests: Record<string, MessageCodec<object>> = {
+  RegisterPlugin: nri.registerPluginRequest,
+  Configure: nri.configureRequest,
+  Synchronize: nri.synchronizeRequest,
+  StateChange: nri.stateChangeEvent,
+  RunPodSandbox: nri.podSandboxRequest,
+  StopPodSandbox: nri.podSandboxRequest,
+  RemovePodSandbox: nri.podSandboxRequest,
+};
+const responses: Record<string, MessageCodec<object>> = {
+  Configure: nri.configureResponse,
+  Synchronize: nri.synchronizeResponse,
+};
+
+/** Takes a captured multiplexer frame apart down to the innermost message and puts it together again. */
+function reencode(vector: Vector): { bytes: Buffer; message: object; frame: TtrpcFrame } {
+  const frame = readFrame(Buffer.from(vector.hex, 'hex'));
+  const isRequest = frame.type === FrameType.request;
+  const envelope = isRequest ? ttrpc.request : ttrpc.response;
+  const outer = envelope.decode(frame.data) as { payload?: Uint8Array };
+  const codec = (isRequest ? requests : responses)[vector.method];
+  let message: object = {};
+  if (outer.payload !== undefined && codec !== undefined) {
+    message = codec.decode(Buffer.from(outer.payload));
+    outer.payload = codec.encode(message);
+  }
+  const inner = encodeTtrpcFrame({ ...frame, data: (envelope as MessageCodec<object>).encode(outer) });
+  return { bytes: Buffer.concat([encodeMuxHeader(vector.connId, inner.length), inner]), message, frame };
+}
+
+function readFrame(bytes: Buffer): TtrpcFrame {
+  const frames: TtrpcFrame[] = [];
+  const inner = new TtrpcFrameDecoder();
+  new MuxFrameDecoder().push(bytes, ({ payload }) => inner.push(payload, (next) => frames.push(next as TtrpcFrame)));
+  expect(frames).toHaveLength(1);
+  return frames[0] as TtrpcFrame;
+}
+
+const captures = Object.entries(readVectors()).flatMap(([version, list]) =>
+  list.map((vector, number) => ({ version, number, ...vector })),
+);
+
+describe('traffic captured from the Go code', () => {
+  it('is all there', () => expect(captures).toHaveLength(24));
+
+  it.each(captures)('$version #$number $dir $method encodes to the same bytes again', (vector) => {
+    const { bytes, frame } = reencode(vector);
+    expect({ ...frame, data: frame.data.length }).toEqual({
+      streamId: vector.ttrpc.streamId,
+      type: vector.ttrpc.type,
+      flags: vector.ttrpc.flags,
+      data: vector.ttrpc.dataLen,
+    });
+    expect(bytes.toString('hex')).toBe(vector.hex);
+  });
+
+  it('says what was captured', () => {
+    const at = (version: string, number: number) =>
+      reencode(captures.find((vector) => vector.version === version && vector.number === number) as Vector).message;
+    expect(at('nri-v0.8.0', 0)).toEqual({ pluginName: 'tsplugin', pluginIdx: '10' });
+    expect(at('nri-v0.12.2', 2)).toEqual({
+      runtimeName: 'containerd',
+      runtimeVersion: 'v2.0.0-test',
+      registrationTimeout: 5000,
+      requestTimeout: 2000,
+      nriVersion: 'v0.12.2',
+    });
+    expect(at('nri-v0.12.2', 3)).toEqual({ events: 7 });
+    const event = at('nri-v0.8.0', 6) as { event: number; pod: object };
+    expect(event.event).toBe(1);
+    expect(parsePodSandbox(event.pod)).toEqual({
+      id: '0'.repeat(64),
+      name: 'pod-0',
+      uid: '11111111-2222-3333-4444-000000000000',
+      namespace: 'default',
+      labels: { app: 'x' },
+      annotations: { k: 'v' },
+      runtimeHandler: '',
+      pid: 4242,
+      ips: ['10.0.0.1'],
+      namespaces: [
+        { type: 'pid', path: '' },
+        { type: 'network', path: '/var/run/netns/cni-00000000-0000-0000-0000-000000000001' },
+      ],
+      cgroupParent: '/kubepods',
+      cgroupsPath: '',
+    });
+  });
+});
