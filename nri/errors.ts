@@ -39,5 +39,7 @@ export class OptionError extends NriError {
 
 /** The thrown value as an Error, whatever it is. */
 export function toError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new NriError('not-an-error', inspect(thrown), { cause: thrown });
+  if (thrown instanceof Error) return thrown;
+  const text = typeof thrown === 'string' ? thrown : inspect(thrown);
+  return new NriError('not-an-error', text, { cause: thrown });
 }

@@ -115,12 +115,12 @@ describe('trap 2: inbound frames have any size', () => {
           runPodSandbox: () => undefined,
         },
       },
-      { pods, maxSyncBytes: 100, requestTimeoutMs: 300 },
+      { pods, maxSyncBytes: 100, requestTimeoutMs: 500 },
     );
     const fake = await runtime.waitForPlugin('test');
     expect(fake.calls.filter((call) => call === 'Synchronize').length).toBeGreaterThan(5);
     await until(() => working);
-    await pause(350);
+    await pause(550);
     await runtime.runPodSandbox({ id: 'new' });
     expect(runtime.plugins).toHaveLength(1);
     release.resolve();
@@ -160,6 +160,7 @@ describe('trap 4: a late answer lets the pod through and costs the connection', 
     const reasons: unknown[] = [];
     const { runtime } = await stage(
       {
+        answerBeforeDeadlineMs: 500,
         handlers: {
           runPodSandbox: (pod, { signal }) => {
             if (pod.id === 'quick') return;
@@ -168,12 +169,12 @@ describe('trap 4: a late answer lets the pod through and costs the connection', 
           },
         },
       },
-      { requestTimeoutMs: 300 },
+      { requestTimeoutMs: 1000 },
     );
     await runtime.waitForPlugin('test');
     await expect(runtime.runPodSandbox({ id: 'slow' })).rejects.toMatchObject({
       status: 4,
-      message: 'StateChange was not done within 200 of 300 ms',
+      message: 'StateChange was not done within 500 of 1000 ms',
     });
     expect(reasons).toMatchObject([{ code: 'ttrpc-deadlineExceeded' }]);
     await runtime.runPodSandbox({ id: 'quick' });
@@ -318,13 +319,13 @@ describe('trap 9: a refused run is followed by a stop and a removal, and costs s
 
 describe('trap 10: a registration during a long stop freezes the node, a second one begins the wait anew', () => {
   it('waits for as long as it takes, on one connection, and takes no harm from it', async () => {
-    const limits = { registrationTimeoutMs: 60, requestTimeoutMs: 60 };
-    const { runtime, plugin } = await stage({ registrationTimeoutMs: 60 }, limits);
+    const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
+    const { runtime, plugin } = await stage({ registrationTimeoutMs: 250 }, limits);
     await runtime.waitForPlugin('test');
     const block = runtime.blockSync();
     await runtime.restart();
     await until(() => runtime.accepted === 2);
-    await pause(500);
+    await pause(700);
     expect([plugin.connected, runtime.accepted]).toEqual([false, 2]);
     block[Symbol.dispose]();
     await runtime.waitForPlugin('test');

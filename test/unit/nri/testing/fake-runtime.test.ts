@@ -41,7 +41,7 @@ async function registered(runtime: FakeRuntime, path: string, methods: Record<st
 
 describe('FakeRuntime, as the Go code does,', () => {
   it('trap 4: drops a plugin that is late and takes its silence for consent', async () => {
-    const { runtime, path } = await start({ requestTimeoutMs: 50 });
+    const { runtime, path } = await start({ requestTimeoutMs: 300 });
     const { mux } = await registered(runtime, path, { StateChange: () => new Promise(() => undefined) });
     await runtime.runPodSandbox({ id: 'a' });
     await mux.closed;
@@ -145,13 +145,13 @@ describe('FakeRuntime, as the Go code does,', () => {
   it('trap 1: answers nothing any more, and closes nothing, after a request that it could not read', async () => {
     const { runtime, path, log } = await start();
     const { mux, client, socket } = await registered(runtime, path, { StateChange: () => ({}) });
-    const call = () => client.call(runtimeService, 'Other', Buffer.alloc(9000), { timeoutMs: 100 });
-    await expect(call()).rejects.toMatchObject({ status: 12 });
+    const call = (timeoutMs: number) => client.call(runtimeService, 'Other', Buffer.alloc(9000), { timeoutMs });
+    await expect(call(5000)).rejects.toMatchObject({ status: 12 });
     const request = encodeTtrpcFrame({ streamId: 99, type: FrameType.request, data: Buffer.alloc(4087) });
     socket.write(Buffer.concat([encodeMuxHeader(2, request.length), request]));
     await until(() => log.notable().length === 1);
     expect(log.notable()).toMatchObject([{ message: 'error receiving message' }]);
-    await expect(call()).rejects.toMatchObject({ code: 'call-timeout' });
+    await expect(call(100)).rejects.toMatchObject({ code: 'call-timeout' });
     // The other direction notices nothing.
     await runtime.runPodSandbox({ id: 'a' });
     expect(runtime.plugins).toHaveLength(1);

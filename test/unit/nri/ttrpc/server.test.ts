@@ -107,7 +107,7 @@ describe('TtrpcServer', () => {
     expect(answers()).toEqual([
       { streamId: 1, status: { code: 2, message: 'no such VF' } },
       { streamId: 3, status: { code: 9, message: 'not yet' } },
-      { streamId: 5, status: { code: 2, message: "'just text'" } },
+      { streamId: 5, status: { code: 2, message: 'just text' } },
       { streamId: 7, status: { code: 2, message: 'half a character: \ufffd' } },
     ]);
     // Go would not read a message with half a character in it.
