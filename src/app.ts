@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { KubeConfig } from '@kubernetes/client-node';
 import { createPlugin } from '../nri/index.ts';
 import { systemClock } from './clock.ts';
+import { CniRunner } from './cni/index.ts';
 import { Driver, Store } from './driver/index.ts';
 import { NetdraError } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
@@ -10,7 +11,7 @@ import type { Logger } from './logger.ts';
 import { CdiSpecs, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
 import { createKubeSliceApi, SlicePublisher } from './resourceslice/index.ts';
-import { type OnStep, SandboxHandler, VfMover } from './sandbox/index.ts';
+import { CniAttacher, type OnStep, SandboxHandler, VfMover } from './sandbox/index.ts';
 import type { Settings } from './settings.ts';
 import { openVfSource } from './vf-source.ts';
 
@@ -44,7 +45,11 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
   const vfs = stack.use(await openVfSource(settings, { host, stateDir, logger, clock, ...policyPathOf(settings) }));
   const claimMutex = new KeyedMutex();
-  const mover = new VfMover({ host, hostNetns, vfs, store, onStep });
+  const runner = stack.use(
+    new CniRunner({ binDirs: settings.cniBinDirs, cacheDir: join(stateDir, 'cni'), clock, logger }),
+  );
+  const cni = new CniAttacher(runner);
+  const mover = new VfMover({ host, hostNetns, vfs, cni, store, clock, onStep });
   const metadata = new ClaimMetadata({
     driver,
     dataDir,

@@ -43,6 +43,11 @@ program
   .option('--kubelet-registry-dir <path>', "the kubelet's registration directory", '/var/lib/kubelet/plugins_registry')
   .option('--cdi-dir <path>', 'where CDI specs go; the runtime must scan it', '/var/run/cdi')
   .option('--state-dir <path>', "where the driver keeps its state (default: its directory in the kubelet's plugins)")
+  .addOption(
+    new Option('--cni-bin-dirs <paths>', 'where CNI plugins are, for claims that use them; comma-separated')
+      .default(['/opt/cni/bin'], '/opt/cni/bin')
+      .argParser((text: string) => text.split(',')),
+  )
   .option('--nri-socket <path>', "the runtime's NRI socket", '/var/run/nri/nri.sock')
   .option('--nri-plugin-name <name>', 'name under which the runtime knows us', 'netdra')
   .option('--nri-plugin-index <nn>', 'two digits: our place among the NRI plugins', '10')

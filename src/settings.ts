@@ -19,6 +19,8 @@ export interface Settings {
   kubeletRegistryDir: string;
   cdiDir: string;
   stateDir: string | undefined;
+  /** Where CNI plugins are looked for, the first one first. */
+  cniBinDirs: string[];
   nriSocket: string;
   nriPluginName: string;
   nriPluginIndex: string;

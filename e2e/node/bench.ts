@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import { type App, startApp } from '../../src/app.ts';
+import { systemClock } from '../../src/clock.ts';
 import type { Logger } from '../../src/logger.ts';
 import type { OnStep } from '../../src/sandbox/index.ts';
 import type { Settings } from '../../src/settings.ts';
@@ -98,6 +99,7 @@ export class Bench implements AsyncDisposable {
       kubeletRegistryDir: registryDir,
       cdiDir,
       stateDir: undefined,
+      cniBinDirs: [containerd.cniBinDir],
       nriSocket: containerd.nriSocketPath,
       nriPluginName: 'netdra',
       nriPluginIndex: '10',
@@ -206,4 +208,16 @@ export interface IpLink {
 /** The links of a network namespace as iproute2 sees them: the judge of what the metadata says. */
 export function ipLinks({ netnsPath }: Sandbox): IpLink[] {
   return JSON.parse(execFileSync('nsenter', [`--net=${netnsPath}`, 'ip', '-j', 'addr']).toString());
+}
+
+/** As the kubelet does: again, with a pause, for a while. */
+export async function retry<T>(task: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await task();
+    } catch (error) {
+      if (attempt === 15) throw error;
+      await systemClock.sleep(500);
+    }
+  }
 }

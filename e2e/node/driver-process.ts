@@ -63,6 +63,7 @@ function flagsOf(settings: Settings): string[] {
     'kubelet-registry-dir': settings.kubeletRegistryDir,
     'cdi-dir': settings.cdiDir,
     'state-dir': settings.stateDir,
+    'cni-bin-dirs': settings.cniBinDirs.join(','),
     'nri-socket': settings.nriSocket,
     'nri-plugin-name': settings.nriPluginName,
     'nri-plugin-index': settings.nriPluginIndex,

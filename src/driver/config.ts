@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { parseCniIpam, parseCniNetwork } from '../cni/index.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { baseRequest } from '../metadata/index.ts';
 import { isNetwork, parseCidr } from '../netlink/index.ts';
@@ -15,8 +16,18 @@ export const vfConfigSchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
   kind: z.literal('VFConfig'),
   attach: z
-    .enum(['netlink', 'observe'])
-    .describe('Who moves the VF into the pod: we do (netlink), or somebody else has, such as Multus (observe).')
+    .enum(['netlink', 'cni', 'observe'])
+    .describe(
+      'Who moves the VF into the pod: we do, a chain of CNI plugins does, or somebody else has, such as Multus.',
+    )
+    .optional(),
+  cni: z
+    .record(z.string(), z.unknown())
+    .describe('With attach cni: the network configuration, a list of plugins or a single one.')
+    .optional(),
+  ipam: z
+    .record(z.string(), z.unknown())
+    .describe('CNI IPAM plugin that gives addresses and routes: the `ipam` section of a network configuration.')
     .optional(),
   driver: z
     .enum(['kernel', 'vfio-pci'])
@@ -67,7 +78,7 @@ export const vfConfigSchema = z.strictObject({
  * What only a DeviceClass may set unless the operator opens it to claims: it can reach beyond the pod, to the node or to
  * the network of others.
  */
-export const privilegedFields = ['driver', 'macAddress', 'vf.trust', 'vf.spoofCheck'] as const;
+export const privilegedFields = ['driver', 'macAddress', 'vf.trust', 'vf.spoofCheck', 'cni', 'ipam'] as const;
 export type PrivilegedField = (typeof privilegedFields)[number];
 
 /** The merged settings for one device. */
@@ -97,12 +108,29 @@ export function resolveVfConfig(
     const vf = { ...merged.vf, ...config.vf };
     Object.assign(merged, config, Object.keys(vf).length === 0 ? {} : { vf });
   }
+  checkTogether(claim, merged);
   return merged;
+}
+
+/** What each field allows, and the whole does not. */
+function checkTogether(claim: AllocatedClaim, { attach, cni, ipam, driver }: VfConfig): void {
+  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const refuse = (problem: string) =>
+    new DriverError('config-invalid', `claim ${subject}: ${problem}`, { claim: subject });
+  if ((attach === 'cni') !== (cni !== undefined)) throw refuse('attach "cni" and cni go together');
+  if (ipam !== undefined && (attach ?? 'netlink') !== 'netlink')
+    throw refuse(`ipam does not go with attach "${attach}"`);
+  if (driver === 'vfio-pci' && (attach ?? 'netlink') !== 'netlink') {
+    throw refuse(`driver "vfio-pci" does not go with attach "${attach}": there is no interface to attach`);
+  }
+  const of = `claim ${subject}`;
+  if (cni !== undefined) parseCniNetwork(cni, of, { defaultName: 'netdra' });
+  if (ipam !== undefined) parseCniIpam(ipam, of, { name: 'netdra' });
 }
 
 function checkPrivileges(
   claim: AllocatedClaim,
-  { driver, macAddress, vf }: VfConfig,
+  { driver, macAddress, vf, cni, ipam }: VfConfig,
   open: readonly PrivilegedField[],
 ) {
   const asked: Record<PrivilegedField, boolean> = {
@@ -110,6 +138,9 @@ function checkPrivileges(
     macAddress: macAddress !== undefined,
     'vf.trust': vf?.trust === true,
     'vf.spoofCheck': vf?.spoofCheck === false,
+    // Plugins run as root on the node, with paths that their configuration chooses.
+    cni: cni !== undefined,
+    ipam: ipam !== undefined,
   };
   const refused = privilegedFields.filter((field) => asked[field] && !open.includes(field));
   if (refused.length === 0) return;

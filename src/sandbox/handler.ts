@@ -73,13 +73,18 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     const log = { pod: `${pod.namespace}/${pod.name}`, podUid: pod.uid, sandbox: pod.id };
     const startedAt = clock.nowMs();
     await this.#withdrawStale(claims, pod);
-    const work = this.#serve(pod);
+    const abort = new AbortController();
+    const work = this.#serve(pod, abort.signal);
     try {
       await withinBudget(work, clock, Math.floor(budgetShare * timeoutMs), pod);
       logger.info({ ...log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox served');
     } catch (error) {
-      logger.error({ ...log, err: error, answer: this.#failure }, 'sandbox not served');
-      if (this.#failure === 'reject') throw new Error(`netdra: ${explain(error)}`, { cause: error });
+      const answer = this.#answerTo(error, claims);
+      logger.error({ ...log, err: error, answer }, 'sandbox not served');
+      if (answer === 'reject') {
+        abort.abort(error);
+        throw new Error(`netdra: ${explain(error)}`, { cause: error });
+      }
       this.#inBackground(pod, work);
     }
   }
@@ -109,21 +114,31 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     return this.#options.store.claimsOfPod(pod.uid).filter(({ state }) => state === 'prepared');
   }
 
+  /**
+   * CNI plugins may take longer than any hook, with duplicate address detection for one, and would be as slow in the next
+   * sandbox: rejecting this one would never end.
+   */
+  #answerTo(error: unknown, claims: StoredClaim[]): HookFailure {
+    const isLate = error instanceof SandboxError && error.code === 'hook-timeout';
+    const usesCni = claims.some(({ devices }) => devices.some(({ config }) => config.attach === 'cni' || config.ipam));
+    return isLate && usesCni ? 'gate' : this.#failure;
+  }
+
   /** Attaches all VFs of the pod and writes the metadata of all requests. */
-  async #serve(pod: PodSandbox): Promise<void> {
+  async #serve(pod: PodSandbox, signal: AbortSignal): Promise<void> {
     await this.#options.onStep('hook-started', { pod: pod.uid });
     using netns = openPodNetns(pod);
     for (const { identity } of this.#claims(pod)) {
-      await this.#options.claimMutex.run(identity.uid, () => this.#serveClaim(pod, identity, netns));
+      await this.#options.claimMutex.run(identity.uid, () => this.#serveClaim(pod, identity, netns, signal));
     }
   }
 
-  async #serveClaim(pod: PodSandbox, identity: ClaimIdentity, netns: NetnsHandle): Promise<void> {
+  async #serveClaim(pod: PodSandbox, identity: ClaimIdentity, netns: NetnsHandle, signal: AbortSignal): Promise<void> {
     const { store, mover } = this.#options;
     const place = { podUid: pod.uid, sandboxId: pod.id, netnsPath: netns.path };
     const served: { request: string; device: StoredDevice; state: VfState }[] = [];
     for (const device of store.claim(identity.uid)?.devices ?? []) {
-      const state = await mover.attach(device, place, netns);
+      const state = await mover.attach(device, place, netns, signal);
       served.push({ request: device.request, device, state });
     }
     await this.#publish(identity, served);
@@ -178,7 +193,8 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     this.#startBackground(pod, pod.id, async (signal) => {
       const log = { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id };
       let attempt =
-        first?.catch(() => clock.sleep(retryMs.first, signal).then(() => this.#serve(pod))) ?? this.#serve(pod);
+        first?.catch(() => clock.sleep(retryMs.first, signal).then(() => this.#serve(pod, signal))) ??
+        this.#serve(pod, signal);
       for (let pauseMs = retryMs.first; ; pauseMs = Math.min(2 * pauseMs, retryMs.last)) {
         try {
           await attempt;
@@ -189,7 +205,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
           logger.warn({ ...log, err: error, retryMs: pauseMs }, 'sandbox still not served');
         }
         await clock.sleep(pauseMs, signal);
-        attempt = this.#serve(pod);
+        attempt = this.#serve(pod, signal);
       }
     });
   }

@@ -1,3 +1,4 @@
+export { CniAttacher } from './cni-attacher.ts';
 export { SandboxError } from './errors.ts';
 export { SandboxHandler } from './handler.ts';
 export { type HookFailure, type HookFailureMode, hookFailureModes, resolveHookFailure } from './hook-failure.ts';

@@ -1,4 +1,12 @@
-import { type Attachment, isUserSpace, type Store, type StoredDevice, type VfCarrier } from '../driver/index.ts';
+import type { Clock } from '../clock.ts';
+import {
+  type Attachment,
+  isUserSpace,
+  type Store,
+  type StoredDevice,
+  type VfCarrier,
+  type VfConfig,
+} from '../driver/index.ts';
 import {
   findVf,
   formatCidr,
@@ -13,6 +21,7 @@ import {
   type VfIdentity,
 } from '../netlink/index.ts';
 import type { VfAddress } from '../sriov/index.ts';
+import type { CniAttacher } from './cni-attacher.ts';
 import { SandboxError } from './errors.ts';
 import type { OnStep } from './steps.ts';
 
@@ -22,6 +31,9 @@ export interface SandboxPlace {
   sandboxId: string;
   netnsPath: string;
 }
+
+/** How long CNI plugins may take to give a VF back. The kubelet waits 45 s for unprepare. */
+const pluginBudgetMs = 20_000;
 
 /** What is reported of a VF: of its interface, or what is known of it without one. */
 export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'> &
@@ -41,7 +53,9 @@ export interface VfMoverOptions {
   host: RtnlConnection;
   hostNetns: NetnsHandle;
   vfs: VfHost;
+  cni: CniAttacher;
   store: Store;
+  clock: Clock;
   onStep: OnStep;
 }
 
@@ -57,43 +71,69 @@ export class VfMover implements VfCarrier {
    * Moves the VF into the pod, sets it up as its claim says, and reads back what came of it.
    * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError for what the kernel refuses
    */
-  async attach(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle): Promise<VfState> {
-    if (isUserSpace(device.config)) return await this.#attachUserSpace(device, place);
+  async attach(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle, signal: AbortSignal): Promise<VfState> {
+    if (isUserSpace(device.config)) return await this.#attachUserSpace(device, place, signal);
     const { onStep } = this.#options;
     using pod = RtnlConnection.open(netns);
-    const found = await this.#find(pod, device);
-    const isOurs = device.config.attach !== 'observe';
-    const link = isOurs
-      ? (found ?? (await this.#move(device, place, netns, pod)))
-      : this.#observe(device, place, found);
-    if (isOurs) {
-      await configure(pod, link, device);
-      await onStep('vf-configured', { device: device.name });
-    }
+    const link = await this.#bringIn(device, place, netns, pod, signal);
+    await onStep('vf-configured', { device: device.name });
     const state = await readNetworkState(pod, link.index);
     await onStep('state-read', { device: device.name });
     return state;
   }
 
-  /** Reads the state of a VF that is in the pod already. */
+  /** Reads the state of a VF whose interface is in the pod already. */
   async read(device: StoredDevice, netns: NetnsHandle): Promise<VfState | undefined> {
-    if (isUserSpace(device.config)) return await this.#readUserSpace(device);
     using pod = RtnlConnection.open(netns);
     const link = await this.#find(pod, device);
     return link && (await readNetworkState(pod, link.index));
   }
 
   async release(device: StoredDevice): Promise<void> {
-    const { store, vfs, onStep } = this.#options;
+    const { store, vfs, cni, clock, onStep } = this.#options;
     const { attachment, networkData: _networkData, ...rest } = device;
     await onStep('release-started', { device: device.name });
-    if (attachment !== undefined) await this.#leave(device, attachment);
+    if (attachment !== undefined) {
+      using deadline = clock.deadline(pluginBudgetMs);
+      await cni.remove(device, attachment, deadline.signal);
+      await this.#leave(device, attachment);
+    }
     // One that we only observe comes back by whoever moved it, after the stop hook.
     if (device.config.attach !== 'observe') await vfs.ensureLink(device.pciAddress);
     if (attachment?.host !== undefined) await this.#settle(device, attachment.host);
     await onStep('vf-returned', { device: device.name });
     store.putDevice(rest);
     await onStep('attachment-cleared', { device: device.name });
+  }
+
+  /** The VF's link in the pod, set up as its claim says, by whoever does that. */
+  async #bringIn(
+    device: StoredDevice,
+    place: SandboxPlace,
+    netns: NetnsHandle,
+    pod: RtnlConnection,
+    signal: AbortSignal,
+  ): Promise<Link> {
+    const { cni } = this.#options;
+    const { attach = 'netlink' } = device.config;
+    const found = await this.#find(pod, device);
+    if (attach === 'observe') return this.#observe(device, place, found);
+    if (attach === 'netlink') {
+      const link = found ?? (await this.#move(device, place, netns, pod));
+      const { addresses, routes } = await cni.addresses(device, place, signal);
+      const { config } = device;
+      await configure(pod, link, {
+        ...config,
+        addresses: [...(config.addresses ?? []), ...addresses],
+        routes: [...(config.routes ?? []), ...routes],
+      });
+      return link;
+    }
+    const { hardwareAddress } = found ?? (await this.#recordAttachment(device, place));
+    await cni.add(device, place, signal);
+    const link = await this.#find(pod, device, hardwareAddress);
+    if (link !== undefined) return link;
+    throw missing(device, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
   }
 
   /** Somebody else has moved the VF, and will take it back. */
@@ -106,40 +146,49 @@ export class VfMover implements VfCarrier {
   }
 
   /** A VF that is bound to vfio-pci has no interface to move: the application configures it from the metadata. */
-  async #attachUserSpace(device: StoredDevice, place: SandboxPlace): Promise<VfState> {
+  async #attachUserSpace(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<VfState> {
     const { store, onStep } = this.#options;
     const old = device.attachment;
     if (old !== undefined && old.podUid !== place.podUid) throw busy(device, old.podUid);
     store.putDevice({ ...device, attachment: place });
     await onStep('attachment-recorded', { device: device.name });
-    const state = await this.#readUserSpace(device);
+    const { addresses } = await this.#options.cni.addresses(device, place, signal);
+    const state = await this.#readUserSpace(device, addresses);
     await onStep('state-read', { device: device.name });
     return state;
   }
 
-  async #readUserSpace(device: StoredDevice): Promise<VfState> {
+  /** @param given by the IPAM plugin */
+  async #readUserSpace(device: StoredDevice, given: string[]): Promise<VfState> {
     const { interfaceName, addresses = [], mtu } = device.config;
     return {
       ...(interfaceName === undefined ? {} : { interfaceName }),
       hardwareAddress: await this.#options.vfs.adminAddress(device),
-      ips: addresses.map(canonical).sort(),
+      ips: [...addresses, ...given].map(canonical).sort(),
       tentative: false,
       ...(mtu === undefined ? {} : { mtuBytes: mtu }),
     };
   }
 
   async #move(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle, pod: RtnlConnection): Promise<Link> {
-    const { host, store, onStep } = this.#options;
+    const { host, onStep } = this.#options;
+    const { index, name } = await this.#recordAttachment(device, place);
+    const target = { netns, connection: pod };
+    const moved = await moveLink(host, index, target, { name: device.config.interfaceName ?? name });
+    await onStep('vf-moved', { device: device.name });
+    return moved;
+  }
+
+  /** Stores where the VF goes and what it is like now, before it leaves. @returns its link in the host's namespace */
+  async #recordAttachment(device: StoredDevice, place: SandboxPlace): Promise<Link> {
+    const { store, onStep } = this.#options;
     if (device.attachment !== undefined) await this.#leaveOldSandbox(device, device.attachment, place);
     const link = await this.#hostLink(device);
     const { name, mtuBytes, hardwareAddress, up } = link;
     const before = { name, mtuBytes, up, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) };
     store.putDevice({ ...device, attachment: { ...place, host: before } });
     await onStep('attachment-recorded', { device: device.name });
-    const target = { netns, connection: pod };
-    const moved = await moveLink(host, link.index, target, { name: device.config.interfaceName ?? name });
-    await onStep('vf-moved', { device: device.name });
-    return moved;
+    return link;
   }
 
   /** The runtime makes a new sandbox for the same pod after a failure; another pod's VF is not taken away. */
@@ -187,13 +236,19 @@ export class VfMover implements VfCarrier {
     });
   }
 
-  async #find(connection: RtnlConnection, device: StoredDevice): Promise<Link | undefined> {
-    return findVf(await connection.links(), this.#options.vfs.linkKey(device.pciAddress));
+  /** @param hardwareAddress what it had when it was moved, for those whose mark a CNI plugin has replaced */
+  async #find(
+    connection: RtnlConnection,
+    device: StoredDevice,
+    hardwareAddress = device.attachment?.host?.hardwareAddress,
+  ): Promise<Link | undefined> {
+    const key = this.#options.vfs.linkKey(device.pciAddress);
+    return findVf(await connection.links(), { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) });
   }
 }
 
 /** Everything that the claim asks for; what is there already from an attempt before is left as it is. */
-async function configure(pod: RtnlConnection, link: Link, { config }: StoredDevice): Promise<void> {
+async function configure(pod: RtnlConnection, link: Link, config: VfConfig): Promise<void> {
   const { macAddress, mtu, addresses = [], routes = [] } = config;
   await pod.setLink(link.index, {
     // Not again what it is already: a VF whose PF has set the address may not set it itself.

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
-import { Bench, type RunningContainer } from '../bench.ts';
+import { Bench, type RunningContainer, retry } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
 
 const path = (claim: string) => `/var/run/dra-device-attributes/${claim}/vf/${testDriver}-metadata.json`;
@@ -152,15 +152,3 @@ describe.each(containerdSeries)('a hook that fails on containerd %s', (version) 
     },
   );
 });
-
-/** As the kubelet does: again, with a pause, for a while. */
-async function retry<T>(task: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await task();
-    } catch (error) {
-      if (attempt === 15) throw error;
-      await systemClock.sleep(500);
-    }
-  }
-}

@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, generateClaim, testDriver } from '../../../test/doubles/objects.ts';
-import { Bench, type IpLink, ipLinks, type RunningContainer } from '../bench.ts';
+import { Bench, type IpLink, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
 
 const config = (fields: object, requests: string[] = []) => ({
@@ -265,6 +266,48 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     ]);
     await bench.endPod(pod);
   });
+
+  /** A class that has host-local give addresses of two families. */
+  const withIpam = (name: string) => ({
+    type: 'host-local',
+    dataDir: join(bench.dir, name),
+    ranges: [[{ subnet: '198.18.7.0/24' }], [{ subnet: 'fd00:7::/64' }]],
+    routes: [{ dst: '203.0.113.0/24' }],
+  });
+  /** Files of host-local that are named after addresses. */
+  const leases = (name: string) =>
+    readdirSync(join(bench.dir, name), { recursive: true, encoding: 'utf8' }).filter((file) =>
+      /\/[0-9a-f][0-9a-f:.]+$/.test(file),
+    );
+
+  it.each(['netlink', 'cni'] as const)(
+    'has addresses from a CNI IPAM plugin with attach %s, and gives them back',
+    async (attach) => {
+      const [device = ''] = devices();
+      const name = `ipam-${attach}`;
+      const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
+      const ipam = withIpam(name);
+      // A simulated VF is no PCI device, so the plugin gets its name.
+      const plugin = { cniVersion: '1.0.0', name, type: 'host-device', device: 'nsim0v0', ipam };
+      const fields = attach === 'netlink' ? { ipam } : { attach, cni: plugin };
+      const fromClass = { ...config({ interfaceName: 'net1', ...fields }), source: 'FromClass' as const };
+      const requests = [{ name: 'vf', devices: [device] }];
+      bench.api.create(buildClaim(name, { requests, config: [fromClass], pods: [pod] }));
+      const sandbox = await bench.startPod(pod);
+      // host-device waits for IPv6 duplicate address detection, longer than the hook may: the container is held
+      // back until it is done.
+      const container = await retry(() => bench.startContainer(sandbox, pod));
+      const document = await readV1(container, name, 'vf');
+      const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
+      const expected = expectedNetworkData(link);
+      expect(expected.ips).toEqual([expect.stringMatching(/^198\.18\.7\./), expect.stringMatching(/^fd00:7::/)]);
+      expect(document).toMatchObject({ generation: 1, devices: [{ networkData: expected }] });
+      expect((await container.exec('ip', 'route')).stdout).toContain('203.0.113.0/24');
+      expect(leases(name)).toHaveLength(2);
+      await bench.endPod(pod);
+      expect(leases(name)).toEqual([]);
+    },
+  );
 
   it('(f) can unprepare again and again', async () => {
     const [device = ''] = devices();

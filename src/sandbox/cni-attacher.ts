@@ -1,0 +1,69 @@
+import { type CniResult, type CniRunner, parseCniIpam, parseCniNetwork } from '../cni/index.ts';
+import type { StoredDevice } from '../driver/index.ts';
+import type { SandboxPlace } from './vf-mover.ts';
+
+/** What plugins are called with when the claim does not name the interface. */
+const defaultInterfaceName = 'net1';
+
+/** Addresses and routes for a VF that netdra sets up itself. */
+export interface IpamResult {
+  addresses: string[];
+  routes: { destination: string; gateway?: string }[];
+}
+
+/** The part of attaching VFs that CNI plugins do: all of it (`attach: cni`), or the addresses (`ipam`). */
+export class CniAttacher {
+  readonly #runner: CniRunner;
+
+  constructor(runner: CniRunner) {
+    this.#runner = runner;
+  }
+
+  /** Has the claim's plugins attach the VF. @throws CniError */
+  async add(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<CniResult> {
+    return await this.#runner.add(chainOf(device, place), { signal });
+  }
+
+  /** Gets addresses from the claim's IPAM plugin; none if it names none. @throws CniError */
+  async addresses(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<IpamResult> {
+    if (device.config.ipam === undefined) return { addresses: [], routes: [] };
+    const { ips, routes } = await this.#runner.ipamAdd(ipamOf(device, place), { signal });
+    // CNI lets a route go without a gateway, by the one of an address of the same family.
+    const gatewayFor = (destination: string) =>
+      ips.find(({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(destination))?.gateway;
+    return {
+      addresses: ips.map(({ address }) => address),
+      routes: routes.map(({ dst, gw = gatewayFor(dst) }) => ({
+        destination: dst,
+        ...(gw === undefined ? {} : { gateway: gw }),
+      })),
+    };
+  }
+
+  /** Takes back what plugins gave for a VF in a sandbox; it may be nothing. @throws CniError */
+  async remove(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<void> {
+    const { attach, ipam } = device.config;
+    if (attach === 'cni') await this.#runner.delete(chainOf(device, place), { signal });
+    else if (ipam !== undefined) await this.#runner.ipamDelete(ipamOf(device, place), { signal });
+  }
+}
+
+function chainOf(device: StoredDevice, place: SandboxPlace) {
+  const network = parseCniNetwork(device.config.cni, `device ${device.name}`, { defaultName: 'netdra' });
+  return { ...interfaceOf(device, place), network, deviceId: device.pciAddress };
+}
+
+function ipamOf(device: StoredDevice, place: SandboxPlace) {
+  // One network for all that use the same pool name, so that no address is given twice on this node.
+  const ipam = parseCniIpam(device.config.ipam, `device ${device.name}`, { name: 'netdra' });
+  return { ...interfaceOf(device, place), ipam };
+}
+
+function interfaceOf({ config }: StoredDevice, { sandboxId, netnsPath, podUid }: SandboxPlace) {
+  const ifName = config.interfaceName ?? defaultInterfaceName;
+  return { containerId: sandboxId, netnsPath, ifName, args: { IgnoreUnknown: '1', K8S_POD_UID: podUid } };
+}
+
+function isIpv6(address: string): boolean {
+  return address.includes(':');
+}
