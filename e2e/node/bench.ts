@@ -14,7 +14,7 @@ import { buildNode, type Identified, testDriver, testNode } from '../../test/dou
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
 import { type ExecResult, exec, removePod, runContainer, runPod, type Sandbox } from './pod.ts';
 
-export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'requestTimeoutMs'> {
+export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'requestTimeoutMs' | 'tools'> {
   logger: Logger;
   settings?: Partial<Settings>;
 }
@@ -165,10 +165,15 @@ export class Bench implements AsyncDisposable {
 
   /** The kubelet's order: sandboxes gone, then unprepare. */
   async endPod(pod: Identified<V1Pod>): Promise<void> {
-    const { sandboxes } = this.#pods.get(pod.metadata.uid) ?? { sandboxes: [] };
+    await this.endSandboxes(pod);
     this.#pods.delete(pod.metadata.uid);
-    for (const sandbox of sandboxes) await removePod(this.containerd.cri, sandbox);
     await this.kubelet.unprepare(pod);
+  }
+
+  /** The first half of {@link endPod}. */
+  async endSandboxes(pod: Identified<V1Pod>): Promise<void> {
+    const { sandboxes } = this.#pods.get(pod.metadata.uid) ?? { sandboxes: [] };
+    for (const sandbox of sandboxes.splice(0)) await removePod(this.containerd.cri, sandbox);
   }
 
   /** Ends what a test that failed left running, so that the next one can start. */
@@ -180,7 +185,10 @@ export class Bench implements AsyncDisposable {
   hostVfs(): string[] {
     const links = JSON.parse(execFileSync('ip', ['-j', 'link']).toString()) as { ifname: string }[];
     const pattern = new RegExp(`^${this.settings.simulatePrefix}\\d+v\\d+$`);
-    return links.map(({ ifname }) => ifname).filter((name) => pattern.test(name));
+    return links
+      .map(({ ifname }) => ifname)
+      .filter((name) => pattern.test(name))
+      .sort();
   }
 
   /** Files of claims and CDI specs that are there now. */
