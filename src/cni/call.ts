@@ -67,7 +67,7 @@ export class PluginCaller {
     const path = await this.find(plugin.type, network);
     const subject = { network, plugin: plugin.type, command, path, target: describeAttachment(attachment) };
     const startedMs = clock.nowMs();
-    if (signal.aborted) throw timeoutFailure(subject, { waitedMs: 0, cause: signal.reason });
+    if (signal.aborted) throw timeoutFailure(subject, { cause: signal.reason });
     const outcome = await exec({
       path,
       env: createEnvironment(attachment, { command, netnsPath, binDirs, searchPath }),

@@ -37,12 +37,16 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   return new CniError('cni-plugin-failed', message, { ...details, retriable: exitCode === null });
 }
 
-/** @param waitedMs how long the plugin has had */
+/** @param waitedMs how long the plugin has had; absent if it was not even started */
 export function timeoutFailure(
   subject: CallSubject,
-  { waitedMs, stderr, cause }: { waitedMs: number; stderr?: string; cause: unknown },
+  { waitedMs, stderr, cause }: { waitedMs?: number; stderr?: string; cause: unknown },
 ): CniError {
-  const message = `${describeCall(subject)}: it was not done after ${Math.round(waitedMs)} ms and was killed`;
+  const outcome =
+    waitedMs === undefined
+      ? 'no time was left for it'
+      : `it was not done after ${Math.round(waitedMs)} ms and was killed`;
+  const message = `${describeCall(subject)}: ${outcome}`;
   return new CniError('cni-timeout', message, {
     ...subject,
     cause,

@@ -111,7 +111,7 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
   if (!isObject(value)) throw invalidResult(subject, 'it is no JSON object');
   const cniVersion = value.cniVersion ?? subject.cniVersion;
   if (typeof cniVersion !== 'string' || !isCniVersion(cniVersion)) {
-    throw invalidResult(subject, `cniVersion: ${describeUnknownVersion(String(cniVersion))}`);
+    throw invalidResult(subject, `cniVersion: ${describeUnknownVersion(cniVersion)}`);
   }
   const raw = { ...value, cniVersion };
   decodeCniResult(raw, subject);

@@ -20,7 +20,7 @@ export function latestOf(versions: string[]): CniVersion | undefined {
 }
 
 /** Why a version is not one of ours, and which are. */
-export function describeUnknownVersion(version: string): string {
-  const tooOld = /^0\.[12]\./.test(version) ? ' is too old' : ' is not known';
+export function describeUnknownVersion(version: unknown): string {
+  const tooOld = typeof version === 'string' && /^0\.[12]\./.test(version) ? ' is too old' : ' is not known';
   return `${JSON.stringify(version)}${tooOld}: use one of ${cniVersions.join(', ')}`;
 }

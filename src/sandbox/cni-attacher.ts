@@ -1,6 +1,6 @@
 import { type CniResult, type CniRunner, parseCniIpam, parseCniNetwork } from '../cni/index.ts';
 import type { StoredDevice } from '../driver/index.ts';
-import type { SandboxPlace } from './vf-mover.ts';
+import type { SandboxPlace } from './place.ts';
 
 /** What plugins are called with when the claim does not name the interface. */
 const defaultInterfaceName = 'net1';

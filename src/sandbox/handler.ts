@@ -9,10 +9,11 @@ import type { ClaimIdentity, DeviceAttributes } from '../metadata/index.ts';
 import type { NetnsHandle } from '../netlink/index.ts';
 import { SandboxError } from './errors.ts';
 import { type HookFailure, type HookFailureMode, resolveHookFailure } from './hook-failure.ts';
+import type { VfState } from './place.ts';
 import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
 import { netnsPathOf, openPodNetns } from './pod-netns.ts';
 import type { OnStep } from './steps.ts';
-import type { VfMover, VfState } from './vf-mover.ts';
+import type { VfMover } from './vf-mover.ts';
 
 /** The part of the runtime's deadline that the hook may use: past it containerd goes on as if all were well. */
 const budgetShare = 0.75;

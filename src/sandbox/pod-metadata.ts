@@ -1,7 +1,7 @@
 import { isUserSpace, type StoredDevice } from '../driver/index.ts';
 import type { DeviceAttributes, DeviceMetadata, NetworkDeviceData } from '../metadata/index.ts';
 import { baseRequest } from '../metadata/index.ts';
-import type { VfState } from './vf-mover.ts';
+import type { VfState } from './place.ts';
 
 /** The API's network data; what is not known is left out. */
 export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {

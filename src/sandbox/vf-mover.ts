@@ -1,43 +1,24 @@
 import type { Clock } from '../clock.ts';
-import {
-  type Attachment,
-  isUserSpace,
-  type Store,
-  type StoredDevice,
-  type VfCarrier,
-  type VfConfig,
-} from '../driver/index.ts';
+import { type Attachment, isUserSpace, type Store, type StoredDevice, type VfCarrier } from '../driver/index.ts';
 import {
   findVf,
-  formatCidr,
   type Link,
   moveLink,
   NetlinkError,
   NetnsHandle,
-  type NetworkState,
-  parseCidr,
   RtnlConnection,
   readNetworkState,
   type VfIdentity,
 } from '../netlink/index.ts';
 import type { VfAddress } from '../sriov/index.ts';
 import type { CniAttacher } from './cni-attacher.ts';
+import { canonicalCidr, configureLink } from './configure-link.ts';
 import { SandboxError } from './errors.ts';
+import type { SandboxPlace, VfState } from './place.ts';
 import type { OnStep } from './steps.ts';
-
-/** The sandbox that a VF goes to. */
-export interface SandboxPlace {
-  podUid: string;
-  sandboxId: string;
-  netnsPath: string;
-}
 
 /** How long CNI plugins may take to give a VF back. The kubelet waits 45 s for unprepare. */
 const pluginBudgetMs = 20_000;
-
-/** What is reported of a VF: of its interface, or what is known of it without one. */
-export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'> &
-  Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes'>>;
 
 /** How the node's VFs are told apart and brought back. */
 export interface VfHost {
@@ -122,7 +103,7 @@ export class VfMover implements VfCarrier {
       const link = found ?? (await this.#move(device, place, netns, pod));
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const { config } = device;
-      await configure(pod, link, {
+      await configureLink(pod, link, {
         ...config,
         addresses: [...(config.addresses ?? []), ...addresses],
         routes: [...(config.routes ?? []), ...routes],
@@ -164,7 +145,7 @@ export class VfMover implements VfCarrier {
     return {
       ...(interfaceName === undefined ? {} : { interfaceName }),
       hardwareAddress: await this.#options.vfs.adminAddress(device),
-      ips: [...addresses, ...given].map(canonical).sort(),
+      ips: [...addresses, ...given].map(canonicalCidr).sort(),
       tentative: false,
       ...(mtu === undefined ? {} : { mtuBytes: mtu }),
     };
@@ -244,36 +225,6 @@ export class VfMover implements VfCarrier {
   ): Promise<Link | undefined> {
     const key = this.#options.vfs.linkKey(device.pciAddress);
     return findVf(await connection.links(), { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) });
-  }
-}
-
-/** Everything that the claim asks for; what is there already from an attempt before is left as it is. */
-async function configure(pod: RtnlConnection, link: Link, config: VfConfig): Promise<void> {
-  const { macAddress, mtu, addresses = [], routes = [] } = config;
-  await pod.setLink(link.index, {
-    // Not again what it is already: a VF whose PF has set the address may not set it itself.
-    ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
-      ? {}
-      : { hardwareAddress: macAddress }),
-    ...(mtu === undefined ? {} : { mtuBytes: mtu }),
-  });
-  for (const address of addresses) await unlessThere(pod.addAddress(link.index, address, { noDad: true }));
-  await pod.setLink(link.index, { up: true });
-  for (const { destination, gateway } of routes) {
-    await unlessThere(pod.addRoute({ index: link.index, destination, ...(gateway === undefined ? {} : { gateway }) }));
-  }
-}
-
-function canonical(address: string): string {
-  const { octets, prefixLength } = parseCidr(address);
-  return formatCidr(octets, prefixLength);
-}
-
-async function unlessThere(change: Promise<void>): Promise<void> {
-  try {
-    await change;
-  } catch (error) {
-    if (!(error instanceof NetlinkError && error.errno === 'EEXIST')) throw error;
   }
 }
 

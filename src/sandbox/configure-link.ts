@@ -1,0 +1,42 @@
+import type { VfConfig } from '../driver/index.ts';
+import { formatCidr, type Link, NetlinkError, parseCidr, type RtnlConnection } from '../netlink/index.ts';
+
+/** Everything that the claim asks for; what is there already from an attempt before is left as it is. */
+export async function configureLink(pod: RtnlConnection, link: Link, config: VfConfig): Promise<void> {
+  const { macAddress, mtu, addresses = [], routes = [] } = config;
+  await pod.setLink(link.index, {
+    // Not again what it is already: a VF whose PF has set the address may not set it itself.
+    ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
+      ? {}
+      : { hardwareAddress: macAddress }),
+    ...(mtu === undefined ? {} : { mtuBytes: mtu }),
+  });
+  for (const address of addresses) {
+    await unlessThere(pod.addAddress(link.index, address, { noDad: true }), async () => true);
+  }
+  await pod.setLink(link.index, { up: true });
+  for (const { destination, gateway } of routes) {
+    const route = { index: link.index, destination, ...(gateway === undefined ? {} : { gateway }) };
+    await unlessThere(pod.addRoute(route), () => hasRoute(pod, link.index, destination));
+  }
+}
+
+/** EEXIST also means that another interface has such a route, the default route above all: then ours is not there. */
+async function hasRoute(pod: RtnlConnection, index: number, destination: string): Promise<boolean> {
+  const wanted = canonicalCidr(destination);
+  return (await pod.routes(index)).some((route) => route.destination === wanted);
+}
+
+async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean>): Promise<void> {
+  try {
+    await change;
+  } catch (error) {
+    if (!(error instanceof NetlinkError && error.errno === 'EEXIST' && (await isThere()))) throw error;
+  }
+}
+
+/** As the kernel's own entries are written, and as the API wants it. */
+export function canonicalCidr(text: string): string {
+  const { octets, prefixLength } = parseCidr(text);
+  return formatCidr(octets, prefixLength);
+}
