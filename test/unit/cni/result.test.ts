@@ -88,7 +88,8 @@ describe('parseCniResult', () => {
     ['a list', '[]', 'it is no JSON object'],
     ['the shape of 0.2', '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/24"}}', 'cniVersion: "0.2.0" is too old'],
     ['a future version', '{"cniVersion":"2.0.0"}', 'cniVersion: "2.0.0" is not known'],
-    ['a version that is no text', '{"cniVersion":1}', 'cniVersion: "1" is not known'],
+    ['a version that is a number', '{"cniVersion":1}', 'cniVersion: 1 is not known'],
+    ['a version that cannot be made text', '{"cniVersion":{"toString":null}}', 'cniVersion: {"toString":null} is not'],
     [
       'an address without prefix',
       '{"ips":[{"address":"10.0.0.1"}]}',

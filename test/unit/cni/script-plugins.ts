@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** One call of a plugin, as the plugin saw it. */
@@ -29,7 +29,7 @@ call=${this.#callsDir}/$(date +%s%N)-$$
 mkdir "$call"
 tr '\\0' '\\n' </proc/$$/environ >"$call/env"
 printf '%s' "$config" >"$call/config"
-printf ${name} >"$call/plugin"
+printf ${name} >"$call/name" && mv "$call/name" "$call/plugin"
 ${body}
 `;
     const path = join(this.binDir, name);
@@ -56,6 +56,7 @@ ${body}
   /** All calls so far, in their order. */
   calls(): RecordedCall[] {
     return readdirSync(this.#callsDir)
+      .filter((name) => existsSync(join(this.#callsDir, name, 'plugin')))
       .sort()
       .map((name) => {
         const read = (file: string) => readFileSync(join(this.#callsDir, name, file), 'utf8');
