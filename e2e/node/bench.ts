@@ -121,7 +121,7 @@ export class Bench implements AsyncDisposable {
   async startDriver(more: Partial<Settings> = {}): Promise<void> {
     const seams = { onStep: (...args: Parameters<OnStep>) => this.onStep(...args) };
     this.#app = await startApp({ ...this.settings, ...more }, this.#logger, seams);
-    await this.kubelet.waitForDriver(testDriver);
+    await this.kubelet.waitForDriver(testDriver, 30_000);
     await this.#app.whenConnected();
   }
 

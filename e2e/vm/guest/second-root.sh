@@ -1,0 +1,87 @@
+#!/bin/bash
+# The first process of the guest once its disk is mounted: makes it a node with SR-IOV, runs the command of this run, tells
+# its exit code, and ends the machine.
+set -u
+share=/run/netdra/vm
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8
+
+# The device of a port that the host gave a name.
+port() {
+  local each
+  for each in /sys/class/virtio-ports/*; do
+    if [ "$(<"$each/name")" = "$1" ]; then
+      printf '/dev/%s\n' "${each##*/}"
+      return
+    fi
+  done
+}
+
+set_up_mounts() {
+  mkdir -p /dev/pts /dev/shm /dev/hugepages
+  mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
+  mount -t tmpfs -o mode=1777,nosuid,nodev shm /dev/shm
+  mount -t tmpfs -o mode=1777,nosuid,nodev tmp /tmp
+  mount -t hugetlbfs hugetlbfs /dev/hugepages
+  mount -t cgroup2 cgroup2 /sys/fs/cgroup
+  mkdir -p "$repository"
+  mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose repository "$repository"
+  # Far faster than thousands of small files through the share.
+  mount -o ro /dev/vdb "$repository/node_modules"
+}
+
+# What packages' scripts and installers write elsewhere; containerd and glibc look for it.
+write_settings() {
+  echo netdra-vm >/proc/sys/kernel/hostname
+  printf '127.0.0.1 localhost netdra-vm\n::1 localhost\n' >/etc/hosts
+  printf 'root:x:0:0:root:/root:/bin/bash\n' >/etc/passwd
+  printf 'root:x:0:\n' >/etc/group
+  : >/etc/resolv.conf
+}
+
+# Without a device manager names are those of the kernel, in the order of probing. These tell what is what.
+name_links() {
+  local link driver pf vf index number=0
+  for link in /sys/class/net/*; do
+    driver=$(readlink "$link/device/driver") || continue
+    if [ "${driver##*/}" = virtio_net ]; then ip link set "${link##*/}" name mgmt0; fi
+  done
+  for pf in /sys/bus/pci/drivers/igb/0000:*; do
+    ip link set "$(ls "$pf/net")" name "pf$number" up
+    echo 7 >"$pf/sriov_numvfs"
+    for index in 0 1 2 3 4 5 6; do
+      vf=$pf/virtfn$index/net
+      ip link set "$(ls "$vf")" name "pf${number}v$index"
+    done
+    number=$((number + 1))
+  done
+}
+
+set_up_network() {
+  ip link set lo up
+  modprobe -a virtio_net igb igbvf vfio-pci bridge veth
+  name_links
+  ip address add 10.0.2.15/24 dev mgmt0
+  ip link set mgmt0 up
+  ip route add default via 10.0.2.2
+}
+
+finish() {
+  printf 'exit %d\n' "$1" >"$(port control)"
+  sync
+  busybox poweroff -f
+}
+
+. "$share/settings.sh"
+set_up_mounts
+write_settings
+set_up_network
+printf 'ready\n' >"$(port control)"
+code=0
+cd "$repository" || finish 1
+if [ "$terminal" = yes ]; then
+  stty rows "$rows" columns "$columns" </dev/hvc0
+  setsid --ctty --wait bash "$share/command.sh" <>/dev/hvc0 >&0 2>&1 || code=$?
+else
+  bash "$share/command.sh" </dev/null >"$(port stdout)" 2>"$(port stderr)" || code=$?
+fi
+finish "$code"

@@ -1,0 +1,98 @@
+import { join } from 'node:path';
+import { packagedProgram } from './image/package-programs.ts';
+
+/** Ports of the guest, each a unix socket of that name in the folder of the run. */
+export const ports = ['control', 'stdout', 'stderr', 'terminal'] as const;
+export type Port = (typeof ports)[number];
+
+export interface MachineOptions {
+  /** Folder with the unpacked packages of QEMU. */
+  qemuRoot: string;
+  kernel: string;
+  firstRoot: string;
+  /** File with the root file system. Only read. */
+  disk: string;
+  /** File with the file system of `node_modules`. Only read. */
+  modulesDisk: string;
+  /** Only read. */
+  repository: string;
+  /** Folder of this run: sockets, log of the kernel, and what the guest reads and writes. A short path. */
+  runDir: string;
+}
+
+/** Memory of each NUMA node. There is a processor, a network card and its VFs on either. */
+const memoryMib = [2048, 1024];
+const hugepages = 192;
+
+/** Cards with SR-IOV: Intel 82576, seven VFs each. */
+const cards = [
+  { node: 0, firstBus: 0x40, address: '52:54:00:00:00:10' },
+  { node: 1, firstBus: 0x80, address: '52:54:00:00:00:20' },
+];
+
+/**
+ * The command line of the machine: two NUMA nodes, an IOMMU, two network cards with SR-IOV that are connected to each
+ * other, and one for management that leads nowhere. Nothing listens; QEMU connects to the sockets in `runDir`.
+ * @returns the program and its arguments
+ */
+export function machineCommand(options: MachineOptions): [string, ...string[]] {
+  const { qemuRoot, runDir } = options;
+  const inRun = (name: string) => escapeOption(join(runDir, name));
+  return [
+    ...packagedProgram(qemuRoot, 'usr/bin/qemu-system-x86_64'),
+    ...['-L', join(qemuRoot, 'usr/share/qemu'), '-L', join(qemuRoot, 'usr/share/seabios')],
+    ...['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-name', 'netdra-vm'],
+    // Processors in software: what is called KVM on many machines that are virtual themselves does not work.
+    ...['-machine', 'q35,usb=off', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', '2,sockets=2'],
+    ...['-m', `${memoryMib.reduce((sum, each) => sum + each)}M`],
+    ...memoryMib.flatMap((size, node) => [
+      ...['-object', `memory-backend-ram,id=memory${node},size=${size}M`],
+      ...['-numa', `node,nodeid=${node},cpus=${node},memdev=memory${node}`],
+    ]),
+    ...['-device', 'intel-iommu,intremap=on,device-iotlb=on'],
+    ...['-kernel', options.kernel, '-initrd', options.firstRoot],
+    ...['-append', `console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt hugepages=${hugepages}`],
+    ...['-serial', `file:${inRun('kernel.log')}`, '-device', 'virtio-rng-pci'],
+    ...diskArguments('root', options.disk),
+    ...diskArguments('modules', options.modulesDisk),
+    ...shareArguments('run', runDir, ''),
+    ...shareArguments('repository', options.repository, ',readonly=on,multidevs=remap'),
+    ...['-device', 'virtio-serial-pci'],
+    ...ports.flatMap((port) => [
+      ...['-chardev', `socket,id=${port},path=${inRun(port)}`],
+      ...['-device', `${port === 'terminal' ? 'virtconsole' : 'virtserialport'},chardev=${port},name=${port}`],
+    ]),
+    ...['-netdev', 'user,id=management,restrict=on', '-device', 'virtio-net-pci,netdev=management,romfile='],
+    ...networkCardArguments(),
+  ];
+}
+
+function diskArguments(id: string, path: string): string[] {
+  const file = `file.driver=file,file.filename=${escapeOption(path)},file.read-only=on,file.locking=off`;
+  return [
+    ...['-blockdev', `driver=raw,node-name=${id},read-only=on,${file}`],
+    ...['-device', `virtio-blk-pci,drive=${id},serial=${id}`],
+  ];
+}
+
+function shareArguments(tag: string, path: string, more: string): string[] {
+  return [
+    ...['-fsdev', `local,id=${tag},path=${escapeOption(path)},security_model=none${more}`],
+    ...['-device', `virtio-9p-pci,fsdev=${tag},mount_tag=${tag}`],
+  ];
+}
+
+/** Each card is below a PCIe root complex of its own, which is the way to tell the guest what node it is on. */
+function networkCardArguments(): string[] {
+  return cards.flatMap(({ node, firstBus, address }) => [
+    ...['-netdev', `hubport,id=network${node},hubid=0`],
+    ...['-device', `pxb-pcie,id=complex${node},bus=pcie.0,bus_nr=${firstBus},numa_node=${node}`],
+    ...['-device', `pcie-root-port,id=port${node},bus=complex${node},chassis=${node + 1}`],
+    ...['-device', `igb,bus=port${node},netdev=network${node},mac=${address},romfile=`],
+  ]);
+}
+
+/** A comma in a value is written twice. */
+function escapeOption(value: string): string {
+  return value.replaceAll(',', ',,');
+}

@@ -1,0 +1,101 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type CacheEntry, type CacheLock, takeCacheEntries } from './cache.ts';
+import { buildGuestImage, guestPackages, imageFiles } from './image/guest-image.ts';
+import { buildModulesDisk, modulesDiskFile } from './image/modules-disk.ts';
+import type { MachineOptions } from './machine.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from './packages/package-root.ts';
+
+const qemuPackages: PackageSet = { suite: 'trixie', packages: ['qemu-system-x86'], without: ['ipxe-qemu', 'passwd'] };
+
+export interface PartsOptions {
+  repository: string;
+  cacheDir: string;
+  /** `NETDRA_DEBIAN_MIRROR`: address of a mirror, for machines whose own apt has none. */
+  env: NodeJS.ProcessEnv;
+  log: (line: string) => void;
+}
+
+/** What a machine is made of, in the cache. */
+export interface MachineParts {
+  files: Omit<MachineOptions, 'repository' | 'runDir'>;
+  /** Keeps the files from being replaced until it is disposed. */
+  lock: CacheLock;
+}
+
+/**
+ * Makes sure of QEMU, the guest's image and a disk with `node_modules`. What is there is used as it is: newer versions
+ * of packages are looked for only when the inputs changed or the folder is gone.
+ * @throws PackageError, CommandError
+ */
+export function takeMachineParts(options: PartsOptions): MachineParts {
+  const { folders, lock } = takeCacheEntries(options.cacheDir, cacheEntries(options));
+  const [qemu = '', image = '', modules = ''] = folders;
+  const files = {
+    qemuRoot: join(qemu, packageSetFiles.root),
+    kernel: join(image, imageFiles.kernel),
+    firstRoot: join(image, imageFiles.firstRoot),
+    disk: join(image, imageFiles.disk),
+    modulesDisk: join(modules, modulesDiskFile),
+  };
+  return { files, lock };
+}
+
+function cacheEntries({ repository, env, log }: PartsOptions): CacheEntry[] {
+  const firstInit = readSource('guest/first-root.sh');
+  const unpacking = ['packages/package-root.ts', 'packages/dependencies.ts'].map(readSource);
+  const imaging = ['guest-image.ts', 'cpio.ts', 'ext4.ts', 'kernel-modules.ts'].map((name) =>
+    readSource(`image/${name}`),
+  );
+  const nodeModules = join(repository, 'node_modules');
+  return [
+    {
+      name: 'qemu',
+      inputs: [qemuPackages, unpacking],
+      build: (dir) => {
+        log(`fetching QEMU of Debian ${qemuPackages.suite} ...`);
+        withAptDir(env, (aptDir) => unpackPackageSet(dir, qemuPackages, aptDir));
+      },
+    },
+    {
+      name: 'image',
+      inputs: [guestPackages, unpacking, imaging, firstInit],
+      build: (dir) => {
+        log(`making the guest's image from packages of Debian ${guestPackages.suite} ...`);
+        withAptDir(env, (aptDir) => buildGuestImage(dir, firstInit, aptDir));
+      },
+    },
+    {
+      name: 'modules',
+      // What npm itself notes of all that it installed.
+      inputs: [readFileSync(join(nodeModules, '.package-lock.json'), 'utf8'), readSource('image/modules-disk.ts')],
+      build: (dir) => {
+        log('making a disk with node_modules ...');
+        buildModulesDisk(dir, nodeModules);
+      },
+    },
+  ];
+}
+
+function readSource(path: string): string {
+  return readFileSync(fileURLToPath(new URL(path, import.meta.url)), 'utf8');
+}
+
+/** The machine's own apt sources, or some that name the mirror of the environment. */
+function withAptDir(env: NodeJS.ProcessEnv, task: (aptDir: string) => void): void {
+  const mirror = env.NETDRA_DEBIAN_MIRROR;
+  if (mirror === undefined) {
+    task('/etc/apt');
+    return;
+  }
+  const aptDir = mkdtempSync(join(tmpdir(), 'netdra-apt-'));
+  try {
+    const keyring = '/usr/share/keyrings/debian-archive-keyring.gpg';
+    writeFileSync(join(aptDir, 'sources.list'), `deb [signed-by=${keyring}] ${mirror} ${guestPackages.suite} main\n`);
+    task(aptDir);
+  } finally {
+    rmSync(aptDir, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,65 @@
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** What a guest is to do. */
+export interface GuestTask {
+  /** Absolute path, on the host and in the guest. */
+  repository: string;
+  /** Absent: a shell. */
+  command: string[];
+  /** Whether the command gets the guest's terminal, or else stdout and stderr of their own and no input. */
+  terminal: boolean;
+  /** Of the terminal. */
+  rows: number;
+  columns: number;
+  env: NodeJS.ProcessEnv;
+}
+
+/** Where the guest sees the folder of its run. */
+export const guestRunDir = '/run/netdra/vm';
+
+/** Variables of the host that the command gets to see. */
+const passedOn = /^(CI|FORCE_COLOR|NO_COLOR|TERM|NETDRA_(?!CACHE$|CGROUP_PARENT$|VM_).*)$/;
+
+/** Writes what the guest reads when it starts: see guest/second-root.sh. */
+export function writeRunFiles(runDir: string, task: GuestTask): void {
+  mkdirSync(join(runDir, 'results'));
+  copyFileSync(fileURLToPath(new URL('guest/second-root.sh', import.meta.url)), join(runDir, 'second-root.sh'));
+  writeFileSync(join(runDir, 'settings.sh'), formatSettings(task));
+  writeFileSync(join(runDir, 'command.sh'), formatCommand(task));
+}
+
+/** @returns assignments for the script that starts the guest */
+export function formatSettings({ repository, terminal, rows, columns }: GuestTask): string {
+  return [
+    `repository=${quote(repository)}`,
+    `terminal=${terminal ? 'yes' : 'no'}`,
+    `rows=${rows}`,
+    `columns=${columns}`,
+    '',
+  ].join('\n');
+}
+
+/** @returns a script that is replaced by the command */
+export function formatCommand({ repository, command, env }: GuestTask): string {
+  const passed = Object.entries(env).filter(([name]) => passedOn.test(name));
+  const variables = Object.fromEntries([
+    ...passed,
+    ['NETDRA_RESULTS', `${guestRunDir}/results`],
+    // The cgroups of pods are below; a guest has the whole tree to itself.
+    ['NETDRA_CGROUP_PARENT', '/netdra'],
+  ]);
+  const exports = Object.entries(variables).map(([name, value]) => `export ${name}=${quote(value ?? '')}`);
+  const words = command.length === 0 ? ['bash', '-i'] : command;
+  return [
+    ...exports,
+    `export PATH=${quote(`${repository}/node_modules/.bin`)}:"$PATH"`,
+    `exec ${words.map(quote).join(' ')}`,
+    '',
+  ].join('\n');
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,113 @@
+/**
+ * Boots a machine with real SR-IOV and runs a command in it: `node e2e/vm/run.ts [COMMAND [ARGUMENT...]]`. Called by
+ * scripts/in-vm.sh, which says what it does.
+ */
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { errnoCode, explain, NetdraError } from '../../src/errors.ts';
+import { cacheFolder } from '../node/tools.ts';
+import { takeMachineParts } from './parts.ts';
+import { writeRunFiles } from './run-files.ts';
+import { runSession } from './session.ts';
+import type { GuestStreams } from './virtual-machine.ts';
+
+/** The machine failed, not the command: as `docker run` has it. */
+const machineExitCode = 125;
+const defaultTimeoutSeconds = 1_800;
+const bootTimeoutMs = 60_000;
+/** Followed by our pid: what a run that was killed left behind is removed by the next one. */
+const runDirPrefix = 'netdra-vm-';
+
+const log = (line: string) => console.error(`netdra: ${line}`);
+
+async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> {
+  const repository = realpathSync(fileURLToPath(new URL('../..', import.meta.url)));
+  const timeoutMs = parseTimeout(env.NETDRA_VM_TIMEOUT);
+  const resultsDir = env.NETDRA_VM_RESULTS ?? join(cacheFolder(env), 'vm-results');
+  const { files, lock } = takeMachineParts({ repository, cacheDir: join(cacheFolder(env), 'vm'), env, log });
+  using _lock = lock;
+  removeStaleRunDirs();
+  const runDir = mkdtempSync(join(tmpdir(), `${runDirPrefix}${process.pid}-`));
+  try {
+    const terminal = command.length === 0;
+    const { rows = 24, columns = 80, isTTY } = process.stdout;
+    const colors = isTTY && !terminal ? { FORCE_COLOR: '1' } : {};
+    writeRunFiles(runDir, { repository, command, terminal, rows, columns, env: { ...colors, ...env } });
+    using stop = watchSignals();
+    using streams = openStreams(terminal);
+    const machine = { ...files, repository, runDir };
+    return await runSession({ machine, streams, timeoutMs, bootTimeoutMs, signal: stop.signal });
+  } finally {
+    collectResults(runDir, resultsDir);
+    rmSync(runDir, { recursive: true, force: true });
+  }
+}
+
+function parseTimeout(text: string | undefined): number {
+  const seconds = Number(text ?? defaultTimeoutSeconds);
+  if (Number.isInteger(seconds) && seconds > 0) return 1_000 * seconds;
+  throw new NetdraError('timeout-invalid', `NETDRA_VM_TIMEOUT is ${JSON.stringify(text)}`, {
+    hint: 'give a number of seconds',
+  });
+}
+
+function watchSignals(): Disposable & { signal: AbortSignal } {
+  const controller = new AbortController();
+  const names = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  const abort = (name: NodeJS.Signals) => controller.abort(name);
+  for (const name of names) process.on(name, abort);
+  return {
+    signal: controller.signal,
+    [Symbol.dispose]: () => {
+      for (const name of names) process.off(name, abort);
+    },
+  };
+}
+
+/** The guest's terminal becomes ours; ours hands on each key as it is. */
+function openStreams(terminal: boolean): Disposable & Omit<GuestStreams, 'onLine'> {
+  const { stdin, stdout, stderr } = process;
+  if (!terminal) return { stdout, stderr, [Symbol.dispose]: () => undefined };
+  if (stdin.isTTY) stdin.setRawMode(true);
+  return {
+    stdout,
+    stderr,
+    terminal: { input: stdin, output: stdout },
+    [Symbol.dispose]: () => {
+      if (stdin.isTTY) stdin.setRawMode(false);
+      stdin.destroy();
+    },
+  };
+}
+
+/** What the command left in $NETDRA_RESULTS, and the kernel's log. */
+function collectResults(runDir: string, resultsDir: string): void {
+  mkdirSync(resultsDir, { recursive: true });
+  cpSync(join(runDir, 'results'), resultsDir, { recursive: true });
+  cpSync(join(runDir, 'kernel.log'), join(resultsDir, 'kernel.log'), { force: true });
+}
+
+function removeStaleRunDirs(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const [, pid] = /^netdra-vm-(\d+)-/.exec(name) ?? [];
+    if (pid !== undefined && !isAlive(Number(pid))) rmSync(join(tmpdir(), name), { recursive: true, force: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return errnoCode(error) === 'EPERM';
+  }
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2), process.env);
+} catch (error) {
+  if (!(error instanceof NetdraError)) throw error;
+  log(explain(error));
+  process.exitCode = machineExitCode;
+}

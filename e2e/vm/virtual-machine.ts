@@ -1,0 +1,93 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+import { type MachineOptions, machineCommand, type Port, ports } from './machine.ts';
+
+/** The host's ends of what the guest talks to. */
+export interface GuestStreams {
+  stdout: Writable;
+  stderr: Writable;
+  /** Absent: nobody looks at the guest's terminal. */
+  terminal?: { input: Readable; output: Writable };
+  /** Called with each line that the guest says about itself: `ready`, `exit 3`. */
+  onLine: (line: string) => void;
+}
+
+/** A running machine. Disposing ends it at once; it ends with this process too, whatever ends that. */
+export class VirtualMachine implements AsyncDisposable {
+  readonly #runDir: string;
+  readonly #servers: Server[];
+  readonly #process: ChildProcess;
+  /** Resolves when the machine is off and all that it wrote was handed on. */
+  readonly whenEnded: Promise<void>;
+  #stderr = '';
+
+  private constructor(runDir: string, servers: Server[], closings: Promise<unknown>[], process: ChildProcess) {
+    this.#runDir = runDir;
+    this.#servers = servers;
+    this.#process = process;
+    process.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.#stderr += text;
+    });
+    this.whenEnded = once(process, 'close').then(async () => {
+      await Promise.all(closings);
+      for (const server of this.#servers) server.close();
+    });
+  }
+
+  /** @throws the Node.js error if `setpriv` of util-linux cannot be started */
+  static async start(options: MachineOptions, streams: GuestStreams): Promise<VirtualMachine> {
+    const closings: Promise<unknown>[] = [];
+    const servers = await Promise.all(
+      ports.map(async (port) => {
+        const server = createServer((socket) => {
+          closings.push(once(socket, 'close'));
+          connect(port, socket, streams);
+        });
+        await once(server.listen(join(options.runDir, port)), 'listening');
+        return server;
+      }),
+    );
+    const child = spawn('setpriv', ['--pdeathsig', 'KILL', ...machineCommand(options)], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const machine = new VirtualMachine(options.runDir, servers, closings, child);
+    await once(child, 'spawn');
+    return machine;
+  }
+
+  /** Switches it off as if the power went away. */
+  kill(): void {
+    this.#process.kill('SIGKILL');
+  }
+
+  /** What can be told of a machine that did not do its work: what QEMU said, and the end of the kernel's log. */
+  report(): string {
+    const log = join(this.#runDir, 'kernel.log');
+    const lines = existsSync(log) ? readFileSync(log, 'utf8').trimEnd().split(/\r?\n/).slice(-40) : [];
+    return [...this.#stderr.trimEnd().split('\n'), ...lines].filter((line) => line !== '').join('\n');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.kill();
+    await this.whenEnded;
+  }
+}
+
+function connect(port: Port, socket: Socket, { stdout, stderr, terminal, onLine }: GuestStreams): void {
+  // The guest is gone: what it did not say any more is of no interest.
+  socket.on('error', () => undefined);
+  if (port === 'control') createInterface(socket).on('line', onLine);
+  else if (port !== 'terminal') socket.pipe(port === 'stdout' ? stdout : stderr, { end: false });
+  else if (terminal === undefined) socket.resume();
+  else {
+    socket.pipe(terminal.output, { end: false });
+    terminal.input.pipe(socket, { end: false });
+    // The end of what is not a terminal; closing the socket would cut off the guest's answer.
+    terminal.input.on('end', () => socket.write('\u0004'));
+  }
+}

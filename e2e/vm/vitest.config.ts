@@ -1,0 +1,23 @@
+import { join } from 'node:path';
+import { defineConfig } from 'vitest/config';
+
+/**
+ * The cases that need real SR-IOV: they run in the machine of scripts/in-vm.sh. Its processors are emulated, so that
+ * everything takes ten to thirty times as long: one process for all files, and generous timeouts.
+ */
+export default defineConfig({
+  root: import.meta.dirname,
+  // The repository cannot be written to.
+  cacheDir: '/tmp/netdra-vitest',
+  test: {
+    name: 'e2e-vm',
+    include: ['cases/**/*.test.ts'],
+    pool: 'forks',
+    isolate: false,
+    fileParallelism: false,
+    testTimeout: 240_000,
+    hookTimeout: 240_000,
+    reporters: ['default', 'junit'],
+    outputFile: { junit: join(process.env.NETDRA_RESULTS ?? '/tmp', 'junit.xml') },
+  },
+});
