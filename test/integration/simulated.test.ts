@@ -54,6 +54,9 @@ async function putIntoPod(pciAddress: string, name = 'net1') {
   return { pod, handle, inPod, link, vf, close };
 }
 
+/** Without what the kernel works out by itself a moment after a change. */
+const lasting = (links: Link[]) => links.map(({ carrier: _carrier, operState: _operState, ...rest }) => rest);
+
 describe('SimulatedNic.start', () => {
   it('makes bridges and pairs as iproute2 sees them', async () => {
     await startNic({ pfs: 2, vfsPerPf: 2 });
@@ -85,7 +88,7 @@ describe('SimulatedNic.start', () => {
     await startNic();
     const before = await connection.links();
     await startNic();
-    expect(await connection.links()).toEqual(before);
+    expect(lasting(await connection.links())).toEqual(lasting(before));
   });
 
   it('leaves a VF alone that is in a pod', async () => {
@@ -93,8 +96,8 @@ describe('SimulatedNic.start', () => {
     const { inPod, link } = await putIntoPod(first);
     const before = await connection.links();
     await startNic();
-    expect(await connection.links()).toEqual(before);
-    expect(vfOf(await inPod.links(), first)).toEqual(link);
+    expect(lasting(await connection.links())).toEqual(lasting(before));
+    expect(lasting([vfOf(await inPod.links(), first)!])).toEqual(lasting([link]));
   });
 
   it('does not mistake a link of the host for a VF whose index in its pod is the same', async () => {
@@ -110,7 +113,7 @@ describe('SimulatedNic.start', () => {
     expect(before.map(({ index }) => index)).toContain(link.index);
     await startNic();
     await nic.ensureVf(first);
-    expect(await connection.links()).toEqual(before);
+    expect(lasting(await connection.links())).toEqual(lasting(before));
   });
 
   it('makes again what somebody has deleted or taken down', async () => {
@@ -183,7 +186,7 @@ describe('SimulatedNic.ensureVf', () => {
     const nic = await startNic();
     const { inPod, link } = await putIntoPod(first);
     await nic.ensureVf(first);
-    expect(vfOf(await inPod.links(), first)).toEqual(link);
+    expect(lasting([vfOf(await inPod.links(), first)!])).toEqual(lasting([link]));
     expect(vfOf(await connection.links(), first)).toBeUndefined();
   });
 
@@ -199,7 +202,7 @@ describe('SimulatedNic.ensureVf', () => {
     const nic = await startNic();
     const before = await connection.links();
     await nic.ensureVf(second);
-    expect(await connection.links()).toEqual(before);
+    expect(lasting(await connection.links())).toEqual(lasting(before));
   });
 
   it('knows its own VFs only', async () => {
