@@ -16,7 +16,9 @@ import type { GuestStreams } from './virtual-machine.ts';
 /** The machine failed, not the command: as `docker run` has it. */
 const machineExitCode = 125;
 const defaultTimeoutSeconds = 1_800;
-const bootTimeoutMs = 60_000;
+/** Three to six times of what it takes. */
+const bootTimeoutMs = 120_000;
+const bootAttempts = 3;
 /** Followed by our pid: what a run that was killed left behind is removed by the next one. */
 const runDirPrefix = 'netdra-vm-';
 
@@ -38,7 +40,8 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     using stop = watchSignals();
     using streams = openStreams(terminal);
     const machine = { ...files, repository, runDir };
-    return await runSession({ machine, streams, timeoutMs, bootTimeoutMs, signal: stop.signal });
+    const { signal } = stop;
+    return await runSession({ machine, streams, timeoutMs, bootTimeoutMs, bootAttempts, signal, log });
   } finally {
     collectResults(runDir, resultsDir);
     rmSync(runDir, { recursive: true, force: true });

@@ -13,8 +13,11 @@ export interface SessionOptions {
   timeoutMs: number;
   /** From the start of QEMU until the guest can run a command. */
   bootTimeoutMs: number;
+  /** How often to start a machine that does not come up; nothing was run in it yet. */
+  bootAttempts: number;
   /** Aborted with the name of a signal as reason: switches the machine off. */
   signal: AbortSignal;
+  log: (line: string) => void;
 }
 
 /** What `timeout` of coreutils exits with. */
@@ -27,41 +30,58 @@ const powerOffMs = 15_000;
  * @throws MachineError `machine-failed` with the end of the kernel's log
  */
 export async function runSession(options: SessionOptions): Promise<number> {
-  const { machine: machineOptions, streams, timeoutMs, bootTimeoutMs, signal } = options;
-  let exitCode: number | undefined;
-  let isReady = false;
-  let failure: string | undefined;
-  const timers: NodeJS.Timeout[] = [];
-  const onLine = (line: string) => {
-    if (line === 'ready') isReady = true;
-    const [, code] = /^exit (\d+)$/.exec(line) ?? [];
-    if (code === undefined) return;
-    exitCode = Number(code);
-    timers.push(setTimeout(() => machine.kill(), powerOffMs));
-  };
-  await using machine = await VirtualMachine.start(machineOptions, { ...streams, onLine });
+  const { bootAttempts, timeoutMs, log } = options;
+  const endsAt = performance.now() + timeoutMs;
+  for (let attempt = 1; ; attempt++) {
+    const outcome = await runMachine(options, endsAt - performance.now());
+    if (outcome.exitCode !== undefined) return outcome.exitCode;
+    const { failure = 'ended', report } = outcome;
+    if (outcome.wasReady || attempt >= bootAttempts) {
+      throw new MachineError('machine-failed', `the machine ${failure}; what it said last:\n${report}`);
+    }
+    // With emulated processors about one boot in fifty stands still for good: a timer interrupt gets lost.
+    log(`the machine ${failure}: starting it again`);
+  }
+}
+
+interface Outcome {
+  exitCode: number | undefined;
+  wasReady: boolean;
+  failure: string | undefined;
+  report: string;
+}
+
+async function runMachine(options: SessionOptions, timeoutMs: number): Promise<Outcome> {
+  const { machine: machineOptions, streams, bootTimeoutMs, signal } = options;
+  const timers = new DisposableStack();
+  using _timers = timers;
+  const after = (ms: number, task: () => void) => timers.adopt(setTimeout(task, ms), clearTimeout);
+  let [exitCode, wasReady, failure]: [number | undefined, boolean, string | undefined] = [undefined, false, undefined];
+  await using machine = await VirtualMachine.start(machineOptions, {
+    ...streams,
+    onLine: (line) => {
+      if (line === 'ready') wasReady = true;
+      const [, code] = /^exit (\d+)$/.exec(line) ?? [];
+      if (code === undefined) return;
+      exitCode ??= Number(code);
+      after(powerOffMs, () => machine.kill());
+    },
+  });
   const end = (code: number) => {
     exitCode ??= code;
     machine.kill();
   };
   const onAbort = () => end(128 + (constants.signals[signal.reason as NodeJS.Signals] ?? 0));
   signal.addEventListener('abort', onAbort);
+  timers.defer(() => signal.removeEventListener('abort', onAbort));
   if (signal.aborted) onAbort();
-  timers.push(
-    setTimeout(() => {
-      if (isReady) return;
-      failure = `did not come up within ${bootTimeoutMs / 1_000} s`;
-      machine.kill();
-    }, bootTimeoutMs),
-    setTimeout(() => end(timeoutExitCode), timeoutMs),
-  );
-  try {
-    await machine.whenEnded;
-  } finally {
-    for (const timer of timers) clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
-  }
-  if (exitCode !== undefined) return exitCode;
-  failure ??= isReady ? 'went away while its command ran' : 'ended before it came up';
-  throw new MachineError('machine-failed', `the machine ${failure}; what it said last:\n${machine.report()}`);
+  after(timeoutMs, () => end(timeoutExitCode));
+  after(bootTimeoutMs, () => {
+    if (wasReady) return;
+    failure = `did not come up within ${bootTimeoutMs / 1_000} s`;
+    machine.kill();
+  });
+  await machine.whenEnded;
+  failure ??= wasReady ? 'went away while its command ran' : 'ended before it came up';
+  return { exitCode, wasReady, failure, report: machine.report() };
 }

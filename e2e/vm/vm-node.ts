@@ -47,6 +47,9 @@ export function detailedLinks(netnsPath?: string): DetailedLink[] {
 /** A VF as the host sees it: what must be the same before and after a pod had it. */
 export interface VfState {
   pciAddress: string;
+  /** Name of its PF, and its number there. */
+  pf: string;
+  index: number;
   /** Kernel driver. */
   driver: string;
   name: string;
@@ -70,9 +73,14 @@ export function hostVfStates(): VfState[] {
       if (link === undefined) return [];
       const driver = basename(readlinkSync(`/sys/bus/pci/devices/${pciAddress}/driver`));
       const { ifname: name, address, mtu } = link;
-      return [{ pciAddress, driver, name, address, mtu, vlan: vlan_list?.[0]?.vlan ?? 0 }];
+      return [{ pciAddress, pf: pfName, index: vf, driver, name, address, mtu, vlan: vlan_list?.[0]?.vlan ?? 0 }];
     });
   });
+}
+
+/** The name of a VF in the driver's slice. */
+export function deviceName({ pciAddress }: VfState): string {
+  return pciAddress.replaceAll(/[:.]/g, '-');
 }
 
 /** What the driver offers: the devices of its only slice. */
@@ -90,6 +98,9 @@ export async function startVmDriver(bench: Bench): Promise<void> {
     await sleep(50);
   }
 }
+
+/** An entry of a claim's configuration. */
+export type ClaimConfig = ReturnType<typeof vfConfig | typeof classConfig>;
 
 /** What the user writes into a claim. */
 export function vfConfig(fields: object) {

@@ -2,6 +2,8 @@
 # The first process of the guest once its disk is mounted: makes it a node with SR-IOV, runs the command of this run, tells
 # its exit code, and ends the machine.
 set -u
+# vfio pins what an application maps.
+ulimit -l unlimited
 share=/run/netdra/vm
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8
 
