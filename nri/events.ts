@@ -1,9 +1,15 @@
-/** Events of pods that every NRI knows, by their number. There are eleven more, most of them about containers. */
+/** Events of pods that every NRI knows, by their number. */
 export const PodEvent = { runPodSandbox: 1, stopPodSandbox: 2, removePodSandbox: 3 } as const;
 export type PodEvent = (typeof PodEvent)[keyof typeof PodEvent];
 export type PodEventName = keyof typeof PodEvent;
 
 export const podEventNames = Object.keys(PodEvent) as PodEventName[];
+
+/** What a plugin can subscribe to here. There are ten events more, all but two of them about containers. */
+export const SubscribedEvent = { ...PodEvent, createContainer: 4 } as const;
+export type EventName = keyof typeof SubscribedEvent;
+
+export const eventNames = Object.keys(SubscribedEvent) as EventName[];
 
 /** The name of an event by its number; `undefined` for those that are not ours. */
 export function podEventName(event: number): PodEventName | undefined {
@@ -23,7 +29,7 @@ export function eventBit(event: number): number {
  * that one would end the registration.
  * Source: containerd/nri pkg/api/event.go.
  */
-export function eventMask(handled: readonly PodEventName[]): number {
-  const mask = handled.reduce((bits, name) => bits | eventBit(PodEvent[name]), 0);
+export function eventMask(handled: readonly EventName[]): number {
+  const mask = handled.reduce((bits, name) => bits | eventBit(SubscribedEvent[name]), 0);
   return mask === 0 ? eventBit(PodEvent.removePodSandbox) : mask;
 }

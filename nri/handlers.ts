@@ -13,8 +13,11 @@ export interface CallContext {
 /** @throws whatever it likes: the runtime gets the message as the reason of its refusal, and stays connected */
 export type PodHandler = (pod: PodSandbox, context: CallContext) => void | Promise<void>;
 
+/** As a `PodHandler`; the container is described as the runtime is about to make it. */
+export type ContainerHandler = (pod: PodSandbox, container: Container, context: CallContext) => void | Promise<void>;
+
 /**
- * What a plugin wants to hear. It is subscribed to the pod events that have a handler here. Any sandbox may come in any
+ * What a plugin wants to hear. It is subscribed to the events that have a handler here. Any sandbox may come in any
  * event at any time: be ready for a stop or a removal without a run before, for a removal without a stop, for repeats.
  */
 export interface PluginHandlers {
@@ -35,6 +38,11 @@ export interface PluginHandlers {
   stopPodSandbox?: PodHandler;
   /** An error is ignored by both. */
   removePodSandbox?: PodHandler;
+  /**
+   * A container is about to be made. An error refuses it, and the kubelet tries again with the message as its reason.
+   * Adjusting it is not supported. Subscribing to this costs a call for every container of the node.
+   */
+  createContainer?: ContainerHandler;
   /** From now on events come. */
   connected?(runtime: RuntimeInfo): void;
   /** From now on none come, and those missed are lost. Only after `connected`. `error` says why, if anything went wrong. */

@@ -1,7 +1,7 @@
 import { type Container, parseContainer } from './container.ts';
 import { toError } from './errors.ts';
-import { eventMask, type PodEventName, podEventName, podEventNames } from './events.ts';
-import type { PluginHandlers } from './handlers.ts';
+import { eventMask, eventNames, type PodEventName, podEventName, podEventNames } from './events.ts';
+import type { CallContext, PluginHandlers } from './handlers.ts';
 import type { Logger } from './logger.ts';
 import { type PodSandbox, parsePodSandbox } from './pod.ts';
 import type { MessageCodec } from './proto.ts';
@@ -9,7 +9,7 @@ import { defaultRequestTimeoutMs, parseRuntimeInfo, type RuntimeInfo } from './r
 import { SyncParts, type SyncState } from './sync-parts.ts';
 import type { CallInfo, Method, Reply, Services } from './ttrpc/server.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
-import { type NriCodec, pluginService, type WirePod } from './wire.ts';
+import { type NriCodec, pluginService, type WireContainer, type WirePod } from './wire.ts';
 
 /** 64 MiB: a node with 400 pods and large annotations was seen to send 20 MB. */
 const maxSyncBytes = 64 * 1024 * 1024;
@@ -23,6 +23,8 @@ export interface PluginServiceOptions {
   /** Called once, when the answer after which events follow was sent. */
   onReady: (runtime: RuntimeInfo) => void;
 }
+
+type ContainerRequest = { pod?: WirePod; container?: WireContainer };
 
 /** The methods that a runtime calls, in terms of the plugin's handlers. One instance for each connection. */
 export class PluginService {
@@ -49,6 +51,9 @@ export class PluginService {
         this.#podEvent(event, decodePayload(codec.podSandboxRequest, payload).pod, call),
       );
     }
+    methods.set('CreateContainer', (payload, call) =>
+      this.#createContainer(decodePayload(codec.containerRequest, payload), call),
+    );
     this.services = new Map([[pluginService, methods]]);
   }
 
@@ -64,7 +69,7 @@ export class PluginService {
     this.#runtime = runtime;
     logger.debug({ ...runtime }, 'NRI configuration received');
     await handlers.configure?.(runtime, request.config ?? '');
-    const handled = podEventNames.filter((name) => handlers[name] !== undefined);
+    const handled = eventNames.filter((name) => handlers[name] !== undefined);
     const reply = { payload: codec.configureResponse.encode({ events: eventMask(handled) }) };
     // Versions without a word of their time limits are those that do not synchronize what they launched.
     return launched && !request.requestTimeout ? { ...reply, afterwards: () => this.#ready() } : reply;
@@ -115,13 +120,31 @@ export class PluginService {
     const { handlers } = this.#options;
     if (handlers[name] === undefined) return {};
     if (wire === undefined) throw new TtrpcError(StatusCode.invalidArgument, `${name} without a pod`);
-    const timeoutMs = call.timeoutMs ?? this.#runtime?.requestTimeoutMs ?? defaultRequestTimeoutMs;
     try {
-      await handlers[name](parsePodSandbox(wire), { timeoutMs, signal: call.signal });
+      await handlers[name](parsePodSandbox(wire), this.#context(call));
       return {};
     } catch (error) {
       throw withoutUnimplemented(error);
     }
+  }
+
+  /** Always by its own method, in every version: the answer could carry adjustments. An empty one asks for none. */
+  async #createContainer({ pod, container }: ContainerRequest, call: CallInfo): Promise<Reply> {
+    const { handlers } = this.#options;
+    if (handlers.createContainer === undefined) return {};
+    if (pod === undefined || container === undefined) {
+      throw new TtrpcError(StatusCode.invalidArgument, 'createContainer without a pod or a container');
+    }
+    try {
+      await handlers.createContainer(parsePodSandbox(pod), parseContainer(container), this.#context(call));
+      return {};
+    } catch (error) {
+      throw withoutUnimplemented(error);
+    }
+  }
+
+  #context({ timeoutMs, signal }: CallInfo): CallContext {
+    return { timeoutMs: timeoutMs ?? this.#runtime?.requestTimeoutMs ?? defaultRequestTimeoutMs, signal };
   }
 }
 

@@ -200,6 +200,18 @@ export class FakeRuntime implements AsyncDisposable {
     });
   }
 
+  /**
+   * Asks the plugins about a container of a pod, one by one.
+   * @throws TtrpcError the first refusal
+   */
+  createContainer(pod: PodInput, container: Partial<Container>): Promise<void> {
+    const told = this.#events.then(async () => {
+      for (const plugin of [...this.#plugins]) await plugin.createContainer(pod, container);
+    });
+    this.#events = told.catch(() => undefined);
+    return told;
+  }
+
   #isContainerd(): boolean {
     return this.#facts.name === 'containerd';
   }

@@ -58,6 +58,7 @@ export interface NriCodec {
   synchronizeRequest: MessageCodec<{ pods?: WirePod[]; containers?: WireContainer[]; more?: boolean }>;
   synchronizeResponse: MessageCodec<{ more?: boolean }>;
   podSandboxRequest: MessageCodec<{ pod?: WirePod }>;
+  containerRequest: MessageCodec<{ pod?: WirePod; container?: WireContainer }>;
   stateChangeEvent: MessageCodec<{ event?: number; pod?: WirePod; container?: WireContainer }>;
 }
 
@@ -76,6 +77,7 @@ export function createNriCodec(protoDir?: string): NriCodec {
     synchronizeRequest: codec('SynchronizeRequest'),
     synchronizeResponse: codec('SynchronizeResponse'),
     podSandboxRequest: codec('PodSandboxRequest'),
+    containerRequest: codec('ContainerRequest'),
     stateChangeEvent: codec('StateChangeEvent'),
   };
 }

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { type Container, formatContainer } from '../container.ts';
 import { NriError, toError } from '../errors.ts';
-import { eventBit, PodEvent, type PodEventName } from '../events.ts';
+import { eventBit, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
 import type { Logger } from '../logger.ts';
 import { MuxConnection } from '../mux/frame.ts';
 import { Mux } from '../mux/mux.ts';
@@ -120,6 +120,17 @@ export class FakePlugin {
       this.#runtime.logger.error({ err: error, plugin: this.name }, 'failed to relay event, closing plugin');
       this.close(toError(error));
     }
+  }
+
+  /**
+   * Tells of a container that is about to be made, if the plugin asked for it.
+   * @throws TtrpcError its refusal
+   */
+  async createContainer(pod: Partial<PodSandbox>, container: Partial<Container>): Promise<void> {
+    if ((this.events & eventBit(SubscribedEvent.createContainer)) === 0) return;
+    const { nri, requestTimeoutMs } = this.#runtime;
+    const payload = nri.containerRequest.encode({ pod: formatPodSandbox(pod), container: formatContainer(container) });
+    await this.#call('CreateContainer', payload, requestTimeoutMs);
   }
 
   /** Any call, as a runtime of another version would make it. */

@@ -7,6 +7,7 @@ describe('eventMask', () => {
     { handled: ['stopPodSandbox'] as const, mask: 0b010 },
     { handled: ['removePodSandbox', 'runPodSandbox'] as const, mask: 0b101 },
     { handled: ['runPodSandbox', 'stopPodSandbox', 'removePodSandbox'] as const, mask: 0b111 },
+    { handled: ['runPodSandbox', 'createContainer'] as const, mask: 0b1001 },
   ])('trap 11: $handled is $mask', ({ handled, mask }) => expect(eventMask(handled)).toBe(mask));
 
   it('trap 11: is never 0, which would ask for everything', () => expect(eventMask([])).toBe(0b100));

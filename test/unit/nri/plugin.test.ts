@@ -29,6 +29,36 @@ describe('createPlugin', () => {
   });
 });
 
+describe('createContainer', () => {
+  const container = { id: 'c-1', podSandboxId: 'sandbox-1', name: 'app', cdiDevices: ['vendor.example/class=device'] };
+
+  it('tells of the container that is about to be made, and lets it be made', async () => {
+    const seen: unknown[] = [];
+    const { runtime } = await stage({
+      handlers: { createContainer: (ofPod, { name, cdiDevices }) => void seen.push([ofPod.uid, name, cdiDevices]) },
+    });
+    await runtime.waitForPlugin('test');
+    await runtime.createContainer(pod, container);
+    expect(seen).toEqual([['uid-1', 'app', ['vendor.example/class=device']]]);
+  });
+
+  it('refuses the container with the reason, and stays connected', async () => {
+    const { runtime } = await stage({ handlers: { createContainer: () => Promise.reject(new Error('not ready')) } });
+    const fake = await runtime.waitForPlugin('test');
+    await expect(runtime.createContainer(pod, container)).rejects.toThrow('not ready');
+    await expect(runtime.createContainer(pod, container)).rejects.toThrow('not ready');
+    expect(runtime.plugins).toEqual([fake]);
+  });
+
+  it('is not asked for by a plugin that has no handler for it', async () => {
+    const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } });
+    const fake = await runtime.waitForPlugin('test');
+    await runtime.createContainer(pod, container);
+    expect(fake.events).toBe(0b1);
+    expect(fake.calls).not.toContain('CreateContainer');
+  });
+});
+
 describe.each([
   {
     style: 'a method for each event',
@@ -153,7 +183,7 @@ describe('a connected plugin', () => {
     for (const event of [2, 3, 4, 7, 14, 99]) await call('StateChange', 0x08, event);
     for (const method of ['StopPodSandbox', 'RemovePodSandbox', 'Shutdown']) await call(method);
     for (const method of [
-      ...['UpdatePodSandbox', 'PostUpdatePodSandbox', 'CreateContainer', 'PostCreateContainer', 'StartContainer'],
+      ...['UpdatePodSandbox', 'PostUpdatePodSandbox', 'PostCreateContainer', 'StartContainer'],
       ...['PostStartContainer', 'UpdateContainer', 'PostUpdateContainer', 'StopContainer', 'RemoveContainer'],
       ...['ValidateContainerAdjustment', 'SomethingNew'],
     ]) {
