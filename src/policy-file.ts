@@ -1,36 +1,49 @@
 import { readFile } from 'node:fs/promises';
 import { loadYaml } from '@kubernetes/client-node';
+import type * as z from 'zod';
 import { NetdraError } from './errors.ts';
 import { type InventoryPolicy, inventoryPolicySchema } from './sriov/index.ts';
+
+type Issue = z.core.$ZodIssue;
 
 /** The operator's inventory policy, a YAML or JSON file that may change while the driver runs. */
 export class PolicyFile {
   readonly #path: string;
+  /** Of the policy that is in force. */
   #text: string | undefined;
+  /** What was told last of a file that cannot be taken. */
+  #fault: string | undefined;
 
   constructor(path: string) {
     this.#path = path;
   }
 
   /**
-   * Reads the file and tells of a policy that is new. With an error, the one that was told last stays in force.
-   * @throws NetdraError `policy-invalid` with the field and what is allowed
+   * Reads the file and tells of a policy that is new. With one that cannot be taken, the one before stays in force.
+   * @returns why the file was not taken, once for each fault
+   * @throws NetdraError `policy-invalid` with the field and what is allowed, if there is no policy from before
    */
-  async follow(onChange: (policy: InventoryPolicy) => void): Promise<void> {
-    const text = await this.#read();
-    if (text === this.#text) return;
-    onChange(this.#parse(text));
-    this.#text = text;
+  async follow(onChange: (policy: InventoryPolicy) => void): Promise<NetdraError | undefined> {
+    try {
+      const text = await this.#read();
+      const policy = text === this.#text ? undefined : this.#parse(text);
+      this.#text = text;
+      this.#fault = undefined;
+      if (policy !== undefined) onChange(policy);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof NetdraError) || this.#text === undefined) throw error;
+      if (error.message === this.#fault) return undefined;
+      this.#fault = error.message;
+      return error;
+    }
   }
 
   async #read(): Promise<string> {
     try {
       return await readFile(this.#path, 'utf8');
     } catch (cause) {
-      throw new NetdraError('policy-invalid', `cannot read inventory policy ${this.#path}`, {
-        cause,
-        path: this.#path,
-      });
+      throw this.#invalid(`cannot read inventory policy ${this.#path}`, cause);
     }
   }
 
@@ -39,13 +52,29 @@ export class PolicyFile {
     try {
       value = loadYaml(text);
     } catch (cause) {
-      throw new NetdraError('policy-invalid', `inventory policy ${this.#path} is no YAML`, { cause, path: this.#path });
+      throw this.#invalid(`inventory policy ${this.#path} is no YAML`, cause);
     }
     const result = inventoryPolicySchema.safeParse(value);
-    if (result.success) return result.data.pfs === undefined ? {} : { pfs: result.data.pfs };
-    const problems = result.error.issues.map(({ path, message }) => `${path.join('.') || 'document'}: ${message}`);
-    throw new NetdraError('policy-invalid', `inventory policy ${this.#path} is invalid: ${problems.join('; ')}`, {
-      path: this.#path,
-    });
+    if (!result.success) {
+      const problems = result.error.issues.flatMap((issue) => describeIssue(issue));
+      throw this.#invalid(`inventory policy ${this.#path} is invalid: ${problems.join('; ')}`);
+    }
+    const { apiVersion: _apiVersion, kind: _kind, ...policy } = result.data;
+    return policy;
   }
+
+  #invalid(message: string, cause?: unknown): NetdraError {
+    return new NetdraError('policy-invalid', message, { cause, path: this.#path });
+  }
+}
+
+/** `pfs.0.select.vendor: four lower-case …`. Of several ways to write a field, the one that was meant. */
+function describeIssue(issue: Issue, above: PropertyKey[] = []): string[] {
+  const path = [...above, ...issue.path];
+  if (issue.code === 'invalid_union' && issue.errors.length > 0) {
+    const depth = (issues: Issue[]) => Math.max(...issues.map((each) => each.path.length));
+    const meant = issue.errors.reduce((best, each) => (depth(each) > depth(best) ? each : best));
+    return meant.flatMap((each) => describeIssue(each, path));
+  }
+  return [`${path.map(String).join('.') || 'document'}: ${issue.message}`];
 }

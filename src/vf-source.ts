@@ -1,34 +1,37 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from './clock.ts';
-import type { VfControl } from './driver/index.ts';
+import type { StoredClaim, VfControl } from './driver/index.ts';
 import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
-import { findVf, type RtnlConnection, type VfIdentity } from './netlink/index.ts';
+import { findVf, type RtnlConnection, type VfIdentity, type VfInfo } from './netlink/index.ts';
 import { PolicyFile } from './policy-file.ts';
-import type { OfferedDevice } from './resourceslice/index.ts';
+import type { Device } from './resourceslice/index.ts';
 import type { VfHost } from './sandbox/index.ts';
 import type { Settings } from './settings.ts';
 import {
+  DeviceNodes,
   DriverBinding,
   deviceAttributes,
+  type HeldDevices,
+  type HeldFacts,
   Inventory,
   type InventoryReport,
   isVfio,
   linkIdentity,
+  type NetworkDevice,
   SimulatedControl,
   SimulatedNic,
   SriovError,
   Sysfs,
   type VfAddress,
-  type VfDevice,
   VfHardware,
 } from './sriov/index.ts';
 
 /** A namespace that nobody uses any more is taken down in the background, and only then its VFs come back. */
 const comesBackMs = 3_000;
 const pollMs = 50;
-/** VFs that appear or vanish are seen within this time. */
+/** Devices that appear or vanish are seen within this time. */
 const rescanMs = 2_000;
 
 export interface VfSourceOptions {
@@ -37,49 +40,55 @@ export interface VfSourceOptions {
   clock: Clock;
   /** File with an InventoryPolicy. */
   policyPath?: string;
+  /** What is prepared for claims now. */
+  held: () => HeldDevices;
+  /** Where sysfs is mounted; default `/sys`. */
+  sysfsRoot?: string;
   stateDir: string;
   logger: Logger;
 }
 
-/** The node's VFs, real or simulated, as the publisher, the driver and the sandbox side see them. */
+/** The node's VFs and NICs, real or simulated, as the publisher, the driver and the sandbox side see them. */
 export class VfSource implements VfHost, AsyncDisposable {
   /** Changes VFs from outside. */
   readonly control: VfControl;
   readonly #inventory: Inventory;
   readonly #policyFile: PolicyFile | undefined;
   readonly #stop = new AbortController();
-  #devices: VfDevice[] = [];
+  #devices: NetworkDevice[] = [];
   /** What was logged of exclusions and problems, so that it is logged once. */
   #reported = '';
   #watching: Promise<void> | undefined;
   readonly #options: VfSourceOptions;
-  readonly #binding = new DriverBinding();
+  readonly #binding: DriverBinding;
   readonly #nic: SimulatedNic | undefined;
 
   constructor(options: VfSourceOptions, nic?: SimulatedNic) {
     this.#options = options;
     this.#nic = nic;
-    const { host, clock, policyPath } = options;
+    const { host, clock, policyPath, sysfsRoot = '/sys' } = options;
+    this.#binding = new DriverBinding(sysfsRoot);
     this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
-    const sysfs = nic?.sysfs ?? new Sysfs();
+    const sysfs = nic?.sysfs ?? new Sysfs(sysfsRoot);
     this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined });
-    this.control = nic === undefined ? new VfHardware({ binding: this.#binding, host, clock }) : new SimulatedControl();
+    const nodes = new DeviceNodes(sysfsRoot);
+    const hardware = new VfHardware({ binding: this.#binding, host, clock, nodes });
+    this.control = nic === undefined ? hardware : new SimulatedControl();
   }
 
   /**
-   * Looks which VFs there are.
-   * @param isHeld VFs of claims stay as they were first seen: what a claim changes of them is not theirs
+   * Looks which devices there are. Those of claims stay as they were first seen: what a claim changes is not theirs.
    * @returns whether what is offered changed
+   * @throws NetdraError `policy-invalid` if there is no good policy from before; SriovError, NetlinkError
    */
-  async scan(isHeld: (pciAddress: string) => boolean = () => false): Promise<boolean> {
-    await this.#policyFile?.follow((policy) => {
-      this.#inventory.policy = policy;
-    });
-    const report = await this.#inventory.scan();
+  async scan(): Promise<boolean> {
+    await this.#followPolicy();
+    const held = this.#options.held();
+    const report = await this.#inventory.scan(held);
     this.#log(report);
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const devices = report.devices.map((device) =>
-      isHeld(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
+      held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
     );
     const changed = !isDeepStrictEqual(devices, this.#devices);
     this.#devices = devices;
@@ -87,16 +96,16 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   /** Scans again and again until disposed of. */
-  watch(isHeld: (pciAddress: string) => boolean, onChange: () => void): void {
+  watch(onChange: () => void): void {
     const { clock, logger } = this.#options;
     const { signal } = this.#stop;
     const watch = async () => {
       for (;;) {
         await clock.sleep(rescanMs, signal);
         try {
-          if (await this.scan(isHeld)) onChange();
+          if (await this.scan()) onChange();
         } catch (error) {
-          logger.warn({ err: error }, 'VFs cannot be listed');
+          logger.warn({ err: error }, 'devices cannot be listed');
         }
       }
     };
@@ -110,11 +119,11 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   /** What is offered, in the order of PCI addresses. */
-  offered(): OfferedDevice[] {
+  offered(): Device[] {
     return this.#devices.map((device) => ({ name: device.name, attributes: deviceAttributes(device) }));
   }
 
-  find(name: string): VfDevice | undefined {
+  find(name: string): NetworkDevice | undefined {
     return this.#devices.find((device) => device.name === name);
   }
 
@@ -127,18 +136,31 @@ export class VfSource implements VfHost, AsyncDisposable {
     return linkIdentity({ pciAddress, simulated: this.#nic !== undefined });
   }
 
+  async #followPolicy(): Promise<void> {
+    const { logger, policyPath } = this.#options;
+    const fault = await this.#policyFile?.follow((policy) => {
+      this.#inventory.policy = policy;
+      logger.info({ path: policyPath }, 'inventory policy in force');
+    });
+    if (fault !== undefined)
+      logger.error({ err: fault }, 'inventory policy not taken; the last good one stays in force');
+  }
+
   #log({ excluded, problems }: InventoryReport): void {
     const { logger } = this.#options;
     const report = JSON.stringify([excluded, problems.map(({ message }) => message)]);
     if (report === this.#reported) return;
     this.#reported = report;
-    for (const exclusion of excluded) logger.info({ ...exclusion }, 'VF not offered');
-    for (const problem of problems) logger.warn({ err: problem }, 'PF cannot be read');
+    for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
+    for (const problem of problems) logger.warn({ err: problem }, 'device cannot be read');
   }
 
-  /** What the PF has set for a VF that has no interface. */
-  async adminAddress(address: VfAddress): Promise<string | undefined> {
-    return this.control instanceof VfHardware ? (await this.control.info(address))?.hardwareAddress : undefined;
+  async adminInfo(address: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
+    if (!(this.control instanceof VfHardware)) return undefined;
+    if (address.pfAddress !== undefined) return await this.control.info(address);
+    // A plain NIC has no PF that could say: it takes its own address to user space.
+    const { hardwareAddress } = this.#devices.find(({ pciAddress }) => pciAddress === address.pciAddress) ?? {};
+    return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
   /**
@@ -163,8 +185,28 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 }
 
+/** What the devices of claims were before, as far as their claims changed it. */
+export function heldDevices(claims: StoredClaim[]): HeldDevices {
+  const devices = claims.flatMap((claim) => claim.devices);
+  return new Map(
+    devices.map(({ pciAddress, before, attachment }): [string, HeldFacts] => {
+      const link = { ...attachment?.host, ...before?.link };
+      const { name, hardwareAddress, mtuBytes } = link;
+      return [
+        pciAddress,
+        {
+          ...(before === undefined ? {} : { driver: before.driver }),
+          ...(name === undefined ? {} : { interfaceName: name }),
+          ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
+          ...(mtuBytes === undefined ? {} : { mtuBytes }),
+        },
+      ];
+    }),
+  );
+}
+
 /**
- * Finds the VFs of this node, after making them if they are to be simulated.
+ * Finds the devices of this node, after making them if they are to be simulated.
  * @throws SriovError, NetlinkError
  */
 export async function openVfSource(settings: Settings, options: VfSourceOptions): Promise<VfSource> {

@@ -5,6 +5,21 @@ import { SriovError } from './errors.ts';
 
 /** PCI base class of bridges: they are in the group, and need no vfio driver. */
 const bridgeClass = /^0x06/;
+/** What takes a function from `driver_override`. */
+const noOverride = '\n';
+
+/** @throws the Node.js error of a write that the kernel refuses */
+export type WriteFile = (path: string, text: string) => Promise<void>;
+
+/** An IOMMU group, as seen from one of its devices. */
+export interface IommuGroup {
+  /** Its number; absent: the device has none. */
+  group: string | undefined;
+  /** The other members, without bridges. */
+  others: string[];
+  /** Those of them that are in use by the kernel: user space cannot have the group. */
+  foreign: string[];
+}
 
 /**
  * Which kernel driver a PCI function has, and how it gets another: `driver_override`, so that no other device with the
@@ -12,10 +27,26 @@ const bridgeClass = /^0x06/;
  */
 export class DriverBinding {
   readonly #root: string;
+  readonly #writeFile: WriteFile;
 
-  /** @param root where sysfs is mounted, writable */
-  constructor(root = '/sys') {
+  /**
+   * @param root where sysfs is mounted, writable
+   * @param write where the kernel is that listens to what is written
+   */
+  constructor(root = '/sys', write: WriteFile = writeFile) {
     this.#root = root;
+    this.#writeFile = write;
+  }
+
+  /** Whether there is such a function: VFs are switched off, and cards are pulled. */
+  async isPresent(pciAddress: string): Promise<boolean> {
+    try {
+      await readdir(this.#deviceDir(pciAddress));
+      return true;
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return false;
+      throw this.#failed(pciAddress, 'cannot read the device', error);
+    }
   }
 
   /** `undefined` when no driver is bound. */
@@ -28,22 +59,36 @@ export class DriverBinding {
     }
   }
 
+  /** What an administrator, or driverctl for one, has laid down as the function's driver; `undefined`: nothing. */
+  async overrideOf(pciAddress: string): Promise<string | undefined> {
+    try {
+      const text = (await readFile(join(this.#deviceDir(pciAddress), 'driver_override'), 'utf8')).trim();
+      return text === '' || text === '(null)' ? undefined : text;
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return undefined;
+      throw this.#failed(pciAddress, 'cannot read the driver_override of', error);
+    }
+  }
+
+  async setOverride(pciAddress: string, driver: string | undefined): Promise<void> {
+    await this.#write(pciAddress, join(this.#deviceDir(pciAddress), 'driver_override'), driver ?? noOverride);
+  }
+
   /**
-   * Binds the function to a driver, or to none. Does nothing when that is so already.
+   * Binds the function to a driver, or to none. Does nothing when that is so already. Afterwards nothing is in
+   * `driver_override`: after a reboot or a new bind the kernel shall choose.
    * @throws SriovError `binding-failed` with what to do about it
    */
   async bind(pciAddress: string, driver: string | undefined): Promise<void> {
     const current = await this.driverOf(pciAddress);
     if (current === driver) return;
-    const dir = this.#deviceDir(pciAddress);
     if (driver !== undefined) await this.#checkLoaded(pciAddress, driver);
     // Before the unbind: nothing else may take the function in between.
-    await this.#write(pciAddress, join(dir, 'driver_override'), driver ?? '\n');
-    if (current !== undefined) await this.#write(pciAddress, join(dir, 'driver', 'unbind'), pciAddress);
+    await this.setOverride(pciAddress, driver);
+    await this.#unbind(pciAddress, current);
     if (driver === undefined) return;
-    await this.#write(pciAddress, join(this.#root, 'bus/pci/drivers_probe'), pciAddress);
-    // The override stays only as long as it is needed: after a reboot or a new bind the kernel shall choose.
-    await this.#write(pciAddress, join(dir, 'driver_override'), '\n');
+    await this.#probe(pciAddress);
+    await this.setOverride(pciAddress, undefined);
     const bound = await this.driverOf(pciAddress);
     if (bound === driver) return;
     throw new SriovError('binding-failed', `${pciAddress} has ${bound ?? 'no driver'} instead of ${driver}`, {
@@ -53,40 +98,67 @@ export class DriverBinding {
     });
   }
 
-  /** Lets the kernel choose the driver, as it does when a function appears. Does nothing if one other than vfio is bound. */
+  /**
+   * Lets the kernel choose the driver, as it does when a function appears. Does nothing if one other than vfio is bound.
+   * @throws SriovError `binding-failed` if the kernel chooses none, or vfio
+   */
   async bindDefault(pciAddress: string): Promise<void> {
     const current = await this.driverOf(pciAddress);
     if (current !== undefined && !isVfio(current)) return;
-    const dir = this.#deviceDir(pciAddress);
-    await this.#write(pciAddress, join(dir, 'driver_override'), '\n');
-    if (current !== undefined) await this.#write(pciAddress, join(dir, 'driver', 'unbind'), pciAddress);
-    await this.#write(pciAddress, join(this.#root, 'bus/pci/drivers_probe'), pciAddress);
+    await this.setOverride(pciAddress, undefined);
+    await this.#unbind(pciAddress, current);
+    await this.#probe(pciAddress);
+    const bound = await this.driverOf(pciAddress);
+    if (bound !== undefined && !isVfio(bound)) return;
+    const hint =
+      bound === undefined
+        ? 'load the kernel driver of the card, such as iavf, ixgbevf or igbvf'
+        : `${bound} claims the ids of the device: take them from its module option ids`;
+    throw new SriovError('binding-failed', `the kernel gives ${pciAddress} ${bound ?? 'no driver'}`, {
+      device: pciAddress,
+      retriable: true,
+      hint,
+    });
   }
 
-  /**
-   * A group goes to user space as a whole.
-   * @returns the number of the group, and the members that are bound to something else than a vfio driver
-   */
-  async iommuGroup(pciAddress: string): Promise<{ group: string | undefined; foreign: string[] }> {
+  /** A group goes to user space as a whole. */
+  async iommuGroup(pciAddress: string): Promise<IommuGroup> {
     const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
     try {
       const group = basename(await readlink(dir));
       const members = await readdir(join(dir, 'devices'));
+      const others: string[] = [];
       const foreign: string[] = [];
-      for (const member of members.filter((each) => each !== pciAddress)) {
-        if (await this.#isForeign(member)) foreign.push(member);
+      for (const member of members.filter((each) => each !== pciAddress).sort()) {
+        if (await this.#isBridge(member)) continue;
+        others.push(member);
+        if (await this.#isInUse(member)) foreign.push(member);
       }
-      return { group, foreign };
+      return { group, others, foreign };
     } catch (error) {
-      if (errnoCode(error) === 'ENOENT') return { group: undefined, foreign: [] };
+      if (errnoCode(error) === 'ENOENT') return { group: undefined, others: [], foreign: [] };
       throw this.#failed(pciAddress, 'cannot read the IOMMU group of', error);
     }
   }
 
-  async #isForeign(pciAddress: string): Promise<boolean> {
+  /** Whether vfio may take devices that no IOMMU keeps from the rest of the memory. */
+  async allowsNoIommu(): Promise<boolean> {
+    const path = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
+    try {
+      return (await readFile(path, 'utf8')).trim() === 'Y';
+    } catch {
+      return false;
+    }
+  }
+
+  async #isBridge(pciAddress: string): Promise<boolean> {
+    return bridgeClass.test(await readFile(join(this.#deviceDir(pciAddress), 'class'), 'utf8'));
+  }
+
+  /** pci-stub holds devices that nobody shall use, which is as good as vfio. */
+  async #isInUse(pciAddress: string): Promise<boolean> {
     const driver = await this.driverOf(pciAddress);
-    if (driver === undefined || isVfio(driver)) return false;
-    return !bridgeClass.test(await readFile(join(this.#deviceDir(pciAddress), 'class'), 'utf8'));
+    return driver !== undefined && driver !== 'pci-stub' && !isVfio(driver);
   }
 
   async #checkLoaded(pciAddress: string, driver: string): Promise<void> {
@@ -102,9 +174,18 @@ export class DriverBinding {
     }
   }
 
+  async #unbind(pciAddress: string, current: string | undefined): Promise<void> {
+    if (current === undefined) return;
+    await this.#write(pciAddress, join(this.#deviceDir(pciAddress), 'driver', 'unbind'), pciAddress);
+  }
+
+  async #probe(pciAddress: string): Promise<void> {
+    await this.#write(pciAddress, join(this.#root, 'bus/pci/drivers_probe'), pciAddress);
+  }
+
   async #write(pciAddress: string, path: string, text: string): Promise<void> {
     try {
-      await writeFile(path, text);
+      await this.#writeFile(path, text);
     } catch (error) {
       throw this.#failed(pciAddress, `cannot write ${path} for`, error, path);
     }

@@ -13,6 +13,14 @@ export type SriovErrorCode =
   | 'binding-failed'
   /** Another device of the IOMMU group is in use, so that the group cannot be handed out. */
   | 'iommu-group-shared'
+  /** The PF's driver cannot set a property that the claim asks for. */
+  | 'property-unsupported'
+  /** The PF's driver does not take the value of a property. */
+  | 'property-refused'
+  /** What the claim asks for has no character device on this node. */
+  | 'device-node-missing'
+  /** A plain NIC was asked for what only a VF can have. */
+  | 'no-vf'
   /** A simulated VF was asked for what only hardware has. */
   | 'not-simulated'
   /** The simulation cannot be as it is asked for. */

@@ -1,16 +1,22 @@
-export { type DeviceAttribute, deviceAttributes, linkIdentity, type VfDevice } from './device.ts';
+export { type DeviceAttribute, deviceAttributes } from './attributes.ts';
+export { type EswitchMode, linkIdentity, type NetworkDevice, type NicDevice, type VfDevice } from './device.ts';
+export { DeviceNodes } from './device-nodes.ts';
 export { DriverBinding, isVfio } from './driver-binding.ts';
 export { SriovError, type SriovErrorCode } from './errors.ts';
-export {
-  type Exclusion,
-  type ExclusionReason,
-  Inventory,
-  type InventoryOptions,
-  type InventoryReport,
-} from './inventory.ts';
+export type { Exclusion, ExclusionReason } from './exclusion.ts';
+export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
+export type { LinkType, NetInterface, Port } from './net-interface.ts';
 export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';
+export type { HeldDevices, HeldFacts } from './survey.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
-export { type VfAddress, type VfBefore, VfHardware, type VfWanted } from './vf-hardware.ts';
+export {
+  type AccessWanted,
+  type VfAccess,
+  type VfAddress,
+  type VfBefore,
+  VfHardware,
+  type VfWanted,
+} from './vf-hardware.ts';

@@ -1,63 +1,49 @@
-import { findVf, isDefaultRoute, type Link, type Route, type RtnlConnection } from '../netlink/index.ts';
-import { createVfDevice, linkIdentity, type VfDevice } from './device.ts';
+import type { EswitchMode, NetworkDevice } from './device.ts';
 import { SriovError } from './errors.ts';
-import { type InventoryPolicy, includesVf, ruleFor } from './inventory-policy.ts';
-import type { Pf, Sysfs, Vf } from './sysfs.ts';
-
-export type ExclusionReason =
-  /** Its interface carries the node's default route, itself or below a bond, bridge or VLAN. */
-  | 'carries-default-route'
-  /** Its interface is a port of a bond or bridge, or in a VRF. */
-  | 'enslaved'
-  /** The same of its PF. */
-  | 'pf-carries-default-route'
-  | 'pf-enslaved'
-  /** The policy names others. */
-  | 'not-selected';
-
-/** A VF that is not offered, and why. */
-export interface Exclusion {
-  pciAddress: string;
-  pfAddress: string;
-  reason: ExclusionReason;
-  /** The interface that it is about. */
-  interfaceName?: string;
-}
+import { type Exclusion, judgeNic, judgeVf } from './exclusion.ts';
+import type { Usage } from './host-network.ts';
+import { coversVf, type InventoryPolicy, type PfRule, ruleForNic, rulesForPf } from './inventory-policy.ts';
+import { formatDeviceName } from './pci-address.ts';
+import { isRepresentor } from './representor.ts';
+import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
+import type { PciFunction, Pf, Vf } from './sysfs.ts';
 
 export interface InventoryReport {
   /** In the order of their PCI addresses. */
-  devices: VfDevice[];
+  devices: NetworkDevice[];
+  /** VFs, and NICs that the policy selects. */
   excluded: Exclusion[];
-  /** What could not be read; the VFs concerned are neither offered nor excluded. */
+  /** What could not be read; the devices concerned are neither offered nor excluded. */
   problems: SriovError[];
 }
 
-export interface InventoryOptions {
-  sysfs: Sysfs;
-  /** Into the host's network namespace. */
-  connection: Pick<RtnlConnection, 'links' | 'routes' | 'vfInfos'>;
-  /** Whether `sysfs` is the tree of simulated VFs. */
-  simulated: boolean;
+export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
   policy?: InventoryPolicy;
 }
 
-type LinkFacts = Pick<VfDevice, 'hardwareAddress' | 'mtuBytes'>;
+/** What the whole scan works on. */
+interface Scan {
+  survey: Survey;
+  held: HeldDevices;
+  report: InventoryReport;
+}
 
-interface HostNetwork {
-  links: Link[];
-  /** Indices of the links that the node's default routes depend on. */
-  uplinks: Set<number>;
+/** A PF, what the policy says about it, and what the node does with it. */
+interface PfInPolicy {
+  pf: Seen<Pf>;
+  rules: PfRule[];
+  usage: Usage | undefined;
 }
 
 /**
- * Finds the VFs that can be offered. Remembers MAC and MTU of each: while a VF is in a pod its interface cannot be seen
- * from the host, and its attributes must not come and go with that.
+ * Finds the devices that can be offered. Remembers addresses and ports: while a device is in a pod its interface cannot
+ * be seen from the host, and its attributes must not come and go with that, or with a cable.
  */
 export class Inventory {
   /** Replaced when the operator changes it; the next scan follows. */
   policy: InventoryPolicy;
   readonly #options: InventoryOptions;
-  readonly #lastSeen = new Map<string, LinkFacts>();
+  #remembered: ReadonlyMap<string, Remembered> = new Map();
 
   constructor(options: InventoryOptions) {
     this.#options = options;
@@ -65,120 +51,104 @@ export class Inventory {
   }
 
   /**
-   * One PF that cannot be read does not cost the others.
+   * One function that cannot be read does not cost the others.
+   * @param held these are offered as they were before, whatever the node or the policy does meanwhile
    * @throws SriovError `sysfs-unreadable` if nothing can be read; NetlinkError
    */
-  async scan(): Promise<InventoryReport> {
-    const { sysfs, connection } = this.#options;
-    const [addresses, links, routes] = await Promise.all([
-      sysfs.pfAddresses(),
-      connection.links(),
-      connection.routes(),
-    ]);
-    const network = { links, uplinks: findUplinks(links, routes) };
+  async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
+    const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
     const report: InventoryReport = { devices: [], excluded: [], problems: [] };
-    for (const address of addresses) await this.#scanPf(address, network, report);
+    const scan = { survey, held, report };
+    for (const address of survey.functions.pfs) await collectProblem(report, () => this.#scanPf(address, scan));
+    for (const address of survey.functions.others) await collectProblem(report, () => this.#scanNic(address, scan));
+    this.#remembered = survey.remembered;
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     return report;
   }
 
-  async #scanPf(address: string, network: HostNetwork, report: InventoryReport): Promise<void> {
-    const { sysfs, simulated } = this.#options;
-    try {
-      const pf = await this.#readPf(address);
-      const devices = (await sysfs.vfs(pf)).map((vf) => createVfDevice(vf, simulated));
-      const adminAddresses = await this.#adminAddresses(pf, devices, network);
-      for (const device of devices) {
-        const { pciAddress, pfAddress, vfIndex } = device;
-        const link = linkOfVf(device, network);
-        const exclusion = this.#exclusion(pf, device, link, network);
-        if (exclusion !== undefined) report.excluded.push({ pciAddress, pfAddress, ...exclusion });
-        else report.devices.push({ ...device, ...adminAddresses.get(vfIndex), ...this.#remember(pciAddress, link) });
-      }
-    } catch (error) {
-      if (!(error instanceof SriovError)) throw error;
-      report.problems.push(error);
-    }
+  async #scanPf(address: string, scan: Scan): Promise<void> {
+    const { survey, report } = scan;
+    const pf = await survey.pf(address);
+    const subject = { pf, rules: rulesForPf(this.policy, pf), usage: survey.usageOf(pf) };
+    const entries = await this.#switchOn(subject, scan);
+    this.#offerNic(pf, subject.usage, entries.length > 0, scan);
+    const vfs = await survey.vfs(pf, entries, (problem) => addProblem(report, problem));
+    for (const vf of vfs) this.#offerVf(vf, subject, scan);
   }
 
-  /** Switches VFs on where none is. Other numbers are left alone: to change one, all VFs would have to go first. */
-  async #readPf(address: string): Promise<Pf> {
+  async #scanNic(address: string, scan: Scan): Promise<void> {
+    if (this.policy.nics === undefined && !scan.held.has(address)) return;
+    const nic = await scan.survey.nic(address);
+    this.#offerNic(nic, scan.survey.usageOf(nic), false, scan);
+  }
+
+  /**
+   * Switches VFs on where none is. Other numbers are left alone: to change one, all VFs would have to go first. Nor is
+   * a card touched that the node uses, since switching VFs on can interrupt it, or one that a claim has as a whole.
+   */
+  async #switchOn({ pf, rules, usage }: PfInPolicy, { held }: Scan): Promise<Pf['vfs']> {
     const { sysfs } = this.#options;
-    const pf = await sysfs.pf(address);
-    const { numVfs = 0 } = ruleFor(this.policy, pf) ?? {};
-    if (numVfs === 0 || pf.vfs.length > 0) return pf;
+    const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
+    const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
+    if (numVfs === 0 || pf.vfs.length > 0 || isInUse) return pf.vfs;
     await sysfs.setNumVfs(pf, numVfs);
-    return await sysfs.pf(address);
+    return (await sysfs.pf(pf.pciAddress)).vfs;
   }
 
-  /** What the PF has set as the addresses of VFs that have no interface here: bound to vfio-pci, or in a pod. */
-  async #adminAddresses(pf: Pf, devices: VfDevice[], network: HostNetwork): Promise<Map<number, LinkFacts>> {
-    const pfLink = linkOf(pf, network);
-    if (pfLink === undefined || devices.every((device) => linkOfVf(device, network) !== undefined)) return new Map();
-    const infos = await this.#options.connection.vfInfos(pfLink.index);
-    return new Map(
-      infos.flatMap(({ vfIndex, hardwareAddress }) =>
-        hardwareAddress === undefined ? [] : [[vfIndex, { hardwareAddress }] as const],
-      ),
-    );
+  #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, { survey, held, report }: Scan): void {
+    const { links: _links, ...vf } = seen;
+    const { pciAddress, pfAddress } = vf;
+    const rule = rules.find((each) => coversVf(each, vf));
+    const common = this.#common(vf, rule, survey);
+    const verdict = held.has(pciAddress) ? undefined : judgeVf(rule, survey.usageOf(seen), usage);
+    if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
+    else report.devices.push({ ...vf, ...common, ...ofPf(pf), kind: 'vf' });
   }
 
-  #exclusion(
-    pf: Pf,
-    vf: Vf,
-    link: Link | undefined,
-    network: HostNetwork,
-  ): Pick<Exclusion, 'reason' | 'interfaceName'> | undefined {
-    const rule = ruleFor(this.policy, pf);
-    if (rule === undefined || !includesVf(rule.vfs, vf.vfIndex)) return { reason: 'not-selected' };
-    const own = usage(link, network);
-    if (own !== undefined) return { reason: own, interfaceName: link!.name };
-    const pfLink = linkOf(pf, network);
-    const pfUsage = rule.allowInUse ? undefined : usage(pfLink, network);
-    return pfUsage === undefined ? undefined : { reason: `pf-${pfUsage}`, interfaceName: pfLink!.name };
+  #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, { survey, held, report }: Scan): void {
+    const { pciAddress } = seen;
+    const rule = ruleForNic(this.policy, seen);
+    const isHeld = held.has(pciAddress);
+    if (rule === undefined && !isHeld) return;
+    const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
+    const verdict = isHeld ? undefined : judgeNic({ ...nic, usage, hasVfs });
+    if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
+    else report.devices.push({ ...nic, kind: 'nic' });
   }
 
-  #remember(pciAddress: string, link: Link | undefined): LinkFacts {
-    if (link !== undefined) {
-      const { hardwareAddress, mtuBytes } = link;
-      this.#lastSeen.set(pciAddress, { mtuBytes, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) });
-    }
-    return this.#lastSeen.get(pciAddress) ?? {};
+  /** What devices of both kinds have besides what was seen. */
+  #common({ pciAddress }: PciFunction, rule: { resourceName?: string | undefined } | undefined, survey: Survey) {
+    const resourceName = rule?.resourceName ?? this.policy.resourceName;
+    return {
+      name: formatDeviceName(pciAddress),
+      simulated: this.#options.simulated,
+      rdmaDevices: survey.rdmaDevicesOf(pciAddress),
+      ...(resourceName === undefined ? {} : { resourceName }),
+    };
   }
 }
 
-function linkOfVf(device: VfDevice, network: HostNetwork): Link | undefined {
-  return findVf(network.links, linkIdentity(device)) ?? linkOf(device, network);
+/** Representors are there in one of the modes only, and every driver has them below its PF. */
+function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
+  const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
+  return pfName === undefined ? {} : { pfName, eswitchMode };
 }
 
-/** For PFs, and for kernels before 5.14, which do not tell a link's bus address. */
-function linkOf(pciFunction: Pf | Vf, { links }: HostNetwork): Link | undefined {
-  const { pciAddress, interfaceName } = pciFunction;
-  return (
-    links.find(({ parentDevice }) => parentDevice === pciAddress) ??
-    links.find(({ name, parentDevice }) => name === interfaceName && parentDevice === undefined)
-  );
+function withoutVfs(seen: Seen<PciFunction | Pf>) {
+  const { links: _links, vfs: _vfs, totalVfs: _totalVfs, ...nic } = { vfs: [], totalVfs: 0, ...seen };
+  return nic;
 }
 
-function usage(link: Link | undefined, { uplinks }: HostNetwork): 'carries-default-route' | 'enslaved' | undefined {
-  if (link === undefined) return undefined;
-  if (uplinks.has(link.index)) return 'carries-default-route';
-  return link.master === undefined ? undefined : 'enslaved';
-}
-
-/** The links of the default routes in any table, the ports of those that are bonds or bridges, and what VLANs are on. */
-export function findUplinks(links: Link[], routes: Route[]): Set<number> {
-  const uplinks = new Set<number>();
-  const add = (index: number): void => {
-    if (uplinks.has(index)) return;
-    uplinks.add(index);
-    for (const link of links) {
-      if (link.master === index) add(link.index);
-      if (link.index === index && link.lower !== undefined && link.lowerNetnsId === undefined) add(link.lower);
-    }
-  };
-  for (const route of routes.filter(isDefaultRoute)) {
-    for (const { index } of route.nextHops) if (index !== undefined) add(index);
+async function collectProblem(report: InventoryReport, task: () => Promise<void>): Promise<void> {
+  try {
+    await task();
+  } catch (error) {
+    if (!(error instanceof SriovError)) throw error;
+    addProblem(report, error);
   }
-  return uplinks;
+}
+
+/** What went away while it was looked at is no problem: the next scan does not find it. */
+function addProblem(report: InventoryReport, problem: SriovError): void {
+  if (!(problem.code === 'sysfs-unreadable' && problem.retriable)) report.problems.push(problem);
 }

@@ -1,11 +1,18 @@
+import { DeviceNodes } from './device-nodes.ts';
 import { SriovError } from './errors.ts';
-import type { VfAddress, VfBefore, VfWanted } from './vf-hardware.ts';
+import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from './vf-hardware.ts';
 
 /**
  * What can be changed of a simulated VF from outside: nothing. Its MAC is set in the pod. What only hardware has is
  * refused, since a pod that asked for it would not get it.
  */
 export class SimulatedControl {
+  readonly #nodes: DeviceNodes;
+
+  constructor(nodes = new DeviceNodes()) {
+    this.#nodes = nodes;
+  }
+
   async read(): Promise<VfBefore> {
     return { vf: {} };
   }
@@ -18,8 +25,14 @@ export class SimulatedControl {
 
   async restore(): Promise<void> {}
 
-  async iommuGroup(pciAddress: string): Promise<string> {
-    throw notSimulated(pciAddress, 'an IOMMU group');
+  /** The other side of virtio devices is in the kernel, with or without a card. */
+  async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
+    if (rdma) throw notSimulated(pciAddress, 'an RDMA device');
+    return { nodes: vhost ? await this.#nodes.vhost() : [] };
+  }
+
+  async groupMembers(): Promise<string[]> {
+    return [];
   }
 }
 

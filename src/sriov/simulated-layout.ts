@@ -135,6 +135,8 @@ function addFunction(
     ['numa_node', '-1'],
     [`net/${name}/address`, hardwareAddress],
     [`net/${name}/mtu`, `${mtuBytes}`],
+    [`net/${name}/type`, '1'],
+    [`net/${name}/speed`, '10000'],
     ...more,
   ];
   for (const [path, text] of files) tree.set(`${dir}/${path}`, { text: `${text}\n` });

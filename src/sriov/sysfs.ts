@@ -1,8 +1,10 @@
-import { readdir, readFile, readlink, realpath, writeFile } from 'node:fs/promises';
+import { readdir, realpath, stat, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
-import { errnoCode } from '../errors.ts';
 import { SriovError } from './errors.ts';
+import { IommuGroups } from './iommu-groups.ts';
+import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress } from './pci-address.ts';
+import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
 
 /** What sysfs tells about a PCI function. */
 export interface PciFunction {
@@ -14,69 +16,91 @@ export interface PciFunction {
   device: string;
   /** Kernel driver; absent when none is bound. */
   driver?: string;
-  /** Its network interface, as far as it is in the network namespace that sysfs was mounted in. */
-  interfaceName?: string;
-  /** Of that interface: lower case with colons. */
-  hardwareAddress?: string;
-  /** Of that interface. */
-  mtuBytes?: number;
   /** Absent on machines with one node, and where the firmware does not tell. */
   numaNode?: number;
   /** `pci0000:3a`: devices with the same one share a root complex. */
   pcieRoot?: string;
+  /** Number of the group; absent without an IOMMU. */
   iommuGroup?: string;
+  /** What else is in that group, bridges apart: all of it has to go to user space together. */
+  iommuPeers: string[];
 }
 
 /** A network card's function that can have VFs. */
 export interface Pf extends PciFunction {
   totalVfs: number;
-  /** Those that are switched on, in the order of their addresses. */
+  /** Those that are switched on, in the order of their numbers. */
   vfs: { pciAddress: string; vfIndex: number }[];
 }
 
 export interface Vf extends PciFunction {
   pfAddress: string;
-  pfName?: string;
   /** Its number at the PF, from 0. */
   vfIndex: number;
 }
 
-/** PCI base class of network controllers, as in the file `class`. */
-const networkClass = /^0x02[0-9a-f]{4}$/;
+/** PCI addresses of network functions, in order. VFs are found through their PFs. */
+export interface NetworkFunctions {
+  /** Those that can have VFs. */
+  pfs: string[];
+  /** Those that cannot, and are none. */
+  others: string[];
+}
+
+/** What does not change as long as the function exists. */
+type FixedFacts = Omit<PciFunction, 'pciAddress' | 'driver' | 'iommuGroup' | 'iommuPeers'>;
+
+interface Known {
+  /** Another one when the function was made anew. */
+  identity: string;
+  driver: string | undefined;
+  iommuGroup: string | undefined;
+  facts: FixedFacts;
+}
+
+type FunctionKind = 'pf' | 'vf' | 'other' | 'bridge' | 'no-network';
 
 /**
- * Reads PCI functions and their virtual functions.
- * Source: kernel Documentation/ABI/testing/sysfs-bus-pci.
+ * Reads PCI functions and their virtual functions. Made to be asked again and again: what cannot change as long as a
+ * function exists is read once.
+ * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net, sysfs-class-infiniband.
  */
 export class Sysfs {
   readonly #root: string;
+  readonly #kinds = new Map<string, FunctionKind>();
+  readonly #known = new Map<string, Known>();
+  readonly #groups: IommuGroups;
 
   /** @param root where sysfs is mounted */
   constructor(root = '/sys') {
     this.#root = root;
+    this.#groups = new IommuGroups(root, (pciAddress) => this.#kinds.get(pciAddress) === 'bridge');
   }
 
-  /**
-   * PCI addresses of the network cards that can do SR-IOV, in order.
-   * @throws SriovError `sysfs-unreadable`
-   */
-  async pfAddresses(): Promise<string[]> {
+  /** @throws SriovError `sysfs-unreadable` */
+  async networkFunctions(): Promise<NetworkFunctions> {
     const dir = join(this.#root, 'bus/pci/devices');
-    const names = await attempt(dir, () => readdir(dir));
-    const found = await Promise.all(names.filter(isPciAddress).map((name) => this.#isPf(name)));
-    return names
-      .filter(isPciAddress)
-      .filter((_, index) => found[index])
-      .sort();
+    const addresses = (await attempt(dir, () => readdir(dir))).filter(isPciAddress).sort();
+    this.#forgetOthers(new Set(addresses));
+    const kinds = await Promise.all(addresses.map((address) => this.#kindOf(address)));
+    return {
+      pfs: addresses.filter((_, index) => kinds[index] === 'pf'),
+      others: addresses.filter((_, index) => kinds[index] === 'other'),
+    };
+  }
+
+  /** PCI addresses of the network cards that can do SR-IOV, in order. @throws SriovError `sysfs-unreadable` */
+  async pfAddresses(): Promise<string[]> {
+    return (await this.networkFunctions()).pfs;
   }
 
   /**
-   * @param pciAddress one of {@link pfAddresses}
+   * @param pciAddress one of the `pfs` of {@link networkFunctions}
    * @throws SriovError `sysfs-unreadable`, `sysfs-malformed`
    */
   async pf(pciAddress: string): Promise<Pf> {
     const dir = this.#dirOf(pciAddress);
-    const totalVfs = parseNumber(join(dir, 'sriov_totalvfs'), await readText(join(dir, 'sriov_totalvfs')));
+    const totalVfs = parseCount(join(dir, 'sriov_totalvfs'), await readText(join(dir, 'sriov_totalvfs')));
     const entries = await attempt(dir, () => readdir(dir));
     const vfs = entries
       .map((name) => /^virtfn(\d+)$/.exec(name))
@@ -87,7 +111,7 @@ export class Sysfs {
         return target === undefined ? [] : [{ pciAddress: basename(target), vfIndex: Number(index) }];
       });
     const ordered = (await Promise.all(vfs)).flat().sort((a, b) => a.vfIndex - b.vfIndex);
-    return { ...(await this.#pciFunction(pciAddress)), totalVfs, vfs: ordered };
+    return { ...(await this.pciFunction(pciAddress)), totalVfs, vfs: ordered };
   }
 
   /**
@@ -95,8 +119,51 @@ export class Sysfs {
    * @throws SriovError `sysfs-unreadable` (`retriable` if it is gone), `sysfs-malformed`
    */
   async vf(pf: Pf, { pciAddress, vfIndex }: Pf['vfs'][number]): Promise<Vf> {
-    const pfName = pf.interfaceName === undefined ? {} : { pfName: pf.interfaceName };
-    return { ...(await this.#pciFunction(pciAddress)), pfAddress: pf.pciAddress, ...pfName, vfIndex };
+    return { ...(await this.pciFunction(pciAddress)), pfAddress: pf.pciAddress, vfIndex };
+  }
+
+  /** @throws SriovError `sysfs-unreadable` (`retriable` if it is gone), `sysfs-malformed` */
+  async pciFunction(pciAddress: string): Promise<PciFunction> {
+    const dir = this.#dirOf(pciAddress);
+    const [identity, driverLink] = await Promise.all([readIdentity(dir), linkTarget(join(dir, 'driver'))]);
+    const driver = driverLink && basename(driverLink);
+    let known = this.#known.get(pciAddress);
+    if (known?.identity !== identity || known.driver !== driver) {
+      const [facts, group] = await Promise.all([this.#readFacts(dir), linkTarget(join(dir, 'iommu_group'))]);
+      known = { identity, driver, facts, iommuGroup: group && basename(group) };
+      this.#known.set(pciAddress, known);
+      this.#groups.forget();
+    }
+    const { iommuGroup } = known;
+    return {
+      pciAddress,
+      ...known.facts,
+      ...(driver === undefined ? {} : { driver }),
+      ...(iommuGroup === undefined ? {} : { iommuGroup }),
+      iommuPeers: iommuGroup === undefined ? [] : await this.#groups.peers(iommuGroup, pciAddress),
+    };
+  }
+
+  /** Interfaces of a function that are in the network namespace that sysfs was mounted in. */
+  async interfaces(pciAddress: string): Promise<NetInterface[]> {
+    return await readNetInterfaces(this.#dirOf(pciAddress));
+  }
+
+  /** What one of those is connected with. */
+  async port(pciAddress: string, interfaceName: string): Promise<Port> {
+    return await readPort(this.#dirOf(pciAddress), interfaceName);
+  }
+
+  /** The names of RDMA devices by the PCI address of their function, such as `mlx5_2`. */
+  async rdmaDevices(): Promise<Map<string, string[]>> {
+    const dir = join(this.#root, 'class/infiniband');
+    const devices = new Map<string, string[]>();
+    for (const name of (await listOptionalDir(dir)) ?? []) {
+      // Those without hardware, such as rxe, are below no PCI function.
+      const pciAddress = (await linkTarget(join(dir, name)))?.split(sep).findLast(isPciAddress);
+      if (pciAddress !== undefined) devices.set(pciAddress, [...(devices.get(pciAddress) ?? []), name]);
+    }
+    return devices;
   }
 
   /**
@@ -117,37 +184,39 @@ export class Sysfs {
     }
   }
 
-  /** All VFs of a PF. */
-  async vfs(pf: Pf): Promise<Vf[]> {
-    return await Promise.all(pf.vfs.map((entry) => this.vf(pf, entry)));
+  #forgetOthers(addresses: Set<string>): void {
+    for (const address of this.#kinds.keys()) {
+      if (addresses.has(address)) continue;
+      this.#kinds.delete(address);
+      this.#known.delete(address);
+      this.#groups.forget();
+    }
   }
 
-  async #isPf(pciAddress: string): Promise<boolean> {
-    const dir = this.#dirOf(pciAddress);
-    if ((await readOptionalText(join(dir, 'sriov_totalvfs'))) === undefined) return false;
-    return networkClass.test((await readOptionalText(join(dir, 'class'))) ?? '');
+  /** The kind of what is at an address stays, whatever is made anew there: it follows from the card. */
+  async #kindOf(pciAddress: string): Promise<FunctionKind> {
+    const known = this.#kinds.get(pciAddress);
+    // A VF looks like another function for the moment between its registration and that of its link to the PF.
+    if (known !== undefined && known !== 'other') return known;
+    const kind = await readKind(this.#dirOf(pciAddress));
+    if (kind === known) return kind;
+    this.#kinds.set(pciAddress, kind);
+    this.#groups.forget();
+    return kind;
   }
 
-  async #pciFunction(pciAddress: string): Promise<PciFunction> {
-    const dir = this.#dirOf(pciAddress);
-    const [vendor, device, driver, iommuGroup, numaNode, pcieRoot, netInterface] = await Promise.all([
+  async #readFacts(dir: string): Promise<FixedFacts> {
+    const [vendor, device, numaNode, pcieRoot] = await Promise.all([
       readId(join(dir, 'vendor')),
       readId(join(dir, 'device')),
-      linkTarget(join(dir, 'driver')),
-      linkTarget(join(dir, 'iommu_group')),
       readNumaNode(join(dir, 'numa_node')),
       this.#pcieRoot(dir),
-      readInterface(join(dir, 'net')),
     ]);
     return {
-      pciAddress,
       vendor,
       device,
-      ...(driver === undefined ? {} : { driver: basename(driver) }),
-      ...netInterface,
       ...(numaNode === undefined ? {} : { numaNode }),
       ...(pcieRoot === undefined ? {} : { pcieRoot }),
-      ...(iommuGroup === undefined ? {} : { iommuGroup: basename(iommuGroup) }),
     };
   }
 
@@ -162,96 +231,24 @@ export class Sysfs {
   }
 }
 
-async function readId(path: string): Promise<string> {
-  const text = await readText(path);
-  const [, digits] = /^0x([0-9a-f]{4})$/.exec(text) ?? [];
-  if (digits === undefined) throw malformed(path, text, 'an id such as 0x8086');
-  return digits;
+/** sysfs gives every directory a number that it never gives again; other file systems do, but at another time. */
+async function readIdentity(dir: string): Promise<string> {
+  const { ino, birthtimeNs } = await attempt(dir, () => stat(dir, { bigint: true }));
+  return `${ino} ${birthtimeNs}`;
+}
+
+/** PCI base classes, as in the file `class`: 02 is network controllers, 06 bridges. */
+async function readKind(dir: string): Promise<FunctionKind> {
+  const [, baseClass] = /^0x([0-9a-f]{2})[0-9a-f]{4}$/.exec((await readOptionalText(join(dir, 'class'))) ?? '') ?? [];
+  if (baseClass === '06') return 'bridge';
+  if (baseClass !== '02') return 'no-network';
+  if ((await linkTarget(join(dir, 'physfn'))) !== undefined) return 'vf';
+  return (await readOptionalText(join(dir, 'sriov_totalvfs'))) === undefined ? 'other' : 'pf';
 }
 
 /** Kernels without NUMA have no such file; -1 means that the firmware does not tell. */
 async function readNumaNode(path: string): Promise<number | undefined> {
   const text = await readOptionalText(path);
   if (text === undefined || text === '-1') return undefined;
-  return parseNumber(path, text);
-}
-
-type NetInterface = Pick<PciFunction, 'interfaceName' | 'hardwareAddress' | 'mtuBytes'>;
-
-/** It can leave between two reads; then it is as if it had left before. */
-async function readInterface(dir: string): Promise<NetInterface> {
-  const interfaceName = await readInterfaceName(dir);
-  if (interfaceName === undefined) return {};
-  const [hardwareAddress, mtu] = await Promise.all([
-    readOptionalText(join(dir, interfaceName, 'address')),
-    readOptionalText(join(dir, interfaceName, 'mtu')),
-  ]);
-  if (hardwareAddress === undefined || mtu === undefined) return {};
-  return { interfaceName, hardwareAddress, mtuBytes: parseNumber(join(dir, interfaceName, 'mtu'), mtu) };
-}
-
-/** The interface itself, not the representors of its VFs, which switchdev drivers list beside it. */
-async function readInterfaceName(dir: string): Promise<string | undefined> {
-  const names = (await unlessMissing(dir, () => readdir(dir)))?.sort() ?? [];
-  if (names.length < 2) return names[0];
-  const ports = await Promise.all(names.map((name) => readPortName(join(dir, name, 'phys_port_name'))));
-  return names.find((_, index) => !/pf\d+(vf|sf)\d+$/.test(ports[index]!));
-}
-
-/** Drivers that have no port names answer the read with EOPNOTSUPP. */
-async function readPortName(path: string): Promise<string> {
-  try {
-    return (await readFile(path, 'utf8')).trim();
-  } catch (error) {
-    if (['ENOENT', 'EOPNOTSUPP', 'ENOTSUP'].includes(errnoCode(error) ?? '')) return '';
-    throw unreadable(path, error);
-  }
-}
-
-async function readText(path: string): Promise<string> {
-  return (await attempt(path, () => readFile(path, 'utf8'))).trim();
-}
-
-async function readOptionalText(path: string): Promise<string | undefined> {
-  return (await unlessMissing(path, () => readFile(path, 'utf8')))?.trim();
-}
-
-async function linkTarget(path: string): Promise<string | undefined> {
-  return await unlessMissing(path, () => readlink(path));
-}
-
-async function unlessMissing<T>(path: string, read: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await read();
-  } catch (error) {
-    if (errnoCode(error) === 'ENOENT') return undefined;
-    throw unreadable(path, error);
-  }
-}
-
-async function attempt<T>(path: string, read: () => Promise<T>): Promise<T> {
-  try {
-    return await read();
-  } catch (error) {
-    throw unreadable(path, error);
-  }
-}
-
-function parseNumber(path: string, text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw malformed(path, text, 'a number');
-  return Number(text);
-}
-
-function unreadable(path: string, cause: unknown): SriovError {
-  const gone = ['ENOENT', 'ENODEV'].includes(errnoCode(cause) ?? '');
-  return new SriovError('sysfs-unreadable', `cannot read ${path}`, {
-    cause,
-    path,
-    retriable: gone,
-    hint: gone ? 'the device was removed, or sysfs is not mounted there' : 'mount /sys and run as root',
-  });
-}
-
-function malformed(path: string, text: string, expected: string): SriovError {
-  return new SriovError('sysfs-malformed', `${path} holds ${JSON.stringify(text)} instead of ${expected}`, { path });
+  return parseCount(path, text);
 }

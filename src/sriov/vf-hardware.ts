@@ -1,37 +1,61 @@
 import type { Clock } from '../clock.ts';
-import type { Link, RtnlConnection, VfChange, VfInfo } from '../netlink/index.ts';
+import { type Link, NetlinkError, type RtnlConnection, type VfChange, type VfInfo } from '../netlink/index.ts';
+import { DeviceNodes } from './device-nodes.ts';
 import { type DriverBinding, isVfio } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
+import { assertNoVfProperties } from './plain-nic.ts';
+import { isRepresentor } from './representor.ts';
+import { VfProperties, type VfPropertiesWanted } from './vf-properties.ts';
 
-/** Which VF, and of which PF. */
+/** Which VF, and of which PF. A plain NIC has neither PF nor index. */
 export interface VfAddress {
   pciAddress: string;
-  pfAddress: string;
-  vfIndex: number;
+  pfAddress?: string;
+  vfIndex?: number;
 }
 
 /** A VF as it was found, to be so again later. */
 export interface VfBefore {
   /** Absent: no kernel driver was bound. */
   driver?: string;
+  /** What was in `driver_override`; absent: nothing. */
+  driverOverride?: string;
   /** What the PF had set. */
   vf: VfChange;
   /** Its interface in the host's namespace; absent if it had none. */
-  link?: { name: string; mtuBytes: number; up: boolean };
+  link?: { name: string; hardwareAddress?: string; mtuBytes: number; up: boolean };
 }
 
 /** What a VF shall be like; absent stays as it is. */
 export interface VfWanted {
   /** The name of a kernel driver, or `default` for the one that the kernel chooses. */
   driver?: string;
-  vf?: VfChange;
+  vf?: VfPropertiesWanted;
+}
+
+/** What containers shall get besides the VF itself. */
+export interface AccessWanted {
+  vhost: boolean;
+  rdma: boolean;
+}
+
+/** How containers reach a VF other than by a network interface. */
+export interface VfAccess {
+  /** The kernel driver that it has now. */
+  driver?: string;
+  /** Absent: it has an interface, or no driver at all. */
+  vfio?: { device: string; iommuGroup: string };
+  rdmaDevice?: string;
+  /** Paths of character devices, the same on the host and in containers. */
+  nodes: string[];
 }
 
 export interface VfHardwareOptions {
   binding: DriverBinding;
   /** Into the namespace that the PFs' interfaces are in. */
-  host: RtnlConnection;
+  host: Pick<RtnlConnection, 'links' | 'setLink' | 'vfInfos' | 'setVf'>;
   clock: Clock;
+  nodes?: DeviceNodes;
 }
 
 const noAddress = '00:00:00:00:00:00';
@@ -42,74 +66,103 @@ const pollMs = 20;
 /** Reads and changes VFs through sysfs and their PFs. */
 export class VfHardware {
   readonly #binding: DriverBinding;
-  readonly #host: RtnlConnection;
+  readonly #host: VfHardwareOptions['host'];
   readonly #clock: Clock;
+  readonly #nodes: DeviceNodes;
+  readonly #properties: VfProperties;
 
-  constructor({ binding, host, clock }: VfHardwareOptions) {
+  constructor({ binding, host, clock, nodes = new DeviceNodes() }: VfHardwareOptions) {
     this.#binding = binding;
     this.#host = host;
     this.#clock = clock;
+    this.#nodes = nodes;
+    this.#properties = new VfProperties({
+      host,
+      linkOf: (pciAddress) => this.#link(pciAddress),
+      driverOf: (pciAddress) => binding.driverOf(pciAddress),
+    });
   }
 
   async read(address: VfAddress): Promise<VfBefore> {
     const driver = await this.#binding.driverOf(address.pciAddress);
+    const driverOverride = await this.#binding.overrideOf(address.pciAddress);
     const link = await this.#link(address.pciAddress);
     return {
       ...(driver === undefined ? {} : { driver }),
-      vf: toChange(await this.info(address)),
-      ...(link === undefined ? {} : { link: { name: link.name, mtuBytes: link.mtuBytes, up: link.up } }),
+      ...(driverOverride === undefined ? {} : { driverOverride }),
+      vf: await this.#properties.read(address),
+      ...(link === undefined ? {} : { link: stateOf(link) }),
     };
   }
 
   /**
-   * Sets what is asked for and leaves the rest; the VF's interface keeps its name.
-   * @throws SriovError `binding-failed`, `iommu-group-shared`, `vf-missing`; NetlinkError with the property
+   * Sets what is asked for and leaves the rest; the VF's interface keeps its name. What forbids the whole is looked for
+   * before anything is changed.
+   * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`, `vf-missing`
    */
   async apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void> {
     const { pciAddress } = address;
-    const isNewAddress = await this.#setProperties(address, wanted.vf ?? {});
+    const { driver } = wanted;
+    const toUserSpace = driver !== undefined && isVfio(driver);
+    if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, wanted.vf ?? {}, toUserSpace);
+    if (toUserSpace) await this.#checkGroup(pciAddress);
+    const kept = toUserSpace ? addressToKeep(before) : {};
+    const isNewAddress = await this.#properties.set(address, { ...kept, ...wanted.vf });
     const current = await this.#binding.driverOf(pciAddress);
-    if (wanted.driver === 'default') await this.#binding.bindDefault(pciAddress);
-    else if (wanted.driver !== undefined) {
-      if (isVfio(wanted.driver)) await this.#checkGroup(pciAddress);
-      await this.#binding.bind(pciAddress, wanted.driver);
-    }
+    if (driver === 'default') await this.#binding.bindDefault(pciAddress);
+    else if (driver !== undefined) await this.#binding.bind(pciAddress, driver);
     const isSame = (await this.#binding.driverOf(pciAddress)) === current;
     if (isNewAddress && isSame) await this.#rebind(pciAddress, current);
-    if (before.link !== undefined) await this.#settleLink(pciAddress, before.link);
+    if (before.link === undefined) return;
+    const { hardwareAddress: _new, ...link } = before.link;
+    await this.#settleLink(pciAddress, link);
   }
 
-  /** Makes the VF what it was. Can be repeated, and finishes what an earlier attempt began. */
+  /**
+   * Makes the VF what it was. Can be repeated, and finishes what an earlier attempt began. A step that fails does not
+   * keep the others from being made; it is thrown at the end. A VF that is gone, and comes back as a new one, needs none.
+   */
   async restore(address: VfAddress, before: VfBefore): Promise<void> {
     const { pciAddress } = address;
-    const isNewAddress = await this.#setProperties(address, before.vf);
+    if (!(await this.#binding.isPresent(pciAddress))) return;
+    const errors: unknown[] = [];
+    const isNewAddress = await this.#properties.set(address, before.vf).catch((error: unknown) => {
+      errors.push(error);
+      return false;
+    });
     const current = await this.#binding.driverOf(pciAddress);
     await this.#binding.bind(pciAddress, before.driver);
     if (isNewAddress && current === before.driver) await this.#rebind(pciAddress, current);
+    if (before.driverOverride !== undefined) await this.#binding.setOverride(pciAddress, before.driverOverride);
     if (before.link !== undefined) await this.#settleLink(pciAddress, before.link);
+    if (errors.length > 0) throw errors[0];
   }
 
-  /** The number of the IOMMU group: the name of the VF's device below `/dev/vfio`. */
-  async iommuGroup(pciAddress: string): Promise<string> {
-    const { group } = await this.#binding.iommuGroup(pciAddress);
-    if (group !== undefined) return group;
-    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group`, {
-      device: pciAddress,
-      hint: 'switch the IOMMU on: in the firmware, and with intel_iommu=on for the kernel on Intel machines',
-    });
+  /**
+   * What containers need to reach the VF as it is now.
+   * @throws SriovError `device-node-missing` with what to do
+   */
+  async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
+    const driver = await this.#binding.driverOf(pciAddress);
+    const vfio = driver !== undefined && isVfio(driver) ? await this.#nodes.vfio(pciAddress) : undefined;
+    const verbs = rdma && vfio === undefined ? await this.#nodes.rdma(pciAddress) : undefined;
+    const vhostNodes = vhost ? await this.#nodes.vhost() : [];
+    return {
+      ...(driver === undefined ? {} : { driver }),
+      ...(vfio === undefined ? {} : { vfio: { device: vfio.device, iommuGroup: vfio.iommuGroup } }),
+      ...(verbs === undefined ? {} : { rdmaDevice: verbs.device }),
+      nodes: [...(vfio?.nodes ?? []), ...(verbs?.nodes ?? []), ...vhostNodes],
+    };
+  }
+
+  /** The other devices that go to user space with this one: those of its IOMMU group, without bridges. */
+  async groupMembers({ pciAddress }: VfAddress): Promise<string[]> {
+    return (await this.#binding.iommuGroup(pciAddress)).others;
   }
 
   /** What the PF has set: all that can be known of a VF without an interface. */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
-    const infos = await this.#host.vfInfos(await this.#pfIndex(address));
-    return infos.find(({ vfIndex }) => vfIndex === address.vfIndex);
-  }
-
-  /** @returns whether the VF has another administrative address than before */
-  async #setProperties(address: VfAddress, wanted: VfChange): Promise<boolean> {
-    const change = difference(toChange(await this.info(address)), wanted);
-    await this.#host.setVf(await this.#pfIndex(address), address.vfIndex, change);
-    return change.hardwareAddress !== undefined;
+    return await this.#properties.info(address);
   }
 
   /** igbvf, for one, learns of its address only when it is bound. */
@@ -120,12 +173,17 @@ export class VfHardware {
   }
 
   /** A driver that was bound gives its interface a name of the kernel's choice, which nobody else may know. */
-  async #settleLink(pciAddress: string, { name, mtuBytes, up }: NonNullable<VfBefore['link']>): Promise<void> {
+  async #settleLink(pciAddress: string, wanted: NonNullable<VfBefore['link']>): Promise<void> {
     const driver = await this.#binding.driverOf(pciAddress);
     if (driver === undefined || isVfio(driver)) return;
+    const { name, hardwareAddress, mtuBytes, up } = wanted;
     const link = await this.#awaitLink(pciAddress);
     if (link.name !== name) await this.#host.setLink(link.index, { up: false, name });
     if (link.mtuBytes !== mtuBytes) await this.#host.setLink(link.index, { mtuBytes });
+    if (hardwareAddress !== undefined && link.hardwareAddress !== hardwareAddress) {
+      // A VF whose PF has given it an address may have no other, and one that had another has been reset by its driver.
+      await this.#host.setLink(link.index, { hardwareAddress }).catch(ignoreRefusal);
+    }
     await this.#host.setLink(link.index, { up });
   }
 
@@ -149,48 +207,38 @@ export class VfHardware {
   }
 
   async #link(pciAddress: string): Promise<Link | undefined> {
-    return (await this.#host.links()).find(({ parentDevice }) => parentDevice === pciAddress);
+    const links = await this.#host.links();
+    return links.find((link) => link.parentDevice === pciAddress && !isRepresentor(link));
   }
 
   async #checkGroup(pciAddress: string): Promise<void> {
     const { group, foreign } = await this.#binding.iommuGroup(pciAddress);
-    if (foreign.length === 0) return;
-    throw new SriovError('iommu-group-shared', `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`, {
+    if (foreign.length > 0) {
+      const message = `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`;
+      throw new SriovError('iommu-group-shared', message, {
+        device: pciAddress,
+        hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
+      });
+    }
+    // Without an IOMMU vfio makes a group of its own, when the device is bound and the administrator allows it.
+    if (group !== undefined || (await this.#binding.allowsNoIommu())) return;
+    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
       device: pciAddress,
-      hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
-    });
-  }
-
-  async #pfIndex({ pciAddress, pfAddress }: VfAddress): Promise<number> {
-    const pf = await this.#link(pfAddress);
-    if (pf !== undefined) return pf.index;
-    throw new SriovError('vf-missing', `the PF ${pfAddress} of ${pciAddress} has no network interface`, {
-      device: pciAddress,
-      retriable: true,
-      hint: 'properties of VFs are set through it: it must be in the network namespace of the driver',
+      hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
     });
   }
 }
 
-/** What to set so that a VF is again as the PF says now. */
-function toChange(info: VfInfo | undefined): VfChange {
-  if (info === undefined) return {};
-  const { hardwareAddress = noAddress, vlan, spoofCheck, trust, linkState, minTxRateMbps, maxTxRateMbps } = info;
-  return {
-    hardwareAddress,
-    vlan: vlan ?? { id: 0, priority: 0 },
-    ...(spoofCheck === undefined ? {} : { spoofCheck }),
-    ...(trust === undefined ? {} : { trust }),
-    ...(linkState === undefined ? {} : { linkState }),
-    ...(minTxRateMbps === undefined || maxTxRateMbps === undefined
-      ? {}
-      : { rate: { minMbps: minTxRateMbps, maxMbps: maxTxRateMbps } }),
-  };
+function stateOf({ name, hardwareAddress, mtuBytes, up }: Link): NonNullable<VfBefore['link']> {
+  return { name, ...(hardwareAddress === undefined ? {} : { hardwareAddress }), mtuBytes, up };
 }
 
-/** What is so already is not set again: many drivers refuse to set what they cannot do, even to what it is. */
-function difference(now: VfChange, wanted: VfChange): VfChange {
-  const isSame = (a: unknown, b: unknown) => JSON.stringify(a)?.toLowerCase() === JSON.stringify(b)?.toLowerCase();
-  const changed = Object.entries(wanted).filter(([property, value]) => !isSame(now[property as keyof VfChange], value));
-  return Object.fromEntries(changed);
+/** A VF without an administrative address takes another one at every reset, and user space resets it. */
+function addressToKeep({ vf, link }: VfBefore): VfPropertiesWanted {
+  const isFree = vf.hardwareAddress === noAddress;
+  return isFree && link?.hardwareAddress !== undefined ? { hardwareAddress: link.hardwareAddress } : {};
+}
+
+function ignoreRefusal(error: unknown): void {
+  if (!(error instanceof NetlinkError && error.code === 'netlink-refused')) throw error;
 }

@@ -1,82 +1,52 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Link, Route, VfInfo } from '../../../src/netlink/index.ts';
-import { Inventory } from '../../../src/sriov/inventory.ts';
-import type { InventoryPolicy } from '../../../src/sriov/inventory-policy.ts';
-import { Sysfs } from '../../../src/sriov/sysfs.ts';
-import { tempDir } from '../../doubles/temp-dir.ts';
-import { layFunction } from './pci-tree.ts';
+import type { InventoryPolicy } from '../../../src/sriov/index.ts';
+import { layFunction, type TreeFunction } from './pci-tree.ts';
+import { defaultRoute, TestNode } from './test-node.ts';
 
 const pfA = '0000:3b:00.0';
 const pfB = '0000:5e:00.0';
 const a0 = '0000:3b:02.0';
 const a1 = '0000:3b:02.1';
 const b0 = '0000:5e:02.0';
+const plain = '0000:1f:00.0';
 
-const link = (index: number, name: string, more: Partial<Link> = {}): Link => ({
-  index,
-  name,
-  hardwareAddress: `02:00:00:00:00:0${index}`,
-  mtuBytes: 1500,
-  up: true,
-  operState: 'up',
-  carrier: true,
-  altNames: [],
-  ...more,
-});
-const defaultRoute = (...indices: number[]): Route => ({
-  family: 'ipv4',
-  destination: '0.0.0.0/0',
-  nextHops: indices.map((index) => ({ index, gateway: '192.0.2.1' })),
-  table: 254,
-  type: 'unicast',
-});
-
-/** Two cards: `ensA` (links 2, 3, 4 with its VFs) and `ensB` (5, 6). */
-const cards = [
-  link(2, 'ensA', { parentDevice: pfA }),
-  link(3, 'ensAv0', { parentDevice: a0 }),
-  link(4, 'ensAv1', { parentDevice: a1 }),
-  link(5, 'ensB', { parentDevice: pfB }),
-  link(6, 'ensBv0', { parentDevice: b0 }),
-];
-
-let dir: ReturnType<typeof tempDir>;
-let network: { links: Link[]; routes: Route[]; vfInfos: Record<number, VfInfo[]> };
+let node: TestNode;
 beforeEach(() => {
-  dir = tempDir();
-  const vf = (pciAddress: string, name: string) => ({ pciAddress, driver: 'iavf', interfaces: { [name]: undefined } });
-  layFunction(dir.path, {
-    pciAddress: pfA,
-    interfaces: { ensA: undefined },
-    totalVfs: 8,
-    vfs: [vf(a0, 'ensAv0'), vf(a1, 'ensAv1')],
+  const vf = (pciAddress: string, name: string, address: string) => ({
+    pciAddress,
+    driver: 'iavf',
+    interfaces: [{ name, address }],
   });
-  layFunction(dir.path, { pciAddress: pfB, interfaces: { ensB: undefined }, totalVfs: 8, vfs: [vf(b0, 'ensBv0')] });
-  network = { links: [...cards], routes: [], vfInfos: {} };
+  node = new TestNode([
+    {
+      pciAddress: pfA,
+      driver: 'i40e',
+      interfaces: [{ name: 'ensA', speed: '40000' }],
+      totalVfs: 8,
+      vfs: [vf(a0, 'ensAv0', '02:00:00:00:00:03'), vf(a1, 'ensAv1', '02:00:00:00:00:04')],
+    },
+    {
+      pciAddress: pfB,
+      device: '0x1592',
+      driver: 'ice',
+      interfaces: [{ name: 'ensB', speed: '25000' }],
+      totalVfs: 8,
+      vfs: [vf(b0, 'ensBv0', '02:00:00:00:00:06')],
+    },
+    { pciAddress: plain, device: '0x1533', driver: 'igb', interfaces: [{ name: 'ensP', speed: '1000' }] },
+  ]);
 });
-afterEach(() => dir[Symbol.dispose]());
+afterEach(() => node[Symbol.dispose]());
 
-function inventory(policy: InventoryPolicy = {}): Inventory {
-  const connection = {
-    links: async () => network.links,
-    routes: async () => network.routes,
-    vfInfos: async (index: number) => network.vfInfos[index] ?? [],
-  };
-  return new Inventory({ sysfs: new Sysfs(dir.path), connection, simulated: false, policy });
-}
-async function offered(policy?: InventoryPolicy): Promise<string[]> {
-  return (await inventory(policy).scan()).devices.map(({ pciAddress }) => pciAddress);
-}
-const change = (index: number, more: Partial<Link>) => {
-  network.links = network.links.map((each) => (each.index === index ? { ...each, ...more } : each));
-};
+const file = (pciAddress: string, name: string) => join(node.root, 'bus/pci/devices', pciAddress, name);
+const addresses = ({ devices }: { devices: { pciAddress: string }[] }) => devices.map(({ pciAddress }) => pciAddress);
 
-describe('Inventory', () => {
+describe('Inventory, of VFs', () => {
   it('offers every VF with its address and MTU, in order', async () => {
-    change(3, { mtuBytes: 9000 });
-    const { devices, excluded, problems } = await inventory().scan();
+    node.change('ensAv0', { mtuBytes: 9000 });
+    const { devices, excluded, problems } = await node.inventory().scan();
     expect(devices.map(({ name, hardwareAddress, mtuBytes }) => [name, hardwareAddress, mtuBytes])).toEqual([
       ['0000-3b-02-0', '02:00:00:00:00:03', 9000],
       ['0000-3b-02-1', '02:00:00:00:00:04', 1500],
@@ -86,19 +56,20 @@ describe('Inventory', () => {
   });
 
   it('never offers the VF that carries the default route, in whatever table', async () => {
-    network.routes = [{ ...defaultRoute(3), table: 100 }];
-    const { devices, excluded } = await inventory().scan();
-    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([a1, b0]);
-    expect(excluded).toEqual([
+    node.routes = [{ ...defaultRoute(node.indexOf('ensAv0')), table: 100 }];
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([a1, b0]);
+    expect(report.excluded).toEqual([
       { pciAddress: a0, pfAddress: pfA, reason: 'carries-default-route', interfaceName: 'ensAv0' },
     ]);
   });
 
   it('looks through bonds, VLANs and several ways out', async () => {
-    network.links.push(link(10, 'bond0', { kind: 'bond' }), link(11, 'bond0.7', { kind: 'vlan', lower: 10 }));
-    change(4, { master: 10 });
-    network.routes = [defaultRoute(11, 6)];
-    const { excluded } = await inventory().scan();
+    node.addLink(20, 'bond0', { kind: 'bond' });
+    node.addLink(21, 'bond0.7', { kind: 'vlan', lower: 20 });
+    node.change('ensAv1', { master: 20 });
+    node.routes = [defaultRoute(21, node.indexOf('ensBv0'))];
+    const { excluded } = await node.inventory().scan();
     expect(excluded.map(({ pciAddress, reason }) => [pciAddress, reason])).toEqual([
       [a1, 'carries-default-route'],
       [b0, 'carries-default-route'],
@@ -106,104 +77,316 @@ describe('Inventory', () => {
   });
 
   it('does not take a link number of another namespace for one of its own', async () => {
-    network.links.push(link(10, 'macvlan0', { kind: 'macvlan', lower: 3, lowerNetnsId: 0 }));
-    network.routes = [defaultRoute(10)];
-    expect(await offered()).toEqual([a0, a1, b0]);
+    node.addLink(20, 'macvlan0', { kind: 'macvlan', lower: node.indexOf('ensAv0'), lowerNetnsId: 0 });
+    node.routes = [defaultRoute(20)];
+    expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 
   it('ends on links that are on top of each other', async () => {
-    network.links.push(link(10, 'x', { lower: 11 }), link(11, 'y', { lower: 10, master: 10 }));
-    network.routes = [defaultRoute(10)];
-    expect(await offered()).toEqual([a0, a1, b0]);
+    node.addLink(20, 'x', { lower: 21 });
+    node.addLink(21, 'y', { lower: 20, master: 20 });
+    node.routes = [defaultRoute(20)];
+    expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 
   it('does not mind routes that lead nowhere', async () => {
-    network.routes = [{ ...defaultRoute(), type: 'unreachable', nextHops: [{}] }];
-    expect(await offered()).toEqual([a0, a1, b0]);
+    node.routes = [{ ...defaultRoute(), type: 'unreachable', nextHops: [{}] }];
+    expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 
-  it('offers no VF that is a port of a bridge', async () => {
-    network.links.push(link(10, 'br0', { kind: 'bridge' }));
-    change(3, { master: 10 });
-    expect((await inventory().scan()).excluded).toEqual([
+  it.each([
+    ['a bridge', { name: 'br0', kind: 'bridge' }],
+    ['a bond', { name: 'bond0', kind: 'bond' }],
+    // Open vSwitch shows as this one link, whichever of its bridges the port is in.
+    ['Open vSwitch', { name: 'ovs-system', kind: 'openvswitch' }],
+    ['a VRF', { name: 'red', kind: 'vrf' }],
+  ])('offers no VF that is a port of %s', async (_, { name, kind }) => {
+    node.addLink(20, name, { kind });
+    node.change('ensAv0', { master: 20 });
+    expect((await node.inventory().scan()).excluded).toEqual([
       { pciAddress: a0, pfAddress: pfA, reason: 'enslaved', interfaceName: 'ensAv0' },
     ]);
   });
 
   it('offers VFs of a card that the node uses only when it is told to', async () => {
-    network.routes = [defaultRoute(2)];
-    const { excluded } = await inventory().scan();
+    node.routes = [defaultRoute(node.indexOf('ensA'))];
+    const { excluded } = await node.inventory().scan();
     expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
       [a0, 'pf-carries-default-route', 'ensA'],
       [a1, 'pf-carries-default-route', 'ensA'],
     ]);
-    expect(await offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a0, a1, b0]);
-    network.routes.push(defaultRoute(3));
-    expect(await offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a1, b0]);
-  });
-
-  it('keeps to the PFs and VFs of the policy', async () => {
-    expect(await offered({ pfs: [{ select: { name: 'ensB' } }] })).toEqual([b0]);
-    expect(await offered({ pfs: [{ select: { pciAddress: pfA } }] })).toEqual([a0, a1]);
-    expect(await offered({ pfs: [{ select: { name: 'ensA', pciAddress: pfB } }] })).toEqual([]);
-    expect(await offered({ pfs: [{ select: { pciAddress: pfA }, vfs: '1-6' }] })).toEqual([a1]);
-    expect(await offered({ pfs: [{ select: { name: 'ensA' }, vfs: '5,0' }, { select: {} }] })).toEqual([a0, b0]);
-    expect((await inventory({ pfs: [] }).scan()).excluded.map(({ reason }) => reason)).toEqual(
-      Array(3).fill('not-selected'),
-    );
-  });
-
-  it('follows a policy that was replaced', async () => {
-    const watched = inventory();
-    expect((await watched.scan()).devices).toHaveLength(3);
-    watched.policy = { pfs: [{ select: { name: 'ensB' } }] };
-    expect((await watched.scan()).devices.map(({ pciAddress }) => pciAddress)).toEqual([b0]);
-  });
-
-  it('switches VFs on where none is, and leaves other numbers alone', async () => {
-    const file = (pf: string) => join(dir.path, 'bus/pci/devices', pf, 'sriov_numvfs');
-    const pfC = '0000:af:00.0';
-    layFunction(dir.path, { pciAddress: pfC, interfaces: { ensC: undefined }, totalVfs: 8, vfs: [] });
-    await inventory({ pfs: [{ select: {}, numVfs: 4 }] }).scan();
-    expect(readFileSync(file(pfC), 'utf8').trim()).toBe('4');
-    // Nothing was written where VFs are: the tree has no such file of its own.
-    expect(existsSync(file(pfA))).toBe(false);
-  });
-
-  it('keeps the address and MTU of a VF that is in a pod', async () => {
-    const watched = inventory();
-    const before = await watched.scan();
-    network.links = network.links.filter(({ index }) => index !== 3);
-    expect((await watched.scan()).devices).toEqual(before.devices);
-  });
-
-  it('has the address of a VF without interface from its PF', async () => {
-    layFunction(dir.path, {
-      pciAddress: '0000:af:00.0',
-      interfaces: { ensC: undefined },
-      totalVfs: 8,
-      vfs: [
-        { pciAddress: '0000:af:02.0', driver: 'vfio-pci' },
-        { pciAddress: '0000:af:02.1', driver: 'vfio-pci' },
-      ],
-    });
-    network.links.push(link(8, 'ensC', { parentDevice: '0000:af:00.0' }));
-    network.vfInfos = { 8: [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }, { vfIndex: 1 }] };
-    const devices = (await inventory().scan()).devices.filter(({ pfName }) => pfName === 'ensC');
-    expect(devices.map(({ hardwareAddress }) => hardwareAddress)).toEqual(['02:00:00:00:00:cc', undefined]);
+    expect(await node.offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a0, a1, b0]);
+    node.routes.push(defaultRoute(node.indexOf('ensAv0')));
+    expect(await node.offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a1, b0]);
   });
 
   it('finds links by name on kernels that do not tell their bus address', async () => {
-    network.links = network.links.map(({ parentDevice: _, ...rest }) => rest);
-    network.routes = [defaultRoute(3)];
-    expect(await offered()).toEqual([a1, b0]);
+    node.links = node.links.map(({ parentDevice: _, ...rest }) => rest);
+    node.routes = [defaultRoute(node.indexOf('ensAv0'))];
+    const { devices } = await node.inventory().scan();
+    expect(devices.map((device) => [device.pciAddress, device.kind === 'vf' && device.pfName])).toEqual([
+      [a1, 'ensA'],
+      [b0, 'ensB'],
+    ]);
   });
 
-  it('goes on with the other cards when one cannot be read', async () => {
-    const path = join(dir.path, 'bus/pci/devices', pfA, 'vendor');
-    writeFileSync(path, 'garbage');
-    const { devices, problems } = await inventory().scan();
-    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([b0]);
-    expect(problems).toMatchObject([{ code: 'sysfs-malformed', path }]);
+  it('keeps address, MTU and speed of what cannot be seen for a while', async () => {
+    const watched = node.inventory();
+    const before = await watched.scan();
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+    writeFileSync(file(pfA, 'net/ensA/speed'), '-1\n');
+    const after = (await watched.scan()).devices.map(({ interfaceName: _, ...rest }) => rest);
+    expect(after).toEqual(before.devices.map(({ interfaceName: _, ...rest }) => rest));
+  });
+
+  it('asks the PF for the address of a VF without interface, and only then', async () => {
+    await node.inventory().scan();
+    expect(node.vfInfoRequests).toBe(0);
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+    node.vfInfos.ensA = [{ vfIndex: 1 }, { vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
+    const watched = node.inventory();
+    expect((await watched.scan()).devices.map(({ hardwareAddress }) => hardwareAddress)).toEqual([
+      '02:00:00:00:00:cc',
+      '02:00:00:00:00:04',
+      '02:00:00:00:00:06',
+    ]);
+    expect(node.vfInfoRequests).toBe(1);
+    node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:dd' }];
+    expect((await watched.scan()).devices[0]?.hardwareAddress).toBe('02:00:00:00:00:dd');
+    // What a claim has is known from before.
+    await watched.scan(new Map([[a0, {}]]));
+    expect(node.vfInfoRequests).toBe(2);
+  });
+});
+
+describe('Inventory, with a policy', () => {
+  it.each<[string, InventoryPolicy['pfs'], string[]]>([
+    ['interface name', [{ select: { name: 'ensB' } }], [b0]],
+    ['PCI address', [{ select: { pciAddress: pfA } }], [a0, a1]],
+    ['vendor', [{ select: { vendor: '15b3' } }], []],
+    ['device', [{ select: { device: '1592' } }], [b0]],
+    ['driver', [{ select: { driver: 'i40e' } }], [a0, a1]],
+    ['link type', [{ select: { linkType: 'infiniband' } }], []],
+    ['one of several values', [{ select: { name: ['ensX', 'ensB'] } }], [b0]],
+    ['everything that is said', [{ select: { name: 'ensA', pciAddress: pfB } }], []],
+    ['VF range', [{ select: { pciAddress: pfA }, vfs: '1-6' }], [a1]],
+    ['VF number', [{ select: {}, vfs: '5,0' }], [a0, b0]],
+    ['driver of the VF', [{ select: {}, vfDriver: 'vfio-pci' }], []],
+    ['one of the drivers of the VF', [{ select: {}, vfDriver: ['vfio-pci', 'iavf'] }], [a0, a1, b0]],
+    ['no rule', [], []],
+  ])('selects by %s', async (_, pfs, expected) => {
+    expect(await node.offered({ pfs })).toEqual(expected);
+    const { excluded } = await node.inventory({ pfs }).scan();
+    expect(excluded.map(({ reason }) => reason)).toEqual(Array(3 - expected.length).fill('not-selected'));
+  });
+
+  it('goes by the first rule about a VF, so that the VFs of one PF can be of several resources', async () => {
+    const policy: InventoryPolicy = {
+      resourceName: 'example.com/rest',
+      pfs: [
+        { select: { name: 'ensA' }, vfs: '0', resourceName: 'example.com/dpdk' },
+        { select: { name: 'ensA' }, resourceName: 'example.com/kernel' },
+        { select: {} },
+      ],
+    };
+    const { devices } = await node.inventory(policy).scan();
+    expect(devices.map(({ resourceName }) => resourceName)).toEqual([
+      'example.com/dpdk',
+      'example.com/kernel',
+      'example.com/rest',
+    ]);
+  });
+
+  it('follows a policy that was replaced', async () => {
+    const watched = node.inventory();
+    expect(addresses(await watched.scan())).toHaveLength(3);
+    watched.policy = { pfs: [{ select: { name: 'ensB' } }] };
+    expect(addresses(await watched.scan())).toEqual([b0]);
+  });
+
+  it('keeps offering what a claim has, as it was, when the policy names others and the node takes it', async () => {
+    const watched = node.inventory();
+    const [before] = (await watched.scan()).devices;
+    watched.policy = { pfs: [] };
+    node.change('ensAv0', { name: 'net1', mtuBytes: 1400, master: 20, hardwareAddress: '02:00:00:00:00:ff' });
+    const held = {
+      driver: 'iavf',
+      interfaceName: 'ensAv0',
+      hardwareAddress: '02:00:00:00:00:03',
+      mtuBytes: 1500,
+    };
+    const report = await watched.scan(new Map([[a0, held]]));
+    expect(report.devices).toEqual([before]);
+    expect(report.excluded).toHaveLength(2);
+  });
+});
+
+describe('Inventory, switching VFs on', () => {
+  const pfC = '0000:af:00.0';
+  const lay = () => {
+    const card = { pciAddress: pfC, interfaces: [{ name: 'ensC' }], totalVfs: 8 };
+    layFunction(node.root, card);
+    node.addLink(30, 'ensC', { parentDevice: pfC });
+  };
+  const numVfs = () => readFileSync(file(pfC, 'sriov_numvfs'), 'utf8').trim();
+  const policy: InventoryPolicy = {
+    pfs: [
+      { select: {}, vfs: '0-1' },
+      { select: {}, numVfs: 4 },
+    ],
+  };
+
+  it('does so where none is, and leaves other numbers alone', async () => {
+    lay();
+    await node.inventory(policy).scan();
+    expect(numVfs()).toBe('4');
+    expect(readFileSync(file(pfA, 'sriov_numvfs'), 'utf8').trim()).toBe('2');
+  });
+
+  it('leaves a card alone that the node uses, unless it is told to', async () => {
+    lay();
+    node.routes = [defaultRoute(30)];
+    await node.inventory(policy).scan();
+    expect(numVfs()).toBe('0');
+    await node.inventory({ pfs: [{ select: {}, numVfs: 4, allowInUse: true }] }).scan();
+    expect(numVfs()).toBe('4');
+  });
+
+  it('leaves a card alone that a claim has as a whole', async () => {
+    lay();
+    await node.inventory(policy).scan(new Map([[pfC, {}]]));
+    expect(numVfs()).toBe('0');
+  });
+
+  it('says which card refuses, and offers the others', async () => {
+    lay();
+    rmSync(file(pfC, 'sriov_numvfs'));
+    mkdirSync(file(pfC, 'sriov_numvfs'));
+    const report = await node.inventory({ pfs: [{ select: {}, numVfs: 4 }] }).scan();
+    expect(report.problems).toMatchObject([
+      { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringContaining('8') },
+    ]);
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+  });
+});
+
+describe('Inventory, of whole NICs', () => {
+  const nics: InventoryPolicy['nics'] = [{ select: { name: ['ensP', 'ensA'] }, resourceName: 'example.com/nic' }];
+
+  it('offers none unless a rule selects it', async () => {
+    expect(await node.offered()).not.toContain(plain);
+    expect(await node.offered({ nics: [{ select: { driver: 'e1000e' } }] })).not.toContain(plain);
+  });
+
+  it('offers what a rule selects, but not a card whose VFs are on', async () => {
+    const { devices, excluded } = await node.inventory({ pfs: [], nics }).scan();
+    expect(devices).toEqual([
+      {
+        kind: 'nic',
+        name: '0000-1f-00-0',
+        pciAddress: plain,
+        vendor: '8086',
+        device: '1533',
+        driver: 'igb',
+        interfaceName: 'ensP',
+        hardwareAddress: '02:00:00:00:00:0a',
+        mtuBytes: 1500,
+        linkType: 'ethernet',
+        linkSpeedMbps: 1000,
+        numaNode: 0,
+        pcieRoot: 'pci0000:1f',
+        iommuPeers: [],
+        rdmaDevices: [],
+        resourceName: 'example.com/nic',
+        simulated: false,
+      },
+    ]);
+    expect(excluded).toContainEqual({ pciAddress: pfA, reason: 'has-vfs' });
+  });
+
+  it.each<[string, Partial<TreeFunction>]>([
+    ['without driver', {}],
+    ['in user space', { driver: 'vfio-pci' }],
+    ['in user space by uio', { driver: 'igb_uio' }],
+    ['with RDMA only', { driver: 'mlx5_core', rdmaDevices: ['mlx5_0'] }],
+  ])('offers a card %s, which has no interface', async (_, more) => {
+    layFunction(node.root, { pciAddress: '0000:af:00.0', ...more });
+    const { devices } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: '0000:af:00.0' } }] }).scan();
+    expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
+  });
+
+  it('does not offer one whose interface somebody has taken to another namespace', async () => {
+    node.takeAway('ensP');
+    rmSync(file(plain, 'net'), { recursive: true });
+    const { devices, excluded } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: plain } }] }).scan();
+    expect(devices).toEqual([]);
+    expect(excluded).toContainEqual({ pciAddress: plain, reason: 'interface-elsewhere' });
+  });
+
+  it('offers a card that could have VFs and has none', async () => {
+    layFunction(node.root, { pciAddress: '0000:af:00.0', totalVfs: 8 });
+    const { devices } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: '0000:af:00.0' } }] }).scan();
+    expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
+    expect(Object.keys(devices[0]!)).not.toEqual(expect.arrayContaining(['vfs', 'totalVfs', 'links']));
+  });
+
+  it('never offers one that carries the default route or is a port of something', async () => {
+    node.routes = [defaultRoute(node.indexOf('ensP'))];
+    const inventory = node.inventory({ pfs: [], nics });
+    const excluded = async () => (await inventory.scan()).excluded.filter(({ pciAddress }) => pciAddress === plain);
+    expect(await excluded()).toEqual([{ pciAddress: plain, reason: 'carries-default-route', interfaceName: 'ensP' }]);
+    node.routes = [];
+    node.addLink(20, 'ovs-system', { kind: 'openvswitch' });
+    node.change('ensP', { master: 20 });
+    expect(await excluded()).toEqual([{ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensP' }]);
+  });
+
+  it('looks at every port of a card that has two on one function', async () => {
+    node.addLink(20, 'br0', { kind: 'bridge' });
+    node.addLink(21, 'ensPd1', { parentDevice: plain, master: 20 });
+    const { devices, excluded } = await node.inventory({ pfs: [], nics }).scan();
+    expect(devices).toEqual([]);
+    expect(excluded).toContainEqual({ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensPd1' });
+  });
+
+  it('keeps offering one that is in a pod: its name cannot be seen there', async () => {
+    const policy = { pfs: [], nics };
+    const watched = node.inventory(policy);
+    const before = await watched.scan();
+    const held = new Map([[plain, { interfaceName: 'ensP' }]]);
+    node.change('ensP', { master: 20 });
+    expect((await watched.scan(held)).devices).toEqual(before.devices);
+    node.takeAway('ensP');
+    rmSync(file(plain, 'net'), { recursive: true });
+    expect((await watched.scan(held)).devices).toEqual(before.devices);
+    // Also when the driver starts anew meanwhile.
+    expect((await node.inventory(policy).scan(held)).devices).toMatchObject([
+      { pciAddress: plain, resourceName: 'example.com/nic' },
+    ]);
+  });
+});
+
+describe('Inventory, when something cannot be read', () => {
+  it('goes on with the other cards', async () => {
+    writeFileSync(file(pfA, 'vendor'), 'garbage');
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([b0]);
+    expect(report.problems).toMatchObject([{ code: 'sysfs-malformed', path: file(pfA, 'vendor') }]);
+  });
+
+  it('goes on with the other VFs of the card', async () => {
+    writeFileSync(file(a0, 'device'), '0x15');
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([a1, b0]);
+    expect(report.problems).toMatchObject([{ code: 'sysfs-malformed', path: file(a0, 'device') }]);
+  });
+
+  it('does not call it a problem when a VF goes away while it looks', async () => {
+    rmSync(file(a0, 'vendor'));
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([a1, b0]);
+    expect(report.problems).toEqual([]);
   });
 });

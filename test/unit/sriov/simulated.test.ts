@@ -71,19 +71,22 @@ describe('simulatedSysfs', () => {
     const sysfs = new Sysfs(dir.path);
     expect(await sysfs.pfAddresses()).toEqual(plan.map(({ pciAddress }) => pciAddress));
     const pf = await sysfs.pf(plan[1]!.pciAddress);
-    expect(pf).toMatchObject({ interfaceName: 'nsim1', totalVfs: 240, driver: 'veth', pcieRoot: 'pcife00:01' });
+    expect(pf).toMatchObject({ totalVfs: 240, driver: 'veth', pcieRoot: 'pcife00:01' });
+    expect(await sysfs.interfaces(pf.pciAddress)).toMatchObject([{ name: 'nsim1' }]);
+    expect(await sysfs.port(pf.pciAddress, 'nsim1')).toEqual({ linkType: 'ethernet', linkSpeedMbps: 10_000 });
     expect(pf).not.toHaveProperty('numaNode');
-    expect(await sysfs.vfs(pf)).toMatchObject(
-      plan[1]!.vfs.map(({ pciAddress, vfIndex, name, hardwareAddress }) => ({
+    const vfs = await Promise.all(pf.vfs.map((entry) => sysfs.vf(pf, entry)));
+    expect(vfs).toMatchObject(
+      plan[1]!.vfs.map(({ pciAddress, vfIndex }) => ({
         pciAddress,
         vfIndex,
-        interfaceName: name,
-        hardwareAddress,
-        mtuBytes: 1500,
-        pfAddress: plan[1]!.pciAddress,
-        pfName: 'nsim1',
+        pfAddress: pf.pciAddress,
         driver: 'veth',
       })),
+    );
+    const interfaces = await Promise.all(vfs.map(({ pciAddress }) => sysfs.interfaces(pciAddress)));
+    expect(interfaces).toEqual(
+      plan[1]!.vfs.map(({ name, hardwareAddress }) => [{ name, hardwareAddress, mtuBytes: 1500 }]),
     );
     const vfDir = join(dir.path, 'bus/pci/devices', plan[1]!.vfs[2]!.pciAddress);
     expect(readlinkSync(join(vfDir, 'physfn'))).toBe(`../${plan[1]!.pciAddress}`);

@@ -1,0 +1,75 @@
+import type { NetworkDevice } from './device.ts';
+
+/** One value, in the form that resource.k8s.io/v1 has in JSON. */
+export type DeviceAttribute = { string: string } | { int: number } | { bool: boolean };
+
+/** `DeviceAttributeMaxValueLength` and `ResourceSliceMaxAttributesAndCapacitiesPerDevice`. */
+export const maxAttributeBytes = 64;
+export const maxAttributes = 32;
+
+type Value = string | number | boolean;
+
+/**
+ * The attributes that a claim can select by. Unqualified names belong to the driver's domain and are always there, with
+ * an empty string, 0 or -1 for what is not known: a CEL selector that reads an attribute which one device has not got
+ * fails for the whole claim. Well-known names are left out when unknown: they are made to be compared between devices,
+ * and two unknown values would be equal.
+ */
+export function deviceAttributes(device: NetworkDevice): Record<string, DeviceAttribute> {
+  const wellKnown: Record<string, Value | undefined> = {
+    'resource.kubernetes.io/pciBusID': device.pciAddress,
+    'resource.kubernetes.io/pcieRoot': device.pcieRoot,
+    'resource.kubernetes.io/numaNode': device.numaNode,
+    'k8s.cni.cncf.io/deviceID': device.pciAddress,
+    'k8s.cni.cncf.io/resourceName': device.resourceName,
+  };
+  const known = Object.entries(wellKnown).filter((entry): entry is [string, Value] => isKnown(entry[1]));
+  const all = [...known, ...Object.entries(ownAttributes(device))];
+  return Object.fromEntries(all.map(([name, value]) => [name, toAttribute(value)]));
+}
+
+function ownAttributes(device: NetworkDevice): Record<string, Value> {
+  const { driver = '', iommuGroup = '', iommuPeers, rdmaDevices } = device;
+  const { hardwareAddress = '', mtuBytes = 0, linkType = '', linkSpeedMbps = 0 } = device;
+  return {
+    kind: device.kind,
+    pciAddress: device.pciAddress,
+    ...physicalFunction(device),
+    vendor: device.vendor,
+    device: device.device,
+    driver,
+    iommuGroup,
+    iommuGroupShared: iommuPeers.length > 0,
+    mac: hardwareAddress,
+    mtu: mtuBytes,
+    linkType,
+    linkSpeed: linkSpeedMbps,
+    rdma: rdmaDevices.length > 0,
+    rdmaDevice: rdmaDevices.join(','),
+    simulated: device.simulated,
+  };
+}
+
+/** A plain NIC is a physical function itself, so that selecting by card, or asking for different ones, fits both kinds. */
+function physicalFunction(device: NetworkDevice): Record<string, Value> {
+  if (device.kind === 'nic') {
+    return { pfPciAddress: device.pciAddress, pfName: device.interfaceName ?? '', vfIndex: -1, eswitchMode: '' };
+  }
+  const { pfAddress, pfName = '', vfIndex, eswitchMode = '' } = device;
+  return { pfPciAddress: pfAddress, pfName, vfIndex, eswitchMode };
+}
+
+function isKnown(value: Value | undefined): value is Value {
+  return value !== undefined && value !== '' && !isTooLong(value);
+}
+
+/** One value too long would cost the whole slice; cut off it would say something wrong. */
+function toAttribute(value: Value): DeviceAttribute {
+  if (typeof value === 'number') return { int: value };
+  if (typeof value === 'boolean') return { bool: value };
+  return { string: isTooLong(value) ? '' : value };
+}
+
+function isTooLong(value: Value): boolean {
+  return typeof value === 'string' && Buffer.byteLength(value) > maxAttributeBytes;
+}

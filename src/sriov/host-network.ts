@@ -1,0 +1,64 @@
+import { findVf, isDefaultRoute, type Link, type Route } from '../netlink/index.ts';
+import { linkIdentity, type NetworkDevice } from './device.ts';
+import { isRepresentor } from './representor.ts';
+
+/** Why the node itself needs an interface. */
+export interface Usage {
+  reason: 'carries-default-route' | 'enslaved';
+  interfaceName: string;
+}
+
+/** The host's interfaces at one moment, and what it does with them. */
+export class HostNetwork {
+  readonly #links: Link[];
+  readonly #byBus: Map<string | undefined, Link[]>;
+  /** Indices of the links that the node's default routes depend on. */
+  readonly #uplinks: Set<number>;
+
+  constructor(links: Link[], routes: Route[]) {
+    this.#links = links;
+    this.#byBus = Map.groupBy(links, ({ parentDevice }) => parentDevice);
+    this.#uplinks = findUplinks(links, routes);
+  }
+
+  /**
+   * All links of a PCI function: some cards have two, and a PF in switchdev mode has the representors of its VFs.
+   * @param names of its interfaces, for kernels before 5.14, which do not tell a link's bus address
+   */
+  linksOf(pciAddress: string, names: string[] = []): Link[] {
+    const found = this.#byBus.get(pciAddress);
+    if (found !== undefined) return found;
+    return (this.#byBus.get(undefined) ?? []).filter(({ name }) => names.includes(name));
+  }
+
+  /** The link by which a device is known wherever it is; bus addresses first, since that is quick. */
+  linkOf(device: Pick<NetworkDevice, 'pciAddress' | 'simulated'>): Link | undefined {
+    const [link] = this.linksOf(device.pciAddress).filter((each) => !isRepresentor(each));
+    return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
+  }
+
+  /** What the node does with any of the links. */
+  usageOf(links: Link[]): Usage | undefined {
+    const uplink = links.find(({ index }) => this.#uplinks.has(index));
+    if (uplink !== undefined) return { reason: 'carries-default-route', interfaceName: uplink.name };
+    const port = links.find(({ master }) => master !== undefined);
+    return port && { reason: 'enslaved', interfaceName: port.name };
+  }
+}
+
+/** The links of the default routes in any table, the ports of those that are bonds or bridges, and what VLANs are on. */
+export function findUplinks(links: Link[], routes: Route[]): Set<number> {
+  const uplinks = new Set<number>();
+  const add = (index: number): void => {
+    if (uplinks.has(index)) return;
+    uplinks.add(index);
+    for (const link of links) {
+      if (link.master === index) add(link.index);
+      if (link.index === index && link.lower !== undefined && link.lowerNetnsId === undefined) add(link.lower);
+    }
+  };
+  for (const route of routes.filter(isDefaultRoute)) {
+    for (const { index } of route.nextHops) if (index !== undefined) add(index);
+  }
+  return uplinks;
+}

@@ -1,0 +1,65 @@
+import { join } from 'node:path';
+import { listOptionalDir, parseCount, readOptionalText } from './sysfs-files.ts';
+
+/** A network interface of a PCI function, as far as sysfs tells it. */
+export interface NetInterface {
+  name: string;
+  /** Lower case with colons; 20 octets for InfiniBand. */
+  hardwareAddress: string;
+  mtuBytes: number;
+}
+
+export type LinkType = 'ethernet' | 'infiniband';
+
+/** What an interface is connected with. */
+export interface Port {
+  linkType?: LinkType;
+  /** Mbit/s; absent while the link is down and where the driver does not tell. */
+  linkSpeedMbps?: number;
+}
+
+/** `ARPHRD_*` of Linux `if_arp.h`. */
+const linkTypes: Record<string, LinkType> = { '1': 'ethernet', '32': 'infiniband' };
+
+/**
+ * The interfaces of a function, by name, as far as they are in the network namespace that sysfs was mounted in. One that
+ * leaves between two reads is as if it had left before.
+ * @param dir the function's directory
+ */
+export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
+  const names = (await listOptionalDir(join(dir, 'net'))) ?? [];
+  const found = await Promise.all(
+    names.map(async (name): Promise<NetInterface[]> => {
+      const file = (attribute: string) => join(dir, 'net', name, attribute);
+      const [hardwareAddress, mtu] = await Promise.all([
+        readOptionalText(file('address')),
+        readOptionalText(file('mtu')),
+      ]);
+      if (hardwareAddress === undefined || mtu === undefined) return [];
+      return [{ name, hardwareAddress, mtuBytes: parseCount(file('mtu'), mtu) }];
+    }),
+  );
+  return found.flat();
+}
+
+/** @param dir the function's directory */
+export async function readPort(dir: string, interfaceName: string): Promise<Port> {
+  const file = (attribute: string) => join(dir, 'net', interfaceName, attribute);
+  // The kernel answers EINVAL while the interface is down.
+  const [type, speed] = await Promise.all([
+    readOptionalText(file('type')),
+    readOptionalText(file('speed'), 'EINVAL', 'ENODEV'),
+  ]);
+  const linkType = linkTypes[type ?? ''];
+  const linkSpeedMbps = parseSpeed(speed);
+  return {
+    ...(linkType === undefined ? {} : { linkType }),
+    ...(linkSpeedMbps === undefined ? {} : { linkSpeedMbps }),
+  };
+}
+
+/** Unknown is -1, and on some kernels the same as an unsigned number. */
+function parseSpeed(text: string | undefined): number | undefined {
+  if (text === undefined || !/^\d{1,9}$/.test(text)) return undefined;
+  return Number(text) || undefined;
+}

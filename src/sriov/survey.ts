@@ -1,0 +1,175 @@
+import type { Link, RtnlConnection } from '../netlink/index.ts';
+import type { NetworkDevice } from './device.ts';
+import { SriovError } from './errors.ts';
+import { HostNetwork, type Usage } from './host-network.ts';
+import { isRepresentor } from './representor.ts';
+import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from './sysfs.ts';
+
+/** What a device was before the claim that it is prepared for changed it. */
+export interface HeldFacts {
+  /** `undefined`: no driver was bound. Absent: the claim did not change it. */
+  driver?: string | undefined;
+  interfaceName?: string;
+  hardwareAddress?: string;
+  mtuBytes?: number;
+}
+
+/** The devices that are prepared for claims, by PCI address. */
+export type HeldDevices = ReadonlyMap<string, HeldFacts>;
+
+/** What stays known of an interface that cannot be seen for a while. */
+export type Remembered = Partial<Pick<NetworkDevice, 'hardwareAddress' | 'mtuBytes' | 'linkType' | 'linkSpeedMbps'>>;
+
+/** A PCI function with what is known of its interface. */
+export type Seen<T extends PciFunction> = T & Remembered & { interfaceName?: string; links: Link[] };
+
+export interface SurveyOptions {
+  sysfs: Sysfs;
+  /** Into the host's network namespace. */
+  connection: Pick<RtnlConnection, 'links' | 'routes' | 'vfInfos'>;
+  /** Whether `sysfs` is the tree of simulated VFs. */
+  simulated: boolean;
+  held: HeldDevices;
+  /** Of the survey before. */
+  remembered: ReadonlyMap<string, Remembered>;
+}
+
+/** One look at the node's network functions: what sysfs says, together with what netlink says of their interfaces. */
+export class Survey {
+  readonly functions: NetworkFunctions;
+  /** For the next survey. */
+  readonly remembered = new Map<string, Remembered>();
+  readonly #options: SurveyOptions;
+  readonly #network: HostNetwork;
+  readonly #rdmaDevices: Map<string, string[]>;
+
+  private constructor(
+    options: SurveyOptions,
+    functions: NetworkFunctions,
+    network: HostNetwork,
+    rdmaDevices: Map<string, string[]>,
+  ) {
+    this.#options = options;
+    this.functions = functions;
+    this.#network = network;
+    this.#rdmaDevices = rdmaDevices;
+  }
+
+  /** @throws SriovError `sysfs-unreadable`; NetlinkError */
+  static async begin(options: SurveyOptions): Promise<Survey> {
+    const { sysfs, connection } = options;
+    const [functions, rdmaDevices, links, routes] = await Promise.all([
+      sysfs.networkFunctions(),
+      sysfs.rdmaDevices(),
+      connection.links(),
+      connection.routes(),
+    ]);
+    return new Survey(options, functions, new HostNetwork(links, routes), rdmaDevices);
+  }
+
+  /** @throws SriovError */
+  async pf(pciAddress: string): Promise<Seen<Pf>> {
+    return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pf(pciAddress))));
+  }
+
+  /** A function that is neither PF nor VF. @throws SriovError */
+  async nic(pciAddress: string): Promise<Seen<PciFunction>> {
+    return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pciFunction(pciAddress))));
+  }
+
+  /**
+   * The VFs of a PF, in their order.
+   * @param onProblem is told of those that cannot be read, and that are left out therefore
+   */
+  async vfs(pf: Seen<Pf>, entries: Pf['vfs'], onProblem: (problem: SriovError) => void): Promise<Seen<Vf>[]> {
+    const found = await Promise.all(
+      entries.map(async (entry) => {
+        try {
+          return [await this.#see(await this.#options.sysfs.vf(pf, entry))];
+        } catch (error) {
+          if (!(error instanceof SriovError)) throw error;
+          onProblem(error);
+          return [];
+        }
+      }),
+    );
+    const vfs = await this.#withAdminAddresses(found.flat(), pf);
+    // A VF has the port of its PF, and seldom an interface that is up and could tell.
+    const { linkType, linkSpeedMbps } = pf;
+    const port = defined({ linkType, linkSpeedMbps });
+    return await Promise.all(
+      vfs.map(async (vf) =>
+        this.#remember(pf.interfaceName === undefined ? await this.#seePort(vf) : { ...vf, ...port }),
+      ),
+    );
+  }
+
+  rdmaDevicesOf(pciAddress: string): string[] {
+    return this.#rdmaDevices.get(pciAddress) ?? [];
+  }
+
+  /** What the node does with the function itself; what it does with representors concerns the VFs' traffic only. */
+  usageOf({ links }: Seen<PciFunction>): Usage | undefined {
+    return this.#network.usageOf(links.filter((link) => !isRepresentor(link)));
+  }
+
+  /** Adds what netlink says of the function's interface; what sysfs says if that is all there is. */
+  async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
+    const { sysfs, simulated, held } = this.#options;
+    const { pciAddress } = pciFunction;
+    const known = overlay(pciFunction, held.get(pciAddress) ?? {});
+    const link = this.#network.linkOf({ pciAddress, simulated });
+    if (link !== undefined) {
+      return { ...interfaceFacts(link), ...known, links: simulated ? [link] : this.#network.linksOf(pciAddress) };
+    }
+    const interfaces = await sysfs.interfaces(pciAddress);
+    const names = interfaces.map(({ name }) => name);
+    const links = this.#network.linksOf(pciAddress, names);
+    const own = links.find((each) => !isRepresentor(each)) ?? (links.length === 0 ? interfaces[0] : undefined);
+    return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links };
+  }
+
+  async #seePort<T extends PciFunction>(seen: Seen<T>): Promise<Seen<T>> {
+    const { pciAddress, interfaceName } = seen;
+    if (interfaceName === undefined) return seen;
+    return { ...seen, ...(await this.#options.sysfs.port(pciAddress, interfaceName)) };
+  }
+
+  /** What the PF has set as the addresses of VFs that have no interface here: bound to vfio-pci, or elsewhere. */
+  async #withAdminAddresses(vfs: Seen<Vf>[], pf: Seen<Pf>): Promise<Seen<Vf>[]> {
+    const { connection, held } = this.#options;
+    const pfLink = pf.links.find((link) => !isRepresentor(link));
+    const isAsked = (vf: Seen<Vf>) => vf.hardwareAddress === undefined && !held.has(vf.pciAddress);
+    // Not more often than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
+    if (pfLink === undefined || !vfs.some(isAsked)) return vfs;
+    const infos = await connection.vfInfos(pfLink.index);
+    const addresses = new Map(infos.map(({ vfIndex, hardwareAddress }) => [vfIndex, hardwareAddress]));
+    return vfs.map((vf) => ({ ...defined({ hardwareAddress: addresses.get(vf.vfIndex) }), ...vf }));
+  }
+
+  #remember<T extends PciFunction>(seen: Seen<T>): Seen<T> {
+    const { pciAddress } = seen;
+    const all = { ...this.#options.remembered.get(pciAddress), ...seen };
+    const { hardwareAddress, mtuBytes, linkType, linkSpeedMbps } = all;
+    this.remembered.set(pciAddress, defined({ hardwareAddress, mtuBytes, linkType, linkSpeedMbps }));
+    return all;
+  }
+}
+
+function overlay<T extends PciFunction>(pciFunction: T, held: HeldFacts): T {
+  if (!('driver' in held)) return { ...pciFunction, ...defined(held) };
+  const { driver: _driver, ...rest } = pciFunction;
+  return { ...rest, ...defined(held) } as T;
+}
+
+type InterfaceFacts = Pick<Link, 'name' | 'hardwareAddress' | 'mtuBytes'>;
+
+function interfaceFacts({ name: interfaceName, hardwareAddress, mtuBytes }: InterfaceFacts) {
+  return { interfaceName, mtuBytes, ...defined({ hardwareAddress }) };
+}
+
+function defined<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}

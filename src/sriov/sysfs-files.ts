@@ -1,0 +1,77 @@
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { errnoCode } from '../errors.ts';
+import { SriovError } from './errors.ts';
+
+/** Files that are not there, and attributes that the driver does not have for this device or not now. */
+const absent = ['ENOENT', 'EOPNOTSUPP', 'ENOTSUP'];
+
+/** @throws SriovError `sysfs-unreadable` */
+export async function readText(path: string): Promise<string> {
+  return (await attempt(path, () => readFile(path, 'utf8'))).trim();
+}
+
+/**
+ * `undefined` if the kernel has no such value.
+ * @param alsoAbsent further errors that mean so for this file
+ */
+export async function readOptionalText(path: string, ...alsoAbsent: string[]): Promise<string | undefined> {
+  return (await unlessAbsent(path, () => readFile(path, 'utf8'), alsoAbsent))?.trim();
+}
+
+/** Four hexadecimal digits, without the prefix that the kernel writes. @throws SriovError `sysfs-malformed` */
+export async function readId(path: string): Promise<string> {
+  const text = await readText(path);
+  const [, digits] = /^0x([0-9a-f]{4})$/.exec(text) ?? [];
+  if (digits === undefined) throw malformed(path, text, 'an id such as 0x8086');
+  return digits;
+}
+
+/** Where a symbolic link points to, as it is written there; `undefined` if there is none. */
+export async function linkTarget(path: string): Promise<string | undefined> {
+  return await unlessAbsent(path, () => readlink(path));
+}
+
+/** Names in a directory, sorted; `undefined` if there is none. */
+export async function listOptionalDir(path: string): Promise<string[] | undefined> {
+  return (await unlessAbsent(path, () => readdir(path)))?.sort();
+}
+
+/** @throws SriovError `sysfs-malformed` */
+export function parseCount(path: string, text: string): number {
+  if (!/^\d{1,9}$/.test(text)) throw malformed(path, text, 'a number');
+  return Number(text);
+}
+
+/** Translates what the file system says. @throws SriovError `sysfs-unreadable` */
+export async function attempt<T>(path: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (cause) {
+    const gone = ['ENOENT', 'ENODEV'].includes(errnoCode(cause) ?? '');
+    throw new SriovError('sysfs-unreadable', `cannot read ${path}`, {
+      cause,
+      path,
+      retriable: gone,
+      hint: gone ? 'the device was removed, or sysfs is not mounted there' : 'mount /sys and run as root',
+    });
+  }
+}
+
+async function unlessAbsent<T>(
+  path: string,
+  read: () => Promise<T>,
+  alsoAbsent: string[] = [],
+): Promise<T | undefined> {
+  return await attempt(path, async () => {
+    try {
+      return await read();
+    } catch (error) {
+      if ([...absent, ...alsoAbsent].includes(errnoCode(error) ?? '')) return undefined;
+      throw error;
+    }
+  });
+}
+
+function malformed(path: string, text: string, expected: string): SriovError {
+  return new SriovError('sysfs-malformed', `${path} holds ${JSON.stringify(text)} instead of ${expected}`, { path });
+}

@@ -1,0 +1,150 @@
+import { type Link, NetlinkError, type RtnlConnection, type VfChange, type VfInfo } from '../netlink/index.ts';
+import { SriovError } from './errors.ts';
+import { assertNoVfProperties } from './plain-nic.ts';
+import type { VfAddress } from './vf-hardware.ts';
+
+/** What a PF shall be told about a VF; absent stays as it is, of the rate also one half of it. */
+export type VfPropertiesWanted = Omit<VfChange, 'rate'> & { rate?: Partial<NonNullable<VfChange['rate']>> };
+
+export interface VfPropertiesOptions {
+  /** Into the namespace that the PFs' interfaces are in. */
+  host: Pick<RtnlConnection, 'vfInfos' | 'setVf'>;
+  /** The interface of a PCI function; `undefined` if it has none there. */
+  linkOf: (pciAddress: string) => Promise<Pick<Link, 'index' | 'name'> | undefined>;
+  driverOf: (pciAddress: string) => Promise<string | undefined>;
+}
+
+const noAddress = '00:00:00:00:00:00';
+
+/** The fields of VFConfig that a property comes from. */
+const fieldsOf: Readonly<Record<keyof VfChange, string>> = {
+  hardwareAddress: 'macAddress',
+  vlan: 'vf.vlan, vf.qos and vf.vlanProto',
+  spoofCheck: 'vf.spoofCheck',
+  trust: 'vf.trust',
+  linkState: 'vf.linkState',
+  rate: 'vf.minTxRate and vf.maxTxRate',
+};
+
+/** Reads and sets what PFs have for their VFs. */
+export class VfProperties {
+  readonly #options: VfPropertiesOptions;
+
+  constructor(options: VfPropertiesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * All that can be known of a VF without an interface; `undefined` for plain NICs, for VFs whose PF has no interface
+   * either (it may be in user space itself), and where the PF leaves it out.
+   */
+  async info({ pfAddress, vfIndex }: VfAddress): Promise<VfInfo | undefined> {
+    const pf = pfAddress === undefined ? undefined : await this.#options.linkOf(pfAddress);
+    if (pf === undefined) return undefined;
+    return (await this.#options.host.vfInfos(pf.index)).find((info) => info.vfIndex === vfIndex);
+  }
+
+  /** The properties as they are now, in the form that sets them so again. */
+  async read(address: VfAddress): Promise<VfChange> {
+    return toChange(await this.info(address));
+  }
+
+  /**
+   * Sets what is not so already: many drivers refuse to set what they cannot do, even to what it is. Each property by
+   * itself, and all of them, whatever comes of the others.
+   * @returns whether the VF has another administrative address than before
+   * @throws SriovError `property-unsupported` with the fields, `no-vf`, `vf-missing`; NetlinkError
+   */
+  async set(address: VfAddress, wanted: VfPropertiesWanted): Promise<boolean> {
+    const { pciAddress, vfIndex } = address;
+    if (address.pfAddress === undefined || vfIndex === undefined) {
+      assertNoVfProperties(pciAddress, complete(wanted, {}));
+      return false;
+    }
+    if (Object.keys(wanted).length === 0) return false;
+    const { index } = await this.#pfLink(address);
+    const now = await this.read(address);
+    const change = difference(now, complete(wanted, now));
+    const failed: { property: keyof VfChange; error: unknown }[] = [];
+    for (const [property, value] of Object.entries(change) as [keyof VfChange, unknown][]) {
+      try {
+        await this.#options.host.setVf(index, vfIndex, { [property]: value });
+      } catch (error) {
+        failed.push({ property, error });
+      }
+    }
+    if (failed.length > 0) throw await this.#explainFailure(address, failed);
+    return change.hardwareAddress !== undefined;
+  }
+
+  async #explainFailure(address: VfAddress, failed: { property: keyof VfChange; error: unknown }[]): Promise<unknown> {
+    const isUnsupported = ({ error }: { error: unknown }) =>
+      error instanceof NetlinkError && ['EOPNOTSUPP', 'ENOTSUP'].includes(error.errno ?? '');
+    const first = failed.find((each) => !isUnsupported(each)) ?? failed[0];
+    if (first === undefined) return undefined;
+    const { pciAddress, pfAddress = '', vfIndex } = address;
+    const { name } = await this.#pfLink(address);
+    const driver = (await this.#options.driverOf(pfAddress)) ?? 'none';
+    const subject = `VF ${vfIndex} (${pciAddress}) of PF ${name} (${pfAddress}, driver ${driver})`;
+    const properties = failed.map(({ property }) => property).join(', ');
+    const details = { device: pciAddress, cause: first.error };
+    if (!failed.every(isUnsupported)) {
+      const retriable = first.error instanceof NetlinkError && first.error.retriable;
+      return new SriovError('property-refused', `cannot set ${properties} of ${subject}`, { ...details, retriable });
+    }
+    const hint = `leave ${failed.map(({ property }) => fieldsOf[property]).join(', ')} out, or use a card that can do it`;
+    return new SriovError('property-unsupported', `the card cannot set ${properties} of ${subject}`, {
+      ...details,
+      hint,
+    });
+  }
+
+  async #pfLink({ pciAddress, pfAddress }: VfAddress): Promise<Pick<Link, 'index' | 'name'>> {
+    const pf = pfAddress === undefined ? undefined : await this.#options.linkOf(pfAddress);
+    if (pf !== undefined) return pf;
+    throw new SriovError('vf-missing', `the PF ${pfAddress} of ${pciAddress} has no network interface`, {
+      device: pciAddress,
+      retriable: true,
+      hint: 'properties of VFs are set through it: it must be in the network namespace of the driver',
+    });
+  }
+}
+
+/** What to set so that a VF is again as the PF says now. */
+function toChange(info: VfInfo | undefined): VfChange {
+  if (info === undefined) return {};
+  const { hardwareAddress = noAddress, vlan, spoofCheck, trust, linkState, minTxRateMbps, maxTxRateMbps } = info;
+  return {
+    hardwareAddress,
+    vlan: vlan ?? { id: 0, priority: 0 },
+    ...(spoofCheck === undefined ? {} : { spoofCheck }),
+    ...(trust === undefined ? {} : { trust }),
+    ...(linkState === undefined ? {} : { linkState }),
+    ...(minTxRateMbps === undefined || maxTxRateMbps === undefined
+      ? {}
+      : { rate: { minMbps: minTxRateMbps, maxMbps: maxTxRateMbps } }),
+  };
+}
+
+/** The kernel sets both rates at once. */
+function complete({ rate, ...rest }: VfPropertiesWanted, now: VfChange): VfChange {
+  if (rate === undefined) return rest;
+  return { ...rest, rate: { minMbps: 0, maxMbps: 0, ...now.rate, ...rate } };
+}
+
+function difference(now: VfChange, wanted: VfChange): VfChange {
+  const changed = Object.entries(wanted).filter(
+    ([property, value]) => comparable(now[property as keyof VfChange]) !== comparable(value),
+  );
+  return Object.fromEntries(changed);
+}
+
+/** Equal for equal values: hardware addresses in either case, VLANs with and without what is the default. */
+function comparable(value: VfChange[keyof VfChange]): string {
+  if (typeof value === 'object' && 'id' in value) {
+    const { id, priority = 0, protocol = '802.1q' } = value;
+    return id === 0 ? 'untagged' : `${id} ${priority} ${protocol}`;
+  }
+  if (typeof value === 'object') return `${value.minMbps} ${value.maxMbps}`;
+  return String(value).toLowerCase();
+}

@@ -1,0 +1,301 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
+import { explain } from '../../../src/errors.ts';
+import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../src/sriov/index.ts';
+import { SriovCard, type SriovCardOptions, soundCard, vfAddress } from '../../doubles/sriov-card.ts';
+
+const stack: Disposable[] = [];
+afterEach(() => {
+  for (const each of stack.splice(0)) each[Symbol.dispose]();
+});
+
+function open(options?: SriovCardOptions) {
+  const card = new SriovCard(options);
+  stack.push(card);
+  const { root, write, host } = card;
+  const hardware = new VfHardware({
+    binding: new DriverBinding(root, write),
+    host,
+    clock: systemClock,
+    nodes: new DeviceNodes(root),
+  });
+  return { card, hardware };
+}
+
+/** Applies and restores; what the host sees must be the same as before. */
+async function thereAndBack(wanted: VfWanted, options?: SriovCardOptions) {
+  const { card, hardware } = open(options);
+  Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
+  const address = card.address(0);
+  const state = card.state(0);
+  const before = await hardware.read(address);
+  await hardware.apply(address, wanted, before);
+  const changed = card.state(0);
+  await hardware.restore(address, before);
+  return { card, hardware, state, changed, restored: card.state(0) };
+}
+
+const failure = async (task: Promise<unknown>) =>
+  explain(
+    await task.then(
+      () => 'nothing failed',
+      (error) => error,
+    ),
+  );
+
+describe('VfHardware', () => {
+  const wishes: VfWanted[] = [
+    { vf: { hardwareAddress: '02:aa:00:00:00:01' } },
+    { vf: { vlan: { id: 7, priority: 3 } } },
+    { vf: { vlan: { id: 7, protocol: '802.1ad' } } },
+    { vf: { trust: true, spoofCheck: false, linkState: 'enable' } },
+    { vf: { rate: { maxMbps: 100 } } },
+    { driver: 'vfio-pci' },
+    { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01', vlan: { id: 7 } } },
+  ];
+
+  it.each(wishes)(
+    'makes a VF what it was, after %j: driver, MAC, name, MTU, up, and what the PF has',
+    async (wanted) => {
+      const { state, changed, restored } = await thereAndBack(wanted);
+      expect(changed).not.toEqual(state);
+      expect(restored).toEqual(state);
+    },
+  );
+
+  it.each(wishes)('also when the operator has set all of it otherwise: %j', async (wanted) => {
+    const info = {
+      hardwareAddress: '02:bb:00:00:00:09',
+      vlan: { id: 99, priority: 5, protocol: '802.1ad' as const },
+      spoofCheck: false,
+      trust: true,
+      linkState: 'disable' as const,
+      minTxRateMbps: 50,
+      maxTxRateMbps: 500,
+    };
+    const { state, restored } = await thereAndBack(wanted, { info });
+    expect(restored).toEqual(state);
+  });
+
+  it('keeps name, MTU and being up of an interface whose VF is bound again', async () => {
+    const { changed, state } = await thereAndBack({ vf: { hardwareAddress: '02:aa:00:00:00:01' } });
+    // igbvf learns of its address only when it is bound.
+    expect(changed.link).toEqual({ ...state.link, hardwareAddress: '02:aa:00:00:00:01' });
+  });
+
+  it('gives a VF that goes to user space the address that it has, which it would lose at the reset', async () => {
+    const { state, changed } = await thereAndBack({ driver: 'vfio-pci' });
+    expect(changed.info.hardwareAddress).toBe(state.link.hardwareAddress);
+    expect(changed.info.hardwareAddress).toMatch(/^02:/);
+  });
+
+  it('leaves the other half of a rate as the operator has it', async () => {
+    const info = { minTxRateMbps: 50, maxTxRateMbps: 500 };
+    const { changed } = await thereAndBack({ vf: { rate: { maxMbps: 200 } } }, { info });
+    expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
+  });
+
+  it('sets nothing that is so already', async () => {
+    const { card, hardware } = open({ info: { trust: true, vlan: { id: 7, priority: 0 } } });
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { vf: { trust: true, vlan: { id: 7 } }, driver: 'igbvf' }, before);
+    await hardware.apply(card.address(0), { driver: 'default' }, before);
+    await hardware.restore(card.address(0), before);
+    expect(card.log).toEqual([]);
+  });
+
+  it('keeps what an administrator has laid down in driver_override', async () => {
+    const { card, hardware } = open();
+    card.writeText(`bus/pci/devices/${vfAddress(0)}/driver_override`, 'igbvf\n');
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.overrideOf(vfAddress(0))).toBe('(null)');
+    await hardware.restore(card.address(0), before);
+    expect(card.overrideOf(vfAddress(0))).toBe('igbvf');
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
+  it('takes a VF from vfio for a claim that wants an interface, and gives it back', async () => {
+    const { card, hardware } = open();
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'vfio-pci');
+    await card.write(card.path('bus/pci/drivers_probe'), vfAddress(0));
+    const before = await hardware.read(card.address(0));
+    expect(before).toMatchObject({ driver: 'vfio-pci', driverOverride: 'vfio-pci' });
+    await hardware.apply(card.address(0), { driver: 'default' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    await hardware.restore(card.address(0), before);
+    expect([card.driverOf(vfAddress(0)), card.overrideOf(vfAddress(0))]).toEqual(['vfio-pci', 'vfio-pci']);
+  });
+});
+
+describe('a VF that is gone', () => {
+  it('needs no restoring, so that its claim can end; a claim that is prepared with it fails', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    const wanted = { driver: 'vfio-pci', vf: { trust: true } };
+    await hardware.apply(card.address(0), wanted, before);
+    card.switchOff();
+    card.log.length = 0;
+    await hardware.restore(card.address(0), before);
+    expect(card.log).toEqual([]);
+    expect(await failure(hardware.apply(card.address(0), { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
+  });
+});
+
+describe('what a card cannot do', () => {
+  it('is named with the card, its driver and the fields to leave out; the rest is done', async () => {
+    const { card, hardware } = open({ unsupported: ['trust', 'linkState'] });
+    card.writeText('bus/pci/drivers/igb/x', '');
+    const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };
+    const before = await hardware.read(card.address(1));
+    expect(await failure(hardware.apply(card.address(1), wanted, before))).toBe(
+      'the card cannot set trust, linkState of VF 1 (0000:01:10.1) of PF pf0 (0000:01:00.0, driver none): ' +
+        'cannot do that (EOPNOTSUPP) (leave vf.trust, vf.linkState out, or use a card that can do it)',
+    );
+    expect(card.info(1)).toMatchObject({ vlan: { id: 7 }, trust: false });
+    // Giving it back is no failure: what could not be set is as it was.
+    await hardware.restore(card.address(1), before);
+    expect(card.info(1)?.vlan).toBeUndefined();
+  });
+
+  it('does not matter when it is asked to be as it is', async () => {
+    const { card, hardware } = open({ unsupported: ['trust', 'linkState', 'rate', 'spoofCheck', 'hardwareAddress'] });
+    const before = await hardware.read(card.address(0));
+    const vf = { trust: false, linkState: 'auto' as const, spoofCheck: true, rate: { minMbps: 0, maxMbps: 0 } };
+    await hardware.apply(card.address(0), { vf }, before);
+    await hardware.restore(card.address(0), before);
+    expect(card.log).toEqual([]);
+  });
+
+  it('is told even if the card does not say what it has', async () => {
+    const { card, hardware } = open({ info: {}, unsupported: ['trust'] });
+    const before = await hardware.read(card.address(0));
+    expect(before.vf).not.toHaveProperty('trust');
+    await expect(hardware.apply(card.address(0), { vf: { trust: false } }, before)).rejects.toMatchObject({
+      code: 'property-unsupported',
+    });
+    await hardware.restore(card.address(0), before);
+  });
+
+  it('does not keep the driver from being given back', async () => {
+    const unsupported: SriovCardOptions['unsupported'] = [];
+    const { card, hardware } = open({ unsupported });
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { driver: 'vfio-pci', vf: { trust: true } }, before);
+    unsupported.push('trust');
+    expect(await failure(hardware.restore(card.address(0), before))).toMatch(/the card cannot set trust of VF 0/);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+});
+
+describe('user space', () => {
+  it('is refused a VF whose IOMMU group the kernel uses, before anything is changed', async () => {
+    const { card, hardware } = open({ iommu: 'shared' });
+    const before = await hardware.read(card.address(0));
+    const wanted = { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01' } };
+    expect(await failure(hardware.apply(card.address(0), wanted, before))).toMatch(
+      /0000:01:10\.0 shares IOMMU group 7 with 0000:01:10\.1, 0000:02:00\.0 \(a group goes to user space as a whole/,
+    );
+    expect(card.log).toEqual([]);
+    expect(await hardware.groupMembers(card.address(0))).toEqual([vfAddress(1), soundCard]);
+  });
+
+  it('may have a group whose other members are with vfio, pci-stub or nothing, or are bridges', async () => {
+    const { card, hardware } = open({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
+    card.writeText(`bus/pci/devices/${soundCard}/class`, '0x060400\n');
+    const unbind = card.path('bus/pci/devices', vfAddress(1), 'driver/unbind');
+    const before = await hardware.read(card.address(0));
+    for (const driver of ['vfio-pci', 'pci-stub', undefined]) {
+      await card.write(unbind, vfAddress(1));
+      if (driver !== undefined) {
+        await card.write(card.path('bus/pci/devices', vfAddress(1), 'driver_override'), driver);
+        await card.write(card.path('bus/pci/drivers_probe'), vfAddress(1));
+      }
+      await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+      await hardware.restore(card.address(0), before);
+    }
+  });
+
+  it('without an IOMMU is allowed only by the administrator, and is seen by the name of the group', async () => {
+    const { card, hardware } = open({ iommu: 'none' });
+    const before = await hardware.read(card.address(0));
+    expect(await failure(hardware.apply(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+      /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
+    );
+    expect(card.log).toEqual([]);
+    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(await hardware.access(card.address(0), { vhost: false, rdma: false })).toEqual({
+      driver: 'vfio-pci',
+      vfio: { device: '/dev/vfio/noiommu-40', iommuGroup: '40' },
+      nodes: ['/dev/vfio/vfio', '/dev/vfio/noiommu-40'],
+    });
+  });
+
+  it('reaches a VF by its group and, where the kernel has iommufd, by its device', async () => {
+    for (const iommufd of [false, true]) {
+      const { card, hardware } = open({ iommufd });
+      await hardware.apply(card.address(1), { driver: 'vfio-pci' }, await hardware.read(card.address(1)));
+      expect(await hardware.access(card.address(1), { vhost: false, rdma: true })).toEqual({
+        driver: 'vfio-pci',
+        vfio: { device: '/dev/vfio/41', iommuGroup: '41' },
+        nodes: ['/dev/vfio/vfio', '/dev/vfio/41', ...(iommufd ? ['/dev/vfio/devices/vfio1', '/dev/iommu'] : [])],
+      });
+    }
+  });
+
+  it('says which driver is not loaded, and changes nothing', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    expect(await failure(hardware.apply(card.address(0), { driver: 'mlx5_vfio_pci' }, before))).toMatch(
+      /there is no driver mlx5_vfio_pci.*\(modprobe mlx5_vfio_pci\)/,
+    );
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
+  it('gives a VF back that vfio did not take', async () => {
+    const { card, hardware } = open();
+    const state = card.state(0);
+    const before = await hardware.read(card.address(0));
+    card.failingDrivers.add('vfio-pci');
+    expect(await failure(hardware.apply(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+      /0000:01:10\.0 has no driver instead of vfio-pci/,
+    );
+    expect(card.driverOf(vfAddress(0))).toBeUndefined();
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+});
+
+describe('a PF without an interface', () => {
+  it('does not keep its VFs from user space; what must be set through it does', async () => {
+    const { card, hardware } = open();
+    const links = card.host.links;
+    card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
+    const before = await hardware.read(card.address(0));
+    expect(before.vf).toEqual({});
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    await hardware.restore(card.address(0), before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    expect(await failure(hardware.apply(card.address(0), { vf: { trust: true } }, before))).toMatch(
+      /the PF 0000:01:00\.0 of 0000:01:10\.0 has no network interface/,
+    );
+    expect(await hardware.info(card.address(0))).toBeUndefined();
+  });
+});
+
+describe('DriverBinding.bindDefault', () => {
+  it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
+    const { card } = open();
+    const binding = new DriverBinding(card.root, card.write);
+    await binding.bind(vfAddress(0), 'vfio-pci');
+    card.failingDrivers.add('igbvf');
+    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(/the kernel gives 0000:01:10\.0 no driver \(load/);
+    const { card: stubborn } = open({ defaultDriver: 'vfio-pci' });
+    const other = new DriverBinding(stubborn.root, stubborn.write);
+    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci \(vfio-pci claims/);
+  });
+});

@@ -1,0 +1,155 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/clock.ts';
+import type { StoredClaim, StoredDevice } from '../../src/driver/index.ts';
+import type { RtnlConnection } from '../../src/netlink/index.ts';
+import { heldDevices, VfSource } from '../../src/vf-source.ts';
+import { RecordingLogger } from '../doubles/logger.ts';
+import { layFunction } from './sriov/pci-tree.ts';
+import { TestNode } from './sriov/test-node.ts';
+import { iceTree } from './sriov/trees/ice.ts';
+import { igbTree } from './sriov/trees/igb.ts';
+
+const head = 'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n';
+const first = '0000:01:10.0';
+
+let node: TestNode;
+let logger: RecordingLogger;
+let claims: StoredClaim[];
+beforeEach(() => {
+  node = new TestNode([...igbTree, ...iceTree]);
+  logger = new RecordingLogger();
+  claims = [];
+});
+afterEach(() => node[Symbol.dispose]());
+
+const open = (policyPath?: string) =>
+  new VfSource({
+    host: node.connection as unknown as RtnlConnection,
+    clock: systemClock,
+    held: () => heldDevices(claims),
+    sysfsRoot: node.root,
+    stateDir: node.root,
+    logger,
+    ...(policyPath === undefined ? {} : { policyPath }),
+  });
+const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
+  identity: { uid: 'u', namespace: 'default', name: 'c' },
+  podUids: ['p'],
+  state: 'prepared',
+  devices: [{ pciAddress: first, pool: 'n', name: '0000-01-10-0', request: 'vf', config: {}, ...device }],
+});
+/** What happens to a VF that goes to a pod. */
+const takeAway = () => {
+  node.takeAway('enp1s0f0v0');
+  rmSync(join(node.root, 'bus/pci/devices', first, 'net'), { recursive: true });
+};
+
+describe('VfSource', () => {
+  it('offers what it finds, by name and PCI address, and says when that changed', async () => {
+    const source = open();
+    expect(await source.scan()).toBe(true);
+    expect(source.offered()).toHaveLength(9);
+    expect(source.find('0000-01-10-0')).toMatchObject({ pciAddress: first, pfAddress: '0000:01:00.0', vfIndex: 0 });
+    expect(source.attributesOf(first)).toMatchObject({ driver: { string: 'igbvf' } });
+    expect(await source.scan()).toBe(false);
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    expect(await source.scan()).toBe(true);
+  });
+
+  it('keeps what a claim has as it was, as long as the claim has it', async () => {
+    const source = open();
+    await source.scan();
+    const before = source.offered();
+    claims = [claimOf({})];
+    takeAway();
+    expect(await source.scan()).toBe(false);
+    expect(source.offered()).toEqual(before);
+  });
+
+  it('knows after a restart what a VF was that is in a pod', async () => {
+    const source = open();
+    await source.scan();
+    const before = source.offered();
+    takeAway();
+    const host = { name: 'enp1s0f0v0', hardwareAddress: '52:54:00:10:00:00', mtuBytes: 1500, up: false };
+    claims = [claimOf({ attachment: { podUid: 'p', sandboxId: 's', netnsPath: '/n', host } })];
+    const restarted = open();
+    await restarted.scan();
+    expect(restarted.offered()).toEqual(before);
+  });
+
+  it('knows after a restart what a VF was that is with vfio-pci', async () => {
+    const source = open();
+    await source.scan();
+    const before = source.attributesOf(first);
+    takeAway();
+    const driver = join(node.root, 'bus/pci/devices', first, 'driver');
+    rmSync(driver);
+    const link = { name: 'enp1s0f0v0', hardwareAddress: '52:54:00:10:00:00', mtuBytes: 1500, up: false };
+    claims = [claimOf({ before: { driver: 'igbvf', vf: {}, link } })];
+    const restarted = open();
+    await restarted.scan();
+    expect(restarted.attributesOf(first)).toEqual(before);
+    claims = [];
+    await restarted.scan();
+    expect(restarted.attributesOf(first)).toMatchObject({ driver: { string: '' } });
+  });
+
+  it('follows the policy file, and goes on with the last good one while it is broken', async () => {
+    const path = join(node.root, 'policy.yaml');
+    const vfsOf = (driver: string) => `${head}pfs: [{ select: { driver: ${driver} }, resourceName: example.com/x }]`;
+    writeFileSync(path, vfsOf('igb'));
+    const source = open(path);
+    await source.scan();
+    expect(source.offered()).toHaveLength(6);
+    expect(source.attributesOf(first)['k8s.cni.cncf.io/resourceName']).toEqual({ string: 'example.com/x' });
+    writeFileSync(path, 'apiVersion: broken');
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    // The devices are still looked after.
+    expect([await source.scan(), await source.scan()]).toEqual([true, false]);
+    expect(source.offered()).toHaveLength(6);
+    expect(logger.messages('error')).toEqual(['inventory policy not taken; the last good one stays in force']);
+    expect(logger.lines.find(({ level }) => level === 'error')?.fields.err).toMatchObject({ code: 'policy-invalid' });
+    writeFileSync(path, vfsOf('ice'));
+    expect(await source.scan()).toBe(true);
+    expect(source.offered()).toHaveLength(3);
+  });
+
+  it('knows the MAC of a whole NIC in user space, which no PF could tell', async () => {
+    const nic = '0000:81:00.0';
+    layFunction(node.root, { pciAddress: nic, driver: 'igb', interfaces: [{ name: 'ensN' }] });
+    node.addLink(80, 'ensN', { parentDevice: nic, hardwareAddress: '00:1b:21:00:00:01' });
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, `${head}nics: [{ select: { name: ensN } }]`);
+    const source = open(path);
+    await source.scan();
+    expect(source.find('0000-81-00-0')).toMatchObject({ kind: 'nic', pciAddress: nic });
+    claims = [claimOf({ pciAddress: nic, name: '0000-81-00-0', before: { driver: 'igb', vf: {} } })];
+    node.takeAway('ensN');
+    await source.scan();
+    expect(await source.adminInfo({ pciAddress: nic })).toEqual({ hardwareAddress: '00:1b:21:00:00:01' });
+  });
+
+  it('does not start with a policy that is broken from the beginning', async () => {
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, 'apiVersion: broken');
+    await expect(open(path).scan()).rejects.toMatchObject({ code: 'policy-invalid', path });
+  });
+
+  it('says once what is not offered, and why', async () => {
+    node.addLink(90, 'br0', { kind: 'bridge' });
+    node.change('enp1s0f0v0', { master: 90 });
+    const source = open();
+    await source.scan();
+    await source.scan();
+    expect(logger.lines).toEqual([
+      {
+        level: 'info',
+        message: 'device not offered',
+        fields: { pciAddress: first, pfAddress: '0000:01:00.0', reason: 'enslaved', interfaceName: 'enp1s0f0v0' },
+      },
+    ]);
+  });
+});
