@@ -1,204 +1,185 @@
-import { isDeepStrictEqual } from 'node:util';
-import {
-  CoreV1Api,
-  type KubeConfig,
-  ResourceV1Api,
-  type V1Device,
-  type V1ResourceSlice,
-} from '@kubernetes/client-node';
 import type { Clock } from '../clock.ts';
 import { explain } from '../errors.ts';
+import { isKubeError } from '../kube/index.ts';
 import type { Logger } from '../logger.ts';
-import type { DeviceAttributes } from '../metadata/index.ts';
+import { formatProblems, SliceError } from './errors.ts';
+import type { DriverResources, Pool } from './model.ts';
+import { PoolWriter } from './pool-writer.ts';
+import type { SliceApi } from './slice-api.ts';
+import { SliceWatch } from './slice-watch.ts';
+import { validatePool } from './validate.ts';
 
-/** `ResourceSliceMaxDevices` of resource.k8s.io/v1. */
-const maxDevicesPerSlice = 128;
-/** The kubelet deletes our slices when we were away or it starts anew, so they are looked after. */
-const recheckMs = 30_000;
-const retryMs = { first: 1_000, last: 30_000 };
+/** Everything is looked at this often, for what the watch may have missed. */
+const recheckMs = 300_000;
+/** Others' changes are put back after a while that grows, so that two who disagree do not keep the API server busy. */
+const repairMs = { first: 1_000, last: 60_000 };
+const retryMs = { first: 1_000, last: 30_000, hopeless: 300_000 };
+/** Conflicts mean that somebody else was quicker: looking again at once nearly always helps. */
+const conflictMs = { first: 50, last: 30_000 };
+const quietConflicts = 3;
 
 export interface PublisherOptions {
   driver: string;
   nodeName: string;
   clock: Clock;
   logger: Logger;
-}
-
-/** A device as it is offered. */
-export interface OfferedDevice {
-  /** DNS label, unique in the pool. */
-  name: string;
-  attributes: DeviceAttributes;
-}
-
-/** The API server's side of publishing, as far as we use it. */
-export interface SliceApi {
-  nodeUid(name: string): Promise<string>;
-  list(driver: string, nodeName: string): Promise<V1ResourceSlice[]>;
-  create(slice: V1ResourceSlice): Promise<void>;
-  replace(slice: V1ResourceSlice): Promise<void>;
-  delete(slice: V1ResourceSlice): Promise<void>;
+  /**
+   * Gets what keeps the devices from being offered as they should: `slice-invalid` once for what was published,
+   * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are logged already.
+   */
+  onError?: (error: Error) => void;
 }
 
 /**
- * Publishes the node's devices as one pool, named after the node, and keeps it so: slices that are missing or were
- * changed by others are written again; what is right is left alone. Failures are logged and tried again.
+ * Publishes the devices of one driver on one node as ResourceSlices, and keeps them so: what others delete or change is
+ * put back, what is right is left alone. Failures are logged, reported and tried again. Slices are not deleted at the
+ * end: the next instance finds them, and else the kubelet does away with them.
  */
 export class SlicePublisher implements AsyncDisposable {
   readonly #api: SliceApi;
   readonly #options: PublisherOptions;
+  readonly #writer: PoolWriter;
+  readonly #watch: SliceWatch;
   readonly #stop = new AbortController();
-  #devices: V1Device[] = [];
+  /** What is wanted; `undefined` for a pool that stays as it is, since it would be refused. */
+  #pools = new Map<string, Pool | undefined>();
   #loop: Promise<void> | undefined;
+  /** Somebody wants us to look. */
+  #asked = false;
+  /** Somebody else changed our slices. */
+  #changed = false;
   #wake = Promise.withResolvers<void>();
 
   constructor(api: SliceApi, options: PublisherOptions) {
     this.#api = api;
     this.#options = options;
+    const { clock, logger } = options;
+    this.#writer = new PoolWriter(api, { ...options, report: (error) => this.#report(error) });
+    this.#watch = new SliceWatch(api, { clock, logger, onChange: () => this.#noteChange() });
   }
 
-  /** What is to be offered from now on, in the order in which the allocator shall try it. */
-  publish(devices: OfferedDevice[]): void {
-    this.#devices = devices.map(toModel);
+  /**
+   * What is to be offered from now on. A pool that the API server would refuse is reported and stays as it was
+   * published before; the others are published.
+   */
+  publish(resources: DriverResources): void {
+    // A copy: drivers may change their objects.
+    const pools = Object.entries(structuredClone(resources.pools));
+    this.#pools = new Map(pools.map(([name, pool]) => [name, this.#isValid(name, pool) ? pool : undefined]));
     this.recheck();
     this.#loop ??= this.#run();
   }
 
   /** Looks at once whether the API server still has what it should. */
   recheck(): void {
+    this.#asked = true;
     this.#wake.resolve();
   }
 
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await this.#loop;
+    await this.#watch[Symbol.asyncDispose]();
+  }
+
+  #noteChange(): void {
+    this.#changed = true;
+    this.#wake.resolve();
+  }
+
+  #isValid(name: string, pool: Pool): boolean {
+    const problems = validatePool(name, pool, this.#options.driver);
+    if (problems.length === 0) return true;
+    const device = problems.find((problem) => problem.device !== undefined)?.device;
+    const details = { pool: name, problems, ...(device === undefined ? {} : { device }) };
+    this.#report(
+      new SliceError('slice-invalid', `pool ${name} cannot be published: ${formatProblems(problems)}`, details),
+    );
+    return false;
   }
 
   async #run(): Promise<void> {
-    let pauseMs: number = retryMs.first;
-    while (!this.#stop.signal.aborted) {
-      this.#wake = Promise.withResolvers();
-      let waitMs = recheckMs;
+    const { signal } = this.#stop;
+    let failures = 0;
+    let repairPauseMs: number = repairMs.first;
+    while (!signal.aborted) {
+      const isRepair = this.#changed && !this.#asked;
+      this.#asked = false;
+      this.#changed = false;
       try {
-        await this.#sync();
-        pauseMs = retryMs.first;
+        const hasRepaired = await this.#sync(signal);
+        repairPauseMs = isRepair && hasRepaired ? Math.min(2 * repairPauseMs, repairMs.last) : repairMs.first;
+        failures = 0;
+        await this.#pause(recheckMs, () => this.#asked || this.#changed);
+        // Several changes by others often follow each other: all slices of a node deleted, for one.
+        if (this.#changed) await this.#pause(repairPauseMs, () => this.#asked);
       } catch (error) {
-        waitMs = pauseMs;
-        pauseMs = Math.min(pauseMs * 2, retryMs.last);
-        this.#options.logger.error(
-          { err: error, retryMs: waitMs, reason: explain(error) },
-          'resource slices not published',
-        );
+        if (signal.aborted) return;
+        const waitMs = retryDelayMs(error, failures++);
+        if (!isKubeError(error, 'api-conflict') || failures > quietConflicts) this.#report(error as Error, waitMs);
+        await this.#pause(waitMs, () => this.#asked);
       }
-      const pause = this.#options.clock.sleep(waitMs, this.#stop.signal).catch(() => undefined);
-      await Promise.race([pause, this.#wake.promise]);
     }
   }
 
-  async #sync(): Promise<void> {
-    const { driver, nodeName, logger } = this.#options;
-    const actual = await this.#api.list(driver, nodeName);
-    const chunks = chunk(this.#devices, maxDevicesPerSlice);
-    const inPlace = chunks.map((devices, index) =>
-      actual.find(
-        (slice) =>
-          slice.metadata?.name === sliceName(nodeName, driver, index) &&
-          slice.spec.pool.resourceSliceCount === chunks.length &&
-          isDeepStrictEqual(plain(slice.spec.devices ?? []), plain(devices)),
-      ),
-    );
-    const obsolete = actual.filter((slice) => !inPlace.includes(slice));
-    if (obsolete.length === 0 && !inPlace.includes(undefined)) return;
-    const newest = Math.max(0, ...actual.map((slice) => slice.spec.pool.generation));
-    const nodeUid = await this.#api.nodeUid(nodeName);
-    for (const [index, devices] of chunks.entries()) {
-      const slice = buildSlice(this.#options, nodeUid, {
-        index,
-        count: chunks.length,
-        generation: newest + 1,
-        devices,
+  /** Waits, or until something has happened. */
+  async #pause(ms: number, hasHappened: () => boolean): Promise<void> {
+    const pause = new AbortController();
+    const signal = AbortSignal.any([pause.signal, this.#stop.signal]);
+    let isOver = false;
+    const over = this.#options.clock
+      .sleep(ms, signal)
+      .catch(() => undefined)
+      .then(() => {
+        isOver = true;
       });
-      const existing = actual.find(({ metadata }) => metadata?.name === slice.metadata?.name);
-      if (existing === undefined) await this.#api.create(slice);
-      else await this.#api.replace({ ...slice, metadata: { ...existing.metadata, ...slice.metadata } });
+    while (!isOver && !hasHappened()) {
+      this.#wake = Promise.withResolvers();
+      await Promise.race([over, this.#wake.promise]);
     }
-    const names = new Set(chunks.map((_, index) => sliceName(nodeName, driver, index)));
-    for (const slice of actual) if (!names.has(slice.metadata?.name ?? '')) await this.#api.delete(slice);
-    logger.info(
-      { devices: this.#devices.length, slices: chunks.length, generation: newest + 1 },
-      'resource slices published',
-    );
+    pause.abort();
+  }
+
+  /** @returns whether something of ours had to be put back @throws what kept a pool from being published */
+  async #sync(signal: AbortSignal): Promise<boolean> {
+    const { slices, resourceVersion } = await this.#api.list(signal);
+    this.#watch.follow(resourceVersion);
+    using _quiet = this.#watch.hold((slice) => this.#writer.isOurs(slice));
+    const pools = this.#pools;
+    const names = new Set([...pools.keys(), ...slices.map(({ spec }) => spec.pool.name)]);
+    const failures: unknown[] = [];
+    let hasRepaired = false;
+    for (const name of names) {
+      const actual = slices.filter(({ spec }) => spec.pool.name === name);
+      const pool = pools.get(name);
+      try {
+        if (!pools.has(name)) await this.#writer.remove(name, actual, signal);
+        else if (pool !== undefined)
+          hasRepaired = (await this.#writer.write(name, pool, actual, signal)) || hasRepaired;
+      } catch (error) {
+        signal.throwIfAborted();
+        failures.push(error);
+      }
+    }
+    // The first decides when to try again.
+    for (const error of failures.slice(1)) this.#report(error as Error);
+    if (failures.length > 0) throw failures[0];
+    return hasRepaired;
+  }
+
+  #report(error: Error, retryInMs?: number): void {
+    const fields = { err: error, reason: explain(error), ...(retryInMs === undefined ? {} : { retryMs: retryInMs }) };
+    this.#options.logger.error(fields, 'devices are not offered as they should be');
+    this.#options.onError?.(error);
   }
 }
 
-function sliceName(nodeName: string, driver: string, index: number): string {
-  return `${nodeName}-${driver}-${index}`;
-}
-
-function buildSlice(
-  { driver, nodeName }: PublisherOptions,
-  nodeUid: string,
-  part: { index: number; count: number; generation: number; devices: V1Device[] },
-): V1ResourceSlice {
-  return {
-    apiVersion: 'resource.k8s.io/v1',
-    kind: 'ResourceSlice',
-    metadata: {
-      name: sliceName(nodeName, driver, part.index),
-      ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: nodeUid, controller: true }],
-    },
-    spec: {
-      driver,
-      nodeName,
-      pool: { name: nodeName, generation: part.generation, resourceSliceCount: part.count },
-      devices: part.devices,
-    },
-  };
-}
-
-/** The generated model has other names for members that are keywords elsewhere, and drops what it does not know. */
-function toModel({ name, attributes }: OfferedDevice): V1Device {
-  const converted = Object.entries(attributes).map(([key, { int, ...rest }]) => [
-    key,
-    int === undefined ? rest : { ...rest, _int: int },
-  ]);
-  return { name, attributes: Object.fromEntries(converted) };
-}
-
-/** At least one chunk: a pool without devices still is a pool. */
-function chunk<T>(items: T[], size: number): T[][] {
-  const chunks: T[][] = [];
-  for (let start = 0; start < items.length || start === 0; start += size) chunks.push(items.slice(start, start + size));
-  return chunks;
-}
-
-/** Model classes of the API client to plain data, so that they compare. */
-function plain(value: unknown): unknown {
-  return JSON.parse(JSON.stringify(value));
-}
-
-/** The API as `@kubernetes/client-node` offers it. */
-export function createKubeSliceApi(config: KubeConfig): SliceApi {
-  const resources = config.makeApiClient(ResourceV1Api);
-  const core = config.makeApiClient(CoreV1Api);
-  return {
-    async nodeUid(name) {
-      const uid = (await core.readNode({ name })).metadata?.uid;
-      if (uid === undefined) throw new Error(`node ${name} has no UID`);
-      return uid;
-    },
-    async list(driver, nodeName) {
-      const fieldSelector = `spec.driver=${driver},spec.nodeName=${nodeName}`;
-      return (await resources.listResourceSlice({ fieldSelector })).items;
-    },
-    async create(body) {
-      await resources.createResourceSlice({ body });
-    },
-    async replace(body) {
-      await resources.replaceResourceSlice({ name: body.metadata?.name ?? '', body });
-    },
-    async delete(slice) {
-      await resources.deleteResourceSlice({ name: slice.metadata?.name ?? '' });
-    },
-  };
+/** How long to wait before the next attempt, after so many failures in a row before. */
+function retryDelayMs(error: unknown, failures: number): number {
+  const { first, last } = isKubeError(error, 'api-conflict', 'api-expired') ? conflictMs : retryMs;
+  const grown = first * 2 ** Math.min(failures, 20);
+  // What the server refuses for good changes only with its configuration.
+  const isHopeless = isKubeError(error) && !error.retriable && failures >= 5;
+  const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
+  return Math.max(askedMs, isHopeless ? retryMs.hopeless : Math.min(grown, last));
 }

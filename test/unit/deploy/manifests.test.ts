@@ -19,8 +19,20 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(mounts).toEqual(expect.arrayContaining(defaults));
     // Inside and outside the same path, since the kubelet and the runtime get our paths.
     for (const { name, mountPath } of pod?.containers[0]?.volumeMounts ?? []) {
+      // Nothing can be mounted below a container's own /proc.
+      if (name === 'proc-sys-net') continue;
       expect(pod?.volumes?.find((volume) => volume.name === name)?.hostPath?.path).toBe(mountPath);
     }
+  });
+
+  it("finds the host's settings of interfaces where they are mounted", () => {
+    const [container] = find<V1DaemonSet>('DaemonSet').spec?.template.spec?.containers ?? [];
+    const [, dir] = /^--proc-sys-dir=(.+)$/.exec(container?.args?.find((arg) => arg.includes('proc-sys')) ?? '') ?? [];
+    const mount = container?.volumeMounts?.find(({ mountPath }) => mountPath === `${dir}/net`);
+    expect(mount).toMatchObject({ name: 'proc-sys-net' });
+    expect(mount?.readOnly).toBeUndefined();
+    const volumes = find<V1DaemonSet>('DaemonSet').spec?.template.spec?.volumes;
+    expect(volumes?.find(({ name }) => name === mount?.name)?.hostPath?.path).toBe('/proc/sys/net');
   });
 
   it('is not privileged', () => {
@@ -33,7 +45,13 @@ describe('deploy/manifests/netdra.yaml', () => {
     const rules = find<V1ClusterRole>('ClusterRole').rules ?? [];
     const verbs = (resource: string) => rules.find(({ resources }) => resources?.includes(resource))?.verbs;
     expect(verbs('resourceclaims')).toEqual(['get']);
-    expect(verbs('resourceslices')).toEqual(['get', 'list', 'create', 'update', 'delete']);
+    expect(verbs('resourceclaims/status')).toEqual(['patch']);
+    expect(verbs('resourceclaims/driver')).toEqual(['associated-node:patch']);
+    expect(rules.find(({ resources }) => resources?.includes('resourceclaims/driver'))?.resourceNames).toEqual([
+      'sriov.netdra.dev',
+    ]);
+    expect(verbs('resourceslices')).toEqual(['get', 'list', 'watch', 'create', 'update', 'delete']);
     expect(verbs('nodes')).toEqual(['get']);
+    expect(verbs('network-attachment-definitions')).toEqual(['get']);
   });
 });

@@ -1,0 +1,82 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { AllocatedDeviceStatus, Condition } from '../kube/index.ts';
+import type { NetworkDeviceData } from '../metadata/index.ts';
+
+/** What a claim shall tell about one of its devices. */
+export interface DeviceStatus {
+  pool: string;
+  device: string;
+  /** Of a device that several claims share. */
+  shareId?: string;
+  /** The condition `Ready`: whether the device is as the claim wants it. */
+  ready: boolean;
+  /** Why, as one CamelCase word: `Attached`. */
+  reason: string;
+  /** Why, for people. */
+  message?: string;
+  networkData?: NetworkDeviceData;
+  /** Anything else, at most 10 KiB of JSON. */
+  data?: object;
+}
+
+/** Limits of resource.k8s.io/v1. */
+const maxIps = 16;
+const maxMessageLength = 32_768;
+
+/**
+ * As the API has it. What is too long for it is cut, so that one address too many does not hide all others.
+ * @param known the driver's entries that are there: a condition that stays keeps the time since when
+ * @param now RFC 3339
+ */
+export function toAllocatedStatus(
+  driver: string,
+  status: DeviceStatus,
+  known: AllocatedDeviceStatus[],
+  now: string,
+): AllocatedDeviceStatus {
+  const { pool, device, shareId, ready, reason, message = '', networkData, data } = status;
+  const entry: AllocatedDeviceStatus = { driver, pool, device, ...(shareId === undefined ? {} : { shareID: shareId }) };
+  const before = readyCondition(known.find((each) => statusKey(each) === statusKey(entry)));
+  const wanted = ready ? 'True' : 'False';
+  const condition: Condition = {
+    type: 'Ready',
+    status: wanted,
+    reason,
+    message: message.slice(0, maxMessageLength),
+    lastTransitionTime: before?.status === wanted ? before.lastTransitionTime : now,
+  };
+  return {
+    ...entry,
+    conditions: [condition],
+    ...(data === undefined ? {} : { data }),
+    ...(networkData === undefined ? {} : { networkData: cutNetworkData(networkData) }),
+  };
+}
+
+function cutNetworkData({ ips, ...rest }: NetworkDeviceData): NetworkDeviceData {
+  return ips === undefined ? rest : { ...rest, ips: [...new Set(ips)].slice(0, maxIps) };
+}
+
+/** Whether the server has all that we would tell. Conditions of others on the same device do not count. */
+export function isTold(known: AllocatedDeviceStatus[], wanted: AllocatedDeviceStatus[]): boolean {
+  return known.length === wanted.length && wanted.every((entry) => isEntryTold(known, entry));
+}
+
+function isEntryTold(known: AllocatedDeviceStatus[], wanted: AllocatedDeviceStatus): boolean {
+  const found = known.find((entry) => statusKey(entry) === statusKey(wanted));
+  const ours = (entry: AllocatedDeviceStatus | undefined) => [
+    readyCondition(entry),
+    entry?.data ?? {},
+    entry?.networkData ?? {},
+  ];
+  return found !== undefined && isDeepStrictEqual(ours(found), ours(wanted));
+}
+
+function readyCondition(entry: AllocatedDeviceStatus | undefined): Condition | undefined {
+  return entry?.conditions?.find(({ type }) => type === 'Ready');
+}
+
+/** Source: list map keys of `status.devices`. */
+function statusKey({ driver, pool, device, shareID = '' }: AllocatedDeviceStatus): string {
+  return JSON.stringify([driver, pool, device, shareID]);
+}

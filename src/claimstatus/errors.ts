@@ -1,0 +1,30 @@
+import { type ErrorDetails, NetdraError } from '../errors.ts';
+import { isKubeError } from '../kube/index.ts';
+
+/** `status-dropped`: the server took the status and did not keep it. */
+export type ClaimStatusErrorCode = 'status-forbidden' | 'status-invalid' | 'status-dropped' | 'status-failed';
+
+/** Why a claim does not show what its devices are like. The pod runs all the same. */
+export class ClaimStatusError extends NetdraError<ClaimStatusErrorCode> {}
+
+/**
+ * Says what a failure to write a claim's status means, and what to do about it.
+ * @param claim `namespace/name`
+ */
+export function toStatusError(cause: unknown, claim: string, driver: string): ClaimStatusError {
+  const message = `status of claim ${claim} cannot be written`;
+  const fail = (code: ClaimStatusErrorCode, more: ErrorDetails) =>
+    new ClaimStatusError(code, message, { cause, claim, ...more });
+  if (isKubeError(cause, 'api-forbidden')) {
+    const rule = '{apiGroups: [resource.k8s.io], resources: [resourceclaims/status], verbs: [patch]}';
+    return fail('status-forbidden', { hint: `add to the role of the driver: ${rule}` });
+  }
+  // Kubernetes 1.36 and newer look at the driver whose entries change, and answer as if the object were wrong.
+  if (isKubeError(cause, 'api-invalid') && cause.message.includes('resourceclaims/driver')) {
+    const rule = `{apiGroups: [resource.k8s.io], resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${driver}]}`;
+    const hint = `add to the role of the driver: ${rule}; its token must be that of a pod on the claim's node`;
+    return fail('status-forbidden', { hint });
+  }
+  if (isKubeError(cause, 'api-invalid')) return fail('status-invalid', {});
+  return fail('status-failed', { retriable: true });
+}

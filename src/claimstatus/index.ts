@@ -1,0 +1,5 @@
+export { ClaimStatusWriter, type ClaimStatusWriterOptions } from './claim-status-writer.ts';
+export type { DeviceStatus } from './device-status.ts';
+export { ClaimStatusError, type ClaimStatusErrorCode } from './errors.ts';
+export { type ClaimStatusApi, createClaimStatusApi } from './status-api.ts';
+export { withStatusRemoval } from './unprepare.ts';

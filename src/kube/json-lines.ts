@@ -1,0 +1,18 @@
+/**
+ * JSON values, one a line, however the bytes are cut.
+ * @throws SyntaxError for a line that is no JSON; a last line that is not ended by a newline counts as cut off, and is left out
+ */
+export async function* readJsonLines<T>(chunks: AsyncIterable<Buffer>): AsyncGenerator<T, void, void> {
+  // Bytes and not text: a character may be cut in two. Parts of a line are joined once, when it is complete.
+  let parts: Buffer[] = [];
+  for await (const chunk of chunks) {
+    let start = 0;
+    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
+      const line = Buffer.concat([...parts, chunk.subarray(start, end)]).toString();
+      parts = [];
+      start = end + 1;
+      if (line.trim() !== '') yield JSON.parse(line);
+    }
+    if (start < chunk.length) parts.push(chunk.subarray(start));
+  }
+}

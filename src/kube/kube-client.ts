@@ -1,0 +1,183 @@
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { KubeConfig } from '@kubernetes/client-node';
+import type { Clock, Deadline } from '../clock.ts';
+import { errnoCode } from '../errors.ts';
+import { KubeConnection } from './connection.ts';
+import { isKubeError, KubeError, toKubeError } from './errors.ts';
+import { readJsonLines } from './json-lines.ts';
+
+/** How long the server may take for one answer, unless the request says otherwise. */
+const defaultTimeoutMs = 30_000;
+/** A server that asks us to come later is asked this often before its refusal is handed on. */
+const maxAttempts = 5;
+
+export interface KubeRequest {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /** From the root: `/api/v1/nodes/n`. */
+  path: string;
+  query?: Record<string, string>;
+  /** Sent as JSON. */
+  body?: object;
+  /** Of the body; default `application/json`. */
+  contentType?: string;
+  timeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+export interface WatchEvent<T> {
+  type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  object: T;
+}
+
+export interface KubeClientOptions {
+  clock: Clock;
+  /** Under which the server's audit log knows us. */
+  userAgent: string;
+}
+
+/**
+ * The Kubernetes API as it is on the wire: JSON in, JSON out, no models in between. Why not the generated client:
+ * docs/decisions/0008-plain-json-api-client.md.
+ */
+export class KubeClient implements Disposable {
+  readonly #connection: KubeConnection;
+  readonly #options: KubeClientOptions;
+
+  constructor(config: KubeConfig, options: KubeClientOptions) {
+    this.#connection = new KubeConnection(config);
+    this.#options = options;
+  }
+
+  /**
+   * One request and its answer. A server that is too busy (429, 503) and says when to come back is asked again then.
+   * @throws KubeError; the signal's reason if it is aborted
+   */
+  async request<T>(request: KubeRequest): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#ask<T>(request);
+      } catch (error) {
+        const isBusy = isKubeError(error) && (error.httpStatus === 429 || error.httpStatus === 503);
+        if (!isBusy || error.retryAfterMs === undefined || attempt === maxAttempts) throw error;
+        await this.#options.clock.sleep(error.retryAfterMs, request.signal);
+      }
+    }
+  }
+
+  /**
+   * What happens to the objects of a list, until the server ends it (it does every few minutes) or the signal aborts.
+   * @param request its path and query are those of the list, with the `resourceVersion` to start from
+   * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
+   */
+  async *watch<T>(request: Pick<KubeRequest, 'path' | 'query' | 'signal'>): AsyncGenerator<WatchEvent<T>, void, void> {
+    const query = { ...request.query, watch: '1', allowWatchBookmarks: 'true' };
+    const subject = `WATCH ${request.path}`;
+    using deadline = this.#options.clock.deadline(defaultTimeoutMs, request.signal);
+    let answer: IncomingMessage | undefined;
+    const abort = () => answer?.destroy();
+    request.signal?.addEventListener('abort', abort, { once: true });
+    try {
+      answer = await this.#send({ ...request, method: 'GET', query, signal: deadline.signal });
+      if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
+      // From here on silence is no failure.
+      deadline[Symbol.dispose]();
+      for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
+        if (event.type === 'ERROR') throw statusError(subject, event.object as object);
+        yield event;
+      }
+      // The server may have ended it, or we.
+      request.signal?.throwIfAborted();
+    } catch (error) {
+      throw toFailure(error, subject, deadline, request);
+    } finally {
+      request.signal?.removeEventListener('abort', abort);
+      answer?.destroy();
+    }
+  }
+
+  /** Closes the connections; requests on the way fail. */
+  [Symbol.dispose](): void {
+    this.#connection[Symbol.dispose]();
+  }
+
+  async #ask<T>(request: KubeRequest): Promise<T> {
+    const subject = `${request.method} ${request.path}`;
+    const { timeoutMs = defaultTimeoutMs } = request;
+    using deadline = this.#options.clock.deadline(timeoutMs, request.signal);
+    try {
+      const answer = await this.#send({ ...request, signal: deadline.signal });
+      if ((answer.statusCode ?? 0) >= 300) throw await this.#refusal(subject, answer);
+      return JSON.parse(await readText(answer));
+    } catch (error) {
+      throw toFailure(error, subject, deadline, request);
+    }
+  }
+
+  async #refusal(subject: string, answer: IncomingMessage): Promise<KubeError> {
+    return toKubeError(subject, answer.statusCode ?? 0, await readText(answer), answer.headers['retry-after']);
+  }
+
+  async #send(request: KubeRequest): Promise<IncomingMessage> {
+    const url = new URL(this.#connection.server + request.path);
+    for (const [name, value] of Object.entries(request.query ?? {})) url.searchParams.set(name, value);
+    const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+    const { headers, ...connection } = await this.#connection.options();
+    const options = {
+      ...connection,
+      method: request.method,
+      headers: {
+        ...(headers as Record<string, string>),
+        accept: 'application/json',
+        'user-agent': this.#options.userAgent,
+        ...(body === undefined
+          ? {}
+          : {
+              'content-type': request.contentType ?? 'application/json',
+              'content-length': String(Buffer.byteLength(body)),
+            }),
+      },
+      ...(request.signal === undefined ? {} : { signal: request.signal }),
+    };
+    const send = () => {
+      const sent = url.protocol === 'http:' ? httpRequest(url, options) : httpsRequest(url, options);
+      sent.end(body);
+      return sent;
+    };
+    const first = send();
+    try {
+      return await answerOf(first);
+    } catch (error) {
+      // The server closed an idle connection at the moment we took it: it has not seen the request. Once is enough, and
+      // a second try does no harm if it has: writes carry the version that they are for.
+      if (!first.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
+      return await answerOf(send());
+    }
+  }
+}
+
+function answerOf(request: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => request.once('response', resolve).on('error', reject));
+}
+
+async function readText(answer: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of answer as AsyncIterable<Buffer>) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+function statusError(subject: string, status: { code?: number }): KubeError {
+  return toKubeError(subject, status.code ?? 0, JSON.stringify(status));
+}
+
+/** What to throw for an error: the caller's own reason if it gave up, a timeout, or that nothing can be reached. */
+function toFailure(error: unknown, subject: string, deadline: Deadline, request: Partial<KubeRequest>): unknown {
+  if (request.signal?.aborted) return request.signal.reason;
+  if (error instanceof KubeError) return error;
+  const { timeoutMs = defaultTimeoutMs } = request;
+  const details = { cause: error, retriable: true };
+  if (!deadline.signal.aborted) {
+    return new KubeError('api-unreachable', `${subject}: no answer from the API server`, details);
+  }
+  return new KubeError('api-timeout', `${subject}: no answer from the API server within ${timeoutMs} ms`, details);
+}

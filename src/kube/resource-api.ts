@@ -1,0 +1,85 @@
+import { isKubeError, KubeError } from './errors.ts';
+import type { KubeClient, KubeRequest, WatchEvent } from './kube-client.ts';
+import { fromResourceVersion, type ResourceVersion, resourceVersions, toResourceVersion } from './resource-versions.ts';
+import type { KubeList, ResourceClaim } from './types.ts';
+
+/** A request below `/apis/resource.k8s.io/<version>/`; its body, which has a `kind`, and what comes back have the shape of v1. */
+export type ResourceRequest = Omit<KubeRequest, 'path'> & {
+  /** `resourceslices/s`, `namespaces/default/resourceclaims/c/status` */
+  path: string;
+};
+
+/**
+ * resource.k8s.io in the best version that the cluster serves. Nothing is asked beforehand: a request whose version is
+ * unknown to the server is sent again in the next one, and later requests begin with what went well. A cluster that is
+ * upgraded meanwhile, or whose servers differ, is followed in the same way.
+ */
+export class ResourceApi {
+  readonly #client: KubeClient;
+  #version: ResourceVersion = resourceVersions[0];
+
+  constructor(client: KubeClient) {
+    this.#client = client;
+  }
+
+  /** The version that was served last. */
+  get version(): ResourceVersion {
+    return this.#version;
+  }
+
+  /** @throws KubeError `api-unserved` if the cluster has none of the versions, and whatever the server answers */
+  async request<T extends object>(request: ResourceRequest): Promise<T> {
+    const { answer, version } = await this.#ask<T>(request);
+    return fromResourceVersion(answer, version);
+  }
+
+  async list<T extends object>(request: Omit<ResourceRequest, 'method'>): Promise<KubeList<T>> {
+    const { answer, version } = await this.#ask<KubeList<T>>({ ...request, method: 'GET' });
+    return { metadata: answer.metadata, items: answer.items.map((item) => fromResourceVersion(item, version)) };
+  }
+
+  /** In the version that the last request went well with: a watch follows a list. */
+  async *watch<T extends object>(
+    request: Pick<ResourceRequest, 'path' | 'query' | 'signal'>,
+  ): AsyncGenerator<WatchEvent<T>, void, void> {
+    const version = this.#version;
+    const events = this.#client.watch<T>({ ...request, path: `/apis/resource.k8s.io/${version}/${request.path}` });
+    for await (const { type, object } of events) yield { type, object: fromResourceVersion(object, version) };
+  }
+
+  /** @throws KubeError `api-not-found`, … */
+  async readClaim(namespace: string, name: string, signal?: AbortSignal): Promise<ResourceClaim> {
+    const path = `namespaces/${namespace}/resourceclaims/${name}`;
+    return await this.request<ResourceClaim>({ method: 'GET', path, ...(signal === undefined ? {} : { signal }) });
+  }
+
+  async #ask<T>(request: ResourceRequest): Promise<{ answer: T; version: ResourceVersion }> {
+    let unserved: unknown;
+    for (const version of [this.#version, ...resourceVersions.filter((each) => each !== this.#version)]) {
+      try {
+        const answer = await this.#client.request<T>(inVersion(request, version));
+        this.#version = version;
+        return { answer, version };
+      } catch (error) {
+        if (!isKubeError(error, 'api-unserved')) throw error;
+        unserved ??= error;
+      }
+    }
+    throw new KubeError(
+      'api-unserved',
+      `the API server serves none of resource.k8s.io/${resourceVersions.join(', ')}`,
+      {
+        cause: unserved,
+        hint: 'dynamic resource allocation needs Kubernetes 1.34 or newer, or its feature gate and API version switched on',
+      },
+    );
+  }
+}
+
+function inVersion({ path, body, ...request }: ResourceRequest, version: ResourceVersion): KubeRequest {
+  return {
+    ...request,
+    path: `/apis/resource.k8s.io/${version}/${path}`,
+    ...(body === undefined ? {} : { body: toResourceVersion(body, version) }),
+  };
+}

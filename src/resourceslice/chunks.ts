@@ -1,0 +1,49 @@
+import type { Device, Pool, SliceSpec } from './model.ts';
+import { isAdvanced, sliceLimits } from './validate.ts';
+
+/** What one slice carries: devices or counters, since newer servers refuse both in one. */
+export type SliceContent = Pick<SliceSpec, 'devices' | 'sharedCounters'>;
+
+/**
+ * Cuts a pool into slices: those with counters, then those with devices; at least one, since a pool without a slice does
+ * not exist. Devices stay in the slice in which they already are if that costs no further slice, so that one that comes
+ * or goes does not shift all those behind it.
+ * @param published what the pool's slices carry now, in order
+ */
+export function cutPool(pool: Pool, published: SliceContent[]): SliceContent[] {
+  const { devices, sharedCounters = [] } = pool;
+  const counters = cut(sharedCounters, sliceLimits.counterSets).map((sets) => ({ sharedCounters: sets }));
+  const size = pool.maxDevicesPerSlice ?? defaultSize(devices);
+  const places = new Map<string, number>();
+  for (const [index, content] of published.slice(counters.length).entries()) {
+    for (const { name } of content.devices ?? []) places.set(name, index);
+  }
+  const chunks = cutInPlace(devices, places, size) ?? cut(devices, size);
+  const slices = [...counters, ...chunks.map((chunk) => ({ devices: chunk }))];
+  return slices.length === 0 ? [{ devices: [] }] : slices;
+}
+
+function defaultSize(devices: Device[]): number {
+  return devices.some(isAdvanced) ? sliceLimits.devicesWithAdvancedFeatures : sliceLimits.devices;
+}
+
+function cut<T>(items: T[], size: number): T[][] {
+  return Array.from({ length: Math.ceil(items.length / size) }, (_, index) =>
+    items.slice(index * size, (index + 1) * size),
+  );
+}
+
+/** Leaves devices where they are; new ones go with the one before them. @returns `undefined` if that does not fit */
+function cutInPlace(devices: Device[], places: ReadonlyMap<string, number>, size: number): Device[][] | undefined {
+  const chunks: Device[][] = Array.from({ length: Math.ceil(devices.length / size) }, () => []);
+  let last = 0;
+  for (const device of devices) {
+    let place = places.get(device.name) ?? last;
+    if (chunks[place]?.length === size) place++;
+    // The order counts more than the place.
+    if (place < last || chunks[place] === undefined) return undefined;
+    chunks[place]?.push(device);
+    last = place;
+  }
+  return chunks.some((chunk) => chunk.length === 0) ? undefined : chunks;
+}

@@ -1,0 +1,117 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { SliceProblem } from './errors.ts';
+import type { Device, DeviceTaint, SliceSpec } from './model.ts';
+import { parseQuantity } from './quantity.ts';
+
+/** The server keeps whole seconds. */
+const timeToleranceMs = 1_000;
+
+type Json = { [member: string]: unknown };
+
+/**
+ * Whether a server has what we want it to have, in its own words: quantities in another notation, times that it added to
+ * taints, empty lists left out.
+ */
+export function isSameSpec(actual: SliceSpec, wanted: SliceSpec): boolean {
+  const fitting = { ...wanted, devices: copyTaintTimes(wanted.devices ?? [], actual.devices ?? []) };
+  return isDeepStrictEqual(canonical(actual), canonical(fitting));
+}
+
+/**
+ * Gives taints without a time the one that the server noted when they came, and those with nearly the same time exactly
+ * that one: a rewritten slice must not make an old taint look new.
+ */
+export function copyTaintTimes(devices: Device[], published: Device[]): Device[] {
+  const byName = new Map(published.map((device) => [device.name, device.taints ?? []]));
+  return devices.map((device) => {
+    const known = byName.get(device.name);
+    if (device.taints === undefined || known === undefined) return device;
+    return { ...device, taints: device.taints.map((taint) => copyTime(taint, known)) };
+  });
+}
+
+function copyTime(taint: DeviceTaint, known: DeviceTaint[]): DeviceTaint {
+  const timeAdded = known.find(
+    ({ key, value = '', effect }) => key === taint.key && value === (taint.value ?? '') && effect === taint.effect,
+  )?.timeAdded;
+  if (timeAdded === undefined) return taint;
+  const isOther =
+    taint.timeAdded !== undefined && Math.abs(Date.parse(taint.timeAdded) - Date.parse(timeAdded)) > timeToleranceMs;
+  return isOther ? taint : { ...taint, timeAdded };
+}
+
+/** A form in which equal specs are deeply equal. */
+function canonical(spec: SliceSpec): unknown {
+  const { devices = [], sharedCounters = [], ...rest } = spec;
+  return prune({
+    ...rest,
+    devices: devices.map(({ capacity, consumesCounters, ...device }) => ({
+      ...device,
+      capacity: canonicalQuantities(capacity),
+      consumesCounters: canonicalQuantities(consumesCounters),
+    })),
+    sharedCounters: canonicalQuantities(sharedCounters),
+  });
+}
+
+/** Every text that is a quantity becomes the same text for the same value. Names are keys, or no quantities. */
+function canonicalQuantities(value: unknown): unknown {
+  if (typeof value === 'string') return String(parseQuantity(value) ?? value);
+  if (Array.isArray(value)) return value.map(canonicalQuantities);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, member]) => [
+      key,
+      // Names of counter sets may look like quantities: "1".
+      key === 'name' || key === 'counterSet' ? member : canonicalQuantities(member),
+    ]),
+  );
+}
+
+/** Leaves out what Go's encoder leaves out: empty lists, maps and texts, `false` and what is undefined. */
+function prune(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(prune);
+  if (typeof value !== 'object' || value === null) return value;
+  const kept = Object.entries(value as Json)
+    .map(([key, member]): [string, unknown] => [key, prune(member)])
+    .filter(([key, member]) => !isEmpty(member) || isAttributeValue(key));
+  return Object.fromEntries(kept);
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === null || value === '' || value === false) return true;
+  return typeof value === 'object' && Object.keys(value).length === 0;
+}
+
+/** An attribute that is `false` or an empty text is an attribute. */
+function isAttributeValue(key: string): boolean {
+  return key === 'bool' || key === 'string';
+}
+
+/**
+ * What a server left out of what it was sent: fields that it does not know, or whose feature is off.
+ * @returns one problem for each field of each device
+ */
+export function findDroppedFields(sent: SliceSpec, stored: SliceSpec): SliceProblem[] {
+  const message = 'was dropped by the API server';
+  const problems: SliceProblem[] = [];
+  const compareMembers = (wanted: object, kept: object, device?: string) => {
+    for (const [field, value] of Object.entries(prune(wanted) as Json)) {
+      const members = missingMembers(field, value, (kept as Json)[field]);
+      for (const at of members) problems.push({ ...(device === undefined ? {} : { device }), field: at, message });
+    }
+  };
+  const { devices: wanted = [], ...rest } = sent;
+  compareMembers(rest, stored);
+  for (const [index, device] of wanted.entries()) compareMembers(device, stored.devices?.[index] ?? {}, device.name);
+  return problems;
+}
+
+function missingMembers(field: string, sent: unknown, kept: unknown): string[] {
+  if (kept === undefined || kept === null) return [field];
+  if (typeof sent !== 'object' || sent === null) return [];
+  return Object.entries(sent).flatMap(([key, value]) => {
+    const at = Array.isArray(sent) ? `${field}[${key}]` : `${field}.${key}`;
+    return missingMembers(at, value, (kept as Json)[key]);
+  });
+}

@@ -1,0 +1,41 @@
+import { type ErrorDetails, NetdraError } from '../errors.ts';
+
+/** `slice-fields-dropped`: what was published is less than what was asked for. */
+export type SliceErrorCode = 'slice-invalid' | 'slice-fields-dropped' | 'slice-node-unknown';
+
+/** One thing that is wrong with a pool, or that a server did not keep. */
+export interface SliceProblem {
+  /** Name of the device; absent if it is about the pool. */
+  device?: string;
+  /** As in the API: `attributes[mtu].int`. */
+  field: string;
+  message: string;
+}
+
+/** Why a pool is not offered as the driver wants it. */
+export class SliceError extends NetdraError<SliceErrorCode> {
+  readonly pool: string | undefined;
+  readonly problems: readonly SliceProblem[];
+
+  constructor(
+    code: SliceErrorCode,
+    message: string,
+    details: ErrorDetails & { pool?: string; problems?: SliceProblem[] } = {},
+  ) {
+    super(code, message, details);
+    this.pool = details.pool;
+    this.problems = details.problems ?? [];
+  }
+}
+
+const maxListed = 5;
+
+/** The first problems in one line, and how many there are. */
+export function formatProblems(problems: readonly SliceProblem[]): string {
+  const texts = problems.slice(0, maxListed).map(({ device, field, message }) => {
+    const place = device === undefined ? field : `device ${device}: ${field}`;
+    return `${place} ${message}`;
+  });
+  const more = problems.length - texts.length;
+  return texts.join('; ') + (more > 0 ? `; and ${more} more` : '');
+}

@@ -1,0 +1,93 @@
+import type { ObjectMeta } from '../kube/index.ts';
+import type { DeviceAttributes } from '../metadata/index.ts';
+
+/** Everything that a driver offers on its node, by pool name. What is not in it is withdrawn. */
+export interface DriverResources {
+  pools: Record<string, Pool>;
+}
+
+/** A set of devices that the allocator looks at as one. */
+export interface Pool {
+  /** In the order in which the allocator shall try them. May be empty: the pool then exists and has nothing. */
+  devices: Device[];
+  /** What devices of the pool draw from together, e.g. the bandwidth or the VFs of one NIC. */
+  sharedCounters?: CounterSet[];
+  /** The generation to publish at least. Without it, it begins with 1 and counts up by itself. */
+  generation?: number;
+  /**
+   * How many devices go into one slice. Default: 128, or 64 as soon as a device has taints, counters or lists as
+   * attribute values. Say 64 for a pool whose devices may get taints later: the first taint then is one write.
+   */
+  maxDevicesPerSlice?: number;
+}
+
+/** A device as it is offered. Shape of resource.k8s.io/v1 `Device`. */
+export interface Device {
+  /** DNS label, unique in the pool. */
+  name: string;
+  attributes?: DeviceAttributes;
+  /** By name, as attributes. */
+  capacity?: Record<string, DeviceCapacity>;
+  taints?: DeviceTaint[];
+  /** What it takes from shared counters when it is allocated. */
+  consumesCounters?: CounterConsumption[];
+  /** Whether several claims may have it at once, each with a share. */
+  allowMultipleAllocations?: boolean;
+  bindsToNode?: boolean;
+  /** Types of conditions that must be true in the claim's status before the pod is bound. */
+  bindingConditions?: string[];
+  bindingFailureConditions?: string[];
+}
+
+export interface DeviceCapacity {
+  /** Quantity: `10G`, `1500`, `64Mi`. */
+  value: string;
+  /** How claims may ask for a part of it. Shape of resource.k8s.io/v1 `CapacityRequestPolicy`. */
+  requestPolicy?: object;
+}
+
+export const taintEffects = ['None', 'NoSchedule', 'NoExecute'] as const;
+
+/** Keeps claims without a toleration away from a device. */
+export interface DeviceTaint {
+  /** Label key: `netdra.dev/link-down`. */
+  key: string;
+  value?: string;
+  effect: (typeof taintEffects)[number];
+  /** RFC 3339. Without it the server notes the time, and it is kept as long as the taint is. */
+  timeAdded?: string;
+}
+
+/** Counters of which several devices take their part. */
+export interface CounterSet {
+  /** DNS label, unique in the pool. */
+  name: string;
+  counters: Record<string, Counter>;
+}
+
+export interface Counter {
+  /** Quantity. */
+  value: string;
+}
+
+export interface CounterConsumption {
+  /** Name of a {@link CounterSet} of the pool. */
+  counterSet: string;
+  counters: Record<string, Counter>;
+}
+
+/** A ResourceSlice in the shape of resource.k8s.io/v1, as far as we write it. */
+export interface ResourceSlice {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta & { name: string };
+  spec: SliceSpec;
+}
+
+export interface SliceSpec {
+  driver: string;
+  nodeName: string;
+  pool: { name: string; generation: number; resourceSliceCount: number };
+  devices?: Device[];
+  sharedCounters?: CounterSet[];
+}

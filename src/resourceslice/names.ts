@@ -1,0 +1,56 @@
+/** Kinds of names in ResourceSlices. Each function says what is wrong with a name, or gives `undefined`. */
+
+const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+/** What follows the slash of a label key, and label values. */
+const qualifiedPart = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
+const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
+/** Source: semver.org 2.0.0, the regular expression of its FAQ in our own words. */
+const semver = (() => {
+  const number = '(0|[1-9]\\d*)';
+  const part = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
+  return new RegExp(
+    `^${number}\\.${number}\\.${number}(-${part}(\\.${part})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
+  );
+})();
+
+export function isDnsSubdomain(text: string): boolean {
+  return text.length <= 253 && text.split('.').every((part) => label.test(part));
+}
+
+export function dnsLabelProblem(text: string): string | undefined {
+  if (text.length <= 63 && label.test(text)) return undefined;
+  return `"${text}" must be a DNS label: lower-case letters, digits and "-", at most 63`;
+}
+
+/**
+ * Name of an attribute or a capacity: `id`, or `domain/id`.
+ * @param driver a name qualified with it is refused by newer servers, since an unqualified one means the same
+ * Source: resource.k8s.io/v1 `QualifiedName`, `DeviceMaxDomainLength`, `DeviceMaxIDLength`.
+ */
+export function attributeNameProblem(text: string, driver: string): string | undefined {
+  const [id = '', domain, ...rest] = text.split('/').reverse();
+  if (rest.length > 0) return 'has more than one "/" in its name';
+  if (domain === driver) return `must be named "${id}": a driver does not qualify its own names`;
+  if (domain !== undefined && !(domain.length <= 63 && isDnsSubdomain(domain))) {
+    return `must have a DNS subdomain of at most 63 characters before the "/"`;
+  }
+  if (id.length <= 32 && identifier.test(id)) return undefined;
+  return `must be named by letters, digits and "_", at most 32, not beginning with a digit`;
+}
+
+/** Source: apimachinery label keys: an optional DNS subdomain, then at most 63 characters. */
+export function labelKeyProblem(text: string): string | undefined {
+  const [name = '', domain, ...rest] = text.split('/').reverse();
+  const isDomainFine = domain === undefined || isDnsSubdomain(domain);
+  if (rest.length === 0 && isDomainFine && name.length <= 63 && qualifiedPart.test(name)) return undefined;
+  return `"${text}" must be a label key such as example.com/link-down`;
+}
+
+export function labelValueProblem(text: string): string | undefined {
+  if (text === '' || (text.length <= 63 && qualifiedPart.test(text))) return undefined;
+  return `"${text}" must be a label value: letters, digits, "-", "_" and ".", at most 63`;
+}
+
+export function semverProblem(text: string): string | undefined {
+  return semver.test(text) ? undefined : `"${text}" must be a semantic version such as 1.2.3`;
+}

@@ -1,0 +1,126 @@
+import { isDeepStrictEqual } from 'node:util';
+import { cutPool, type SliceContent } from './chunks.ts';
+import { copyTaintTimes, isSameSpec } from './compare.ts';
+import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
+import { sliceName } from './slice-name.ts';
+
+/** What this process knows of a pool that it has published. */
+export interface PublishedPool {
+  generation: number;
+  contents: SliceContent[];
+  /** What the server made of each slice, by name, where that is not what it was sent. */
+  kept: ReadonlyMap<string, { sent: SliceSpec; stored: SliceSpec }>;
+}
+
+export interface PoolPlanInput {
+  driver: string;
+  nodeName: string;
+  poolName: string;
+  pool: Pool;
+  /** Slices of the pool that are there. */
+  actual: ResourceSlice[];
+  published: PublishedPool | undefined;
+}
+
+/** What is to be done for a pool. Nothing to delete and nothing to write: all is well. */
+export interface PoolPlan {
+  generation: number;
+  contents: SliceContent[];
+  obsolete: ResourceSlice[];
+  writes: { name: string; spec: SliceSpec; existing?: ResourceSlice }[];
+  /** Whether it puts back what this process had published, and others changed. */
+  isRepair: boolean;
+}
+
+/** A slice that should be there, beside the one that is. */
+interface Place {
+  name: string;
+  /** As wanted, in the generation of the slice that is there. */
+  spec: SliceSpec;
+  existing: ResourceSlice | undefined;
+  isSame: boolean;
+}
+
+/** Compares a pool as it should be with the slices that are there. */
+export function planPool(input: PoolPlanInput): PoolPlan {
+  const { pool, actual, published, poolName, driver, nodeName } = input;
+  const newest = Math.max(0, ...actual.map(({ spec }) => spec.pool.generation));
+  const byName = new Map(actual.map((slice) => [slice.metadata.name, slice]));
+  const name = (index: number) => sliceName({ driver, nodeName, pool: poolName }, index);
+  const contents = cutPool(pool, inOrder(actual, name));
+  const places = contents.map((content, index): Place => {
+    const existing = byName.get(name(index));
+    const generation = existing?.spec.pool.generation ?? newest;
+    const spec = {
+      ...{ driver, nodeName, pool: { name: poolName, generation, resourceSliceCount: contents.length } },
+      ...withTaintTimes(content, actual),
+    };
+    return { name: name(index), spec, existing, isSame: isInPlace(existing, spec, published) };
+  });
+  const isRepair = published !== undefined && isDeepStrictEqual(published.contents, contents);
+  const generation = Math.max(pool.generation ?? 1, nextGeneration(places, newest, published, isRepair));
+  const names = new Set(places.map((place) => place.name));
+  return {
+    generation,
+    contents,
+    obsolete: actual.filter(({ metadata }) => !names.has(metadata.name)),
+    writes: places
+      .filter(({ isSame, spec }) => !isSame || spec.pool.generation !== generation)
+      .map(({ name, spec, existing }) => ({
+        name,
+        spec: { ...spec, pool: { ...spec.pool, generation } },
+        ...(existing === undefined ? {} : { existing }),
+      })),
+    isRepair,
+  };
+}
+
+/**
+ * A generation says that the slices with its number belong together. It stays when they do whatever order the writes
+ * are seen in: when one slice changes, or when slices are put back as they were in it. Source: facts of the Go helper's
+ * controller, which counts up for slices that are put back, too.
+ */
+function nextGeneration(
+  places: Place[],
+  newest: number,
+  published: PublishedPool | undefined,
+  isRepair: boolean,
+): number {
+  if (isRepair && published !== undefined && newest <= published.generation) return published.generation;
+  const isMissing = places.some(({ existing }) => existing === undefined);
+  const isOld = places.some(({ spec }) => spec.pool.generation !== newest);
+  const changed = places.filter(({ isSame }) => !isSame).length;
+  if (newest > 0 && !isMissing && !isOld && changed <= 1) return newest;
+  return Math.max(newest, published?.generation ?? 0) + 1;
+}
+
+/** What the pool's slices carry now, each at its index. */
+function inOrder(actual: ResourceSlice[], name: (index: number) => string): SliceContent[] {
+  const contents: SliceContent[] = [];
+  for (let index = 0; index < actual.length; index++) {
+    const slice = actual.find(({ metadata }) => metadata.name === name(index));
+    contents.push(slice?.spec ?? {});
+  }
+  return contents;
+}
+
+function withTaintTimes({ devices, sharedCounters }: SliceContent, actual: ResourceSlice[]): SliceContent {
+  if (devices === undefined) return sharedCounters === undefined ? {} : { sharedCounters };
+  return {
+    devices: copyTaintTimes(
+      devices,
+      actual.flatMap(({ spec }) => spec.devices ?? []),
+    ),
+  };
+}
+
+function isInPlace(
+  existing: ResourceSlice | undefined,
+  spec: SliceSpec,
+  published: PublishedPool | undefined,
+): boolean {
+  if (existing === undefined) return false;
+  if (isSameSpec(existing.spec, spec)) return true;
+  const kept = published?.kept.get(existing.metadata.name);
+  return kept !== undefined && isSameSpec(kept.sent, spec) && isSameSpec(existing.spec, kept.stored);
+}

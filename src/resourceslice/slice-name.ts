@@ -1,0 +1,23 @@
+import { createHash } from 'node:crypto';
+
+const maxLength = 253;
+const indexDigits = 4;
+
+/**
+ * The names of a pool's slices: `<node>-<driver>-0000`, with a hash of the pool's name in between unless the pool is
+ * named after the node. They are the same after a restart and tell the order, which the allocator follows, even where
+ * slices are sorted by name. Given names and not generated ones: a creation whose answer was lost makes no second slice.
+ */
+export function sliceName(place: { nodeName: string; driver: string; pool: string }, index: number): string {
+  const { nodeName, driver, pool } = place;
+  const base = pool === nodeName ? `${nodeName}-${driver}` : `${nodeName}-${driver}-${hash(pool)}`;
+  const suffix = `-${String(index).padStart(indexDigits, '0')}`;
+  if (base.length + suffix.length <= maxLength) return base + suffix;
+  const end = `-${hash(base)}${suffix}`;
+  // A DNS name has no "." or "-" before a "-" that follows a ".".
+  return base.slice(0, maxLength - end.length).replace(/[-.]+$/, '') + end;
+}
+
+function hash(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 8);
+}

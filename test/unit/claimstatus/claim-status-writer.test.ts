@@ -1,0 +1,377 @@
+import { describe, expect, it } from 'vitest';
+import {
+  ClaimStatusWriter,
+  createClaimStatusApi,
+  type DeviceStatus,
+  withStatusRemoval,
+} from '../../../src/claimstatus/index.ts';
+import type { AllocatedDeviceStatus, ResourceClaim } from '../../../src/kube/index.ts';
+import type { ClaimIdentity } from '../../../src/metadata/index.ts';
+import { ApiServer, type ApiServerOptions } from '../../doubles/api-server.ts';
+import { openKube } from '../../doubles/kube.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
+import { buildClaim, testDriver, testNode } from '../../doubles/objects.ts';
+
+const poll = <T>(what: () => T) => expect.poll(() => what(), { timeout: 10_000, interval: 5 });
+
+async function startBench(options: ApiServerOptions = {}) {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start(options));
+  const { resources } = stack.use(openKube(api));
+  const logger = new RecordingLogger();
+  const errors: Error[] = [];
+  const clock = new ManualClock();
+  const owned = stack.move();
+  const start = (driver = testDriver) =>
+    owned.use(
+      new ClaimStatusWriter(createClaimStatusApi(resources, driver), {
+        ...{ driver, clock, logger },
+        onError: (error) => errors.push(error),
+      }),
+    );
+  return {
+    ...{ api, logger, errors, clock, start },
+    /** A claim with devices `vf-0`, `vf-1` … of our driver, and one of another. */
+    createClaim(name = 'fast-net', count = 2): ClaimIdentity {
+      const devices = Array.from({ length: count }, (_, n) => `vf-${n}`);
+      const foreign = { device: 'gpu-0', driver: 'gpu.example.com', pool: testNode };
+      const requests = [
+        { name: 'vf', devices },
+        { name: 'gpu', devices: [foreign] },
+      ];
+      const { namespace, uid } = api.create(buildClaim(name, { requests })).metadata;
+      return { namespace: namespace ?? '', name, uid };
+    },
+    entries(name = 'fast-net'): AllocatedDeviceStatus[] | undefined {
+      return api.get<ResourceClaim>('ResourceClaim', name)?.status?.devices;
+    },
+    patches: () => api.requests('PATCH /status'),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function ready(device: string, more: Partial<DeviceStatus> = {}): DeviceStatus {
+  const networkData = { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:00:00:01' };
+  return { pool: testNode, device, ready: true, reason: 'Attached', networkData, ...more };
+}
+
+/** An entry as the API has it. */
+function entry(device: string, more: Partial<AllocatedDeviceStatus> = {}) {
+  const { networkData = {} } = ready(device);
+  return { driver: testDriver, pool: testNode, device, networkData, ...more };
+}
+
+const timestamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
+
+describe('ClaimStatusWriter', () => {
+  it('tells network data, data and the condition Ready, under a field manager of its own', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.start().set(claim, [ready('vf-0', { data: { mtu: 1400 } }), ready('vf-1')]);
+    await poll(bench.entries).toHaveLength(2);
+    const condition = {
+      ...{ type: 'Ready', status: 'True', reason: 'Attached', message: '' },
+      lastTransitionTime: expect.stringMatching(timestamp),
+    };
+    expect(bench.entries()).toEqual([
+      { ...entry('vf-0'), data: { mtu: 1400 }, conditions: [condition] },
+      { ...entry('vf-1'), conditions: [condition] },
+    ]);
+    expect(bench.patches()).toMatchObject([
+      { query: { fieldManager: testDriver, force: 'true' }, contentType: 'application/apply-patch+yaml', status: 200 },
+    ]);
+  });
+
+  it('returns at once, and keeps nothing waiting that comes after it', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    using hanging = bench.api.hang('/resourceclaims/');
+    const writer = bench.start();
+    expect(writer.set(claim, [ready('vf-0')])).toBeUndefined();
+    await poll(() => bench.api.requests('/resourceclaims/')).toHaveLength(1);
+    expect(bench.entries()).toBeUndefined();
+    hanging[Symbol.dispose]();
+    await poll(bench.entries).toHaveLength(1);
+  });
+
+  it('leaves the entries of other drivers alone, and what others say of its own devices', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const gpu = bench.start('gpu.example.com');
+    gpu.set(claim, [{ pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine' }]);
+    await poll(bench.entries).toHaveLength(1);
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(2);
+    const bound = {
+      ...{ type: 'Bound', status: 'True', reason: 'Bound', message: '' },
+      lastTransitionTime: '2026-01-01T00:00:00Z',
+    };
+    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
+      status?.devices?.find(({ device }) => device === 'vf-0')?.conditions?.push(bound as never);
+    });
+    writer.set(claim, [ready('vf-0', { reason: 'AddressChanged' })]);
+    await poll(() => bench.entries()?.find(({ device }) => device === 'vf-0')?.conditions).toMatchObject([
+      { type: 'Ready', reason: 'AddressChanged' },
+      bound,
+    ]);
+    writer.remove(claim);
+    await poll(() => bench.entries()?.filter(({ networkData }) => networkData !== undefined)).toEqual([]);
+    expect(bench.entries()?.some(({ driver }) => driver === 'gpu.example.com')).toBe(true);
+    gpu.remove(claim);
+  });
+
+  it('writes nothing when nothing changed, after a restart neither', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const first = bench.start();
+    first.set(claim, [ready('vf-0', { data: { a: 1 } })]);
+    await poll(bench.patches).toHaveLength(1);
+    await poll(bench.entries).toHaveLength(1);
+    first.set(claim, [ready('vf-0', { data: { a: 1 } })]);
+    await first[Symbol.asyncDispose]();
+
+    const second = bench.start();
+    const reads = () => bench.api.requests('GET /resourceclaims/').length;
+    const before = reads();
+    second.set(claim, [ready('vf-0', { data: { a: 1 } })]);
+    await poll(reads).toBe(before + 1);
+    second.set(claim, [ready('vf-0', { data: { a: 2 } })]);
+    await poll(() => bench.entries()?.[0]?.data).toEqual({ a: 2 });
+    expect(bench.patches()).toHaveLength(2);
+  });
+
+  it('keeps the time since when a device is ready, and notes when that changes', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const before = '2026-01-01T00:00:00Z';
+    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
+      const condition = { type: 'Ready', status: 'True', reason: 'Old', message: '', lastTransitionTime: before };
+      if (status !== undefined) status.devices = [entry('vf-0', { conditions: [condition as never] })];
+    });
+    const writer = bench.start();
+    const condition = () => bench.entries()?.[0]?.conditions?.[0];
+    writer.set(claim, [ready('vf-0')]);
+    await poll(condition).toMatchObject({ reason: 'Attached', status: 'True', lastTransitionTime: before });
+    writer.set(claim, [ready('vf-0', { ready: false, reason: 'LinkDown' })]);
+    await poll(condition).toMatchObject({ reason: 'LinkDown', status: 'False' });
+    expect(condition()?.lastTransitionTime).not.toBe(before);
+  });
+
+  it('ends with the newest state, however many came before it', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const slow = bench.api.delay('PATCH /status', 20);
+    const writer = bench.start();
+    for (let n = 1; n <= 50; n++) writer.set(claim, [ready('vf-0', { data: { n } })]);
+    await poll(bench.patches).toHaveLength(1);
+    for (let n = 51; n <= 100; n++) writer.set(claim, [ready('vf-0', { data: { n } })]);
+    await poll(() => bench.entries()?.[0]?.data).toEqual({ n: 100 });
+    slow[Symbol.dispose]();
+    // One under way, and one with the last word.
+    expect(bench.patches().length).toBeLessThanOrEqual(3);
+  });
+
+  it('keeps devices apart that share a name but not a share', async () => {
+    await using bench = await startBench();
+    const shares = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222'];
+    const devices = shares.map((shareID) => ({ device: 'vf-0', shareID }));
+    const { namespace, name, uid } = bench.api.create(
+      buildClaim('shared', { requests: [{ name: 'vf', devices }] }),
+    ).metadata;
+    bench.start().set(
+      { namespace: namespace ?? '', name, uid },
+      shares.map((shareId, n) => ready('vf-0', { shareId, data: { n } })),
+    );
+    await poll(() => bench.entries('shared')?.map(({ shareID, data }) => [shareID, data])).toEqual(
+      shares.map((shareID, n) => [shareID, { n }]),
+    );
+  });
+
+  it('cuts what the API has no room for', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const ips = Array.from({ length: 20 }, (_, n) => `192.0.2.${n}/24`);
+    const networkData = { interfaceName: 'net1', ips: [...ips.slice(0, 3), ...ips] };
+    bench.start().set(claim, [ready('vf-0', { networkData, message: 'x'.repeat(40_000) })]);
+    await poll(bench.entries).toMatchObject([{ networkData: { ips: ips.slice(0, 16) } }]);
+    expect(bench.entries()?.[0]?.conditions?.[0]?.message).toHaveLength(32_768);
+  });
+
+  it('removes its entries at unprepare, and only then, and forgets the claim', async () => {
+    await using bench = await startBench();
+    const claims = [bench.createClaim('good'), bench.createClaim('bad')];
+    const writer = bench.start();
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => [bench.entries('good')?.length, bench.entries('bad')?.length]).toEqual([1, 1]);
+    const plugin = withStatusRemoval(
+      {
+        prepareResourceClaims: async () => new Map(),
+        unprepareResourceClaims: async ([good, bad]) =>
+          new Map([
+            [good?.uid ?? '', undefined],
+            [bad?.uid ?? '', new Error('busy')],
+          ]),
+      },
+      writer,
+    );
+    await plugin.unprepareResourceClaims(claims, { signal: AbortSignal.timeout(10_000) });
+    await poll(() => bench.entries('good') ?? []).toEqual([]);
+    await poll(() => writer.size).toBe(1);
+    expect(bench.entries('bad')).toHaveLength(1);
+    // No trace of us stays with the claim.
+    const managers = bench.api
+      .get<{ metadata: { managedFields: { manager: string }[] } }>('ResourceClaim', 'good')
+      ?.metadata.managedFields.map(({ manager }) => manager);
+    expect(managers).not.toContain(testDriver);
+  });
+
+  it.each([
+    ['is gone', (api: ApiServer) => api.delete('ResourceClaim', 'fast-net')],
+    [
+      'was replaced by another of the same name',
+      (api: ApiServer) => {
+        api.delete('ResourceClaim', 'fast-net');
+        api.create(buildClaim('fast-net', { requests: [{ name: 'vf', devices: ['vf-0'] }] }));
+      },
+    ],
+  ])('has nothing to do for a claim that %s', async (_, change) => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
+    change(bench.api);
+    writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
+    await poll(() => writer.size).toBe(0);
+    const unknown = bench.start();
+    unknown.remove(claim);
+    await poll(() => unknown.size).toBe(0);
+    expect(bench.entries()).toBeUndefined();
+    expect(bench.errors).toEqual([]);
+  });
+
+  it('tries again, longer each time, with what is wanted by then', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.api.failNext('PATCH /status', 500, { times: 3 });
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0', { data: { n: 1 } })]);
+    for (const pauseMs of [500, 1_000, 2_000]) {
+      await poll(() => bench.clock.sleeping()).toEqual([pauseMs]);
+      writer.set(claim, [ready('vf-0', { data: { pauseMs } })]);
+      bench.clock.advance(pauseMs);
+    }
+    await poll(() => bench.entries()?.[0]?.data).toEqual({ pauseMs: 2_000 });
+    expect(bench.errors).toHaveLength(1);
+    expect(bench.errors[0]).toMatchObject({ code: 'status-failed', claim: 'default/fast-net' });
+  });
+
+  it('says which permission is missing since Kubernetes 1.36, once, and works when it is given', async () => {
+    await using bench = await startBench();
+    const claims = ['one', 'two', 'three'].map((name) => bench.createClaim(name));
+    bench.api.allowDeviceStatus([]);
+    const writer = bench.start();
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => bench.clock.sleeping()).toHaveLength(3);
+    expect(bench.errors).toHaveLength(1);
+    expect(bench.errors[0]).toMatchObject({
+      code: 'status-forbidden',
+      hint: expect.stringContaining(
+        `resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${testDriver}]`,
+      ),
+    });
+    expect(bench.logger.messages('warn')).toHaveLength(1);
+    bench.api.allowDeviceStatus([testDriver]);
+    bench.clock.advance(500);
+    await poll(() => ['one', 'two', 'three'].map((name) => bench.entries(name)?.length)).toEqual([1, 1, 1]);
+  });
+
+  it('says which permission on the status is missing', async () => {
+    await using bench = await startBench();
+    bench.api.failNext('PATCH /status', 403);
+    bench.start().set(bench.createClaim(), [ready('vf-0')]);
+    await poll(() => bench.errors).toMatchObject([
+      { code: 'status-forbidden', hint: expect.stringContaining('resources: [resourceclaims/status], verbs: [patch]') },
+    ]);
+  });
+
+  it('gives up what the server finds wrong, until something else is wanted', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-99')]);
+    await poll(() => bench.errors.map(({ cause }) => String(cause))).toEqual([
+      expect.stringContaining('must be an allocated device in the claim'),
+    ]);
+    await poll(() => bench.clock.sleeping()).toEqual([]);
+    expect(bench.errors[0]).toMatchObject({ code: 'status-invalid' });
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
+  });
+
+  it('reports once that a server does not keep it', async () => {
+    await using bench = await startBench();
+    using _off = bench.api.admit('ResourceClaim', (claim) => {
+      delete (claim as unknown as ResourceClaim).status?.devices;
+    });
+    const writer = bench.start();
+    for (const name of ['one', 'two']) writer.set(bench.createClaim(name), [ready('vf-0')]);
+    await poll(bench.patches).toHaveLength(2);
+    await poll(() => bench.errors).toMatchObject([{ code: 'status-dropped' }]);
+    expect(bench.clock.sleeping()).toEqual([]);
+  });
+
+  it('does not go on for ever about a claim that is over', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.api.failNext('/resourceclaims/', 403, { times: Infinity });
+    const writer = bench.start();
+    writer.remove(claim);
+    for (let failures = 1; failures < 8; failures++) {
+      await poll(() => bench.clock.sleeping()).toHaveLength(1);
+      bench.clock.advance(300_000);
+    }
+    await poll(() => writer.size).toBe(0);
+  });
+
+  it('asks for 4 claims at a time', async () => {
+    await using bench = await startBench();
+    const claims = Array.from({ length: 20 }, (_, n) => bench.createClaim(`claim-${n}`));
+    const writer = bench.start();
+    const hanging = bench.api.hang('GET /resourceclaims/');
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => bench.api.log).toHaveLength(4);
+    hanging[Symbol.dispose]();
+    await poll(() => claims.every(({ name }) => bench.entries(name)?.length === 1)).toBe(true);
+    await poll(() => bench.api.log.every(({ endedMs }) => endedMs !== undefined)).toBe(true);
+    const parallel = bench.api.log.map(
+      ({ startedMs }) =>
+        bench.api.log.filter((other) => other.startedMs <= startedMs && (other.endedMs ?? 0) > startedMs).length,
+    );
+    expect(Math.max(...parallel)).toBe(4);
+  });
+
+  it.each(['v1beta2', 'v1beta1'] as const)('writes to a cluster that serves %s only', async (version) => {
+    await using bench = await startBench({ draVersions: [version] });
+    bench.start().set(bench.createClaim(), [ready('vf-0')]);
+    await poll(bench.entries).toMatchObject([entry('vf-0')]);
+  });
+
+  it('ends at once, and leaves nothing behind', async () => {
+    await using bench = await startBench();
+    const claims = Array.from({ length: 8 }, (_, n) => bench.createClaim(`claim-${n}`));
+    bench.api.failNext('/claim-0', 500, { times: Infinity });
+    using _hanging = bench.api.hang('/claim-1');
+    const writer = bench.start();
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => bench.clock.sleeping()).toHaveLength(1);
+    await writer[Symbol.asyncDispose]();
+    await writer[Symbol.asyncDispose]();
+    expect(bench.clock.sleeping()).toEqual([]);
+    const requests = bench.api.log.length;
+    writer.set(bench.createClaim('late'), [ready('vf-0')]);
+    expect(bench.api.log).toHaveLength(requests);
+  });
+});
