@@ -1,0 +1,95 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { NetdraError } from '../errors.ts';
+import type { Metrics } from './metrics.ts';
+import type { Readiness } from './readiness.ts';
+
+export interface HttpServerOptions {
+  /** `HOST:PORT`; without HOST all addresses of the machine; port 0: one that is free. */
+  address: string;
+  metrics: Metrics;
+  readiness: Readiness;
+}
+
+export interface HttpServer extends AsyncDisposable {
+  readonly port: number;
+}
+
+/**
+ * `/metrics` for Prometheus, `/healthz` (this process answers) and `/readyz` (it can serve pods; 503 with the reasons
+ * otherwise) for the kubelet's probes.
+ * @throws NetdraError `address-invalid`, `address-unavailable`
+ */
+export async function serveHttp({ address, metrics, readiness }: HttpServerOptions): Promise<HttpServer> {
+  const { host, port } = parseAddress(address);
+  const server = createServer((request, response) => {
+    answer(request, response, metrics, readiness).catch((error: unknown) => {
+      if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
+      response.end(`${error instanceof Error ? error.message : String(error)}\n`);
+    });
+  });
+  // A client that sends nothing must not hold a connection for ever.
+  server.requestTimeout = 10_000;
+  server.maxConnections = 32;
+  await listen(server, host, port, address);
+  return {
+    port: (server.address() as AddressInfo).port,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  metrics: Metrics,
+  readiness: Readiness,
+): Promise<void> {
+  const send = (status: number, text: string, contentType = 'text/plain; charset=utf-8') => {
+    response.writeHead(status, { 'content-type': contentType });
+    response.end(request.method === 'HEAD' ? undefined : text);
+  };
+  if (request.method !== 'GET' && request.method !== 'HEAD') return send(405, 'only GET and HEAD\n');
+  switch (request.url?.split('?', 1)[0]) {
+    case '/metrics': {
+      const { contentType, text } = await metrics.render();
+      return send(200, text, contentType);
+    }
+    case '/healthz':
+      return send(200, 'ok\n');
+    case '/readyz':
+      return send(readiness.ready ? 200 : 503, readiness.report());
+    default:
+      return send(404, 'there are /metrics, /healthz and /readyz\n');
+  }
+}
+
+/** @throws NetdraError `address-invalid` */
+export function parseAddress(address: string): { host?: string; port: number } {
+  const [, bracketed, plain, digits] = /^(?:\[([0-9a-fA-F:]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(address) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port > 65_535) {
+    throw new NetdraError('address-invalid', `${JSON.stringify(address)} is no address to listen on`, {
+      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:8080',
+    });
+  }
+  const host = bracketed ?? plain;
+  return { port, ...(host ? { host } : {}) };
+}
+
+async function listen(server: Server, host: string | undefined, port: number, address: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  }).catch((cause: unknown) => {
+    throw new NetdraError('address-unavailable', `cannot listen on ${address}`, {
+      cause,
+      hint: 'another program may have the port: choose another one with --http-address',
+    });
+  });
+}

@@ -1,0 +1,202 @@
+import { readdirSync } from 'node:fs';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+/** What the gauges of a scrape are read from. Each function is called at each scrape. */
+export interface MetricSources {
+  /** How many devices are offered to the scheduler. */
+  devicesOffered(): number;
+  /** How many claims are in each state of the store. */
+  claimsByState(): Record<string, number>;
+  /** How many devices are in a pod's sandbox now. */
+  devicesAttached(): number;
+  /** How many requests have a metadata file. */
+  metadataFiles(): number;
+}
+
+export interface MetricsOptions {
+  driver: string;
+  version: string;
+  metadataEnabled: boolean;
+}
+
+/** Seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
+const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45];
+/** Seconds: the KEP's objective is a 99th percentile below 10 ms. */
+const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
+
+/**
+ * What is counted and timed, in the exposition format of Prometheus. The names that begin with `dra_metadata_` are those
+ * of KEP-5304, the others are ours; all of ours carry no label whose values an outsider chooses, so that their number is
+ * bounded.
+ */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #metadataWrites: Counter;
+  readonly #metadataWriteErrors: Counter;
+  readonly #metadataUpdateErrors: Counter;
+  readonly #metadataWriteSeconds: Histogram;
+  readonly #callSeconds: Histogram<'operation' | 'result'>;
+  readonly #claimErrors: Counter<'operation' | 'code'>;
+  readonly #hookSeconds: Histogram<'hook' | 'result'>;
+  readonly #hookErrors: Counter<'hook' | 'code'>;
+  readonly #connected: Gauge<'peer'>;
+  readonly #connects: Counter<'peer'>;
+  readonly #stalls: Counter;
+  readonly #longestStallSeconds: Gauge;
+
+  constructor(options: MetricsOptions) {
+    const registers = [this.#registry];
+    this.#registry.setDefaultLabels({ driver_name: options.driver });
+    const counter = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
+      new Counter({ name, help, labelNames, registers });
+    const gauge = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
+      new Gauge({ name, help, labelNames, registers });
+
+    gauge('netdra_build_info', 'Version of the driver and of Node.js; always 1.', ['version', 'node']).set(
+      { version: options.version, node: process.versions.node },
+      1,
+    );
+    gauge('dra_metadata_feature_enabled', 'Whether device metadata is written: 0 or 1.').set(
+      Number(options.metadataEnabled),
+    );
+    this.#metadataWrites = counter('dra_metadata_writes_total', 'Metadata of a request written, first or again.');
+    this.#metadataWriteErrors = counter('dra_metadata_write_errors_total', 'Metadata that could not be written.');
+    this.#metadataUpdateErrors = counter(
+      'dra_metadata_update_errors_total',
+      'Updates of metadata after its claim was prepared that failed.',
+    );
+    this.#metadataWriteSeconds = new Histogram({
+      name: 'dra_metadata_write_duration_seconds',
+      help: 'Time to write the metadata of one request.',
+      buckets: writeBuckets,
+      registers,
+    });
+    this.#callSeconds = new Histogram({
+      name: 'netdra_claim_duration_seconds',
+      help: "Time that the driver's part of a call of the kubelet took.",
+      labelNames: ['operation', 'result'],
+      buckets: callBuckets,
+      registers,
+    });
+    this.#claimErrors = counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']);
+    this.#hookSeconds = new Histogram({
+      name: 'netdra_hook_duration_seconds',
+      help: "Time that an event of the runtime took, for pods with and without the driver's claims.",
+      labelNames: ['hook', 'result'],
+      buckets: callBuckets,
+      registers,
+    });
+    this.#hookErrors = counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']);
+    this.#connected = gauge('netdra_connected', 'Whether the kubelet and the runtime (nri) know the driver: 0 or 1.', [
+      'peer',
+    ]);
+    this.#connects = counter('netdra_connects_total', 'Registrations with the kubelet, connections to the runtime.', [
+      'peer',
+    ]);
+    for (const peer of ['kubelet', 'nri'] as const) {
+      this.#connected.set({ peer }, 0);
+      this.#connects.inc({ peer }, 0);
+    }
+    this.#stalls = counter('netdra_event_loop_stalls_total', 'Seconds in which the event loop stood still for long.');
+    this.#longestStallSeconds = gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.');
+    addProcessMetrics(registers);
+  }
+
+  /** The page that Prometheus scrapes, and its content type. */
+  async render(): Promise<{ contentType: string; text: string }> {
+    return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  }
+
+  /** Adds what is read at each scrape. To be called once, when the parts that are asked exist. */
+  readFrom(sources: MetricSources): void {
+    const registers = [this.#registry];
+    const add = (name: string, help: string, read: () => number) =>
+      new Gauge({
+        name,
+        help,
+        registers,
+        collect() {
+          this.set(read());
+        },
+      });
+    add('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
+    add('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
+    add('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
+    new Gauge({
+      name: 'netdra_claims',
+      help: 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.',
+      labelNames: ['state'],
+      registers,
+      collect() {
+        this.reset();
+        for (const state of ['preparing', 'prepared', 'unpreparing']) this.set({ state }, 0);
+        for (const [state, count] of Object.entries(sources.claimsByState())) this.set({ state }, count);
+      },
+    });
+  }
+
+  metadataWritten(seconds: number): void {
+    this.#metadataWrites.inc();
+    this.#metadataWriteSeconds.observe(seconds);
+  }
+
+  metadataFailed(step: 'prepare' | 'update'): void {
+    this.#metadataWriteErrors.inc();
+    if (step === 'update') this.#metadataUpdateErrors.inc();
+  }
+
+  claimsDone(operation: 'prepare' | 'unprepare', seconds: number, codes: string[]): void {
+    this.#callSeconds.observe({ operation, result: codes.length === 0 ? 'ok' : 'error' }, seconds);
+    for (const code of codes) this.#claimErrors.inc({ operation, code });
+  }
+
+  /** @param code of what it was refused with; absent: it was served */
+  hookDone(hook: string, seconds: number, code?: string): void {
+    this.#hookSeconds.observe({ hook, result: code === undefined ? 'ok' : 'error' }, seconds);
+    if (code !== undefined) this.#hookErrors.inc({ hook, code });
+  }
+
+  connected(peer: 'kubelet' | 'nri', isConnected: boolean): void {
+    this.#connected.set({ peer }, Number(isConnected));
+    if (isConnected) this.#connects.inc({ peer });
+  }
+
+  stalled(seconds: number, longestSeconds: number): void {
+    if (seconds > 0) this.#stalls.inc();
+    this.#longestStallSeconds.set(longestSeconds);
+  }
+}
+
+/** Those of the names that every Prometheus client has, as far as dashboards use them. */
+function addProcessMetrics(registers: Registry[]): void {
+  const gauges: [name: string, help: string, read: () => number][] = [
+    ['process_resident_memory_bytes', 'Resident memory in bytes.', () => process.memoryUsage.rss()],
+    ['nodejs_heap_used_bytes', 'Heap in use in bytes.', () => process.memoryUsage().heapUsed],
+    ['process_open_fds', 'Open file descriptors.', () => readdirSync('/proc/self/fd').length],
+    [
+      'process_start_time_seconds',
+      'Start of the process, Unix time in seconds.',
+      () => Math.round(performance.timeOrigin / 1000),
+    ],
+  ];
+  for (const [name, help, read] of gauges) {
+    new Gauge({
+      name,
+      help,
+      registers,
+      collect() {
+        this.set(read());
+      },
+    });
+  }
+  new Counter({
+    name: 'process_cpu_seconds_total',
+    help: 'User and system CPU time spent, in seconds.',
+    registers,
+    collect() {
+      const { user, system } = process.cpuUsage();
+      this.reset();
+      this.inc((user + system) / 1e6);
+    },
+  });
+}

@@ -1,0 +1,89 @@
+import type { PluginHandlers, PodHandler } from '../../nri/index.ts';
+import type { Clock } from '../clock.ts';
+import { NetdraError } from '../errors.ts';
+import type { DraPlugin, MetadataUpdater } from '../kubeletplugin/index.ts';
+import type { Metrics } from './metrics.ts';
+
+/** The reason of an error for a label: our own codes are few, whatever else there is counts as one. */
+function codeOf(error: unknown): string {
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if (current instanceof NetdraError) return current.code;
+  }
+  return 'other';
+}
+
+/** The same driver, with its calls timed and the claims that fail counted. */
+export function observePlugin(plugin: DraPlugin, metrics: Metrics, clock: Clock): DraPlugin {
+  const timed = async <T>(
+    operation: 'prepare' | 'unprepare',
+    run: () => Promise<ReadonlyMap<string, T>>,
+    errorOf: (result: T) => Error | undefined,
+  ) => {
+    const startedAtMs = clock.nowMs();
+    const seconds = () => (clock.nowMs() - startedAtMs) / 1000;
+    try {
+      const results = await run();
+      const errors = [...results.values()].map(errorOf).filter((error) => error !== undefined);
+      metrics.claimsDone(operation, seconds(), errors.map(codeOf));
+      return results;
+    } catch (error) {
+      metrics.claimsDone(operation, seconds(), [codeOf(error)]);
+      throw error;
+    }
+  };
+  return {
+    prepareResourceClaims: (claims, context) =>
+      timed(
+        'prepare',
+        () => plugin.prepareResourceClaims(claims, context),
+        (result) => ('error' in result ? result.error : undefined),
+      ),
+    unprepareResourceClaims: (claims, context) =>
+      timed(
+        'unprepare',
+        () => plugin.unprepareResourceClaims(claims, context),
+        (error) => error,
+      ),
+  };
+}
+
+/** The same updater, with its writes timed and counted. */
+export function observeUpdater(updater: MetadataUpdater, metrics: Metrics, clock: Clock): MetadataUpdater {
+  return {
+    async updateRequestMetadata(claim, request, devices) {
+      const startedAtMs = clock.nowMs();
+      try {
+        const generation = await updater.updateRequestMetadata(claim, request, devices);
+        metrics.metadataWritten((clock.nowMs() - startedAtMs) / 1000);
+        return generation;
+      } catch (error) {
+        metrics.metadataFailed('update');
+        throw error;
+      }
+    },
+  };
+}
+
+type PodHook = 'runPodSandbox' | 'stopPodSandbox' | 'removePodSandbox';
+
+/** The same handlers, with the pod events among them timed and their refusals counted. */
+export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, clock: Clock): PluginHandlers {
+  const observe = (hook: PodHook): Partial<Record<PodHook, PodHandler>> => {
+    const handler = handlers[hook];
+    if (handler === undefined) return {};
+    return {
+      [hook]: async (...call: Parameters<PodHandler>) => {
+        const startedAtMs = clock.nowMs();
+        const seconds = () => (clock.nowMs() - startedAtMs) / 1000;
+        try {
+          await handler(...call);
+          metrics.hookDone(hook, seconds());
+        } catch (error) {
+          metrics.hookDone(hook, seconds(), codeOf(error));
+          throw error;
+        }
+      },
+    };
+  };
+  return { ...handlers, ...observe('runPodSandbox'), ...observe('stopPodSandbox'), ...observe('removePodSandbox') };
+}

@@ -1,0 +1,34 @@
+/** What must be so before the driver can serve pods. */
+export const conditions = ['kubelet', 'nri', 'slices'] as const;
+export type Condition = (typeof conditions)[number];
+
+export type ConditionState = { ok: true } | { ok: false; reason: string };
+
+const waiting: Record<Condition, string> = {
+  kubelet: 'not registered yet; does the kubelet watch the registration directory?',
+  nri: 'not connected yet; is NRI enabled in the runtime?',
+  slices: 'ResourceSlices not published yet',
+};
+
+/** Whether the kubelet knows the driver, the runtime sends it events, and the API server has its slices. */
+export class Readiness {
+  readonly #states = new Map<Condition, ConditionState>(
+    conditions.map((condition) => [condition, { ok: false, reason: waiting[condition] }]),
+  );
+
+  set(condition: Condition, state: ConditionState): void {
+    this.#states.set(condition, state);
+  }
+
+  get ready(): boolean {
+    return [...this.#states.values()].every(({ ok }) => ok);
+  }
+
+  /** One line for each condition: `[+]nri ok`, `[-]nri failed: reason`, as the API server's own health pages are. */
+  report(): string {
+    const lines = [...this.#states].map(([name, state]) =>
+      state.ok ? `[+]${name} ok` : `[-]${name} failed: ${state.reason}`,
+    );
+    return `${lines.join('\n')}\n`;
+  }
+}
