@@ -12,7 +12,7 @@ import { ApiServer } from '../../test/doubles/api-server.ts';
 import { Kubelet } from '../../test/doubles/kubelet.ts';
 import { buildNode, type Identified, testDriver, testNode } from '../../test/doubles/objects.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
-import { type ExecResult, exec, removePod, runContainer, runPod, type Sandbox } from './pod.ts';
+import { type ExecResult, exec, removePodSandboxes, runContainer, runPod, type Sandbox } from './pod.ts';
 
 export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'requestTimeoutMs' | 'tools'> {
   logger: Logger;
@@ -42,7 +42,7 @@ export class Bench implements AsyncDisposable {
   #app: App | undefined;
   #attempts = 0;
   /** Pods that were started and not ended, by UID. */
-  readonly #pods = new Map<string, { pod: Identified<V1Pod>; sandboxes: Sandbox[] }>();
+  readonly #pods = new Map<string, Identified<V1Pod>>();
 
   private constructor(
     parts: {
@@ -97,15 +97,18 @@ export class Bench implements AsyncDisposable {
       kubeconfig,
       kubeletPluginsDir: pluginsDir,
       kubeletRegistryDir: registryDir,
+      podUid: undefined,
       cdiDir,
       stateDir: undefined,
       cniBinDirs: [containerd.cniBinDir],
+      procSysDir: '/proc/sys',
       nriSocket: containerd.nriSocketPath,
       nriPluginName: 'netdra',
       nriPluginIndex: '10',
       metadataLayouts: ['v1', 'kep'],
       enableDeviceMetadata: true,
       hookFailure: 'auto',
+      liveUpdates: true,
       openClaimFields: [],
       inventoryPolicy: undefined,
       simulate: { pfs: 1, vfsPerPf: 8 },
@@ -138,22 +141,21 @@ export class Bench implements AsyncDisposable {
 
   /** @throws KubeletError */
   async prepare(pod: Identified<V1Pod>): Promise<void> {
-    this.#pods.set(pod.metadata.uid, { pod, sandboxes: [] });
+    this.#pods.set(pod.metadata.uid, pod);
     await this.kubelet.prepare(pod);
   }
 
   async runSandbox(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Sandbox> {
     const { name, namespace, uid } = pod.metadata;
     // Every try is another sandbox, as the kubelet does it: a refused one may go on holding its name.
-    const sandbox = await runPod(this.containerd.cri, { name, namespace, uid, attempt: this.#attempts++, ...more });
-    this.#pods.get(uid)?.sandboxes.push(sandbox);
-    return sandbox;
+    return await runPod(this.containerd.cri, { name, namespace, uid, attempt: this.#attempts++, ...more });
   }
 
   /** Creates and starts a container of the pod with the CDI devices that the kubelet has for it. @throws CriError */
   async startContainer(sandbox: Sandbox, pod: Identified<V1Pod>, name = 'main'): Promise<RunningContainer> {
     const cdiDevices = this.kubelet.cdiDevicesForContainer(pod, name);
-    const id = await runContainer(this.containerd.cri, sandbox, { name, cdiDevices });
+    const attempt = this.#attempts++;
+    const id = await runContainer(this.containerd.cri, sandbox, { name, attempt, cdiDevices });
     return { id, exec: (...command) => exec(this.containerd.cri, id, command) };
   }
 
@@ -166,19 +168,18 @@ export class Bench implements AsyncDisposable {
   /** The kubelet's order: sandboxes gone, then unprepare. */
   async endPod(pod: Identified<V1Pod>): Promise<void> {
     await this.endSandboxes(pod);
-    this.#pods.delete(pod.metadata.uid);
     await this.kubelet.unprepare(pod);
+    this.#pods.delete(pod.metadata.uid);
   }
 
   /** The first half of {@link endPod}. */
   async endSandboxes(pod: Identified<V1Pod>): Promise<void> {
-    const { sandboxes } = this.#pods.get(pod.metadata.uid) ?? { sandboxes: [] };
-    for (const sandbox of sandboxes.splice(0)) await removePod(this.containerd.cri, sandbox);
+    await removePodSandboxes(this.containerd.cri, pod.metadata.uid);
   }
 
   /** Ends what a test that failed left running, so that the next one can start. */
   async endAllPods(): Promise<void> {
-    for (const { pod } of [...this.#pods.values()]) await this.endPod(pod);
+    for (const pod of [...this.#pods.values()]) await this.endPod(pod);
   }
 
   /** Names of the VF interfaces that are in the host's namespace now. */

@@ -20,9 +20,12 @@ export class DriverProcess implements AsyncDisposable {
   readonly #exit: Promise<unknown>;
   #stderr = '';
 
-  constructor(settings: Settings) {
-    this.#child = spawn(process.execPath, [mainPath, 'run', ...flagsOf(settings)], {
+  /** @param more for Node.js itself, and what its environment has besides ours */
+  constructor(settings: Settings, more: { execArgv?: string[]; env?: Record<string, string> } = {}) {
+    const { execArgv = [], env = {} } = more;
+    this.#child = spawn(process.execPath, [...execArgv, mainPath, 'run', ...flagsOf(settings)], {
       stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...env },
     });
     this.#exit = once(this.#child, 'exit');
     this.#child.stderr?.setEncoding('utf8').on('data', (text) => {
@@ -36,9 +39,13 @@ export class DriverProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
+  get hasExited(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
   /** @returns the exit code; `null` after SIGKILL */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
-    if (this.#child.exitCode === null && this.#child.signalCode === null) this.#child.kill(signal);
+    if (!this.hasExited) this.#child.kill(signal);
     await this.#exit;
     return this.#child.exitCode;
   }
@@ -61,6 +68,7 @@ function flagsOf(settings: Settings): string[] {
     kubeconfig: settings.kubeconfig,
     'kubelet-plugins-dir': settings.kubeletPluginsDir,
     'kubelet-registry-dir': settings.kubeletRegistryDir,
+    'pod-uid': settings.podUid,
     'cdi-dir': settings.cdiDir,
     'state-dir': settings.stateDir,
     'cni-bin-dirs': settings.cniBinDirs.join(','),
@@ -70,6 +78,7 @@ function flagsOf(settings: Settings): string[] {
     'metadata-layouts': settings.metadataLayouts.join(','),
     'enable-device-metadata': String(settings.enableDeviceMetadata),
     'hook-failure': settings.hookFailure,
+    'live-updates': String(settings.liveUpdates),
     'open-claim-fields': settings.openClaimFields.join(',') || undefined,
     'inventory-policy': settings.inventoryPolicy,
     simulate: simulate && `${simulate.pfs}x${simulate.vfsPerPf}`,

@@ -38,6 +38,8 @@ export interface Sandbox {
 
 export interface ContainerSpec {
   name: string;
+  /** A retry after one that was cut off needs another, default 0. */
+  attempt?: number;
   /** Default: the busybox image. */
   image?: string;
   /** Default: a shell that waits, and ends on SIGTERM. */
@@ -97,7 +99,7 @@ export function parseSandboxInfo(text: string): { pid: number; netnsPath: string
 /** Creates a container. @returns its id @throws CriError e.g. when a CDI device is not known */
 export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: ContainerSpec): Promise<string> {
   const config: ContainerConfig = {
-    metadata: { name: spec.name, attempt: 0 },
+    metadata: { name: spec.name, attempt: spec.attempt ?? 0 },
     image: { image: spec.image ?? busyboxImage },
     command: spec.command ?? waitingCommand,
     envs: Object.entries(spec.env ?? {}).map(([key, value]) => ({ key, value })),
@@ -159,6 +161,19 @@ export async function waitForExit(cri: CriClient, containerId: string, timeoutMs
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
+}
+
+/**
+ * All sandboxes of a pod, those too of which no answer came: the runtime knows them. As the kubelet does it.
+ * @throws CriError
+ */
+export async function removePodSandboxes(cri: PodRuntime, podUid: string): Promise<void> {
+  const { items } = await cri.call('ListPodSandbox', {});
+  for (const { id: podSandboxId } of items.filter(({ metadata }) => metadata.uid === podUid)) {
+    await cri.call('StopPodSandbox', { podSandboxId });
+    await cri.call('RemovePodSandbox', { podSandboxId });
+  }
+  removeCgroups(`${cri.cgroupParent}/pod${podUid}`);
 }
 
 /** Stops and removes a pod with its containers. */

@@ -1,0 +1,97 @@
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { systemClock } from '../../../src/clock.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
+import { Bench } from '../bench.ts';
+import { DriverProcess } from '../driver-process.ts';
+
+const preload = fileURLToPath(new URL('kill-points.ts', import.meta.url));
+const startsWithinMs = 20_000;
+
+/** A node whose driver can be killed at any of its points. */
+export class FaultNode implements AsyncDisposable {
+  readonly bench: Bench;
+  readonly #armedPath: string;
+  readonly #logPath: string;
+  #driver: DriverProcess | undefined;
+
+  private constructor(bench: Bench) {
+    this.bench = bench;
+    this.#armedPath = join(bench.dir, 'faults-armed');
+    this.#logPath = join(bench.dir, 'faults-log');
+  }
+
+  static async start(): Promise<FaultNode> {
+    const settings = { simulate: { pfs: 1, vfsPerPf: 4 }, hookFailure: 'reject' as const };
+    return new FaultNode(await Bench.start({ version: '2.1', logger: pino({ level: 'silent' }), settings }));
+  }
+
+  /** @param killAt number of the point to be killed at, from 1 */
+  async startDriver(killAt?: number): Promise<void> {
+    const driver = new DriverProcess(this.bench.settings, {
+      execArgv: ['--import', preload],
+      env: {
+        NETDRA_FAULTS_ARMED: this.#armedPath,
+        NETDRA_FAULTS_LOG: this.#logPath,
+        ...(killAt === undefined ? {} : { NETDRA_FAULTS_KILL: String(killAt) }),
+      },
+    });
+    this.#driver = driver;
+    await this.bench.kubelet.waitForDriver(testDriver, startsWithinMs);
+    const isConnected = () =>
+      ['connected over NRI', 'driver started'].every((line) => driver.log.some(({ msg }) => msg === line)) &&
+      this.bench.api.objects('ResourceSlice').length > 0;
+    for (const endsAt = performance.now() + startsWithinMs; !isConnected(); await systemClock.sleep(20)) {
+      if (performance.now() > endsAt || driver.hasExited) throw new Error(`the driver did not start: ${driver.stderr}`);
+    }
+  }
+
+  async stopDriver(): Promise<void> {
+    await this.#driver?.stop('SIGKILL');
+    this.#driver = undefined;
+  }
+
+  /** Whether the driver was killed meanwhile; gives it a moment for what it does after the call was answered. */
+  async wasKilled(): Promise<boolean> {
+    for (const endsAt = performance.now() + 500; performance.now() < endsAt; await systemClock.sleep(20)) {
+      if (this.#driver?.hasExited) return true;
+    }
+    return false;
+  }
+
+  arm(): void {
+    writeFileSync(this.#logPath, '');
+    writeFileSync(this.#armedPath, '');
+  }
+
+  /** @returns the points that were reached since `arm` */
+  disarm(): string[] {
+    rmSync(this.#armedPath, { force: true });
+    if (!existsSync(this.#logPath)) return [];
+    return readFileSync(this.#logPath, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '');
+  }
+
+  /** What the driver still remembers. */
+  storedClaims(): number {
+    using database = new DatabaseSync(join(this.bench.settings.kubeletPluginsDir, testDriver, 'state.db'));
+    return Number(database.prepare('SELECT count(*) AS claims FROM claims').get()?.claims);
+  }
+
+  /** After something was lost: the next pod finds a clean node as far as that can be had. */
+  async recover(): Promise<void> {
+    this.disarm();
+    if (this.#driver === undefined || this.#driver.hasExited) await this.startDriver();
+    await this.bench.endAllPods();
+    await this.stopDriver();
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.recover();
+    await this.bench[Symbol.asyncDispose]();
+  }
+}
