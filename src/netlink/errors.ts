@@ -14,6 +14,8 @@ export type NetlinkErrorCode =
   | 'netlink-closed'
   /** What came is no netlink message. */
   | 'netlink-malformed'
+  /** The kernel does not take a setting, or has no such key. */
+  | 'sysctl-refused'
   /** There is no network namespace at the path any more. */
   | 'netns-missing'
   /** What is at the path is no network namespace. */

@@ -1,12 +1,14 @@
 export type { Address, AddressScope } from './address.ts';
-export { assertInterfaceName, maxInterfaceNameBytes } from './checks.ts';
-export { formatCidr, isNetwork, parseCidr } from './cidr.ts';
+export { assertInterfaceName, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
+export { formatCidr, isNetwork, isUnicast, parseCidr } from './cidr.ts';
 export { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
 export type { Link, LinkChange, OperState } from './link.ts';
 export { type MoveTarget, moveLink } from './move-link.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
-export { findVf, type NetworkState, readNetworkState, type VfIdentity } from './network-state.ts';
+export { findVf, maxReportedAddresses, type NetworkState, readNetworkState, type VfIdentity } from './network-state.ts';
+export { NetworkWatch } from './network-watch.ts';
 export { isDefaultRoute, type NewRoute, type NextHop, type Route } from './route.ts';
 export { type LinkSelector, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
+export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
 export type { VfChange } from './vf-change.ts';
 export type { VfInfo } from './vf-info.ts';

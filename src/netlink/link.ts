@@ -25,6 +25,7 @@ export const LinkAttribute = {
   extMask: 29,
   carrier: 33,
   linkNetnsId: 37,
+  physPortName: 38,
   propList: 52,
   altName: 53,
   permanentAddress: 54,
@@ -57,6 +58,8 @@ export interface Link {
   /** Name of the device on its bus: the PCI address of a VF. Linux 5.14+; absent for virtual links. */
   parentDevice?: string;
   alias?: string;
+  /** What the driver calls the port: `p0` for the one on the card, `pf0vf3` for a representor of a VF. */
+  portName?: string;
   altNames: string[];
   /** `veth`, `bridge`, `vlan` …; absent for hardware. */
   kind?: string;
@@ -105,6 +108,7 @@ export function decodeLink(message: Buffer): Link {
       permanentAddress: decodeHardwareAddress(attributes.get(LinkAttribute.permanentAddress)),
       parentDevice: decodeString(attributes.get(LinkAttribute.parentDevName)),
       alias: decodeString(attributes.get(LinkAttribute.alias)),
+      portName: decodeString(attributes.get(LinkAttribute.physPortName)),
       kind: decodeString(info.get(infoKind)),
       master: number(LinkAttribute.master, getU32),
       lower: number(LinkAttribute.link, getU32),

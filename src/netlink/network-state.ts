@@ -1,10 +1,10 @@
 import type { Address } from './address.ts';
 import { NetlinkError } from './errors.ts';
-import type { Link, OperState } from './link.ts';
+import type { Link } from './link.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
 /** Limit of `networkData.ips` in resource.k8s.io/v1. */
-const maxReportedAddresses = 16;
+export const maxReportedAddresses = 16;
 
 /** What a device's metadata tells of its interface. */
 export interface NetworkState {
@@ -16,9 +16,8 @@ export interface NetworkState {
   /** Addresses that belong into `ips` are missing because duplicate address detection is still under way. */
   tentative: boolean;
   mtuBytes: number;
-  /** Administratively. */
-  up: boolean;
-  operState: OperState;
+  /** Switched on, and there is a carrier. */
+  linkUp: boolean;
 }
 
 /**
@@ -35,8 +34,8 @@ export async function readNetworkState(connection: RtnlConnection, index: number
       hint: 'it was moved or deleted: look for the VF again',
     });
   }
-  const { name: interfaceName, hardwareAddress, mtuBytes, up, operState } = link;
-  return { interfaceName, hardwareAddress, ...reportedAddresses(addresses), mtuBytes, up, operState };
+  const { name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
+  return { interfaceName, hardwareAddress, ...reportedAddresses(addresses), mtuBytes, linkUp: up && carrier };
 }
 
 /** Which of an interface's addresses are reported, and whether some of them are not ready yet. */

@@ -2,13 +2,21 @@ import { getU32 } from 'netlink';
 import { decodeAttributes, decodeHardwareAddress, listAttributes } from './attributes.ts';
 
 /** `IFLA_VF_*` of Linux `if_link.h`. */
-const VfAttribute = { mac: 1, vlan: 2, spoofCheck: 4, linkState: 5, rate: 6, trust: 9 } as const;
+const VfAttribute = { mac: 1, vlan: 2, spoofCheck: 4, linkState: 5, rate: 6, trust: 9, vlanList: 12 } as const;
 const linkHeaderBytes = 16;
 const listType = 22;
 const ethernetBytes = 6;
 /** What drivers put where they do not know. */
 const unknown = 0xffffffff;
 const linkStates = ['auto', 'enable', 'disable'] as const;
+const protocols: ReadonlyMap<number, VlanProtocol> = new Map([
+  [0x8100, '802.1q'],
+  [0x88a8, '802.1ad'],
+]);
+/** Bytes of `struct ifla_vf_vlan_info` before the protocol, which is in network order. */
+const vlanProtocolOffset = 12;
+
+type VlanProtocol = '802.1q' | '802.1ad';
 
 /** What a PF has set for one of its VFs. This is all that can be known of a VF without an interface. */
 export interface VfInfo {
@@ -16,7 +24,7 @@ export interface VfInfo {
   /** The administrative address; absent if none was set. */
   hardwareAddress?: string;
   /** Absent if frames are not tagged. */
-  vlan?: { id: number; priority: number };
+  vlan?: { id: number; priority: number; protocol?: VlanProtocol };
   spoofCheck?: boolean;
   trust?: boolean;
   linkState?: (typeof linkStates)[number];
@@ -42,7 +50,7 @@ function decodeVfInfo(data: Buffer): VfInfo | undefined {
   };
   const known: { [K in Exclude<keyof VfInfo, 'vfIndex'>]-?: VfInfo[K] | undefined } = {
     hardwareAddress: decodeAdminAddress(values.get(VfAttribute.mac)),
-    vlan: decodeVlan(word(VfAttribute.vlan, 1), word(VfAttribute.vlan, 2)),
+    vlan: decodeVlan(word(VfAttribute.vlan, 1), word(VfAttribute.vlan, 2), values.get(VfAttribute.vlanList)),
     spoofCheck: decodeSwitch(word(VfAttribute.spoofCheck, 1)),
     trust: decodeSwitch(word(VfAttribute.trust, 1)),
     linkState: linkStates[word(VfAttribute.linkState, 1)],
@@ -58,8 +66,13 @@ function decodeAdminAddress(value: Buffer | undefined): string | undefined {
   return octets?.every((octet) => octet === 0) ? undefined : decodeHardwareAddress(octets);
 }
 
-function decodeVlan(id: number, priority: number): VfInfo['vlan'] | undefined {
-  return id === 0 || id === unknown ? undefined : { id, priority };
+/** @param list of one element; newer kernels send it too, for the protocol */
+function decodeVlan(id: number, priority: number, list: Buffer | undefined): VfInfo['vlan'] | undefined {
+  if (id === 0 || id === unknown) return undefined;
+  const info = list === undefined ? undefined : listAttributes(list)[0]?.data;
+  const isWhole = info !== undefined && info.length >= vlanProtocolOffset + 2;
+  const protocol = isWhole ? protocols.get(info.readUInt16BE(vlanProtocolOffset)) : undefined;
+  return { id, priority, ...(protocol === undefined ? {} : { protocol }) };
 }
 
 function decodeSwitch(value: number): boolean | undefined {

@@ -1,9 +1,7 @@
 import { type CniResult, type CniRunner, parseCniIpam, parseCniNetwork } from '../cni/index.ts';
 import type { StoredDevice } from '../driver/index.ts';
+import { maxInterfaceNameBytes } from '../netlink/index.ts';
 import type { SandboxPlace } from './place.ts';
-
-/** What plugins are called with when the claim does not name the interface. */
-const defaultInterfaceName = 'net1';
 
 /** Addresses and routes for a VF that netdra sets up itself. */
 export interface IpamResult {
@@ -50,7 +48,9 @@ export class CniAttacher {
 
 function chainOf(device: StoredDevice, place: SandboxPlace) {
   const network = parseCniNetwork(device.config.cni, `device ${device.name}`, { defaultName: 'netdra' });
-  return { ...interfaceOf(device, place), network, deviceId: device.pciAddress };
+  const { macAddress: mac } = device.config;
+  const capabilities = mac === undefined ? {} : { capabilities: { mac } };
+  return { ...interfaceOf(device, place), network, deviceId: device.pciAddress, ...capabilities };
 }
 
 function ipamOf(device: StoredDevice, place: SandboxPlace) {
@@ -59,9 +59,25 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
   return { ...interfaceOf(device, place), ipam };
 }
 
-function interfaceOf({ config }: StoredDevice, { sandboxId, netnsPath, podUid }: SandboxPlace) {
-  const ifName = config.interfaceName ?? defaultInterfaceName;
-  return { containerId: sandboxId, netnsPath, ifName, args: { IgnoreUnknown: '1', K8S_POD_UID: podUid } };
+/**
+ * What plugins are told that the interface is called. An IPAM plugin keeps its addresses by it, so that it must differ
+ * between the VFs of a pod, also where nobody has named them.
+ */
+export function cniInterfaceName({ config, name }: Pick<StoredDevice, 'config' | 'name'>): string {
+  return config.interfaceName ?? name.slice(-maxInterfaceNameBytes);
+}
+
+function interfaceOf(device: StoredDevice, place: SandboxPlace) {
+  const { sandboxId, netnsPath, podUid, podNamespace, podName } = place;
+  // The names are those that runtimes and Multus use; IPAM plugins such as whereabouts want them all.
+  const args = {
+    IgnoreUnknown: '1',
+    ...(podNamespace === undefined ? {} : { K8S_POD_NAMESPACE: podNamespace }),
+    ...(podName === undefined ? {} : { K8S_POD_NAME: podName }),
+    K8S_POD_INFRA_CONTAINER_ID: sandboxId,
+    K8S_POD_UID: podUid,
+  };
+  return { containerId: sandboxId, netnsPath, ifName: cniInterfaceName(device), args };
 }
 
 function isIpv6(address: string): boolean {

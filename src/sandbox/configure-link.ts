@@ -1,9 +1,33 @@
 import type { VfConfig } from '../driver/index.ts';
-import { formatCidr, type Link, NetlinkError, parseCidr, type RtnlConnection } from '../netlink/index.ts';
+import {
+  formatCidr,
+  type Link,
+  NetlinkError,
+  type NetnsHandle,
+  parseCidr,
+  type RtnlConnection,
+  writeInterfaceSysctls,
+} from '../netlink/index.ts';
 
-/** Everything that the claim asks for; what is there already from an attempt before is left as it is. */
-export async function configureLink(pod: RtnlConnection, link: Link, config: VfConfig): Promise<void> {
-  const { macAddress, mtu, addresses = [], routes = [] } = config;
+/** Where a link is set up. */
+export interface PodNetwork {
+  /** Into {@link netns}. */
+  pod: RtnlConnection;
+  netns: NetnsHandle;
+  /** Where the host's `/proc/sys` is, writable. */
+  procSysDir: string;
+}
+
+/**
+ * Everything that the claim asks for; what is there already from an attempt before is left as it is. Kernel settings come
+ * before addresses and before the link is up: some count only then, such as `disable_ipv6`, `accept_dad`, `arp_notify`.
+ */
+export async function configureLink(
+  { pod, netns, procSysDir }: PodNetwork,
+  link: Link,
+  config: VfConfig,
+): Promise<void> {
+  const { macAddress, mtu, addresses = [], routes = [], sysctls = {} } = config;
   await pod.setLink(link.index, {
     // Not again what it is already: a VF whose PF has set the address may not set it itself.
     ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
@@ -11,6 +35,7 @@ export async function configureLink(pod: RtnlConnection, link: Link, config: VfC
       : { hardwareAddress: macAddress }),
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
   });
+  if (Object.keys(sysctls).length > 0) writeInterfaceSysctls(netns, link.name, sysctls, procSysDir);
   for (const address of addresses) {
     await unlessThere(pod.addAddress(link.index, address, { noDad: true }), async () => true);
   }

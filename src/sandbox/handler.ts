@@ -1,16 +1,17 @@
-import type { CallContext, PluginHandlers, PodSandbox, RuntimeInfo } from '../../nri/index.ts';
+import type { CallContext, Container, PluginHandlers, PodSandbox, RuntimeInfo } from '../../nri/index.ts';
 import type { Clock } from '../clock.ts';
-import type { Store, StoredClaim, StoredDevice } from '../driver/index.ts';
+import { isUserSpace, type Store, type StoredClaim } from '../driver/index.ts';
 import { explain } from '../errors.ts';
 import type { KeyedMutex } from '../keyed-mutex.ts';
-import type { MetadataUpdater } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
-import type { ClaimIdentity, DeviceAttributes } from '../metadata/index.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
 import type { NetnsHandle } from '../netlink/index.ts';
+import { ContainerGuard } from './container-guard.ts';
 import { SandboxError } from './errors.ts';
 import { type HookFailure, type HookFailureMode, resolveHookFailure } from './hook-failure.ts';
-import type { VfState } from './place.ts';
-import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
+import type { LiveUpdates } from './live-updates.ts';
+import type { MetadataWriter, ServedDevice } from './metadata-writer.ts';
+import { isServed } from './place.ts';
 import { netnsPathOf, openPodNetns } from './pod-netns.ts';
 import type { OnStep } from './steps.ts';
 import type { VfMover } from './vf-mover.ts';
@@ -22,17 +23,20 @@ const retryMs = { first: 500, last: 5_000 };
 const tentativeMs = { every: 500, total: 5_000 };
 
 export interface SandboxHandlerOptions {
-  driver: string;
   store: Store;
   mover: VfMover;
-  /** Absent: device metadata is off. */
-  updater?: MetadataUpdater;
+  writer: MetadataWriter;
   /** Hides a claim's files from containers that have not started yet. */
   withdraw: (claim: ClaimIdentity) => Promise<void>;
-  attributesOf: (pciAddress: string) => DeviceAttributes;
+  /** Whether a path on the host is a metadata file of a claim. */
+  isFileOf: (claim: ClaimIdentity, path: string) => boolean;
   /** Shared with the driver: one task at a time on the VFs of a claim. */
   claimMutex: KeyedMutex;
   hookFailure: HookFailureMode;
+  /** Told why a claim's VFs are not in their pod; it is tried again. */
+  onFailure?: (claim: ClaimIdentity, reason: string) => void;
+  /** Follows changes in running pods. Absent: switched off. */
+  live?: LiveUpdates;
   clock: Clock;
   logger: Logger;
   onStep: OnStep;
@@ -47,10 +51,17 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   readonly #stop = new AbortController();
   /** By sandbox id: work that goes on after its hook was answered. */
   readonly #background = new Map<string, { abort: AbortController; done: Promise<void> }>();
+  /** By sandbox id: why it was not served at its last try. */
+  readonly #reasons = new Map<string, string>();
+  readonly #writer: MetadataWriter;
+  readonly #guard: ContainerGuard;
   #failure: HookFailure = 'reject';
 
   constructor(options: SandboxHandlerOptions) {
     this.#options = options;
+    this.#writer = options.writer;
+    const { store, isFileOf } = options;
+    this.#guard = new ContainerGuard({ store, isFileOf, reasonOf: (sandboxId) => this.#reasons.get(sandboxId) });
   }
 
   configure(runtime: RuntimeInfo): void {
@@ -63,7 +74,9 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   synchronize(pods: PodSandbox[]): void {
     for (const pod of pods) {
       const open = this.#claims(pod).some(({ devices }) => devices.some((device) => !isServed(device, pod)));
-      if (open && netnsPathOf(pod) !== undefined) this.#inBackground(pod, undefined);
+      if (netnsPathOf(pod) === undefined) continue;
+      if (open) this.#inBackground(pod, undefined);
+      else this.#follow(pod);
     }
   }
 
@@ -82,6 +95,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     } catch (error) {
       const answer = this.#answerTo(error, claims);
       logger.error({ ...log, err: error, answer }, 'sandbox not served');
+      this.#noteFailure(pod, error);
       if (answer === 'reject') {
         abort.abort(error);
         throw new Error(`netdra: ${explain(error)}`, { cause: error });
@@ -92,6 +106,8 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
 
   async stopPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
     this.#background.get(pod.id)?.abort.abort();
+    this.#reasons.delete(pod.id);
+    this.#options.live?.stop(pod.id);
     const { clock, logger } = this.#options;
     try {
       await withinBudget(this.#giveBack(pod), clock, Math.floor(budgetShare * timeoutMs), pod);
@@ -99,6 +115,11 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       // Best effort: CRI-O would refuse to stop the pod. Unprepare does the same work again.
       logger.warn({ pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id, err: error }, 'VFs not given back at stop');
     }
+  }
+
+  /** A container must not start with what an earlier sandbox had, nor fail without a word of why. */
+  createContainer(pod: PodSandbox, container: Container): void {
+    this.#guard.check(pod, container);
   }
 
   /** After a failure containerd sends this without a stop before it. */
@@ -132,54 +153,59 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     for (const { identity } of this.#claims(pod)) {
       await this.#options.claimMutex.run(identity.uid, () => this.#serveClaim(pod, identity, netns, signal));
     }
+    this.#watch(pod);
+  }
+
+  /** From now on changes of the pod's VFs are followed, if there are any that have an interface. */
+  #watch(pod: PodSandbox): void {
+    const devices = this.#claims(pod).flatMap((claim) => claim.devices);
+    if (devices.some((device) => !isUserSpace(device)))
+      this.#options.live?.start(pod, (changed) => this.#refresh(changed));
+  }
+
+  /** For a pod that was served before we were started: what changed meanwhile is looked up. */
+  #follow(pod: PodSandbox): void {
+    if (this.#claims(pod).length === 0 || this.#options.live === undefined) return;
+    this.#startBackground(pod, pod.id, async () => {
+      this.#watch(pod);
+      await this.#refresh(pod);
+    });
+  }
+
+  /** Reads the pod's VFs again, as far as they have interfaces in it, and writes what changed. */
+  async #refresh(pod: PodSandbox): Promise<void> {
+    const { claimMutex } = this.#options;
+    for (const { identity } of this.#claims(pod)) {
+      await claimMutex.run(
+        identity.uid,
+        async () => await this.#writer.write(identity, await this.#writer.readAgain(pod, identity)),
+      );
+    }
   }
 
   async #serveClaim(pod: PodSandbox, identity: ClaimIdentity, netns: NetnsHandle, signal: AbortSignal): Promise<void> {
     const { store, mover } = this.#options;
-    const place = { podUid: pod.uid, sandboxId: pod.id, netnsPath: netns.path };
-    const served: { request: string; device: StoredDevice; state: VfState }[] = [];
+    const { uid: podUid, namespace: podNamespace, name: podName, id: sandboxId } = pod;
+    const place = { podUid, podNamespace, podName, sandboxId, netnsPath: netns.path };
+    const served: ServedDevice[] = [];
     for (const device of store.claim(identity.uid)?.devices ?? []) {
       const state = await mover.attach(device, place, netns, signal);
       served.push({ request: device.request, device, state });
     }
-    await this.#publish(identity, served);
+    await this.#writer.write(identity, served);
     if (served.some(({ state }) => state.tentative)) this.#followTentative(pod, identity);
-  }
-
-  async #publish(identity: ClaimIdentity, served: { request: string; device: StoredDevice; state: VfState }[]) {
-    const { store, updater, driver, attributesOf, onStep, logger } = this.#options;
-    for (const [request, entries] of byRequest(served)) {
-      const devices = entries.map(({ device, state }) =>
-        toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
-      );
-      const stored = store.claim(identity.uid)?.devices ?? [];
-      for (const { device, state } of entries) {
-        const current = stored.find(({ pciAddress }) => pciAddress === device.pciAddress);
-        if (current !== undefined) store.putDevice({ ...current, networkData: toNetworkData(state) });
-      }
-      await onStep('network-data-stored', {});
-      const generation = await updater?.updateRequestMetadata(identity, request, devices);
-      await onStep('metadata-written', {});
-      const claim = `${identity.namespace}/${identity.name}`;
-      logger.info({ claim, request, generation, devices: devices.map(({ name }) => name) }, 'metadata written');
-    }
   }
 
   /** Addresses that were still tentative at the hook follow as an update. */
   #followTentative(pod: PodSandbox, identity: ClaimIdentity): void {
-    const { clock, claimMutex, mover, store } = this.#options;
+    const { clock, claimMutex } = this.#options;
     const endsAt = clock.nowMs() + tentativeMs.total;
     const look = async (signal: AbortSignal): Promise<boolean> => {
       await clock.sleep(tentativeMs.every, signal);
       return await claimMutex.run(identity.uid, async () => {
-        using netns = openPodNetns(pod);
-        const read = (store.claim(identity.uid)?.devices ?? []).map(async (device) => {
-          const state = await mover.read(device, netns);
-          return state && { request: device.request, device, state };
-        });
-        const served = (await Promise.all(read)).filter((entry) => entry !== undefined);
+        const served = await this.#writer.readAgain(pod, identity);
         if (served.some(({ state }) => state.tentative) && clock.nowMs() < endsAt) return false;
-        await this.#publish(identity, served);
+        await this.#writer.write(identity, served);
         return true;
       });
     };
@@ -199,16 +225,25 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       for (let pauseMs = retryMs.first; ; pauseMs = Math.min(2 * pauseMs, retryMs.last)) {
         try {
           await attempt;
+          this.#reasons.delete(pod.id);
           logger.info(log, 'sandbox served after its hook');
           return;
         } catch (error) {
           signal.throwIfAborted();
+          this.#noteFailure(pod, error);
           logger.warn({ ...log, err: error, retryMs: pauseMs }, 'sandbox still not served');
         }
         await clock.sleep(pauseMs, signal);
         attempt = this.#serve(pod, signal);
       }
     });
+  }
+
+  #noteFailure(pod: PodSandbox, error: unknown): void {
+    const reason = explain(error);
+    this.#reasons.set(pod.id, reason);
+    const open = this.#claims(pod).filter(({ devices }) => devices.some((device) => !isServed(device, pod)));
+    for (const { identity } of open) this.#options.onFailure?.(identity, reason);
   }
 
   #startBackground(pod: PodSandbox, key: string, task: (signal: AbortSignal) => Promise<void>): void {
@@ -243,11 +278,6 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       });
     }
   }
-}
-
-/** Whether the hook's work is done for a device in this very sandbox. */
-function isServed(device: StoredDevice, pod: PodSandbox): boolean {
-  return device.attachment?.sandboxId === pod.id && device.networkData !== undefined;
 }
 
 /** Waits for the work as long as the hook may take. The work itself goes on; its failure is never unhandled. */

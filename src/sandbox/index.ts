@@ -1,6 +1,10 @@
 export { CniAttacher } from './cni-attacher.ts';
+export { CniCleanUp } from './cni-clean-up.ts';
+export { toDeviceStatuses } from './device-status.ts';
 export { SandboxError } from './errors.ts';
 export { SandboxHandler } from './handler.ts';
 export { type HookFailure, type HookFailureMode, hookFailureModes, resolveHookFailure } from './hook-failure.ts';
+export { LiveUpdates } from './live-updates.ts';
+export { MetadataWriter } from './metadata-writer.ts';
 export { type OnStep, type Step, steps } from './steps.ts';
 export { type VfHost, VfMover } from './vf-mover.ts';

@@ -1,6 +1,7 @@
-import { isUserSpace, type StoredDevice } from '../driver/index.ts';
+import type { StoredDevice } from '../driver/index.ts';
 import type { DeviceAttributes, DeviceMetadata, NetworkDeviceData } from '../metadata/index.ts';
 import { baseRequest } from '../metadata/index.ts';
+import type { VfAccess } from '../sriov/index.ts';
 import type { VfState } from './place.ts';
 
 /** The API's network data; what is not known is left out. */
@@ -19,23 +20,38 @@ export function toDeviceMetadata(
   attributes: DeviceAttributes,
   state: VfState,
 ): DeviceMetadata {
-  const { pool, name, config } = device;
-  const { iommuGroup } = attributes;
+  const { pool, name, access } = device;
   return {
     driver,
     pool,
     name,
-    attributes: {
-      ...attributes,
-      ...(state.mtuBytes === undefined ? {} : { mtu: { int: state.mtuBytes } }),
-      ...(state.hardwareAddress === undefined ? {} : { mac: { string: state.hardwareAddress } }),
-      ...(config.vf?.vlan === undefined ? {} : { vlan: { int: config.vf.vlan } }),
-      ...(isUserSpace(config) ? { driver: { string: 'vfio-pci' } } : {}),
-      ...(isUserSpace(config) && iommuGroup?.string !== undefined
-        ? { vfioDevice: { string: `/dev/vfio/${iommuGroup.string}` } }
-        : {}),
-    },
+    attributes: { ...attributes, ...(access === undefined ? {} : toAccessAttributes(access)), ...toAttributes(state) },
     networkData: toNetworkData(state),
+  };
+}
+
+function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan }: VfState): DeviceAttributes {
+  return {
+    ...(mtuBytes === undefined ? {} : { mtu: { int: mtuBytes } }),
+    ...(linkUp === undefined ? {} : { linkUp: { bool: linkUp } }),
+    ...(hardwareAddress === undefined ? {} : { mac: { string: hardwareAddress } }),
+    ...(vlan === undefined ? {} : { vlan: { int: vlan } }),
+  };
+}
+
+/** The inventory has what the VF was when it was free: its driver, and what depends on that, may be others now. */
+function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttributes {
+  return {
+    ...(driver === undefined ? {} : { driver: { string: driver } }),
+    ...(rdmaDevice === undefined ? {} : { rdma: { bool: true }, rdmaDevice: { string: rdmaDevice } }),
+    ...(vfio === undefined
+      ? {}
+      : {
+          iommuGroup: { string: vfio.iommuGroup },
+          vfioDevice: { string: vfio.device },
+          rdma: { bool: false },
+          rdmaDevice: { string: '' },
+        }),
   };
 }
 

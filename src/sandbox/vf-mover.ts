@@ -3,12 +3,14 @@ import { type Attachment, isUserSpace, type Store, type StoredDevice, type VfCar
 import {
   findVf,
   type Link,
+  maxReportedAddresses,
   moveLink,
   NetlinkError,
   NetnsHandle,
   RtnlConnection,
   readNetworkState,
   type VfIdentity,
+  type VfInfo,
 } from '../netlink/index.ts';
 import type { VfAddress } from '../sriov/index.ts';
 import type { CniAttacher } from './cni-attacher.ts';
@@ -24,8 +26,8 @@ const pluginBudgetMs = 20_000;
 export interface VfHost {
   /** What marks the VF's link, wherever it is. */
   linkKey(pciAddress: string): VfIdentity;
-  /** The MAC that the PF has set for a VF without an interface. */
-  adminAddress(vf: VfAddress): Promise<string | undefined>;
+  /** What the PF has set for a VF: all that is known of one without an interface. `undefined`: simulated, no VF. */
+  adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
   /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones die with a netns. */
   ensureLink(pciAddress: string): Promise<void>;
 }
@@ -38,6 +40,10 @@ export interface VfMoverOptions {
   store: Store;
   clock: Clock;
   onStep: OnStep;
+  /** Where the host's `/proc/sys` is, writable. */
+  procSysDir: string;
+  /** Called before a VF leaves a sandbox, whose namespace nothing here may keep alive any longer. */
+  beforeLeave: (sandboxId: string) => void;
 }
 
 /** Moves VFs into pods' network namespaces and back: `attach: netlink`. Both ways can be repeated. */
@@ -53,12 +59,12 @@ export class VfMover implements VfCarrier {
    * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError for what the kernel refuses
    */
   async attach(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle, signal: AbortSignal): Promise<VfState> {
-    if (isUserSpace(device.config)) return await this.#attachUserSpace(device, place, signal);
+    if (isUserSpace(device)) return await this.#attachUserSpace(device, place, signal);
     const { onStep } = this.#options;
     using pod = RtnlConnection.open(netns);
     const link = await this.#bringIn(device, place, netns, pod, signal);
     await onStep('vf-configured', { device: device.name });
-    const state = await readNetworkState(pod, link.index);
+    const state = await this.#readState(pod, device, link);
     await onStep('state-read', { device: device.name });
     return state;
   }
@@ -67,7 +73,11 @@ export class VfMover implements VfCarrier {
   async read(device: StoredDevice, netns: NetnsHandle): Promise<VfState | undefined> {
     using pod = RtnlConnection.open(netns);
     const link = await this.#find(pod, device);
-    return link && (await readNetworkState(pod, link.index));
+    return link && (await this.#readState(pod, device, link));
+  }
+
+  async #readState(pod: RtnlConnection, device: StoredDevice, { index }: Link): Promise<VfState> {
+    return { ...(await readNetworkState(pod, index)), ...vlanOf(await this.#options.vfs.adminInfo(device)) };
   }
 
   async release(device: StoredDevice): Promise<void> {
@@ -75,6 +85,7 @@ export class VfMover implements VfCarrier {
     const { attachment, networkData: _networkData, ...rest } = device;
     await onStep('release-started', { device: device.name });
     if (attachment !== undefined) {
+      this.#options.beforeLeave(attachment.sandboxId);
       using deadline = clock.deadline(pluginBudgetMs);
       await cni.remove(device, attachment, deadline.signal);
       await this.#leave(device, attachment);
@@ -103,7 +114,7 @@ export class VfMover implements VfCarrier {
       const link = found ?? (await this.#move(device, place, netns, pod));
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const { config } = device;
-      await configureLink(pod, link, {
+      await configureLink({ pod, netns, procSysDir: this.#options.procSysDir }, link, {
         ...config,
         addresses: [...(config.addresses ?? []), ...addresses],
         routes: [...(config.routes ?? []), ...routes],
@@ -131,6 +142,8 @@ export class VfMover implements VfCarrier {
     const { store, onStep } = this.#options;
     const old = device.attachment;
     if (old !== undefined && old.podUid !== place.podUid) throw busy(device, old.podUid);
+    // Its IPAM plugin has given addresses to that sandbox.
+    if (old !== undefined && old.sandboxId !== place.sandboxId) await this.release(device);
     store.putDevice({ ...device, attachment: place });
     await onStep('attachment-recorded', { device: device.name });
     const { addresses } = await this.#options.cni.addresses(device, place, signal);
@@ -142,12 +155,14 @@ export class VfMover implements VfCarrier {
   /** @param given by the IPAM plugin */
   async #readUserSpace(device: StoredDevice, given: string[]): Promise<VfState> {
     const { interfaceName, addresses = [], mtu } = device.config;
+    const info = await this.#options.vfs.adminInfo(device);
     return {
       ...(interfaceName === undefined ? {} : { interfaceName }),
-      hardwareAddress: await this.#options.vfs.adminAddress(device),
-      ips: [...addresses, ...given].map(canonicalCidr).sort(),
+      hardwareAddress: info?.hardwareAddress,
+      ips: [...new Set([...addresses, ...given].map(canonicalCidr))].sort().slice(0, maxReportedAddresses),
       tentative: false,
       ...(mtu === undefined ? {} : { mtuBytes: mtu }),
+      ...vlanOf(info),
     };
   }
 
@@ -217,15 +232,28 @@ export class VfMover implements VfCarrier {
     });
   }
 
-  /** @param hardwareAddress what it had when it was moved, for those whose mark a CNI plugin has replaced */
+  /**
+   * By its mark, or by its address if a CNI plugin has replaced the mark: the one that its claim asks for, which a plugin
+   * may have set.
+   * @param hardwareAddress what it had when it was moved
+   */
   async #find(
     connection: RtnlConnection,
     device: StoredDevice,
     hardwareAddress = device.attachment?.host?.hardwareAddress,
   ): Promise<Link | undefined> {
     const key = this.#options.vfs.linkKey(device.pciAddress);
-    return findVf(await connection.links(), { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) });
+    const links = await connection.links();
+    const { macAddress } = device.config;
+    return (
+      findVf(links, { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) }) ??
+      (macAddress === undefined ? undefined : findVf(links, { ...key, hardwareAddress: macAddress }))
+    );
   }
+}
+
+function vlanOf(info: Pick<VfInfo, 'vlan'> | undefined): Pick<VfState, 'vlan'> {
+  return info?.vlan === undefined ? {} : { vlan: info.vlan.id };
 }
 
 /** The namespace, or `undefined` if it is gone: the VF left it with its end. */

@@ -1,0 +1,47 @@
+import type { Container, PodSandbox } from '../../nri/index.ts';
+import type { Store, StoredClaim } from '../driver/index.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
+import { SandboxError } from './errors.ts';
+import { isServed } from './place.ts';
+
+export interface ContainerGuardOptions {
+  store: Store;
+  /** Whether a path on the host is a metadata file of a claim. */
+  isFileOf: (claim: ClaimIdentity, path: string) => boolean;
+  /** Why the sandbox is not served, as far as that is known. */
+  reasonOf: (sandboxId: string) => string | undefined;
+}
+
+/**
+ * Keeps a container from being made that would mount metadata of a claim whose VFs are not in its sandbox: the file of
+ * an earlier sandbox of the pod, or one that is not there yet. The runtime would refuse the latter by itself, in words
+ * that tell nobody why.
+ */
+export class ContainerGuard {
+  readonly #options: ContainerGuardOptions;
+
+  constructor(options: ContainerGuardOptions) {
+    this.#options = options;
+  }
+
+  /** @throws SandboxError `not-served` with the reason */
+  check(pod: PodSandbox, container: Container): void {
+    const { store, isFileOf, reasonOf } = this.#options;
+    const mounts = (claim: StoredClaim) => container.mounts.some(({ source }) => isFileOf(claim.identity, source));
+    // Not only claims of this pod: the kubelet prepares a claim once, and a pod that it is reserved for later is not told.
+    const open = store
+      .claims()
+      .find((claim) => claim.devices.some((device) => !isServed(device, pod)) && mounts(claim));
+    if (open === undefined) return;
+    const { namespace, name } = open.identity;
+    const isOurs = open.podUids.includes(pod.uid);
+    const reason = isOurs
+      ? (reasonOf(pod.id) ?? 'its devices are not in this sandbox yet')
+      : 'its devices are prepared for another pod, and cannot be in two';
+    throw new SandboxError(
+      'not-served',
+      `container ${container.name} cannot have the metadata of claim ${namespace}/${name}: ${reason}`,
+      { claim: `${namespace}/${name}`, retriable: true },
+    );
+  }
+}

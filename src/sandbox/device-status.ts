@@ -1,0 +1,25 @@
+import type { DeviceStatus } from '../claimstatus/index.ts';
+import type { StoredClaim, StoredDevice } from '../driver/index.ts';
+
+/**
+ * What a claim's status tells of its VFs: the network data that its metadata files have too.
+ * @param failure why they are not in their pod, for people
+ */
+export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): DeviceStatus[] {
+  return devices.map((device) => {
+    const { pool, name, networkData } = device;
+    const facts = { pool, device: name, data: toData(device) };
+    return failure === undefined && networkData !== undefined
+      ? { ...facts, ready: true, reason: 'Attached', networkData }
+      : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? '' };
+  });
+}
+
+function toData({ pciAddress, config, access }: StoredDevice): object {
+  return {
+    pciAddress,
+    attach: config.attach ?? 'netlink',
+    ...(config.vf?.vlan === undefined ? {} : { vlan: config.vf.vlan }),
+    ...(access?.driver === undefined ? {} : { driver: access.driver }),
+  };
+}
