@@ -1,19 +1,32 @@
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { KubeConfig } from '@kubernetes/client-node';
 import { createPlugin } from '../nri/index.ts';
+import { ClaimStatusWriter, createClaimStatusApi, withStatusRemoval } from './claimstatus/index.ts';
 import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
-import { Driver, Store } from './driver/index.ts';
+import { deviceHealth } from './device-health.ts';
+import { createKubeNetworkAttachmentReader, Driver, Store } from './driver/index.ts';
 import { NetdraError } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
-import { createKubeClaimReader, startKubeletPlugin } from './kubeletplugin/index.ts';
+import { KubeClient, ResourceApi } from './kube/index.ts';
+import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
-import { CdiSpecs, ClaimMetadata, layouts } from './metadata/index.ts';
+import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
-import { createKubeSliceApi, SlicePublisher } from './resourceslice/index.ts';
-import { CniAttacher, type OnStep, SandboxHandler, VfMover } from './sandbox/index.ts';
+import { createSliceApi, SlicePublisher } from './resourceslice/index.ts';
+import {
+  CniAttacher,
+  CniCleanUp,
+  LiveUpdates,
+  MetadataWriter,
+  type OnStep,
+  SandboxHandler,
+  toDeviceStatuses,
+  VfMover,
+} from './sandbox/index.ts';
 import type { Settings } from './settings.ts';
-import { openVfSource } from './vf-source.ts';
+import { heldDevices, openVfSource } from './vf-source.ts';
 
 /** What tests put in the place of the real thing, or watch. */
 export interface AppSeams {
@@ -39,62 +52,107 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const stateDir = settings.stateDir ?? dataDir;
   const config = loadKubeConfig(settings.kubeconfig);
   await using stack = new AsyncDisposableStack();
+  const kube = stack.use(new KubeClient(config, { clock, userAgent: 'netdra' }));
+  const resources = new ResourceApi(kube);
 
   const store = stack.use(new Store(join(stateDir, 'state.db')));
   const host = stack.use(RtnlConnection.open());
   const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
-  const vfs = stack.use(await openVfSource(settings, { host, stateDir, logger, clock, ...policyPathOf(settings) }));
+  const held = () => heldDevices(store.claims());
+  const vfs = stack.use(
+    await openVfSource(settings, { host, stateDir, logger, clock, held, ...policyPathOf(settings) }),
+  );
   const claimMutex = new KeyedMutex();
   const runner = stack.use(
     new CniRunner({ binDirs: settings.cniBinDirs, cacheDir: join(stateDir, 'cni'), clock, logger }),
   );
   const cni = new CniAttacher(runner);
-  const mover = new VfMover({ host, hostNetns, vfs, cni, store, clock, onStep });
+  const cniCleanUp = stack.use(new CniCleanUp({ runner, store, clock, logger }));
+  const live = settings.liveUpdates ? stack.use(new LiveUpdates({ clock, logger })) : undefined;
+  const mover = new VfMover({
+    host,
+    hostNetns,
+    vfs,
+    cni,
+    store,
+    clock,
+    onStep,
+    procSysDir: settings.procSysDir,
+    beforeLeave: (sandboxId) => live?.stop(sandboxId),
+  });
   const metadata = new ClaimMetadata({
     driver,
     dataDir,
     cdiDir: settings.cdiDir,
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
+    // Claims that have metadata already keep it, so it is never left out altogether.
+    enabled: settings.enableDeviceMetadata,
+    attributesOf: ({ pool, name }) =>
+      pool === settings.nodeName ? vfs.offered().find((device) => device.name === name)?.attributes : undefined,
+    bootId: (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim(),
+    ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
+    ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),
   });
 
+  const { nodeName } = settings;
   const publisher = stack.use(
-    new SlicePublisher(createKubeSliceApi(config), { driver, nodeName: settings.nodeName, clock, logger }),
+    new SlicePublisher(createSliceApi(kube, resources, { driver, nodeName }), { driver, nodeName, clock, logger }),
   );
-  const helper = stack.use(
-    await startKubeletPlugin(
-      new Driver({
-        driver,
-        store,
-        inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
-        carrier: mover,
-        control: vfs.control,
-        deviceSpecs: new CdiSpecs({ dir: settings.cdiDir, driver, class: 'vfio' }),
-        openClaimFields: settings.openClaimFields,
-        claimMutex,
-      }),
-      {
-        driver,
-        dataDir,
-        registryDir: settings.kubeletRegistryDir,
-        claims: createKubeClaimReader(config),
-        ...(settings.enableDeviceMetadata ? { metadata } : {}),
-        clock,
-        logger,
-        // The kubelet deletes our slices while we are away.
-        onRegistration: ({ registered }) => registered && publisher.recheck(),
-      },
-    ),
-  );
-  const handler = stack.use(
-    new SandboxHandler({
+  const status = stack.use(new ClaimStatusWriter(createClaimStatusApi(resources, driver), { driver, clock, logger }));
+  const tellStatus = (claim: ClaimIdentity, failure?: string) => {
+    const stored = store.claim(claim.uid);
+    if (stored?.state === 'prepared') status.set(claim, toDeviceStatuses(stored, failure));
+  };
+  const draDriver = withStatusRemoval(
+    new Driver({
       driver,
       store,
+      inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
+      carrier: mover,
+      control: vfs.control,
+      deviceSpecs: new CdiSpecs({ dir: settings.cdiDir, driver, class: 'device' }),
+      networkAttachments: createKubeNetworkAttachmentReader(kube),
+      openClaimFields: settings.openClaimFields,
+      claimMutex,
+    }),
+    status,
+  );
+  const helper = stack.use(
+    await startKubeletPlugin(draDriver, {
+      driver,
+      dataDir,
+      registryDir: settings.kubeletRegistryDir,
+      podUid: settings.podUid,
+      health: true,
+      claims: resources,
+      metadata,
+      clock,
+      logger,
+      // The kubelet deletes our slices while we are away.
+      onRegistration: ({ registered }) => registered && publisher.recheck(),
+    }),
+  );
+  const writer = new MetadataWriter({
+    driver,
+    store,
+    mover,
+    updater: helper,
+    attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
+    onWritten: tellStatus,
+    logger,
+    onStep,
+  });
+  const handler = stack.use(
+    new SandboxHandler({
+      store,
       mover,
-      ...(settings.enableDeviceMetadata ? { updater: helper } : {}),
+      writer,
       withdraw: (claim) => metadata.withdraw(claim),
-      attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
+      isFileOf: (claim, path) => metadata.isFileOf(claim, path),
       claimMutex,
       hookFailure: settings.hookFailure,
+      onFailure: tellStatus,
+      ...(live === undefined ? {} : { live }),
       clock,
       logger,
       onStep,
@@ -112,18 +170,27 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
         runPodSandbox: (pod, context) => handler.runPodSandbox(pod, context),
         stopPodSandbox: (pod, context) => handler.stopPodSandbox(pod, context),
         removePodSandbox: (pod, context) => handler.removePodSandbox(pod, context),
+        createContainer: (pod, container) => handler.createContainer(pod, container),
       },
       logger,
     }),
   );
   plugin.start();
-  const offered = vfs.offered();
-  publisher.publish(offered);
-  vfs.watch(
-    (pciAddress) => store.holderOf(pciAddress) !== undefined,
-    () => publisher.publish(vfs.offered()),
-  );
-  logger.info({ driver, node: settings.nodeName, devices: offered.length }, 'driver started');
+  cniCleanUp.start();
+  // What could not be told before we were stopped.
+  for (const { identity, devices } of store.claims()) {
+    if (devices.some(({ networkData }) => networkData !== undefined)) tellStatus(identity);
+  }
+  // The pool is named after the node, so that its name is unique in the cluster.
+  const publish = () => {
+    const devices = vfs.offered();
+    publisher.publish({ pools: { [nodeName]: { devices } } });
+    const names = devices.map(({ name }) => name);
+    helper.setHealth(deviceHealth(nodeName, names, store.claims()));
+  };
+  publish();
+  vfs.watch(publish);
+  logger.info({ driver, node: nodeName, devices: vfs.offered().length }, 'driver started');
   const owned = stack.move();
   return {
     whenConnected: async () => void (await plugin.whenConnected()),

@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { pino } from 'pino';
 import { privilegedFields } from './driver/index.ts';
 import { explain } from './errors.ts';
+import { defaultHostDirs, layoutNames } from './metadata/index.ts';
 import { hookFailureModes } from './sandbox/index.ts';
 import { parseClaimFields, parseDriverName, parseLayouts, parseSimulation, type Settings } from './settings.ts';
 
@@ -41,6 +42,12 @@ program
   )
   .option('--kubelet-plugins-dir <path>', "the kubelet's plugins directory", '/var/lib/kubelet/plugins')
   .option('--kubelet-registry-dir <path>', "the kubelet's registration directory", '/var/lib/kubelet/plugins_registry')
+  .addOption(
+    new Option(
+      '--pod-uid <uid>',
+      "UID of the driver's own pod: in a rolling update two instances then serve side by side",
+    ).env('POD_UID'),
+  )
   .option('--cdi-dir <path>', 'where CDI specs go; the runtime must scan it', '/var/run/cdi')
   .option('--state-dir <path>', "where the driver keeps its state (default: its directory in the kubelet's plugins)")
   .addOption(
@@ -48,16 +55,30 @@ program
       .default(['/opt/cni/bin'], '/opt/cni/bin')
       .argParser((text: string) => text.split(',')),
   )
+  .option('--proc-sys-dir <path>', "where the host's /proc/sys is, writable: for sysctls of interfaces", '/proc/sys')
   .option('--nri-socket <path>', "the runtime's NRI socket", '/var/run/nri/nri.sock')
   .option('--nri-plugin-name <name>', 'name under which the runtime knows us', 'netdra')
   .option('--nri-plugin-index <nn>', 'two digits: our place among the NRI plugins', '10')
   .addOption(
-    new Option('--metadata-layouts <names>', 'dialects of the metadata file, comma-separated: v1, kep')
+    new Option(
+      '--metadata-layouts <names>',
+      `dialects of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
+    )
       .default(['v1' as const, 'kep' as const], 'v1,kep')
       .argParser(argument(parseLayouts)),
   )
+  .option(
+    '--attributes-dir <path>',
+    'where files of the layout attributes-json go on the node',
+    defaultHostDirs.attributesDir,
+  )
+  .option(
+    '--downward-api-dir <path>',
+    'where files of the layout downward-api go on the node, into a directory for each pod',
+    defaultHostDirs.downwardApiDir,
+  )
   .addOption(
-    new Option('--enable-device-metadata [bool]', 'false: no metadata files and no CDI specs for them')
+    new Option('--enable-device-metadata [bool]', 'false: no metadata files and no CDI specs for new claims')
       .env('ENABLE_DEVICE_METADATA')
       .default(true)
       .argParser(argument(parseBoolean)),
@@ -69,6 +90,11 @@ program
     )
       .choices(hookFailureModes)
       .default('auto'),
+  )
+  .addOption(
+    new Option('--live-updates [bool]', 'follow changes of addresses, MTU, MAC and link in running pods')
+      .default(true)
+      .argParser(argument(parseBoolean)),
   )
   .addOption(
     new Option(

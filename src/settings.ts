@@ -17,16 +17,26 @@ export interface Settings {
   /** The kubelet's `plugins`; ours is the directory named after the driver. */
   kubeletPluginsDir: string;
   kubeletRegistryDir: string;
+  /** UID of our own pod, for rolling updates; absent: only one instance may run. */
+  podUid: string | undefined;
   cdiDir: string;
   stateDir: string | undefined;
   /** Where CNI plugins are looked for, the first one first. */
   cniBinDirs: string[];
+  /** Where the host's `/proc/sys` is, writable. */
+  procSysDir: string;
   nriSocket: string;
   nriPluginName: string;
   nriPluginIndex: string;
   metadataLayouts: LayoutName[];
+  /** On the host, for the layout `attributes-json`; absent: as in the container. */
+  attributesDir?: string;
+  /** On the host, for the layout `downward-api`: a directory for each pod in it; absent: `/etc/dra`. */
+  downwardApiDir?: string;
   enableDeviceMetadata: boolean;
   hookFailure: HookFailureMode;
+  /** Whether metadata follows what changes in running pods. */
+  liveUpdates: boolean;
   /** Privileged fields of VFConfig that claims may set; DeviceClasses always may. */
   openClaimFields: PrivilegedField[];
   /** Path of a file with an InventoryPolicy. */

@@ -1,16 +1,13 @@
 import type { KeyedMutex } from '../keyed-mutex.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../kubeletplugin/index.ts';
 import type { CdiSpecs, ClaimIdentity } from '../metadata/index.ts';
-import type { VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
-import { configForDevice, type PrivilegedField, resolveVfConfig } from './config.ts';
+import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
+import { invalidConfig } from './config.ts';
+import { findUserSpaceProblems } from './config-rules.ts';
+import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
 import type { Store, StoredClaim, StoredDevice } from './store.ts';
 import { isUserSpace, toVfWanted } from './vf-wanted.ts';
-
-/** The node's VFs, by their names in the ResourceSlice. */
-export interface Inventory {
-  find(pool: string, device: string): (VfAddress & { simulated: boolean }) | undefined;
-}
 
 /** Brings VFs back from where they are. */
 export interface VfCarrier {
@@ -23,42 +20,45 @@ export interface VfControl {
   read(address: VfAddress): Promise<VfBefore>;
   apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void>;
   restore(address: VfAddress, before: VfBefore): Promise<void>;
-  iommuGroup(pciAddress: string): Promise<string>;
+  /** What containers need to reach the VF as it is now. */
+  access(address: VfAddress, wanted: AccessWanted): Promise<VfAccess>;
+  /** PCI addresses of the devices that share the VF's IOMMU group. */
+  groupMembers(address: VfAddress): Promise<string[]>;
 }
 
-export interface DriverOptions {
-  driver: string;
+export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'> {
   store: Store;
-  inventory: Inventory;
   carrier: VfCarrier;
   control: VfControl;
   /** CDI specs for what containers need besides the metadata. */
   deviceSpecs: CdiSpecs;
-  /** Privileged fields that claims may set. */
-  openClaimFields: readonly PrivilegedField[];
   /** Serializes what is done to the VFs of one claim, with the sandbox side. */
   claimMutex: KeyedMutex;
 }
 
 /**
  * Prepares VFs for claims: sets them up from outside and remembers what they were. What they are like in the pod is
- * known only in its sandbox, so metadata is always deferred; kernel-mode VFs have nothing else to mount, and the result
- * is empty then.
+ * known only in its sandbox, so metadata is always deferred; VFs without device files have nothing else to mount, and
+ * the result is empty then.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
+  readonly #resolver: DeviceResolver;
 
   constructor(options: DriverOptions) {
     this.#options = options;
+    this.#resolver = new DeviceResolver({ ...options, claimsOfPod: (podUid) => options.store.claimsOfPod(podUid) });
   }
 
-  async prepareResourceClaims(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
+  async prepareResourceClaims(
+    claims: AllocatedClaim[],
+    { signal }: { signal: AbortSignal },
+  ): Promise<Map<string, PrepareResult>> {
     const results = new Map<string, PrepareResult>();
-    // One after the other: two claims of one call must not both find the same device free.
     for (const claim of claims) {
       const { uid } = claim.identity;
       try {
-        results.set(uid, { devices: await this.#options.claimMutex.run(uid, () => this.#prepare(claim)) });
+        results.set(uid, { devices: await this.#options.claimMutex.run(uid, () => this.#prepare(claim, signal)) });
       } catch (error) {
         results.set(uid, { error: error as Error });
       }
@@ -79,112 +79,138 @@ export class Driver implements DraPlugin {
     return results;
   }
 
-  async #prepare(claim: AllocatedClaim): Promise<PreparedDevice[]> {
+  async #prepare(claim: AllocatedClaim, signal: AbortSignal): Promise<PreparedDevice[]> {
     const { store } = this.#options;
     const { identity, podUids } = claim;
     const known = store.claim(identity.uid);
+    // Prepared again after a restart of the kubelet: the VFs may be in their pod already, and stay as they are.
+    if (known?.state === 'prepared') return await this.#complete(claim, known.devices);
+    checkSinglePod(claim);
     const devices: StoredDevice[] = [];
-    for (const device of this.#resolveDevices(claim)) {
-      // Prepared again after a restart of the kubelet: the VF may be in its pod already, and stays there.
+    for (const device of await this.#resolver.resolve(claim, signal)) {
+      // What was read first counts: an attempt before this one may have changed the VF.
       const earlier = known?.devices.find(({ pciAddress }) => pciAddress === device.pciAddress);
       const before = earlier?.before ?? (await this.#readBefore(device));
       devices.push({ ...earlier, ...device, ...(before === undefined ? {} : { before }) });
     }
-    if (known?.state !== 'prepared') {
-      store.putClaim({ identity, podUids, state: 'preparing', devices });
-      for (const device of devices) await this.#setUp(device);
-    }
-    store.putClaim({ identity, podUids, state: 'prepared', devices });
-    return await this.#describe(identity, devices);
+    store.putClaim({ identity, podUids, state: 'preparing', devices });
+    for (const device of devices) await this.#setUp(claim, device);
+    return await this.#complete(claim, devices);
+  }
+
+  /** Stores the claim as prepared, when everything that its containers need is known and laid down. */
+  async #complete(claim: AllocatedClaim, devices: StoredDevice[]): Promise<PreparedDevice[]> {
+    const { identity, podUids } = claim;
+    const complete: StoredDevice[] = [];
+    for (const device of devices) complete.push({ ...device, access: await this.#access(claim, device) });
+    const groups = await this.#groupsOf(complete.filter(isUserSpace));
+    const prepared = await this.#describe(identity, complete);
+    // In one step with what is stored, so that of two claims only one gets a group.
+    for (const [device, members] of groups) this.#checkGroup(claim, device, members);
+    this.#options.store.putClaim({ identity, podUids, state: 'prepared', devices: complete });
+    return prepared;
   }
 
   async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
     return toVfWanted(device.config) === undefined ? undefined : await this.#options.control.read(device);
   }
 
-  async #setUp(device: StoredDevice): Promise<void> {
+  async #setUp(claim: AllocatedClaim, device: StoredDevice): Promise<void> {
     const wanted = toVfWanted(device.config);
-    if (wanted !== undefined && device.before !== undefined) {
-      await this.#options.control.apply(device, wanted, device.before);
+    if (wanted === undefined || device.before === undefined) return;
+    if (wanted.driver !== undefined && wanted.driver !== 'default') {
+      for (const [, members] of await this.#groupsOf([device])) this.#checkGroup(claim, device, members);
+    }
+    await this.#options.control.apply(device, wanted, device.before);
+  }
+
+  async #groupsOf(devices: StoredDevice[]): Promise<[StoredDevice, string[]][]> {
+    const { control } = this.#options;
+    return await Promise.all(
+      devices.map(async (device): Promise<[StoredDevice, string[]]> => [device, await control.groupMembers(device)]),
+    );
+  }
+
+  /**
+   * Whoever has one device of an IOMMU group in user space can reach all of them. No container has the devices of a claim
+   * that is only being prepared.
+   */
+  #checkGroup(claim: AllocatedClaim, device: StoredDevice, members: string[]): void {
+    for (const member of members) {
+      const holder = this.#options.store.holderOf(member);
+      if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
+      const { namespace, name } = claim.identity;
+      const other = `${holder.identity.namespace}/${holder.identity.name}`;
+      const message = `device ${device.name} cannot go to user space for claim ${namespace}/${name}: it shares its IOMMU group with ${member}, which is prepared for claim ${other}`;
+      throw new DriverError('device-in-use', message, {
+        claim: `${namespace}/${name}`,
+        device: device.name,
+        retriable: true,
+        hint: 'enable ACS in the firmware, so that each VF has a group of its own',
+      });
     }
   }
 
-  /** Nothing for claims without user-space VFs: the framework defers all their requests. */
-  async #describe(identity: ClaimIdentity, devices: StoredDevice[]): Promise<PreparedDevice[]> {
-    if (!devices.some(({ config }) => isUserSpace(config))) return [];
-    return await Promise.all(
-      devices.map(
-        async (device): Promise<PreparedDevice> => ({
-          requests: [device.request],
-          poolName: device.pool,
-          deviceName: device.name,
-          cdiDeviceIds: isUserSpace(device.config) ? [await this.#writeVfioSpec(identity, device)] : [],
-          metadata: 'deferred',
-        }),
-      ),
-    );
+  async #access(claim: AllocatedClaim, device: StoredDevice): Promise<VfAccess> {
+    const { vhost = false, rdma = false } = device.config;
+    const access = await this.#options.control.access(device, { vhost, rdma });
+    if (access.vfio === undefined) return access;
+    // Again, for a VF that an administrator has bound to vfio, with a claim that leaves the driver as it is.
+    const problems = findUserSpaceProblems(device.config, access.driver ?? 'vfio');
+    if (problems.length > 0) throw invalidConfig(claim, problems);
+    return access;
   }
 
-  async #writeVfioSpec({ uid }: ClaimIdentity, device: StoredDevice): Promise<string> {
-    const { control, deviceSpecs } = this.#options;
-    const group = await control.iommuGroup(device.pciAddress);
-    const deviceNodes = ['/dev/vfio/vfio', `/dev/vfio/${group}`].map((path) => ({ path, permissions: 'rw' }));
-    await deviceSpecs.write(uid, device.name, { deviceNodes });
-    return deviceSpecs.deviceId(uid, device.name);
+  /** Nothing for claims without device files: the framework defers all their requests. */
+  async #describe({ uid }: ClaimIdentity, devices: StoredDevice[]): Promise<PreparedDevice[]> {
+    const { deviceSpecs } = this.#options;
+    if (devices.every(({ access }) => access === undefined || access.nodes.length === 0)) return [];
+    const prepared: PreparedDevice[] = [];
+    for (const { request, pool, name, access } of devices) {
+      const nodes = [...new Set(access?.nodes)];
+      const deviceNodes = nodes.map((path) => ({ path, permissions: 'rw' }));
+      if (nodes.length > 0) await deviceSpecs.write(uid, name, { deviceNodes });
+      const cdiDeviceIds = nodes.length > 0 ? [deviceSpecs.deviceId(uid, name)] : [];
+      prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
+    }
+    return prepared;
   }
 
-  #resolveDevices(claim: AllocatedClaim): StoredDevice[] {
-    const { driver, inventory, openClaimFields } = this.#options;
-    const subject = `${claim.identity.namespace}/${claim.identity.name}`;
-    const results = claim.results.filter((result) => result.driver === driver);
-    return results.map(({ pool, device: name, request }) => {
-      const vf = inventory.find(pool, name);
-      if (vf === undefined) {
-        throw new DriverError('device-unknown', `claim ${subject}: this node has no device ${pool}/${name}`, {
-          claim: subject,
-          device: name,
-          hint: 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew',
-        });
-      }
-      const { pciAddress, pfAddress, vfIndex } = vf;
-      this.#checkFree(pciAddress, name, claim);
-      const siblings = results.filter((result) => result.request === request);
-      const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
-      const resolved = resolveVfConfig(driver, claim, request, openClaimFields);
-      const config = configForDevice(resolved, subject, index, siblings.length);
-      return { pciAddress, pfAddress, vfIndex, pool, name, request, config };
-    });
-  }
-
-  #checkFree(pciAddress: string, device: string, claim: AllocatedClaim): void {
-    const holder = this.#options.store.holderOf(pciAddress);
-    if (holder === undefined || holder.identity.uid === claim.identity.uid) return;
-    const { namespace, name } = claim.identity;
-    const other = holder.identity;
-    throw new DriverError(
-      'device-in-use',
-      `device ${device} (${pciAddress}) cannot be prepared for claim ${namespace}/${name}: it is prepared for claim ${other.namespace}/${other.name}`,
-      {
-        claim: `${namespace}/${name}`,
-        device,
-        retriable: true,
-        hint: 'it is free again when that claim is unprepared',
-      },
-    );
-  }
-
-  async #unprepare({ uid }: ClaimIdentity): Promise<void> {
-    const { store, carrier, control, deviceSpecs } = this.#options;
+  async #unprepare({ uid, namespace, name }: ClaimIdentity): Promise<void> {
+    const { store, deviceSpecs } = this.#options;
     const claim = store.claim(uid);
+    const errors: Error[] = [];
     if (claim !== undefined) {
       const leaving: StoredClaim = { ...claim, state: 'unpreparing' };
       store.putClaim(leaving);
-      for (const device of leaving.devices) {
-        await carrier.release(device);
-        if (device.before !== undefined) await control.restore(device, device.before);
-      }
+      for (const device of leaving.devices) await this.#giveBack(device).catch((error) => errors.push(error));
     }
     await deviceSpecs.removeClaim(uid);
+    if (errors.length > 1) {
+      const message = `${errors.length} devices of claim ${namespace}/${name} cannot be given back`;
+      const cause = new AggregateError(errors, errors.map((error) => error.message).join('; '));
+      throw new DriverError('device-not-returned', message, { claim: `${namespace}/${name}`, retriable: true, cause });
+    }
+    if (errors[0] !== undefined) throw errors[0];
     store.deleteClaim(uid);
   }
+
+  async #giveBack(device: StoredDevice): Promise<void> {
+    const { carrier, control } = this.#options;
+    await carrier.release(device);
+    if (device.before !== undefined) await control.restore(device, device.before);
+  }
+}
+
+/** @throws DriverError `claim-shared` */
+function checkSinglePod({ identity, object }: AllocatedClaim): void {
+  const pods = (object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
+  if (pods.length <= 1) return;
+  const { namespace, name } = identity;
+  const names = pods.map((pod) => pod.name).sort();
+  const message = `claim ${namespace}/${name} is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
+  throw new DriverError('claim-shared', message, {
+    claim: `${namespace}/${name}`,
+    hint: 'give each pod a claim of its own: a ResourceClaimTemplate makes them',
+  });
 }

@@ -7,6 +7,12 @@ export type DriverErrorCode =
   | 'device-unknown'
   /** The device is prepared for another claim. */
   | 'device-in-use'
+  /** The claim is reserved for several pods, which its devices cannot serve. */
+  | 'claim-shared'
+  /** Several devices of a claim cannot be made what they were; the message has the reasons. */
+  | 'device-not-returned'
+  /** The NetworkAttachmentDefinition that the config names is missing, may not be read, or has no configuration. */
+  | 'network-attachment-unusable'
   /** The state store cannot be read or written. */
   | 'store-unusable';
 

@@ -2,13 +2,15 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
-import type { VfBefore } from '../sriov/index.ts';
-import type { VfConfig } from './config.ts';
+import type { VfAccess, VfBefore } from '../sriov/index.ts';
 import { DriverError } from './errors.ts';
+import type { VfConfig } from './vf-config.ts';
 
 /** Where a VF is while it is away from the host's network namespace, and what it was before. */
 export interface Attachment {
   podUid: string;
+  podNamespace?: string;
+  podName?: string;
   sandboxId: string;
   netnsPath: string;
   /** What to give back: what its interface was like in the host's namespace. Absent: it has no interface (DPDK). */
@@ -18,8 +20,9 @@ export interface Attachment {
 /** A VF that is prepared for a claim. */
 export interface StoredDevice {
   pciAddress: string;
-  pfAddress: string;
-  vfIndex: number;
+  /** Of a VF; absent for a plain NIC. */
+  pfAddress?: string;
+  vfIndex?: number;
   pool: string;
   name: string;
   /** Full reference of the request. */
@@ -27,6 +30,8 @@ export interface StoredDevice {
   config: VfConfig;
   /** What the VF was before its claim changed it from outside; absent if it did not. */
   before?: VfBefore;
+  /** What its containers reach it by; absent until it is prepared. */
+  access?: VfAccess;
   attachment?: Attachment;
   networkData?: NetworkDeviceData;
 }
@@ -81,11 +86,13 @@ export class Store implements Disposable {
   /**
    * Adds or replaces a claim and its devices. What is known of a device that stays (where it is, its network data) is
    * part of what the caller passes.
+   * @throws DriverError `device-in-use` if another claim holds one of the devices: looked at and written in one step
    */
   putClaim(claim: StoredClaim): void {
     this.#guard(() =>
       this.#transaction(() => {
         const { uid, namespace, name } = claim.identity;
+        this.#checkFree(claim);
         this.#run('DELETE FROM claims WHERE uid = ?', uid);
         this.#run(
           'INSERT INTO claims (uid, namespace, name, pod_uids, state) VALUES (?, ?, ?, ?, ?)',
@@ -116,6 +123,17 @@ export class Store implements Disposable {
 
   [Symbol.dispose](): void {
     if (this.#database.isOpen) this.#database.close();
+  }
+
+  #checkFree({ identity, devices }: StoredClaim): void {
+    const claim = `${identity.namespace}/${identity.name}`;
+    for (const { pciAddress, name } of devices) {
+      const holder = this.holderOf(pciAddress)?.identity;
+      if (holder === undefined || holder.uid === identity.uid) continue;
+      const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${holder.namespace}/${holder.name}`;
+      const hint = 'it is free again when that claim is unprepared';
+      throw new DriverError('device-in-use', message, { claim, device: name, retriable: true, hint });
+    }
   }
 
   #claims(where: string, ...parameters: string[]): StoredClaim[] {

@@ -81,8 +81,7 @@ describe('a link on its way into a pod and back', () => {
       ips: ['10.1.2.3/24', '2001:db8::5/64'],
       tentative: false,
       mtuBytes: 1400,
-      up: true,
-      operState: 'up',
+      linkUp: true,
     });
     const [seen] = pod.ip('link', 'show', 'dev', 'net1');
     expect(seen).toMatchObject({ ifindex: moved.index, address: '02:00:00:00:00:aa', mtu: 1400, operstate: 'UP' });

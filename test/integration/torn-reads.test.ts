@@ -21,11 +21,12 @@ describe('a reader beside a writer that never pauses', () => {
       layouts: [layouts.v1],
     });
     await metadata.prepare({ claim, requests: { vf: { name: 'vf', devices: [{ pool: 'p', name: 'd' }] } } }, new Map());
-    const update = (value: string) =>
-      metadata.update(claim, 'vf', [
-        { driver: 'd.example', pool: 'p', name: 'd', attributes: { value0: { string: value } } },
-      ]);
-    let generation = await update('first');
+    // The file gets longer and shorter.
+    const update = (string: string, count: number) => {
+      const attributes = Object.fromEntries(Array.from({ length: count }, (_, n) => [`value${n}`, { string }]));
+      return metadata.update(claim, 'vf', [{ driver: 'd.example', pool: 'p', name: 'd', attributes }]);
+    };
+    let generation = await update('first', 1);
     const path = join(dir.path, 'dra-device-metadata/default_busy/vf/metadata.json');
     const script = new URL('../../e2e/node/torn-reads-reader.ts', import.meta.url);
     const worker = new Worker(script, { workerData: { path, reader, reads } });
@@ -33,7 +34,7 @@ describe('a reader beside a writer that never pauses', () => {
     const done = once(worker, 'message').finally(() => {
       isDone = true;
     });
-    while (!isDone) generation = await update(`value ${generation}`.repeat(1 + (generation % 9)));
+    while (!isDone) generation = await update(`value ${generation}`, 1 + (generation % 9));
     const [counts] = (await done) as [ReadCounts];
     expect(counts).toMatchObject({ reads, empty: 0, short: 0, ...(reader === 'own' ? { mixed: 0, good: reads } : {}) });
     expect(counts.generations).toBeGreaterThan(100);

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { ResourceClaim } from '../../../src/kube/index.ts';
 import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, generateClaim, testDriver } from '../../../test/doubles/objects.ts';
@@ -110,6 +111,16 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     expect(told?.attributes).toMatchObject({ mtu: { int: link?.mtu }, simulated: { bool: true } });
     expect(told).toMatchObject({ name: device, driver: testDriver });
 
+    // The claim tells the same to those who look from outside, a moment later.
+    const statuses = () => bench.api.get<ResourceClaim>('ResourceClaim', 'fast-net')?.status?.devices;
+    await expect.poll(statuses, { timeout: 10_000 }).toHaveLength(1);
+    expect(statuses()).toMatchObject([
+      {
+        ...{ driver: testDriver, device, networkData: told?.networkData },
+        conditions: [{ type: 'Ready', status: 'True', reason: 'Attached' }],
+      },
+    ]);
+
     const kep = JSON.parse(await cat(container, `/var/run/dra-device-attributes/fast-net/vf/${fileName}`));
     expect(kep.requests[0].devices[0].networkData).toMatchObject({
       addresses: told?.networkData?.ips,
@@ -119,6 +130,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     expect(write.exitCode).not.toBe(0);
     expect((await container.exec('ip', 'route')).stdout).toContain('198.51.100.0/24 via 192.0.2.1 dev net1');
     await bench.endPod(pod);
+    await expect.poll(() => statuses() ?? [], { timeout: 10_000 }).toEqual([]);
   });
 
   it('(a) serves three VFs of one claim, by three requests or by one', async () => {
@@ -332,6 +344,12 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     await expect(bench.startPod(pod, { hostNetwork: true })).rejects.toThrow(
       /pod default\/on-host uses the host's network, where it cannot get a VF of its own/,
     );
+    const conditions = () =>
+      bench.api.get<ResourceClaim>('ResourceClaim', 'on-host')?.status?.devices?.map((each) => each.conditions?.[0]);
+    const message = expect.stringContaining("uses the host's network");
+    await expect
+      .poll(conditions, { timeout: 10_000 })
+      .toMatchObject([{ status: 'False', reason: 'NotAttached', message }]);
     await bench.endPod(pod);
     await bench.stopDriver();
     await bench.startDriver();

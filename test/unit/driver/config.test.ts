@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { CniError } from '../../../src/cni/index.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/config.ts';
-import { DriverError } from '../../../src/driver/index.ts';
+import { DriverError, type PrivilegedField, privilegedFields, type VfConfig } from '../../../src/driver/index.ts';
+import { vfConfigSchema } from '../../../src/driver/vf-config.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
-
-const base = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
+import { fromClaim, fromClass } from './driver-bench.ts';
 
 function claimWith(config: ConfigOptions[]): AllocatedClaim {
   const object = buildClaim('fast-net', { requests: [{ name: 'vf', devices: ['dev-1'] }], config });
@@ -13,101 +14,273 @@ function claimWith(config: ConfigOptions[]): AllocatedClaim {
   return { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
 }
 
-const fromClaim = (parameters: object, more: Partial<ConfigOptions> = {}): ConfigOptions => ({
-  source: 'FromClaim',
-  parameters: { ...base, ...parameters },
-  ...more,
-});
+const resolve = (config: ConfigOptions[], open: readonly PrivilegedField[] = [], request = 'vf') =>
+  resolveVfConfig(testDriver, claimWith(config), request, open);
+
+const chain = (name: string) => ({ cniVersion: '1.0.0', name, plugins: [{ type: 'host-device' }] });
+
+/**
+ * For every field two values, as a class and a claim may have them; `with` is what the field needs beside it. A field of
+ * the schema that is not here fails the test below.
+ */
+const samples: {
+  [F in keyof VfConfig]-?: { values: [VfConfig[F], VfConfig[F]]; with?: VfConfig; merged?: VfConfig[F] };
+} = {
+  attach: { values: ['observe', 'netlink'] },
+  cni: { values: [chain('a'), chain('b')], with: { attach: 'cni' } },
+  networkAttachmentDefinition: { values: [{ name: 'a', namespace: 'nets' }, { name: 'b' }], with: { attach: 'cni' } },
+  ipam: { values: [{ type: 'static', addresses: [] }, { type: 'dhcp' }] },
+  driver: { values: ['kernel', 'vfio-pci'] },
+  vhost: { values: [true, false] },
+  rdma: { values: [false, true] },
+  vf: {
+    values: [
+      { vlan: 7, trust: true },
+      { vlan: 8, maxTxRate: 9 },
+    ],
+    merged: { vlan: 8, trust: true, maxTxRate: 9 },
+  },
+  interfaceName: { values: ['net1', 'fast%d'] },
+  mtu: { values: [1500, 9000] },
+  macAddress: { values: ['02:00:00:00:00:01', '02:00:00:00:00:02'] },
+  addresses: { values: [['192.0.2.1/24', '2001:db8::1/64'], ['192.0.2.2/24']] },
+  routes: { values: [[{ destination: '0.0.0.0/0', gateway: '192.0.2.1' }], [{ destination: '10.0.0.0/8' }]] },
+  sysctls: {
+    values: [
+      { 'net.ipv4.conf.IFNAME.arp_ignore': 1, 'net.ipv6.conf.IFNAME.accept_ra': 0 },
+      { 'net.ipv4.conf.IFNAME.arp_ignore': '2' },
+    ],
+    merged: { 'net.ipv4.conf.IFNAME.arp_ignore': '2', 'net.ipv6.conf.IFNAME.accept_ra': 0 },
+  },
+};
+const cases = Object.entries(samples) as [keyof VfConfig, (typeof samples)[keyof VfConfig]][];
+
+/** The same for each property of the PF. */
+const properties: { [P in keyof NonNullable<VfConfig['vf']>]-?: [unknown, unknown] } = {
+  vlan: [7, 8],
+  qos: [1, 2],
+  vlanProto: ['802.1q', '802.1ad'],
+  spoofCheck: [false, true],
+  trust: [true, false],
+  linkState: ['auto', 'disable'],
+  minTxRate: [10, 20],
+  maxTxRate: [200, 100],
+};
 
 describe('resolveVfConfig', () => {
-  it('merges field by field: the claim over the class, whatever their order', () => {
-    const claim = claimWith([
-      fromClaim({ mtu: 9000 }),
-      { source: 'FromClass', parameters: { ...base, mtu: 1500, interfaceName: 'net1' } },
-    ]);
-    expect(resolveVfConfig(testDriver, claim, 'vf')).toEqual({ mtu: 9000, interfaceName: 'net1' });
+  it('is tested with every field of the schema', () => {
+    const { apiVersion: _apiVersion, kind: _kind, ...fields } = vfConfigSchema.shape;
+    expect(Object.keys(samples).sort()).toEqual(Object.keys(fields).sort());
+    expect(Object.keys(properties).sort()).toEqual(Object.keys(fields.vf.unwrap().shape).sort());
+  });
+
+  it.each(cases)(
+    'takes %s from the claim over the class, whatever their order, and from the class without it',
+    (field, sample) => {
+      const { values, with: beside = {}, merged = values[1] } = sample;
+      const [ofClass, ofClaim] = values.map((value) => ({ ...beside, [field]: value }));
+      const config = [fromClaim(ofClaim ?? {}), fromClass(ofClass ?? {})];
+      expect(resolve(config, privilegedFields)).toEqual({ ...beside, [field]: merged });
+      expect(resolve(config.toReversed(), privilegedFields)).toEqual({ ...beside, [field]: merged });
+      expect(resolve([fromClass(ofClass ?? {})])).toEqual(ofClass);
+      // What the claim leaves open, the class's value stays for.
+      const other = field === 'mtu' ? { rdma: false } : { mtu: 1400 };
+      const attach = field === 'attach' || 'attach' in beside ? {} : other;
+      expect(resolve([fromClass(ofClass ?? {}), fromClaim(attach)])).toEqual({ ...ofClass, ...attach });
+    },
+  );
+
+  it.each(Object.entries(properties))('merges vf.%s by itself', (property, [ofClass, ofClaim]) => {
+    const beside = property === 'qos' || property === 'vlanProto' ? { vlan: 5 } : {};
+    const config = [
+      fromClass({ vf: { ...beside, [property]: ofClass } }),
+      fromClaim({ vf: { ...beside, [property]: ofClaim } }),
+    ];
+    expect(resolve(config, privilegedFields)).toEqual({ vf: { ...beside, [property]: ofClaim } });
+    const other = property === 'linkState' ? { vlan: 9 } : { linkState: 'enable' };
+    const kept = [fromClass({ vf: { ...beside, [property]: ofClass } }), fromClaim({ vf: other })];
+    expect(resolve(kept)).toEqual({ vf: { ...beside, [property]: ofClass, ...other } });
+  });
+
+  it('takes later entries of the same source over earlier ones', () => {
+    expect(resolve([fromClass({ mtu: 1300 }), fromClass({ mtu: 1400 }), fromClaim({ vhost: false })])).toEqual({
+      mtu: 1400,
+      vhost: false,
+    });
   });
 
   it('takes entries for all requests, for this one, and for the base of a subrequest', () => {
-    const claim = claimWith([
+    const config = [
       fromClaim({ mtu: 1400 }),
-      fromClaim({ interfaceName: 'net1' }, { requests: ['vf'] }),
-      fromClaim({ interfaceName: 'net9' }, { requests: ['other'] }),
-      fromClaim({ mtu: 1300 }, { requests: ['vf/small'] }),
-    ]);
-    expect(resolveVfConfig(testDriver, claim, 'vf/large')).toEqual({ mtu: 1400, interfaceName: 'net1' });
-    expect(resolveVfConfig(testDriver, claim, 'vf/small')).toEqual({ mtu: 1300, interfaceName: 'net1' });
+      fromClaim({ interfaceName: 'net1' }, ['vf']),
+      fromClaim({ interfaceName: 'net9' }, ['other']),
+      fromClaim({ mtu: 1300 }, ['vf/small']),
+    ];
+    expect(resolve(config, [], 'vf/large')).toEqual({ mtu: 1400, interfaceName: 'net1' });
+    expect(resolve(config, [], 'vf/small')).toEqual({ mtu: 1300, interfaceName: 'net1' });
   });
 
-  it('merges the properties that the PF has for the VF one by one', () => {
-    const claim = claimWith([
-      { source: 'FromClass', parameters: { ...base, vf: { trust: true, vlan: 7, maxTxRate: 100 } } },
-      fromClaim({ vf: { vlan: 8 } }),
-    ]);
-    expect(resolveVfConfig(testDriver, claim, 'vf')).toEqual({ vf: { trust: true, vlan: 8, maxTxRate: 100 } });
-  });
-
-  it.each([
-    [{ driver: 'vfio-pci' }, 'driver'],
-    [{ macAddress: '02:00:00:00:00:01' }, 'macAddress'],
-    [{ vf: { trust: true } }, 'vf.trust'],
-    [{ vf: { spoofCheck: false } }, 'vf.spoofCheck'],
-  ] as const)('takes %j from the class only, unless the operator opens it', (fields, field) => {
-    const fromClass: ConfigOptions = { source: 'FromClass', parameters: { ...base, ...fields } };
-    expect(resolveVfConfig(testDriver, claimWith([fromClass]), 'vf')).toEqual(fields);
-    const claim = claimWith([fromClaim(fields)]);
-    expect(() => resolveVfConfig(testDriver, claim, 'vf')).toThrow(`claim default/fast-net may not set ${field}`);
-    expect(resolveVfConfig(testDriver, claim, 'vf', [field])).toEqual(fields);
-  });
-
-  it('lets claims ask for less than the class gives', () => {
-    const claim = claimWith([fromClaim({ vf: { trust: false, spoofCheck: true } })]);
-    expect(resolveVfConfig(testDriver, claim, 'vf')).toEqual({ vf: { trust: false, spoofCheck: true } });
+  it('takes back with an empty list or false what the class asks, so that the rest can be had', () => {
+    const config = [
+      fromClass({ routes: [{ destination: '10.0.0.0/8' }], addresses: ['192.0.2.1/24'], rdma: true }),
+      fromClaim({ routes: [], addresses: [], rdma: false, attach: 'observe' }),
+    ];
+    expect(resolve(config)).toEqual({ routes: [], addresses: [], rdma: false, attach: 'observe' });
   });
 
   it("passes over other drivers' parameters", () => {
-    const claim = claimWith([{ source: 'FromClaim', driver: 'gpu.example', parameters: { anything: true } }]);
-    expect(resolveVfConfig(testDriver, claim, 'vf')).toEqual({});
+    expect(resolve([{ source: 'FromClaim', driver: 'gpu.example', parameters: { anything: true } }])).toEqual({});
+  });
+});
+
+describe('privileged fields', () => {
+  const asked: Record<PrivilegedField, object> = {
+    driver: { driver: 'kernel' },
+    macAddress: { macAddress: '02:00:00:00:00:01' },
+    'vf.trust': { vf: { trust: true } },
+    'vf.spoofCheck': { vf: { spoofCheck: false } },
+    vhost: { vhost: true },
+    sysctls: { sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } },
+    cni: { attach: 'cni', cni: chain('a') },
+    ipam: { ipam: { type: 'dhcp' } },
+    'networkAttachmentDefinition.namespace': {
+      attach: 'cni',
+      networkAttachmentDefinition: { name: 'a', namespace: 'other' },
+    },
+  };
+
+  it.each(privilegedFields)('%s is taken from the class only, unless the operator opens it', (field) => {
+    const fields = asked[field];
+    expect(resolve([fromClass(fields)])).toEqual(fields);
+    expect(() => resolve([fromClaim(fields)])).toThrow(`claim default/fast-net may not set ${field}`);
+    const others = privilegedFields.filter((other) => other !== field);
+    expect(() => resolve([fromClaim(fields)], others)).toThrow(`may not set ${field}`);
+    expect(resolve([fromClaim(fields)], [field])).toEqual(fields);
   });
 
+  it('are all named at once', () => {
+    expect(() => resolve([fromClaim({ ...asked.driver, ...asked.macAddress })])).toThrow(
+      /may not set driver, macAddress/,
+    );
+  });
+
+  it('do not keep claims from asking for less than the class gives', () => {
+    const fields = { vf: { trust: false, spoofCheck: true }, vhost: false };
+    expect(resolve([fromClaim(fields)])).toEqual(fields);
+  });
+
+  it("are not needed for a definition in the claim's own namespace", () => {
+    const fields = { attach: 'cni', networkAttachmentDefinition: { name: 'a', namespace: 'default' } };
+    expect(resolve([fromClaim(fields)])).toEqual(fields);
+  });
+});
+
+describe('what a config must not hold', () => {
   it.each([
     [{ mtu: 'big' }, /from the claim: mtu: /],
     [{ mtu: 1 }, /mtu: .*68/],
     [{ interfaceName: 'a/b' }, /interfaceName: 1 to 15 bytes/],
     [{ interfaceName: '..' }, /interfaceName: /],
     [{ interfaceName: 'x'.repeat(16) }, /interfaceName: /],
-    [{ macAddress: '01:00:5e:00:00:01' }, /macAddress: .*not a multicast/],
+    [{ macAddress: '01:00:5e:00:00:01' }, /macAddress: "01:00:5e:00:00:01" is not .*multicast/],
+    [{ macAddress: '00:00:00:00:00:00' }, /macAddress: .*nor zero/],
     [{ addresses: ['10.0.0.1'] }, /addresses\.0: "10\.0\.0\.1" is not an address with prefix length/],
     [{ addresses: ['10.0.0.1/33'] }, /addresses\.0: /],
+    [{ addresses: ['192.0.2.1/24', '224.0.0.1/24'] }, /addresses\.1: /],
+    [{ addresses: ['::/64'] }, /addresses\.0: /],
     [{ addresses: ['fe80::1%eth0/64'] }, /addresses\.0: /],
+    [{ addresses: Array(17).fill('192.0.2.1/24') }, /addresses: .*16/],
     [{ routes: [{ destination: 'default' }] }, /routes\.0\.destination: /],
     [{ routes: [{ destination: '10.0.0.1/8' }] }, /routes\.0\.destination: .*no host bits/],
-    [{ routes: [{ destination: '0.0.0.0/0', gateway: 'gw' }] }, /routes\.0\.gateway: /],
+    [{ routes: [{ destination: '0.0.0.0/0', gateway: 'gw' }] }, /routes\.0\.gateway: must be an IPv4 or IPv6 address/],
+    [{ routes: [{ destination: '0.0.0.0/0', gateway: 'fe80::1' }] }, /routes\.0\.gateway: .*same IP version/],
     [{ colour: 'red' }, /Unrecognized key: "colour"/],
     [{ kind: 'VfConfig' }, /kind: /],
     [{ apiVersion: 'netdra.dev/v9' }, /apiVersion: /],
+    [{ attach: 'bridge' }, /attach: .*"netlink"\|"cni"\|"observe"/],
+    [{ driver: 'igb_uio' }, /driver: must be kernel, vfio-pci, or a variant such as mlx5_vfio_pci/],
+    [{ driver: '../vfio-pci' }, /driver: /],
+    [{ driver: 'vfio-pci\n' }, /driver: /],
+    [{ vf: { vlan: 4095 } }, /vf\.vlan: .*4094/],
+    [{ vf: { qos: 8 } }, /vf\.qos: .*7/],
+    [{ vf: { vlanProto: 'qinq' } }, /vf\.vlanProto: .*"802\.1q"\|"802\.1ad"/],
+    [{ vf: { spoofcheck: true } }, /vf: Unrecognized key: "spoofcheck"/],
+    [{ vf: { trust: 'on' } }, /vf\.trust: .*boolean/],
+    [{ vf: { linkState: 'up' } }, /vf\.linkState: .*"auto"\|"enable"\|"disable"/],
+    [{ vf: { minTxRate: -1 } }, /vf\.minTxRate: /],
+    [{ vf: { maxTxRate: 2 ** 32 - 1 } }, /vf\.maxTxRate: /],
+    [{ networkAttachmentDefinition: 'fast' }, /networkAttachmentDefinition: .*object/],
+    [
+      { networkAttachmentDefinition: { name: 'a/b' } },
+      /networkAttachmentDefinition\.name: must be the name of an object/,
+    ],
+    [{ networkAttachmentDefinition: { namespace: 'a' } }, /networkAttachmentDefinition\.name: /],
+    [{ sysctls: { 'net.ipv4.ip_forward': 1 } }, /sysctls\.net\.ipv4\.ip_forward: must be net\.\(ipv4\|ipv6\)/],
+    [{ sysctls: { 'net.ipv4.conf.all.forwarding': 1 } }, /sysctls\.net\.ipv4\.conf\.all\.forwarding: must be/],
+    [{ sysctls: { 'net.ipv4.conf.eth0.forwarding': 1 } }, /must be .*IFNAME/],
+    [{ sysctls: { 'net.ipv4.conf.IFNAME.a/../x': 1 } }, /must be .*IFNAME/],
+    [{ sysctls: { 'net.ipv4.conf.IFNAME.forwarding': '1\n1' } }, /IFNAME\.forwarding: must be a number, or a text/],
+    [{ sysctls: { 'net.ipv4.conf.IFNAME.forwarding': true } }, /IFNAME\.forwarding: must be a number, or a text/],
   ])('refuses %j with the path of the field', (parameters, message) => {
-    expect(() => resolveVfConfig(testDriver, claimWith([fromClaim(parameters)]), 'vf')).toThrow(message);
+    expect(() => resolve([fromClaim(parameters)], privilegedFields)).toThrow(message);
   });
 
-  it('answers any parameters with a config or a DriverError', () => {
-    const fields = fc.record(
-      {
-        interfaceName: fc.anything(),
-        mtu: fc.anything(),
-        macAddress: fc.anything(),
-        addresses: fc.anything(),
-        routes: fc.anything(),
-      },
-      { requiredKeys: [] },
+  it.each([
+    [{ attach: 'cni' }, /: attach: "cni" needs either cni or networkAttachmentDefinition, and has none$/],
+    [
+      { attach: 'cni', cni: chain('a'), networkAttachmentDefinition: { name: 'a' } },
+      /: attach: "cni" needs either cni or networkAttachmentDefinition, and has both$/,
+    ],
+    [{ cni: chain('a') }, /: cni: needs attach: cni, and attach is "netlink"$/],
+    [
+      { attach: 'observe', networkAttachmentDefinition: { name: 'a' } },
+      /: networkAttachmentDefinition: needs attach: cni/,
+    ],
+    [{ attach: 'cni', cni: chain('a'), mtu: 1400 }, /: mtu: does not go with attach "cni"$/],
+    [{ attach: 'observe', interfaceName: 'net1' }, /: interfaceName: does not go with attach "observe"$/],
+    [
+      { attach: 'observe', ipam: { type: 'dhcp' }, addresses: ['192.0.2.1/24'] },
+      /: ipam: does not go with attach "observe"; addresses: does not go with attach "observe"$/,
+    ],
+    [
+      { attach: 'observe', driver: 'vfio-pci' },
+      /: attach: with vfio-pci there is no interface that observe could attach$/,
+    ],
+    [{ driver: 'vfio-pci', routes: [{ destination: '10.0.0.0/8' }] }, /: routes: needs an interface/],
+    [{ driver: 'mlx5_vfio_pci', rdma: true }, /: rdma: needs an interface, and mlx5_vfio_pci gives none$/],
+    [{ driver: 'vfio-pci', sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, /: sysctls: needs an interface/],
+    [{ vf: { qos: 3 } }, /: vf\.qos: needs vf\.vlan from 1 to 4094$/],
+    [{ vf: { vlan: 0, vlanProto: '802.1ad' } }, /: vf\.vlanProto: needs vf\.vlan from 1 to 4094$/],
+    [{ vf: { minTxRate: 100, maxTxRate: 10 } }, /: vf\.minTxRate: must not be above vf\.maxTxRate$/],
+    [{ attach: 'cni', cni: { cniVersion: '1.0.0', plugins: [] } }, /CNI network of claim default\/fast-net: plugins: /],
+    [{ ipam: { type: '../evil' } }, /IPAM configuration of claim default\/fast-net: type: /],
+  ])('refuses %j, in which the fields do not go together', (parameters, message) => {
+    expect(() => resolve([fromClass(parameters)])).toThrow(message);
+  });
+
+  it.each([
+    { attach: 'cni', cni: chain('a'), interfaceName: 'net1', macAddress: '02:00:00:00:00:01', vf: { vlan: 7 } },
+    { driver: 'vfio-pci', addresses: ['192.0.2.1/24'], mtu: 9000, interfaceName: 'dpdk0', vhost: true },
+    { driver: 'kernel', rdma: true },
+    { vf: { minTxRate: 100, maxTxRate: 0 } },
+  ])('takes %j', (parameters) => {
+    expect(resolve([fromClass(parameters)])).toEqual(parameters);
+  });
+
+  it('answers any parameters with a config, a DriverError or a CniError', () => {
+    const names = Object.keys(samples);
+    const valid = fc.constantFrom(
+      ...cases.map(([field, { values, with: beside }]) => ({ ...beside, [field]: values[0] })),
     );
+    const broken = fc.dictionary(fc.constantFrom(...names), fc.anything());
     fc.assert(
-      fc.property(fc.oneof(fc.jsonValue(), fields), (parameters) => {
+      fc.property(fc.oneof(fc.jsonValue(), fc.tuple(valid, broken)), (parameters) => {
+        const merged = Array.isArray(parameters) ? fromClass(Object.assign({}, ...parameters)) : undefined;
+        const entry = merged ?? { source: 'FromClaim' as const, parameters: parameters as object };
         try {
-          const claim = claimWith([{ source: 'FromClaim', parameters: parameters as object }]);
-          resolveVfConfig(testDriver, claim, 'vf');
+          resolve([entry]);
         } catch (error) {
-          expect(error).toBeInstanceOf(DriverError);
+          if (!(error instanceof CniError)) expect(error).toBeInstanceOf(DriverError);
         }
       }),
     );
@@ -127,4 +300,13 @@ describe('configForDevice', () => {
     expect(() => configForDevice(config, 'ns/c', 0, 2)).toThrow(message);
     expect(configForDevice(config, 'ns/c', 0, 1)).toEqual(config);
   });
+
+  it.each(['a234567890123%d', 'ä'.repeat(10), 'net%d%d'])(
+    'refuses the name %s when it is no name in the end',
+    (name) => {
+      expect(() => configForDevice({ interfaceName: name }, 'ns/c', 100, 200)).toThrow(
+        /interfaceName|the request of claim/,
+      );
+    },
+  );
 });

@@ -1,286 +1,484 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Driver, Store, type StoredDevice, type VfControl } from '../../../src/driver/index.ts';
-import { KeyedMutex } from '../../../src/keyed-mutex.ts';
+import type { StoredDevice } from '../../../src/driver/index.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
-import { CdiSpecs } from '../../../src/metadata/index.ts';
-import type { VfAddress, VfBefore, VfWanted } from '../../../src/sriov/index.ts';
-import { buildClaim, buildPod, type ClaimOptions, testDriver } from '../../doubles/objects.ts';
-import { tempDir } from '../../doubles/temp-dir.ts';
+import { buildPod, testDriver } from '../../doubles/objects.ts';
+import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
 
-function allocated(name: string, devices: string[], more: Partial<ClaimOptions> = {}): AllocatedClaim {
-  const pod = buildPod(`${name}-pod`);
-  const object = buildClaim(name, { requests: [{ name: 'vf', devices }], pods: [pod], ...more });
-  const { namespace, uid } = object.metadata;
-  const results = object.status?.allocation?.devices?.results ?? [];
-  return { identity: { namespace, name, uid }, podClaimName: undefined, results, podUids: [pod.metadata.uid], object };
-}
+let bench: DriverBench;
+beforeEach(() => {
+  bench = new DriverBench();
+});
+afterEach(() => bench[Symbol.dispose]());
 
-/** VFs that are what they were told, and what was done to them. */
-class RecordingControl implements VfControl {
-  readonly calls: string[] = [];
-  applyError: Error | undefined;
-
-  async read({ pciAddress }: VfAddress): Promise<VfBefore> {
-    this.calls.push(`read ${pciAddress}`);
-    return { driver: 'igbvf', vf: { trust: false } };
-  }
-  async apply({ pciAddress }: VfAddress, wanted: VfWanted): Promise<void> {
-    this.calls.push(`apply ${pciAddress} ${JSON.stringify(wanted)}`);
-    if (this.applyError !== undefined) throw this.applyError;
-  }
-  async restore({ pciAddress }: VfAddress, before: VfBefore): Promise<void> {
-    this.calls.push(`restore ${pciAddress} ${JSON.stringify(before)}`);
-  }
-  async iommuGroup(): Promise<string> {
-    return '42';
-  }
-}
-
-const fromClass = (fields: object) => ({
-  config: [
-    { source: 'FromClass' as const, parameters: { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields } },
-  ],
+const refusal = (code: string, message?: unknown) => ({
+  error: expect.objectContaining({ code, ...(message === undefined ? {} : { message }) }),
 });
 
-describe('Driver', () => {
-  let dir: ReturnType<typeof tempDir>;
-  let store: Store;
-  let driver: Driver;
-  let released: string[];
-  let releaseError: Error | undefined;
-  let control: RecordingControl;
+/** What the container gets: device nodes by path, from the CDI spec of a device. */
+function deviceNodes({ identity }: AllocatedClaim, device: string): { path: string; permissions: string }[] {
+  const file = join(bench.cdiDir, `${testDriver}_device_${identity.uid}_${device}.json`);
+  return JSON.parse(readFileSync(file, 'utf8')).devices[0].containerEdits.deviceNodes;
+}
 
-  beforeEach(() => {
-    dir = tempDir();
-    store = new Store(join(dir.path, 'state/state.db'));
-    released = [];
-    control = new RecordingControl();
-    releaseError = undefined;
-    driver = new Driver({
-      driver: testDriver,
-      store,
-      inventory: {
-        find: (_pool, name) =>
-          name.startsWith('dev-')
-            ? {
-                pciAddress: `0000:00:00.${name.slice(4)}`,
-                pfAddress: '0000:01:00.0',
-                vfIndex: Number(name.slice(4)),
-                simulated: false,
-              }
-            : undefined,
-      },
-      control,
-      deviceSpecs: new CdiSpecs({ dir: join(dir.path, 'cdi'), driver: testDriver, class: 'vfio' }),
-      openClaimFields: [],
-      carrier: {
-        async release({ name }) {
-          if (releaseError !== undefined) throw releaseError;
-          released.push(name);
-        },
-      },
-      claimMutex: new KeyedMutex(),
-    });
-  });
-  afterEach(() => {
-    store[Symbol.dispose]();
-    dir[Symbol.dispose]();
-  });
+const cdiFiles = () => (existsSync(bench.cdiDir) ? readdirSync(bench.cdiDir) : []);
 
-  const prepare = async (claim: AllocatedClaim) =>
-    (await driver.prepareResourceClaims([claim])).get(claim.identity.uid);
-
+describe('Driver.prepareResourceClaims', () => {
   it('gives an empty result and remembers pod, devices and config', async () => {
-    const config = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', mtu: 1400 };
-    const claim = allocated('c', ['dev-1', 'dev-2'], { config: [{ source: 'FromClaim', parameters: config }] });
-    expect(await prepare(claim)).toEqual({ devices: [] });
-    const [stored] = store.claimsOfPod(claim.podUids[0] ?? '');
+    const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClaim({ mtu: 1400 })] });
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    const [stored] = bench.store.claimsOfPod(claim.podUids[0] ?? '');
     expect(stored).toMatchObject({ identity: claim.identity, state: 'prepared' });
     expect(stored?.devices).toMatchObject([
       { name: 'dev-1', pciAddress: '0000:00:00.1', request: 'vf', config: { mtu: 1400 } },
       { name: 'dev-2', pciAddress: '0000:00:00.2' },
     ]);
-    expect(store.claimsOfPod('another pod')).toEqual([]);
+    expect(bench.store.claimsOfPod('another pod')).toEqual([]);
+    // Nothing is asked of the VFs from outside, so nothing is touched there.
+    expect(bench.control.count('apply')).toBe(0);
   });
 
-  it('refuses a device that is prepared for another claim, and names both', async () => {
-    await prepare(allocated('first', ['dev-1']));
-    const result = await prepare(allocated('second', ['dev-1']));
-    expect(result).toMatchObject({
-      error: expect.objectContaining({
-        message:
-          'device dev-1 (0000:00:00.1) cannot be prepared for claim default/second: it is prepared for claim default/first',
-      }),
+  it('serves a claim with three VFs, and two claims of one pod', async () => {
+    const pods = [buildPod('both')];
+    const three = allocated('three', ['dev-1', 'dev-2', 'dev-3'], {
+      pods,
+      config: [fromClaim({ interfaceName: 'net%d' })],
     });
-  });
-
-  it('refuses the second of two claims for one device in one call', async () => {
-    const [a, b] = [allocated('a', ['dev-1']), allocated('b', ['dev-1'])];
-    const results = await driver.prepareResourceClaims([a, b]);
-    expect(results.get(a.identity.uid)).toEqual({ devices: [] });
-    expect(results.get(b.identity.uid)).toMatchObject({ error: expect.objectContaining({ code: 'device-in-use' }) });
+    const one = allocated('one', ['dev-4'], { pods, config: [fromClaim({ interfaceName: 'fast0' })] });
+    const results = await bench.prepareAll([three, one]);
+    expect([...results.values()]).toEqual([{ devices: [] }, { devices: [] }]);
+    const claims = bench.store.claimsOfPod(pods[0]?.metadata.uid ?? '');
+    const names = claims.flatMap(({ devices }) => devices.map(({ name, config }) => [name, config.interfaceName]));
+    expect(names).toEqual([
+      ['dev-4', 'fast0'],
+      ['dev-1', 'net0'],
+      ['dev-2', 'net1'],
+      ['dev-3', 'net2'],
+    ]);
+    // The end of one claim leaves the other one alone.
+    expect(await bench.unprepare(one)).toBeUndefined();
+    expect(bench.store.claims().map(({ identity }) => identity.name)).toEqual(['three']);
+    expect(bench.released).toEqual(['dev-4']);
   });
 
   it('says when a device is not on this node', async () => {
-    expect(await prepare(allocated('c', ['gone']))).toMatchObject({
-      error: expect.objectContaining({ message: 'claim default/c: this node has no device node-1/gone' }),
+    expect(await bench.prepare(allocated('c', ['gone']))).toMatchObject(
+      refusal('device-unknown', 'claim default/c: this node has no device node-1/gone'),
+    );
+  });
+
+  it('says when two interfaces of a pod would have the same name, within a claim and between two', async () => {
+    const pods = [buildPod('app')];
+    const twice = allocated('twice', [], {
+      pods,
+      requests: ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index}`] })),
+      config: [fromClaim({ interfaceName: 'net1' })],
     });
-  });
-
-  it('keeps where a VF is when its claim is prepared again', async () => {
-    const claim = allocated('c', ['dev-1']);
-    await prepare(claim);
-    const [device] = store.claim(claim.identity.uid)?.devices ?? [];
-    const attachment = {
-      podUid: 'p',
-      sandboxId: 's',
-      netnsPath: '/n',
-      host: { name: 'v', mtuBytes: 1, up: true },
-    };
-    const networkData = { interfaceName: 'net1' };
-    store.putDevice({ ...(device as StoredDevice), attachment, networkData });
-    await prepare(claim);
-    expect(store.claim(claim.identity.uid)?.devices).toMatchObject([{ attachment, networkData }]);
-  });
-
-  it('gives devices back at unprepare, once, and takes unknown claims as done', async () => {
-    const claim = allocated('c', ['dev-1', 'dev-2']);
-    await prepare(claim);
-    for (let round = 0; round < 2; round++) {
-      expect((await driver.unprepareResourceClaims([claim.identity])).get(claim.identity.uid)).toBeUndefined();
-    }
-    expect(released).toEqual(['dev-1', 'dev-2']);
-    expect(store.claims()).toEqual([]);
-    expect(await prepare(allocated('next', ['dev-1']))).toEqual({ devices: [] });
-  });
-
-  it('forgets nothing when a device cannot be given back', async () => {
-    const claim = allocated('c', ['dev-1']);
-    await prepare(claim);
-    releaseError = new Error('stuck');
-    expect((await driver.unprepareResourceClaims([claim.identity])).get(claim.identity.uid)).toBe(releaseError);
-    expect(store.claim(claim.identity.uid)).toMatchObject({ state: 'unpreparing' });
-    releaseError = undefined;
-    expect((await driver.unprepareResourceClaims([claim.identity])).get(claim.identity.uid)).toBeUndefined();
-    expect(store.claims()).toEqual([]);
+    expect(await bench.prepare(twice)).toMatchObject(
+      refusal('config-invalid', expect.stringContaining('interfaceName: device dev-1 cannot be net1, which dev-0 is')),
+    );
+    const config = [fromClaim({ interfaceName: 'net1' })];
+    expect(await bench.prepare(allocated('first', ['dev-1'], { pods, config }))).toEqual({ devices: [] });
+    expect(await bench.prepare(allocated('second', ['dev-2'], { pods, config }))).toMatchObject(
+      refusal('config-invalid', expect.stringContaining('which dev-1 of claim default/first is')),
+    );
+    expect(await bench.prepare(allocated('third', ['dev-3'], { config }))).toEqual({ devices: [] });
   });
 });
 
-describe('Driver, with VFs that are changed from outside', () => {
-  let dir: ReturnType<typeof tempDir>;
-  let store: Store;
-  let control: RecordingControl;
-  let driver: Driver;
+describe('interfaces that CNI plugins make', () => {
+  const cni = { attach: 'cni', cni: { cniVersion: '1.0.0', plugins: [{ type: 'host-device' }] } };
+  const namesIn = (claim: AllocatedClaim) =>
+    bench.store.claim(claim.identity.uid)?.devices.map(({ config }) => config.interfaceName);
 
-  beforeEach(() => {
-    dir = tempDir();
-    store = new Store(join(dir.path, 'state.db'));
-    control = new RecordingControl();
-    driver = new Driver({
-      driver: testDriver,
-      store,
-      inventory: {
-        find: () => ({ pciAddress: '0000:00:00.1', pfAddress: '0000:01:00.0', vfIndex: 1, simulated: false }),
-      },
-      carrier: { release: async () => void control.calls.push('release') },
-      control,
-      deviceSpecs: new CdiSpecs({ dir: join(dir.path, 'cdi'), driver: testDriver, class: 'vfio' }),
-      openClaimFields: [],
-      claimMutex: new KeyedMutex(),
-    });
+  it('are called net1, net2 and so on where the claim leaves it open, over all claims of the pod, and keep that', async () => {
+    const pods = [buildPod('app')];
+    const named = allocated('named', ['dev-1'], { pods, config: [fromClass({ ...cni, interfaceName: 'net2' })] });
+    const open = allocated('open', ['dev-2', 'dev-3'], { pods, config: [fromClass(cni)] });
+    const more = allocated('more', ['dev-4'], { pods, config: [fromClass(cni)] });
+    for (const claim of [named, open, more]) expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect([named, open, more].map(namesIn)).toEqual([['net2'], ['net1', 'net3'], ['net4']]);
+    await bench.prepare(open);
+    expect(namesIn(open)).toEqual(['net1', 'net3']);
+    const elsewhere = allocated('elsewhere', ['dev-5'], { config: [fromClass(cni)] });
+    await bench.prepare(elsewhere);
+    expect(namesIn(elsewhere)).toEqual(['net1']);
   });
-  afterEach(() => {
-    store[Symbol.dispose]();
-    dir[Symbol.dispose]();
+});
+
+describe('a device that is prepared', () => {
+  const inUse = refusal(
+    'device-in-use',
+    'device dev-1 (0000:00:00.1) cannot be prepared for claim default/second: it is prepared for claim default/first',
+  );
+
+  it('is refused to a second claim, and both are named', async () => {
+    const first = allocated('first', ['dev-1']);
+    await bench.prepare(first);
+    const second = allocated('second', ['dev-1']);
+    expect(await bench.prepare(second)).toMatchObject(inUse);
+    expect(bench.store.claims()).toHaveLength(1);
+    await bench.unprepare(first);
+    expect(await bench.prepare(second)).toEqual({ devices: [] });
   });
 
-  it('remembers what the VF was before it changes it, and restores that at the end', async () => {
-    const claim = allocated(
-      'c',
-      ['dev-1'],
-      fromClass({ vf: { trust: true, vlan: 7, qos: 3 }, macAddress: '02:00:00:00:00:01' }),
-    );
-    let stateAtApply: unknown;
-    const apply = control.apply.bind(control);
-    control.apply = async (address, wanted) => {
-      stateAtApply = store.claim(claim.identity.uid);
-      await apply(address, wanted);
+  it('is refused to the second of two claims in one call', async () => {
+    const [first, second] = [allocated('first', ['dev-1']), allocated('second', ['dev-1', 'dev-2'])];
+    const results = await bench.prepareAll([first, second]);
+    expect(results.get(first.identity.uid)).toEqual({ devices: [] });
+    expect(results.get(second.identity.uid)).toMatchObject(inUse);
+    // Nothing is kept of the refused one.
+    expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
+  });
+
+  it('is given to one of two claims that are prepared at the same time, and is not touched for the other', async () => {
+    const config = [fromClass({ vf: { trust: true } })];
+    const claims = ['first', 'second'].map((name) => allocated(name, ['dev-1'], { config }));
+    // Both have looked at the device before either has it.
+    const { promise: bothRead, resolve } = Promise.withResolvers<void>();
+    let reads = 0;
+    bench.control.onCall = async (call) => {
+      if (!call.startsWith('read')) return;
+      if (++reads === 2) resolve();
+      await bothRead;
     };
-    expect((await driver.prepareResourceClaims([claim])).get(claim.identity.uid)).toEqual({ devices: [] });
+    const results = (await Promise.all(claims.map((claim) => bench.prepare(claim)))) as object[];
+    expect(results.filter((result) => 'devices' in result)).toHaveLength(1);
+    expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
+    expect(bench.control.count('apply')).toBe(1);
+    expect(bench.store.claims()).toHaveLength(1);
+  });
+
+  it('never goes to two of many claims that come and go at once', async () => {
+    const claims = Array.from({ length: 12 }, (_, index) =>
+      allocated(`c${index}`, [`dev-${index % 3}`, `dev-${3 + (index % 2)}`], {
+        config: [fromClass({ vf: { vlan: 7 } })],
+      }),
+    );
+    bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
+    const holders = new Map<string, string>();
+    await Promise.all(
+      claims.map(async (claim) => {
+        for (let attempt = 0; attempt < 20; attempt++) {
+          const result = await bench.prepare(claim);
+          if (result === undefined || 'error' in result) {
+            expect(result).toMatchObject(refusal('device-in-use'));
+            continue;
+          }
+          for (const { device } of claim.results) {
+            expect(holders.get(device), `${device} is held already`).toBeUndefined();
+            holders.set(device, claim.identity.uid);
+          }
+          await new Promise((resolve) => setImmediate(resolve));
+          for (const { device } of claim.results) holders.delete(device);
+          expect(await bench.unprepare(claim)).toBeUndefined();
+          return;
+        }
+      }),
+    );
+    expect(bench.store.claims()).toEqual([]);
+    const served = bench.control.count('access') / 2;
+    expect(served).toBeGreaterThanOrEqual(3);
+    expect([bench.control.count('apply'), bench.control.count('restore')]).toEqual([2 * served, 2 * served]);
+  });
+});
+
+describe('a claim for several pods', () => {
+  const pods = ['pod-b', 'pod-a'].map((name) => buildPod(name));
+
+  it('is refused with their names, and nothing is touched', async () => {
+    const claim = allocated('shared', ['dev-1'], { pods, config: [fromClass({ vf: { trust: true } })] });
+    expect(await bench.prepare(claim)).toMatchObject(
+      refusal(
+        'claim-shared',
+        'claim default/shared is reserved for 2 pods (pod-a, pod-b), and a VF can be in one only',
+      ),
+    );
+    expect(bench.store.claims()).toEqual([]);
+    expect(bench.control.calls).toEqual([]);
+  });
+
+  it('stays prepared for the pod that has it, and the other one is known too, to be refused in its hook', async () => {
+    const [first] = pods;
+    const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    const shared = allocated('shared', ['dev-1'], { pods, uid: claim.identity.uid });
+    expect(await bench.prepare(shared)).toEqual({ devices: [] });
+    for (const pod of pods) expect(bench.store.claimsOfPod(pod.metadata.uid)).toHaveLength(1);
+    expect(first?.metadata.uid).toBe(claim.podUids[0]);
+  });
+});
+
+describe('a claim that is prepared again', () => {
+  it('keeps where its VF is, what it was before, and its config, without looking anything up', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
+    await bench.prepare(claim);
+    const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host: { name: 'v', mtuBytes: 1, up: true } };
+    const networkData = { interfaceName: 'net1' };
+    bench.store.putDevice({ ...(device as StoredDevice), attachment, networkData });
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([
+      { attachment, networkData, config: { vf: { trust: true } }, before: { driver: 'igbvf' } },
+    ]);
+    // Once prepared, nothing is done again: the VF may be in its pod.
+    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
+  });
+
+  it('has its device files laid down again, with the same ids', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
+    const first = await bench.prepare(claim);
+    const nodes = deviceNodes(claim, 'dev-1');
+    const [file = ''] = cdiFiles();
+    rmSync(join(bench.cdiDir, file)); // as after a reboot
+    expect(await bench.prepare(claim)).toEqual(first);
+    expect(deviceNodes(claim, 'dev-1')).toEqual(nodes);
+  });
+});
+
+describe('VFs that are changed from outside', () => {
+  const trusted = { config: [fromClass({ vf: { trust: true } })] };
+
+  it('are remembered as they were before they are changed, and restored at the end', async () => {
+    const fields = { vf: { trust: true, vlan: 7, qos: 3 }, macAddress: '02:00:00:00:00:0A' };
+    const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
+    let stateAtApply: unknown;
+    bench.control.onCall = (call) => {
+      if (call.startsWith('apply')) stateAtApply = bench.store.claim(claim.identity.uid);
+    };
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(stateAtApply).toMatchObject({
       state: 'preparing',
       devices: [{ before: { driver: 'igbvf', vf: { trust: false } } }],
     });
-    await driver.unprepareResourceClaims([claim.identity]);
-    expect(control.calls).toEqual([
+    await bench.unprepare(claim);
+    expect(bench.control.calls).toEqual([
       'read 0000:00:00.1',
-      'apply 0000:00:00.1 {"vf":{"hardwareAddress":"02:00:00:00:00:01","vlan":{"id":7,"priority":3},"trust":true}}',
-      'release',
+      'apply 0000:00:00.1 {"vf":{"hardwareAddress":"02:00:00:00:00:0a","vlan":{"id":7,"priority":3},"trust":true}}',
+      'access 0000:00:00.1',
       'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
     ]);
   });
 
-  it('keeps what it read first when a prepare is repeated, after a failure too', async () => {
-    const claim = allocated('c', ['dev-1'], fromClass({ vf: { trust: true } }));
-    control.applyError = new Error('card says no');
-    expect((await driver.prepareResourceClaims([claim])).get(claim.identity.uid)).toEqual({
-      error: control.applyError,
-    });
-    control.applyError = undefined;
-    await driver.prepareResourceClaims([claim]);
-    await driver.prepareResourceClaims([claim]);
-    const count = (call: string) => control.calls.filter((each) => each.startsWith(call)).length;
-    // Once prepared, nothing is done again: the VF may be in its pod.
-    expect([count('read'), count('apply')]).toEqual([1, 2]);
+  it.each([
+    [{ vf: { minTxRate: 10 } }, { vf: { rate: { minMbps: 10 } } }],
+    [{ vf: { maxTxRate: 100 } }, { vf: { rate: { maxMbps: 100 } } }],
+    [{ vf: { minTxRate: 10, maxTxRate: 100 } }, { vf: { rate: { minMbps: 10, maxMbps: 100 } } }],
+    [{ vf: { spoofCheck: true } }, { vf: { spoofCheck: true } }],
+    [{ vf: { linkState: 'enable' } }, { vf: { linkState: 'enable' } }],
+    [{ vf: { vlan: 0 } }, { vf: { vlan: { id: 0, priority: 0 } } }],
+    [{ vf: { vlan: 9, vlanProto: '802.1ad' } }, { vf: { vlan: { id: 9, priority: 0, protocol: '802.1ad' } } }],
+    [{ driver: 'kernel' }, { vf: {}, driver: 'default' }],
+    [{ driver: 'mlx5_vfio_pci' }, { vf: {}, driver: 'mlx5_vfio_pci' }],
+  ])('get from %j just that', async (fields, wanted) => {
+    await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(fields)] }));
+    expect(bench.control.calls[1]).toBe(`apply 0000:00:00.1 ${JSON.stringify(wanted)}`);
   });
 
-  it('gives a container of a DPDK claim the vfio devices, and defers the metadata', async () => {
-    const claim = allocated('c', ['dev-1'], fromClass({ driver: 'vfio-pci' }));
-    const { uid } = claim.identity;
-    const id = `${testDriver}/vfio=${uid}_dev-1`;
-    expect((await driver.prepareResourceClaims([claim])).get(uid)).toEqual({
-      devices: [
-        { requests: ['vf'], poolName: 'node-1', deviceName: 'dev-1', cdiDeviceIds: [id], metadata: 'deferred' },
-      ],
+  it('stay with a claim whose preparation failed half-way, and a retry finishes it from what was read first', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], trusted);
+    const error = new Error('card says no');
+    bench.control.failures.set('apply 0000:00:00.2', error);
+    expect(await bench.prepare(claim)).toEqual({ error });
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({
+      state: 'preparing',
+      devices: [1, 2, 3].map((index) => ({ name: `dev-${index}`, before: { vf: { trust: false } } })),
     });
-    const file = join(dir.path, `cdi/${testDriver}_vfio_${uid}_dev-1.json`);
-    expect(JSON.parse(readFileSync(file, 'utf8')).devices[0].containerEdits.deviceNodes).toEqual([
-      { path: '/dev/vfio/vfio', permissions: 'rw' },
-      { path: '/dev/vfio/42', permissions: 'rw' },
-    ]);
-    await driver.unprepareResourceClaims([claim.identity]);
-    expect(existsSync(file)).toBe(false);
+    // Nobody else may have the ones that are still untouched: the retry needs them.
+    expect(await bench.prepare(allocated('other', ['dev-3']))).toMatchObject(refusal('device-in-use'));
+    bench.control.failures.clear();
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)?.state).toBe('prepared');
+    expect(bench.control.count('read')).toBe(3);
+    await bench.unprepare(claim);
+    expect(bench.control.calls.filter((call) => call.startsWith('restore'))).toEqual(
+      [1, 2, 3].map((index) => `restore 0000:00:00.${index} {"driver":"igbvf","vf":{"trust":false}}`),
+    );
+  });
+
+  it('are restored when a claim whose preparation failed half-way is given up', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2'], trusted);
+    bench.control.failures.set('apply 0000:00:00.2', new Error('card says no'));
+    await bench.prepare(claim);
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect([bench.control.count('restore 0000:00:00.1'), bench.control.count('restore 0000:00:00.2')]).toEqual([1, 1]);
+    expect(bench.store.claims()).toEqual([]);
+    bench.control.failures.clear();
+    expect(await bench.prepare(allocated('next', ['dev-1', 'dev-2'], trusted))).toEqual({ devices: [] });
+  });
+
+  it('are not held by a claim whose preparation failed before anything was touched', async () => {
+    bench.control.failures.set('read 0000:00:00.2', new Error('unplugged'));
+    expect(await bench.prepare(allocated('c', ['dev-1', 'dev-2'], trusted))).toMatchObject({
+      error: expect.any(Error),
+    });
+    expect(bench.store.claims()).toEqual([]);
+  });
+
+  it('can be prepared again when their claim could not be given back', async () => {
+    const claim = allocated('c', ['dev-1'], trusted);
+    await bench.prepare(claim);
+    bench.control.failures.set('restore', new Error('busy'));
+    expect(await bench.unprepare(claim)).toMatchObject({ message: 'busy' });
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'unpreparing' });
+    bench.control.failures.clear();
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({
+      state: 'prepared',
+      devices: [{ before: { driver: 'igbvf', vf: { trust: false } } }],
+    });
+    // What was read first still counts, and what was taken back is set again.
+    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 2]);
   });
 });
 
-describe('Store', () => {
-  it('is there after a restart, for two processes at once', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
-    using first = new Store(path);
-    using second = new Store(path);
-    const identity = { uid: 'u', namespace: 'n', name: 'c' };
-    first.putClaim({ identity, podUids: ['p'], state: 'prepared', devices: [] });
-    expect(second.claim('u')).toEqual({ identity, podUids: ['p'], state: 'prepared', devices: [] });
+describe('device files', () => {
+  it.each(['vfio-pci', 'mlx5_vfio_pci'])(
+    'of a VF with %s are those of vfio, with deferred metadata',
+    async (driver) => {
+      const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver })] });
+      const { uid } = claim.identity;
+      const id = `${testDriver}/device=${uid}_dev-1`;
+      expect(await bench.prepare(claim)).toEqual({
+        devices: [
+          { requests: ['vf'], poolName: 'node-1', deviceName: 'dev-1', cdiDeviceIds: [id], metadata: 'deferred' },
+        ],
+      });
+      expect(deviceNodes(claim, 'dev-1')).toEqual([
+        { path: '/dev/vfio/vfio', permissions: 'rw' },
+        { path: '/dev/vfio/1', permissions: 'rw' },
+      ]);
+      expect(bench.store.claim(uid)?.devices).toMatchObject([
+        { access: { driver, vfio: { device: '/dev/vfio/1', iommuGroup: '1' } } },
+      ]);
+      await bench.unprepare(claim);
+      expect(cdiFiles()).toEqual([]);
+    },
+  );
+
+  it('of a VF that an administrator has bound to vfio are there too, without a driver in the config', async () => {
+    bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
+    const claim = allocated('c', ['dev-1']);
+    expect(await bench.prepare(claim)).toMatchObject({ devices: [{ cdiDeviceIds: [expect.any(String)] }] });
+    expect(deviceNodes(claim, 'dev-1').map(({ path }) => path)).toEqual(['/dev/vfio/vfio', '/dev/vfio/1']);
+    await bench.unprepare(claim);
+    expect(bench.control.count('restore')).toBe(0);
   });
 
-  it('refuses to start with a file that is no store, and says which', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
-    writeFileSync(path, 'this is no database, but it is long enough to be taken for one'.repeat(100));
-    expect(() => new Store(path)).toThrow(`state store ${path} cannot be used`);
+  it('are refused where what else is asked needs an interface, whoever has bound the driver', async () => {
+    bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
+    const config = [fromClaim({ routes: [{ destination: '198.51.100.0/24' }] })];
+    expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject(
+      refusal('config-invalid', expect.stringContaining('routes: needs an interface, and vfio-pci gives none')),
+    );
   });
 
-  it('refuses the schema of a newer version', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
-    new Store(path)[Symbol.dispose]();
-    const database = new DatabaseSync(path);
-    database.exec('PRAGMA user_version = 99');
-    database.close();
-    expect(() => new Store(path)).toThrow(/has schema 99, this version knows 1/);
+  it('for vhost and RDMA come with kernel drivers; devices without any have no id', async () => {
+    const claim = allocated('c', [], {
+      requests: [
+        { name: 'verbs', devices: ['dev-1'] },
+        { name: 'plain', devices: ['dev-2'] },
+      ],
+      config: [fromClass({ vhost: true, rdma: true }, ['verbs'])],
+    });
+    const result = await bench.prepare(claim);
+    expect(result).toMatchObject({ devices: [{ deviceName: 'dev-1' }, { deviceName: 'dev-2', cdiDeviceIds: [] }] });
+    expect(deviceNodes(claim, 'dev-1').map(({ path }) => path)).toEqual([
+      '/dev/infiniband/uverbs3',
+      '/dev/vhost-net',
+      '/dev/net/tun',
+    ]);
+    expect(cdiFiles()).toHaveLength(1);
+    // Neither changes the VF.
+    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([0, 0]);
+  });
+
+  it('that are missing on the node fail the claim, which can be given up', async () => {
+    const error = new Error('this node has no device file for vhost-net');
+    bench.control.failures.set('access', error);
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ vhost: true })] });
+    expect(await bench.prepare(claim)).toEqual({ error });
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'preparing' });
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.claims()).toEqual([]);
+  });
+});
+
+describe('an IOMMU group', () => {
+  const vfio = { config: [fromClass({ driver: 'vfio-pci' })] };
+
+  it('is not split between two claims: the second one is refused with both named', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    expect(await bench.prepare(allocated('first', ['dev-1'], vfio))).toMatchObject({ devices: [{}] });
+    expect(await bench.prepare(allocated('second', ['dev-2'], vfio))).toMatchObject(
+      refusal(
+        'device-in-use',
+        'device dev-2 cannot go to user space for claim default/second: it shares its IOMMU group with 0000:00:00.1, which is prepared for claim default/first',
+      ),
+    );
+    expect(bench.control.count('apply 0000:00:00.2')).toBe(0);
+    expect(await bench.prepare(allocated('third', ['dev-3'], vfio))).toMatchObject({ devices: [{}] });
+  });
+
+  it('is not split either when an administrator has bound its devices', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    for (const pciAddress of bench.control.groups.flat()) bench.control.drivers.set(pciAddress, 'vfio-pci');
+    const first = allocated('first', ['dev-1']);
+    expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
+    const second = allocated('second', ['dev-2']);
+    expect(await bench.prepare(second)).toMatchObject(refusal('device-in-use'));
+    // The kubelet goes on trying with the second one; that takes nothing from the first.
+    expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
+  });
+
+  it('goes to one of two claims that are prepared at the same time', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
+    const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
+    const results = (await Promise.all(claims.map((claim) => bench.prepare(claim)))) as object[];
+    expect(results.filter((result) => 'devices' in result)).toHaveLength(1);
+    expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
+  });
+
+  it('may go to one claim as a whole', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    expect(await bench.prepare(allocated('both', ['dev-1', 'dev-2'], vfio))).toMatchObject({ devices: [{}, {}] });
+  });
+});
+
+describe('Driver.unprepareResourceClaims', () => {
+  it('gives devices back once, and takes unknown claims as done', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2']);
+    await bench.prepare(claim);
+    for (let round = 0; round < 2; round++) expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.released).toEqual(['dev-1', 'dev-2']);
+    expect(bench.store.claims()).toEqual([]);
+    expect(await bench.prepare(allocated('next', ['dev-1']))).toEqual({ devices: [] });
+  });
+
+  it('forgets nothing when a device cannot be given back, and gives the others back', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClass({ vf: { trust: true } })] });
+    await bench.prepare(claim);
+    const stuck = new Error('stuck');
+    bench.releaseErrors.set('dev-1', stuck);
+    expect(await bench.unprepare(claim)).toBe(stuck);
+    expect(bench.released).toEqual(['dev-2']);
+    expect([bench.control.count('restore 0000:00:00.1'), bench.control.count('restore 0000:00:00.2')]).toEqual([0, 1]);
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'unpreparing' });
+    expect(await bench.prepare(allocated('next', ['dev-2']))).toMatchObject(refusal('device-in-use'));
+    bench.releaseErrors.clear();
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.claims()).toEqual([]);
+  });
+
+  it('says all reasons when several devices cannot be given back', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2']);
+    await bench.prepare(claim);
+    for (const name of ['dev-1', 'dev-2']) bench.releaseErrors.set(name, new Error(`${name} is stuck`));
+    expect(await bench.unprepare(claim)).toMatchObject({
+      code: 'device-not-returned',
+      cause: expect.objectContaining({ message: 'dev-1 is stuck; dev-2 is stuck' }),
+    });
   });
 });

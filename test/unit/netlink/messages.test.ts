@@ -214,6 +214,18 @@ describe('decodeVfInfos', () => {
     ]);
   });
 
+  it.each([
+    ['8100', '802.1q'],
+    ['88a8', '802.1ad'],
+    ['1234', undefined],
+  ])('reads the protocol %s of a tag, which is in network order, where the kernel tells it', (hex, protocol) => {
+    const info = Buffer.concat([words(3, 100, 5), Buffer.from(`${hex}0000`, 'hex')]);
+    const vf = [attribute(2, words(3, 100, 5)), attribute(12, [attribute(1, info)])];
+    const message = linkMessage([attribute(22, [attribute(1, vf)])]);
+    const vlan = { id: 100, priority: 5, ...(protocol === undefined ? {} : { protocol }) };
+    expect(decodeVfInfos(message)).toEqual([{ vfIndex: 3, vlan }]);
+  });
+
   it('gives nothing for a link without VFs', () => {
     expect(decodeVfInfos(linkMessage([]))).toEqual([]);
     expect(decodeVfInfos(linkMessage([attribute(22, [])]))).toEqual([]);

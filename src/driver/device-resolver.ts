@@ -1,0 +1,117 @@
+import type { AllocatedClaim } from '../kubeletplugin/index.ts';
+import type { VfAddress } from '../sriov/index.ts';
+import { configForDevice, invalidConfig, resolveVfConfig } from './config.ts';
+import { DriverError } from './errors.ts';
+import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
+import type { PrivilegedField } from './privileges.ts';
+import type { StoredClaim, StoredDevice } from './store.ts';
+import type { VfConfig } from './vf-config.ts';
+
+/** The node's VFs, by their names in the ResourceSlice. */
+export interface Inventory {
+  find(pool: string, device: string): (VfAddress & { simulated: boolean }) | undefined;
+}
+
+export interface DeviceResolverOptions {
+  driver: string;
+  inventory: Inventory;
+  networkAttachments: NetworkAttachmentReader;
+  /** Privileged fields that claims may set. */
+  openClaimFields: readonly PrivilegedField[];
+  /** The claims of a pod that are prepared already. */
+  claimsOfPod: (podUid: string) => StoredClaim[];
+}
+
+/** Finds out which VFs a claim has been given, and what each shall be like. Changes nothing. */
+export class DeviceResolver {
+  readonly #options: DeviceResolverOptions;
+
+  constructor(options: DeviceResolverOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @returns the devices of the allocation that are this driver's, in its order
+   * @throws DriverError `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError `cni-config-invalid`
+   */
+  async resolve(claim: AllocatedClaim, signal: AbortSignal): Promise<StoredDevice[]> {
+    const results = claim.results.filter(({ driver }) => driver === this.#options.driver);
+    const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), signal);
+    const devices = results.map(({ pool, device: name, request }): StoredDevice => {
+      const { pciAddress, pfAddress, vfIndex } = this.#find(claim, pool, name);
+      const siblings = results.filter((result) => result.request === request);
+      const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
+      const config = configForDevice(configs.get(request) ?? {}, subjectOf(claim), index, siblings.length);
+      const address = {
+        pciAddress,
+        ...(pfAddress === undefined ? {} : { pfAddress }),
+        ...(vfIndex === undefined ? {} : { vfIndex }),
+      };
+      return { ...address, pool, name, request, config };
+    });
+    return this.#nameInterfaces(claim, devices);
+  }
+
+  async #configs(claim: AllocatedClaim, requests: Set<string>, signal: AbortSignal): Promise<Map<string, VfConfig>> {
+    const { driver, openClaimFields, networkAttachments } = this.#options;
+    const configs = new Map<string, VfConfig>();
+    for (const request of requests) {
+      const config = resolveVfConfig(driver, claim, request, openClaimFields);
+      configs.set(request, await resolveNetworkAttachment(config, claim, networkAttachments, signal));
+    }
+    return configs;
+  }
+
+  #find(claim: AllocatedClaim, pool: string, name: string): VfAddress {
+    const vf = this.#options.inventory.find(pool, name);
+    if (vf !== undefined) return vf;
+    const subject = subjectOf(claim);
+    throw new DriverError('device-unknown', `claim ${subject}: this node has no device ${pool}/${name}`, {
+      claim: subject,
+      device: name,
+      hint: 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew',
+    });
+  }
+
+  /**
+   * Two interfaces of a pod cannot have one name: better known now than when one of them is in the pod already. Those
+   * that CNI plugins make must have one; what the claim leaves open becomes net1, net2 and so on, as with Multus.
+   */
+  #nameInterfaces(claim: AllocatedClaim, devices: StoredDevice[]): StoredDevice[] {
+    const taken = this.#namesOfOtherClaims(claim);
+    for (const { name, config } of devices) {
+      const { interfaceName } = config;
+      if (interfaceName === undefined) continue;
+      const owner = taken.get(interfaceName);
+      if (owner !== undefined) {
+        throw invalidConfig(claim, [`interfaceName: device ${name} cannot be ${interfaceName}, which ${owner} is`]);
+      }
+      taken.set(interfaceName, name);
+    }
+    return devices.map((device) => {
+      const { attach, interfaceName } = device.config;
+      if (attach !== 'cni' || interfaceName !== undefined) return device;
+      let number = 1;
+      while (taken.has(`net${number}`)) number++;
+      taken.set(`net${number}`, device.name);
+      return { ...device, config: { ...device.config, interfaceName: `net${number}` } };
+    });
+  }
+
+  /** Interface names in the claim's pod, and whose they are. */
+  #namesOfOtherClaims({ identity, podUids }: AllocatedClaim): Map<string, string> {
+    const claims = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
+    const names = claims
+      .filter((other) => other.identity.uid !== identity.uid)
+      .flatMap(({ identity: { namespace, name: claim }, devices }) =>
+        devices.flatMap(({ name, config: { interfaceName } }): [string, string][] =>
+          interfaceName === undefined ? [] : [[interfaceName, `${name} of claim ${namespace}/${claim}`]],
+        ),
+      );
+    return new Map(names);
+  }
+}
+
+function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,239 @@
+import { existsSync, mkdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, relative } from 'node:path';
+import { type Link, NetlinkError, type VfChange, type VfInfo } from '../../src/netlink/index.ts';
+import type { VfHardwareOptions } from '../../src/sriov/vf-hardware.ts';
+import { tempDir } from './temp-dir.ts';
+
+export interface SriovCardOptions {
+  vfs?: number;
+  /** The driver that the kernel binds by itself. */
+  defaultDriver?: string;
+  /** Drivers that are loaded. */
+  drivers?: string[];
+  /** `own`: each VF has an IOMMU group; `shared`: they and a sound card have one; `none`: there is no IOMMU. */
+  iommu?: 'own' | 'shared' | 'none';
+  /** What the driver of the PF cannot set. */
+  unsupported?: (keyof VfChange)[];
+  /** What the PF has set for each VF at the start; values that are absent are not told by the driver. */
+  info?: Omit<VfInfo, 'vfIndex'>;
+  /** Whether the kernel has iommufd. */
+  iommufd?: boolean;
+}
+
+export const pfAddress = '0000:01:00.0';
+export const soundCard = '0000:02:00.0';
+export const vfAddress = (index: number) => `0000:01:10.${index}`;
+
+interface Vf {
+  info: VfInfo;
+  link?: Link;
+}
+
+/**
+ * A card with SR-IOV, as far as `src/sriov` sees one: a sysfs tree in a temporary directory, the kernel's answers to
+ * writes into it, and rtnetlink of the PF and the VFs. It is as unpleasant as real ones: a VF without an administrative
+ * address has another one after every bind, its interface another name, and the PF refuses what its driver cannot do.
+ */
+export class SriovCard implements Disposable {
+  readonly #dir = tempDir();
+  readonly #options: Required<SriovCardOptions>;
+  readonly #vfs: Vf[];
+  /** Everything that changed something, in order: `bind 0000:01:10.0 vfio-pci`, `setVf 0 trust`. */
+  readonly log: string[] = [];
+  /** Drivers whose probe fails. */
+  readonly failingDrivers = new Set<string>();
+  #nextIndex = 10;
+
+  constructor(options: SriovCardOptions = {}) {
+    this.#options = {
+      vfs: 2,
+      defaultDriver: 'igbvf',
+      drivers: ['igbvf', 'vfio-pci', 'snd'],
+      iommu: 'own',
+      unsupported: [],
+      info: { spoofCheck: true, trust: false, linkState: 'auto', minTxRateMbps: 0, maxTxRateMbps: 0 },
+      iommufd: false,
+      ...options,
+    };
+    const { vfs, drivers, info } = this.#options;
+    for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
+    this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({ info: { vfIndex, ...info } }));
+    this.writeText('class/misc/vfio/uevent', 'MAJOR=10\nMINOR=196\nDEVNAME=vfio/vfio\n');
+    this.#addFunction(soundCard, '0x040300');
+    this.#bind(soundCard, 'snd');
+    for (let index = 0; index < vfs; index++) {
+      this.#addFunction(vfAddress(index), '0x020000');
+      this.#bind(vfAddress(index), this.#options.defaultDriver);
+    }
+    this.log.length = 0;
+  }
+
+  /** As by writing 0 to `sriov_numvfs`: the VFs are gone, and the PF knows none. */
+  switchOff(): void {
+    for (let index = 0; index < this.#vfs.length; index++) {
+      rmSync(this.path('bus/pci/devices', vfAddress(index)), { recursive: true });
+    }
+    this.#vfs.length = 0;
+  }
+
+  get root(): string {
+    return this.#dir.path;
+  }
+
+  path(...parts: string[]): string {
+    return join(this.root, ...parts);
+  }
+
+  writeText(path: string, text: string): void {
+    mkdirSync(dirname(this.path(path)), { recursive: true });
+    writeFileSync(this.path(path), text);
+  }
+
+  address(vfIndex: number) {
+    return { pciAddress: vfAddress(vfIndex), pfAddress, vfIndex };
+  }
+
+  driverOf(pciAddress: string): string | undefined {
+    const link = this.path('bus/pci/devices', pciAddress, 'driver');
+    return existsSync(link) ? basename(readlinkSync(link)) : undefined;
+  }
+
+  overrideOf(pciAddress: string): string {
+    return readFileSync(this.path('bus/pci/devices', pciAddress, 'driver_override'), 'utf8').trim();
+  }
+
+  info(vfIndex: number): VfInfo | undefined {
+    return this.#vfs[vfIndex]?.info;
+  }
+
+  link(vfIndex: number): Link | undefined {
+    return this.#vfs[vfIndex]?.link;
+  }
+
+  /** A VF as the whole host sees it. */
+  state(vfIndex: number) {
+    const { index: _index, ...link }: Partial<Link> = this.link(vfIndex) ?? {};
+    const pciAddress = vfAddress(vfIndex);
+    return {
+      driver: this.driverOf(pciAddress),
+      override: this.overrideOf(pciAddress),
+      info: { ...this.info(vfIndex) },
+      link,
+    };
+  }
+
+  /** What the kernel does with a write: `write` of DriverBinding. */
+  readonly write = async (path: string, text: string): Promise<void> => {
+    const file = relative(this.root, path);
+    const value = text.trim();
+    if (file === 'bus/pci/drivers_probe') this.#probe(value);
+    else if (file.endsWith('/driver/unbind')) this.#unbind(value);
+    else if (file.endsWith('/driver_override')) writeFileSync(path, `${value || '(null)'}\n`);
+    else throw Object.assign(new Error(`ENOENT: ${file}`), { code: 'ENOENT' });
+  };
+
+  /** rtnetlink of the namespace that the card is in. */
+  readonly host: VfHardwareOptions['host'] = {
+    links: async () => {
+      const pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
+      return [pf, ...this.#vfs.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
+    },
+    vfInfos: async () => this.#vfs.map(({ info }) => structuredClone(info)),
+    setVf: async (_pf, vfIndex, change) => this.#setVf(vfIndex, change),
+    setLink: async (index, change) => {
+      const vf = this.#vfs.find(({ link }) => link?.index === index);
+      if (vf?.link === undefined) throw refusal('ENODEV');
+      const { hardwareAddress } = vf.info;
+      const isOther = change.hardwareAddress !== undefined && change.hardwareAddress !== hardwareAddress;
+      if (isOther && hardwareAddress !== undefined) throw refusal('EPERM');
+      Object.assign(vf.link, change);
+    },
+  };
+
+  [Symbol.dispose](): void {
+    this.#dir[Symbol.dispose]();
+  }
+
+  #addFunction(pciAddress: string, classCode: string): void {
+    const dir = join('bus/pci/devices', pciAddress);
+    this.writeText(join(dir, 'class'), `${classCode}\n`);
+    this.writeText(join(dir, 'driver_override'), '(null)\n');
+    const { iommu } = this.#options;
+    if (iommu !== 'none')
+      this.#addToGroup(pciAddress, iommu === 'shared' ? '7' : String(40 + this.#groupOf(pciAddress)));
+  }
+
+  #addToGroup(pciAddress: string, group: string, name = 'DMA'): void {
+    const groupDir = join('kernel/iommu_groups', group);
+    this.writeText(join(groupDir, 'name'), `${name}\n`);
+    this.writeText(join(groupDir, 'devices', pciAddress), '');
+    symlinkSync(this.path(groupDir), this.path('bus/pci/devices', pciAddress, 'iommu_group'));
+  }
+
+  #groupOf(pciAddress: string): number {
+    return pciAddress === soundCard ? 9 : Number(pciAddress.at(-1));
+  }
+
+  #probe(pciAddress: string): void {
+    if (this.driverOf(pciAddress) !== undefined) return;
+    const override = this.overrideOf(pciAddress);
+    const driver = override === '(null)' ? this.#options.defaultDriver : override;
+    if (this.#options.drivers.includes(driver) && !this.failingDrivers.has(driver)) this.#bind(pciAddress, driver);
+  }
+
+  #bind(pciAddress: string, driver: string): void {
+    this.log.push(`bind ${pciAddress} ${driver}`);
+    symlinkSync(this.path('bus/pci/drivers', driver), this.path('bus/pci/devices', pciAddress, 'driver'));
+    if (driver.includes('vfio')) this.#addVfioNodes(pciAddress);
+    const vf = this.#vfs[Number(pciAddress.at(-1))];
+    if (driver.includes('vfio') || pciAddress === soundCard || vf === undefined) return;
+    vf.link = this.#newLink(`eth${this.#nextIndex}`, pciAddress);
+    if (vf.info.hardwareAddress !== undefined) vf.link.hardwareAddress = vf.info.hardwareAddress;
+  }
+
+  #unbind(pciAddress: string): void {
+    this.log.push(`unbind ${pciAddress}`);
+    rmSync(this.path('bus/pci/devices', pciAddress, 'driver'));
+    const vf = this.#vfs[Number(pciAddress.at(-1))];
+    if (vf !== undefined && pciAddress !== soundCard) delete vf.link;
+  }
+
+  /** Without an IOMMU vfio makes a group that says so by its name. */
+  #addVfioNodes(pciAddress: string): void {
+    const group = String(40 + this.#groupOf(pciAddress));
+    const { iommu, iommufd } = this.#options;
+    if (iommu === 'none') this.#addToGroup(pciAddress, group, 'vfio-noiommu');
+    const node = iommu === 'none' ? `noiommu-${group}` : iommu === 'shared' ? '7' : group;
+    this.writeText(`class/vfio/${node}/uevent`, `MAJOR=240\nMINOR=0\nDEVNAME=vfio/${node}\n`);
+    const device = `vfio${this.#groupOf(pciAddress)}`;
+    const name = iommufd ? `MAJOR=241\nMINOR=0\nDEVNAME=vfio/devices/${device}\n` : '';
+    this.writeText(`bus/pci/devices/${pciAddress}/vfio-dev/${device}/uevent`, name);
+    if (iommufd) this.writeText('class/misc/iommu/uevent', 'MAJOR=10\nMINOR=124\nDEVNAME=iommu\n');
+  }
+
+  #newLink(name: string, parentDevice: string): Link {
+    const index = this.#nextIndex++;
+    const hardwareAddress = `02:00:00:00:00:${index.toString(16).padStart(2, '0')}`;
+    const state = { mtuBytes: 1500, up: false, operState: 'down' as const, carrier: false, altNames: [] };
+    return { index, name, parentDevice, hardwareAddress, ...state };
+  }
+
+  #setVf(vfIndex: number, change: VfChange): void {
+    const info = this.info(vfIndex);
+    if (info === undefined) throw refusal('EINVAL');
+    for (const property of Object.keys(change) as (keyof VfChange)[]) {
+      if (this.#options.unsupported.includes(property)) throw refusal('EOPNOTSUPP');
+      this.log.push(`setVf ${vfIndex} ${property}`);
+    }
+    const { hardwareAddress, vlan, rate, ...plain } = change;
+    Object.assign(info, plain, rate && { minTxRateMbps: rate.minMbps, maxTxRateMbps: rate.maxMbps });
+    if (hardwareAddress === '00:00:00:00:00:00') delete info.hardwareAddress;
+    else if (hardwareAddress !== undefined) info.hardwareAddress = hardwareAddress;
+    if (vlan?.id === 0) delete info.vlan;
+    else if (vlan !== undefined) info.vlan = { priority: 0, protocol: '802.1q', ...vlan };
+  }
+}
+
+function refusal(errno: string): NetlinkError {
+  return new NetlinkError('netlink-refused', `cannot do that (${errno})`, { errno });
+}

@@ -1,0 +1,78 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, mkdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { buildConsumer } from '../../consumer/build.ts';
+import { isStaticProgram } from '../../e2e/node/packages/elf.ts';
+import { cacheFolder } from '../../e2e/node/tools.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+import { buildTimeoutMs } from '../unit/consumer/checked-tool.ts';
+import { ContainerRoot, runProgram, vf } from '../unit/consumer/container-root.ts';
+
+/** The tool as it is shipped; its behaviour is tested with sanitizers in test/unit/consumer. */
+describe('the static netdra-metadata', () => {
+  let tool: string;
+  let root: ContainerRoot;
+  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+  beforeAll(() => {
+    const cacheDir = cacheFolder(process.env);
+    tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir });
+  }, buildTimeoutMs);
+  beforeEach(() => {
+    root = new ContainerRoot();
+  });
+  afterEach(() => root[Symbol.dispose]());
+
+  it('is one small program that needs nothing', () => {
+    expect(isStaticProgram(tool)).toBe(true);
+    expect(statSync(tool).size).toBeLessThan(200_000);
+    expect(runProgram(tool, ['version'], {}).stdout).toBe(`${version}\n`);
+  });
+
+  it('runs in a root that has nothing but it and the files, for any user', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    copyFileSync(tool, join(root.path, 'tool'));
+    const { stdout, stderr, exitCode } = runProgram('chroot', ['--userspec=107:107', root.path, '/tool', 'eal-args']);
+    expect({ stdout, stderr, exitCode }).toEqual({ stdout: '-a 0000:3b:02.1\n', stderr: '', exitCode: 0 });
+  });
+
+  it('never shows parts of two versions of a file beside a writer that does not pause', async () => {
+    const devices = (index: number) => ({
+      attributes: Object.fromEntries(
+        Array.from({ length: 30 }, (_unused, attribute) => [
+          `a${attribute}`,
+          { string: `v${index}`.repeat(1 + (index % 7)) },
+        ]),
+      ),
+    });
+    const update = await root.prepare({ claim: 'nic', devices: [devices(0)] });
+    const script =
+      'for i in $(seq 300); do "$0" --root "$1" get nic/vf ".requests[0].devices[0].attributes[*].string" || exit; echo; done';
+    const reader = spawn('sh', ['-c', script, tool, root.path], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const exit = once(reader, 'exit');
+    let text = '';
+    reader.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk;
+    });
+    let isDone = false;
+    const done = exit.finally(() => {
+      isDone = true;
+    });
+    for (let index = 1; !isDone; index++) await update([devices(index)]);
+    expect((await done)[0]).toBe(0);
+    const seen = text.trim().split('\n\n');
+    expect(seen).toHaveLength(300);
+    for (const each of seen) expect(new Set(each.split('\n')).size, each).toBe(1);
+    expect(new Set(seen).size).toBeGreaterThan(10);
+  });
+
+  it('copies itself for the containers of a pod', async () => {
+    using dir = tempDir();
+    mkdirSync(join(dir.path, 'shared'));
+    expect(runProgram(tool, ['copy-to', join(dir.path, 'shared')])).toMatchObject({ exitCode: 0, stderr: '' });
+    const copy = join(dir.path, 'shared/netdra-metadata');
+    expect(statSync(copy).size).toBe(statSync(tool).size);
+    expect(runProgram(copy, ['version'], {}).stdout).toBe(`${version}\n`);
+  });
+});

@@ -1,0 +1,120 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { RtnlConnection, writeInterfaceSysctls } from '../../src/netlink/index.ts';
+import { configureLink } from '../../src/sandbox/configure-link.ts';
+import { TestNetns } from '../doubles/netns.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+/** A pod and a host of the test's own, each with an interface of the same name. */
+async function openBench(name = 'net1') {
+  const stack = new DisposableStack();
+  const own = stack.use(new TestNetns('pod'));
+  const other = stack.use(new TestNetns('other'));
+  const netns = stack.use(own.open());
+  const pod = stack.use(RtnlConnection.open(netns));
+  await pod.createVeth({ name, peer: { name: 'peer' } });
+  other.exec('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', 'peer');
+  const link = await pod.link({ name });
+  if (link === undefined) throw new Error(`${name} was not made`);
+  const read = (key: string, from = own) => from.exec('cat', `/proc/sys/net/${key}`).trim();
+  return { own, other, netns, pod, link, read, [Symbol.dispose]: () => stack.dispose() };
+}
+
+describe('writeInterfaceSysctls', () => {
+  it('sets keys of the interface in its own namespace, and nothing anywhere else', async () => {
+    using bench = await openBench();
+    const { netns, other, read } = bench;
+    const onHost = readFileSync('/proc/sys/net/ipv4/conf/lo/arp_ignore', 'utf8');
+    writeInterfaceSysctls(netns, 'net1', {
+      'net.ipv4.conf.IFNAME.arp_ignore': 2,
+      'net.ipv6.conf.IFNAME.accept_ra': '0',
+      'net.ipv4.neigh.IFNAME.gc_stale_time': 77,
+      'net.ipv6.neigh.IFNAME.gc_stale_time': 78,
+    });
+    expect(read('ipv4/conf/net1/arp_ignore')).toBe('2');
+    expect(read('ipv6/conf/net1/accept_ra')).toBe('0');
+    expect(read('ipv4/neigh/net1/gc_stale_time')).toBe('77');
+    expect(read('ipv6/neigh/net1/gc_stale_time')).toBe('78');
+    expect(read('ipv4/conf/peer/arp_ignore')).toBe('0');
+    expect(read('ipv4/conf/all/arp_ignore')).toBe('0');
+    expect(read('ipv4/conf/net1/arp_ignore', other)).toBe('0');
+    // This thread is at home again.
+    expect(readFileSync('/proc/sys/net/ipv4/conf/lo/arp_ignore', 'utf8')).toBe(onHost);
+    expect(() => readFileSync('/proc/sys/net/ipv4/conf/peer/arp_ignore')).toThrow(/ENOENT/);
+  });
+
+  it('knows an interface whose name holds dots', async () => {
+    using bench = await openBench('net1.7');
+    writeInterfaceSysctls(bench.netns, 'net1.7', { 'net.ipv4.conf.IFNAME.arp_notify': 1 });
+    expect(bench.read('ipv4/conf/net1.7/arp_notify')).toBe('1');
+  });
+
+  it.each([
+    [{ 'net.ipv4.conf.IFNAME.no_such_key': 1 }, /cannot set net\.ipv4\.conf\.IFNAME\.no_such_key to 1 in .*ENOENT/],
+    [{ 'net.ipv4.conf.IFNAME.arp_ignore': 'many' }, /arp_ignore to "many" in .*EINVAL/],
+    [{ 'net.ipv4.ip_forward': 1 }, /net\.ipv4\.ip_forward/],
+    [{ 'net.ipv4.conf.all.forwarding': 1 }, /net\.ipv4\.conf\.all\.forwarding/],
+    [{ 'net.ipv4.conf.IFNAME.../all/forwarding': 1 }, /cannot set/],
+  ])('refuses %j and names the key', async (sysctls, message) => {
+    using bench = await openBench();
+    const write = () => writeInterfaceSysctls(bench.netns, 'net1', sysctls as Record<string, number | string>);
+    expect(write).toThrow(expect.objectContaining({ code: 'sysctl-refused', message: expect.stringMatching(message) }));
+    expect(bench.read('ipv4/conf/all/forwarding')).toBe('0');
+  });
+
+  it.each(['..', 'a/b', '../all'])('refuses the interface name %j', async (name) => {
+    using bench = await openBench();
+    const write = () => writeInterfaceSysctls(bench.netns, name, { 'net.ipv4.conf.IFNAME.forwarding': 1 });
+    expect(write).toThrow(/is no interface name/);
+    expect(bench.read('ipv4/conf/all/forwarding')).toBe('0');
+  });
+
+  it("writes through the host's /proc/sys where that is mounted in a container", async () => {
+    using bench = await openBench();
+    using dir = tempDir();
+    const mounted = join(dir.path, 'net');
+    mkdirSync(mounted);
+    execFileSync('mount', ['--bind', '/proc/sys/net', mounted]);
+    try {
+      writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, dir.path);
+    } finally {
+      execFileSync('umount', [mounted]);
+    }
+    expect(bench.read('ipv4/conf/net1/arp_announce')).toBe('2');
+  });
+
+  it('says that /proc/sys is read-only, as it is in most containers, and what to do', async () => {
+    using bench = await openBench();
+    using dir = tempDir();
+    const mounted = join(dir.path, 'net');
+    mkdirSync(mounted);
+    execFileSync('mount', ['--bind', '/proc/sys/net', mounted]);
+    try {
+      execFileSync('mount', ['-o', 'remount,bind,ro', mounted]);
+      expect(() =>
+        writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, dir.path),
+      ).toThrow(expect.objectContaining({ errno: 'EROFS', hint: expect.stringContaining('--proc-sys-dir') }));
+    } finally {
+      execFileSync('umount', [mounted]);
+    }
+  });
+});
+
+describe('configureLink', () => {
+  it('sets kernel settings before addresses, so that those of IPv6 find it switched off or on', async () => {
+    using bench = await openBench();
+    const { pod, netns, link, read, own } = bench;
+    const network = { pod, netns, procSysDir: '/proc/sys' };
+    const off = { 'net.ipv6.conf.IFNAME.disable_ipv6': 1, 'net.ipv4.conf.IFNAME.arp_notify': 1 };
+    await configureLink(network, link, { addresses: ['192.0.2.2/24'], sysctls: off });
+    expect(read('ipv4/conf/net1/arp_notify')).toBe('1');
+    const [{ addr_info }] = own.ip('addr', 'show', 'dev', 'net1');
+    expect(addr_info).toEqual([expect.objectContaining({ local: '192.0.2.2' })]);
+    const on = { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 };
+    await configureLink(network, link, { addresses: ['192.0.2.2/24', '2001:db8::2/64'], sysctls: on });
+    const addresses = own.ip('addr', 'show', 'dev', 'net1')[0].addr_info.map(({ local }: { local: string }) => local);
+    expect(addresses).toEqual(expect.arrayContaining(['192.0.2.2', '2001:db8::2']));
+  });
+});
