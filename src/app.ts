@@ -2,18 +2,20 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { KubeConfig } from '@kubernetes/client-node';
 import { createPlugin } from '../nri/index.ts';
+import packageInfo from '../package.json' with { type: 'json' };
 import { ClaimStatusWriter, createClaimStatusApi, withStatusRemoval } from './claimstatus/index.ts';
 import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
 import { deviceHealth } from './device-health.ts';
 import { createKubeNetworkAttachmentReader, Driver, Store } from './driver/index.ts';
-import { NetdraError } from './errors.ts';
+import { explain, NetdraError } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
 import { KubeClient, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
-import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
+import { baseRequest, CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
+import { type MetricSources, Operations, observeHandlers, observePlugin, observeUpdater } from './ops/index.ts';
 import { createSliceApi, SlicePublisher } from './resourceslice/index.ts';
 import {
   CniAttacher,
@@ -26,7 +28,7 @@ import {
   VfMover,
 } from './sandbox/index.ts';
 import type { Settings } from './settings.ts';
-import { heldDevices, openVfSource } from './vf-source.ts';
+import { heldDevices, openVfSource, type VfSource } from './vf-source.ts';
 
 /** What tests put in the place of the real thing, or watch. */
 export interface AppSeams {
@@ -52,6 +54,15 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const stateDir = settings.stateDir ?? dataDir;
   const config = loadKubeConfig(settings.kubeconfig);
   await using stack = new AsyncDisposableStack();
+  const ops = stack.use(
+    await Operations.start({
+      driver,
+      version: packageInfo.version,
+      metadataEnabled: settings.enableDeviceMetadata,
+      logger,
+      ...(settings.httpAddress === undefined ? {} : { address: settings.httpAddress }),
+    }),
+  );
   const kube = stack.use(new KubeClient(config, { clock, userAgent: 'netdra' }));
   const resources = new ResourceApi(kube);
 
@@ -96,7 +107,14 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
 
   const { nodeName } = settings;
   const publisher = stack.use(
-    new SlicePublisher(createSliceApi(kube, resources, { driver, nodeName }), { driver, nodeName, clock, logger }),
+    new SlicePublisher(createSliceApi(kube, resources, { driver, nodeName }), {
+      driver,
+      nodeName,
+      clock,
+      logger,
+      onError: (error) => ops.setPublished(explain(error)),
+      onSynced: () => ops.setPublished(),
+    }),
   );
   const status = stack.use(new ClaimStatusWriter(createClaimStatusApi(resources, driver), { driver, clock, logger }));
   const tellStatus = (claim: ClaimIdentity, failure?: string) => {
@@ -118,7 +136,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     status,
   );
   const helper = stack.use(
-    await startKubeletPlugin(draDriver, {
+    await startKubeletPlugin(observePlugin(draDriver, ops.metrics, clock), {
       driver,
       dataDir,
       registryDir: settings.kubeletRegistryDir,
@@ -129,14 +147,17 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       clock,
       logger,
       // The kubelet deletes our slices while we are away.
-      onRegistration: ({ registered }) => registered && publisher.recheck(),
+      onRegistration: (registration) => {
+        ops.setConnected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);
+        if (registration.registered) publisher.recheck();
+      },
     }),
   );
   const writer = new MetadataWriter({
     driver,
     store,
     mover,
-    updater: helper,
+    updater: observeUpdater(helper, ops.metrics, clock),
     attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
     onWritten: tellStatus,
     logger,
@@ -165,12 +186,9 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       socketPath: settings.nriSocket,
       env: process.env,
       handlers: {
-        configure: (runtime) => handler.configure(runtime),
-        synchronize: (pods) => handler.synchronize(pods),
-        runPodSandbox: (pod, context) => handler.runPodSandbox(pod, context),
-        stopPodSandbox: (pod, context) => handler.stopPodSandbox(pod, context),
-        removePodSandbox: (pod, context) => handler.removePodSandbox(pod, context),
-        createContainer: (pod, container) => handler.createContainer(pod, container),
+        ...observeHandlers(handler, ops.metrics, clock),
+        connected: () => ops.setConnected('nri'),
+        disconnected: (error) => ops.setConnected('nri', error === undefined ? 'closed' : explain(error)),
       },
       logger,
     }),
@@ -190,12 +208,33 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   };
   publish();
   vfs.watch(publish);
+  ops.metrics.readFrom(metricSources(vfs, store));
   logger.info({ driver, node: nodeName, devices: vfs.offered().length }, 'driver started');
   const owned = stack.move();
   return {
     whenConnected: async () => void (await plugin.whenConnected()),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function metricSources(vfs: VfSource, store: Store): MetricSources {
+  const devices = () => store.claims().flatMap((claim) => claim.devices);
+  return {
+    devicesOffered: () => vfs.offered().length,
+    claimsByState: () => countBy(store.claims().map(({ state }) => state)),
+    devicesAttached: () => devices().filter(({ attachment }) => attachment !== undefined).length,
+    metadataFiles: () =>
+      store.claims().flatMap((claim) => {
+        const known = claim.devices.filter(({ networkData }) => networkData !== undefined);
+        return [...new Set(known.map(({ request }) => baseRequest(request)))];
+      }).length,
+  };
+}
+
+function countBy(names: string[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
 }
 
 function policyPathOf({ inventoryPolicy }: Settings): { policyPath?: string } {

@@ -3,6 +3,7 @@ import { pino } from 'pino';
 import { privilegedFields } from './driver/index.ts';
 import { explain } from './errors.ts';
 import { defaultHostDirs, layoutNames } from './metadata/index.ts';
+import { parseAddress } from './ops/http-server.ts';
 import { hookFailureModes } from './sandbox/index.ts';
 import { parseClaimFields, parseDriverName, parseLayouts, parseSimulation, type Settings } from './settings.ts';
 
@@ -106,6 +107,12 @@ program
   )
   .option('--inventory-policy <path>', 'file that says which VFs are offered; it is read again when it changes')
   .addOption(
+    new Option(
+      '--http-address <address>',
+      'where to serve /metrics, /healthz and /readyz: HOST:PORT or :PORT; off without',
+    ).argParser(argument(checkAddress)),
+  )
+  .addOption(
     new Option('--simulate <vfs>', 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS').argParser(
       argument(parseSimulation),
     ),
@@ -113,6 +120,11 @@ program
   .option('--simulate-prefix <name>', 'start of the names of simulated interfaces', 'nsim')
   .addOption(new Option('--log-level <level>', 'least level that is logged').choices(logLevels).default('info'))
   .action(run);
+
+function checkAddress(text: string): string {
+  parseAddress(text);
+  return text;
+}
 
 function parseBoolean(text: string): boolean {
   if (text === 'true' || text === '1') return true;

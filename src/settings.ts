@@ -41,6 +41,8 @@ export interface Settings {
   openClaimFields: PrivilegedField[];
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy: string | undefined;
+  /** Where metrics and probes are served, `HOST:PORT`; absent: nowhere. */
+  httpAddress?: string;
   simulate: Simulation | undefined;
   simulatePrefix: string;
   logLevel: string;

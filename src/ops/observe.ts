@@ -1,4 +1,4 @@
-import type { PluginHandlers, PodHandler } from '../../nri/index.ts';
+import type { PluginHandlers } from '../../nri/index.ts';
 import type { Clock } from '../clock.ts';
 import { NetdraError } from '../errors.ts';
 import type { DraPlugin, MetadataUpdater } from '../kubeletplugin/index.ts';
@@ -64,26 +64,34 @@ export function observeUpdater(updater: MetadataUpdater, metrics: Metrics, clock
   };
 }
 
-type PodHook = 'runPodSandbox' | 'stopPodSandbox' | 'removePodSandbox';
+const hooks = ['runPodSandbox', 'stopPodSandbox', 'removePodSandbox', 'createContainer'] as const;
 
-/** The same handlers, with the pod events among them timed and their refusals counted. */
+/**
+ * The same handlers, with the events that a pod waits for timed and their refusals counted. Handlers may live on the
+ * prototype of a class.
+ */
 export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, clock: Clock): PluginHandlers {
-  const observe = (hook: PodHook): Partial<Record<PodHook, PodHandler>> => {
-    const handler = handlers[hook];
-    if (handler === undefined) return {};
-    return {
-      [hook]: async (...call: Parameters<PodHandler>) => {
-        const startedAtMs = clock.nowMs();
-        const seconds = () => (clock.nowMs() - startedAtMs) / 1000;
-        try {
-          await handler(...call);
-          metrics.hookDone(hook, seconds());
-        } catch (error) {
-          metrics.hookDone(hook, seconds(), codeOf(error));
-          throw error;
-        }
-      },
+  const observe = <Call extends unknown[]>(hook: string, handle: (...call: Call) => void | Promise<void>) => {
+    return async (...call: Call) => {
+      const startedAtMs = clock.nowMs();
+      const seconds = () => (clock.nowMs() - startedAtMs) / 1000;
+      try {
+        await handle.apply(handlers, call);
+        metrics.hookDone(hook, seconds());
+      } catch (error) {
+        metrics.hookDone(hook, seconds(), codeOf(error));
+        throw error;
+      }
     };
   };
-  return { ...handlers, ...observe('runPodSandbox'), ...observe('stopPodSandbox'), ...observe('removePodSandbox') };
+  const { configure, synchronize } = handlers;
+  const observed = hooks.flatMap((hook) => {
+    const handle = handlers[hook] as ((...call: unknown[]) => void | Promise<void>) | undefined;
+    return handle === undefined ? [] : [[hook, observe(hook, handle)]];
+  });
+  return {
+    ...(configure && { configure: configure.bind(handlers) }),
+    ...(synchronize && { synchronize: synchronize.bind(handlers) }),
+    ...Object.fromEntries(observed),
+  };
 }

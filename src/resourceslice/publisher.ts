@@ -28,6 +28,8 @@ export interface PublisherOptions {
    * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are logged already.
    */
   onError?: (error: Error) => void;
+  /** Called when the API server has all pools as they are wanted, at each look. */
+  onSynced?: () => void;
 }
 
 /**
@@ -110,6 +112,8 @@ export class SlicePublisher implements AsyncDisposable {
         const hasRepaired = await this.#sync(signal);
         repairPauseMs = isRepair && hasRepaired ? Math.min(2 * repairPauseMs, repairMs.last) : repairMs.first;
         failures = 0;
+        // A pool that was refused at `publish` is not as it is wanted.
+        if (![...this.#pools.values()].includes(undefined)) this.#options.onSynced?.();
         await this.#pause(recheckMs, () => this.#asked || this.#changed);
         // Several changes by others often follow each other: all slices of a node deleted, for one.
         if (this.#changed) await this.#pause(repairPauseMs, () => this.#asked);

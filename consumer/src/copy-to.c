@@ -1,0 +1,51 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "commands.h"
+
+static bool copy_bytes(int from, int to) {
+  char buffer[16384];
+  for (;;) {
+    ssize_t count = read(from, buffer, sizeof buffer);
+    if (count <= 0) return count == 0;
+    for (ssize_t done = 0; done < count;) {
+      ssize_t written = write(to, buffer + done, (size_t)(count - done));
+      if (written < 0) return false;
+      done += written;
+    }
+  }
+}
+
+/* A container of the pod may be starting the program meanwhile: the name is only ever that of a whole file. */
+static bool install(struct arena *arena, const char *target) {
+  const char *temporary = arena_format(arena, "%s.%ld.tmp", target, (long)getpid());
+  int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  int to = from < 0 ? -1 : open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+  bool ok = to >= 0 && copy_bytes(from, to) && fchmod(to, 0755) == 0;
+  int reason = errno;
+  if (from >= 0) close(from);
+  if (to >= 0 && close(to) != 0 && ok) {
+    ok = false;
+    reason = errno;
+  }
+  if (ok && rename(temporary, target) == 0) return true;
+  if (ok) reason = errno;
+  if (to >= 0) unlink(temporary);
+  errno = reason;
+  return false;
+}
+
+/* For an init container: the tool's own image has nothing else in it that could copy. */
+enum exit_code run_copy_to(struct arena *arena, const struct options *options) {
+  struct stat status;
+  if (options->count != 1) die(exit_usage, "copy-to takes a file or a folder, see --help");
+  const char *target = options->arguments[0];
+  if (stat(target, &status) == 0 && S_ISDIR(status.st_mode)) {
+    target = arena_format(arena, "%s/netdra-metadata", target);
+  }
+  if (!install(arena, target)) die(exit_system, "%s cannot be written: %s", target, strerror(errno));
+  return exit_ok;
+}

@@ -1,0 +1,33 @@
+/* A metadata file, in any of the four layouts, told apart by what it says. */
+#ifndef NETDRA_DOCUMENT_H
+#define NETDRA_DOCUMENT_H
+
+#include "json.h"
+
+enum shape {
+  shape_device_metadata, /* metadata.resource.k8s.io: layouts v1 and kep */
+  shape_downward_api,    /* dra.k8s.io: layout downward-api */
+  shape_attributes,      /* no version, a list of claims: layout attributes-json */
+};
+
+struct document {
+  const char *path;
+  enum shape shape;
+  const struct json *root;
+  const char *claim;     /* name of the claim; NULL for shape_attributes, which can tell of several */
+  const char *pod_claim; /* the pod's own name for a claim made from a template, else NULL */
+  const char *uid;       /* of the claim, or NULL */
+  long long generation;  /* 1 and up; 0 where the layout has none */
+};
+
+/*
+ * Reads a file. Of a stream of objects the first whose version is known counts; unknown versions before it are passed
+ * over, what follows it is not looked at. NULL with the path and the reason: see read_stable_file, and exit_malformed.
+ */
+struct document *document_read(struct arena *arena, const char *path, struct problem *problem);
+
+/* The same for a text that was read already. */
+struct document *document_parse(struct arena *arena, const char *path, const char *text, size_t length,
+                                struct problem *problem);
+
+#endif

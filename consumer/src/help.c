@@ -1,0 +1,21 @@
+#include "options.h"
+
+const char help_text[] =
+    "netdra-metadata: what the devices of this container's resource claims are (KEP-5304)\n"
+    "\n"
+    "  netdra-metadata list [--no-headers]\n"
+    "  netdra-metadata get CLAIM/REQUEST [JSONPATH]\n"
+    "  netdra-metadata env [CLAIM/REQUEST...] [--prefix NAME]\n"
+    "  netdra-metadata eal-args [CLAIM/REQUEST...] [--devargs ARGS] [--flag -w] [--af-packet]\n"
+    "  netdra-metadata wait [CLAIM/REQUEST...] [--generation N] [--timeout SECONDS]\n"
+    "  netdra-metadata exec [CLAIM/REQUEST...] [options of env, eal-args and wait] -- PROGRAM [ARGUMENT|{eal-args}]...\n"
+    "  netdra-metadata copy-to FILE|FOLDER\n"
+    "\n"
+    "CLAIM is the claim's name, or the pod's name for a claim that is made from a template. Without CLAIM/REQUEST all\n"
+    "requests that this container has are meant. JSONPATH: .name ['name'] [0] [*], one after the other.\n"
+    "\n"
+    "  --layout NAME   v1, kep, attributes-json or downward-api, at its default path; without it v1 and kep\n"
+    "  --path PATH     a metadata file, or a folder of any layout, instead of the default paths\n"
+    "  --root FOLDER   put before the default paths\n"
+    "\n"
+    "Exit codes: 0 done; 1 not found; 2 wrong usage; 3 malformed metadata; 4 timeout; 5 refused by the system.\n";

@@ -1,0 +1,32 @@
+/* What the tool ends with, and how a failure travels to the place that reports it. */
+#ifndef NETDRA_PROBLEM_H
+#define NETDRA_PROBLEM_H
+
+#include <stdbool.h>
+
+/* Part of the interface: scripts branch on these. */
+enum exit_code {
+  exit_ok = 0,
+  exit_not_found = 1, /* no such claim, request, device or path, or no metadata at all */
+  exit_usage = 2,     /* the command line is wrong */
+  exit_malformed = 3, /* a file is there and is not metadata that can be read */
+  exit_timeout = 4,   /* `wait` gave up */
+  exit_system = 5,    /* unreadable file, no memory, output or program that the system refuses */
+};
+
+/* A failure that is on its way up. `code` is exit_ok while there is none. */
+struct problem {
+  enum exit_code code;
+  char text[1024];
+};
+
+/* Fills in a problem. Returns false, so that a function can end with it. */
+bool fail(struct problem *problem, enum exit_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Prints `netdra-metadata: TEXT` to stderr. */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Complains and ends the process. */
+_Noreturn void die(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

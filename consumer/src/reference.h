@@ -1,0 +1,35 @@
+/* How the user names a request of a claim. */
+#ifndef NETDRA_REFERENCE_H
+#define NETDRA_REFERENCE_H
+
+#include "arena.h"
+#include "problem.h"
+
+/* What kind of name a claim is known by: layout v1 keeps them apart by folders, the others do not tell. */
+enum claim_kind { kind_unknown, kind_claim, kind_template };
+
+/*
+ * `claim/request`, or `claim/request/subrequest` for one that was chosen by firstAvailable. `claim` is the name of the
+ * claim, or the pod's own name for a claim made from a template. `resourceclaims/` or `resourceclaimtemplates/` before it
+ * says which of the two, as in the paths of layout v1.
+ */
+struct reference {
+  const char *text; /* as given */
+  enum claim_kind kind;
+  const char *claim, *request;
+  const char *subrequest; /* or NULL */
+};
+
+/* Fails with exit_usage. */
+bool reference_parse(struct arena *arena, const char *text, struct reference *reference, struct problem *problem);
+
+/* `resourceclaims` or `resourceclaimtemplates`. */
+const char *claim_folder(enum claim_kind kind);
+
+/* Whether a claim's and a request's name are those of the reference; a reference without kind fits both. */
+bool reference_fits(const struct reference *reference, enum claim_kind kind, const char *claim, const char *request);
+
+/* The part of `request/subrequest` before the slash. */
+const char *base_request(struct arena *arena, const char *request);
+
+#endif

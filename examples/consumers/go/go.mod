@@ -1,0 +1,3 @@
+module metadata
+
+go 1.19

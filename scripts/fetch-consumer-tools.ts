@@ -1,0 +1,15 @@
+/**
+ * Makes sure of what the tests of `consumer/` and `examples/` need, before they run where there is no network:
+ * `node scripts/fetch-consumer-tools.ts`.
+ */
+import { fetchConsumerTools } from '../consumer/reader-tools.ts';
+import { cacheFolder } from '../e2e/node/tools.ts';
+import { explain, NetdraError } from '../src/errors.ts';
+
+try {
+  fetchConsumerTools(cacheFolder(process.env), process.env, (line) => console.error(`netdra: ${line}`));
+} catch (error) {
+  if (!(error instanceof NetdraError)) throw error;
+  console.error(`netdra: ${explain(error)}`);
+  process.exitCode = 1;
+}

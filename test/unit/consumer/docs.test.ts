@@ -1,0 +1,93 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { loadYaml, type V1DeviceClass } from '@kubernetes/client-node';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { type DialectsConfig, deviceInfoDir, dialectsSchema, viewInDialects } from '../../../src/dialects/index.ts';
+import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
+import { ContainerRoot, vf } from './container-root.ts';
+import { consoleCommands, fencedBlocks } from './fenced-blocks.ts';
+
+// Programs with sanitizers are slow on a machine with other work.
+vi.setConfig({ testTimeout: 60_000 });
+
+const repo = fileURLToPath(new URL('../../../', import.meta.url));
+const page = readFileSync(join(repo, 'docs/cnf-developers.md'), 'utf8');
+
+describe('docs/dialects.md', () => {
+  const text = readFileSync(join(repo, 'docs/dialects.md'), 'utf8');
+
+  it('shows a class with dialects as they are configured, and names what they give', () => {
+    const [block] = fencedBlocks(text);
+    const [config] = loadYaml<V1DeviceClass>(block?.content ?? '').spec.config ?? [];
+    const { dialects = {} } = (config?.opaque?.parameters ?? {}) as { dialects?: DialectsConfig };
+    expect(Object.keys(dialects)).toHaveLength(3);
+    expect(dialectsSchema.parse(dialects)).toEqual(dialects);
+    const access = { vfio: { device: '/dev/vfio/42' }, nodes: ['/dev/vfio/42'] };
+    const view = viewInDialects(dialects, [{ name: '0000-3b-02-1', pciAddress: '0000:3b:02.1', access }]);
+    for (const [name, value] of Object.entries(view.env)) {
+      expect(text).toContain(name);
+      if (name.startsWith('SRIOVNETWORK_') && name.includes('3b')) expect(text).toContain(`${name}=${value}`);
+    }
+    for (const { name } of view.deviceInfoFiles) expect(text).toContain(`${deviceInfoDir}/${name}`);
+  });
+});
+
+describe('docs/cnf-developers.md', () => {
+  const blocks = fencedBlocks(page);
+
+  it('shows the examples as they are', () => {
+    const shown = blocks.filter(({ file }) => file !== undefined);
+    expect(shown.length).toBeGreaterThanOrEqual(8);
+    for (const { file = '', content } of shown) expect(content, file).toBe(readFileSync(join(repo, file), 'utf8'));
+  });
+
+  it('has nothing else in blocks but commands that are run here', () => {
+    const others = blocks.filter(({ file, language }) => file === undefined && language !== 'console');
+    expect(others).toEqual([]);
+    // A block that the expression above did not see would not be tested.
+    expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
+  });
+
+  it('links to files that are there', () => {
+    for (const [, target = ''] of page.matchAll(/\]\((?!http)([^)#]+)[^)]*\)/g)) {
+      expect(existsSync(join(repo, 'docs', target)), target).toBe(true);
+    }
+  });
+
+  describe('has commands that print what it says', () => {
+    let tool: string;
+    beforeAll(() => {
+      ({ tool } = checkedTool());
+    }, buildTimeoutMs);
+
+    /** The container that the page speaks of. */
+    async function container(): Promise<ContainerRoot> {
+      const root = new ContainerRoot();
+      await root.prepare({ claim: 'app-nic-x7k2p', podClaimName: 'nic', devices: [vf(1)] });
+      await root.prepare({ claim: 'mgmt', request: 'net', devices: [vf(2, 'igbvf')] });
+      return root;
+    }
+
+    const commands = blocks
+      .filter(({ language }) => language === 'console')
+      .flatMap(({ content }) => consoleCommands(content));
+    it.each(commands)('$ $command', async ({ command, output }) => {
+      using root = await container();
+      const binDir = join(root.path, 'bin');
+      mkdirSync(binDir);
+      writeFileSync(join(binDir, 'netdra-metadata'), `#!/bin/sh\nexec '${tool}' --root '${root.path}' "$@"\n`, {
+        mode: 0o755,
+      });
+      const { stdout, stderr } = spawnSync('sh', ['-c', command], {
+        env: { ...process.env, PATH: `${binDir}:${process.env.PATH}` },
+        encoding: 'utf8',
+      });
+      // Columns stand between tabs, which a page does not show.
+      expect(`${stdout}${stderr.replaceAll(root.path, '')}`.replaceAll('\t', ' ')).toBe(output);
+    });
+
+    it('that are many enough to be the page', () => expect(commands.length).toBeGreaterThan(10));
+  });
+});

@@ -1,0 +1,110 @@
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
+import { allLayouts, ContainerRoot, runProgram, vf } from './container-root.ts';
+
+// Programs with sanitizers are slow on a machine with other work.
+vi.setConfig({ testTimeout: 60_000 });
+
+let built: ReturnType<typeof checkedTool>;
+beforeAll(() => {
+  built = checkedTool();
+}, buildTimeoutMs);
+
+describe('the parsers', () => {
+  /** Seconds; a long run raises it. */
+  const seconds = Number(process.env.NETDRA_FUZZ_SECONDS ?? 3);
+  const timeoutMs = (seconds + 60) * 1000;
+
+  it(
+    'survive what no writer writes',
+    async () => {
+      using root = new ContainerRoot();
+      await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1), vf(2)], layouts: allLayouts });
+      const seed = fc.sample(fc.nat(), 1)[0] ?? 0;
+      const files = root.files().map((path) => join(root.path, path));
+      expect(files.length).toBeGreaterThanOrEqual(4);
+      const { exitCode, stdout, stderr } = runProgram(
+        built.fuzz,
+        [String(seconds), String(seed), ...files],
+        process.env,
+        timeoutMs,
+      );
+      expect({ exitCode, stderr }, `fuzz ${seconds} ${seed}`).toEqual({ exitCode: 0, stderr: '' });
+      const [documents = 0, refused = 0] = stdout.split(' ').map(Number);
+      // Both ways through the code were taken, each often.
+      expect(documents).toBeGreaterThan(1000);
+      expect(refused).toBeGreaterThan(1000);
+    },
+    timeoutMs,
+  );
+
+  /** JSON as this tool takes it: no NUL in a text, at most as deep as a document is. */
+  const text = fc.string({ unit: 'binary' }).map((each) => each.toWellFormed().replaceAll('\0', ''));
+  const json = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 5 },
+      fc.constantFrom(null, true, false),
+      fc.double({ noNaN: true, noDefaultInfinity: true }),
+      fc.maxSafeInteger(),
+      text,
+      fc.array(tie('value'), { maxLength: 4 }),
+      fc.dictionary(
+        text.filter((key) => key !== '__proto__'),
+        tie('value'),
+        { maxKeys: 4 },
+      ),
+    ),
+  })).value;
+
+  it('read what JSON.parse reads', () => {
+    using root = new ContainerRoot();
+    fc.assert(
+      fc.property(json, fc.constantFrom(0, 2, '\t'), (value, indent) => {
+        const document = {
+          apiVersion: 'metadata.resource.k8s.io/v1beta1',
+          kind: 'DeviceMetadata',
+          metadata: { name: 'nic', generation: 1 },
+          requests: [{ name: 'vf', devices: [] }],
+          value: [value],
+        };
+        const path = root.write('document.json', JSON.stringify(document, null, indent));
+        const { stdout, exitCode } = runProgram(built.tool, ['--path', path, 'get', 'nic/vf', '.value']);
+        expect({ exitCode, value: JSON.parse(stdout) }).toEqual({
+          exitCode: 0,
+          value: JSON.parse(JSON.stringify([value])),
+        });
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('refuse what JSON.parse refuses', () => {
+    using root = new ContainerRoot();
+    const whole = JSON.stringify({
+      claims: [{ claimName: 'nic', requests: [{ requestName: 'vf', attributes: { a: 'x\\"\u00e9', n: '-1.5e+3' } }] }],
+    });
+    const change = fc.tuple(
+      fc.nat(whole.length - 1),
+      fc.constantFrom('', '"', '{', ']', ',', ':', '\\', '0', '-', 't'),
+    );
+    fc.assert(
+      fc.property(change, ([at, token]) => {
+        const changed = whole.slice(0, at) + token + whole.slice(at + 1);
+        const path = root.write('document.json', changed);
+        const { exitCode } = runProgram(built.tool, ['--path', path, 'list']);
+        let isJson = true;
+        try {
+          JSON.parse(changed);
+        } catch {
+          isJson = false;
+        }
+        // What is JSON can still be no metadata; what is none is malformed.
+        if (isJson) expect([0, 1, 3]).toContain(exitCode);
+        else expect(exitCode, changed).toBe(3);
+      }),
+      { numRuns: 60 },
+    );
+  });
+});

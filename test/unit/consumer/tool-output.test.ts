@@ -1,0 +1,206 @@
+import fc from 'fast-check';
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
+import { ContainerRoot, runProgram, vf } from './container-root.ts';
+
+// Programs with sanitizers are slow on a machine with other work.
+vi.setConfig({ testTimeout: 60_000 });
+
+let tool: string;
+let root: ContainerRoot;
+beforeAll(() => {
+  ({ tool } = checkedTool());
+}, buildTimeoutMs);
+beforeEach(() => {
+  root = new ContainerRoot();
+});
+afterEach(() => root[Symbol.dispose]());
+
+const run = (...args: string[]) => runProgram(tool, ['--root', root.path, ...args]);
+const nicFile = '/var/run/kubernetes.io/dra-device-attributes/resourceclaims/nic/vf/d.example-metadata.json';
+/** A file with what our own driver would not write. */
+const writeDevice = (fields: object) =>
+  root.write(
+    nicFile,
+    JSON.stringify({
+      kind: 'DeviceMetadata',
+      apiVersion: 'metadata.resource.k8s.io/v1beta1',
+      metadata: { name: 'nic', namespace: 'default', uid: 'u', generation: 1 },
+      requests: [{ name: 'vf', devices: [{ driver: 'd.example', pool: 'p', name: 'dev', ...fields }] }],
+    }),
+  );
+
+/** The variables that a shell has after `eval`. */
+function evaluate(assignments: string, ...names: string[]): string[] {
+  const script = `eval "$1"; shift; for name; do eval "printf '%s\\\\0' \\"\\$$name\\""; done`;
+  const { stdout, stderr, exitCode } = runProgram('sh', ['-euc', script, 'sh', assignments, ...names]);
+  expect({ stderr, exitCode }).toEqual({ stderr: '', exitCode: 0 });
+  return stdout.split('\0').slice(0, -1);
+}
+
+describe('env', () => {
+  it('has a variable for each fact of each device', async () => {
+    await root.prepare({ claim: 'fast-net', devices: [vf(1), vf(2, 'igbvf')] });
+    const { stdout } = run('env');
+    const names = ['PCI', 'INTERFACE', 'MAC', 'IPS', 'MTU', 'VLAN', 'NUMA_NODE', 'DRIVER', 'VFIO_DEVICE'];
+    const first = ['0000:3b:02.1', 'net1', '02:00:00:00:00:01', '192.0.2.1/24 2001:db8::1/64', '1401', '101', '1'];
+    expect(evaluate(stdout, ...names.map((name) => `NETDRA_FAST_NET_VF_${name}`))).toEqual([
+      ...first,
+      'vfio-pci',
+      '/dev/vfio/41',
+    ]);
+    expect(evaluate(stdout, ...names.map((name) => `NETDRA_FAST_NET_VF_0_${name}`))).toEqual([
+      ...first,
+      'vfio-pci',
+      '/dev/vfio/41',
+    ]);
+    expect(evaluate(stdout, 'NETDRA_FAST_NET_VF_1_PCI', 'NETDRA_FAST_NET_VF_1_DRIVER')).toEqual([
+      '0000:3b:02.2',
+      'igbvf',
+    ]);
+    expect(stdout).not.toContain('NETDRA_FAST_NET_VF_1_VFIO_DEVICE');
+    expect(evaluate(stdout, 'NETDRA_FAST_NET_VF_COUNT', 'NETDRA_FAST_NET_VF_GENERATION', 'NETDRA_REQUESTS')).toEqual([
+      '2',
+      '1',
+      'fast-net/vf',
+    ]);
+  });
+
+  it('has short names for one request with a prefix of its own', async () => {
+    await root.prepare({ claim: 'left', devices: [vf(1)] });
+    await root.prepare({ claim: 'right', devices: [vf(2)] });
+    expect(evaluate(run('env', 'right/vf', '--prefix', 'NET1').stdout, 'NET1_PCI', 'NET1_COUNT')).toEqual([
+      '0000:3b:02.2',
+      '1',
+    ]);
+    expect(evaluate(run('env', '--prefix', 'MY').stdout, 'MY_LEFT_VF_PCI', 'MY_REQUESTS')).toEqual([
+      '0000:3b:02.1',
+      'left/vf right/vf',
+    ]);
+  });
+
+  it('refuses names that become the same, rather than have one overwrite the other', async () => {
+    await root.prepare({ claim: 'a-b', devices: [vf(1)] });
+    await root.prepare({ claim: 'a.b', devices: [vf(2)] });
+    expect(run('env')).toMatchObject({
+      exitCode: 2,
+      stdout: '',
+      stderr: expect.stringContaining('NETDRA_A_B_VF_0_PCI'),
+    });
+    expect(run('env', 'a.b/vf').exitCode).toBe(0);
+  });
+
+  it('survives eval whatever the values are', () => {
+    const text = fc.string({ unit: 'binary', minLength: 1, maxLength: 40 }).filter((each) => !each.includes('\0'));
+    const nasty = fc.constantFrom(
+      "'; touch /tmp/x; '",
+      '$(id)',
+      '`id`',
+      "'\\''",
+      '\n',
+      '\\',
+      '!!',
+      "''",
+      '"$HOME"',
+      '-e',
+    );
+    fc.assert(
+      fc.property(fc.oneof(text, nasty), (interfaceName) => {
+        const wellFormed = interfaceName.toWellFormed();
+        writeDevice({ networkData: { interfaceName: wellFormed } });
+        expect(evaluate(run('env').stdout, 'NETDRA_NIC_VF_INTERFACE')).toEqual([wellFormed]);
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
+
+describe('eal-args', () => {
+  it('leaves out what stays with the kernel, unless it is asked for', async () => {
+    await root.prepare({ claim: 'dpdk', devices: [vf(1)] });
+    await root.prepare({ claim: 'kernel', devices: [vf(2, 'igbvf')] });
+    expect(run('eal-args').stdout).toBe('-a 0000:3b:02.1\n');
+    expect(run('eal-args', '--af-packet').stdout).toBe('-a 0000:3b:02.1 --vdev=net_af_packet0,iface=net2\n');
+    expect(run('eal-args', 'kernel/vf', '--af-packet').stdout).toBe('--vdev=net_af_packet0,iface=net2 --no-pci\n');
+    expect(run('eal-args', 'dpdk/vf', '--flag', '-w', '--devargs=a=1,b=[0-3]').exitCode).toBe(2);
+    expect(run('eal-args', 'dpdk/vf', '--flag', '-w', '--devargs=a=1,b=2').stdout).toBe('-w 0000:3b:02.1,a=1,b=2\n');
+    expect(run('eal-args', 'kernel/vf')).toMatchObject({
+      exitCode: 1,
+      stdout: '',
+      stderr: expect.stringContaining('dev-0 of kernel/vf is bound to igbvf, which DPDK cannot use'),
+    });
+  });
+
+  it.each(['mlx5_core', 'mlx5_vfio_pci', 'igb_uio', 'uio_pci_generic', 'mana'])(
+    'takes one bound to %s',
+    async (driver) => {
+      await root.prepare({ claim: 'dpdk', devices: [vf(1, driver)] });
+      expect(run('eal-args').stdout).toBe('-a 0000:3b:02.1\n');
+    },
+  );
+
+  it('fails rather than print nothing: DPDK would take every device', async () => {
+    await root.prepare({ claim: 'kernel', devices: [vf(1, 'iavf')] });
+    expect(run('eal-args')).toMatchObject({
+      exitCode: 1,
+      stdout: '',
+      stderr: expect.stringContaining('no device for DPDK'),
+    });
+  });
+
+  it.each([
+    ['00:02.1', 3],
+    ['0000:3b:02.8', 3],
+    ['0000:3b:2.1', 3],
+    ['0000:3b:02.1 --vdev=x', 3],
+    ['0000:3b:02.1\n', 3],
+    ['', 3],
+    ['10000:e1:00.0', 0],
+    ['ABCD:3B:02.1', 0],
+  ])('with PCI address %j ends with %d', (address, exitCode) => {
+    writeDevice({ attributes: { 'resource.kubernetes.io/pciBusID': { string: address } } });
+    const result = run('eal-args');
+    expect(result).toMatchObject({ exitCode, stdout: exitCode === 0 ? `-a ${address}\n` : '' });
+  });
+
+  it.each([
+    ['resource.k8s.io/pciBusID', 'the name in the text of the KEP'],
+    ['pciAddress', "the driver's own"],
+    ['d.example/pciAddress', "the driver's own, qualified"],
+  ])('finds the address under %s: %s', (name) => {
+    writeDevice({ attributes: { [name]: { string: '0000:3b:02.1' } } });
+    expect(run('eal-args', 'nic/vf').stdout).toBe('-a 0000:3b:02.1\n');
+  });
+
+  it('says so when a device has no address', () => {
+    writeDevice({ attributes: { model: { string: 'x' } } });
+    expect(run('eal-args', 'nic/vf')).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('has no PCI address'),
+    });
+  });
+});
+
+describe('a hundred devices', () => {
+  const devices = Array.from({ length: 100 }, (_unused, index) => ({
+    attributes: { 'resource.kubernetes.io/pciBusID': { string: `0000:${(0x10 + index).toString(16)}:00.1` } },
+    networkData: { interfaceName: `net${index}` },
+  }));
+
+  it('in one request', async () => {
+    await root.prepare({ claim: 'nic', devices });
+    expect(run('list', '--no-headers').stdout.trim().split('\n')).toHaveLength(100);
+    expect(run('eal-args').stdout.trim().split(' ')).toHaveLength(200);
+    expect(run('get', 'nic/vf', '.requests[0].devices[99].networkData.interfaceName').stdout).toBe('net99\n');
+    expect(evaluate(run('env').stdout, 'NETDRA_NIC_VF_99_INTERFACE', 'NETDRA_NIC_VF_COUNT')).toEqual(['net99', '100']);
+  });
+
+  it('in as many claims', async () => {
+    for (const [index, each] of devices.entries()) {
+      await root.prepare({ claim: `nic-${index}`, devices: [each], layouts: [index % 2 === 0 ? 'v1' : 'kep'] });
+    }
+    expect(run('list').stdout.trim().split('\n')).toHaveLength(101);
+    expect(run('eal-args').stdout.trim().split(' ')).toHaveLength(200);
+    expect(run('eal-args', 'nic-7/vf', 'nic-8/vf').stdout).toBe('-a 0000:18:00.1 -a 0000:17:00.1\n');
+  });
+});

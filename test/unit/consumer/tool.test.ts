@@ -1,0 +1,419 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, openSync, readFileSync, statSync, symlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
+import { allLayouts, ContainerRoot, runProgram, vf } from './container-root.ts';
+
+// Programs with sanitizers are slow on a machine with other work.
+vi.setConfig({ testTimeout: 60_000 });
+
+const v1Dir = '/var/run/kubernetes.io/dra-device-attributes';
+const kepDir = '/var/run/dra-device-attributes';
+
+let tool: string;
+let root: ContainerRoot;
+beforeAll(() => {
+  ({ tool } = checkedTool());
+}, buildTimeoutMs);
+beforeEach(() => {
+  root = new ContainerRoot();
+});
+afterEach(() => root[Symbol.dispose]());
+
+const run = (...args: string[]) => runProgram(tool, ['--root', root.path, ...args]);
+/** What the tool prints when all is well. */
+const output = (...args: string[]) => {
+  const { exitCode, stdout, stderr } = run(...args);
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+  return stdout;
+};
+const lines = (text: string) => text.split('\n').filter((line) => line !== '');
+/** A file of the merged KEP's form. */
+const document = (fields: object = {}, version = 'v1beta1') =>
+  JSON.stringify({
+    kind: 'DeviceMetadata',
+    apiVersion: `metadata.resource.k8s.io/${version}`,
+    metadata: { name: 'nic', namespace: 'default', uid: 'u', generation: 1 },
+    requests: [{ name: 'vf', devices: [{ driver: 'd.example', pool: 'p', name: version }] }],
+    ...fields,
+  });
+const device = (fields: object) => ({
+  requests: [{ name: 'vf', devices: [{ driver: 'd', pool: 'p', name: 'n', ...fields }] }],
+});
+const nicFile = `${v1Dir}/resourceclaims/nic/vf/d.example-metadata.json`;
+
+describe('every layout', () => {
+  it.each(allLayouts)('%s: lists what it tells, and has the arguments for DPDK', async (layout) => {
+    await root.prepare({ claim: 'nic', devices: [vf(1), vf(2)], layouts: [layout] });
+    const columns = lines(output('--layout', layout, 'list', '--no-headers')).map((line) => line.split('\t'));
+    const networkData = (index: number) =>
+      layout === 'attributes-json'
+        ? ['-', '-', '-']
+        : [`net${index}`, `02:00:00:00:00:0${index}`, `192.0.2.${index}/24,2001:db8::${index}/64`];
+    const identity = (index: number) =>
+      layout === 'attributes-json' ? ['-', '-', '-'] : ['sriov.netdra.dev', 'node-1', `dev-${index - 1}`];
+    const generation = layout === 'v1' || layout === 'kep' ? '1' : '0';
+    expect(columns).toEqual(
+      [1, 2].map((index) => ['nic/vf', generation, ...identity(index), `0000:3b:02.${index}`, ...networkData(index)]),
+    );
+    expect(output('--layout', layout, 'eal-args')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
+    expect(output('--layout', layout, 'eal-args', 'nic/vf')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
+    expect(output('--layout', layout, 'wait')).toBe('');
+  });
+
+  it.each(allLayouts)('%s: is known by its content when a path is given', async (layout) => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: [layout] });
+    const [file = ''] = root.files();
+    const { stdout, exitCode } = runProgram(tool, ['--path', join(root.path, file), 'eal-args', 'nic/vf']);
+    expect({ stdout, exitCode }).toEqual({ stdout: '-a 0000:3b:02.1\n', exitCode: 0 });
+  });
+
+  it.each(['v1', 'kep', 'downward-api'] as const)(
+    "%s: has a claim of a template once, by the pod's name",
+    async (layout) => {
+      await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1)], layouts: [layout] });
+      expect(lines(output('--layout', layout, 'list', '--no-headers'))).toEqual([expect.stringMatching(/^nic\/vf\t/)]);
+      expect(output('--layout', layout, 'eal-args', 'nic/vf')).toBe('-a 0000:3b:02.1\n');
+    },
+  );
+
+  it('finds a folder of any layout by --path, and says what is not there', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['downward-api'] });
+    await root.prepare({ claim: 'other', devices: [vf(2)], layouts: ['kep'] });
+    const at = (path: string) => runProgram(tool, ['--path', join(root.path, path), 'eal-args']);
+    expect(at('/etc/dra').stdout).toBe('-a 0000:3b:02.1\n');
+    expect(at(kepDir).stdout).toBe('-a 0000:3b:02.2\n');
+    expect(at('/nowhere')).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('/nowhere: No such file') });
+  });
+
+  it('reads v1 and kep by default, v1 first, and a device that both have once', async () => {
+    await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1)] });
+    await root.prepare({ claim: 'fast-net', devices: [vf(2)], layouts: ['kep'] });
+    expect(root.files().filter((path) => path.includes('nic'))).toHaveLength(3);
+    expect(lines(output('list', '--no-headers')).map((line) => line.split('\t')[0])).toEqual(['nic/vf', 'fast-net/vf']);
+    expect(output('get', 'nic/vf', '.apiVersion')).toBe('metadata.resource.k8s.io/v1beta1\n');
+    expect(output('get', 'fast-net/vf', '.apiVersion')).toBe('metadata.resource.k8s.io/v1alpha1\n');
+    // The generated name is a name, too: layout kep has the file under it.
+    expect(output('eal-args', 'a-nic-x7k2p/vf')).toBe('-a 0000:3b:02.1\n');
+  });
+
+  it('tells a claim from a claim of a template that has the same name', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['v1'] });
+    await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(2)], layouts: ['v1'] });
+    expect(run('eal-args', 'nic/vf')).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('say resourceclaims/nic/vf or resourceclaimtemplates/nic/vf'),
+    });
+    expect(output('eal-args', 'resourceclaims/nic/vf')).toBe('-a 0000:3b:02.1\n');
+    expect(output('eal-args', 'resourceclaimtemplates/nic/vf')).toBe('-a 0000:3b:02.2\n');
+    expect(lines(output('list', '--no-headers')).map((line) => line.split('\t')[0])).toEqual([
+      'resourceclaims/nic/vf',
+      'resourceclaimtemplates/nic/vf',
+    ]);
+  });
+});
+
+describe('several drivers', () => {
+  it('merges their files of a request: all devices, the lowest generation', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'b.example' });
+    const update = await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'a.example' });
+    await update([vf(3)]);
+    const merged = JSON.parse(output('get', 'nic/vf'));
+    expect(merged).toMatchObject({ kind: 'DeviceMetadata', metadata: { name: 'nic', uid: 'uid-nic', generation: 1 } });
+    expect(merged.requests).toHaveLength(1);
+    const drivers = merged.requests[0].devices.map((each: { driver: string }) => each.driver);
+    expect(drivers).toEqual(['a.example', 'b.example']);
+    expect(output('eal-args')).toBe('-a 0000:3b:02.3 -a 0000:3b:02.1\n');
+    expect(run('wait', '--generation', '2', '--timeout', '0').exitCode).toBe(4);
+  });
+
+  it('joins one that writes layout kep only with one that writes both', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'a.example' });
+    await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'b.example', layouts: ['kep'] });
+    expect(output('eal-args', 'nic/vf')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
+  });
+});
+
+describe('versions', () => {
+  it.each([
+    ['newest first', [document(), document({}, 'v1alpha1')], 'v1beta1'],
+    ['the old one alone', [document({}, 'v1alpha1')], 'v1alpha1'],
+    ['an unknown one before it', [document({ requests: 'new shape' }, 'v2'), document()], 'v1beta1'],
+    ['an unknown kind before it', [document({ kind: 'DeviceList' }), document({}, 'v1alpha1')], 'v1alpha1'],
+    ['noise behind it', [document(), '{"cut off'], 'v1beta1'],
+  ])('takes the first that it knows: %s', (_what, objects, expected) => {
+    root.write(nicFile, objects.join('\n'));
+    expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe(`${expected}\n`);
+  });
+
+  it('says which versions there are when it knows none', () => {
+    root.write(nicFile, document({}, 'v2') + document({}, 'v3'));
+    expect(run('list')).toMatchObject({
+      exitCode: 3,
+      stderr: `netdra-metadata: ${root.path}${nicFile} has no version that is known here (unknown: metadata.resource.k8s.io/v2 DeviceMetadata, metadata.resource.k8s.io/v3 DeviceMetadata)\n`,
+    });
+  });
+});
+
+describe('a malformed file', () => {
+  const deep = `${'['.repeat(70)}${']'.repeat(70)}`;
+  it.each<[string, string | Uint8Array, string]>([
+    ['empty', '', 'it is empty'],
+    ['blanks', ' \n\t ', 'it is empty'],
+    ['NULs', '\0'.repeat(300), 'a value expected, but byte 0x00 at offset 0'],
+    ['cut off', document().slice(0, -1), "',' or '}' expected, but the text ends at offset"],
+    ['cut off within a text', document().slice(0, 12), 'the end of a string expected'],
+    ['no JSON', 'pci=0000:3b:02.1', "a value expected, but 'p' at offset 0"],
+    ['an array', '[]', 'an object without apiVersion and kind'],
+    ['no version', '{"kind":"DeviceMetadata"}', 'an object without apiVersion and kind'],
+    ['no generation', document({ metadata: { name: 'nic' } }), 'metadata.generation: a whole number from 1 expected'],
+    ['a fraction', document({ metadata: { name: 'nic', generation: 1.5 } }), 'metadata.generation: a whole number'],
+    ['no name', document({ metadata: { generation: 1 } }), 'metadata.name: a string expected, nothing found'],
+    ['requests', document({ requests: {} }), 'requests: a list expected, an object found'],
+    ['a request', document({ requests: [7] }), 'name: a string in a request expected, nothing found'],
+    [
+      'devices',
+      document({ requests: [{ name: 'vf', devices: 1 }] }),
+      'devices of a request: a list expected, a number',
+    ],
+    ['a device', document({ requests: [{ name: 'vf', devices: ['x'] }] }), 'objects expected, a string found'],
+    ['attributes', document(device({ attributes: [] })), 'attributes: an object expected, a list found'],
+    ['ips', document(device({ networkData: { ips: [1] } })), 'ips: strings expected, a number found'],
+    ['a MAC', document(device({ networkData: { hardwareAddress: 7 } })), 'hardwareAddress: a string expected'],
+    ['of another request', document({ requests: [{ name: 'gpu' }] }), 'of request vf: it tells of gpu'],
+    ['not UTF-8', Buffer.from('{"kind":"\xff"}', 'latin1'), 'UTF-8 expected, but byte 0xff at offset 9'],
+    ['overlong UTF-8', Buffer.from('{"kind":"\xc0\xaf"}', 'latin1'), 'UTF-8 expected'],
+    ['a NUL in a text', '{"kind":"a\\u0000b"}', 'a string without \\u0000 expected'],
+    ['a control character', '{"kind":"a\nb"}', 'no control character expected'],
+    ['too deep', `{"apiVersion":"x","kind":"y","z":${deep}}`, 'no deeper nesting expected'],
+    ['too large', Buffer.alloc(5 << 20, ' '), 'larger than 4194304 bytes'],
+  ])('is named with its path and the reason: %s', (_what, content, reason) => {
+    const path = root.write(nicFile, content);
+    const { exitCode, stderr, stdout } = run('get', 'nic/vf');
+    expect(stderr).toContain(reason);
+    expect(stderr.startsWith(`netdra-metadata: ${path} is no metadata`)).toBe(true);
+    expect({ exitCode, stdout, count: lines(stderr).length }).toEqual({ exitCode: 3, stdout: '', count: 1 });
+  });
+
+  it('does not hide the others from list, and stops what would use only some of them', async () => {
+    await root.prepare({ claim: 'fast-net', devices: [vf(1)] });
+    root.write(nicFile, '{');
+    const listed = run('list', '--no-headers');
+    expect(listed).toMatchObject({ exitCode: 3, stdout: expect.stringMatching(/^fast-net\/vf\t/) });
+    expect(run('eal-args')).toMatchObject({ exitCode: 3, stdout: '' });
+    expect(run('env')).toMatchObject({ exitCode: 3, stdout: '' });
+    expect(output('eal-args', 'fast-net/vf')).toBe('-a 0000:3b:02.1\n');
+  });
+
+  it('says so when no two reads agree', () => {
+    // The kernel makes another one for each read.
+    const { exitCode, stderr } = runProgram(tool, ['--path', '/proc/sys/kernel/random/uuid', 'list']);
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 3,
+      stderr: 'netdra-metadata: /proc/sys/kernel/random/uuid changed during each of 1000 reads\n',
+    });
+  });
+
+  it('is no file: a folder is malformed, a loop of links refused by the system', () => {
+    mkdirSync(join(root.path, nicFile), { recursive: true });
+    expect(run('list')).toMatchObject({ exitCode: 3, stderr: expect.stringContaining('it is not a regular file') });
+    const loop = join(root.path, `${v1Dir}/resourceclaims/loop/vf/d.example-metadata.json`);
+    mkdirSync(dirname(loop), { recursive: true });
+    symlinkSync(loop, loop);
+    expect(run('get', 'loop/vf')).toMatchObject({ exitCode: 5, stderr: expect.stringContaining('cannot be opened') });
+  });
+});
+
+describe('get', () => {
+  it.each([
+    ['.requests[0].devices[0].networkData.interfaceName', 'net1\n'],
+    ['$.requests[0].devices[0].networkData.ips[1]', '2001:db8::1/64\n'],
+    [".requests[0].devices[0].attributes['resource.kubernetes.io/pciBusID'].string", '0000:3b:02.1\n'],
+    ['["requests"][0]["name"]', 'vf\n'],
+    ['.requests[*].devices[*].attributes.mtu.int', '1401\n1402\n'],
+    ['.requests[0].devices[1].networkData.ips', '[\n  "192.0.2.2/24",\n  "2001:db8::2/64"\n]\n'],
+    ['.metadata.generation', '1\n'],
+  ])('%s', async (path, expected) => {
+    await root.prepare({ claim: 'nic', devices: [vf(1), vf(2)] });
+    expect(output('get', 'nic/vf', path)).toBe(expected);
+  });
+
+  it('gives the document as it stands without a path', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['kep'] });
+    const [file = ''] = root.files();
+    expect(JSON.parse(output('get', 'nic/vf'))).toEqual(JSON.parse(readFileSync(join(root.path, file), 'utf8')));
+    expect(output('get', 'nic/vf', '.')).toBe(output('get', 'nic/vf'));
+  });
+
+  it('keeps 64-bit integers', () => {
+    root.write(
+      nicFile,
+      document(device({ attributes: { big: { int: 0 } } })).replace('"int":0', '"int":9223372036854775807'),
+    );
+    expect(output('get', 'nic/vf', '.requests[0].devices[0].attributes.big.int')).toBe('9223372036854775807\n');
+  });
+
+  it.each([
+    ['x', 2],
+    ['.a.', 2],
+    ['.a[', 2],
+    ['.a[-1]', 2],
+    [".a['b]", 2],
+    ['.a[99999999999999999999999]', 2],
+    ['.requests[9]', 1],
+    ['.requests.name', 1],
+    ['.nothing', 1],
+  ])('%s ends with %d', async (path, exitCode) => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    expect(run('get', 'nic/vf', path)).toMatchObject({ exitCode, stdout: '', stderr: expect.stringContaining(path) });
+  });
+
+  it('names what is there when a request is not', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    expect(run('get', 'nic/fv')).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringMatching(/no metadata of nic\/fv in .* \(there is: nic\/vf\)/),
+    });
+  });
+
+  it('knows the subrequest that firstAvailable chose', async () => {
+    await root.prepare({ claim: 'nic', request: 'vf/large', devices: [vf(1)] });
+    expect(output('get', 'nic/vf', '.requests[0].name')).toBe('vf/large\n');
+    expect(output('get', 'nic/vf/large', '.requests[0].name')).toBe('vf/large\n');
+    expect(run('get', 'nic/vf/small')).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('of nic/vf/large'),
+    });
+  });
+});
+
+describe('wait', () => {
+  const spawnTool = (...args: string[]) => {
+    const child = spawn(tool, ['--root', root.path, ...args], { stdio: 'inherit' });
+    return once(child, 'exit').then(([code]) => code as number);
+  };
+
+  it('sees a file that comes, and a generation that is written in place', async () => {
+    const first = spawnTool('wait', 'nic/vf', '--timeout', '60');
+    const update = await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    expect(await first).toBe(0);
+    const third = spawnTool('wait', 'nic/vf', '--generation', '3', '--timeout', '60');
+    await update([vf(2)]);
+    expect(run('wait', '--generation', '2', '--timeout', '0').exitCode).toBe(0);
+    await update([vf(3)]);
+    expect(await third).toBe(0);
+  });
+
+  it('gives up with what is missing', async () => {
+    expect(run('wait', 'nic/vf', '--timeout', '0.05')).toMatchObject({
+      exitCode: 4,
+      stderr: expect.stringMatching(/generation 1 not seen within 0\.050 s: no metadata of nic\/vf in /),
+    });
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    expect(run('wait', '--generation=2')).toMatchObject({
+      exitCode: 4,
+      stderr: expect.stringContaining('nic/vf is at generation 1'),
+    });
+    root.write(`${v1Dir}/resourceclaims/bad/vf/d-metadata.json`, '{');
+    expect(run('wait', '--timeout', '60').exitCode).toBe(3);
+  });
+
+  it('does not wait for generations where a layout has none', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['downward-api'] });
+    expect(run('--layout', 'downward-api', 'wait', '--generation', '2', '--timeout', '60').exitCode).toBe(2);
+  });
+});
+
+describe('exec', () => {
+  it('becomes the program, with the variables and the arguments for DPDK', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    const script = 'echo "$NETDRA_NIC_VF_INTERFACE $*"; exit 7';
+    const { stdout, exitCode } = run(
+      'exec',
+      '--devargs',
+      'x=1',
+      '--',
+      'sh',
+      '-c',
+      script,
+      'sh',
+      '{eal-args}',
+      '--',
+      '-i',
+    );
+    expect({ stdout, exitCode }).toEqual({ stdout: 'net1 -a 0000:3b:02.1,x=1 -- -i\n', exitCode: 7 });
+  });
+
+  it('waits first when it is told to, and says why it does not start', async () => {
+    expect(run('exec', 'nic/vf', '--timeout', '0', '--', 'true').exitCode).toBe(4);
+    expect(run('exec', 'nic/vf', '--', 'true').exitCode).toBe(1);
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    expect(run('exec', 'nic/vf', '--generation', '1', '--', 'true').exitCode).toBe(0);
+    expect(run('exec', '--', '/no/such/program')).toMatchObject({
+      exitCode: 5,
+      stderr: expect.stringContaining('/no/such/program cannot be started: No such file'),
+    });
+    expect(run('exec').exitCode).toBe(2);
+  });
+});
+
+describe('copy-to', () => {
+  it('puts itself into a folder or at a path, where it runs', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    for (const [target, path] of [
+      ['', 'netdra-metadata'],
+      ['tool', 'tool'],
+      ['tool', 'tool'],
+    ] as const) {
+      output('copy-to', join(root.path, target));
+      const copy = join(root.path, path);
+      expect(statSync(copy).mode & 0o777).toBe(0o755);
+      expect(runProgram(copy, ['--root', root.path, 'eal-args']).stdout).toBe('-a 0000:3b:02.1\n');
+    }
+    expect(run('copy-to', join(root.path, 'no/such/folder')).exitCode).toBe(5);
+  });
+});
+
+describe('the command line', () => {
+  it.each([
+    [[], 2],
+    [['unknown'], 2],
+    [['list', 'nic/vf'], 2],
+    [['list', '--prefix', 'X'], 2],
+    [['get'], 2],
+    [['get', 'nic'], 2],
+    [['get', 'nic/'], 2],
+    [['get', '../vf'], 2],
+    [['env', '--prefix', 'A B'], 2],
+    [['env', '--prefix'], 2],
+    [['eal-args', '--devargs', 'a b'], 2],
+    [['eal-args', '--devargs', '$(reboot)'], 2],
+    [['eal-args', '--flag', 'w'], 2],
+    [['wait', '--generation', '0'], 2],
+    [['wait', '--timeout', '-1'], 2],
+    [['wait', '--timeout', '1s'], 2],
+    [['list', '--no-headers=1'], 2],
+    [['list', '--', 'x'], 2],
+    [['--layout', 'v2', 'list'], 2],
+    [['--path', '/tmp', 'list'], 2],
+    [['list', '--nonsense'], 2],
+    [['list'], 1],
+    [['env'], 1],
+    [['--help'], 0],
+    [['version'], 0],
+  ])('%j ends with %d', (args, exitCode) => {
+    const result = run(...args);
+    expect(result.exitCode, result.stderr).toBe(exitCode);
+    expect(result.stderr === '').toBe(exitCode === 0);
+  });
+
+  it('does not take output that was lost for success', async () => {
+    await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    const child = spawn(tool, ['--root', root.path, 'env'], {
+      stdio: ['ignore', openSync('/dev/full', 'w'), 'ignore'],
+    });
+    expect((await once(child, 'exit'))[0]).toBe(5);
+  });
+});
