@@ -1,9 +1,6 @@
-import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import { errnoCode } from '../errors.ts';
-import { createFile, ioError, remove } from './atomic-file.ts';
+import { createFile, type HostFile, listDir, removeFile } from './host-file.ts';
 import { formatGoJson } from './json-stream.ts';
-import { pathPart } from './paths.ts';
+import { fileName, pathPart } from './paths.ts';
 
 /** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
@@ -39,23 +36,14 @@ export class CdiSpecs {
       kind: `${this.#driver}/${this.#class}`,
       devices: [{ name: deviceName(claimUid, name), containerEdits }],
     };
-    await createFile(this.#path(claimUid, name), formatGoJson(spec));
+    await createFile(this.#file(claimUid, name), formatGoJson(spec));
   }
 
   /** Removes all specs of a claim. */
   async removeClaim(claimUid: string): Promise<void> {
     const prefix = this.#prefix(claimUid);
-    for (const file of await this.#list()) {
-      if (file.startsWith(prefix) && file.endsWith('.json')) await remove(join(this.#dir, file));
-    }
-  }
-
-  async #list(): Promise<string[]> {
-    try {
-      return await readdir(this.#dir);
-    } catch (cause) {
-      if (errnoCode(cause) === 'ENOENT') return [];
-      throw ioError('list', this.#dir, cause);
+    for (const file of await listDir(this.#dir)) {
+      if (file.startsWith(prefix) && file.endsWith('.json')) await removeFile({ base: this.#dir, parts: [file] });
     }
   }
 
@@ -63,8 +51,9 @@ export class CdiSpecs {
     return `${this.#driver}_${this.#class}_${pathPart(claimUid, 'claim UID')}_`;
   }
 
-  #path(claimUid: string, name: string): string {
-    return join(this.#dir, `${this.#prefix(claimUid)}${pathPart(name, 'CDI device name')}.json`);
+  #file(claimUid: string, name: string): HostFile {
+    const file = `${this.#prefix(claimUid)}${pathPart(name, 'CDI device name')}.json`;
+    return { base: this.#dir, parts: [fileName(file, `CDI spec of claim ${claimUid}`)] };
   }
 }
 

@@ -1,33 +1,37 @@
-import { join } from 'node:path';
 import { KeyedMutex } from '../keyed-mutex.ts';
-import { createFile, overwriteFile, readFileIfThere, remove, renameIfThere } from './atomic-file.ts';
 import { CdiSpecs } from './cdi.ts';
-import { type ClaimRecord, formatClaimRecord, parseClaimRecord } from './claim-record.ts';
-import { decodeStream } from './codec.ts';
-import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from './document.ts';
+import { ClaimFiles } from './claim-files.ts';
+import type { ClaimRecord, DeviceName, PreparedContent } from './claim-record.ts';
+import { type ClaimState, contentOf, findRequest, readClaimState, requestOf, writeClaimState } from './claim-state.ts';
+import {
+  baseRequest,
+  type ClaimIdentity,
+  type DeviceAttributes,
+  type DeviceMetadata,
+  type MetadataDocument,
+} from './document.ts';
 import { MetadataError } from './errors.ts';
-import { type Layout, placeOf } from './layout.ts';
-import { pathPart } from './paths.ts';
+import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
+import { checkOwnership } from './ownership.ts';
+import { claimDirName } from './paths.ts';
+import { prepareState, withContent } from './prepare-state.ts';
+import { validateDevices } from './validate.ts';
 
-export interface ClaimMetadataOptions {
+export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
   driver: string;
   /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
   dataDir: string;
   cdiDir: string;
   layouts: readonly Layout[];
+  /** `false`: nothing for claims that are not laid down yet; those that are keep what they have. Default: `true`. */
+  enabled?: boolean;
+  /** What a device's ResourceSlice says of it, for layouts that show that; `undefined` if it is not published. */
+  attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
+  /** Of the node. With it, deferred metadata of an earlier boot is hidden when its claim is prepared again. */
+  bootId?: string;
+  /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
+  now?: () => Date;
 }
-
-interface LayoutFile {
-  layout: Layout;
-  path: string;
-  /** Absent while containers find no file. */
-  text?: string;
-  /** What the file says, or said before it was withdrawn. */
-  document?: MetadataDocument;
-}
-
-/** What is known of a request when its claim is prepared: its devices, or that they follow in an update. */
-export type PreparedContent = DeviceMetadata[] | 'deferred';
 
 /**
  * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts:
@@ -36,204 +40,156 @@ export type PreparedContent = DeviceMetadata[] | 'deferred';
  * starts from nothing. Calls for one claim name run in the order they came.
  */
 export class ClaimMetadata {
-  readonly #driver: string;
-  readonly #root: string;
-  readonly #layouts: readonly Layout[];
+  readonly #options: ClaimMetadataOptions;
+  readonly #layouts: LayoutName[];
+  readonly #files: ClaimFiles;
   readonly #cdi: CdiSpecs;
   readonly #mutex = new KeyedMutex();
 
+  /** @throws MetadataError `metadata-invalid` without a layout: a CDI spec that mounts nothing is not valid */
   constructor(options: ClaimMetadataOptions) {
-    this.#driver = options.driver;
-    this.#root = join(options.dataDir, 'dra-device-metadata');
-    this.#layouts = options.layouts;
-    this.#cdi = new CdiSpecs({ dir: options.cdiDir, driver: options.driver, class: 'metadata' });
+    const { driver, cdiDir, dataDir, layouts } = options;
+    if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
+    this.#options = options;
+    this.#layouts = layouts.map(({ name }) => name);
+    const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
+    this.#files = new ClaimFiles({ driver, dirs: { dataDir, attributesDir, downwardApiDir } });
+    this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
   }
 
   /**
-   * Lays down what the containers of a prepared claim will mount.
+   * Lays down what the containers of a prepared claim will mount. What an update said of the same claim stays.
    * @param contents by base request name; a request without an entry is deferred
-   * @returns the CDI device id of each request, by base name
+   * @returns the CDI device id of each request, by base name; none while metadata is off
+   * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
-    return await this.#mutex.run(claimKey(record.claim), async () => {
-      const previous = await this.#readRecord(record.claim);
-      if (previous !== undefined && previous.claim.uid !== record.claim.uid) await this.#removeFiles(previous.claim);
-      await createFile(this.#recordPath(record.claim), formatClaimRecord(record));
-      const ids = new Map<string, string>();
-      for (const [request, { name }] of Object.entries(record.requests)) {
-        const content = contents.get(request) ?? 'deferred';
-        if (content !== 'deferred') await this.#writeContent(documentOf(record, name, content));
-        await this.#cdi.write(record.claim.uid, request, { mounts: this.#mounts(record, request) });
-        ids.set(request, this.#cdi.deviceId(record.claim.uid, request));
+    return await this.#mutex.run(claimDirName(record.claim), async () => {
+      const found = await this.#readState(record.claim);
+      const kept = found?.claim.uid === record.claim.uid ? found : undefined;
+      const state = this.#isEnabled || kept !== undefined ? this.#nextState(record, contents, kept) : undefined;
+      // Nothing is written before all of it was checked.
+      if (state !== undefined) this.#files.check(state);
+      if (found !== undefined && kept === undefined) await this.#remove(found);
+      if (state === undefined) return new Map();
+      await writeClaimState(this.#options.dataDir, state);
+      for (const base of Object.keys(state.requests)) {
+        await this.#files.layDown(state, base);
+        await this.#cdi.write(state.claim.uid, base, { mounts: this.#files.mounts(state, base, this.#visible(state)) });
       }
-      return ids;
+      return new Map(Object.keys(record.requests).map((base) => [base, this.#cdi.deviceId(record.claim.uid, base)]));
     });
   }
 
   /**
    * Writes what a request's devices are like now; the whole list replaces the one before. Nothing is written when it
    * says what the file says already.
-   * @returns the generation that the file has afterwards
-   * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared
+   * @returns the generation that the file has afterwards; 0 if metadata is off and the claim has none
+   * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
+   * `metadata-invalid` if a consumer would not have to take it, `metadata-io`
    */
   async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number> {
-    return await this.#mutex.run(claimKey(claim), async () => {
-      const record = await this.#readRecord(claim);
-      const prepared = checkOwnership(record, claim, request, devices, this.#driver);
-      return await this.#writeContent(documentOf(prepared.record, prepared.name, devices));
+    return await this.#mutex.run(claimDirName(claim), async () => {
+      const found = await this.#readState(claim);
+      if (!this.#isEnabled && found?.claim.uid !== claim.uid) return 0;
+      const state = checkOwnership(found, { claim, request, devices, driver: this.#options.driver });
+      validateDevices(claim, request, devices);
+      const base = baseRequest(request);
+      const before = requestOf(state, base);
+      const after = withContent(before, devices, this.#now());
+      const next = { ...state, requests: { ...state.requests, [base]: after } };
+      // The state goes first: a generation that was given out is never given out again.
+      if (after !== before) await writeClaimState(this.#options.dataDir, next);
+      await this.#files.layDown(next, base);
+      return after.generation;
     });
   }
 
   /**
    * Takes the files of a claim away from containers that do not have them mounted yet: none of them starts before the
-   * next update. Generations are remembered. For a pod that gets a new sandbox: what the files say is over.
+   * next update. Generations are remembered. For a pod that gets a new sandbox: what the files say is over. What the
+   * layout `attributes-json` says is not, it stays.
    */
   async withdraw(claim: ClaimIdentity): Promise<void> {
-    await this.#mutex.run(claimKey(claim), async () => {
-      const record = await this.#readRecord(claim);
-      if (record?.claim.uid !== claim.uid) return;
-      for (const request of Object.keys(record.requests)) {
-        for (const layout of this.#layouts) {
-          const path = this.#filePath(claim, request, layout);
-          await renameIfThere(path, withdrawnPath(path));
-        }
-      }
+    await this.#mutex.run(claimDirName(claim), async () => {
+      const state = await this.#readState(claim);
+      if (state?.claim.uid !== claim.uid) return;
+      const requests = Object.fromEntries(
+        Object.entries(state.requests).map(([base, { content: _over, ...request }]) => [base, request]),
+      );
+      const next = { ...state, requests };
+      const isVisible = Object.values(state.requests).some(({ content }) => content !== undefined);
+      // The state first: if we end in between, the next call still knows that the files are to go.
+      if (isVisible) await writeClaimState(this.#options.dataDir, next);
+      for (const base of Object.keys(requests)) await this.#files.layDown(next, base);
     });
   }
 
   /** Removes what `prepare` and `update` made. A claim that is not known, or known under a newer UID, is fine. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
-    await this.#mutex.run(claimKey(claim), async () => {
-      const record = await this.#readRecordForRemoval(claim);
-      if (record === undefined || record.claim.uid === claim.uid) await remove(this.#claimDir(claim));
+    await this.#mutex.run(claimDirName(claim), async () => {
+      const state = await this.#readStateForRemoval(claim);
+      if (state !== undefined && state !== 'unreadable' && state.claim.uid === claim.uid) {
+        return await this.#remove(state);
+      }
       await this.#cdi.removeClaim(claim.uid);
+      await this.#files.removeStrays(claim);
+      if (typeof state !== 'object') await this.#files.removeClaimDir(claim);
     });
   }
 
-  /** The document as it stands in the files, or `undefined` while there is none. */
+  /** The document as the files say it, or `undefined` while there is none. */
   async read(claim: ClaimIdentity, request: string): Promise<MetadataDocument | undefined> {
-    const files = await this.#files(claim, baseRequest(request));
-    return files.find(({ text }) => text !== undefined)?.document;
+    const base = baseRequest(request);
+    const state = await this.#readState(claim);
+    if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return undefined;
+    return contentOf(state, base, this.#options.driver).document;
   }
 
-  async #writeContent(document: MetadataDocument): Promise<number> {
-    const place = placeOf(document, this.#driver);
-    const files = await this.#files(document.claim, place.request);
-    const generation = Math.max(0, ...files.map(({ document }) => document?.generation ?? 0));
-    const current = { ...document, generation };
-    if (files.every(({ layout, text }) => text?.trimEnd() === layout.encode(current).trimEnd())) return generation;
-    const next = { ...document, generation: generation + 1 };
-    for (const { layout, path } of files) {
-      const text = layout.encode(next);
-      if (!(await overwriteFile(path, text))) await createFile(path, text);
-      await remove(withdrawnPath(path));
-    }
-    return next.generation;
+  /**
+   * Whether a path on the host is a file that appears and goes with what a claim's devices are like in their sandbox: not
+   * one of `attributes-json`, which is there from prepare on.
+   */
+  isFileOf(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
+    return this.#files.isContentFile(claim, path);
   }
 
-  /** The files of a request, one for each layout, and what they say. */
-  async #files(claim: ClaimIdentity, request: string): Promise<LayoutFile[]> {
-    const files: LayoutFile[] = [];
-    for (const layout of this.#layouts) {
-      const path = this.#filePath(claim, request, layout);
-      const text = await readFileIfThere(path);
-      const last = text ?? (await readFileIfThere(withdrawnPath(path)));
-      // A power loss can leave a file without content. No container of that boot is left, so it counts as not there.
-      if (last === undefined || /^[\s\0]*$/.test(last)) {
-        files.push({ layout, path });
-        continue;
-      }
-      try {
-        files.push({ layout, path, document: decodeStream(last), ...(text === undefined ? {} : { text }) });
-      } catch (cause) {
-        throw new MetadataError('metadata-malformed', `metadata file ${path} cannot be read`, { cause, path });
-      }
-    }
-    return files;
+  get #isEnabled(): boolean {
+    return this.#options.enabled ?? true;
   }
 
-  #mounts(record: ClaimRecord, request: string) {
-    const { claim, podClaimName } = record;
-    const place = { claim, request, driver: this.#driver, ...(podClaimName === undefined ? {} : { podClaimName }) };
-    return this.#layouts.flatMap((layout) =>
-      layout.containerPaths(place).map((containerPath) => ({
-        hostPath: this.#filePath(claim, request, layout),
-        containerPath,
-        options: ['ro', 'bind'],
-      })),
-    );
+  /** In which layouts containers that start from now on find files. */
+  #visible(state: ClaimState): readonly LayoutName[] {
+    return this.#isEnabled ? this.#layouts : state.layouts;
   }
 
-  async #readRecord(claim: ClaimIdentity): Promise<ClaimRecord | undefined> {
-    const path = this.#recordPath(claim);
-    const text = await readFileIfThere(path);
-    return text === undefined ? undefined : parseClaimRecord(text, path);
+  #nextState(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>, kept: ClaimState | undefined) {
+    const { attributesOf = () => undefined, bootId } = this.#options;
+    const layouts = this.#isEnabled ? this.#layouts : [];
+    return prepareState({ record, contents, layouts, bootId, attributesOf, now: this.#now() }, kept);
   }
 
-  /** For removal a broken record must not stand in the way: what cannot be told apart any more goes. */
-  async #readRecordForRemoval(claim: ClaimIdentity): Promise<ClaimRecord | undefined> {
+  #now(): Date {
+    return this.#options.now?.() ?? new Date();
+  }
+
+  async #readState(claim: ClaimIdentity): Promise<ClaimState | undefined> {
+    return await readClaimState(this.#options.dataDir, claim);
+  }
+
+  /** What cannot be read must not keep a claim from being unprepared: nothing else would ever remove it. */
+  async #readStateForRemoval(claim: ClaimIdentity): Promise<ClaimState | 'unreadable' | undefined> {
     try {
-      return await this.#readRecord(claim);
+      return await this.#readState(claim);
     } catch (error) {
-      if (error instanceof MetadataError && error.code === 'metadata-malformed') return undefined;
+      if (error instanceof MetadataError && error.code === 'metadata-malformed') return 'unreadable';
       throw error;
     }
   }
 
-  async #removeFiles(claim: ClaimIdentity): Promise<void> {
-    await remove(this.#claimDir(claim));
-    await this.#cdi.removeClaim(claim.uid);
+  /** The state goes last: after a crash it still says what is left. */
+  async #remove(state: ClaimState): Promise<void> {
+    await this.#cdi.removeClaim(state.claim.uid);
+    await this.#files.remove(state);
   }
-
-  #claimDir(claim: ClaimIdentity): string {
-    return join(this.#root, claimKey(claim));
-  }
-
-  #recordPath(claim: ClaimIdentity): string {
-    return join(this.#claimDir(claim), 'claim.json');
-  }
-
-  #filePath(claim: ClaimIdentity, request: string, layout: Layout): string {
-    return join(this.#claimDir(claim), pathPart(request, 'request'), layout.fileName);
-  }
-}
-
-/** Beside the file, under a name that nothing mounts. */
-function withdrawnPath(path: string): string {
-  return `${path}.withdrawn`;
-}
-
-function claimKey(claim: ClaimIdentity): string {
-  return `${pathPart(claim.namespace, 'claim namespace')}_${pathPart(claim.name, 'claim name')}`;
-}
-
-/** The document with generation 0: the writer counts. */
-function documentOf(record: ClaimRecord, request: string, devices: DeviceMetadata[]): MetadataDocument {
-  const { claim, podClaimName } = record;
-  return { claim, generation: 0, request, devices, ...(podClaimName === undefined ? {} : { podClaimName }) };
-}
-
-function checkOwnership(
-  record: ClaimRecord | undefined,
-  claim: ClaimIdentity,
-  request: string,
-  devices: DeviceMetadata[],
-  driver: string,
-): { record: ClaimRecord; name: string } {
-  const subject = `${claim.namespace}/${claim.name}`;
-  const refuse = (reason: string) =>
-    new MetadataError('metadata-not-prepared', `cannot update metadata of claim ${subject}: ${reason}`, {
-      claim: subject,
-    });
-  if (record === undefined) throw refuse('it is not prepared');
-  if (record.claim.uid !== claim.uid) throw refuse(`prepared with UID ${record.claim.uid}, not ${claim.uid}`);
-  const prepared = record.requests[baseRequest(request)];
-  if (prepared === undefined) throw refuse(`request ${request} is not prepared`);
-  for (const device of devices) {
-    const owned = prepared.devices.some(({ pool, name }) => pool === device.pool && name === device.name);
-    if (device.driver !== driver || !owned) {
-      throw refuse(`device ${device.driver}/${device.pool}/${device.name} is not prepared for request ${request}`);
-    }
-  }
-  return { record, name: prepared.name };
 }

@@ -1,5 +1,4 @@
-import type { ClaimIdentity } from './document.ts';
-import { MetadataError } from './errors.ts';
+import type { ClaimIdentity, DeviceMetadata } from './document.ts';
 
 /** A device as a driver names it. */
 export interface DeviceName {
@@ -14,37 +13,16 @@ export interface RequestRecord {
   devices: DeviceName[];
 }
 
-/**
- * What the driver prepared for a claim. It lies beside the claim's metadata files, goes with them, and lets an update
- * after a restart be checked against it: with deferred metadata there is no file yet that could tell.
- */
+/** What the driver prepared for a claim. */
 export interface ClaimRecord {
   claim: ClaimIdentity;
+  /** The pod's name for it if it came from a template; empty if the annotation is there and empty. */
   podClaimName?: string;
+  /** UID of the pod that it is for, the first of them if it is reserved for several. */
+  podUid?: string;
   /** By base name. */
   requests: Record<string, RequestRecord>;
 }
 
-const schema = 1;
-
-export function formatClaimRecord(record: ClaimRecord): string {
-  return `${JSON.stringify({ schema, ...record }, null, 2)}\n`;
-}
-
-/** @throws MetadataError `metadata-malformed`: a record that cannot be read is an error, never "nothing prepared" */
-export function parseClaimRecord(text: string, path: string): ClaimRecord {
-  let value: Partial<ClaimRecord> & { schema?: unknown };
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new MetadataError('metadata-malformed', `claim record ${path} is not JSON`, { cause, path });
-  }
-  if (value.schema !== schema || value.claim === undefined || value.requests === undefined) {
-    throw new MetadataError('metadata-malformed', `claim record ${path} has schema ${value.schema}, not ${schema}`, {
-      path,
-      hint: 'it was written by another version of the driver',
-    });
-  }
-  const { claim, podClaimName, requests } = value;
-  return { claim, requests, ...(podClaimName === undefined ? {} : { podClaimName }) };
-}
+/** What is known of a request when its claim is prepared: its devices, or that they follow in an update. */
+export type PreparedContent = DeviceMetadata[] | 'deferred';

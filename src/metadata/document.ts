@@ -1,13 +1,13 @@
 /**
  * One attribute value: exactly one member is set. Shape of resource.k8s.io/v1 `DeviceAttribute`, list kinds included.
- * `int` is a 64-bit integer in the API; values beyond 2^53 cannot be carried here.
+ * Integers have 64 bits in the API: a `number` as long as it is exact (up to 2^53 - 1 either way), a `bigint` beyond.
  */
 export interface DeviceAttribute {
-  int?: number;
+  int?: number | bigint;
   bool?: boolean;
   string?: string;
   version?: string;
-  ints?: number[];
+  ints?: (number | bigint)[];
   bools?: boolean[];
   strings?: string[];
   versions?: string[];

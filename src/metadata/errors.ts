@@ -5,7 +5,11 @@ export type MetadataErrorCode =
   | 'metadata-malformed'
   /** Objects were found, but none in a version that we know. */
   | 'metadata-version-unknown'
-  /** A name cannot be part of a path: empty, `.`, `..`, a slash, a NUL byte. */
+  /** A reader finds no file for the claim and request that it was asked for. */
+  | 'metadata-not-found'
+  /** A name, a value or a number of values is not what resource.k8s.io/v1 allows: no consumer would have to take it. */
+  | 'metadata-invalid'
+  /** A name cannot be part of a path: empty, `.`, `..`, a slash, a NUL byte, too long. */
   | 'metadata-name-invalid'
   /** The update names a claim, a request or a device that this driver has not prepared. */
   | 'metadata-not-prepared'

@@ -1,7 +1,8 @@
 export { CdiSpecs, type ContainerEdits } from './cdi.ts';
-export { ClaimMetadata, type ClaimMetadataOptions, type PreparedContent } from './claim-metadata.ts';
-export type { ClaimRecord, DeviceName, RequestRecord } from './claim-record.ts';
-export { decodeStream, type MetadataVersion, metadataVersions } from './codec.ts';
+export { ClaimMetadata, type ClaimMetadataOptions } from './claim-metadata.ts';
+export type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
+export { type MetadataVersion, metadataVersions } from './codec.ts';
+export { type DecodedMetadata, decodeMetadata, decodeStream } from './decode.ts';
 export {
   baseRequest,
   type ClaimIdentity,
@@ -12,5 +13,24 @@ export {
   type NetworkDeviceData,
 } from './document.ts';
 export { MetadataError, type MetadataErrorCode } from './errors.ts';
-export { type Layout, type LayoutName, layoutNames, layouts } from './layout.ts';
-export { readMetadataFile } from './reader.ts';
+export {
+  defaultHostDirs,
+  type HostDirs,
+  type Layout,
+  type LayoutName,
+  layoutNames,
+  type PublishedDevice,
+  type RequestContent,
+  type RequestPlace,
+} from './layout.ts';
+export { layouts } from './layouts.ts';
+export { readMetadata, readMetadataFile } from './reader.ts';
+export {
+  listRequests,
+  type ReaderOptions,
+  type RequestMetadata,
+  type RequestQuery,
+  readRequestMetadata,
+} from './request-reader.ts';
+export { validateDevices } from './validate.ts';
+export { type WatchOptions, watchRequestMetadata } from './watch.ts';

@@ -1,4 +1,9 @@
+import { createHash } from 'node:crypto';
+import type { ClaimIdentity } from './document.ts';
 import { MetadataError } from './errors.ts';
+
+/** Kernel limit for one component of a path, in bytes. Source: linux/limits.h `NAME_MAX`. */
+const maxNameBytes = 255;
 
 /**
  * Checks a name that becomes a part of a path. The API server has validated names already; this is for what reaches us
@@ -6,8 +11,36 @@ import { MetadataError } from './errors.ts';
  * @throws MetadataError `metadata-name-invalid`
  */
 export function pathPart(name: string, what: string): string {
-  if (name === '' || name === '.' || name === '..' || name.length > 253 || /[/\0]/.test(name)) {
-    throw new MetadataError('metadata-name-invalid', `${what} ${JSON.stringify(name)} cannot be part of a path`);
-  }
-  return name;
+  const isUsable = name !== '' && name !== '.' && name !== '..' && name.length <= 253 && !/[/\0]/.test(name);
+  if (isUsable && name.isWellFormed()) return name;
+  throw new MetadataError('metadata-name-invalid', `${what} ${JSON.stringify(name)} cannot be part of a path`);
+}
+
+/**
+ * Checks a file name that was put together from names.
+ * @throws MetadataError `metadata-name-invalid` if the kernel has no room for it
+ */
+export function fileName(name: string, subject: string): string {
+  const bytes = Buffer.byteLength(name);
+  if (bytes <= maxNameBytes) return name;
+  throw new MetadataError(
+    'metadata-name-invalid',
+    `${subject}: file name ${name} has ${bytes} bytes, ${maxNameBytes} are possible`,
+    { hint: 'give the claim a shorter name' },
+  );
+}
+
+/**
+ * Name of a claim's directory on the host: `{namespace}_{name}`. Where the kernel has no room for that, the end is
+ * replaced by `~` (which no Kubernetes name contains) and a digest; containers do not see the name.
+ * @throws MetadataError `metadata-name-invalid`
+ */
+export function claimDirName(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+  const name = `${pathPart(claim.namespace, 'claim namespace')}_${pathPart(claim.name, 'claim name')}`;
+  if (Buffer.byteLength(name) <= maxNameBytes) return name;
+  const digest = createHash('sha256').update(name).digest('base64url');
+  return `${Buffer.from(name)
+    .toString('latin1')
+    .slice(0, 200)
+    .replace(/[^\w.-]/g, '-')}~${digest}`;
 }

@@ -1,43 +1,72 @@
-import { open } from 'node:fs/promises';
-import { setImmediate } from 'node:timers/promises';
-import { decodeStream } from './codec.ts';
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
+import { errnoCode } from '../errors.ts';
+import { type DecodedMetadata, decodeMetadata, decodeStream, decodeUtf8 } from './decode.ts';
 import type { MetadataDocument } from './document.ts';
 import { MetadataError } from './errors.ts';
 
 /** With a writer that never pauses, two reads in a row agree after a few tries; this many differ only if files lie. */
 const maxAttempts = 1000;
+/** A writer that is stopped in the middle of its write leaves a mixture for as long; then it is worth another look. */
+const secondLookMs = 20;
+const maxLooks = 5;
+/** The largest document that the API's limits allow has some 300 kB. */
+const maxFileBytes = 4 * 1024 * 1024;
+const chunkBytes = 16384;
 
 /**
- * Reads a metadata file. One `pwrite` is not atomic towards a reader, so the file is read until two reads in a row give
- * the same bytes: what is returned stood in the file as a whole.
- * @throws MetadataError with the path: `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
+ * Reads a metadata file with one request in it, as netdra and the Go helper write them. One `pwrite` is not atomic
+ * towards a reader, so the file is read until two reads in a row give the same bytes: what is returned stood in the file
+ * as a whole.
+ * @throws MetadataError with the path: `metadata-not-found`, `metadata-io`, `metadata-malformed`,
+ * `metadata-version-unknown`
  */
 export async function readMetadataFile(path: string): Promise<MetadataDocument> {
-  const text = await readStable(path);
-  try {
-    return decodeStream(text);
-  } catch (cause) {
-    const code = cause instanceof MetadataError ? cause.code : 'metadata-malformed';
-    throw new MetadataError(code, `metadata file ${path} cannot be decoded`, { cause, path });
+  return await readDecoded(path, decodeStream);
+}
+
+/** The same for a file with any number of requests. */
+export async function readMetadata(path: string): Promise<DecodedMetadata> {
+  return await readDecoded(path, decodeMetadata);
+}
+
+async function readDecoded<T>(path: string, decode: (text: string) => T): Promise<T> {
+  let before: Buffer | undefined;
+  for (let look = 1; ; look++) {
+    const bytes = await readStable(path);
+    try {
+      return decode(decodeUtf8(bytes));
+    } catch (cause) {
+      if (look === maxLooks || before?.equals(bytes)) {
+        const code = cause instanceof MetadataError ? cause.code : 'metadata-malformed';
+        throw new MetadataError(code, `metadata file ${path} cannot be decoded`, { cause, path });
+      }
+    }
+    before = bytes;
+    await setTimeout(secondLookMs);
   }
 }
 
-async function readStable(path: string): Promise<string> {
+async function readStable(path: string): Promise<Buffer> {
   try {
-    const file = await open(path, 'r');
-    try {
-      let before = await readOnce(file);
-      for (let attempt = 1; attempt < maxAttempts; attempt++) {
-        const now = await readOnce(file);
-        if (now.equals(before)) return now.toString('utf8');
-        before = now;
-        await setImmediate();
-      }
-    } finally {
-      await file.close();
+    // Without blocking: what lies there may be a pipe.
+    await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    if (!(await file.stat()).isFile()) throw new Error('it is no regular file');
+    let before = await readOnce(file);
+    for (let attempt = 1; attempt < maxAttempts; attempt++) {
+      const now = await readOnce(file);
+      if (now.equals(before)) return now;
+      before = now;
+      await setImmediate();
     }
   } catch (cause) {
-    throw new MetadataError('metadata-io', `cannot read metadata file ${path}`, { cause, path, retriable: true });
+    const isMissing = errnoCode(cause) === 'ENOENT';
+    throw new MetadataError(isMissing ? 'metadata-not-found' : 'metadata-io', `cannot read metadata file ${path}`, {
+      cause,
+      path,
+      retriable: !isMissing,
+    });
   }
   throw new MetadataError('metadata-io', `metadata file ${path} changed during each of ${maxAttempts} reads`, {
     path,
@@ -46,12 +75,13 @@ async function readStable(path: string): Promise<string> {
 }
 
 /** The whole file from its start: reading on until nothing more comes, since it may grow meanwhile. */
-async function readOnce(file: Awaited<ReturnType<typeof open>>): Promise<Buffer> {
+async function readOnce(file: FileHandle): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for (let position = 0; ; ) {
-    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(16384), 0, 16384, position);
+    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(chunkBytes), 0, chunkBytes, position);
     if (bytesRead === 0) return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
     chunks.push(buffer.subarray(0, bytesRead));
     position += bytesRead;
+    if (position > maxFileBytes) throw new Error(`it has more than ${maxFileBytes} bytes`);
   }
 }

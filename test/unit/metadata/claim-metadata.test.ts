@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
@@ -76,7 +76,10 @@ describe('ClaimMetadata', () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const { ino, size } = statSync(file);
-    const longer = { ...deviceWith('192.0.2.1/24'), attributes: { note: { string: 'x'.repeat(500) } } };
+    const longer = {
+      ...deviceWith('192.0.2.1/24'),
+      attributes: { notes: { strings: Array(10).fill('x'.repeat(50)) } },
+    };
     await metadata.update(claim, 'vf', [longer]);
     expect(statSync(file).size).toBeGreaterThan(size);
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.9/24')]);
@@ -148,13 +151,32 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
   });
 
-  it('says which file cannot be read', async () => {
+  it('writes a file anew that somebody damaged or removed, and goes on counting', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     writeFileSync(file, '{"kind":');
-    await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).rejects.toThrow(
-      `metadata file ${file} cannot be read`,
-    );
+    unlinkSync(join(file, '../metadata-kep.json'));
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
+    expect(await readMetadataFile(join(file, '../metadata-kep.json'))).toMatchObject({ generation: 1 });
+  });
+
+  it('says which record cannot be read, and can still unprepare the claim', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const path = join(file, '../../claim.json');
+    for (const [text, message] of [
+      ['{"schema":', `claim record ${path} is not JSON`],
+      ['null', `claim record ${path} has schema undefined, not 1`],
+      ['{"schema":2}', `claim record ${path} has schema 2, not 1`],
+    ] as const) {
+      writeFileSync(path, text);
+      await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).rejects.toThrow(message);
+      await expect(metadata.prepare(record, new Map())).rejects.toThrow(message);
+    }
+    await metadata.unprepare(claim);
+    expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
+    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
   });
 
   it('leaves nothing behind at unprepare, and can repeat it', async () => {

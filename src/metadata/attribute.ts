@@ -1,0 +1,36 @@
+import type { DeviceAttribute, DeviceAttributes } from './document.ts';
+
+/** The members of the union, in the order in which Go writes them. */
+export const attributeKinds = ['int', 'bool', 'string', 'version', 'ints', 'bools', 'strings', 'versions'] as const;
+export type AttributeKind = (typeof attributeKinds)[number];
+
+/** A value without its kind. */
+export type PlainValue = string | boolean | number | bigint | (string | boolean | number | bigint)[];
+
+/** The one value of an attribute; `undefined` if none of the known members is set. */
+export function plainValue(attribute: DeviceAttribute): PlainValue | undefined {
+  for (const kind of attributeKinds) if (attribute[kind] !== undefined) return attribute[kind];
+  return undefined;
+}
+
+/**
+ * Attributes as text, sorted by name: numbers in decimal, `true` and `false`, lists with commas between the values.
+ * Source: KEP-5304 of October 2025, whose helper gives "device attributes (stringified)"; it knows no lists.
+ */
+export function formatAttributeStrings(attributes: DeviceAttributes): Record<string, string> {
+  return mapAttributes(attributes, (value) => (Array.isArray(value) ? value.join(',') : String(value)));
+}
+
+/** Turns the value of each attribute into something else; sorted by name, those without a value left out. */
+export function mapAttributes<T>(attributes: DeviceAttributes, turn: (value: PlainValue) => T): Record<string, T> {
+  return Object.fromEntries(
+    sortedAttributes(attributes).flatMap(([name, attribute]) => {
+      const value = plainValue(attribute);
+      return value === undefined ? [] : [[name, turn(value)]];
+    }),
+  );
+}
+
+export function sortedAttributes(attributes: DeviceAttributes): [string, DeviceAttribute][] {
+  return Object.entries(attributes).sort(([a], [b]) => (a < b ? -1 : 1));
+}

@@ -1,0 +1,109 @@
+import { basename, dirname, join, normalize } from 'node:path';
+import { type ClaimState, claimStateFile, contentOf } from './claim-state.ts';
+import type { ClaimIdentity } from './document.ts';
+import {
+  type HostFile,
+  hostPath,
+  listDir,
+  putFile,
+  readFileIfThere,
+  removeEmptyDir,
+  removeFile,
+  removeTree,
+} from './host-file.ts';
+import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
+import { attributesFilePrefix } from './layout-attributes-json.ts';
+import { layouts } from './layouts.ts';
+
+/** The files of claims on the host: written from a claim's state, in the layouts that the state names. */
+export class ClaimFiles {
+  readonly #driver: string;
+  readonly #dirs: HostDirs;
+
+  constructor(options: { driver: string; dirs: HostDirs }) {
+    this.#driver = options.driver;
+    this.#dirs = options.dirs;
+  }
+
+  /** @throws MetadataError `metadata-name-invalid` if the claim cannot have files in one of its layouts */
+  check(state: ClaimState): void {
+    for (const base of Object.keys(state.requests)) {
+      for (const layout of state.layouts) this.#file(state, base, layout);
+    }
+  }
+
+  /** Makes the files of a request say what the state says, or not be there. Files that are right are not touched. */
+  async layDown(state: ClaimState, base: string): Promise<void> {
+    const content = contentOf(state, base, this.#driver);
+    for (const layout of state.layouts) {
+      const file = this.#file(state, base, layout);
+      const text = layouts[layout].encode(content);
+      if (text === undefined) await removeFile(file);
+      else await putFile(file, text);
+    }
+  }
+
+  /** The bind mounts of a request, for CDI. */
+  mounts(state: ClaimState, base: string, visible: readonly LayoutName[]) {
+    const place = placeOf(contentOf(state, base, this.#driver));
+    return visible.flatMap((layout) =>
+      layouts[layout].containerPaths(place).map((containerPath) => ({
+        hostPath: hostPath(this.#file(state, base, layout)),
+        containerPath,
+        options: ['ro', 'bind'],
+      })),
+    );
+  }
+
+  /** Whether a path is a file whose content comes with an update. */
+  isContentFile(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
+    const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, claim)));
+    if (path.startsWith(`${claimDir}/`)) return true;
+    if (dirname(dirname(path)) !== normalize(this.#dirs.downwardApiDir)) return false;
+    const file = basename(path);
+    // Names of requests have no dots, names of claims may.
+    return file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
+  }
+
+  /** Removes all files of a claim, the state last: what is left after a crash can still be found. */
+  async remove(state: ClaimState): Promise<void> {
+    for (const base of Object.keys(state.requests)) {
+      for (const layout of state.layouts) {
+        const file = this.#file(state, base, layout);
+        await removeFile(file);
+        // The pod's directory is shared by its claims; those in the claim's own directory go with it.
+        if (layout === 'downward-api') await removeEmptyDir({ base: file.base, parts: file.parts.slice(0, -1) });
+      }
+    }
+    await this.removeClaimDir(state.claim);
+  }
+
+  async removeClaimDir(claim: ClaimIdentity): Promise<void> {
+    const { base, parts } = claimStateFile(this.#dirs.dataDir, claim);
+    await removeTree({ base, parts: parts.slice(0, -1) });
+  }
+
+  /** Removes the files that a claim has outside of its own directory, when there is no state that would name them. */
+  async removeStrays(claim: ClaimIdentity): Promise<void> {
+    const { attributesDir, downwardApiDir } = this.#dirs;
+    const prefix = attributesFilePrefix(this.#driver, claim.uid);
+    for (const name of await listDir(attributesDir)) {
+      if (name.startsWith(prefix)) await removeFile({ base: attributesDir, parts: [name] });
+    }
+    for (const pod of await listDir(downwardApiDir)) {
+      for (const name of await listDir(join(downwardApiDir, pod)).catch(() => [])) {
+        if (!name.startsWith(`${claim.name}.`) || !name.endsWith('.json')) continue;
+        const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
+        const text = await readFileIfThere(file);
+        const isOurs = [claim.uid, this.#driver].every((part) => text?.includes(JSON.stringify(part)));
+        if (!isOurs) continue;
+        await removeFile(file);
+        await removeEmptyDir({ base: downwardApiDir, parts: [pod] });
+      }
+    }
+  }
+
+  #file(state: ClaimState, base: string, layout: LayoutName): HostFile {
+    return layouts[layout].hostFile(this.#dirs, placeOf(contentOf(state, base, this.#driver)));
+  }
+}

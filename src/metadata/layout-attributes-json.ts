@@ -1,0 +1,32 @@
+import { formatAttributeStrings } from './attribute.ts';
+import { formatGoJson } from './json-stream.ts';
+import { defaultHostDirs, type Layout, type RequestPlace } from './layout.ts';
+import { fileName, pathPart } from './paths.ts';
+
+/**
+ * KEP-5304 as it stood in October 2025: what the ResourceSlice says of the devices, as text, written at prepare and not
+ * changed by updates. A request with several devices has an entry for each, under the same name: the text wants the
+ * attributes of all of them and has one map for each entry.
+ */
+export const attributesJson: Layout = {
+  name: 'attributes-json',
+  hostFile: ({ attributesDir }, place) => ({ base: attributesDir, parts: [attributesFileName(place)] }),
+  containerPaths: (place) => [`${defaultHostDirs.attributesDir}/${attributesFileName(place)}`],
+  encode({ claim, request, published }) {
+    const requests = published.map(({ attributes }) => ({
+      requestName: request,
+      attributes: formatAttributeStrings(attributes),
+    }));
+    return `${formatGoJson({ claims: [{ claimName: claim.name, requests }] })}\n`;
+  },
+};
+
+function attributesFileName({ claim, request, driver }: RequestPlace): string {
+  const prefix = attributesFilePrefix(driver, claim.uid);
+  return fileName(`${prefix}${pathPart(request, 'request')}.json`, `claim ${claim.namespace}/${claim.name}`);
+}
+
+/** How the names of all files of a claim begin. */
+export function attributesFilePrefix(driver: string, claimUid: string): string {
+  return `${pathPart(driver, 'driver name')}-${pathPart(claimUid, 'claim UID')}-`;
+}

@@ -1,0 +1,13 @@
+import type { Layout, LayoutName } from './layout.ts';
+import { attributesJson } from './layout-attributes-json.ts';
+import { downwardApi } from './layout-downward-api.ts';
+import { kep } from './layout-kep.ts';
+import { v1 } from './layout-v1.ts';
+
+/** Every dialect of the metadata file that there is. */
+export const layouts: Readonly<Record<LayoutName, Layout>> = {
+  v1,
+  kep,
+  'attributes-json': attributesJson,
+  'downward-api': downwardApi,
+};

@@ -1,0 +1,45 @@
+import { type ClaimState, findRequest } from './claim-state.ts';
+import { baseRequest, type ClaimIdentity, type DeviceMetadata } from './document.ts';
+import { MetadataError } from './errors.ts';
+
+/** What an update is about. */
+export interface UpdateTarget {
+  claim: ClaimIdentity;
+  /** Base name, or the full `request/subrequest` that was allocated. */
+  request: string;
+  devices: readonly DeviceMetadata[];
+  driver: string;
+}
+
+/**
+ * A driver may only say something of what it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the framework
+ * validates that this request's devices belong to the calling driver".
+ * @throws MetadataError `metadata-not-prepared`
+ */
+export function checkOwnership(state: ClaimState | undefined, target: UpdateTarget): ClaimState {
+  const { claim, request, devices, driver } = target;
+  const subject = `${claim.namespace}/${claim.name}`;
+  const refuse = (reason: string, device?: string) =>
+    new MetadataError('metadata-not-prepared', `cannot update metadata of claim ${subject}: ${reason}`, {
+      claim: subject,
+      ...(device === undefined ? {} : { device }),
+    });
+  if (state === undefined) throw refuse('it is not prepared');
+  if (state.claim.uid !== claim.uid) throw refuse(`prepared with UID ${state.claim.uid}, not ${claim.uid}`);
+  const base = baseRequest(request);
+  const prepared = findRequest(state.requests, base);
+  if (prepared === undefined) throw refuse(`request ${request} is not prepared`);
+  if (request !== base && request !== prepared.name) {
+    throw refuse(`request ${request} is not prepared, ${prepared.name} is`);
+  }
+  for (const device of devices) {
+    const owned = prepared.devices.some(({ pool, name }) => pool === device.pool && name === device.name);
+    if (device.driver !== driver || !owned) {
+      throw refuse(
+        `device ${device.driver}/${device.pool}/${device.name} is not prepared for request ${request}`,
+        device.name,
+      );
+    }
+  }
+  return state;
+}
