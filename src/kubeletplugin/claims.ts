@@ -1,19 +1,22 @@
-import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import type { ClaimIdentity } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
-import type { AllocatedClaim } from './plugin.ts';
+import type { AllocatedClaim, ClaimObject } from './plugin.ts';
 
-/** The one thing that the framework asks of the API server for claims. */
+/** The one thing that the framework asks of the API server for claims; `ResourceApi` of `src/kube` is one. */
 export interface ClaimReader {
-  /** @throws whatever the API client throws, 404 included */
-  readClaim(namespace: string, name: string, signal: AbortSignal): Promise<ResourceV1ResourceClaim>;
+  /**
+   * In the shape of resource.k8s.io/v1, whatever version the cluster serves. Not from a cache.
+   * @throws whatever the API client throws, 404 included
+   */
+  readClaim(namespace: string, name: string, signal: AbortSignal): Promise<ClaimObject>;
 }
 
 const podClaimNameAnnotation = 'resource.kubernetes.io/pod-claim-name';
 
 /**
  * Fetches the claims of one kubelet call, all at once, and checks each. As with the Go helper any failure fails the
- * whole call, with the same texts: the kubelet tries again with all of them.
+ * whole call, with the same texts: the kubelet tries again with all of them. A claim that is being deleted is still
+ * good: while it is reserved for a pod, its allocation stays.
  * @throws KubeletPluginError `claim-unavailable`
  */
 export async function fetchClaims(
@@ -26,7 +29,7 @@ export async function fetchClaims(
 
 async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: AbortSignal): Promise<AllocatedClaim> {
   const subject = `${claim.namespace}/${claim.name}`;
-  let object: ResourceV1ResourceClaim;
+  let object: ClaimObject;
   try {
     object = await reader.readClaim(claim.namespace, claim.name, signal);
   } catch (cause) {
@@ -42,11 +45,18 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
   if (object.metadata?.uid !== claim.uid) {
     throw new KubeletPluginError('claim-unavailable', `claim ${subject} got replaced`, { claim: subject });
   }
+  const consumers = object.status.reservedFor ?? [];
+  // The kubelet looks too, but before us. With no user left the devices may be given to another claim at any time.
+  if (consumers.length === 0) {
+    throw new KubeletPluginError('claim-unavailable', `claim ${subject} is not reserved for any pod`, {
+      claim: subject,
+    });
+  }
   return {
     identity: claim,
     podClaimName: object.metadata.annotations?.[podClaimNameAnnotation],
     results: object.status.allocation.devices?.results ?? [],
-    podUids: (object.status.reservedFor ?? []).filter(({ resource }) => resource === 'pods').map(({ uid }) => uid),
+    podUids: consumers.filter(({ resource }) => resource === 'pods').map(({ uid }) => uid),
     object,
   };
 }

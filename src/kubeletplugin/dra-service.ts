@@ -1,4 +1,10 @@
-import { type ServerUnaryCall, type ServiceDefinition, type sendUnaryData, status } from '@grpc/grpc-js';
+import {
+  type ServerUnaryCall,
+  type ServiceDefinition,
+  type ServiceError,
+  type sendUnaryData,
+  status,
+} from '@grpc/grpc-js';
 import { explain } from '../errors.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
 import { loadProto } from '../proto.ts';
@@ -12,11 +18,22 @@ export interface WireDevice {
   shareId?: string;
 }
 
+/** How long the kubelet waits for a call. */
+export interface CallContext {
+  /** `Infinity` for a caller that says nothing about it. */
+  timeoutMs: number;
+  /** Aborts when the caller has gone. */
+  signal: AbortSignal;
+}
+
 /** What both versions of the DRA service have in common. */
 export interface DraCalls {
   /** By claim UID. Throwing fails the whole call. */
-  nodePrepareResources(claims: ClaimIdentity[]): Promise<Map<string, { devices: WireDevice[]; error?: string }>>;
-  nodeUnprepareResources(claims: ClaimIdentity[]): Promise<Map<string, { error?: string }>>;
+  nodePrepareResources(
+    claims: ClaimIdentity[],
+    context: CallContext,
+  ): Promise<Map<string, { devices: WireDevice[]; error?: string }>>;
+  nodeUnprepareResources(claims: ClaimIdentity[], context: CallContext): Promise<Map<string, { error?: string }>>;
 }
 
 interface ClaimsRequest {
@@ -33,18 +50,21 @@ export function createDraService(version: DraVersion, calls: DraCalls) {
   return {
     definition: definition as ServiceDefinition,
     handlers: {
-      NodePrepareResources: unary((request: ClaimsRequest) => calls.nodePrepareResources(request.claims)),
-      NodeUnprepareResources: unary((request: ClaimsRequest) => calls.nodeUnprepareResources(request.claims)),
+      NodePrepareResources: unary(({ claims }, context) => calls.nodePrepareResources(claims, context)),
+      NodeUnprepareResources: unary(({ claims }, context) => calls.nodeUnprepareResources(claims, context)),
     },
   };
 }
 
-function unary<T>(handle: (request: ClaimsRequest) => Promise<Map<string, T>>) {
+function unary<T>(handle: (request: ClaimsRequest, context: CallContext) => Promise<Map<string, T>>) {
   return (call: ServerUnaryCall<ClaimsRequest, unknown>, callback: sendUnaryData<unknown>) => {
-    handle(call.request).then(
+    const gone = new AbortController();
+    call.on('cancelled', () => gone.abort(new Error('the caller has gone')));
+    const timeoutMs = Math.max(0, Number(call.getDeadline()) - Date.now());
+    handle(call.request, { timeoutMs, signal: gone.signal }).then(
       (claims) => callback(null, { claims: Object.fromEntries(claims) }),
       // Unknown is what Go's gRPC makes of a plain error, and what the kubelet's logs show for the Go helper.
-      (error) => callback({ code: status.UNKNOWN, details: explain(error) }),
+      (error) => callback({ code: status.UNKNOWN, details: explain(error) } as ServiceError),
     );
   };
 }

@@ -1,51 +1,69 @@
-import { mkdir, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { chmod } from 'node:fs/promises';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
+import type { Clock } from '../clock.ts';
 import { KubeletPluginError } from './errors.ts';
-
-/** `sizeof(sockaddr_un.sun_path)` less the closing zero byte: linux/un.h. */
-const maxSocketPathBytes = 107;
+import { clearSocketPath } from './socket-file.ts';
 
 export interface GrpcService {
   definition: ServiceDefinition;
   handlers: object;
 }
 
-/**
- * Serves gRPC on a unix socket. A stale socket file is removed first, and ours when we stop.
- * @throws KubeletPluginError `socket-unavailable`
- */
-export async function serveGrpc(path: string, services: GrpcService[]): Promise<AsyncDisposable> {
-  if (Buffer.byteLength(path) > maxSocketPathBytes) {
-    throw new KubeletPluginError(
-      'socket-unavailable',
-      `socket path ${path} is longer than ${maxSocketPathBytes} bytes`,
-      {
-        path,
-        hint: 'choose a shorter directory or driver name',
-      },
+/** Serves gRPC on a unix socket that only its owner and root can connect to. Disposing cuts all calls off. */
+export class GrpcServer implements Disposable {
+  readonly path: string;
+  readonly #server = new Server();
+  #closed: Promise<void> | undefined;
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  /** @throws KubeletPluginError `socket-unavailable` */
+  static async start(path: string, services: GrpcService[]): Promise<GrpcServer> {
+    using stack = new DisposableStack();
+    const server = stack.use(new GrpcServer(path));
+    for (const { definition, handlers } of services) {
+      server.#server.addService(definition, handlers as UntypedServiceImplementation);
+    }
+    try {
+      await clearSocketPath(path);
+      await server.#bind();
+      await chmod(path, 0o600);
+    } catch (cause) {
+      if (cause instanceof KubeletPluginError) throw cause;
+      throw new KubeletPluginError('socket-unavailable', `cannot listen on ${path}`, { cause, path });
+    }
+    stack.move();
+    return server;
+  }
+
+  /**
+   * Removes the socket at once, and waits for the calls that are in flight.
+   * @returns whether all ended within the time
+   */
+  async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
+    // The socket's file goes when the listener closes, so nothing that a successor put there is ever removed.
+    this.#closed ??= new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
+    const timer = new AbortController();
+    const timedOut = clock.sleep(timeoutMs, timer.signal).then(
+      () => false,
+      () => false,
     );
+    const isDrained = await Promise.race([this.#closed.then(() => true), timedOut]);
+    timer.abort();
+    return isDrained;
   }
-  const server = new Server();
-  for (const { definition, handlers } of services) {
-    server.addService(definition, handlers as UntypedServiceImplementation);
+
+  [Symbol.dispose](): void {
+    this.#server.forceShutdown();
   }
-  try {
-    await mkdir(dirname(path), { recursive: true, mode: 0o750 });
-    await rm(path, { force: true });
-    await new Promise<void>((resolve, reject) =>
-      server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
+
+  #bind(): Promise<void> {
+    return new Promise((resolve, reject) =>
+      this.#server.bindAsync(`unix:${this.path}`, ServerCredentials.createInsecure(), (error) =>
         error ? reject(error) : resolve(),
       ),
     );
-  } catch (cause) {
-    server.forceShutdown();
-    throw new KubeletPluginError('socket-unavailable', `cannot listen on ${path}`, { cause, path });
   }
-  return {
-    async [Symbol.asyncDispose]() {
-      server.forceShutdown();
-      await rm(path, { force: true });
-    },
-  };
 }

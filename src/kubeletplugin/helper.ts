@@ -1,31 +1,57 @@
 import { join } from 'node:path';
-import type { Clock } from '../clock.ts';
-import { explain } from '../errors.ts';
-import { KeyedMutex } from '../keyed-mutex.ts';
+import { type Clock, systemClock } from '../clock.ts';
 import type { Logger } from '../logger.ts';
-import { baseRequest, type ClaimIdentity, type ClaimMetadata, type DeviceMetadata } from '../metadata/index.ts';
-import { type ClaimReader, fetchClaims } from './claims.ts';
-import { createDraService, type DraCalls, draVersions, type WireDevice } from './dra-service.ts';
+import type { ClaimIdentity, ClaimMetadata, DeviceMetadata } from '../metadata/index.ts';
+import { CallQueue } from './call-queue.ts';
+import type { ClaimReader } from './claims.ts';
+import { createDraService, draVersions } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
-import { serveGrpc } from './grpc-server.ts';
-import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
-import { resolvePreparedClaim } from './prepared-claim.ts';
-import { createRegistrationService, type RegistrationStatus } from './registration.ts';
+import { FileLock } from './file-lock.ts';
+import { GrpcServer, type GrpcService } from './grpc-server.ts';
+import { type DeviceHealth, HealthBoard } from './health.ts';
+import { createHealthService, healthVersions } from './health-service.ts';
+import type { DraPlugin } from './plugin.ts';
+import { type MetadataFiles, PluginCalls } from './plugin-calls.ts';
+import { Registration, type RegistrationStatus } from './registration.ts';
+import { shareMetadataFiles } from './shared-metadata-files.ts';
+import { removeDeadSockets } from './socket-file.ts';
+import {
+  chooseSocketPaths,
+  isInstanceDraSocket,
+  isInstanceRegistrationSocket,
+  type SocketPaths,
+} from './socket-paths.ts';
 
-/** The kubelet waits 45 s for an answer; ours comes earlier, so that it is ours that the user reads. */
-const callBudgetMs = 42_000;
+/** Less than a pod's default grace period of 30 s, so that there is time left to stop cleanly. */
+const defaultDrainMs = 20_000;
+/** What a driver gets to end its calls after it was told to. */
+const abortGraceMs = 2_000;
+/** For the kubelet's last word on the registration. */
+const registrationDrainMs = 1_000;
+const lockAtStartMs = 10_000;
 
 export interface KubeletPluginOptions {
   driver: string;
-  /** The driver's directory below the kubelet's `plugins`; the DRA socket `dra.sock` lies in it. */
+  /** The driver's directory below the kubelet's `plugins`: the DRA socket lies in it. The kubelet sees the same path. */
   dataDir: string;
   /** The kubelet's `plugins_registry`. */
   registryDir: string;
   claims: ClaimReader;
   /** Absent: device metadata is off, no CDI specs and no files. */
   metadata?: ClaimMetadata;
-  clock: Clock;
+  /**
+   * `metadata.uid` of the pod that the driver runs in, for a rolling update (kubelet 1.33 and later): the new instance
+   * serves beside the old one, on sockets of its own, and locks keep them from preparing at once. Absent: a second
+   * instance is refused.
+   */
+  podUid?: string | undefined;
+  /** Tells the kubelet about the health of devices: see `setHealth`. Default false. */
+  health?: boolean;
+  /** How long stopping waits for calls in flight. Default 20 s, less than a pod's grace period. */
+  drainMs?: number;
+  clock?: Clock;
   logger: Logger;
+  /** Called each time the kubelet takes or refuses us. Refusing is not final: it tries again. */
   onRegistration?: (status: RegistrationStatus) => void;
 }
 
@@ -40,150 +66,167 @@ export interface MetadataUpdater {
   updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number>;
 }
 
-export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {}
+/**
+ * A driver that is served to the kubelet. Disposing stops it: the registration socket goes first, so that the kubelet
+ * turns to another instance; calls in flight end, or are told to after `drainMs`. What is prepared stays prepared.
+ */
+export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {
+  /** Where it listens. */
+  readonly sockets: Readonly<SocketPaths>;
+  /** What the kubelet said last; `undefined`: it has not found us yet. */
+  readonly registration: RegistrationStatus | undefined;
+  /**
+   * Waits until the kubelet has taken us.
+   * @throws KubeletPluginError `registration-refused` when the signal comes first, with what the kubelet said last
+   */
+  whenRegistered(signal: AbortSignal): Promise<void>;
+  /**
+   * Says how all devices are. The kubelet hears it at once, and whenever it connects anew; it shows in the status of
+   * pods (feature gate `ResourceHealthStatus`).
+   * @throws KubeletPluginError `health-invalid`, also without the option `health`
+   */
+  setHealth(devices: readonly DeviceHealth[]): void;
+}
 
 /**
  * Serves a driver to the kubelet: the DRA socket first, then the registration socket that leads to it.
- * @throws KubeletPluginError `socket-unavailable`
+ * @throws KubeletPluginError `invalid-options`, `socket-unavailable`, `lock-unavailable`
  */
 export async function startKubeletPlugin(
   plugin: DraPlugin,
   options: KubeletPluginOptions,
 ): Promise<KubeletPluginHelper> {
-  const { driver, logger } = options;
-  const endpoint = join(options.dataDir, 'dra.sock');
-  const calls = new PluginCalls(plugin, options);
-  await using stack = new AsyncDisposableStack();
-  stack.use(
-    await serveGrpc(
-      endpoint,
-      draVersions.map((version) => createDraService(version, calls)),
-    ),
-  );
-  const registration = createRegistrationService({
-    driver,
-    endpoint,
-    services: draVersions.map((version) => `${version}.DRAPlugin`),
-    onStatus: (status) => {
-      if (status.registered) logger.info({ driver, endpoint }, 'registered with the kubelet');
-      else logger.error({ driver, endpoint, error: status.error }, 'the kubelet refused the registration');
-      options.onRegistration?.(status);
-    },
-  });
-  stack.use(await serveGrpc(join(options.registryDir, `${driver}-reg.sock`), [registration]));
-  const owned = stack.move();
+  const running = await Running.start(plugin, options);
   return {
-    updateRequestMetadata: (claim, request, devices) => calls.updateRequestMetadata(claim, request, devices),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    sockets: running.sockets,
+    get registration() {
+      return running.registration.status;
+    },
+    whenRegistered: (signal) => running.registration.whenRegistered(signal),
+    setHealth: (devices) => running.setHealth(devices),
+    updateRequestMetadata: (claim, request, devices) => running.updateRequestMetadata(claim, request, devices),
+    [Symbol.asyncDispose]: () => running.stop(),
   };
 }
 
-/** The kubelet's calls, between the wire and the driver. */
-class PluginCalls implements DraCalls, MetadataUpdater {
-  readonly #plugin: DraPlugin;
+/** The parts of a helper, from start to stop. */
+class Running {
+  readonly sockets: SocketPaths;
+  readonly registration: Registration;
   readonly #options: KubeletPluginOptions;
-  /** One prepare or unprepare at a time, as drivers expect it from the Go helper; claims are fetched outside. */
-  readonly #serial = new KeyedMutex();
+  readonly #clock: Clock;
+  readonly #metadata: MetadataFiles | undefined;
+  readonly #calls: PluginCalls;
+  readonly #health: HealthBoard | undefined;
+  readonly #filesLock: FileLock | undefined;
+  readonly #streams = new AbortController();
+  readonly #updates = new Set<Promise<unknown>>();
+  readonly #servers = new DisposableStack();
+  #draServer: GrpcServer | undefined;
+  #registrationServer: GrpcServer | undefined;
+  #stopped: Promise<void> | undefined;
 
-  constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
-    this.#plugin = plugin;
+  static async start(plugin: DraPlugin, options: KubeletPluginOptions): Promise<Running> {
+    const running = new Running(plugin, options);
+    try {
+      await running.#listen();
+    } catch (error) {
+      running.#servers.dispose();
+      throw error;
+    }
+    return running;
+  }
+
+  private constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
+    const { driver, dataDir, podUid, logger, metadata, clock = systemClock } = options;
     this.#options = options;
-  }
-
-  async nodePrepareResources(refs: ClaimIdentity[]) {
-    using deadline = this.#options.clock.deadline(callBudgetMs);
-    const { signal } = deadline;
-    const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, signal));
-    return await this.#serial.run('', async () => {
-      const results = await failWith('prepare resource claims', () =>
-        this.#plugin.prepareResourceClaims(claims, { signal }),
-      );
-      const answers = new Map<string, { devices: WireDevice[]; error?: string }>();
-      for (const claim of claims) {
-        answers.set(claim.identity.uid, await this.#answer(claim, results.get(claim.identity.uid)));
-      }
-      return answers;
+    this.#clock = clock;
+    this.sockets = chooseSocketPaths(options);
+    const lock = (name: string) => (podUid === undefined ? undefined : new FileLock(join(dataDir, name), clock));
+    this.#filesLock = lock('files.lock');
+    this.#metadata = metadata && this.#filesLock ? shareMetadataFiles(metadata, this.#filesLock, clock) : metadata;
+    const queue = new CallQueue(lock('calls.lock'));
+    const { claims } = options;
+    this.#calls = new PluginCalls(plugin, { driver, claims, metadata: this.#metadata, queue, clock, logger });
+    this.#health = options.health === true ? new HealthBoard() : undefined;
+    this.registration = new Registration({
+      driver,
+      endpoint: this.sockets.dra,
+      services: [
+        ...draVersions.map((version) => `${version}.DRAPlugin`),
+        ...(this.#health === undefined ? [] : healthVersions.map((version) => `${version}.DRAResourceHealth`)),
+      ],
+      logger,
+      onStatus: options.onRegistration,
     });
   }
 
-  async nodeUnprepareResources(refs: ClaimIdentity[]) {
-    using deadline = this.#options.clock.deadline(callBudgetMs);
-    const { signal } = deadline;
-    return await this.#serial.run('', async () => {
-      const results = await failWith('unprepare resource claims', () =>
-        this.#plugin.unprepareResourceClaims(refs, { signal }),
-      );
-      const answers = new Map<string, { error?: string }>();
-      for (const claim of refs) answers.set(claim.uid, await this.#cleanUp(claim, results));
-      return answers;
-    });
+  setHealth(devices: readonly DeviceHealth[]): void {
+    if (this.#health === undefined) {
+      const hint = 'start the helper with the option health';
+      throw new KubeletPluginError('health-invalid', 'health of devices is not served', { hint });
+    }
+    this.#health.set(devices);
   }
 
   async updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number> {
-    const { metadata } = this.#options;
-    if (metadata === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
-    return await metadata.update(claim, request, devices);
+    if (this.#metadata === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
+    const update = this.#metadata.update(claim, request, devices);
+    const settled = update.catch(() => undefined).finally(() => this.#updates.delete(settled));
+    this.#updates.add(settled);
+    return await update;
   }
 
-  async #answer(claim: AllocatedClaim, result: PrepareResult | undefined) {
-    const log = { claim: subject(claim.identity), claimUid: claim.identity.uid };
-    try {
-      if (result === undefined) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-      if ('error' in result) throw result.error;
-      const devices = await this.#layDown(claim, result.devices);
-      this.#options.logger.info({ ...log, devices: devices.length }, 'claim prepared');
-      return { devices };
-    } catch (error) {
-      this.#options.logger.error({ ...log, err: error }, 'claim not prepared');
-      return { devices: [], error: explain(error) };
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #listen(): Promise<void> {
+    // While one instance looks for sockets that nobody listens on, no other may be about to listen on its own.
+    using _ = await this.#lockFiles();
+    await this.#removeLeftovers();
+    this.#draServer = this.#servers.use(await GrpcServer.start(this.sockets.dra, this.#services()));
+    this.#registrationServer = this.#servers.use(
+      await GrpcServer.start(this.sockets.registration, [this.registration.service()]),
+    );
+  }
+
+  #services(): GrpcService[] {
+    const services: GrpcService[] = draVersions.map((version) => createDraService(version, this.#calls));
+    const board = this.#health;
+    if (board === undefined) return services;
+    const options = { board, clock: this.#clock, signal: this.#streams.signal };
+    return [...services, ...healthVersions.map((version) => createHealthService(version, options))];
+  }
+
+  async #lockFiles(): Promise<Disposable | undefined> {
+    using deadline = this.#clock.deadline(lockAtStartMs);
+    return await this.#filesLock?.acquire(deadline.signal);
+  }
+
+  /** Sockets of instances that were killed: a kubelet would go on trying to register them. */
+  async #removeLeftovers(): Promise<void> {
+    const { podUid, dataDir, registryDir, driver, logger } = this.#options;
+    if (podUid === undefined) return;
+    const paths = [
+      ...(await removeDeadSockets(registryDir, (name) => isInstanceRegistrationSocket(driver, name))),
+      ...(await removeDeadSockets(dataDir, isInstanceDraSocket)),
+    ];
+    if (paths.length > 0) logger.info({ driver, paths }, 'removed sockets of instances that are gone');
+  }
+
+  async #stop(): Promise<void> {
+    const { driver, logger, drainMs = defaultDrainMs } = this.#options;
+    await this.#registrationServer?.drain(this.#clock, registrationDrainMs);
+    // Health streams never end by themselves.
+    this.#streams.abort();
+    if ((await this.#draServer?.drain(this.#clock, drainMs)) === false) {
+      logger.warn({ driver, waitedMs: drainMs }, 'calls in flight are told to end');
+      this.#calls.abort();
+      await this.#draServer?.drain(this.#clock, abortGraceMs);
     }
-  }
-
-  /** Writes CDI specs and what is known of the metadata; a failure here is the claim's failure. */
-  async #layDown(claim: AllocatedClaim, returned: PreparedDevice[]): Promise<WireDevice[]> {
-    const { metadata, driver } = this.#options;
-    const prepared = resolvePreparedClaim(driver, claim, returned);
-    const ids = metadata === undefined ? new Map() : await metadata.prepare(prepared.record, prepared.contents);
-    return prepared.devices.map((device) => {
-      const requestNames = [...new Set(device.requests.map(baseRequest))];
-      // A request's mount is needed once: its first device carries the id.
-      const served = requestNames.length > 0 ? requestNames : [...ids.keys()];
-      const mounts = served.flatMap((request) => {
-        const id: string | undefined = ids.get(request);
-        ids.delete(request);
-        return id === undefined ? [] : [id];
-      });
-      const { poolName, deviceName, shareId } = device;
-      const cdiDeviceIds = [...device.cdiDeviceIds, ...mounts];
-      return { requestNames, poolName, deviceName, cdiDeviceIds, ...(shareId === undefined ? {} : { shareId }) };
-    });
-  }
-
-  async #cleanUp(claim: ClaimIdentity, results: ReadonlyMap<string, Error | undefined>): Promise<{ error?: string }> {
-    const log = { claim: subject(claim), claimUid: claim.uid };
-    try {
-      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-      const error = results.get(claim.uid);
-      if (error !== undefined) throw error;
-      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
-      this.#options.logger.info(log, 'claim unprepared');
-      return {};
-    } catch (error) {
-      this.#options.logger.error({ ...log, err: error }, 'claim not unprepared');
-      return { error: explain(error) };
-    }
-  }
-}
-
-function subject(claim: ClaimIdentity): string {
-  return `${claim.namespace}/${claim.name}`;
-}
-
-/** Prefixes whatever goes wrong with the step, in the Go helper's words. */
-async function failWith<T>(step: string, task: () => Promise<T>): Promise<T> {
-  try {
-    return await task();
-  } catch (error) {
-    throw new Error(step, { cause: error });
+    this.#servers.dispose();
+    await Promise.all(this.#updates);
   }
 }

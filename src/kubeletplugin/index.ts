@@ -1,6 +1,27 @@
+/** The framework for DRA drivers: what stands between a driver and the kubelet. See docs/driver-authors.md. */
+
+export { type Clock, type Deadline, systemClock } from '../clock.ts';
+export { explain, NetdraError } from '../errors.ts';
+// A ResourceApi is a ClaimReader.
+export { KubeClient, type KubeClientOptions, ResourceApi } from '../kube/index.ts';
+export type { Logger } from '../logger.ts';
+export type { ClaimIdentity, DeviceMetadata } from '../metadata/index.ts';
 export type { ClaimReader } from './claims.ts';
-export { KubeletPluginError } from './errors.ts';
-export { type KubeletPluginHelper, type MetadataUpdater, startKubeletPlugin } from './helper.ts';
-export { createKubeClaimReader } from './kube-claim-reader.ts';
-export type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
+export { KubeletPluginError, type KubeletPluginErrorCode } from './errors.ts';
+export { type DeviceHealth, type HealthState, healthStates } from './health.ts';
+export {
+  type KubeletPluginHelper,
+  type KubeletPluginOptions,
+  type MetadataUpdater,
+  startKubeletPlugin,
+} from './helper.ts';
+export type {
+  AllocatedClaim,
+  ClaimObject,
+  DraPlugin,
+  PreparedDevice,
+  PreparedMetadata,
+  PrepareResult,
+} from './plugin.ts';
 export type { RegistrationStatus } from './registration.ts';
+export type { SocketPaths } from './socket-paths.ts';

@@ -1,5 +1,11 @@
-import type { ResourceV1ResourceClaim, V1DeviceRequestAllocationResult } from '@kubernetes/client-node';
+import type { V1DeviceRequestAllocationResult } from '@kubernetes/client-node';
+import type { ResourceClaim } from '../kube/index.ts';
 import type { ClaimIdentity, DeviceAttributes, NetworkDeviceData } from '../metadata/index.ts';
+
+/** A claim in the shape of resource.k8s.io/v1, as far as drivers read it. */
+export type ClaimObject = Omit<ResourceClaim, 'status'> & {
+  status?: Omit<NonNullable<ResourceClaim['status']>, 'devices'>;
+};
 
 /** A resource.k8s.io/v1 claim that is allocated: the framework has checked it before a driver sees it. */
 export interface AllocatedClaim {
@@ -10,7 +16,7 @@ export interface AllocatedClaim {
   results: V1DeviceRequestAllocationResult[];
   /** UIDs of the pods for which it is reserved. */
   podUids: string[];
-  object: ResourceV1ResourceClaim;
+  object: ClaimObject;
 }
 
 /** What a container shall be told about a prepared device. */

@@ -8,6 +8,9 @@ import {
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
 
+/** `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
+const cdiDeviceId = /^[A-Za-z]([\w.-]*[A-Za-z0-9])?\/[A-Za-z]([\w.-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?$/;
+
 /** A prepared claim as the metadata side and the kubelet's answer need it. */
 export interface PreparedClaim {
   record: ClaimRecord;
@@ -18,12 +21,13 @@ export interface PreparedClaim {
 /**
  * Turns the driver's devices into what is laid down for each request. A driver that returned none gets the devices of
  * the allocation, all of them deferred.
- * @throws KubeletPluginError `driver-contract` if a device lacks a name or names a request that the claim has not
+ * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim has not, or has a CDI id that is none
  */
 export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, returned: PreparedDevice[]): PreparedClaim {
   const allocated = claim.results.filter((result) => result.driver === driver);
   const devices = returned.length > 0 ? returned : allocated.map(deferredDevice);
-  const requests: Record<string, RequestRecord> = {};
+  // Without a prototype: `constructor` is a valid name of a request.
+  const requests: Record<string, RequestRecord> = Object.create(null);
   const contents = new Map<string, PreparedContent>();
   for (const device of devices) {
     const references = device.requests.length > 0 ? device.requests : allocated.map(({ request }) => request);
@@ -36,9 +40,15 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, retu
       contents.set(base, withDevice(contents.get(base), describe(driver, device)));
     }
   }
-  const { identity, podClaimName } = claim;
+  const { identity, podClaimName, podUids } = claim;
+  const [podUid] = podUids;
   return {
-    record: { claim: identity, requests, ...(podClaimName === undefined ? {} : { podClaimName }) },
+    record: {
+      claim: identity,
+      requests,
+      ...(podClaimName === undefined ? {} : { podClaimName }),
+      ...(podUid === undefined ? {} : { podUid }),
+    },
     contents,
     devices,
   };
@@ -67,6 +77,8 @@ function checkDevice(
       claim: subject,
     });
   if (device.poolName === '' || device.deviceName === '') throw refuse('a device has no pool or no name');
+  const badId = device.cdiDeviceIds.find((id) => !cdiDeviceId.test(id));
+  if (badId !== undefined) throw refuse(`${JSON.stringify(badId)} is not a CDI device id, vendor/class=name`);
   if (name === undefined)
     throw refuse(`device ${device.deviceName} is for request ${reference}, which is not allocated`);
 }

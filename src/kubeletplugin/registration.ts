@@ -1,5 +1,8 @@
 import { type ServerUnaryCall, type ServiceDefinition, type sendUnaryData, status } from '@grpc/grpc-js';
+import type { Logger } from '../logger.ts';
 import { loadProto } from '../proto.ts';
+import { abortable } from './call-queue.ts';
+import { KubeletPluginError } from './errors.ts';
 
 /** What the kubelet said to our registration. */
 export type RegistrationStatus = { registered: true } | { registered: false; error: string };
@@ -10,34 +13,81 @@ export interface RegistrationOptions {
   endpoint: string;
   /** Service names, preferred first: the kubelet takes the first that it knows. */
   services: string[];
-  onStatus: (status: RegistrationStatus) => void;
+  logger: Logger;
+  onStatus?: ((status: RegistrationStatus) => void) | undefined;
 }
 
-/** The service on the registration socket. Source: kubelet pluginregistration v1. */
-export function createRegistrationService(options: RegistrationOptions) {
-  return {
-    definition: loadProto('plugin-registration.proto')['pluginregistration.Registration'] as ServiceDefinition,
-    handlers: {
-      GetInfo(_call: ServerUnaryCall<object, unknown>, callback: sendUnaryData<unknown>) {
-        callback(null, {
-          type: 'DRAPlugin',
-          name: options.driver,
-          endpoint: options.endpoint,
-          supportedVersions: options.services,
-        });
+/**
+ * The service on the registration socket, and what came of it. A kubelet that refuses us tries again by itself, with
+ * growing pauses; a new kubelet finds the socket by itself too. Source: kubelet pluginregistration v1.
+ */
+export class Registration {
+  readonly #options: RegistrationOptions;
+  readonly #registered = Promise.withResolvers<void>();
+  #status: RegistrationStatus | undefined;
+
+  constructor(options: RegistrationOptions) {
+    this.#options = options;
+  }
+
+  /** What the kubelet said last; `undefined`: it has not found us yet. */
+  get status(): RegistrationStatus | undefined {
+    return this.#status;
+  }
+
+  /**
+   * Waits until the kubelet has taken us.
+   * @throws KubeletPluginError `registration-refused` when the signal comes first, with what the kubelet said last
+   */
+  async whenRegistered(signal: AbortSignal): Promise<void> {
+    try {
+      await abortable(this.#registered.promise, signal, 'not registered');
+    } catch (cause) {
+      const said =
+        this.#status?.registered === false ? `it said: ${this.#status.error}` : 'it has not asked who we are';
+      const message = `the kubelet has not registered driver ${this.#options.driver}: ${said}`;
+      throw new KubeletPluginError('registration-refused', message, {
+        cause,
+        retriable: true,
+        hint: 'check that the kubelet runs, and that both see its plugins_registry under the same path',
+      });
+    }
+  }
+
+  /** gRPC service and handlers. */
+  service() {
+    const definition = loadProto('plugin-registration.proto')['pluginregistration.Registration'] as ServiceDefinition;
+    const { driver, endpoint, services } = this.#options;
+    return {
+      definition,
+      handlers: {
+        GetInfo: (_call: unknown, callback: sendUnaryData<unknown>) =>
+          callback(null, { type: 'DRAPlugin', name: driver, endpoint, supportedVersions: services }),
+        NotifyRegistrationStatus: (
+          { request }: ServerUnaryCall<{ pluginRegistered: boolean; error: string }, unknown>,
+          callback: sendUnaryData<unknown>,
+        ) => {
+          this.#take(request.pluginRegistered ? { registered: true } : { registered: false, error: request.error });
+          if (request.pluginRegistered) callback(null, {});
+          // As the Go helper answers it; the kubelet logs it.
+          else callback({ code: status.UNKNOWN, details: `failed registration process: ${request.error}` });
+        },
       },
-      NotifyRegistrationStatus(
-        { request }: ServerUnaryCall<{ pluginRegistered: boolean; error: string }, unknown>,
-        callback: sendUnaryData<unknown>,
-      ) {
-        if (request.pluginRegistered) {
-          options.onStatus({ registered: true });
-          callback(null, {});
-          return;
-        }
-        options.onStatus({ registered: false, error: request.error });
-        callback({ code: status.UNKNOWN, details: `failed registration process: ${request.error}` });
-      },
-    },
-  };
+    };
+  }
+
+  #take(status: RegistrationStatus): void {
+    const { driver, endpoint, logger, onStatus } = this.#options;
+    this.#status = status;
+    if (status.registered) {
+      logger.info({ driver, endpoint }, 'registered with the kubelet');
+      this.#registered.resolve();
+    } else {
+      logger.error(
+        { driver, endpoint, error: status.error },
+        'the kubelet refused the registration, it will try again',
+      );
+    }
+    onStatus?.(status);
+  }
 }

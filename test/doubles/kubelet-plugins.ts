@@ -1,22 +1,37 @@
 import { Activity } from './activity.ts';
 import { DraClient } from './kubelet-dra-client.ts';
-import { PluginRegistry, type Registration, type RegistrationAttempt, type RegistryTimes } from './kubelet-registry.ts';
+import { HealthWatch } from './kubelet-health.ts';
+import {
+  PluginRegistry,
+  type Refusal,
+  type Registration,
+  type RegistrationAttempt,
+  type RegistryTimes,
+} from './kubelet-registry.ts';
 
 /** A driver instance that the kubelet can call. */
 export interface Plugin extends Registration {
   client: DraClient;
   isConnected: boolean;
+  /** Absent without the gate for it. */
+  health?: HealthWatch;
 }
 
 export interface KubeletPluginsOptions extends RegistryTimes {
   /** The directory where drivers put their registration sockets. */
   registryDir: string;
+  /** Refuses plugins that are well-formed. */
+  refuse?: Refusal;
   /** How long a driver may take for a call. Default 45 s. */
   callTimeoutMs?: number;
   /** Deletes the ResourceSlices of the node: of one driver, or at the kubelet's start of all of them. */
   wipeSlices?: (driver: string | undefined) => Promise<void>;
   /** How long a driver may be gone before its slices are deleted. Default 30 s. */
   wipeDelayMs?: number;
+  /** Gate `ResourceHealthStatus`: watches the health of devices. Default false. */
+  watchHealth?: boolean;
+  /** Pause before a health stream that ended is opened again. Default 5 s. */
+  healthReconnectMs?: number;
 }
 
 /** The drivers that the kubelet knows, for the life of one kubelet process. */
@@ -67,7 +82,7 @@ export class KubeletPlugins implements Disposable {
 
   [Symbol.dispose](): void {
     this.#registry[Symbol.dispose]();
-    for (const { client } of this.#plugins) client[Symbol.dispose]();
+    for (const plugin of this.#plugins) close(plugin);
     this.#plugins = [];
     for (const timer of this.#wipes.values()) clearTimeout(timer);
     this.#wipes.clear();
@@ -81,6 +96,11 @@ export class KubeletPlugins implements Disposable {
     }
     const client = new DraClient(endpoint, service, this.#options.callTimeoutMs);
     const plugin: Plugin = { ...registration, client, isConnected: false };
+    const { watchHealth = false, healthReconnectMs: reconnectMs = 5_000 } = this.#options;
+    if (watchHealth) {
+      const onChange = () => this.#activity.wake();
+      plugin.health = new HealthWatch({ endpoint, services: registration.services, reconnectMs, onChange });
+    }
     this.#plugins.push(plugin);
     client.watchConnection((isConnected) => {
       plugin.isConnected = isConnected;
@@ -91,7 +111,7 @@ export class KubeletPlugins implements Disposable {
 
   #remove({ driver, endpoint }: Registration): void {
     const isGone = (plugin: Plugin) => plugin.driver === driver && plugin.endpoint === endpoint;
-    for (const { client } of this.#plugins.filter(isGone)) client[Symbol.dispose]();
+    for (const plugin of this.#plugins.filter(isGone)) close(plugin);
     this.#plugins = this.#plugins.filter((plugin) => !isGone(plugin));
     this.#scheduleWipe(driver);
     this.#activity.wake();
@@ -108,4 +128,9 @@ export class KubeletPlugins implements Disposable {
       setTimeout(() => void wipeSlices(driver), wipeDelayMs),
     );
   }
+}
+
+function close({ client, health }: Plugin): void {
+  health?.[Symbol.dispose]();
+  client[Symbol.dispose]();
 }

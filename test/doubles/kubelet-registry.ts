@@ -19,6 +19,8 @@ export interface Registration {
   driver: string;
   endpoint: string;
   service: DraServiceName;
+  /** All that the plugin says it serves. */
+  services: readonly string[];
 }
 
 /** One try to register a socket, for tests to look at. */
@@ -27,6 +29,8 @@ export interface RegistrationAttempt {
   info?: PluginInfo;
   /** Absent: registered. */
   error?: string;
+  /** What the plugin answered to being refused, if that was an error. */
+  notifyError?: string;
 }
 
 /** How patient the kubelet is. */
@@ -38,9 +42,13 @@ export interface RegistryTimes {
   retryMs?: number;
 }
 
+/** Why a plugin that is well-formed is refused all the same; `undefined`: it is not. */
+export type Refusal = (info: PluginInfo) => string | undefined;
+
 export interface RegistryOptions extends RegistryTimes {
   /** Directory with the registration sockets. Sockets in sub-directories are not looked for. */
   dir: string;
+  refuse?: Refusal;
   /** Takes the plugin in. @throws to refuse it */
   onRegister: (registration: Registration) => void;
   /** The socket is gone. */
@@ -148,6 +156,10 @@ export class PluginRegistry implements Disposable {
     let registration: Registration | undefined;
     try {
       registration = validatePlugin(info, path);
+      const reason = this.#options.refuse?.(info);
+      if (reason !== undefined) {
+        throw new Error(`RegisterPlugin error -- plugin validation failed with err: ${reason}`);
+      }
       if (this.#isClosed || this.#sockets.get(path) !== socket) throw new Error('the socket is gone');
       this.#options.onRegister(registration);
       socket.registration = registration;
@@ -158,7 +170,9 @@ export class PluginRegistry implements Disposable {
     const notified = client.call('NotifyRegistrationStatus', status, notifyTimeoutMs);
     if (refusal !== undefined) {
       // A plugin may answer a refusal with an error; the refusal is what counts.
-      await notified.catch(() => undefined);
+      await notified.catch((error) => {
+        attempt.notifyError = formatRpcError(error);
+      });
       throw new Error(refusal);
     }
     await notified.catch((error) => {
@@ -190,5 +204,5 @@ function validatePlugin(info: PluginInfo, socketPath: string): Registration {
       `${failed} none of the gRPC services of ${info.name} is supported: ${info.supportedVersions.join(', ')}`,
     );
   }
-  return { socketPath, driver: info.name, endpoint, service };
+  return { socketPath, driver: info.name, endpoint, service, services: info.supportedVersions };
 }

@@ -1,313 +1,286 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { KubeConfig } from '@kubernetes/client-node';
+import { existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
-import {
-  createKubeClaimReader,
-  type DraPlugin,
-  type PreparedDevice,
-  type PrepareResult,
-  startKubeletPlugin,
-} from '../../../src/kubeletplugin/index.ts';
-import { ClaimMetadata, layouts } from '../../../src/metadata/index.ts';
-import { ApiServer } from '../../doubles/api-server.ts';
-import { Kubelet } from '../../doubles/kubelet.ts';
+import { type PrepareResult, startKubeletPlugin } from '../../../src/kubeletplugin/index.ts';
 import { DraClient } from '../../doubles/kubelet-dra-client.ts';
-import { RecordingLogger } from '../../doubles/logger.ts';
-import { buildClaim, buildPod, generateClaim, testDriver } from '../../doubles/objects.ts';
-import { tempDir } from '../../doubles/temp-dir.ts';
+import { testDriver } from '../../doubles/objects.ts';
+import { Bench, startBench, testPlugin } from './bench.ts';
 
-type Behaviour = Partial<DraPlugin> & { devices?: PreparedDevice[] };
-
-/** A kubelet, an API server, and the framework between them, with a driver that does as the test says. */
-async function startBench(behaviour: Behaviour = {}) {
-  const stack = new AsyncDisposableStack();
-  const dir = stack.use(tempDir());
-  const dataDir = join(dir.path, 'plugins', testDriver);
-  const registryDir = join(dir.path, 'registry');
-  const cdiDir = join(dir.path, 'cdi');
-  mkdirSync(registryDir);
-  const api = stack.use(await ApiServer.start());
-  const config = new KubeConfig();
-  config.loadFromString(api.kubeconfig());
-  const logger = new RecordingLogger();
-  const plugin: DraPlugin = {
-    prepareResourceClaims: async (claims) =>
-      new Map(claims.map(({ identity }) => [identity.uid, { devices: behaviour.devices ?? [] } as PrepareResult])),
-    unprepareResourceClaims: async (claims) => new Map(claims.map(({ uid }) => [uid, undefined])),
-    ...behaviour,
+/** A driver that takes its time: it says when it was called, and ends when it is let. */
+function slowDriver() {
+  const started = Promise.withResolvers<AbortSignal>();
+  const go = Promise.withResolvers<void>();
+  return {
+    started: started.promise,
+    finish: () => go.resolve(),
+    behaviour: {
+      prepareResourceClaims: async (
+        claims: { identity: { uid: string } }[],
+        { signal }: { signal: AbortSignal },
+      ): Promise<Map<string, PrepareResult>> => {
+        started.resolve(signal);
+        await go.promise;
+        return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
+      },
+    },
   };
-  const metadata = new ClaimMetadata({ driver: testDriver, dataDir, cdiDir, layouts: [layouts.v1] });
-  const options = { driver: testDriver, dataDir, registryDir, metadata, clock: systemClock, logger };
-  const helper = stack.use(await startKubeletPlugin(plugin, { ...options, claims: createKubeClaimReader(config) }));
-  const getClaim = async (namespace: string, name: string) => {
-    const claim = api.get('ResourceClaim', name, namespace);
-    if (claim === undefined) throw new Error('not found');
-    return claim as never;
-  };
-  const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim }));
-  await kubelet.waitForDriver(testDriver);
-  return { api, helper, kubelet, logger, dataDir, cdiDir, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
-function podWithClaim(options: Partial<Parameters<typeof buildClaim>[1]> = {}) {
-  const pod = buildPod('app', { resourceClaims: [{ name: 'nic', resourceClaimName: 'fast-net' }] });
-  const claim = buildClaim('fast-net', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods: [pod], ...options });
-  return { pod, claim };
-}
-
-const wire = (claim: { metadata: { name: string; namespace: string; uid: string } }) => ({
-  namespace: claim.metadata.namespace,
-  name: claim.metadata.name,
-  uid: claim.metadata.uid,
-});
+const mode = (path: string) => statSync(path).mode & 0o777;
 
 describe('startKubeletPlugin', () => {
-  it('registers with v1 before v1beta1', async () => {
-    await using bench = await startBench();
-    expect(bench.kubelet.plugins(testDriver)).toMatchObject([{ driver: testDriver, service: 'v1.DRAPlugin' }]);
-    expect(bench.logger.messages()).toContain('registered with the kubelet');
+  it('facts §2.6: serves the DRA socket before the registration socket that leads to it', async () => {
+    await using bench = await Bench.start();
+    const seen: boolean[] = [];
+    const options = bench.options();
+    const registration = join(bench.registryDir, `${testDriver}-reg.sock`);
+    const watching = setInterval(() => {
+      if (existsSync(registration)) seen.push(existsSync(join(options.dataDir, 'dra.sock')));
+    });
+    await using helper = await startKubeletPlugin(testPlugin({}), options);
+    await expect.poll(() => seen.length).toBeGreaterThan(0);
+    clearInterval(watching);
+    expect(seen).not.toContain(false);
+    expect(helper.sockets).toEqual({ dra: join(options.dataDir, 'dra.sock'), registration });
   });
 
-  it('removes its sockets when it stops', async () => {
-    const bench = await startBench();
-    const socket = join(bench.dataDir, 'dra.sock');
-    expect(existsSync(socket)).toBe(true);
-    await bench.helper[Symbol.asyncDispose]();
-    expect(existsSync(socket)).toBe(false);
-    await bench[Symbol.asyncDispose]();
+  it('makes missing directories, and sockets, for their owner only', async () => {
+    await using bench = await Bench.start();
+    const before = process.umask(0o077);
+    try {
+      await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
+      expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('750');
+      expect(mode(helper.sockets.dra).toString(8)).toBe('600');
+      expect(mode(helper.sockets.registration).toString(8)).toBe('600');
+    } finally {
+      process.umask(before);
+    }
+  });
+
+  it('leaves the mode of directories that are there already', async () => {
+    await using bench = await Bench.start();
+    mkdirSync(bench.dataDir(), { recursive: true, mode: 0o711 });
+    await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
+    expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('711');
+  });
+
+  it('facts §2.6: replaces sockets that a killed instance left', async () => {
+    await using bench = await Bench.start();
+    const options = bench.options();
+    const paths = [join(options.dataDir, 'dra.sock'), join(bench.registryDir, `${testDriver}-reg.sock`)];
+    for (const path of paths) await leaveSocket(path);
+    const helper = await bench.startHelper();
+    expect(Object.values(helper.sockets)).toEqual(paths);
+  });
+
+  it('refuses to take the sockets of an instance that runs, and leaves that one alone', async () => {
+    await using bench = await startBench();
+    await expect(startKubeletPlugin(testPlugin({}), bench.options())).rejects.toMatchObject({
+      code: 'socket-unavailable',
+      message: `another process listens on ${bench.helper.sockets.dra}`,
+      hint: 'end the other instance first, or give each one the UID of its pod',
+    });
+    const { wire } = bench.addPod('a');
+    const answer = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
+    expect(answer.claims[wire.uid]?.error).toBe('');
+  });
+
+  it.each<[string, (path: string) => void]>([
+    ['a symbolic link', (path) => symlinkSync('/nowhere', path)],
+    ['a file that is not a socket', (path) => writeFileSync(path, 'data')],
+    ['a file that is not a socket', (path) => mkdirSync(path)],
+  ])('refuses a path that is %s, and leaves it alone', async (what, put) => {
+    await using bench = await Bench.start();
+    const options = bench.options();
+    const path = join(bench.registryDir, `${testDriver}-reg.sock`);
+    put(path);
+    await expect(startKubeletPlugin(testPlugin({}), options)).rejects.toThrow(`${path} is ${what}`);
+    expect(lstatSync(path).isSocket()).toBe(false);
+    // What was started before is stopped again.
+    expect(existsSync(join(options.dataDir, 'dra.sock'))).toBe(false);
+  });
+
+  it("follows symbolic links of directories, as a kubelet's root directory often is one", async () => {
+    await using bench = await Bench.start();
+    mkdirSync(join(bench.dir, 'data'));
+    symlinkSync(join(bench.dir, 'data'), join(bench.dir, 'linked'));
+    const dataDir = join(bench.dir, 'linked', testDriver);
+    const helper = await bench.startHelper({}, { dataDir });
+    expect(bench.kubelet.plugins(testDriver)).toMatchObject([{ endpoint: join(dataDir, 'dra.sock') }]);
+    expect(existsSync(join(bench.dir, 'data', testDriver, 'dra.sock'))).toBe(true);
+    await helper[Symbol.asyncDispose]();
   });
 
   it('refuses a socket path that does not fit into an address', async () => {
-    const long = join('/tmp', 'x'.repeat(120));
-    const options = {
-      driver: 'd.example',
-      dataDir: long,
-      registryDir: long,
-      clock: systemClock,
-      logger: new RecordingLogger(),
-    };
-    const reader = { readClaim: () => Promise.reject(new Error('not called')) };
-    await expect(startKubeletPlugin({} as DraPlugin, { ...options, claims: reader })).rejects.toThrow(
-      /longer than 107 bytes/,
+    await using bench = await Bench.start();
+    const dataDir = join(bench.dir, 'x'.repeat(120));
+    await expect(startKubeletPlugin(testPlugin({}), bench.options({ dataDir }))).rejects.toThrow(
+      /dra\.sock is longer than 107 bytes/,
     );
+    expect(existsSync(dataDir)).toBe(false);
+  });
+
+  it('names the directory that cannot be made', async () => {
+    await using bench = await Bench.start();
+    writeFileSync(join(bench.dir, 'plugins'), '');
+    await expect(startKubeletPlugin(testPlugin({}), bench.options())).rejects.toMatchObject({
+      code: 'socket-unavailable',
+      message: `cannot listen on ${bench.dataDir()}/dra.sock`,
+    });
   });
 });
 
-describe('NodePrepareResources', () => {
-  it('answers an empty result with the devices of the allocation, a CDI id for each request, and no file', async () => {
+describe('registration', () => {
+  it('facts §2.2: says DRAPlugin, its name, its endpoint, and v1 before v1beta1', async () => {
     await using bench = await startBench();
-    const requests = [
-      { name: 'a', devices: ['dev-1', 'dev-2'] },
-      { name: 'b', devices: ['dev-3'] },
-    ];
-    const { pod, claim } = podWithClaim({ requests });
-    bench.api.create(claim);
-    await bench.kubelet.prepare(pod);
-    const id = (request: string) => `${testDriver}/metadata=${claim.metadata.uid}_${request}`;
-    expect(bench.kubelet.cdiDevicesFor('default', 'fast-net', 'a')).toEqual([id('a')]);
-    expect(bench.kubelet.cdiDevicesFor('default', 'fast-net', 'b')).toEqual([id('b')]);
-    expect(readdirSync(bench.cdiDir).sort()).toEqual(
-      ['a', 'b'].map((request) => `${testDriver}_metadata_${claim.metadata.uid}_${request}.json`),
-    );
-    const claimDir = join(bench.dataDir, 'dra-device-metadata/default_fast-net');
-    expect(readdirSync(claimDir)).toEqual(['claim.json']);
+    await expect
+      .poll(() => bench.kubelet.attempts[0]?.info)
+      .toEqual({
+        type: 'DRAPlugin',
+        name: testDriver,
+        endpoint: bench.helper.sockets.dra,
+        supportedVersions: ['v1.DRAPlugin', 'v1beta1.DRAPlugin'],
+      });
+    expect(bench.kubelet.plugins(testDriver)).toMatchObject([{ service: 'v1.DRAPlugin' }]);
+    expect(bench.logger.messages()).toContain('registered with the kubelet');
+    expect(bench.helper.registration).toEqual({ registered: true });
+    await bench.helper.whenRegistered(new AbortController().signal);
   });
 
-  it('leaves devices of other drivers alone', async () => {
-    await using bench = await startBench();
-    const requests = [{ name: 'mixed', devices: ['dev-1', { device: 'gpu-0', driver: 'gpu.example', pool: 'gpus' }] }];
-    const { claim } = podWithClaim({ requests });
-    bench.api.create(claim);
-    const answer = await bench.kubelet.client(testDriver).nodePrepareResources([wire(claim)]);
-    expect(answer.claims[claim.metadata.uid]?.devices).toMatchObject([
-      { deviceName: 'dev-1', requestNames: ['mixed'] },
-    ]);
-  });
-
-  it('uses the base name of a subrequest for paths and CDI, and the full reference in the document', async () => {
-    await using bench = await startBench();
-    const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
-    const { pod, claim } = podWithClaim({ requests });
-    bench.api.create(claim);
-    await bench.kubelet.prepare(pod);
-    const identity = wire(claim);
-    await bench.helper.updateRequestMetadata(identity, 'vf', [{ driver: testDriver, pool: 'node-1', name: 'dev-1' }]);
-    const file = join(bench.dataDir, 'dra-device-metadata/default_fast-net/vf/metadata.json');
-    expect(readFileSync(file, 'utf8')).toContain('"name": "vf/large"');
-  });
-
-  it('writes metadata that the driver has already, and the identity of a device without any', async () => {
-    const devices: PreparedDevice[] = [
-      {
-        requests: ['a'],
-        poolName: 'node-1',
-        deviceName: 'dev-1',
-        cdiDeviceIds: ['x/y=z'],
-        metadata: { attributes: { model: { string: 'm' } } },
-      },
-      { requests: ['b'], poolName: 'node-1', deviceName: 'dev-2', cdiDeviceIds: [] },
-      { requests: ['c'], poolName: 'node-1', deviceName: 'dev-3', cdiDeviceIds: [], metadata: 'deferred' },
-    ];
-    await using bench = await startBench({ devices });
-    const requests = devices.map(({ requests: [name = ''], deviceName }) => ({ name, devices: [deviceName] }));
-    const { pod, claim } = podWithClaim({ requests });
-    bench.api.create(claim);
-    await bench.kubelet.prepare(pod);
-    const dir = join(bench.dataDir, 'dra-device-metadata/default_fast-net');
-    expect(readFileSync(join(dir, 'a/metadata.json'), 'utf8')).toContain('"model"');
-    expect(readFileSync(join(dir, 'b/metadata.json'), 'utf8')).toContain('"name": "dev-2"');
-    expect(existsSync(join(dir, 'c/metadata.json'))).toBe(false);
-    const own = `${testDriver}/metadata=${claim.metadata.uid}_a`;
-    expect(bench.kubelet.cdiDevicesFor('default', 'fast-net', 'a')).toEqual(['x/y=z', own]);
-  });
-
-  it('tells a claim from a template by its annotation', async () => {
-    await using bench = await startBench();
-    const pod = buildPod('app', { resourceClaims: [{ name: 'nic', resourceClaimTemplateName: 'nics' }] });
-    bench.api.create(pod);
-    const claim = generateClaim(pod, 'nic', { requests: [{ name: 'vf', devices: ['dev-1'] }] });
-    bench.api.create(claim);
-    await bench.kubelet.prepare(pod);
-    const [spec = ''] = readdirSync(bench.cdiDir);
-    expect(readFileSync(join(bench.cdiDir, spec), 'utf8')).toContain('/resourceclaimtemplates/nic/vf/');
-  });
-
-  it('fetches all claims of a call at once', async () => {
-    await using bench = await startBench();
-    const claims = Array.from({ length: 16 }, (_, n) =>
-      buildClaim(`c-${n}`, { requests: [{ name: 'vf', devices: [`dev-${n}`] }] }),
-    );
-    for (const claim of claims) bench.api.create(claim);
-    bench.api.delay('/resourceclaims/', 100);
-    await bench.kubelet.client(testDriver).nodePrepareResources(claims.map(wire));
-    const gets = bench.api.log.filter(({ path }) => path.includes('/resourceclaims/'));
-    expect(gets).toHaveLength(16);
-    const lastStart = Math.max(...gets.map(({ startedMs }) => startedMs));
-    const firstEnd = Math.min(...gets.map(({ endedMs }) => endedMs ?? Infinity));
-    expect(lastStart).toBeLessThan(firstEnd);
-  });
-
-  it.each([
-    ['is not there', undefined, /get resource claims: retrieve claim default\/fast-net: /],
-    ['is not allocated', { allocated: false }, /get resource claims: claim default\/fast-net not allocated/],
-    ['got replaced', { uid: 'another' }, /get resource claims: claim default\/fast-net got replaced/],
-  ])('fails the whole call when a claim %s', async (_what, stored, message) => {
-    await using bench = await startBench();
-    const { claim } = podWithClaim();
-    if (stored !== undefined) bench.api.create(podWithClaim(stored).claim);
-    const target = { ...wire(claim), ...(stored && 'allocated' in stored ? {} : { uid: 'asked-for' }) };
-    await expect(bench.kubelet.client(testDriver).nodePrepareResources([target])).rejects.toThrow(message);
-  });
-
-  it("reports the driver's error for the claim, and the others' results", async () => {
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) =>
-        new Map(
-          claims.map(({ identity }): [string, PrepareResult] => [
-            identity.uid,
-            identity.name === 'bad' ? { error: new Error('no such VF') } : { devices: [] },
-          ]),
-        ),
+  it('facts §2.2: a refusal is reported and answered with an error; the kubelet tries again by itself', async () => {
+    let reason: string | undefined = 'not on this node';
+    await using bench = await Bench.start({ refuse: () => reason });
+    const heard: object[] = [];
+    const options = bench.options({ onRegistration: (status) => heard.push(status) });
+    await using helper = await startKubeletPlugin(testPlugin({}), options);
+    await expect.poll(() => heard.length).toBeGreaterThan(0);
+    expect(heard[0]).toEqual({ registered: false, error: expect.stringContaining('not on this node') });
+    expect(helper.registration).toEqual(heard[0]);
+    await expect
+      .poll(() => bench.kubelet.attempts[0]?.notifyError)
+      .toMatch(/code = Unknown desc = failed registration process: .*not on this node/);
+    using deadline = systemClock.deadline(20);
+    await expect(helper.whenRegistered(deadline.signal)).rejects.toMatchObject({
+      code: 'registration-refused',
+      message: expect.stringMatching(/has not registered driver .*: it said: .*not on this node/),
     });
-    const good = buildClaim('good', { requests: [{ name: 'vf', devices: ['dev-1'] }] });
-    const bad = buildClaim('bad', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
-    for (const claim of [good, bad]) bench.api.create(claim);
-    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire(good), wire(bad)]);
-    expect(claims[bad.metadata.uid]?.error).toBe('no such VF');
-    expect(claims[good.metadata.uid]?.error).toBe('');
-    expect(claims[good.metadata.uid]?.devices).toHaveLength(1);
-  });
-
-  it('fails the claim when its metadata cannot be laid down', async () => {
-    await using bench = await startBench();
-    const { claim } = podWithClaim();
-    bench.api.create(claim);
-    const inTheWay = join(bench.dataDir, 'dra-device-metadata');
-    writeFileSync(inTheWay, '');
-    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire(claim)]);
-    expect(claims[claim.metadata.uid]?.error).toMatch(`cannot read ${inTheWay}/default_fast-net/claim.json: ENOTDIR`);
-  });
-
-  it.each([
-    ['has no pool', { requests: ['vf'], poolName: '', deviceName: 'dev-1' }, /a device has no pool or no name/],
-    [
-      'is for another request',
-      { requests: ['x'], poolName: 'p', deviceName: 'd' },
-      /is for request x, which is not allocated/,
-    ],
-  ])('fails the claim when a device of the driver %s', async (_what, device, message) => {
-    await using bench = await startBench({ devices: [{ ...device, cdiDeviceIds: [] }] });
-    const { claim } = podWithClaim();
-    bench.api.create(claim);
-    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire(claim)]);
-    expect(claims[claim.metadata.uid]?.error).toMatch(message);
-  });
-
-  it('names a claim for which the driver has no answer', async () => {
-    await using bench = await startBench({ prepareResourceClaims: async () => new Map() });
-    const { claim } = podWithClaim();
-    bench.api.create(claim);
-    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire(claim)]);
-    expect(claims[claim.metadata.uid]?.error).toBe('the driver gave no result');
-  });
-
-  it('calls the driver once at a time', async () => {
-    let running = 0;
-    let most = 0;
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) => {
-        most = Math.max(most, ++running);
-        await systemClock.sleep(20);
-        running--;
-        return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
-      },
+    expect(bench.logger.lines.find(({ level }) => level === 'error')).toMatchObject({
+      message: 'the kubelet refused the registration, it will try again',
     });
-    const claims = ['a', 'b', 'c'].map((name) => buildClaim(name, { requests: [{ name: 'vf', devices: [name] }] }));
-    for (const claim of claims) bench.api.create(claim);
-    await Promise.all(claims.map((claim) => bench.kubelet.client(testDriver).nodePrepareResources([wire(claim)])));
-    expect(most).toBe(1);
+    reason = undefined;
+    await helper.whenRegistered(new AbortController().signal);
+    expect(helper.registration).toEqual({ registered: true });
   });
 
-  it('serves v1beta1 alike', async () => {
+  it('tells who waits that no kubelet has come', async () => {
+    await using bench = await Bench.start();
+    bench.kubelet[Symbol.dispose]();
+    await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
+    using deadline = systemClock.deadline(20);
+    await expect(helper.whenRegistered(deadline.signal)).rejects.toMatchObject({
+      message: `the kubelet has not registered driver ${testDriver}: it has not asked who we are`,
+      hint: expect.stringContaining('plugins_registry'),
+    });
+    expect(helper.registration).toBeUndefined();
+  });
+
+  it('is found by a kubelet that starts anew', async () => {
     await using bench = await startBench();
-    const { claim } = podWithClaim();
-    bench.api.create(claim);
-    using client = new DraClient(join(bench.dataDir, 'dra.sock'), 'v1beta1.DRAPlugin');
-    const { claims } = await client.nodePrepareResources([wire(claim)]);
-    expect(claims[claim.metadata.uid]?.devices).toMatchObject([{ deviceName: 'dev-1' }]);
+    await bench.kubelet.restart();
+    await bench.kubelet.waitForDriver(testDriver);
+    expect(bench.logger.messages().filter((message) => message === 'registered with the kubelet')).toHaveLength(2);
+  });
+
+  it('facts §2.7: answers both authorities that the kubelet uses', async () => {
+    // The stand-in registers with the percent-encoded path as :authority, and calls with "localhost".
+    await using bench = await startBench();
+    const { wire } = bench.addPod('a');
+    expect((await bench.kubelet.client(testDriver).nodePrepareResources([wire])).claims[wire.uid]?.error).toBe('');
   });
 });
 
-describe('NodeUnprepareResources', () => {
-  it('removes files and CDI specs, needs no API server, and can be repeated', async () => {
-    await using bench = await startBench();
-    const { pod, claim } = podWithClaim();
-    bench.api.create(claim);
-    await bench.kubelet.prepare(pod);
-    await bench.helper.updateRequestMetadata(wire(claim), 'vf', [
-      { driver: testDriver, pool: 'node-1', name: 'dev-1' },
-    ]);
-    const requestsBefore = bench.api.log.length;
-    for (let round = 0; round < 2; round++) {
-      const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire(claim)]);
-      expect(claims[claim.metadata.uid]?.error).toBe('');
-    }
-    expect(bench.api.log).toHaveLength(requestsBefore);
-    expect(readdirSync(bench.cdiDir)).toEqual([]);
-    expect(readdirSync(join(bench.dataDir, 'dra-device-metadata'))).toEqual([]);
+describe('stopping', () => {
+  it('removes both sockets, the registration socket first', async () => {
+    await using bench = await Bench.start();
+    const slow = slowDriver();
+    const helper = await bench.startHelper(slow.behaviour);
+    const { wire } = bench.addPod('a');
+    using client = new DraClient(helper.sockets.dra);
+    const call = client.nodePrepareResources([wire]);
+    await slow.started;
+    const stopped = helper[Symbol.asyncDispose]();
+    await expect.poll(() => existsSync(helper.sockets.registration)).toBe(false);
+    await bench.kubelet.until(() => bench.kubelet.plugins(testDriver).length === 0);
+    await expect.poll(() => existsSync(helper.sockets.dra)).toBe(false);
+    // The call goes on; it was there before.
+    slow.finish();
+    expect((await call).claims[wire.uid]?.error).toBe('');
+    await stopped;
+    expect(bench.logger.messages('warn')).toEqual([]);
   });
 
-  it('keeps the files when the driver could not give the devices back', async () => {
-    await using bench = await startBench({
-      unprepareResourceClaims: async (claims) => new Map(claims.map(({ uid }) => [uid, new Error('VF is stuck')])),
-    });
-    const { pod, claim } = podWithClaim();
-    bench.api.create(claim);
+  it('tells calls to end that take too long, and cuts off those that do not heed it', async () => {
+    await using bench = await Bench.start();
+    const slow = slowDriver();
+    const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
+    const { wire } = bench.addPod('a');
+    using client = new DraClient(helper.sockets.dra);
+    const call = client.nodePrepareResources([wire]);
+    const signal = await slow.started;
+    const refused = expect(call).rejects.toThrow(/NodePrepareResources did not end in time: the driver is stopping/);
+    await helper[Symbol.asyncDispose]();
+    await refused;
+    expect(signal.aborted).toBe(true);
+    expect(bench.logger.messages('warn')).toEqual(['calls in flight are told to end']);
+    slow.finish();
+  });
+
+  it('can be asked for twice', async () => {
+    await using bench = await startBench();
+    await Promise.all([bench.helper[Symbol.asyncDispose](), bench.helper[Symbol.asyncDispose]()]);
+    await bench.helper[Symbol.asyncDispose]();
+  });
+
+  it('leaves a successor alone that took the same paths', async () => {
+    await using bench = await Bench.start();
+    const slow = slowDriver();
+    const first = await bench.startHelper(slow.behaviour);
+    const { wire } = bench.addPod('a');
+    using client = new DraClient(first.sockets.dra);
+    const call = client.nodePrepareResources([wire]);
+    await slow.started;
+    const stopped = first[Symbol.asyncDispose]();
+    await expect.poll(() => existsSync(first.sockets.dra)).toBe(false);
+    const second = await bench.startHelper();
+    slow.finish();
+    await call;
+    await stopped;
+    expect(existsSync(second.sockets.dra)).toBe(true);
+    expect(existsSync(second.sockets.registration)).toBe(true);
+    using again = new DraClient(second.sockets.dra);
+    expect((await again.nodePrepareResources([wire])).claims[wire.uid]?.error).toBe('');
+  });
+
+  it('waits for metadata that is being written', async () => {
+    await using bench = await startBench();
+    const { pod, wire } = bench.addPod('a');
     await bench.kubelet.prepare(pod);
-    const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire(claim)]);
-    expect(claims[claim.metadata.uid]?.error).toBe('VF is stuck');
-    expect(readdirSync(bench.cdiDir)).toHaveLength(1);
+    const device = { driver: testDriver, pool: 'node-1', name: 'dev-a' };
+    const update = bench.helper.updateRequestMetadata(wire, 'vf', [device]);
+    await bench.helper[Symbol.asyncDispose]();
+    expect(bench.metadataText('a', 'vf')).toContain('"generation": 1');
+    expect(await update).toBe(1);
   });
 });
+
+/** A socket file with nobody behind it. */
+async function leaveSocket(path: string): Promise<void> {
+  mkdirSync(dirname(path), { recursive: true });
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(`${path}.old`, resolve));
+  // Closing removes the name that was bound, so that the file stays under another one.
+  renameSync(`${path}.old`, path);
+  await new Promise((resolve) => server.close(resolve));
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds what the package exports for other projects: JavaScript and types of the framework for DRA drivers and of nri/.
+# Node.js strips types from its own sources only, not below node_modules, so a package has to be JavaScript.
+#
+#   bash scripts/build-library.sh [FOLDER]      default dist/lib
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=${1:-dist/lib}
+rm -rf "$folder"
+tsc -p tsconfig.build.json --outDir "$folder"
+# Looked for beside the folders of the sources.
+mkdir -p "$folder/proto"
+cp proto/*.proto "$folder/proto"

@@ -1,0 +1,111 @@
+import { KubeletPluginError } from './errors.ts';
+
+/** What the kubelet takes for a message; the same in bytes on the wire. */
+const maxMessageBytes = 1024;
+/** What the kubelet assumes when the driver says nothing. */
+const defaultTimeoutSeconds = 30;
+
+export const healthStates = ['unknown', 'healthy', 'unhealthy'] as const;
+export type HealthState = (typeof healthStates)[number];
+
+/** What a driver says of one of its devices. */
+export interface DeviceHealth {
+  poolName: string;
+  deviceName: string;
+  health: HealthState;
+  /** Why, for people: shows in the status of pods. Cut to 1024 bytes. */
+  message?: string;
+  /**
+   * When the driver last looked. After `timeoutSeconds` more the kubelet takes the health for unknown, unless the driver
+   * says it again. Absent: what is said stays true until the driver says something else, or ends.
+   */
+  checkedAt?: Date;
+  /** Default 30. */
+  timeoutSeconds?: number;
+}
+
+/** A device in the stream to the kubelet; names as on the wire. */
+export interface WireDeviceHealth {
+  device: { poolName: string; deviceName: string };
+  health: string;
+  /** Seconds since 1970. */
+  lastUpdatedTime: number;
+  healthCheckTimeoutSeconds: number;
+  message: string;
+}
+
+/** What the driver said last of its devices, for the streams to read. */
+export class HealthBoard {
+  readonly #now: () => Date;
+  #devices: readonly DeviceHealth[] | undefined;
+  readonly #listeners = new Set<() => void>();
+
+  constructor(now: () => Date = () => new Date()) {
+    this.#now = now;
+  }
+
+  /**
+   * Replaces what was said before: give all devices.
+   * @throws KubeletPluginError `health-invalid`
+   */
+  set(devices: readonly DeviceHealth[]): void {
+    const seen = new Set<string>();
+    for (const device of devices) {
+      check(device);
+      const key = `${device.poolName}/${device.deviceName}`;
+      if (seen.has(key)) throw new KubeletPluginError('health-invalid', `device ${key} is there twice`);
+      seen.add(key);
+    }
+    this.#devices = structuredClone(devices);
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Calls whenever the driver says something new, until disposed of. */
+  onChange(listener: () => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /** How often what stays true is to be said again, so that the kubelet never takes it for too old. */
+  refreshMs(): number {
+    const timeouts = (this.#devices ?? []).map(timeoutSecondsOf);
+    return (Math.min(defaultTimeoutSeconds, ...timeouts) * 1000) / 3;
+  }
+
+  /** The complete list as it is now; `undefined` while the driver has said nothing. */
+  snapshot(): WireDeviceHealth[] | undefined {
+    const now = this.#now();
+    return this.#devices?.map((device) => ({
+      device: { poolName: device.poolName, deviceName: device.deviceName },
+      health: device.health.toUpperCase(),
+      lastUpdatedTime: Math.floor((device.checkedAt ?? now).getTime() / 1000),
+      healthCheckTimeoutSeconds: timeoutSecondsOf(device),
+      message: cutToBytes(device.message ?? '', maxMessageBytes),
+    }));
+  }
+}
+
+function check(device: DeviceHealth): void {
+  const refuse = (reason: string) => new KubeletPluginError('health-invalid', `health of a device: ${reason}`);
+  if (device.poolName === '' || device.deviceName === '') throw refuse('it has no pool or no name');
+  const name = `${device.poolName}/${device.deviceName}`;
+  if (!healthStates.includes(device.health)) throw refuse(`${name} is ${JSON.stringify(device.health)}`);
+  const seconds = timeoutSecondsOf(device);
+  if (!Number.isInteger(seconds) || seconds <= 0) {
+    throw refuse(`timeoutSeconds of ${name} is ${seconds}, not a positive whole number`);
+  }
+}
+
+function timeoutSecondsOf({ timeoutSeconds }: DeviceHealth): number {
+  return timeoutSeconds ?? defaultTimeoutSeconds;
+}
+
+/** Cuts between characters. */
+function cutToBytes(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text);
+  if (bytes.length <= maxBytes) return text;
+  let end = maxBytes - 3;
+  // 10xxxxxx: inside of a character.
+  while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+  return `${bytes.toString('utf8', 0, end)}...`;
+}

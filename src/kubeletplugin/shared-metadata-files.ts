@@ -1,0 +1,20 @@
+import type { Clock } from '../clock.ts';
+import type { FileLock } from './file-lock.ts';
+import type { MetadataFiles } from './plugin-calls.ts';
+
+/** A hook that updates metadata has 2 s in all. */
+const lockTimeoutMs = 1_500;
+
+/** The same files for two instances of a driver: what reads a generation and writes the next one happens in one piece. */
+export function shareMetadataFiles(files: MetadataFiles, lock: FileLock, clock: Clock): MetadataFiles {
+  const locked = async <T>(task: () => Promise<T>): Promise<T> => {
+    using deadline = clock.deadline(lockTimeoutMs);
+    using _ = await lock.acquire(deadline.signal);
+    return await task();
+  };
+  return {
+    prepare: (...args) => locked(() => files.prepare(...args)),
+    update: (...args) => locked(() => files.update(...args)),
+    unprepare: (...args) => locked(() => files.unprepare(...args)),
+  };
+}

@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto';
+import { isAbsolute, join } from 'node:path';
+import { KubeletPluginError } from './errors.ts';
+
+/** `sizeof(sockaddr_un.sun_path)` less the closing zero byte: linux/un.h. */
+const maxSocketPathBytes = 107;
+
+export interface SocketPlace {
+  driver: string;
+  /** The driver's directory below the kubelet's `plugins`. */
+  dataDir: string;
+  /** The kubelet's `plugins_registry`. */
+  registryDir: string;
+  /** UID of the driver's own pod: several instances can serve side by side. Absent: only one may. */
+  podUid?: string | undefined;
+}
+
+export interface SocketPaths {
+  dra: string;
+  registration: string;
+}
+
+/**
+ * Where a driver listens: the first names whose paths fit into a socket address. With a pod UID they are the names that
+ * the Go helper takes in its rolling update, so that both can follow each other.
+ * @throws KubeletPluginError `invalid-options`, `socket-unavailable`
+ */
+export function chooseSocketPaths(place: SocketPlace): SocketPaths {
+  checkPlace(place);
+  const { driver, dataDir, registryDir, podUid } = place;
+  if (podUid === undefined) {
+    return {
+      dra: firstFitting(dataDir, ['dra.sock']),
+      registration: firstFitting(registryDir, [`${driver}-reg.sock`]),
+    };
+  }
+  return {
+    dra: firstFitting(dataDir, [`dra-${podUid}.sock`, `dra-${shortHash(podUid, 8)}`]),
+    registration: firstFitting(registryDir, [
+      `${driver}-${podUid}-reg.sock`,
+      `${driver}-${shortHash(podUid, 8)}-reg.sock`,
+      `dra-${shortHash(`${driver}\0${podUid}`, 16)}-reg.sock`,
+    ]),
+  };
+}
+
+/** Whether a file in the data directory is the DRA socket of any instance that has a pod UID. */
+export function isInstanceDraSocket(name: string): boolean {
+  return name.startsWith('dra-');
+}
+
+/** Whether a file in the registry is the socket of an instance of this driver; other drivers' look alike, so be strict. */
+export function isInstanceRegistrationSocket(driver: string, name: string): boolean {
+  const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+  return name.startsWith(`${driver}-`) && name.endsWith('-reg.sock') && uuid.test(name.slice(driver.length + 1, -9));
+}
+
+function checkPlace({ driver, dataDir, registryDir, podUid }: SocketPlace): void {
+  const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
+  if (driver.length > 63 || !new RegExp(`^${label}(\\.${label})*$`).test(driver)) {
+    throw new KubeletPluginError('invalid-options', `${JSON.stringify(driver)} cannot be the name of a driver`, {
+      hint: 'a lower-case DNS name of at most 63 characters is needed, such as sriov.netdra.dev',
+    });
+  }
+  for (const path of [dataDir, registryDir]) {
+    if (isAbsolute(path)) continue;
+    const hint = 'give the path under which the kubelet sees it';
+    throw new KubeletPluginError('invalid-options', `directory ${path} is not absolute`, { path, hint });
+  }
+  if (podUid !== undefined && !/^[0-9A-Za-z][-0-9A-Za-z]*$/.test(podUid)) {
+    const hint = 'give metadata.uid of the pod that the driver runs in';
+    throw new KubeletPluginError('invalid-options', `${JSON.stringify(podUid)} is not the UID of a pod`, { hint });
+  }
+}
+
+function firstFitting(dir: string, names: string[]): string {
+  const paths = names.map((name) => join(dir, name));
+  const fitting = paths.find((path) => Buffer.byteLength(path) <= maxSocketPathBytes);
+  if (fitting !== undefined) return fitting;
+  const shortest = paths.at(-1) ?? dir;
+  throw new KubeletPluginError(
+    'socket-unavailable',
+    `socket path ${shortest} is longer than ${maxSocketPathBytes} bytes (it has ${Buffer.byteLength(shortest)})`,
+    { path: shortest, hint: 'choose a shorter directory or driver name' },
+  );
+}
+
+function shortHash(text: string, bytes: number): string {
+  return createHash('sha256').update(text).digest().subarray(0, bytes).toString('base64url');
+}

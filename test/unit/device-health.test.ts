@@ -1,0 +1,31 @@
+import { describe, expect, it } from 'vitest';
+import { deviceHealth } from '../../src/device-health.ts';
+import type { StoredClaim } from '../../src/driver/index.ts';
+
+/** A claim that holds devices of a pool. */
+function claimOf(pool: string, ...names: string[]): StoredClaim {
+  const identity = { namespace: 'default', name: 'c', uid: 'u' };
+  const devices = names.map((name) => ({ pool, name }) as StoredClaim['devices'][number]);
+  return { identity, podUids: [], state: 'prepared', devices };
+}
+
+describe('deviceHealth', () => {
+  it('has every device that was found, whether a claim holds it or not', () => {
+    expect(deviceHealth('node-1', ['a', 'b'], [claimOf('node-1', 'b')])).toEqual([
+      { poolName: 'node-1', deviceName: 'a', health: 'healthy' },
+      { poolName: 'node-1', deviceName: 'b', health: 'healthy' },
+    ]);
+  });
+
+  it('says once, and why, that it knows nothing of a device that is gone while claims hold it', () => {
+    const claims = [claimOf('node-1', 'gone', 'gone'), claimOf('other-pool', 'not-ours')];
+    expect(deviceHealth('node-1', [], claims)).toEqual([
+      {
+        poolName: 'node-1',
+        deviceName: 'gone',
+        health: 'unknown',
+        message: expect.stringContaining('not found on the node any more'),
+      },
+    ]);
+  });
+});
