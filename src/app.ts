@@ -168,7 +168,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       store,
       mover,
       writer,
-      withdraw: (claim) => metadata.withdraw(claim),
+      withdraw: (claim) => helper.withdrawMetadata(claim),
       isFileOf: (claim, path) => metadata.isFileOf(claim, path),
       claimMutex,
       hookFailure: settings.hookFailure,

@@ -86,6 +86,11 @@ export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {
    * @throws KubeletPluginError `health-invalid`, also without the option `health`
    */
   setHealth(devices: readonly DeviceHealth[]): void;
+  /**
+   * Hides a claim's files from containers that do not have them mounted yet, until the next update. For a driver that
+   * knows that what they say is over: the devices have left the pod's sandbox.
+   */
+  withdrawMetadata(claim: ClaimIdentity): Promise<void>;
 }
 
 /**
@@ -104,6 +109,7 @@ export async function startKubeletPlugin(
     },
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
+    withdrawMetadata: (claim) => running.withdrawMetadata(claim),
     updateRequestMetadata: (claim, request, devices) => running.updateRequestMetadata(claim, request, devices),
     [Symbol.asyncDispose]: () => running.stop(),
   };
@@ -171,10 +177,18 @@ class Running {
 
   async updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number> {
     if (this.#metadata === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
-    const update = this.#metadata.update(claim, request, devices);
-    const settled = update.catch(() => undefined).finally(() => this.#updates.delete(settled));
+    return await this.#tracked(this.#metadata.update(claim, request, devices));
+  }
+
+  async withdrawMetadata(claim: ClaimIdentity): Promise<void> {
+    if (this.#metadata !== undefined) await this.#tracked(this.#metadata.withdraw(claim));
+  }
+
+  /** Stopping waits for it. */
+  async #tracked<T>(work: Promise<T>): Promise<T> {
+    const settled = work.catch(() => undefined).finally(() => this.#updates.delete(settled));
     this.#updates.add(settled);
-    return await update;
+    return await work;
   }
 
   stop(): Promise<void> {

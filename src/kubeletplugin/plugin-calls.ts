@@ -14,8 +14,8 @@ const longestCallMs = 42_000;
 /** The same share of a shorter time. */
 const shareOfTimeout = 14 / 15;
 
-/** What preparing and unpreparing do with files. */
-export type MetadataFiles = Pick<ClaimMetadata, 'prepare' | 'update' | 'unprepare'>;
+/** What is done with the files of claims. */
+export type MetadataFiles = Pick<ClaimMetadata, 'prepare' | 'update' | 'withdraw' | 'unprepare'>;
 
 export interface PluginCallsOptions {
   driver: string;

@@ -15,6 +15,7 @@ export function shareMetadataFiles(files: MetadataFiles, lock: FileLock, clock: 
   return {
     prepare: (...args) => locked(() => files.prepare(...args)),
     update: (...args) => locked(() => files.update(...args)),
+    withdraw: (...args) => locked(() => files.withdraw(...args)),
     unprepare: (...args) => locked(() => files.unprepare(...args)),
   };
 }
