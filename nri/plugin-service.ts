@@ -11,8 +11,8 @@ import type { CallInfo, Method, Reply, Services } from './ttrpc/server.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import { type NriCodec, pluginService, type WireContainer, type WirePod } from './wire.ts';
 
-/** 64 MiB: a node with 400 pods and large annotations was seen to send 20 MB. */
-const maxSyncBytes = 64 * 1024 * 1024;
+/** A node with 400 pods and large annotations was seen to send 20 MB. */
+const syncLimits = { bytes: 64 * 1024 * 1024, entries: 100_000 };
 
 export interface PluginServiceOptions {
   codec: NriCodec;
@@ -30,7 +30,7 @@ type ContainerRequest = { pod?: WirePod; container?: WireContainer };
 export class PluginService {
   readonly services: Services;
   readonly #options: PluginServiceOptions;
-  readonly #sync = new SyncParts(maxSyncBytes);
+  readonly #sync = new SyncParts(syncLimits);
   /** Work that goes on after its call was answered. */
   readonly #afterwards = new Set<Promise<void>>();
   #runtime: RuntimeInfo | undefined;
@@ -78,8 +78,8 @@ export class PluginService {
   /** All parts have to be answered within one time limit, so nothing but decoding happens before the answer. */
   #synchronize(payload: Buffer): Reply {
     const { codec } = this.#options;
-    const part = decodePayload(codec.synchronizeRequest, payload);
-    const state = this.#sync.add(part, payload.length);
+    this.#sync.reserve(payload);
+    const state = this.#sync.add(decodePayload(codec.synchronizeRequest, payload));
     if (state === undefined) return { payload: codec.synchronizeResponse.encode({ more: true }) };
     return { afterwards: () => this.#synchronized(state) };
   }

@@ -7,27 +7,39 @@ export interface SyncState {
   containers: WireContainer[];
 }
 
+/** What all parts together may be; far more than a runtime can send within its time limit. */
+export interface SyncLimits {
+  bytes: number;
+  /** Pods and containers. An empty one is two bytes on the wire and some hundred in memory. */
+  entries: number;
+}
+
 /** Puts together the parts in which a runtime tells what exists. */
 export class SyncParts {
-  readonly #maxBytes: number;
+  readonly #limits: SyncLimits;
   #bytes = 0;
+  #entries = 0;
   #state: SyncState = { pods: [], containers: [] };
 
-  /** @param maxBytes the most that all parts together may be; far more than a runtime can send within its time limit */
-  constructor(maxBytes: number) {
-    this.#maxBytes = maxBytes;
+  constructor(limits: SyncLimits) {
+    this.#limits = limits;
   }
 
   /**
-   * @returns everything, with the last part; `undefined` before
+   * To be called with each part before it is decoded, which is what takes the memory.
    * @throws TtrpcError `resourceExhausted`; what was collected so far is dropped
    */
-  add(part: { pods?: WirePod[]; containers?: WireContainer[]; more?: boolean }, bytes: number): SyncState | undefined {
-    this.#bytes += bytes;
-    if (this.#bytes > this.#maxBytes) {
-      this.#reset();
-      throw new TtrpcError(StatusCode.resourceExhausted, `more than ${this.#maxBytes} bytes to synchronize`);
-    }
+  reserve(payload: Buffer): void {
+    const { bytes, entries } = this.#limits;
+    this.#bytes += payload.length;
+    this.#entries += countSubmessages(payload);
+    if (this.#bytes <= bytes && this.#entries <= entries) return;
+    this.#reset();
+    throw new TtrpcError(StatusCode.resourceExhausted, `more than ${bytes} bytes or ${entries} entries to synchronize`);
+  }
+
+  /** @returns everything, with the last part; `undefined` before */
+  add(part: { pods?: WirePod[]; containers?: WireContainer[]; more?: boolean }): SyncState | undefined {
     for (const pod of part.pods ?? []) this.#state.pods.push(pod);
     for (const container of part.containers ?? []) this.#state.containers.push(container);
     return part.more === true ? undefined : this.#reset();
@@ -37,6 +49,38 @@ export class SyncParts {
     const state = this.#state;
     this.#state = { pods: [], containers: [] };
     this.#bytes = 0;
+    this.#entries = 0;
     return state;
   }
+}
+
+/**
+ * How many fields of an encoded message have a length: its submessages, for a message that has no texts of its own.
+ * Takes any bytes; of what is no message it counts the fields up to there.
+ * Source: protobuf encoding, "Message structure".
+ */
+function countSubmessages(message: Buffer): number {
+  let count = 0;
+  let offset = 0;
+  const readVarint = () => {
+    let value = 0;
+    for (let factor = 1; offset < message.length; factor *= 128) {
+      const byte = message[offset++]!;
+      value += (byte & 0x7f) * factor;
+      if (byte < 0x80) break;
+    }
+    return value;
+  };
+  while (offset < message.length) {
+    const wireType = readVarint() % 8;
+    if (wireType === 0) readVarint();
+    else if (wireType === 1) offset += 8;
+    else if (wireType === 5) offset += 4;
+    else if (wireType === 2) {
+      count++;
+      const bytes = readVarint();
+      offset += bytes;
+    } else break;
+  }
+  return count;
 }

@@ -1,6 +1,8 @@
+import { join } from 'node:path';
+import { decodeAttributes, decodeDevice, generation, list, optional, record, string } from './decode.ts';
 import type { ClaimIdentity, DeviceMetadata } from './document.ts';
 import { MetadataError } from './errors.ts';
-import { createFile, type HostFile, hostPath, readFileIfThere } from './host-file.ts';
+import { createFile, type HostFile, hostPath, listDir, readFileIfThere } from './host-file.ts';
 import { formatGoJson, parseExactJson } from './json-stream.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from './layout.ts';
 import { metadataDirName } from './layout-v1.ts';
@@ -37,7 +39,16 @@ const schema = 1;
 
 /** Beside the directories of the claim's requests. Only single files are mounted, so no container sees it. */
 export function claimStateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
-  return { base: dataDir, parts: [metadataDirName, claimDirName(claim), 'claim.json'] };
+  return stateFileIn(dataDir, claimDirName(claim));
+}
+
+function stateFileIn(dataDir: string, dir: string): HostFile {
+  return { base: dataDir, parts: [metadataDirName, dir, 'claim.json'] };
+}
+
+/** Names of the directories of claims. @throws MetadataError `metadata-io` */
+export async function listClaimDirs(dataDir: string): Promise<string[]> {
+  return await listDir(join(dataDir, metadataDirName));
 }
 
 /** @throws MetadataError `metadata-io` */
@@ -53,30 +64,91 @@ export async function readClaimState(
   dataDir: string,
   claim: Pick<ClaimIdentity, 'namespace' | 'name'>,
 ): Promise<ClaimState | undefined> {
-  const file = claimStateFile(dataDir, claim);
-  const text = await readFileIfThere(file);
-  return text === undefined ? undefined : parseClaimState(text, hostPath(file));
+  return await readClaimStateIn(dataDir, claimDirName(claim));
 }
 
-function parseClaimState(text: string, path: string): ClaimState {
-  let value: Partial<ClaimState> & { schema?: unknown };
+/** The same by the name of the claim's directory. */
+export async function readClaimStateIn(dataDir: string, dir: string): Promise<ClaimState | undefined> {
+  const file = stateFileIn(dataDir, dir);
+  const text = await readFileIfThere(file);
+  return text === undefined ? undefined : parseClaimState(text, hostPath(file), dir);
+}
+
+/** @param dir name of the claim's directory, in which it lies */
+function parseClaimState(text: string, path: string, dir: string): ClaimState {
+  let value: { schema?: unknown } | null;
   try {
     value = parseExactJson(text) as typeof value;
   } catch (cause) {
     throw new MetadataError('metadata-malformed', `claim record ${path} is not JSON`, {
       cause,
       path,
-      hint: 'delete the pods that use the claim: unpreparing it removes the record',
+      hint: unreadable,
     });
   }
-  if (value?.schema !== schema || value.claim === undefined || value.requests === undefined) {
+  if (value?.schema !== schema) {
     throw new MetadataError('metadata-malformed', `claim record ${path} has schema ${value?.schema}, not ${schema}`, {
       path,
       hint: 'it was written by another version of the driver',
     });
   }
-  const { schema: _schema, claim, requests, layouts = [], ...rest } = value;
-  return { ...rest, claim, requests, layouts: layouts.filter((name) => layoutNames.includes(name)) };
+  try {
+    const state = decodeState(value as Record<string, unknown>);
+    // What is removed with a claim follows from its record: one of another claim must not be taken for ours.
+    if (claimDirName(state.claim) === dir) return state;
+    throw new MetadataError('metadata-malformed', `it is that of claim ${state.claim.namespace}/${state.claim.name}`);
+  } catch (cause) {
+    throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
+  }
+}
+
+const unreadable = 'delete the pods that use the claim: unpreparing it removes the record';
+
+function decodeState(value: Record<string, unknown>): ClaimState {
+  const claim = record(value.claim, 'claim');
+  return {
+    claim: {
+      namespace: string(claim.namespace, 'claim.namespace'),
+      name: string(claim.name, 'claim.name'),
+      uid: string(claim.uid, 'claim.uid'),
+    },
+    ...decodeOptionalTexts(value, ['podClaimName', 'podUid', 'bootId']),
+    layouts: layoutNames.filter((name) => list(value.layouts, 'layouts', string).includes(name)),
+    requests: Object.fromEntries(
+      Object.entries(record(value.requests, 'requests')).map(([base, each]) => [
+        base,
+        decodeRequest(each, `requests.${base}`),
+      ]),
+    ),
+  };
+}
+
+function decodeOptionalTexts<Name extends string>(value: Record<string, unknown>, names: Name[]) {
+  const present = names.filter((name) => value[name] !== undefined);
+  return Object.fromEntries(present.map((name) => [name, string(value[name], name)])) as { [K in Name]?: string };
+}
+
+function decodeRequest(value: unknown, path: string): RequestState {
+  const request = record(value, path);
+  const content = optional(request.content, `${path}.content`, (found, at) => ({
+    devices: list(record(found, at).devices, `${at}.devices`, decodeDevice),
+    since: string(record(found, at).since, `${at}.since`),
+  }));
+  return {
+    name: string(request.name, `${path}.name`),
+    devices: list(request.devices, `${path}.devices`, decodePublished),
+    generation: generation(request.generation, `${path}.generation`),
+    ...(content === undefined ? {} : { content }),
+  };
+}
+
+function decodePublished(value: unknown, path: string): PublishedDevice {
+  const device = record(value, path);
+  return {
+    pool: string(device.pool, `${path}.pool`),
+    name: string(device.name, `${path}.name`),
+    attributes: decodeAttributes(device.attributes ?? {}, `${path}.attributes`),
+  };
 }
 
 /** What layouts need to know of one request. */

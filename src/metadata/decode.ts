@@ -88,7 +88,7 @@ function decodeObject(object: Record<string, unknown>): DecodedMetadata {
   };
 }
 
-function decodeDevice(value: unknown, path: string): DeviceMetadata {
+export function decodeDevice(value: unknown, path: string): DeviceMetadata {
   const device = record(value, path);
   return definedOnly({
     driver: string(device.driver, `${path}.driver`),
@@ -99,7 +99,7 @@ function decodeDevice(value: unknown, path: string): DeviceMetadata {
   }) as unknown as DeviceMetadata;
 }
 
-function decodeAttributes(value: unknown, path: string): DeviceAttributes {
+export function decodeAttributes(value: unknown, path: string): DeviceAttributes {
   return Object.fromEntries(
     Object.entries(record(value, path)).map(([name, each]) => [name, decodeAttribute(each, `${path}[${name}]`)]),
   );
@@ -132,23 +132,23 @@ function decodeNetworkData(value: unknown, path: string): NetworkDeviceData {
   }) as NetworkDeviceData;
 }
 
-function optional<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T | undefined {
+export function optional<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T | undefined {
   return value === undefined || value === null ? undefined : decode(value, path);
 }
 
-function record(value: unknown, path: string): Record<string, unknown> {
+export function record(value: unknown, path: string): Record<string, unknown> {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   throw wrongType(path, 'an object');
 }
 
 /** Absent is empty, as in Go. */
-function list<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T[] {
+export function list<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return value.map((each, index) => decode(each, `${path}[${index}]`));
   throw wrongType(path, 'a list');
 }
 
-function string(value: unknown, path: string): string {
+export function string(value: unknown, path: string): string {
   if (typeof value === 'string') return value;
   throw wrongType(path, 'a string');
 }
@@ -164,7 +164,7 @@ function int(value: unknown, path: string): number | bigint {
   throw wrongType(path, 'a whole number of 64 bits');
 }
 
-function generation(value: unknown, path: string): number {
+export function generation(value: unknown, path: string): number {
   if (Number.isSafeInteger(value)) return value as number;
   throw wrongType(path, 'a whole number');
 }

@@ -19,7 +19,10 @@ export interface Port {
 }
 
 /** `ARPHRD_*` of Linux `if_arp.h`. */
-const linkTypes: Record<string, LinkType> = { '1': 'ethernet', '32': 'infiniband' };
+const linkTypes = new Map<string, LinkType>([
+  ['1', 'ethernet'],
+  ['32', 'infiniband'],
+]);
 
 /**
  * The interfaces of a function, by name, as far as they are in the network namespace that sysfs was mounted in. One that
@@ -50,7 +53,7 @@ export async function readPort(dir: string, interfaceName: string): Promise<Port
     readOptionalText(file('type')),
     readOptionalText(file('speed'), 'EINVAL', 'ENODEV'),
   ]);
-  const linkType = linkTypes[type ?? ''];
+  const linkType = linkTypes.get(type ?? '');
   const linkSpeedMbps = parseSpeed(speed);
   return {
     ...(linkType === undefined ? {} : { linkType }),

@@ -1,22 +1,45 @@
 import { describe, expect, it } from 'vitest';
 import { SyncParts } from '../../../nri/sync-parts.ts';
+import { createNriCodec } from '../../../nri/wire.ts';
+
+const codec = createNriCodec().synchronizeRequest;
+const encode = (pods: number, containers: number) =>
+  codec.encode({ pods: Array(pods).fill({ id: 'p' }), containers: Array(containers).fill({ id: 'c' }), more: true });
+const exhausted = expect.objectContaining({ status: 8 });
 
 describe('SyncParts', () => {
   it('joins the parts in order and starts anew after the last one', () => {
-    const parts = new SyncParts(1000);
-    expect(parts.add({ pods: [{ id: 'a' }], more: true }, 10)).toBeUndefined();
-    expect(parts.add({ pods: [{ id: 'b' }], containers: [{ id: 'x' }], more: true }, 10)).toBeUndefined();
-    expect(parts.add({ containers: [{ id: 'y' }] }, 10)).toEqual({
+    const parts = new SyncParts({ bytes: 1000, entries: 10 });
+    expect(parts.add({ pods: [{ id: 'a' }], more: true })).toBeUndefined();
+    expect(parts.add({ pods: [{ id: 'b' }], containers: [{ id: 'x' }], more: true })).toBeUndefined();
+    expect(parts.add({ containers: [{ id: 'y' }] })).toEqual({
       pods: [{ id: 'a' }, { id: 'b' }],
       containers: [{ id: 'x' }, { id: 'y' }],
     });
-    expect(parts.add({}, 0)).toEqual({ pods: [], containers: [] });
+    expect(parts.add({})).toEqual({ pods: [], containers: [] });
   });
 
-  it('refuses more than it may hold and keeps nothing of it', () => {
-    const parts = new SyncParts(25);
-    parts.add({ pods: [{ id: 'a' }], more: true }, 20);
-    expect(() => parts.add({ pods: [{ id: 'b' }] }, 6)).toThrow(expect.objectContaining({ status: 8 }));
-    expect(parts.add({ pods: [{ id: 'c' }] }, 25)).toEqual({ pods: [{ id: 'c' }], containers: [] });
+  it('refuses more bytes than it may hold and keeps nothing of it', () => {
+    const parts = new SyncParts({ bytes: 25, entries: 10 });
+    parts.reserve(Buffer.alloc(20));
+    parts.add({ pods: [{ id: 'a' }], more: true });
+    expect(() => parts.reserve(Buffer.alloc(6))).toThrow(exhausted);
+    parts.reserve(Buffer.alloc(25));
+    expect(parts.add({ pods: [{ id: 'c' }] })).toEqual({ pods: [{ id: 'c' }], containers: [] });
   });
+
+  it('counts pods and containers before they are decoded', () => {
+    const parts = new SyncParts({ bytes: 1000, entries: 10 });
+    parts.reserve(encode(4, 3));
+    expect(() => parts.reserve(encode(2, 2))).toThrow(exhausted);
+    parts.reserve(encode(9, 1));
+    expect(() => parts.reserve(encode(0, 1))).toThrow(exhausted);
+  });
+
+  it.each(['ff', '0a', '0affffffffff', '0b0a00', 'ffffffffffffffffffffffff0a00'])(
+    'takes the bytes %s, which are no message',
+    (hex) => {
+      new SyncParts({ bytes: 1000, entries: 10 }).reserve(Buffer.from(hex, 'hex'));
+    },
+  );
 });

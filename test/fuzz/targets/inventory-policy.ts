@@ -1,0 +1,54 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { NetdraError } from '../../../src/errors.ts';
+import { PolicyFile } from '../../../src/policy-file.ts';
+import { scratchDir } from '../scratch.ts';
+import { expectThat, type FuzzTarget } from '../target.ts';
+
+const head = 'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n';
+const texts = [
+  head,
+  `${head}pfs:\n- select: {name: ens1f0}\n  vfs: 0-3,6\n  numVfs: 8\n- select: {vendor: "8086", driver: [i40e, ice]}\n`,
+  `${head}pfs:\n- select:\n    pciAddress: ["0000:3b:00.0", "0000:3b:00.1"]\n  allowInUse: true\n  vfDriver: vfio-pci\n`,
+  `${head}nics:\n- select: {linkType: infiniband}\n  resourceName: example.com/ib\nresourceName: example.com/sriov\n`,
+  `${head}pfs: [{select: &s {name: a}}, {select: *s, vfs: "1"}]\n`,
+];
+
+/** A policy file as an operator may write it, or a program that goes wrong. */
+export const target: FuzzTarget = {
+  name: 'inventory-policy',
+  errors: [NetdraError],
+  isSlow: true,
+  covers: ['src/policy-file.ts', 'src/sriov/inventory-policy.ts'],
+  shape: 'json',
+  dictionary: [
+    '__proto__: ',
+    '&a ',
+    '*a',
+    '<<: ',
+    '!!binary ',
+    '!!js/function ',
+    '---\n',
+    '0-3',
+    '999-0',
+    '? ',
+    '- ',
+    '|\n',
+  ],
+  seeds: () => [
+    ...texts.map((text) => Buffer.from(text)),
+    Buffer.from(JSON.stringify({ apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', pfs: [{ select: {} }] })),
+  ],
+  async run(input) {
+    const path = join(scratchDir(), 'policy.yaml');
+    writeFileSync(path, input);
+    const file = new PolicyFile(path);
+    let told = 0;
+    await file.follow((policy) => {
+      told++;
+      for (const { vfs = '0' } of policy.pfs ?? []) expectThat(/^[\d,-]+$/.test(vfs), `a range ${vfs}`);
+    });
+    expectThat(told === 1, `the policy was told ${told} times`);
+    await file.follow(() => expectThat(false, 'the same policy was told again'));
+  },
+};

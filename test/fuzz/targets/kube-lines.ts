@@ -1,0 +1,35 @@
+import { isDeepStrictEqual } from 'node:util';
+import { readJsonLines } from '../../../src/kube/json-lines.ts';
+import { expectThat, type FuzzTarget } from '../target.ts';
+import { cutInPieces } from '../traffic.ts';
+
+/** The values up to an error, and the error. */
+async function read(chunks: Uint8Array[]): Promise<{ values: unknown[]; error?: string }> {
+  const values: unknown[] = [];
+  async function* arrive() {
+    for (const chunk of chunks) yield Buffer.from(chunk);
+  }
+  try {
+    for await (const value of readJsonLines(arrive())) values.push(value);
+    return { values };
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return { values, error: error.message };
+  }
+}
+
+/** What an API server says in a watch: the same events wherever the bytes are cut. */
+export const target: FuzzTarget = {
+  name: 'kube-lines',
+  errors: [],
+  covers: ['src/kube/json-lines.ts'],
+  dictionary: ['\n', '\r\n', '{"type":"BOOKMARK"}\n', '__proto__'],
+  seeds: () =>
+    ['', '{"type":"ADDED","object":{"metadata":{"name":"ä"}}}\n{"type":"DELETED"}\n', '\n\n1\n"\u2028"\nnull\n{'].map(
+      (text) => Buffer.from(text),
+    ),
+  async run(input) {
+    const [whole, pieces] = [await read([input]), await read(cutInPieces(input))];
+    expectThat(isDeepStrictEqual(whole, pieces), 'something else when the bytes come in pieces');
+  },
+};

@@ -1,0 +1,103 @@
+import { setImmediate } from 'node:timers/promises';
+import { putU16, putU32 } from 'netlink';
+import { encodeAddress } from '../../../src/netlink/address.ts';
+import { type Attribute, encodeAttributes, encodeString } from '../../../src/netlink/attributes.ts';
+import { NetlinkError, type RtnlConnection } from '../../../src/netlink/index.ts';
+import { encodeLink } from '../../../src/netlink/link.ts';
+import { encodeRoute } from '../../../src/netlink/route.ts';
+import { completeAnswer, connectKernel } from '../netlink-kernel.ts';
+import { expectThat, type FuzzTarget } from '../target.ts';
+
+/** Each request with the type of message that answers it. */
+const requests: readonly { type: number; send: (connection: RtnlConnection) => Promise<unknown> }[] = [
+  { type: 16, send: (connection) => connection.links() },
+  { type: 16, send: (connection) => connection.link({ index: 7 }) },
+  { type: 16, send: (connection) => connection.vfInfos(7) },
+  { type: 20, send: (connection) => connection.addresses() },
+  { type: 24, send: (connection) => connection.routes() },
+  { type: 2, send: (connection) => connection.setLink(7, { up: true }) },
+];
+const rawDatagram = 0x80;
+
+const text = (type: number, value: string): Attribute => ({ type, value: encodeString(value) });
+const word = (type: number, value: number): Attribute => ({ type, value: putU32(value) });
+
+/** A link with everything that is read of it, and a PF with two VFs. */
+function sampleLinks(): Uint8Array[] {
+  const kind = { type: 18, value: [text(1, 'veth')] };
+  const names = { type: 52, value: [text(53, 'altname0'), text(53, 'altname1')] };
+  const macs = [1, 54].map((type) => ({ type, value: Buffer.from('020000000007', 'hex') }));
+  const numbers = [word(4, 9000), word(5, 3), word(10, 4), word(37, 1)];
+  const states = [
+    { type: 16, value: Buffer.of(6) },
+    { type: 33, value: Buffer.of(1) },
+  ];
+  const link = [text(3, 'net1'), text(20, 'netdra:x'), text(56, '0000:3b:02.1'), kind, names, ...macs, ...numbers];
+  return [Buffer.concat(encodeLink(7, [...link, ...states], true)), Buffer.concat(encodeLink(8, [sampleVfs()]))];
+}
+
+function sampleVfs(): Attribute {
+  const words = (...values: number[]) => Buffer.concat(values.map(putU32));
+  const vf = (index: number): Attribute => ({
+    type: 1,
+    value: [
+      { type: 1, value: Buffer.concat([words(index), Buffer.from('020000000009', 'hex'), Buffer.alloc(26)]) },
+      { type: 2, value: words(index, 7, 3) },
+      { type: 4, value: words(index, 1) },
+      { type: 5, value: words(index, 2) },
+      { type: 6, value: words(index, 10, 100) },
+      { type: 9, value: words(index, 0) },
+    ],
+  });
+  return { type: 22, value: [vf(0), vf(1)] };
+}
+
+function sampleRoutes(): Uint8Array[] {
+  const hop = Buffer.concat([
+    ...[putU16(16), Buffer.of(0, 0), putU32(7)],
+    ...encodeAttributes([{ type: 5, value: Buffer.of(10, 0, 0, 1) }]),
+  ]);
+  const header = Buffer.of(2, 8, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0);
+  return [
+    Buffer.concat(encodeRoute({ index: 7, destination: '10.0.0.0/8', gateway: '2001:db8::1', metric: 5 })),
+    Buffer.concat(encodeRoute({ index: 7, destination: '::/0', gateway: '2001:db8::1', source: '2001:db8::2' })),
+    Buffer.concat([header, ...encodeAttributes([{ type: 9, value: Buffer.concat([hop, hop]) }])]),
+  ];
+}
+
+/** What a kernel answers. First byte: the request; its high bit: what follows is a datagram, not the message in it. */
+export const target: FuzzTarget = {
+  name: 'netlink-answers',
+  errors: [NetlinkError],
+  covers: ['link', 'address', 'route', 'vf-info', 'attributes', 'socket', 'rtnl'].map(
+    (name) => `src/netlink/${name}.ts`,
+  ),
+  maxBytes: 32_768,
+  seeds() {
+    const addresses = ['192.0.2.7/24', '2001:db8::7/64'].map((cidr) => Buffer.concat(encodeAddress(7, cidr)));
+    const samples = [sampleLinks(), sampleLinks(), sampleLinks(), addresses, sampleRoutes(), [Buffer.alloc(20)]];
+    return samples.flatMap((messages, index) =>
+      messages.flatMap((message) => [
+        Buffer.concat([Buffer.of(index), message]),
+        Buffer.concat([Buffer.of(rawDatagram | index), completeAnswer(0, requests[index]!.type, message)]),
+      ]),
+    );
+  },
+  async run(input) {
+    const [head = 0] = input;
+    const { type, send } = requests[(head & 0x7f) % requests.length]!;
+    const bytes = Buffer.from(input.subarray(1));
+    let answers = 0;
+    using connection = connectKernel((seq) => {
+      expectThat(++answers < 50, 'the same is asked again and again');
+      if ((head & rawDatagram) === 0) return completeAnswer(seq, type, bytes);
+      // The number of the request, in the first message, where the kernel has it.
+      if (bytes.length >= 12) putU32(seq).copy(bytes, 8);
+      return bytes;
+    });
+    const answer = send(connection);
+    // With nothing more to come, what has not been answered by now is ended by the closing.
+    void setImmediate().then(() => connection[Symbol.dispose]());
+    await answer;
+  },
+};

@@ -1,0 +1,55 @@
+import { layoutNames } from '../../../src/metadata/index.ts';
+import {
+  parseClaimFields,
+  parseDriverName,
+  parseLayouts,
+  parseSeconds,
+  parseSimulation,
+} from '../../../src/settings.ts';
+import { expectThat, type FuzzTarget, isDocumented, utf8 } from '../target.ts';
+
+const checks: readonly ((text: string) => void)[] = [
+  (text) => {
+    const { pfs, vfsPerPf } = parseSimulation(text);
+    expectThat(Number.isInteger(pfs) && pfs >= 1 && pfs <= 8, `${pfs} PFs`);
+    expectThat(Number.isInteger(vfsPerPf) && vfsPerPf >= 1 && vfsPerPf <= 128, `${vfsPerPf} VFs`);
+  },
+  (text) => {
+    const names = parseLayouts(text);
+    expectThat(names.length > 0 && new Set(names).size === names.length, 'layouts twice, or none');
+    expectThat(
+      names.every((name) => layoutNames.includes(name)),
+      'a layout that there is not',
+    );
+  },
+  (text) => void parseClaimFields(text),
+  (text) => expectThat(parseSeconds(text) >= 0 && parseSeconds(text) < Infinity, 'no number of seconds'),
+  (text) => {
+    const name = parseDriverName(text);
+    expectThat(name === text && name.length <= 63 && !/[/\0\s]|\.\./.test(name), `driver name ${name}`);
+  },
+];
+
+/** Values of flags. */
+export const target: FuzzTarget = {
+  name: 'settings',
+  errors: [],
+  covers: ['src/settings.ts'],
+  maxBytes: 4096,
+  dictionary: [',', ' ', 'x', '..', '__proto__', 'constructor', 'vf.trust', 'a-', '\n'],
+  seeds: () =>
+    ['8', '2x4', '2.5', 'v1,kep', 'attributes-json, downward-api', 'driver,vf.trust', 'sriov.netdra.dev', 'a-b.c'].map(
+      (text) => Buffer.from(text),
+    ),
+  run(input) {
+    const text = utf8(input);
+    for (const check of checks) {
+      try {
+        check(text);
+      } catch (error) {
+        // Each value fits at most one flag: the others refuse it with a plain error.
+        if (!isDocumented(error, [Error])) throw error;
+      }
+    }
+  },
+};

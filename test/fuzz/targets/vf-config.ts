@@ -1,0 +1,98 @@
+import { CniError } from '../../../src/cni/index.ts';
+import { configForDevice, resolveVfConfig } from '../../../src/driver/config.ts';
+import { DriverError, privilegedFields } from '../../../src/driver/index.ts';
+import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
+import { encodeAddress } from '../../../src/netlink/address.ts';
+import { encodeLinkChange } from '../../../src/netlink/link.ts';
+import { encodeRoute } from '../../../src/netlink/route.ts';
+import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
+import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
+
+const base = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
+
+function claimWith(config: ConfigOptions[]): AllocatedClaim {
+  const object = buildClaim('fast-net', { uid: 'uid-1', requests: [{ name: 'vf', devices: ['dev-1'] }], config });
+  const { namespace, name, uid } = object.metadata;
+  return { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
+}
+
+/** What is taken at prepare must be possible later, in the hook: there it would be too late to say so. */
+function applyLater({
+  addresses = [],
+  routes = [],
+  interfaceName,
+  mtu,
+  macAddress,
+}: ReturnType<typeof resolveVfConfig>) {
+  try {
+    for (const address of addresses) encodeAddress(1, address);
+    for (const { destination, gateway } of routes) {
+      encodeRoute({ index: 1, destination, ...(gateway === undefined ? {} : { gateway }) });
+    }
+    encodeLinkChange(1, {
+      ...(interfaceName === undefined ? {} : { name: interfaceName }),
+      ...(mtu === undefined ? {} : { mtuBytes: mtu }),
+      ...(macAddress === undefined ? {} : { hardwareAddress: macAddress }),
+    });
+  } catch (error) {
+    expectThat(false, `the configuration was taken, but cannot be applied: ${(error as Error).message}`);
+  }
+}
+
+/** Opaque parameters: `{ class, claim, open }`, each of the first two being what a DeviceClass and a claim say. */
+export const target: FuzzTarget = {
+  name: 'vf-config',
+  errors: [DriverError, CniError],
+  covers: ['src/driver/config.ts', 'src/driver/vf-config.ts', 'src/driver/privileges.ts', 'src/driver/config-rules.ts'],
+  shape: 'json',
+  maxBytes: 16_384,
+  dictionary: [
+    '__proto__',
+    'constructor',
+    '"vf":{',
+    'net.ipv4.conf.IFNAME.arp_ignore',
+    '%d',
+    '\\u0000',
+    '1e400',
+    '[[[',
+  ],
+  seeds: () =>
+    jsonSeeds(
+      { claim: base },
+      {
+        class: { ...base, mtu: 9000, interfaceName: 'net%d', vf: { vlan: 7, qos: 3, trust: true, maxTxRate: 100 } },
+        claim: { ...base, addresses: ['192.0.2.7/24', '2001:db8::7/64'], vf: { vlan: 8, linkState: 'enable' } },
+      },
+      {
+        claim: {
+          ...base,
+          macAddress: '02:00:00:00:00:01',
+          routes: [{ destination: '0.0.0.0/0', gateway: '192.0.2.1' }, { destination: '2001:db8::/32' }],
+          sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1, 'net.ipv6.conf.IFNAME.accept_ra': '0' },
+        },
+        open: true,
+      },
+      { claim: { ...base, driver: 'vfio-pci', vhost: true }, open: true },
+      { class: { ...base, attach: 'observe' } },
+      {
+        class: {
+          ...base,
+          attach: 'cni',
+          cni: { cniVersion: '1.0.0', name: 'fast', plugins: [{ type: 'sriov', ipam: { type: 'host-local' } }] },
+        },
+      },
+      { claim: { ...base, ipam: { type: 'static', addresses: [{ address: '192.0.2.9/24' }] } }, open: true },
+      { class: { ...base, attach: 'cni', networkAttachmentDefinition: { name: 'fast', namespace: 'default' } } },
+    ),
+  run(input) {
+    const value = parseJson(input) as { class?: object; claim?: object; open?: unknown } | null | undefined;
+    if (typeof value !== 'object' || value === null) return;
+    const entries: ConfigOptions[] = [];
+    if (Object.hasOwn(value, 'claim')) entries.push({ source: 'FromClaim', parameters: value.claim as object });
+    if (Object.hasOwn(value, 'class')) entries.push({ source: 'FromClass', parameters: value.class as object });
+    const config = resolveVfConfig(testDriver, claimWith(entries), 'vf', value.open ? privilegedFields : []);
+    // The store keeps it as JSON.
+    JSON.stringify(config);
+    applyLater(configForDevice(config, 'default/fast-net', 1, 1));
+  },
+};

@@ -1,0 +1,13 @@
+import type { FuzzTarget } from '../../../fuzz/target.ts';
+
+const kept: Uint8Array[] = [];
+
+export const target: FuzzTarget = {
+  name: 'leak',
+  errors: [],
+  covers: ['test/unit/fuzz/planted/leak.ts'],
+  seeds: () => [Buffer.from('aaaa')],
+  run() {
+    kept.push(new Uint8Array(64 * 1024));
+  },
+};
