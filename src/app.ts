@@ -1,6 +1,4 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { KubeConfig } from '@kubernetes/client-node';
 import { createPlugin } from '../nri/index.ts';
 import packageInfo from '../package.json' with { type: 'json' };
 import { ClaimStatusWriter, createClaimStatusApi, withStatusRemoval } from './claimstatus/index.ts';
@@ -8,14 +6,16 @@ import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
 import { deviceHealth } from './device-health.ts';
 import { createKubeNetworkAttachmentReader, Driver, Store } from './driver/index.ts';
-import { explain, NetdraError } from './errors.ts';
+import { explain } from './errors.ts';
+import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
-import { KubeClient, ResourceApi } from './kube/index.ts';
+import { KubeClient, loadKubeConfig, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
 import { baseRequest, CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
 import { type MetricSources, Operations, observeHandlers, observePlugin, observeUpdater } from './ops/index.ts';
+import { AbandonedClaims, endEarlierBoots, OrphanedFiles, Reconciler, readBootId } from './recovery/index.ts';
 import { createSliceApi, SlicePublisher } from './resourceslice/index.ts';
 import {
   CniAttacher,
@@ -27,7 +27,7 @@ import {
   toDeviceStatuses,
   VfMover,
 } from './sandbox/index.ts';
-import type { Settings } from './settings.ts';
+import { defaultReconcileIntervalMs, type Settings } from './settings.ts';
 import { heldDevices, openVfSource, type VfSource } from './vf-source.ts';
 
 /** What tests put in the place of the real thing, or watch. */
@@ -59,14 +59,32 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       driver,
       version: packageInfo.version,
       metadataEnabled: settings.enableDeviceMetadata,
+      clock,
       logger,
+      waitForAddress: settings.podUid !== undefined,
       ...(settings.httpAddress === undefined ? {} : { address: settings.httpAddress }),
     }),
   );
   const kube = stack.use(new KubeClient(config, { clock, userAgent: 'netdra' }));
   const resources = new ResourceApi(kube);
 
-  const store = stack.use(new Store(join(stateDir, 'state.db')));
+  const bootId = await readBootId(settings.bootIdPath);
+  const store = stack.use(new Store(join(stateDir, 'state.db'), { bootId }));
+  const metadata = new ClaimMetadata({
+    driver,
+    dataDir,
+    cdiDir: settings.cdiDir,
+    layouts: settings.metadataLayouts.map((name) => layouts[name]),
+    // Claims that have metadata already keep it, so it is never left out altogether.
+    enabled: settings.enableDeviceMetadata,
+    attributesOf: ({ pool, name }) =>
+      pool === settings.nodeName ? vfs.offered().find((device) => device.name === name)?.attributes : undefined,
+    bootId,
+    ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
+    ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),
+  });
+  // Before anything looks at what VFs were in the boot before this one.
+  await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
   const host = stack.use(RtnlConnection.open());
   const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
   const held = () => heldDevices(store.claims());
@@ -91,19 +109,6 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     procSysDir: settings.procSysDir,
     beforeLeave: (sandboxId) => live?.stop(sandboxId),
   });
-  const metadata = new ClaimMetadata({
-    driver,
-    dataDir,
-    cdiDir: settings.cdiDir,
-    layouts: settings.metadataLayouts.map((name) => layouts[name]),
-    // Claims that have metadata already keep it, so it is never left out altogether.
-    enabled: settings.enableDeviceMetadata,
-    attributesOf: ({ pool, name }) =>
-      pool === settings.nodeName ? vfs.offered().find((device) => device.name === name)?.attributes : undefined,
-    bootId: (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim(),
-    ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
-    ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),
-  });
 
   const { nodeName } = settings;
   const publisher = stack.use(
@@ -117,31 +122,36 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     }),
   );
   const status = stack.use(new ClaimStatusWriter(createClaimStatusApi(resources, driver), { driver, clock, logger }));
+  const eventWriter = stack.use(
+    new EventWriter(createEventsApi(kube), { controller: driver, instance: nodeName, clock, logger }),
+  );
+  const events = new FailureEvents(eventWriter);
   const tellStatus = (claim: ClaimIdentity, failure?: string) => {
     const stored = store.claim(claim.uid);
     if (stored?.state === 'prepared') status.set(claim, toDeviceStatuses(stored, failure));
   };
-  const draDriver = withStatusRemoval(
-    new Driver({
-      driver,
-      store,
-      inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
-      carrier: mover,
-      control: vfs.control,
-      deviceSpecs: new CdiSpecs({ dir: settings.cdiDir, driver, class: 'device' }),
-      networkAttachments: createKubeNetworkAttachmentReader(kube),
-      openClaimFields: settings.openClaimFields,
-      claimMutex,
-    }),
-    status,
-  );
+  const deviceSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'device' });
+  const networkDriver = new Driver({
+    driver,
+    store,
+    inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
+    carrier: mover,
+    control: vfs.control,
+    deviceSpecs,
+    networkAttachments: createKubeNetworkAttachmentReader(kube),
+    openClaimFields: settings.openClaimFields,
+    claimMutex,
+  });
+  const draDriver = withStatusRemoval(networkDriver, status);
   const helper = stack.use(
-    await startKubeletPlugin(observePlugin(draDriver, ops.metrics, clock), {
+    await startKubeletPlugin(withClaimEvents(observePlugin(draDriver, ops.metrics, clock), events), {
       driver,
       dataDir,
       registryDir: settings.kubeletRegistryDir,
       podUid: settings.podUid,
       health: true,
+      // What two claims could both touch, the driver keeps apart itself.
+      serialize: false,
       claims: resources,
       metadata,
       clock,
@@ -171,8 +181,13 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       withdraw: (claim) => helper.withdrawMetadata(claim),
       isFileOf: (claim, path) => metadata.isFileOf(claim, path),
       claimMutex,
+      assure: (claim, device) => networkDriver.assure(claim, device),
+      onSynchronized: () => reconciler.nudge(),
       hookFailure: settings.hookFailure,
-      onFailure: tellStatus,
+      onFailure: (claim, reason) => {
+        tellStatus(claim, reason);
+        events.notAttached(claim, store.claim(claim.uid)?.podUids ?? [], reason);
+      },
       ...(live === undefined ? {} : { live }),
       clock,
       logger,
@@ -186,15 +201,36 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       socketPath: settings.nriSocket,
       env: process.env,
       handlers: {
-        ...observeHandlers(handler, ops.metrics, clock),
+        ...observeHandlers(withPodEvents(handler, events), ops.metrics, clock),
         connected: () => ops.setConnected('nri'),
-        disconnected: (error) => ops.setConnected('nri', error === undefined ? 'closed' : explain(error)),
+        disconnected: (error) => {
+          handler.disconnected();
+          ops.setConnected('nri', error === undefined ? 'closed' : explain(error));
+        },
       },
+      logger,
+    }),
+  );
+  const { known } = handler;
+  const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
+  const abandoned = new AbandonedClaims({ driver, pool: nodeName, store, known, claims: resources, helper, logger });
+  const orphans = new OrphanedFiles({ store, metadata, specs: [deviceSpecs, metadataSpecs], helper, logger });
+  const reconciler: Reconciler = stack.use(
+    new Reconciler({
+      tasks: [
+        { name: 'sandboxes', run: (signal) => handler.reconcile(signal) },
+        { name: 'claims', run: (signal) => abandoned.sweep(signal) },
+        { name: 'files', run: (signal) => orphans.sweep(signal) },
+        { name: 'CNI attachments', run: (signal) => cniCleanUp.sweep(signal) },
+      ],
+      everyMs: settings.reconcileIntervalMs ?? defaultReconcileIntervalMs,
+      clock,
       logger,
     }),
   );
   plugin.start();
   cniCleanUp.start();
+  reconciler.start();
   // What could not be told before we were stopped.
   for (const { identity, devices } of store.claims()) {
     if (devices.some(({ networkData }) => networkData !== undefined)) tellStatus(identity);
@@ -205,6 +241,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     publisher.publish({ pools: { [nodeName]: { devices } } });
     const names = devices.map(({ name }) => name);
     helper.setHealth(deviceHealth(nodeName, names, store.claims()));
+    events.devicesFound(nodeName, names, store.claims());
   };
   publish();
   vfs.watch(publish);
@@ -239,18 +276,4 @@ function countBy(names: string[]): Record<string, number> {
 
 function policyPathOf({ inventoryPolicy }: Settings): { policyPath?: string } {
   return inventoryPolicy === undefined ? {} : { policyPath: inventoryPolicy };
-}
-
-function loadKubeConfig(path: string | undefined): KubeConfig {
-  const config = new KubeConfig();
-  if (path === undefined) {
-    config.loadFromCluster();
-    return config;
-  }
-  try {
-    config.loadFromFile(path);
-    return config;
-  } catch (cause) {
-    throw new NetdraError('kubeconfig-unusable', `cannot load kubeconfig ${path}`, { cause, path });
-  }
 }

@@ -1,5 +1,5 @@
-import { type PrivilegedField, privilegedFields } from './driver/index.ts';
-import { type LayoutName, layoutNames } from './metadata/index.ts';
+import { type PrivilegedField, privilegedFields } from './driver/privileges.ts';
+import { type LayoutName, layoutNames } from './metadata/layout.ts';
 import type { HookFailureMode } from './sandbox/index.ts';
 
 /** How many virtual functions to simulate. */
@@ -41,11 +41,27 @@ export interface Settings {
   openClaimFields: PrivilegedField[];
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy: string | undefined;
+  /** How often what is remembered is compared with what is, ms; absent: {@link defaultReconcileIntervalMs}. */
+  reconcileIntervalMs?: number;
+  /** Where the kernel tells which boot of the node this is; absent: below `/proc`. */
+  bootIdPath?: string;
   /** Where metrics and probes are served, `HOST:PORT`; absent: nowhere. */
   httpAddress?: string;
   simulate: Simulation | undefined;
   simulatePrefix: string;
   logLevel: string;
+}
+
+export const defaultReconcileIntervalMs = 60_000;
+
+/**
+ * `60` or `0.5`, in seconds, as milliseconds.
+ * @throws Error with what is allowed
+ */
+export function parseSeconds(text: string): number {
+  const ms = Math.round(Number(text) * 1_000);
+  if (text.trim() !== '' && ms >= 100 && ms <= 86_400_000) return ms;
+  throw new Error('give seconds, from 0.1 to 86400');
 }
 
 /**

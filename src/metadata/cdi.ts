@@ -1,4 +1,4 @@
-import { createFile, type HostFile, listDir, removeFile } from './host-file.ts';
+import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from './host-file.ts';
 import { formatGoJson } from './json-stream.ts';
 import { fileName, pathPart } from './paths.ts';
 
@@ -39,11 +39,36 @@ export class CdiSpecs {
     await createFile(this.#file(claimUid, name), formatGoJson(spec));
   }
 
-  /** Removes all specs of a claim. */
+  /** Removes all specs of a claim, and what a killed process left of writing them. */
   async removeClaim(claimUid: string): Promise<void> {
     const prefix = this.#prefix(claimUid);
     for (const file of await listDir(this.#dir)) {
-      if (file.startsWith(prefix) && file.endsWith('.json')) await removeFile({ base: this.#dir, parts: [file] });
+      const isSpec = file.startsWith(prefix) && file.endsWith('.json');
+      const isLeftover = file.startsWith(`.${prefix}`) && file.endsWith('.tmp');
+      if (isSpec || isLeftover) await removeFile({ base: this.#dir, parts: [file] });
+    }
+  }
+
+  /** UIDs of the claims that have specs. Only files that are ours by name and by content count. */
+  async claimUids(): Promise<string[]> {
+    const prefix = `${this.#driver}_${this.#class}_`;
+    const uids = new Set<string>();
+    for (const file of await listDir(this.#dir)) {
+      if (!file.startsWith(prefix) || !file.endsWith('.json')) continue;
+      const [uid = ''] = file.slice(prefix.length).split('_', 1);
+      if (uid !== '' && !uids.has(uid) && (await this.#isOurs(file))) uids.add(uid);
+    }
+    return [...uids];
+  }
+
+  async #isOurs(file: string): Promise<boolean> {
+    try {
+      const spec: { kind?: unknown } | null = JSON.parse(
+        (await readFileIfThere({ base: this.#dir, parts: [file] })) ?? '',
+      );
+      return spec?.kind === `${this.#driver}/${this.#class}`;
+    } catch {
+      return false;
     }
   }
 

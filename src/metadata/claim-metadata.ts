@@ -2,7 +2,16 @@ import { KeyedMutex } from '../keyed-mutex.ts';
 import { CdiSpecs } from './cdi.ts';
 import { ClaimFiles } from './claim-files.ts';
 import type { ClaimRecord, DeviceName, PreparedContent } from './claim-record.ts';
-import { type ClaimState, contentOf, findRequest, readClaimState, requestOf, writeClaimState } from './claim-state.ts';
+import {
+  type ClaimState,
+  contentOf,
+  findRequest,
+  listClaimDirs,
+  readClaimState,
+  readClaimStateIn,
+  requestOf,
+  writeClaimState,
+} from './claim-state.ts';
 import {
   baseRequest,
   type ClaimIdentity,
@@ -11,7 +20,9 @@ import {
   type MetadataDocument,
 } from './document.ts';
 import { MetadataError } from './errors.ts';
+import { removeTree } from './host-file.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
+import { metadataDirName } from './layout-v1.ts';
 import { checkOwnership } from './ownership.ts';
 import { claimDirName } from './paths.ts';
 import { prepareState, withContent } from './prepare-state.ts';
@@ -135,6 +146,28 @@ export class ClaimMetadata {
       await this.#cdi.removeClaim(claim.uid);
       await this.#files.removeStrays(claim);
       if (typeof state !== 'object') await this.#files.removeClaimDir(claim);
+    });
+  }
+
+  /**
+   * What there are files of, in the driver's own directory.
+   * @returns `claim` is absent where nothing says whose they are: a crash has left only a part
+   */
+  async list(): Promise<{ dir: string; claim?: ClaimIdentity }[]> {
+    const found: { dir: string; claim?: ClaimIdentity }[] = [];
+    for (const dir of await listClaimDirs(this.#options.dataDir)) {
+      const state = await readClaimStateIn(this.#options.dataDir, dir).catch(() => undefined);
+      found.push({ dir, ...(state === undefined ? {} : { claim: state.claim }) });
+    }
+    return found;
+  }
+
+  /** Removes a directory of which `list` could not say whose it is, unless that can be said by now. */
+  async removeUnclaimed(dir: string): Promise<void> {
+    // The mutex of the claim that may be about to be prepared: its directory would have this name.
+    await this.#mutex.run(dir, async () => {
+      const state = await readClaimStateIn(this.#options.dataDir, dir).catch(() => undefined);
+      if (state === undefined) await removeTree({ base: this.#options.dataDir, parts: [metadataDirName, dir] });
     });
   }
 

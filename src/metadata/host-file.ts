@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
 import { type FileHandle, lstat, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -33,7 +32,8 @@ export function hostPath(file: HostFile): string {
 /**
  * Puts a whole file into place: temporary file in the same directory, then rename. For files that nobody has mounted
  * yet: a bind mount pins the inode and would go on showing the old content. The temporary name starts with a dot and
- * ends in `.tmp`, which CDI scanners pass over. No fsync: after a power loss the kubelet prepares the claim again.
+ * ends in `.tmp`, which CDI scanners pass over; it is always the same, so that what a killed process left goes with the
+ * next write or the removal. No fsync: after a power loss the kubelet prepares the claim again.
  * @throws MetadataError `metadata-io`
  */
 export async function createFile(file: HostFile, text: string): Promise<void> {
@@ -49,8 +49,9 @@ export async function createFile(file: HostFile, text: string): Promise<void> {
 
 async function createOnce(file: HostFile, text: string): Promise<void> {
   using dir = Directory.open(file, { create: true });
-  const temporary = dir.at(`.${randomUUID()}.tmp`);
+  const temporary = dir.at(temporaryName(nameOf(file)));
   try {
+    await rm(temporary, { force: true });
     const handle = await open(temporary, 'wx', fileMode);
     try {
       await handle.writeFile(text);
@@ -94,9 +95,15 @@ export async function readFileIfThere(file: HostFile): Promise<string | undefine
   return await withFile(file, 'read', O_RDONLY, undefined, (handle) => handle.readFile('utf8'));
 }
 
-/** Removes a file; one that is not there is fine. @throws MetadataError `metadata-io` */
+/** Removes a file and what a killed process left of writing it; neither need be there. @throws MetadataError `metadata-io` */
 export async function removeFile(file: HostFile): Promise<void> {
+  await inDirectory(file, (dir) => rm(dir.at(temporaryName(nameOf(file))), { force: true }));
   await inDirectory(file, (dir) => unlink(dir.at(nameOf(file))));
+}
+
+/** What a file is called while it is written. The kernel has room for 255 bytes. */
+export function temporaryName(name: string): string {
+  return `.${name.slice(0, 240)}.tmp`;
 }
 
 /** Removes a directory with all that is in it; a link in its place is removed itself. @throws MetadataError `metadata-io` */

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Activity } from './activity.ts';
+import { type DeniedAccess, reviewAccess } from './api-server-access.ts';
 import { serveDiscovery } from './api-server-discovery.ts';
 import {
   type ResourceRequest,
@@ -24,6 +25,8 @@ export class ApiListener implements AsyncDisposable {
   readonly faults = new Faults();
   readonly watches = new Set<WatchStream>();
   readonly activity = new Activity('API server double');
+  /** What a SelfSubjectAccessReview says no to. */
+  readonly denied: DeniedAccess[] = [];
   /** Versions of resource.k8s.io that are served now. */
   draVersions: readonly DraVersion[];
   readonly #store: ObjectStore;
@@ -88,6 +91,8 @@ export class ApiListener implements AsyncDisposable {
       sendJson(response, status, body);
     };
     if (/^\/(healthz|livez|readyz)$/.test(url.pathname)) return send(200, { status: 'ok' });
+    const review = logged.method === 'POST' ? reviewAccess(url.pathname, logged.body, this.denied) : undefined;
+    if (review !== undefined) return send(201, review);
     const discovery = serveDiscovery(url.pathname, (type, version) => this.#isServed(type, version));
     if (discovery !== undefined) return send(200, discovery);
     const request = this.#resolvePath(url, logged);

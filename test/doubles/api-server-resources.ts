@@ -52,6 +52,10 @@ export const resourceTypes: readonly ResourceType[] = [
       'type',
     ],
   }),
+  // The real server keeps both groups' events in one place; here those of one are not seen in the other.
+  resource('events.k8s.io', 'events', 'Event', {
+    selectableFields: ['regarding.kind', 'regarding.namespace', 'regarding.name', 'regarding.uid', 'reason', 'type'],
+  }),
   resource('resource.k8s.io', 'resourceclaims', 'ResourceClaim', { hasStatus: true }),
   resource('resource.k8s.io', 'resourceclaimtemplates', 'ResourceClaimTemplate'),
   resource('resource.k8s.io', 'resourceslices', 'ResourceSlice', {
@@ -70,9 +74,14 @@ export const resourceTypes: readonly ResourceType[] = [
 export const draVersions = ['v1', 'v1beta2', 'v1beta1'] as const;
 export type DraVersion = (typeof draVersions)[number];
 
-/** @throws ApiStatusError 400 for a kind the double does not know */
+/**
+ * @param kind `Pod`; where two groups have the same, `Event.events.k8s.io` is that of the other one
+ * @throws ApiStatusError 400 for a kind the double does not know
+ */
 export function typeOfKind(kind: string | undefined): ResourceType {
-  const type = resourceTypes.find((candidate) => candidate.kind === kind);
+  const type =
+    resourceTypes.find((candidate) => candidate.kind === kind) ??
+    resourceTypes.find((candidate) => `${candidate.kind}.${candidate.group}` === kind);
   if (type === undefined) throw badRequest(`no kind "${kind}" is registered`);
   return type;
 }

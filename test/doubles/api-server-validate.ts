@@ -29,7 +29,8 @@ export function validateObject(type: ResourceType, before: KubeObject | undefine
       validatePod(errors, after);
       break;
     case 'Event':
-      validateEvent(errors, after as unknown as JsonObject);
+      if (type.group === 'events.k8s.io') validateNewEvent(errors, before, after as unknown as JsonObject);
+      else validateEvent(errors, after as unknown as JsonObject);
       break;
   }
   return errors.list;
@@ -74,4 +75,30 @@ function validateEvent(errors: FieldErrors, event: JsonObject): void {
     errors.add('invalid', 'reason', 'can have at most 128 characters');
   if (typeof event.message === 'string' && event.message.length > 1024)
     errors.add('invalid', 'message', 'can have at most 1024 characters');
+}
+
+/** Of events.k8s.io/v1. Source: kubernetes pkg/apis/core/validation/events.go, August 2026. */
+function validateNewEvent(errors: FieldErrors, before: KubeObject | undefined, event: JsonObject): void {
+  for (const name of ['eventTime', 'reportingController', 'reportingInstance', 'action', 'reason', 'regarding']) {
+    errors.require(event, name, '');
+  }
+  const namespace = valueAt(event, 'regarding.namespace');
+  const wanted = namespace === undefined || namespace === '' ? 'default' : namespace;
+  if (valueAt(event, 'metadata.namespace') !== wanted)
+    errors.add('invalid', 'involvedObject.namespace', 'does not match event.namespace', namespace ?? '');
+  if (event.type !== 'Normal' && event.type !== 'Warning') errors.add('invalid', 'type', '', event.type ?? '');
+  const limits = { note: 1024, reason: 128, action: 128, reportingInstance: 128 };
+  for (const [field, limit] of Object.entries(limits)) {
+    const value = event[field];
+    if (typeof value === 'string' && Buffer.byteLength(value) > limit)
+      errors.add('invalid', field, `can have at most ${limit} characters`);
+  }
+  const count = valueAt(event, 'series.count');
+  if (event.series !== undefined && !(typeof count === 'number' && count >= 2))
+    errors.add('invalid', 'series.count', 'should be at least 2', count ?? null);
+  if (event.series !== undefined) errors.require(event.series, 'lastObservedTime', 'series');
+  if (before === undefined) return;
+  // Once made, an event changes in its series only.
+  for (const field of ['regarding', 'related', 'reason', 'note', 'eventTime', 'action', 'type', 'reportingController'])
+    requireUnchanged(errors, before, event as unknown as KubeObject, field);
 }

@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises';
+import type { DeniedAccess } from './api-server-access.ts';
 import { ApiListener } from './api-server-listener.ts';
 import { type FailureOptions, type LoggedRequest, matchesRequest, type RequestMatch } from './api-server-log.ts';
 import { Registry, type RegistryPolicy } from './api-server-registry.ts';
@@ -152,6 +153,14 @@ export class ApiServer implements AsyncDisposable {
   /** From now on only these drivers may change `status.devices` of claims; `undefined` lifts it. */
   allowDeviceStatus(drivers: string[] | undefined): void {
     this.#policy.deviceStatusDrivers = drivers;
+  }
+
+  /**
+   * From now on a SelfSubjectAccessReview says that the client may not do this. Requests themselves are not refused:
+   * `failNext` does that.
+   */
+  denyAccess(denied: DeniedAccess): void {
+    this.#listener.denied.push(denied);
   }
 
   /** Runs on every object of the kind before it is validated and stored, e.g. to drop a field of a disabled feature. */

@@ -1,0 +1,28 @@
+import type { KubeClient } from '../kube/index.ts';
+import type { EventSeries, KubeEvent } from './event.ts';
+
+/** The API server's side of events. */
+export interface EventsApi {
+  /** @throws KubeError `api-conflict` if there is one of that name */
+  create(event: KubeEvent, signal: AbortSignal): Promise<void>;
+  /** Tells that an event has happened again. @throws KubeError `api-not-found` when the server has forgotten it */
+  repeat(event: KubeEvent, series: EventSeries, signal: AbortSignal): Promise<void>;
+}
+
+export function createEventsApi(kube: KubeClient): EventsApi {
+  const pathOf = ({ metadata: { namespace } }: KubeEvent) => `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
+  return {
+    async create(event, signal) {
+      await kube.request({ method: 'POST', path: pathOf(event), body: event, signal });
+    },
+    async repeat(event, series, signal) {
+      await kube.request({
+        method: 'PATCH',
+        path: `${pathOf(event)}/${event.metadata.name}`,
+        contentType: 'application/merge-patch+json',
+        body: { series },
+        signal,
+      });
+    },
+  };
+}

@@ -1,0 +1,104 @@
+import type { StoredClaim } from '../driver/index.ts';
+import { explain } from '../errors.ts';
+import type { AllocatedClaim } from '../kubeletplugin/index.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
+import type { EventReport, ObjectReference } from './event.ts';
+import type { EventWriter } from './event-writer.ts';
+
+/** What names a pod. */
+export interface PodName {
+  namespace: string;
+  name: string;
+  uid: string;
+}
+
+type Failure = Pick<EventReport, 'reason' | 'action' | 'note'>;
+
+/** What goes wrong with claims, told to those who look at the claim or at its pods. */
+export class FailureEvents {
+  readonly #writer: Pick<EventWriter, 'report'>;
+  /** Pods that have a sandbox here, by UID. */
+  readonly #pods = new Map<string, PodName>();
+  /** Devices whose loss was told. */
+  #lost = new Set<string>();
+
+  constructor(writer: Pick<EventWriter, 'report'>) {
+    this.#writer = writer;
+  }
+
+  /** Those that there are; of others nothing is heard any more. */
+  podsPresent(pods: PodName[]): void {
+    this.#pods.clear();
+    for (const pod of pods) this.podSeen(pod);
+  }
+
+  podSeen({ namespace, name, uid }: PodName): void {
+    this.#pods.set(uid, { namespace, name, uid });
+  }
+
+  podGone(uid: string): void {
+    this.#pods.delete(uid);
+  }
+
+  notPrepared({ identity, object }: AllocatedClaim, error: unknown): void {
+    const consumers = object.status?.reservedFor?.filter(({ resource }) => resource === 'pods') ?? [];
+    const pods = consumers.map(({ name, uid }) => ({ namespace: identity.namespace, name, uid }));
+    const note = `Devices of claim ${subject(identity)} cannot be prepared: ${explain(error)}`;
+    this.#tell(identity, pods, { reason: 'DeviceNotPrepared', action: 'Preparing', note });
+  }
+
+  notUnprepared(claim: ClaimIdentity, error: unknown): void {
+    const note = `Devices of claim ${subject(claim)} cannot be given back yet: ${explain(error)}`;
+    this.#tell(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
+  }
+
+  /** @param reason as {@link explain} puts it */
+  notAttached(claim: ClaimIdentity, podUids: string[], reason: string): void {
+    const pods = podUids.flatMap((uid) => this.#pods.get(uid) ?? []);
+    const note = `Devices of claim ${subject(claim)} are not in the pod's network; it is tried again: ${reason}`;
+    this.#tell(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
+  }
+
+  containerRefused(pod: PodName, error: unknown): void {
+    const refusal: Failure = { reason: 'ContainerHeldBack', action: 'CreatingContainer', note: explain(error) };
+    this.#writer.report({ regarding: podReference(pod), type: 'Warning', ...refusal });
+  }
+
+  /**
+   * Tells of devices that claims hold and that are not on the node any more, once for each loss.
+   * @param present names of the devices that were found
+   */
+  devicesFound(pool: string, present: readonly string[], claims: StoredClaim[]): void {
+    const lost = new Set<string>();
+    for (const { identity, devices } of claims) {
+      for (const { pool: devicePool, name, pciAddress, attachment } of devices) {
+        if (devicePool !== pool || present.includes(name)) continue;
+        const key = `${identity.uid} ${name}`;
+        lost.add(key);
+        if (this.#lost.has(key)) continue;
+        const { podUid: uid, podNamespace: namespace, podName } = attachment ?? {};
+        const isKnown = uid !== undefined && namespace !== undefined && podName !== undefined;
+        const note = `Device ${name} (${pciAddress}) of claim ${subject(identity)} is not on the node any more: its card is gone, or its VFs were switched off. The pod has to be replaced.`;
+        const pods = isKnown ? [{ uid, namespace, name: podName }] : [];
+        this.#tell(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note });
+      }
+    }
+    this.#lost = lost;
+  }
+
+  #tell(claim: ClaimIdentity, pods: PodName[], failure: Failure): void {
+    const claimReference = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', ...claim };
+    this.#writer.report({ regarding: claimReference, type: 'Warning', ...failure });
+    for (const pod of pods) {
+      this.#writer.report({ regarding: podReference(pod), related: claimReference, type: 'Warning', ...failure });
+    }
+  }
+}
+
+function podReference({ namespace, name, uid }: PodName): ObjectReference {
+  return { apiVersion: 'v1', kind: 'Pod', namespace, name, uid };
+}
+
+function subject({ namespace, name }: ClaimIdentity): string {
+  return `${namespace}/${name}`;
+}

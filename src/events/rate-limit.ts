@@ -1,0 +1,45 @@
+import type { Clock } from '../clock.ts';
+
+export interface RateLimitOptions {
+  /** How many may come at once. */
+  burst: number;
+  /** Afterwards one more is allowed in each such time. */
+  everyMs: number;
+  clock: Clock;
+}
+
+/** Allows each key so many at once, and then one from time to time. Keys that are quiet long enough are forgotten. */
+export class RateLimit {
+  readonly #options: RateLimitOptions;
+  readonly #buckets = new Map<string, { tokens: number; atMs: number }>();
+
+  constructor(options: RateLimitOptions) {
+    this.#options = options;
+  }
+
+  /** Takes one of what the key is allowed. @returns whether there was one */
+  take(key: string): boolean {
+    this.#forgetFull();
+    const tokens = this.#tokens(key);
+    if (tokens < 1) return false;
+    this.#buckets.set(key, { tokens: tokens - 1, atMs: this.#options.clock.nowMs() });
+    return true;
+  }
+
+  get size(): number {
+    return this.#buckets.size;
+  }
+
+  #tokens(key: string): number {
+    const { burst, everyMs, clock } = this.#options;
+    const bucket = this.#buckets.get(key);
+    if (bucket === undefined) return burst;
+    return Math.min(burst, bucket.tokens + (clock.nowMs() - bucket.atMs) / everyMs);
+  }
+
+  #forgetFull(): void {
+    for (const key of this.#buckets.keys()) {
+      if (this.#tokens(key) >= this.#options.burst) this.#buckets.delete(key);
+    }
+  }
+}

@@ -1,0 +1,135 @@
+import { Command, Option } from 'commander';
+import { argument, commonOptions } from './command-options.ts';
+import { privilegedFields } from './driver/privileges.ts';
+import { explain } from './errors.ts';
+import { layoutNames } from './metadata/layout.ts';
+import { parseAddress } from './ops/http-server.ts';
+import { hookFailureModes } from './sandbox/hook-failure.ts';
+import { defaultReconcileIntervalMs, parseClaimFields, parseLayouts, parseSeconds, type Settings } from './settings.ts';
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
+
+/** `netdra run`: the driver. */
+export function runCommand(): Command {
+  return new Command('run')
+    .showHelpAfterError('(netdra run --help lists the flags)')
+    .description('serve the VFs of this node: kubelet plugin and NRI plugin in one process')
+    .addOption(commonOptions.driverName())
+    .addOption(
+      new Option('--node-name <name>', 'name of the Node object of this machine')
+        .env('NODE_NAME')
+        .makeOptionMandatory(),
+    )
+    .addOption(commonOptions.kubeconfig())
+    .addOption(commonOptions.kubeletPluginsDir())
+    .addOption(commonOptions.kubeletRegistryDir())
+    .addOption(
+      new Option(
+        '--pod-uid <uid>',
+        "UID of the driver's own pod: in a rolling update two instances then serve side by side",
+      ).env('POD_UID'),
+    )
+    .addOption(commonOptions.cdiDir())
+    .addOption(commonOptions.stateDir())
+    .addOption(
+      new Option('--cni-bin-dirs <paths>', 'where CNI plugins are, for claims that use them; comma-separated')
+        .default(['/opt/cni/bin'], '/opt/cni/bin')
+        .argParser((text: string) => text.split(',')),
+    )
+    .addOption(commonOptions.procSysDir())
+    .addOption(commonOptions.nriSocket())
+    .option('--nri-plugin-name <name>', 'name under which the runtime knows us', 'netdra')
+    .option('--nri-plugin-index <nn>', 'two digits: our place among the NRI plugins', '10')
+    .addOption(
+      new Option(
+        '--metadata-layouts <names>',
+        `dialects of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
+      )
+        .default(['v1' as const, 'kep' as const], 'v1,kep')
+        .argParser(argument(parseLayouts)),
+    )
+    .addOption(commonOptions.attributesDir())
+    .addOption(commonOptions.downwardApiDir())
+    .addOption(
+      new Option('--enable-device-metadata [bool]', 'false: no metadata files and no CDI specs for new claims')
+        .env('ENABLE_DEVICE_METADATA')
+        .default(true)
+        .argParser(argument(parseBoolean)),
+    )
+    .addOption(
+      new Option(
+        '--hook-failure <mode>',
+        'when the metadata cannot be written: reject the sandbox, gate its containers, or auto: by runtime version',
+      )
+        .choices(hookFailureModes)
+        .default('auto'),
+    )
+    .addOption(
+      new Option('--live-updates [bool]', 'follow changes of addresses, MTU, MAC and link in running pods')
+        .default(true)
+        .argParser(argument(parseBoolean)),
+    )
+    .addOption(
+      new Option(
+        '--open-claim-fields <fields>',
+        `privileged fields that claims may set, not only DeviceClasses; comma-separated: ${privilegedFields.join(', ')}`,
+      )
+        .default([], 'none')
+        .argParser(argument(parseClaimFields)),
+    )
+    .addOption(commonOptions.inventoryPolicy())
+    .addOption(
+      new Option(
+        '--reconcile-interval <seconds>',
+        'how often pods, claims, VFs and files are compared with what is remembered, and mended',
+      )
+        .default(defaultReconcileIntervalMs, '60')
+        .argParser(argument(parseSeconds)),
+    )
+    .addOption(new Option('--boot-id-path <path>', 'where the boot id of the node is read').hideHelp())
+    .addOption(
+      new Option(
+        '--http-address <address>',
+        'where to serve /metrics, /healthz and /readyz: HOST:PORT or :PORT; off without',
+      ).argParser(argument(checkAddress)),
+    )
+    .addOption(commonOptions.simulate())
+    .option('--simulate-prefix <name>', 'start of the names of simulated interfaces', 'nsim')
+    .addOption(new Option('--log-level <level>', 'least level that is logged').choices(logLevels).default('info'))
+    .action(({ reconcileInterval, ...settings }) => run({ ...settings, reconcileIntervalMs: reconcileInterval }));
+}
+
+function checkAddress(text: string): string {
+  parseAddress(text);
+  return text;
+}
+
+function parseBoolean(text: string): boolean {
+  if (text === 'true' || text === '1') return true;
+  if (text === 'false' || text === '0') return false;
+  throw new Error('true or false is needed');
+}
+
+async function run(settings: Settings): Promise<void> {
+  // Not at the top: the API client alone takes half a second to load, which --help can do without.
+  const { pino } = await import('pino');
+  const logger = pino({ level: settings.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
+  const fail = (error: unknown, message: string): never => {
+    logger.fatal({ err: error }, message);
+    process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);
+    process.exit(1);
+  };
+  process.on('unhandledRejection', (error) => fail(error, 'unexpected failure'));
+  process.on('uncaughtException', (error) => fail(error, 'unexpected failure'));
+  const { startApp } = await import('./app.ts');
+  const app = await startApp(settings, logger).catch((error) => fail(error, 'cannot start'));
+  const end = (signal: string) => {
+    logger.info({ signal }, 'stopping');
+    app[Symbol.asyncDispose]().then(
+      () => process.exit(0),
+      (error) => fail(error, 'cannot stop cleanly'),
+    );
+  };
+  process.once('SIGTERM', () => end('SIGTERM'));
+  process.once('SIGINT', () => end('SIGINT'));
+}

@@ -1,0 +1,150 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { explain } from '../errors.ts';
+import type { RtnlConnection } from '../netlink/index.ts';
+import { PolicyFile } from '../policy-file.ts';
+import {
+  type DeviceAttribute,
+  deviceAttributes,
+  type Exclusion,
+  type ExclusionReason,
+  type HeldDevices,
+  Inventory,
+  type NetworkDevice,
+  type Pf,
+  SriovError,
+  Sysfs,
+} from '../sriov/index.ts';
+import { formatTable, type Terminal } from './terminal.ts';
+
+/** What the node offers, and what not. */
+export interface InventoryView {
+  devices: OfferedDevice[];
+  excluded: (Exclusion & { explanation: string })[];
+  /** What cannot be read. */
+  problems: string[];
+  /** Cards whose VFs the policy switches on when the driver starts; they are not listed therefore. */
+  switchedOnAtStart: { pciAddress: string; numVfs: number }[];
+}
+
+export interface OfferedDevice {
+  name: string;
+  /** The claim that has it, as `namespace/name`. */
+  claim?: string;
+  /** As in the ResourceSlice. */
+  attributes: Record<string, DeviceAttribute>;
+  interfaceName?: string;
+}
+
+export interface InventoryToolOptions {
+  connection: Pick<RtnlConnection, 'links' | 'routes' | 'vfInfos'>;
+  /** Where sysfs is mounted. */
+  sysfsRoot: string;
+  /** The driver's state directory, to look at simulated VFs; absent: at real ones. */
+  simulatedIn?: string;
+  policyPath?: string;
+  /** What is prepared for claims, and the claim of each device by PCI address. */
+  held: HeldDevices;
+  claimOf(pciAddress: string): string | undefined;
+}
+
+/** Where `netdra run --simulate` keeps the tree that looks like sysfs. */
+export function simulatedTree(stateDir: string): string {
+  return join(stateDir, 'simulated');
+}
+
+/**
+ * Looks at the devices as the driver does, and changes nothing.
+ * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
+ */
+export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
+  const { connection, sysfsRoot, simulatedIn, policyPath, held, claimOf } = options;
+  const sysfs = new ReadOnlySysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
+  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined });
+  if (policyPath !== undefined) {
+    await new PolicyFile(policyPath).follow((policy) => {
+      inventory.policy = policy;
+    });
+  }
+  const { devices, excluded, problems } = await inventory.scan(held);
+  return {
+    devices: devices.map((device) => toOffered(device, claimOf(device.pciAddress))),
+    excluded: excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
+    problems: problems.map(explain),
+    switchedOnAtStart: sysfs.asked,
+  };
+}
+
+function findTree(stateDir: string): string {
+  const tree = simulatedTree(stateDir);
+  if (existsSync(tree)) return tree;
+  throw new SriovError('sysfs-unreadable', `there are no simulated VFs in ${stateDir}`, {
+    path: tree,
+    hint: 'the driver makes them when it starts with --simulate; is --state-dir, or --kubelet-plugins-dir and --driver-name, as the driver has it?',
+  });
+}
+
+/** Switches nothing on, but keeps in mind that it was asked to. */
+class ReadOnlySysfs extends Sysfs {
+  readonly asked: { pciAddress: string; numVfs: number }[] = [];
+
+  override async setNumVfs({ pciAddress }: Pf, numVfs: number): Promise<void> {
+    this.asked.push({ pciAddress, numVfs });
+  }
+}
+
+function toOffered(device: NetworkDevice, claim: string | undefined): OfferedDevice {
+  const { name, interfaceName } = device;
+  return {
+    name,
+    ...(claim === undefined ? {} : { claim }),
+    ...(interfaceName === undefined ? {} : { interfaceName }),
+    attributes: deviceAttributes(device),
+  };
+}
+
+/** For people; the policy is that of `--inventory-policy`. */
+const explanations: Record<ExclusionReason, string> = {
+  'carries-default-route': "the node's default route goes through it",
+  enslaved: 'it is a port of a bond, bridge or Open vSwitch, or in a VRF',
+  'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
+  'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
+  'not-selected': 'no rule of the policy selects it',
+  'has-vfs': 'its VFs are on, and are offered in its place',
+  virtio: 'a hypervisor made it up; there is no card to hand out',
+  'interface-elsewhere': 'its interface is in the network namespace of somebody else',
+};
+
+export function formatInventory(terminal: Terminal, view: InventoryView): string {
+  const { devices, excluded, problems, switchedOnAtStart } = view;
+  const lines = [
+    devices.length === 0 ? 'no device is offered\n' : formatTable(terminal, head, devices.map(toRow)),
+    ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
+    ...switchedOnAtStart.map(
+      ({ pciAddress, numVfs }) => `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says\n`,
+    ),
+    ...problems.map((text) => `\n${terminal.style('red', 'cannot be read:')} ${text}\n`),
+  ];
+  return lines.join('');
+}
+
+const head = ['DEVICE', 'KIND', 'PF', 'VF', 'DRIVER', 'INTERFACE', 'MAC', 'MTU', 'NUMA', 'IOMMU', 'CLAIM'];
+
+function toRow({ name, attributes, interfaceName, claim }: OfferedDevice): string[] {
+  const text = (attribute: string) => {
+    const value = attributes[attribute];
+    return value === undefined ? '' : String(Object.values(value)[0]);
+  };
+  const vf = text('kind') === 'vf' ? text('vfIndex') : '';
+  return [
+    ...[name, text('kind'), text('pfName') || text('pfPciAddress'), vf, text('driver'), interfaceName ?? ''],
+    ...[text('mac'), text('mtu'), text('resource.kubernetes.io/numaNode'), text('iommuGroup'), claim ?? ''],
+  ];
+}
+
+function formatExcluded(terminal: Terminal, excluded: InventoryView['excluded']): string {
+  const rows = excluded.map(({ pciAddress, pfAddress, interfaceName, explanation }) => [
+    ...[pciAddress, pfAddress ?? '', interfaceName ?? '', terminal.style('yellow', explanation)],
+  ]);
+  return formatTable(terminal, ['NOT OFFERED', 'PF', 'INTERFACE', 'WHY'], rows);
+}

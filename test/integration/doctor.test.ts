@@ -1,0 +1,78 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import type { Finding } from '../../src/tools/finding.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+/** What `netdra doctor` finds when it is started by a command that takes something from it. */
+function doctor(before: string, flags: string[] = []): (check: string) => Finding | undefined {
+  // Problems are to be expected: here is no kubelet.
+  const script = `${before} "$@" || [ $? = 1 ]`;
+  const command = [process.execPath, mainPath, 'doctor', '-o', 'json', ...flags];
+  const findings: Finding[] = JSON.parse(
+    execFileSync('unshare', ['--mount', '--propagation=private', 'sh', '-euc', script, 'sh', ...command]).toString(),
+  );
+  return (check) => findings.find((finding) => finding.check === check);
+}
+
+describe('netdra doctor', () => {
+  it('knows what a process of root may do, and may not', () => {
+    expect(doctor('')('capabilities')).toMatchObject({ level: 'ok' });
+    const without = doctor('setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin');
+    expect(without('capabilities')).toMatchObject({
+      level: 'problem',
+      message: 'CAP_SYS_ADMIN is missing: the network namespaces of pods cannot be entered',
+    });
+  });
+
+  it('sees that /proc/sys is read-only, as in containers', () => {
+    expect(doctor('')('sysctls')).toMatchObject({ level: 'ok' });
+    const readOnly = 'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys;';
+    expect(doctor(readOnly)('sysctls')).toMatchObject({
+      level: 'warning',
+      message: '/proc/sys/net/ipv4/conf/lo/arp_notify cannot be written (EROFS): claims with sysctls fail',
+    });
+  });
+
+  it('sees whether mounts of the host come into a mount of its own', () => {
+    using dir = tempDir();
+    const flags = [`--netns-dir=${dir.path}`];
+    const mount = (propagation: string) =>
+      `mount -t tmpfs none '${dir.path}'; mount --make-shared '${dir.path}'; unshare --mount --propagation=${propagation}`;
+    expect(doctor(mount('slave'), flags)('network namespaces')).toMatchObject({ level: 'ok' });
+    expect(doctor(mount('private'), flags)('network namespaces')).toMatchObject({
+      level: 'problem',
+      fix: `mount ${dir.path} with mountPropagation: HostToContainer`,
+    });
+  });
+
+  it('sees that a directory is on a read-only file system', () => {
+    using dir = tempDir();
+    const plugins = join(dir.path, 'plugins');
+    mkdirSync(plugins);
+    const flags = [`--kubelet-plugins-dir=${plugins}`];
+    expect(doctor('', flags)('plugin directory')).toMatchObject({ level: 'ok' });
+    const find = doctor(`mount --bind '${plugins}' '${plugins}'; mount -o remount,bind,ro '${plugins}';`, flags);
+    expect(find('plugin directory')).toMatchObject({
+      level: 'problem',
+      message: `${plugins}/sriov.netdra.dev cannot be made in ${plugins} (EROFS)`,
+      fix: 'mount it writable',
+    });
+  });
+
+  it('has colours on a terminal only, and not with NO_COLOR', () => {
+    const command = `'${process.execPath}' '${mainPath}' doctor --cri-socket=/nowhere --nri-socket=/nowhere || true`;
+    const onTerminal = (env: Record<string, string>) => {
+      const { NO_COLOR: _, FORCE_COLOR: __, ...rest } = process.env;
+      const options = { env: { ...rest, TERM: 'xterm', ...env } };
+      return execFileSync('script', ['-qec', command, '/dev/null'], options).toString();
+    };
+    expect(onTerminal({})).toContain('\u001b[31mproblem\u001b[39m');
+    expect(onTerminal({ NO_COLOR: '1' })).toMatch(/^problem {2}NRI: off/m);
+    expect(execFileSync('sh', ['-c', command]).toString()).toMatch(/^problem {2}NRI: off/m);
+  });
+});
