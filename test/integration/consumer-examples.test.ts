@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateReaderTool } from '../../consumer/reader-tools.ts';
 import { cacheFolder } from '../../e2e/node/tools.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { ContainerRoot, vf } from '../unit/consumer/container-root.ts';
+import { ContainerRoot, vf } from './consumer/container-root.ts';
 
 const examples = fileURLToPath(new URL('../../examples', import.meta.url));
 const consumers = join(examples, 'consumers');

@@ -7,10 +7,10 @@ import { buildConsumer } from '../../consumer/build.ts';
 import { isStaticProgram } from '../../e2e/node/packages/elf.ts';
 import { cacheFolder } from '../../e2e/node/tools.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { buildTimeoutMs } from '../unit/consumer/checked-tool.ts';
-import { ContainerRoot, runProgram, vf } from '../unit/consumer/container-root.ts';
+import { buildTimeoutMs } from './consumer/checked-tool.ts';
+import { ContainerRoot, runProgram, vf } from './consumer/container-root.ts';
 
-/** The tool as it is shipped; its behaviour is tested with sanitizers in test/unit/consumer. */
+/** The tool as it is shipped; its behaviour is tested with sanitizers in test/integration/consumer. */
 describe('the static netdra-metadata', () => {
   let tool: string;
   let root: ContainerRoot;

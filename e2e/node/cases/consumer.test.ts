@@ -14,7 +14,7 @@ import {
   containersOf,
   loadExample,
   podsOf,
-} from '../../../test/unit/consumer/example-manifests.ts';
+} from '../../../test/integration/consumer/example-manifests.ts';
 import { Bench, ipLinks } from '../bench.ts';
 import { encodeOciArchive } from '../oci-image.ts';
 import { type ContainerSpec, exec, runContainer, type Sandbox, waitForExit } from '../pod.ts';

@@ -13,7 +13,7 @@ import {
   ExampleProcess,
   exampleDir,
   installExample,
-} from '../../../test/unit/kubeletplugin/example-process.ts';
+} from '../../../test/integration/package/example-process.ts';
 import { Bench } from '../bench.ts';
 import { containerdSeries, locateTools } from '../tools.ts';
 

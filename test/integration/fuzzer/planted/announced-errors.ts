@@ -5,7 +5,7 @@ class AnnouncedError extends Error {}
 export const target: FuzzTarget = {
   name: 'announced-errors',
   errors: [AnnouncedError, Error],
-  covers: ['test/unit/fuzz/planted/announced-errors.ts'],
+  covers: ['test/integration/fuzzer/planted/announced-errors.ts'],
   seeds: () => [Buffer.from('abc')],
   run(input) {
     if (input.length % 2 === 0) throw new AnnouncedError('even');

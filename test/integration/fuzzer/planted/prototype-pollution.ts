@@ -13,7 +13,7 @@ function merge(into: Record<string, unknown>, from: Record<string, unknown>): vo
 export const target: FuzzTarget = {
   name: 'prototype-pollution',
   errors: [TypeError, SyntaxError],
-  covers: ['test/unit/fuzz/planted/prototype-pollution.ts'],
+  covers: ['test/integration/fuzzer/planted/prototype-pollution.ts'],
   shape: 'json',
   seeds: () => [Buffer.from('{"a":{"b":1}}')],
   run(input) {

@@ -5,7 +5,7 @@ const kept: Uint8Array[] = [];
 export const target: FuzzTarget = {
   name: 'leak',
   errors: [],
-  covers: ['test/unit/fuzz/planted/leak.ts'],
+  covers: ['test/integration/fuzzer/planted/leak.ts'],
   seeds: () => [Buffer.from('aaaa')],
   run() {
     kept.push(new Uint8Array(64 * 1024));

@@ -3,7 +3,7 @@ import type { FuzzTarget } from '../../../fuzz/target.ts';
 export const target: FuzzTarget = {
   name: 'endless-loop',
   errors: [],
-  covers: ['test/unit/fuzz/planted/endless-loop.ts'],
+  covers: ['test/integration/fuzzer/planted/endless-loop.ts'],
   seeds: () => [Buffer.from('aaaa')],
   run(input) {
     while (input.includes(0xff)) input.at(0);

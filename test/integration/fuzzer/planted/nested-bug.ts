@@ -12,7 +12,7 @@ function decode(input: Uint8Array): void {
 export const target: FuzzTarget = {
   name: 'nested-bug',
   errors: [RangeError],
-  covers: ['test/unit/fuzz/planted/nested-bug.ts'],
+  covers: ['test/integration/fuzzer/planted/nested-bug.ts'],
   maxBytes: 64,
   seeds: () => [Buffer.from('seed of a longer kind')],
   run: decode,

@@ -4,7 +4,7 @@ import type { FuzzTarget } from '../../../fuzz/target.ts';
 export const target: FuzzTarget = {
   name: 'huge-allocation',
   errors: [],
-  covers: ['test/unit/fuzz/planted/huge-allocation.ts'],
+  covers: ['test/integration/fuzzer/planted/huge-allocation.ts'],
   seeds: () => [Buffer.from('aaaa')],
   run(input) {
     const lists: number[][] = [];

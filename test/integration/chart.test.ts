@@ -1,0 +1,133 @@
+import { readFileSync } from 'node:fs';
+import { loadYaml, type V1ClusterRole, type V1DaemonSet } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import { type RenderOptions, renderManifest, renderObjects } from '../../deploy/render/render-chart.ts';
+import { privilegedFields } from '../../src/driver/index.ts';
+import { layoutNames } from '../../src/metadata/index.ts';
+import { hookFailureModes } from '../../src/sandbox/index.ts';
+import { review } from '../unit/deploy/admission.ts';
+import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
+
+const read = (path: string) => readFileSync(new URL(`../../deploy/${path}`, import.meta.url), 'utf8');
+const schema = JSON.parse(read('helm/netdra/values.schema.json'));
+/** Kinds that Kubernetes itself does not have. */
+const custom = ['ServiceMonitor', 'PrometheusRule'];
+
+/** @returns problems of the rendered objects, as `kind: path: problem` */
+function problemsOf(options: RenderOptions): string[] {
+  return renderObjects(options)
+    .filter(({ kind = '' }) => !custom.includes(kind))
+    .flatMap((object) => findTypeProblems(object, `V1${object.kind}`).map((problem) => `${object.kind}: ${problem}`));
+}
+
+function find<T>(kind: string, values: Record<string, unknown>): T {
+  const found = renderObjects({ values }).filter((object) => object.kind === kind);
+  if (found.length !== 1) throw new Error(`${found.length} objects of kind ${kind}`);
+  return found[0] as T;
+}
+const podOf = (values: Record<string, unknown>) => find<V1DaemonSet>('DaemonSet', values).spec?.template.spec;
+
+describe('the chart', () => {
+  it('is what deploy/manifests/netdra.yaml was made from', () => {
+    expect(read('manifests/netdra.yaml')).toBe(renderManifest());
+  });
+
+  it('has default values that fit its schema, each of which the schema has, and the other way round', () => {
+    const values = loadYaml<Record<string, unknown>>(read('helm/netdra/values.yaml'));
+    expect(z.fromJSONSchema(schema).safeParse(values).error).toBeUndefined();
+    const inSchema = (each: { properties?: Record<string, object> }, path = ''): string[] =>
+      Object.entries(each.properties ?? {}).flatMap(([key, inner]) => {
+        const nested = inSchema(inner, `${path}${key}.`);
+        return nested.length > 0 ? nested : [`${path}${key}`];
+      });
+    const known = inSchema(schema);
+    const inValues = (value: unknown, path: string): string[] =>
+      known.includes(path) || typeof value !== 'object' || value === null
+        ? [path]
+        : Object.entries(value).flatMap(([key, inner]) => inValues(inner, path === '' ? key : `${path}.${key}`));
+    expect(inValues(values, '').sort()).toEqual(known.filter((path) => path !== 'global').sort());
+  });
+
+  it('offers in its schema what the driver takes', () => {
+    const { metadataLayouts, hookFailure, openClaimFields } = schema.properties.kubeletPlugin.properties;
+    expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
+    expect([...hookFailure.enum].sort()).toEqual([...hookFailureModes].sort());
+    expect([...openClaimFields.items.enum].sort()).toEqual([...privilegedFields].sort());
+  });
+
+  it.each([
+    ['a slip in a name', { kubeletPlugin: { hookFailur: 'auto' } }, /kubeletPlugin/],
+    ['another type', { http: { port: '8080' } }, /http.port/],
+    ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
+  ])('refuses %s in values', (_, values, message) => {
+    expect(() => renderObjects({ values })).toThrow(message);
+  });
+
+  it.each<[string, Record<string, unknown>]>([
+    ['as it is', {}],
+    [
+      'with everything on',
+      {
+        imagePullSecrets: [{ name: 'registry' }],
+        serviceAccount: { annotations: { a: 'b' } },
+        kubeletPlugin: {
+          metadataLayouts: [...layoutNames],
+          simulate: '2x4',
+          extraArgs: ['--simulate-prefix=x'],
+          nodeSelector: { sriov: 'true' },
+          affinity: { nodeAffinity: {} },
+          podAnnotations: { a: 'b' },
+          podLabels: { c: 'd' },
+          seLinuxOptions: { type: 'spc_t' },
+        },
+        http: { host: '127.0.0.1' },
+        cni: { enabled: true },
+        inventoryPolicy: { pfs: [{ select: { vendor: '8086' }, numVfs: 8 }] },
+        serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
+        prometheusRule: { enabled: true },
+        networkPolicy: { enabled: true },
+      },
+    ],
+    [
+      'with everything off',
+      {
+        serviceAccount: { create: false, name: 'mine' },
+        kubeletPlugin: { tolerations: [], resources: {} },
+        deviceClasses: { kernel: { create: false }, dpdk: { extendedResourceName: '' } },
+        admissionPolicies: { slices: false, vfConfig: false },
+      },
+    ],
+  ])('fits the schemas of Kubernetes %s', (_, values) => {
+    expect(problemsOf({ values, releaseName: 'my-release', namespace: 'net' })).toEqual([]);
+  });
+
+  it('mounts more only for what needs it', () => {
+    const paths = (values: Record<string, unknown>) =>
+      podOf(values)?.containers[0]?.volumeMounts?.map((each) => each.mountPath);
+    expect(paths({})).toHaveLength(7);
+    expect(paths({ cni: { enabled: true } })?.slice(7)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
+    expect(paths({ kubeletPlugin: { metadataLayouts: ['downward-api'] } })?.slice(7)).toEqual(['/etc/dra']);
+    expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(7)).toEqual(['/etc/netdra']);
+    const rule = { apiGroups: ['k8s.cni.cncf.io'], resources: ['network-attachment-definitions'], verbs: ['get'] };
+    expect(find<V1ClusterRole>('ClusterRole', { cni: { enabled: true } }).rules).toContainEqual(rule);
+  });
+
+  it('opens a privileged field to claims in the policy and in the driver alike', () => {
+    const values = { kubeletPlugin: { openClaimFields: ['macAddress'] } };
+    expect(podOf(values)?.containers[0]?.args).toContain('--open-claim-fields=macAddress');
+    const policies = renderObjects({ values }).filter(({ kind }) => kind === 'ValidatingAdmissionPolicy');
+    const claim = (fields: object) => {
+      const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields };
+      const config = [{ opaque: { driver: 'sriov.netdra.dev', parameters } }];
+      return { operation: 'CREATE' as const, resource: 'resourceclaims', object: { spec: { devices: { config } } } };
+    };
+    expect(review(policies, claim({ macAddress: '02:00:00:00:00:01' }))).toEqual([]);
+    expect(review(policies, claim({ driver: 'vfio-pci' }))).toHaveLength(1);
+  });
+
+  it('has the alert rules as they are', () => {
+    const { spec } = find<{ spec: object }>('PrometheusRule', { prometheusRule: { enabled: true } });
+    expect(spec).toEqual(loadYaml(read('alerts/netdra.yaml')));
+  });
+});
