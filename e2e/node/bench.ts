@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
-import { type App, startApp } from '../../src/app.ts';
+import type { App } from '../../src/app.ts';
 import { systemClock } from '../../src/clock.ts';
 import type { Logger } from '../../src/logger.ts';
 import type { OnStep } from '../../src/sandbox/index.ts';
@@ -123,6 +123,8 @@ export class Bench implements AsyncDisposable {
   /** Starts the driver and waits until kubelet and runtime know it. */
   async startDriver(more: Partial<Settings> = {}): Promise<void> {
     const seams = { onStep: (...args: Parameters<OnStep>) => this.onStep(...args) };
+    // Not at the top: who has the driver in a process of its own need not load all of it here.
+    const { startApp } = await import('../../src/app.ts');
     this.#app = await startApp({ ...this.settings, ...more }, this.#logger, seams);
     await this.kubelet.waitForDriver(testDriver, 30_000);
     await this.#app.whenConnected();

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from '../../src/settings.ts';
 
-const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const sourcePath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 /** One line of the driver's log. */
 export interface LogLine {
@@ -20,9 +20,9 @@ export class DriverProcess implements AsyncDisposable {
   readonly #exit: Promise<unknown>;
   #stderr = '';
 
-  /** @param more for Node.js itself, and what its environment has besides ours */
-  constructor(settings: Settings, more: { execArgv?: string[]; env?: Record<string, string> } = {}) {
-    const { execArgv = [], env = {} } = more;
+  /** @param more for Node.js itself, what its environment has besides ours, and a program in the place of the sources */
+  constructor(settings: Settings, more: { execArgv?: string[]; env?: Record<string, string>; mainPath?: string } = {}) {
+    const { execArgv = [], env = {}, mainPath = sourcePath } = more;
     this.#child = spawn(process.execPath, [...execArgv, mainPath, 'run', ...flagsOf(settings)], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, ...env },
@@ -81,6 +81,9 @@ function flagsOf(settings: Settings): string[] {
     'live-updates': String(settings.liveUpdates),
     'open-claim-fields': settings.openClaimFields.join(',') || undefined,
     'inventory-policy': settings.inventoryPolicy,
+    'reconcile-interval':
+      settings.reconcileIntervalMs === undefined ? undefined : String(settings.reconcileIntervalMs / 1_000),
+    'boot-id-path': settings.bootIdPath,
     simulate: simulate && `${simulate.pfs}x${simulate.vfsPerPf}`,
     'simulate-prefix': settings.simulatePrefix,
     'log-level': settings.logLevel,

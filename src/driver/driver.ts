@@ -79,12 +79,19 @@ export class Driver implements DraPlugin {
     return results;
   }
 
+  /**
+   * Makes a VF of a prepared claim once more what the claim wants, unless it may be in its pod already: its PF may have
+   * been reset since.
+   */
+  async assure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+    if (device.attachment === undefined && device.config.attach !== 'observe') await this.#setUp(claim, device);
+  }
+
   async #prepare(claim: AllocatedClaim, signal: AbortSignal): Promise<PreparedDevice[]> {
     const { store } = this.#options;
     const { identity, podUids } = claim;
     const known = store.claim(identity.uid);
-    // Prepared again after a restart of the kubelet: the VFs may be in their pod already, and stay as they are.
-    if (known?.state === 'prepared') return await this.#complete(claim, known.devices);
+    if (known?.state === 'prepared') return await this.#prepareAgain(claim, known.devices);
     checkSinglePod(claim);
     const devices: StoredDevice[] = [];
     for (const device of await this.#resolver.resolve(claim, signal)) {
@@ -98,11 +105,24 @@ export class Driver implements DraPlugin {
     return await this.#complete(claim, devices);
   }
 
+  /**
+   * After a restart of the kubelet: VFs that are in their pod stay as they are. The others are made what they shall be
+   * once more, for the PF may have been reset since.
+   */
+  async #prepareAgain(claim: AllocatedClaim, devices: StoredDevice[]): Promise<PreparedDevice[]> {
+    for (const device of devices) await this.assure(claim, device);
+    return await this.#complete(claim, devices);
+  }
+
   /** Stores the claim as prepared, when everything that its containers need is known and laid down. */
   async #complete(claim: AllocatedClaim, devices: StoredDevice[]): Promise<PreparedDevice[]> {
     const { identity, podUids } = claim;
     const complete: StoredDevice[] = [];
-    for (const device of devices) complete.push({ ...device, access: await this.#access(claim, device) });
+    for (const device of devices) {
+      // One that is in its pod keeps what its containers have: without it the next one would silently get less.
+      const known = device.attachment === undefined ? undefined : device.access;
+      complete.push({ ...device, access: known ?? (await this.#access(claim, device)) });
+    }
     const groups = await this.#groupsOf(complete.filter(isUserSpace));
     const prepared = await this.#describe(identity, complete);
     // In one step with what is stored, so that of two claims only one gets a group.
@@ -115,7 +135,7 @@ export class Driver implements DraPlugin {
     return toVfWanted(device.config) === undefined ? undefined : await this.#options.control.read(device);
   }
 
-  async #setUp(claim: AllocatedClaim, device: StoredDevice): Promise<void> {
+  async #setUp(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
     const wanted = toVfWanted(device.config);
     if (wanted === undefined || device.before === undefined) return;
     if (wanted.driver !== undefined && wanted.driver !== 'default') {
@@ -135,7 +155,7 @@ export class Driver implements DraPlugin {
    * Whoever has one device of an IOMMU group in user space can reach all of them. No container has the devices of a claim
    * that is only being prepared.
    */
-  #checkGroup(claim: AllocatedClaim, device: StoredDevice, members: string[]): void {
+  #checkGroup(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice, members: string[]): void {
     for (const member of members) {
       const holder = this.#options.store.holderOf(member);
       if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;

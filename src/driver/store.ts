@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
 import type { VfAccess, VfBefore } from '../sriov/index.ts';
 import { DriverError } from './errors.ts';
+import { damagedHint, migrate } from './store-schema.ts';
 import type { VfConfig } from './vf-config.ts';
 
 /** Where a VF is while it is away from the host's network namespace, and what it was before. */
@@ -44,7 +45,13 @@ export interface StoredClaim {
   devices: StoredDevice[];
 }
 
-const schemaVersion = 1;
+export interface StoreOptions {
+  /** Of the node now: what is written is marked with it. Absent: the boots of the node are not told apart. */
+  bootId?: string;
+}
+
+/** What SQLite says of a file that is none of its own, or was damaged. Source: sqlite.org/rescode.html. */
+const damageCodes = [11, 26];
 
 /**
  * What the driver must know after a restart: claims with their VFs, and where each VF is. Written before the host is
@@ -55,13 +62,15 @@ const schemaVersion = 1;
 export class Store implements Disposable {
   readonly #database: DatabaseSync;
   readonly #path: string;
+  readonly #bootId: string | undefined;
 
   /** @param path of the database file; its directory is made if missing */
-  constructor(path: string) {
+  constructor(path: string, { bootId }: StoreOptions = {}) {
     this.#path = path;
+    this.#bootId = bootId;
     this.#database = this.#guard(() => {
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-      return openDatabase(path);
+      return openDatabase(path, bootId);
     });
   }
 
@@ -71,6 +80,11 @@ export class Store implements Disposable {
 
   claims(): StoredClaim[] {
     return this.#claims('');
+  }
+
+  /** The claims that were written last in another boot of the node. */
+  claimsOfEarlierBoots(): StoredClaim[] {
+    return this.#bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', this.#bootId);
   }
 
   /** The claims that are prepared for a pod, whatever their state. */
@@ -95,8 +109,8 @@ export class Store implements Disposable {
         this.#checkFree(claim);
         this.#run('DELETE FROM claims WHERE uid = ?', uid);
         this.#run(
-          'INSERT INTO claims (uid, namespace, name, pod_uids, state) VALUES (?, ?, ?, ?, ?)',
-          ...[uid, namespace, name, JSON.stringify(claim.podUids), claim.state],
+          'INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id) VALUES (?, ?, ?, ?, ?, ?)',
+          ...[uid, namespace, name, JSON.stringify(claim.podUids), claim.state, this.#bootId ?? null],
         );
         for (const device of claim.devices) {
           const { pciAddress, ...rest } = device;
@@ -113,8 +127,22 @@ export class Store implements Disposable {
 
   /** Replaces what is stored of one device of a claim. */
   putDevice(device: StoredDevice): void {
-    const { pciAddress, ...rest } = device;
-    this.#guard(() => this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', JSON.stringify(rest), pciAddress));
+    this.#guard(() => this.#updateDevice(device));
+  }
+
+  /**
+   * Changes what is stored of a device of a claim, as it is at this moment: another instance of the driver may have
+   * changed it. A device that the claim has not any more stays as it is.
+   * @param change gives `undefined` if there is nothing to change
+   */
+  changeDevice(claimUid: string, pciAddress: string, change: (device: StoredDevice) => StoredDevice | undefined): void {
+    this.#guard(() =>
+      this.#transaction(() => {
+        const current = this.#devices(claimUid).find((device) => device.pciAddress === pciAddress);
+        const next = current && change(current);
+        if (next !== undefined) this.#updateDevice(next);
+      }),
+    );
   }
 
   deleteClaim(uid: string): void {
@@ -153,7 +181,11 @@ export class Store implements Disposable {
     return rows.map((row) => ({ pciAddress: String(row.pci_address), ...JSON.parse(String(row.data)) }));
   }
 
-  #run(statement: string, ...parameters: string[]): void {
+  #updateDevice({ pciAddress, ...rest }: StoredDevice): void {
+    this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', JSON.stringify(rest), pciAddress);
+  }
+
+  #run(statement: string, ...parameters: (string | null)[]): void {
     this.#database.prepare(statement).run(...parameters);
   }
 
@@ -163,7 +195,8 @@ export class Store implements Disposable {
       task();
       this.#database.exec('COMMIT');
     } catch (error) {
-      this.#database.exec('ROLLBACK');
+      // A full disk ends the transaction by itself.
+      if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
       throw error;
     }
   }
@@ -176,35 +209,30 @@ export class Store implements Disposable {
       throw new DriverError('store-unusable', `state store ${this.#path} cannot be used`, {
         cause,
         path: this.#path,
-        hint: 'check space and permissions of its directory; the driver does not go on without its state',
+        retriable: !isDamage(cause),
+        hint: isDamage(cause)
+          ? damagedHint
+          : 'check space and permissions of its directory; without it nothing is done',
       });
     }
   }
 }
 
-function openDatabase(path: string): DatabaseSync {
+/** Whether the file is at fault: SQLite's own word for it, or content that this driver cannot have written. */
+function isDamage(error: unknown): boolean {
+  if (error instanceof SyntaxError) return true;
+  return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
+}
+
+function openDatabase(path: string, bootId: string | undefined): DatabaseSync {
   const database = new DatabaseSync(path, { timeout: 5_000, enableForeignKeyConstraints: true });
-  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
-  const { user_version: found } = database.prepare('PRAGMA user_version').get() as { user_version: number };
-  if (found > schemaVersion) {
+  try {
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
+    migrate(database, path);
+    if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);
+    return database;
+  } catch (error) {
     database.close();
-    throw new DriverError(
-      'store-unusable',
-      `state store ${path} has schema ${found}, this version knows ${schemaVersion}`,
-      {
-        path,
-        hint: 'run the newer version of the driver',
-      },
-    );
+    throw error;
   }
-  database.exec(`
-    CREATE TABLE IF NOT EXISTS claims (
-      uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, pod_uids TEXT NOT NULL, state TEXT NOT NULL
-    ) STRICT;
-    CREATE TABLE IF NOT EXISTS devices (
-      pci_address TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL
-    ) STRICT;
-    PRAGMA user_version = ${schemaVersion};
-  `);
-  return database;
 }

@@ -47,6 +47,11 @@ export interface KubeletPluginOptions {
   podUid?: string | undefined;
   /** Tells the kubelet about the health of devices: see `setHealth`. Default false. */
   health?: boolean;
+  /**
+   * Whether calls run one at a time, as with the Go helper. `false`: only those about the same claim, so that a slow
+   * device or server delays its own pod alone; in a rolling update instances still wait for each other. Default true.
+   */
+  serialize?: boolean;
   /** How long stopping waits for calls in flight. Default 20 s, less than a pod's grace period. */
   drainMs?: number;
   clock?: Clock;
@@ -91,6 +96,17 @@ export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {
    * knows that what they say is over: the devices have left the pod's sandbox.
    */
   withdrawMetadata(claim: ClaimIdentity): Promise<void>;
+  /**
+   * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for one that no kubelet knows
+   * any more. Whatever fails is logged.
+   * @param isOver asked when no call about the claim is under way, in any instance
+   * @returns whether it was unprepared
+   */
+  reclaim(
+    claim: ClaimIdentity,
+    isOver: (signal: AbortSignal) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<boolean>;
 }
 
 /**
@@ -110,6 +126,7 @@ export async function startKubeletPlugin(
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
     withdrawMetadata: (claim) => running.withdrawMetadata(claim),
+    reclaim: (claim, isOver, signal) => running.reclaim(claim, isOver, signal),
     updateRequestMetadata: (claim, request, devices) => running.updateRequestMetadata(claim, request, devices),
     [Symbol.asyncDispose]: () => running.stop(),
   };
@@ -152,8 +169,16 @@ class Running {
     this.#filesLock = lock('files.lock');
     this.#metadata = metadata && this.#filesLock ? shareMetadataFiles(metadata, this.#filesLock, clock) : metadata;
     const queue = new CallQueue(lock('calls.lock'));
-    const { claims } = options;
-    this.#calls = new PluginCalls(plugin, { driver, claims, metadata: this.#metadata, queue, clock, logger });
+    const { claims, serialize = true } = options;
+    this.#calls = new PluginCalls(plugin, {
+      driver,
+      claims,
+      metadata: this.#metadata,
+      queue,
+      serialize,
+      clock,
+      logger,
+    });
     this.#health = options.health === true ? new HealthBoard() : undefined;
     this.registration = new Registration({
       driver,
@@ -182,6 +207,10 @@ class Running {
 
   async withdrawMetadata(claim: ClaimIdentity): Promise<void> {
     if (this.#metadata !== undefined) await this.#tracked(this.#metadata.withdraw(claim));
+  }
+
+  async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    return await this.#tracked(this.#calls.reclaim(claim, isOver, signal));
   }
 
   /** Stopping waits for it. */

@@ -23,6 +23,8 @@ export interface PluginCallsOptions {
   /** Absent: device metadata is off, no CDI specs and no files. */
   metadata: MetadataFiles | undefined;
   queue: CallQueue;
+  /** Whether calls about different claims wait for each other too. */
+  serialize: boolean;
   clock: Clock;
   logger: Logger;
 }
@@ -54,7 +56,7 @@ export class PluginCalls implements DraCalls {
     return await this.#call('NodePrepareResources', refs, context, async (facts, { waiting, working }) => {
       // Outside of the queue: the API server may be slow, and others need not wait for that.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, waiting));
-      return await this.#options.queue.run(waiting, async () => {
+      return await this.#inTurn(refs, waiting, async () => {
         const results = await failWith('prepare resource claims', () =>
           this.#plugin.prepareResourceClaims(claims, { signal: working }),
         );
@@ -70,18 +72,37 @@ export class PluginCalls implements DraCalls {
 
   async nodeUnprepareResources(refs: ClaimIdentity[], context: CallContext) {
     return await this.#call('NodeUnprepareResources', refs, context, (facts, { waiting, working }) =>
-      this.#options.queue.run(waiting, async () => {
-        const results = await failWith('unprepare resource claims', () =>
-          this.#plugin.unprepareResourceClaims(refs, { signal: working }),
-        );
-        this.#reportStrangers(facts, refs, results);
-        return await answerEach(
-          refs,
-          ({ uid }) => uid,
-          (claim) => this.#cleanUp(facts, claim, results),
-        );
+      this.#inTurn(refs, waiting, () => this.#unprepare(facts, refs, working)),
+    );
+  }
+
+  /** Unprepares a claim that the kubelet does not ask for. @returns whether it was; `isOver` is asked in its turn */
+  async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    const context = { timeoutMs: longestCallMs / shareOfTimeout, signal };
+    return await this.#call('reclaim', [claim], context, (facts, { waiting, working }) =>
+      this.#inTurn([claim], waiting, async () => {
+        if (!(await isOver(waiting))) return false;
+        const answer = (await this.#unprepare(facts, [claim], working)).get(claim.uid);
+        return answer !== undefined && answer.error === undefined;
       }),
     );
+  }
+
+  async #unprepare(facts: CallFacts, refs: ClaimIdentity[], signal: AbortSignal) {
+    const results = await failWith('unprepare resource claims', () =>
+      this.#plugin.unprepareResourceClaims(refs, { signal }),
+    );
+    this.#reportStrangers(facts, refs, results);
+    return await answerEach(
+      refs,
+      ({ uid }) => uid,
+      (claim) => this.#cleanUp(facts, claim, results),
+    );
+  }
+
+  async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
+    const { queue, serialize } = this.#options;
+    return await queue.run(signal, serialize ? ['all'] : claims.map(({ uid }) => uid), task);
   }
 
   /**

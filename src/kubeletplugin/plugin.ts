@@ -46,7 +46,7 @@ export type PrepareResult = { devices: PreparedDevice[] } | { error: Error };
 
 /**
  * A DRA driver, as the framework calls it. Both calls must be idempotent and give one entry for each claim, by UID;
- * throwing fails the whole call. They run one at a time.
+ * throwing fails the whole call. They run one at a time, or with `serialize: false` one at a time for each claim.
  */
 export interface DraPlugin {
   /** @param context `signal` aborts shortly before the kubelet gives up (it waits 45 s) */

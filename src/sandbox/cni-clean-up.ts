@@ -25,6 +25,8 @@ export class CniCleanUp implements AsyncDisposable {
   readonly #options: CniCleanUpOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> = Promise.resolve();
+  /** What no VF was in at the last sweep. */
+  #suspects = new Set<string>();
 
   constructor(options: CniCleanUpOptions) {
     this.#options = options;
@@ -37,16 +39,33 @@ export class CniCleanUp implements AsyncDisposable {
     });
   }
 
-  /** @throws CniError `cni-cache-unusable` */
+  /** Everything at once: for the start, when nothing is under way. @throws CniError `cni-cache-unusable` */
   async run(): Promise<void> {
+    for (const cached of await this.#unused()) {
+      if (this.#stop.signal.aborted) return;
+      await this.#delete(cached);
+    }
+  }
+
+  /** What was unused at the last sweep already. To be called now and then. @throws CniError `cni-cache-unusable` */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const suspects = new Set<string>();
+    for (const cached of await this.#unused()) {
+      if (signal.aborted || this.#stop.signal.aborted) return;
+      const { kind, attachment } = cached;
+      const key = JSON.stringify([kind, attachment.network.name, attachment.containerId, attachment.ifName]);
+      suspects.add(key);
+      if (this.#suspects.has(key) && !this.#isInUse(cached)) await this.#delete(cached);
+    }
+    this.#suspects = suspects;
+  }
+
+  async #unused(): Promise<CachedAttachment[]> {
     const { runner, logger } = this.#options;
     // Listed before the store is asked: the store knows of an attachment before the cache does.
     const { attachments, problems } = await runner.cachedAttachments();
     for (const problem of problems) logger.warn({ err: problem }, 'cached CNI attachment cannot be read');
-    for (const cached of attachments) {
-      if (this.#stop.signal.aborted) return;
-      if (!this.#isInUse(cached)) await this.#delete(cached);
-    }
+    return attachments.filter((cached) => !this.#isInUse(cached));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -8,6 +8,8 @@ export interface ContainerGuardOptions {
   store: Store;
   /** Whether a path on the host is a metadata file of a claim. */
   isFileOf: (claim: ClaimIdentity, path: string) => boolean;
+  /** Whether a file is there. */
+  exists: (path: string) => boolean;
   /** Why the sandbox is not served, as far as that is known. */
   reasonOf: (sandboxId: string) => string | undefined;
 }
@@ -26,17 +28,21 @@ export class ContainerGuard {
 
   /** @throws SandboxError `not-served` with the reason */
   check(pod: PodSandbox, container: Container): void {
-    const { store, isFileOf, reasonOf } = this.#options;
-    const mounts = (claim: StoredClaim) => container.mounts.some(({ source }) => isFileOf(claim.identity, source));
+    const { store, isFileOf, exists, reasonOf } = this.#options;
+    const filesOf = ({ identity }: StoredClaim) =>
+      container.mounts.map(({ source }) => source).filter((source) => isFileOf(identity, source));
+    const isOpen = (claim: StoredClaim) => claim.devices.some((device) => !isServed(device, pod));
     // Not only claims of this pod: the kubelet prepares a claim once, and a pod that it is reserved for later is not told.
-    const open = store
-      .claims()
-      .find((claim) => claim.devices.some((device) => !isServed(device, pod)) && mounts(claim));
+    const open = store.claims().find((claim) => {
+      const files = filesOf(claim);
+      return files.length > 0 && (isOpen(claim) || !files.every(exists));
+    });
     if (open === undefined) return;
     const { namespace, name } = open.identity;
     const isOurs = open.podUids.includes(pod.uid);
+    const missing = isOpen(open) ? 'its devices are not in this sandbox yet' : 'it is not written yet';
     const reason = isOurs
-      ? (reasonOf(pod.id) ?? 'its devices are not in this sandbox yet')
+      ? (reasonOf(pod.id) ?? missing)
       : 'its devices are prepared for another pod, and cannot be in two';
     throw new SandboxError(
       'not-served',

@@ -1,19 +1,25 @@
+import { existsSync } from 'node:fs';
 import type { CallContext, Container, PluginHandlers, PodSandbox, RuntimeInfo } from '../../nri/index.ts';
 import type { Clock } from '../clock.ts';
-import { isUserSpace, type Store, type StoredClaim } from '../driver/index.ts';
+import { isUserSpace, type Store, type StoredClaim, type StoredDevice } from '../driver/index.ts';
 import { explain } from '../errors.ts';
 import type { KeyedMutex } from '../keyed-mutex.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
 import type { NetnsHandle } from '../netlink/index.ts';
+import { BackgroundWork } from './background-work.ts';
 import { ContainerGuard } from './container-guard.ts';
 import { SandboxError } from './errors.ts';
 import { type HookFailure, type HookFailureMode, resolveHookFailure } from './hook-failure.ts';
+import { KnownSandboxes } from './known-sandboxes.ts';
+import { createLeaveSandbox, type LeaveSandbox } from './leave-sandbox.ts';
 import type { LiveUpdates } from './live-updates.ts';
 import type { MetadataWriter, ServedDevice } from './metadata-writer.ts';
 import { isServed } from './place.ts';
 import { netnsPathOf, openPodNetns } from './pod-netns.ts';
+import { Refusals } from './refusals.ts';
 import type { OnStep } from './steps.ts';
+import { StrayAttachments } from './stray-attachments.ts';
 import type { VfMover } from './vf-mover.ts';
 
 /** The part of the runtime's deadline that the hook may use: past it containerd goes on as if all were well. */
@@ -30,6 +36,13 @@ export interface SandboxHandlerOptions {
   withdraw: (claim: ClaimIdentity) => Promise<void>;
   /** Whether a path on the host is a metadata file of a claim. */
   isFileOf: (claim: ClaimIdentity, path: string) => boolean;
+  /**
+   * Makes a VF that is not in its pod once more what its claim wants: its PF may have been reset since it was prepared.
+   * Cheap when nothing has changed.
+   */
+  assure?: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+  /** Told after the runtime has said which sandboxes there are. */
+  onSynchronized?: () => void;
   /** Shared with the driver: one task at a time on the VFs of a claim. */
   claimMutex: KeyedMutex;
   hookFailure: HookFailureMode;
@@ -48,9 +61,18 @@ export interface SandboxHandlerOptions {
  */
 export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   readonly #options: SandboxHandlerOptions;
-  readonly #stop = new AbortController();
-  /** By sandbox id: work that goes on after its hook was answered. */
-  readonly #background = new Map<string, { abort: AbortController; done: Promise<void> }>();
+  /** What the runtime has. */
+  readonly known = new KnownSandboxes();
+  readonly #strays: StrayAttachments;
+  readonly #leave: LeaveSandbox;
+  readonly #refusals = new Refusals();
+  /** Sandboxes whose metadata we have written, or found to be right, since we started. */
+  readonly #told = new Set<string>();
+  /** By sandbox id: bringing its VFs back. */
+  readonly #leaving = new Map<string, Promise<void>>();
+  /** Sandboxes whose hook is under way. */
+  readonly #inHook = new Set<string>();
+  readonly #background: BackgroundWork;
   /** By sandbox id: why it was not served at its last try. */
   readonly #reasons = new Map<string, string>();
   readonly #writer: MetadataWriter;
@@ -60,8 +82,16 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   constructor(options: SandboxHandlerOptions) {
     this.#options = options;
     this.#writer = options.writer;
-    const { store, isFileOf } = options;
-    this.#guard = new ContainerGuard({ store, isFileOf, reasonOf: (sandboxId) => this.#reasons.get(sandboxId) });
+    const { store, isFileOf, mover, withdraw, claimMutex, logger } = options;
+    this.#background = new BackgroundWork(logger);
+    this.#leave = createLeaveSandbox({ store, carrier: mover, withdraw });
+    this.#strays = new StrayAttachments({ store, known: this.known, leave: this.#leave, claimMutex, logger });
+    this.#guard = new ContainerGuard({
+      store,
+      isFileOf,
+      exists: existsSync,
+      reasonOf: (sandboxId) => this.#reasons.get(sandboxId),
+    });
   }
 
   configure(runtime: RuntimeInfo): void {
@@ -72,41 +102,59 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
 
   /** Pods whose hook we missed, while we were away or before, get what they lack. */
   synchronize(pods: PodSandbox[]): void {
-    for (const pod of pods) {
-      const open = this.#claims(pod).some(({ devices }) => devices.some((device) => !isServed(device, pod)));
-      if (netnsPathOf(pod) === undefined) continue;
-      if (open) this.#inBackground(pod, undefined);
-      else this.#follow(pod);
-    }
+    this.known.replace(pods);
+    for (const pod of pods) this.#makeUp(pod);
+    this.#options.onSynchronized?.();
+  }
+
+  /** What the runtime told is not to be relied upon until it is connected again. */
+  disconnected(): void {
+    this.known.expire();
+  }
+
+  /**
+   * Looks whether all is as it should be: pods that the runtime has and that lack something get it, VFs come back from
+   * sandboxes that it has not. To be called now and then.
+   */
+  async reconcile(signal: AbortSignal): Promise<void> {
+    this.known.prune();
+    for (const id of [...this.#told, ...this.#reasons.keys()]) if (!this.known.has(id)) this.#forget(id);
+    for (const pod of this.known.all()) this.#makeUp(pod);
+    await this.#strays.sweep(signal);
   }
 
   async runPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
+    this.known.add(pod);
     const claims = this.#claims(pod);
     if (claims.length === 0) return;
     const { clock, logger } = this.#options;
     const log = { pod: `${pod.namespace}/${pod.name}`, podUid: pod.uid, sandbox: pod.id };
     const startedAt = clock.nowMs();
-    await this.#withdrawStale(claims, pod);
     const abort = new AbortController();
-    const work = this.#serve(pod, abort.signal);
+    this.#inHook.add(pod.id);
+    const work = this.#withdrawStale(claims, pod).then(() => this.#serve(pod, abort.signal));
     try {
       await withinBudget(work, clock, Math.floor(budgetShare * timeoutMs), pod);
+      this.#refusals.forget(pod.uid);
       logger.info({ ...log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox served');
     } catch (error) {
-      const answer = this.#answerTo(error, claims);
+      const answer = this.#refusals.answer(pod.uid, this.#answerTo(error, claims));
       logger.error({ ...log, err: error, answer }, 'sandbox not served');
       this.#noteFailure(pod, error);
       if (answer === 'reject') {
         abort.abort(error);
         throw new Error(`netdra: ${explain(error)}`, { cause: error });
       }
-      this.#inBackground(pod, work);
+      this.#inBackground(pod, { work, abort });
+    } finally {
+      this.#inHook.delete(pod.id);
     }
   }
 
   async stopPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
-    this.#background.get(pod.id)?.abort.abort();
-    this.#reasons.delete(pod.id);
+    this.known.delete(pod.id);
+    this.#background.stop(pod.id);
+    this.#forget(pod.id);
     this.#options.live?.stop(pod.id);
     const { clock, logger } = this.#options;
     try {
@@ -119,6 +167,11 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
 
   /** A container must not start with what an earlier sandbox had, nor fail without a word of why. */
   createContainer(pod: PodSandbox, container: Container): void {
+    if (!this.known.has(pod.id)) {
+      // Made while we were connecting: some runtimes tell of such sandboxes in neither way.
+      this.known.add(pod);
+      this.#makeUp(pod);
+    }
     this.#guard.check(pod, container);
   }
 
@@ -128,8 +181,19 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
-    this.#stop.abort();
-    await Promise.all([...this.#background.values()].map(({ done }) => done));
+    await this.#background[Symbol.asyncDispose]();
+  }
+
+  #forget(sandboxId: string): void {
+    this.#told.delete(sandboxId);
+    this.#reasons.delete(sandboxId);
+  }
+
+  #makeUp(pod: PodSandbox): void {
+    if (netnsPathOf(pod) === undefined || this.#inHook.has(pod.id)) return;
+    const isOpen = this.#claims(pod).some(({ devices }) => devices.some((device) => !isServed(device, pod)));
+    if (isOpen) this.#inBackground(pod);
+    else this.#follow(pod);
   }
 
   #claims(pod: PodSandbox): StoredClaim[] {
@@ -153,6 +217,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     for (const { identity } of this.#claims(pod)) {
       await this.#options.claimMutex.run(identity.uid, () => this.#serveClaim(pod, identity, netns, signal));
     }
+    this.#told.add(pod.id);
     this.#watch(pod);
   }
 
@@ -163,16 +228,20 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       this.#options.live?.start(pod, (changed) => this.#refresh(changed));
   }
 
-  /** For a pod that was served before we were started: what changed meanwhile is looked up. */
+  /**
+   * For a pod that was served before we were started: what changed meanwhile is looked up, and what was not written any
+   * more is.
+   */
   #follow(pod: PodSandbox): void {
-    if (this.#claims(pod).length === 0 || this.#options.live === undefined) return;
-    this.#startBackground(pod, pod.id, async () => {
+    if (this.#told.has(pod.id) || this.#claims(pod).length === 0) return;
+    this.#background.start(pod, pod.id, async () => {
       this.#watch(pod);
       await this.#refresh(pod);
+      this.#told.add(pod.id);
     });
   }
 
-  /** Reads the pod's VFs again, as far as they have interfaces in it, and writes what changed. */
+  /** Reads the pod's VFs again and writes what changed. */
   async #refresh(pod: PodSandbox): Promise<void> {
     const { claimMutex } = this.#options;
     for (const { identity } of this.#claims(pod)) {
@@ -188,7 +257,9 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     const { uid: podUid, namespace: podNamespace, name: podName, id: sandboxId } = pod;
     const place = { podUid, podNamespace, podName, sandboxId, netnsPath: netns.path };
     const served: ServedDevice[] = [];
-    for (const device of store.claim(identity.uid)?.devices ?? []) {
+    const claim = store.claim(identity.uid);
+    for (const device of claim?.devices ?? []) {
+      if (claim !== undefined) await this.#options.assure?.(claim, device);
       const state = await mover.attach(device, place, netns, signal);
       served.push({ request: device.request, device, state });
     }
@@ -209,23 +280,24 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
         return true;
       });
     };
-    this.#startBackground(pod, `${pod.id} ${identity.uid}`, async (signal) => {
+    this.#background.start(pod, `${pod.id} ${identity.uid}`, async (signal) => {
       while (!(await look(signal)));
     });
   }
 
   /** Tries again until the pod is served or stopped. `first` is an attempt that is still under way. */
-  #inBackground(pod: PodSandbox, first: Promise<void> | undefined): void {
+  #inBackground(pod: PodSandbox, first?: { work: Promise<void>; abort: AbortController }): void {
     const { clock, logger } = this.#options;
-    this.#startBackground(pod, pod.id, async (signal) => {
+    const task = async (signal: AbortSignal) => {
       const log = { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id };
       let attempt =
-        first?.catch(() => clock.sleep(retryMs.first, signal).then(() => this.#serve(pod, signal))) ??
+        first?.work.catch(() => clock.sleep(retryMs.first, signal).then(() => this.#serve(pod, signal))) ??
         this.#serve(pod, signal);
       for (let pauseMs = retryMs.first; ; pauseMs = Math.min(2 * pauseMs, retryMs.last)) {
         try {
           await attempt;
           this.#reasons.delete(pod.id);
+          this.#refusals.forget(pod.uid);
           logger.info(log, 'sandbox served after its hook');
           return;
         } catch (error) {
@@ -236,7 +308,9 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
         await clock.sleep(pauseMs, signal);
         attempt = this.#serve(pod, signal);
       }
-    });
+    };
+    // With the same controller: who ends this ends the attempt that the hook began, a plugin that hangs included.
+    this.#background.start(pod, pod.id, task, first?.abort);
   }
 
   #noteFailure(pod: PodSandbox, error: unknown): void {
@@ -244,19 +318,6 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     this.#reasons.set(pod.id, reason);
     const open = this.#claims(pod).filter(({ devices }) => devices.some((device) => !isServed(device, pod)));
     for (const { identity } of open) this.#options.onFailure?.(identity, reason);
-  }
-
-  #startBackground(pod: PodSandbox, key: string, task: (signal: AbortSignal) => Promise<void>): void {
-    if (this.#background.has(key) || this.#stop.signal.aborted) return;
-    const abort = new AbortController();
-    const signal = AbortSignal.any([abort.signal, this.#stop.signal]);
-    const done = task(signal)
-      .catch((error) => {
-        if (signal.aborted) return;
-        this.#options.logger.error({ pod: `${pod.namespace}/${pod.name}`, err: error }, 'work after the hook failed');
-      })
-      .finally(() => this.#background.delete(key));
-    this.#background.set(key, { abort, done });
   }
 
   /** A file from an earlier sandbox of the pod would let its containers start with what is over. */
@@ -267,15 +328,19 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     }
   }
 
+  /** Stop and removal of a sandbox ask for the same: with a plugin that hangs they must not queue up. */
   async #giveBack(pod: PodSandbox): Promise<void> {
-    const { store, claimMutex, mover, withdraw } = this.#options;
+    const running = this.#leaving.get(pod.id);
+    if (running !== undefined) return await running;
+    const leaving = this.#leaveAll(pod).finally(() => this.#leaving.delete(pod.id));
+    this.#leaving.set(pod.id, leaving);
+    await leaving;
+  }
+
+  async #leaveAll(pod: PodSandbox): Promise<void> {
+    const { store, claimMutex } = this.#options;
     for (const { identity } of store.claimsOfPod(pod.uid)) {
-      await claimMutex.run(identity.uid, async () => {
-        const devices = store.claim(identity.uid)?.devices ?? [];
-        const here = devices.filter(({ attachment }) => attachment?.sandboxId === pod.id);
-        for (const device of here) await mover.release(device);
-        if (here.length > 0) await withdraw(identity);
-      });
+      await claimMutex.run(identity.uid, () => this.#leave(identity, pod.id));
     }
   }
 }

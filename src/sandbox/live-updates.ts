@@ -2,8 +2,8 @@ import type { PodSandbox } from '../../nri/index.ts';
 import type { Clock } from '../clock.ts';
 import { errnoCode } from '../errors.ts';
 import type { Logger } from '../logger.ts';
-import { NetlinkError, NetnsHandle, NetworkWatch } from '../netlink/index.ts';
-import { netnsPathOf } from './pod-netns.ts';
+import { type NetnsHandle, NetworkWatch } from '../netlink/index.ts';
+import { netnsPathOf, openNetnsIfThere } from './pod-netns.ts';
 
 /** Changes come in bursts: an address is removed and another one set, a link goes down and up. */
 const settleMs = 250;
@@ -55,7 +55,7 @@ export class LiveUpdates implements AsyncDisposable {
   start(pod: PodSandbox, refresh: Refresh): void {
     const path = netnsPathOf(pod);
     if (path === undefined || this.#watched.has(pod.id) || this.#stop.signal.aborted) return;
-    using netns = openIfThere(path);
+    using netns = openNetnsIfThere(path);
     if (netns === undefined) return;
     const watched: Watched = {
       pod,
@@ -128,18 +128,9 @@ export class LiveUpdates implements AsyncDisposable {
   }
 }
 
-function openIfThere(path: string): NetnsHandle | undefined {
-  try {
-    return NetnsHandle.open(path);
-  } catch (error) {
-    if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
-    throw error;
-  }
-}
-
 function isStill(path: string, inode: NetnsHandle['inode']): boolean {
   try {
-    using netns = openIfThere(path);
+    using netns = openNetnsIfThere(path);
     return netns !== undefined && netns.inode.dev === inode.dev && netns.inode.ino === inode.ino;
   } catch (error) {
     // Anything else than that it is gone, such as too many open files, says nothing of the namespace.

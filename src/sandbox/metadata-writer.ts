@@ -56,7 +56,7 @@ export class MetadataWriter {
   }
 
   /**
-   * Reads the claim's devices again, as far as they have interfaces in the pod. Only requests of which every device can
+   * Reads the claim's devices again, as far as they are in the pod. Only requests of which every device can
    * be read: the metadata of a request is written as a whole.
    */
   async readAgain(pod: PodSandbox, identity: ClaimIdentity): Promise<ServedDevice[]> {
@@ -73,14 +73,16 @@ export class MetadataWriter {
     });
   }
 
-  #storeNetworkData(identity: ClaimIdentity, entries: ServedDevice[]): void {
+  #storeNetworkData({ uid }: ClaimIdentity, entries: ServedDevice[]): void {
     const { store } = this.#options;
-    const stored = store.claim(identity.uid)?.devices ?? [];
+    const stored = store.claim(uid)?.devices ?? [];
     for (const { device, state } of entries) {
-      const current = stored.find(({ pciAddress }) => pciAddress === device.pciAddress);
+      const { pciAddress } = device;
       const networkData = toNetworkData(state);
-      if (current === undefined || isDeepStrictEqual(current.networkData, networkData)) continue;
-      store.putDevice({ ...current, networkData });
+      const isKnown = (known?: StoredDevice) =>
+        known === undefined || isDeepStrictEqual(known.networkData, networkData);
+      if (isKnown(stored.find((known) => known.pciAddress === pciAddress))) continue;
+      store.changeDevice(uid, pciAddress, (current) => ({ ...current, networkData }));
     }
   }
 }

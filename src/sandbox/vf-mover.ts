@@ -5,8 +5,7 @@ import {
   type Link,
   maxReportedAddresses,
   moveLink,
-  NetlinkError,
-  NetnsHandle,
+  type NetnsHandle,
   RtnlConnection,
   readNetworkState,
   type VfIdentity,
@@ -17,10 +16,13 @@ import type { CniAttacher } from './cni-attacher.ts';
 import { canonicalCidr, configureLink } from './configure-link.ts';
 import { SandboxError } from './errors.ts';
 import type { SandboxPlace, VfState } from './place.ts';
+import { openNetnsIfThere } from './pod-netns.ts';
 import type { OnStep } from './steps.ts';
 
-/** How long CNI plugins may take to give a VF back. The kubelet waits 45 s for unprepare. */
-const pluginBudgetMs = 20_000;
+/** How long CNI plugins may take to give a VF back. The kubelet waits 45 s for unprepare, which may be behind a stop. */
+const pluginBudgetMs = 10_000;
+/** How long they may take to attach one, most of it after the hook: one that hangs is ended, and called again. */
+const attachBudgetMs = 60_000;
 
 /** How the node's VFs are told apart and brought back. */
 export interface VfHost {
@@ -59,18 +61,21 @@ export class VfMover implements VfCarrier {
    * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError for what the kernel refuses
    */
   async attach(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle, signal: AbortSignal): Promise<VfState> {
-    if (isUserSpace(device)) return await this.#attachUserSpace(device, place, signal);
-    const { onStep } = this.#options;
+    const { clock, onStep } = this.#options;
+    using deadline = clock.deadline(attachBudgetMs, signal);
+    if (isUserSpace(device)) return await this.#attachUserSpace(device, place, deadline.signal);
     using pod = RtnlConnection.open(netns);
-    const link = await this.#bringIn(device, place, netns, pod, signal);
+    const link = await this.#bringIn(device, place, netns, pod, deadline.signal);
     await onStep('vf-configured', { device: device.name });
     const state = await this.#readState(pod, device, link);
     await onStep('state-read', { device: device.name });
     return state;
   }
 
-  /** Reads the state of a VF whose interface is in the pod already. */
+  /** Reads the state of a VF that is in the pod already; `undefined` if it is not. */
   async read(device: StoredDevice, netns: NetnsHandle): Promise<VfState | undefined> {
+    const { networkData } = device;
+    if (isUserSpace(device)) return networkData && (await this.#readUserSpace(device, networkData.ips ?? []));
     using pod = RtnlConnection.open(netns);
     const link = await this.#find(pod, device);
     return link && (await this.#readState(pod, device, link));
@@ -178,7 +183,10 @@ export class VfMover implements VfCarrier {
   /** Stores where the VF goes and what it is like now, before it leaves. @returns its link in the host's namespace */
   async #recordAttachment(device: StoredDevice, place: SandboxPlace): Promise<Link> {
     const { store, onStep } = this.#options;
-    if (device.attachment !== undefined) await this.#leaveOldSandbox(device, device.attachment, place);
+    const { attachment: old, config } = device;
+    // Cut short in this very sandbox: the runner clears up what its plugins have left, which a DEL may not find.
+    if (old?.sandboxId === place.sandboxId && config.attach === 'cni') return await this.#hostLink(device);
+    if (old !== undefined) await this.#leaveOldSandbox(device, old, place);
     const link = await this.#hostLink(device);
     const { name, mtuBytes, hardwareAddress, up } = link;
     const before = { name, mtuBytes, up, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) };
@@ -190,7 +198,7 @@ export class VfMover implements VfCarrier {
   /** The runtime makes a new sandbox for the same pod after a failure; another pod's VF is not taken away. */
   async #leaveOldSandbox(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid) {
-      using netns = openNetns(old.netnsPath);
+      using netns = openNetnsIfThere(old.netnsPath);
       if (netns !== undefined && (await this.read(device, netns)) !== undefined) {
         throw busy(device, old.podUid);
       }
@@ -209,7 +217,7 @@ export class VfMover implements VfCarrier {
   /** Takes the VF out of the pod. If the pod's namespace is gone, the VF left it by itself, or is about to. */
   async #leave(device: StoredDevice, attachment: Attachment): Promise<void> {
     const { host, hostNetns } = this.#options;
-    using netns = openNetns(attachment.netnsPath);
+    using netns = openNetnsIfThere(attachment.netnsPath);
     if (attachment.host === undefined || netns === undefined || netns.equals(hostNetns)) return;
     using pod = RtnlConnection.open(netns);
     const link = await this.#find(pod, device);
@@ -254,17 +262,6 @@ export class VfMover implements VfCarrier {
 
 function vlanOf(info: Pick<VfInfo, 'vlan'> | undefined): Pick<VfState, 'vlan'> {
   return info?.vlan === undefined ? {} : { vlan: info.vlan.id };
-}
-
-/** The namespace, or `undefined` if it is gone: the VF left it with its end. */
-function openNetns(path: string): NetnsHandle | undefined {
-  try {
-    return NetnsHandle.open(path);
-  } catch (error) {
-    // A runtime that was killed may leave the plain file on which it had bound the namespace.
-    if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
-    throw error;
-  }
 }
 
 function busy(device: StoredDevice, podUid: string): SandboxError {

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -78,7 +78,11 @@ class Bench implements AsyncDisposable {
     ip('link', 'set', `peer${index}`, 'up');
     // Deleting one end deletes the other, wherever it is; the kernel may have done so with the pod.
     this.#stack.defer(() => {
-      if (links().includes(`peer${index}`)) ip('link', 'delete', `peer${index}`);
+      // The kernel may be at it in this moment: only one that stays is an error.
+      for (let tries = 0; links().includes(`peer${index}`); tries++) {
+        spawnSync('ip', ['link', 'delete', `peer${index}`]);
+        if (tries === 100) throw new Error(`peer${index} cannot be deleted`);
+      }
     });
   }
 

@@ -13,7 +13,7 @@ export const phases = ['prepare', 'hook', 'stop', 'unprepare'] as const;
 export type Phase = (typeof phases)[number];
 
 /** How the claim of the pod gets its VFs. */
-export const scenarios = ['netlink', 'ipam'] as const;
+export const scenarios = ['netlink', 'ipam', 'cni'] as const;
 export type Scenario = (typeof scenarios)[number];
 
 type Pod = ReturnType<typeof buildPod>;
@@ -22,16 +22,21 @@ type Pod = ReturnType<typeof buildPod>;
 export class Lifecycle {
   readonly #node: FaultNode;
   readonly #pod: Pod;
+  readonly #requests: string[];
   readonly #leaseDir: string;
   readonly #linksBefore: unknown;
+  readonly #filesBefore: string[];
   #sandbox: Sandbox | undefined;
 
   constructor(node: FaultNode, scenario: Scenario, name: string) {
     this.#node = node;
     this.#linksBefore = hostLinks(node);
+    this.#filesBefore = node.bench.claimFiles();
     this.#leaseDir = join(node.bench.dir, 'leases');
     this.#pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
-    node.bench.api.create(this.#claim(scenario, name));
+    const claim = this.#claim(scenario, name);
+    this.#requests = (claim.spec.devices?.requests ?? []).map((request) => request.name);
+    node.bench.api.create(claim);
   }
 
   /** One try of a phase. @throws Error if it fails; WrongMetadataError if a container started that should not have */
@@ -52,11 +57,12 @@ export class Lifecycle {
   checkClean(): void {
     const { bench } = this.#node;
     const leases = this.#leases();
+    const files = bench.claimFiles().filter((file) => !this.#filesBefore.includes(file));
     const problems = [
       isDeepStrictEqual(hostLinks(this.#node), this.#linksBefore)
         ? ''
         : `links: ${JSON.stringify(hostLinks(this.#node))}`,
-      bench.claimFiles().length === 0 ? '' : `files: ${bench.claimFiles().join(' ')}`,
+      files.length === 0 ? '' : `files: ${files.join(' ')}`,
       this.#node.storedClaims() === 0 ? '' : 'a claim in the store',
       leases.length === 0 ? '' : `leases: ${leases.join(' ')}`,
     ].filter((problem) => problem !== '');
@@ -80,11 +86,13 @@ export class Lifecycle {
 
   async #check(sandbox: Sandbox, container: RunningContainer): Promise<void> {
     const links = ipLinks(sandbox).filter(({ ifname }) => /^net\d$/.test(ifname));
-    const expected = links.map(({ ifname, address, addr_info }) => ({
-      interfaceName: ifname,
-      hardwareAddress: address,
-      ips: addr_info.filter(({ scope }) => scope === 'global').map(({ local, prefixlen }) => `${local}/${prefixlen}`),
-    }));
+    const expected = links
+      .map(({ ifname, address, addr_info }) => ({
+        interfaceName: ifname,
+        hardwareAddress: address,
+        ips: addr_info.filter(({ scope }) => scope === 'global').map(({ local, prefixlen }) => `${local}/${prefixlen}`),
+      }))
+      .sort((a, b) => a.interfaceName.localeCompare(b.interfaceName));
     const told = await this.#told(container);
     if (expected.length !== 2 || !isDeepStrictEqual(told, expected)) {
       throw new WrongMetadataError(`told ${JSON.stringify(told)}, but ip says ${JSON.stringify(expected)}`);
@@ -92,38 +100,57 @@ export class Lifecycle {
   }
 
   async #told(container: RunningContainer) {
-    const name = this.#pod.metadata.name;
-    const path = `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/${name}/vf/${testDriver}-metadata.json`;
-    const { stdout, stderr, exitCode } = await container.exec('cat', path);
-    if (exitCode !== 0 || stdout === '') throw new Error(`cat ${path}: ${exitCode} ${stderr}`);
-    const { devices } = decodeStream(stdout);
-    const told = devices.map(({ networkData = {} }) => ({
-      ...networkData,
-      ips: (networkData.ips ?? []).filter(isGlobal),
-    }));
+    const told = [];
+    for (const request of this.#requests) told.push(...(await this.#toldOf(request, container)));
     return told.sort((a, b) => (a.interfaceName ?? '').localeCompare(b.interfaceName ?? ''));
   }
 
+  async #toldOf(request: string, container: RunningContainer) {
+    const dir = `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/${this.#pod.metadata.name}`;
+    const path = `${dir}/${request}/${testDriver}-metadata.json`;
+    const { stdout, stderr, exitCode } = await container.exec('cat', path);
+    if (exitCode !== 0 || stdout === '') throw new Error(`cat ${path}: ${exitCode} ${stderr}`);
+    const { devices } = decodeStream(stdout);
+    return devices.map(({ networkData = {} }) => ({ ...networkData, ips: (networkData.ips ?? []).filter(isGlobal) }));
+  }
+
   #leases(): string[] {
-    const dir = join(this.#leaseDir, 'netdra');
-    return existsSync(dir) ? readdirSync(dir).filter((file) => /^[0-9]/.test(file)) : [];
+    const networks = existsSync(this.#leaseDir) ? readdirSync(this.#leaseDir) : [];
+    return networks
+      .flatMap((network) => readdirSync(join(this.#leaseDir, network)))
+      .filter((file) => /^[0-9]/.test(file));
   }
 
   #claim(scenario: Scenario, name: string) {
-    const { bench } = this.#node;
-    const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
+    const [slice] = this.#node.bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
     const devices = (slice?.spec.devices ?? []).slice(0, 2).map((device) => device.name);
-    const ipam = { type: 'host-local', dataDir: this.#leaseDir, ranges: [[{ subnet: '198.18.0.0/24' }]] };
-    const parameters = {
-      apiVersion: 'netdra.dev/v1alpha1',
-      kind: 'VFConfig',
-      interfaceName: 'net%d',
-      mtu: 1400,
-      ...(scenario === 'ipam' ? { ipam } : {}),
-    };
-    const config = [{ source: 'FromClass' as const, parameters }];
-    return buildClaim(name, { requests: [{ name: 'vf', devices }], config, pods: [this.#pod] });
+    const pods = [this.#pod];
+    if (scenario !== 'cni') {
+      const fields = { interfaceName: 'net%d', mtu: 1400, ...(scenario === 'ipam' ? { ipam: this.#ipam() } : {}) };
+      return buildClaim(name, { requests: [{ name: 'vf', devices }], config: [configOf(fields)], pods });
+    }
+    // Plugins find no simulated VF by its PCI address, so each is told the name of its interface.
+    const requests = devices.map((device, index) => ({ name: `vf${index}`, devices: [device] }));
+    const config = requests.map((request, index) => {
+      const plugins = [{ type: 'host-device', device: this.#hostName(index), ipam: this.#ipam() }];
+      const cni = { cniVersion: '1.0.0', name: 'faults', plugins };
+      return configOf({ interfaceName: `net${index}`, attach: 'cni', cni }, [request.name]);
+    });
+    return buildClaim(name, { requests, config, pods });
   }
+
+  #hostName(index: number): string {
+    return `${this.#node.bench.settings.simulatePrefix}0v${index}`;
+  }
+
+  #ipam() {
+    return { type: 'host-local', dataDir: this.#leaseDir, ranges: [[{ subnet: '198.18.0.0/24' }]] };
+  }
+}
+
+function configOf(fields: object, requests: string[] = []) {
+  const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields };
+  return { source: 'FromClass' as const, requests, parameters };
 }
 
 /** Link-local ones come a moment later, by themselves. */

@@ -1,12 +1,15 @@
-import { writeFileSync } from 'node:fs';
+import { copyFileSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { Store, type StoredDevice } from '../../../src/driver/index.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 const identity = { uid: 'u', namespace: 'n', name: 'c' };
 const device: StoredDevice = { pciAddress: '0000:00:00.1', pool: 'p', name: 'dev-1', request: 'vf', config: {} };
+
+const schema1 = fileURLToPath(new URL('fixtures/state-schema-1.db', import.meta.url));
 
 describe('Store', () => {
   it('is there after a restart, for two processes at once', () => {
@@ -48,6 +51,81 @@ describe('Store', () => {
     const database = new DatabaseSync(path);
     database.exec('PRAGMA user_version = 99');
     database.close();
-    expect(() => new Store(path)).toThrow(/has schema 99, this version knows 1/);
+    expect(() => new Store(path)).toThrow(/has schema 99, this version knows 2/);
+  });
+
+  it('brings a store of schema 1 up to date, and loses nothing of it', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'state.db');
+    copyFileSync(schema1, path);
+    using store = new Store(path, { bootId: 'boot-1' });
+    expect(store.claims().map(({ identity: { name }, state }) => [name, state])).toEqual([
+      ['dpdk', 'unpreparing'],
+      ['fast-net', 'prepared'],
+    ]);
+    const [device] = store.claimsOfPod('5a1c3a52-66c0-4c59-8f4d-8a4c1a5b2c33')[0]?.devices ?? [];
+    expect(device).toMatchObject({
+      pciAddress: '0000:3b:02.1',
+      attachment: { sandboxId: 'c0ffee', host: { name: 'ens1f0v1' } },
+      networkData: { ips: ['192.0.2.10/24'] },
+    });
+    // Of this boot as far as anybody knows, and of an earlier one after the next.
+    expect(store.claimsOfEarlierBoots()).toEqual([]);
+    store[Symbol.dispose]();
+    using later = new Store(path, { bootId: 'boot-2' });
+    expect(later.claimsOfEarlierBoots()).toHaveLength(2);
+  });
+
+  it('can be written by the version before while the new one runs: a rolling update', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'state.db');
+    using store = new Store(path, { bootId: 'boot-1' });
+    const old = new DatabaseSync(path);
+    old.exec("INSERT INTO claims (uid, namespace, name, pod_uids, state) VALUES ('u', 'n', 'c', '[]', 'prepared')");
+    old.close();
+    expect(store.claim('u')).toMatchObject({ identity, state: 'prepared' });
+    expect(store.claimsOfEarlierBoots()).toEqual([]);
+  });
+
+  it('refuses a damaged file, and says what to do', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'state.db');
+    copyFileSync(schema1, path);
+    const file = openSync(path, 'r+');
+    // Page 4 holds rows of devices: the start stays as it is, so that the file looks good.
+    writeSync(file, Buffer.alloc(2_048, 0xff), 0, 2_048, 3 * 4_096);
+    const damaged = readFileSync(path);
+    expect(() => new Store(path)).toThrow(
+      expect.objectContaining({
+        code: 'store-unusable',
+        retriable: false,
+        hint: expect.stringMatching(/drain the node/),
+      }),
+    );
+    expect(readFileSync(path)).toEqual(damaged);
+  });
+
+  it('refuses rows that it cannot have written, rather than to forget them', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'state.db');
+    using store = new Store(path);
+    store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
+    const other = new DatabaseSync(path);
+    other.exec("UPDATE devices SET data = '{'");
+    other.close();
+    expect(() => store.claims()).toThrow(expect.objectContaining({ code: 'store-unusable', hint: expect.any(String) }));
+  });
+
+  it('changes a device as it is at that moment, in one step', () => {
+    using dir = tempDir();
+    using first = new Store(join(dir.path, 'state.db'));
+    using second = new Store(join(dir.path, 'state.db'));
+    first.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
+    second.putDevice({ ...device, attachment });
+    first.changeDevice('u', device.pciAddress, (current) => ({ ...current, networkData: { ips: ['192.0.2.1/24'] } }));
+    expect(second.claim('u')?.devices).toEqual([{ ...device, attachment, networkData: { ips: ['192.0.2.1/24'] } }]);
+    first.changeDevice('another claim', device.pciAddress, () => device);
+    expect(second.claim('u')?.devices[0]?.attachment).toEqual(attachment);
   });
 });

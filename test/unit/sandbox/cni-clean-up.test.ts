@@ -59,4 +59,15 @@ describe('CniCleanUp', () => {
     await cleanUp[Symbol.asyncDispose]();
     expect(deleted).toEqual([]);
   });
+
+  it('now and then: deletes what was unused at the look before too, and leaves what came into use meanwhile', async () => {
+    const claims: StoredClaim[] = [];
+    const { cleanUp, deleted } = create([cached('s1', 'net1'), cached('s2', 'net1')], claims);
+    const { signal } = new AbortController();
+    await cleanUp.sweep(signal);
+    expect(deleted).toEqual([]);
+    claims.push(claim('s1', 'net1'));
+    await cleanUp.sweep(signal);
+    expect(deleted).toEqual(['s2/net1']);
+  });
 });

@@ -27,15 +27,18 @@ describe('ContainerGuard', () => {
   let dir: ReturnType<typeof tempDir>;
   let store: Store;
   const reasons = new Map<string, string>();
+  const missing = new Set<string>();
   let guard: ContainerGuard;
 
   beforeEach(() => {
     dir = tempDir();
     store = new Store(join(dir.path, 'state.db'));
     reasons.clear();
+    missing.clear();
     guard = new ContainerGuard({
       store,
       isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
+      exists: (path) => !missing.has(path),
       reasonOf: (sandboxId) => reasons.get(sandboxId),
     });
   });
@@ -62,6 +65,15 @@ describe('ContainerGuard', () => {
     expect(() => guard.check(pod, container('/files/ns_nic/vf/metadata.json'))).toThrow(
       'container app cannot have the metadata of claim ns/nic: its devices are not in this sandbox yet',
     );
+  });
+
+  it('refuses it while one of its files is missing, in words that the runtime would not find', () => {
+    put({ ...device, attachment, networkData: {} });
+    const path = '/files/ns_nic/vf/metadata.json';
+    missing.add(path);
+    const refusal = 'container app cannot have the metadata of claim ns/nic: it is not written yet';
+    expect(() => guard.check(pod, container('/files/ns_nic/vf/other.json', path))).toThrow(refusal);
+    expect(() => guard.check(pod, container('/files/ns_nic/vf/other.json'))).not.toThrow();
   });
 
   it('says why, when that is known', () => {

@@ -1,0 +1,19 @@
+import { describe, expect, it } from 'vitest';
+import { runChurn } from '../faults/run-churn.ts';
+
+describe('pods that come and go', () => {
+  it('under restarts of driver and containerd: the short version of `npm run churn`', async () => {
+    const lines: string[] = [];
+    const report = (line: string) => lines.push(line);
+    const problems = await runChurn({
+      pods: 16,
+      rounds: 2,
+      vfs: 16,
+      parallel: 8,
+      restarts: 2,
+      seed: 20_261_121,
+      report,
+    });
+    expect(problems, lines.join('\n')).toEqual([]);
+  });
+});

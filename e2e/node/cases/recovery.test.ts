@@ -1,0 +1,161 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { Bench, retry } from '../bench.ts';
+import { addVfPod, changeStore, expectClean, expectTruth, hasFile, storedClaims } from '../faults/vf-pod.ts';
+import { containerdSeries } from '../tools.ts';
+
+const reconcileIntervalMs = 300;
+/** Longer than several rounds, for what must not happen in any of them. */
+const severalRoundsMs = 1_500;
+const patience = { timeout: 15_000 };
+
+describe.each(containerdSeries)('what the driver makes up for, on containerd %s', (version) => {
+  let bench: Bench;
+  const logger = new RecordingLogger();
+  const broughtBack = () => logger.messages('warn').filter((line) => line.startsWith('VFs brought back')).length;
+  const dir = mkdtempSync(join(tmpdir(), 'netdra-boot-'));
+  const bootIdPath = join(dir, 'boot_id');
+
+  beforeAll(async () => {
+    writeFileSync(bootIdPath, 'boot-1');
+    bench = await Bench.start({ version, logger, settings: { reconcileIntervalMs, bootIdPath } });
+  });
+  afterAll(async () => {
+    await bench?.[Symbol.asyncDispose]();
+    rmSync(dir, { recursive: true });
+  });
+  afterEach(async () => {
+    bench.onStep = () => undefined;
+    await bench.endAllPods();
+    await bench.stopDriver();
+    await expectClean(bench);
+  });
+
+  it('(b) a sandbox that ended while the driver was away: the VF comes back, its file is withdrawn', async () => {
+    await bench.startDriver();
+    const [pod, other] = [await addVfPod(bench, 'ended', 0), await addVfPod(bench, 'alive', 1)];
+    const sandbox = await bench.startPod(pod);
+    expect(await expectTruth(bench, sandbox, pod)).toBe(1);
+    const otherSandbox = await bench.startPod(other);
+    await bench.stopDriver();
+    await bench.endSandboxes(pod);
+    // Nobody has withdrawn it yet.
+    expect(hasFile(bench, pod)).toBe(true);
+    await bench.startDriver();
+    await expect.poll(() => hasFile(bench, pod), patience).toBe(false);
+    await expect.poll(() => bench.hostVfs().length, patience).toBe(7);
+    // The claim is still the pod's: its next sandbox gets the VF again.
+    expect(await expectTruth(bench, await bench.runSandbox(pod), pod)).toBe(2);
+    // Nothing of the other pod was touched.
+    expect(await expectTruth(bench, otherSandbox, other)).toBe(1);
+  });
+
+  it('(b) a sandbox whose end a restarted containerd does not tell: the VF comes back all the same', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'untold', 0);
+    await expectTruth(bench, await bench.startPod(pod), pod);
+    await bench.containerd.restart();
+    const before = broughtBack();
+    await bench.endSandboxes(pod);
+    await expect.poll(() => hasFile(bench, pod), patience).toBe(false);
+    await expect.poll(() => storedClaims(bench)[0]?.devices[0]?.attachment, patience).toBeUndefined();
+    // By reconciliation, not by the stop hook, which does not come.
+    expect(broughtBack()).toBe(before + 1);
+    expect(bench.hostVfs()).toHaveLength(8);
+  });
+
+  it('(c) a claim that the API server has no more is unprepared, but not while its pod is alive', async () => {
+    await bench.startDriver();
+    const [pod, alive] = [await addVfPod(bench, 'forgotten', 0), await addVfPod(bench, 'running', 1)];
+    await bench.prepare(pod);
+    const sandbox = await bench.startPod(alive);
+    for (const name of ['forgotten', 'running']) bench.api.delete('ResourceClaim', name);
+    await expect.poll(() => storedClaims(bench).map(({ identity }) => identity.name), patience).toEqual(['running']);
+    await systemClock.sleep(severalRoundsMs);
+    expect(await expectTruth(bench, sandbox, alive)).toBe(1);
+    expect(bench.hostVfs()).toHaveLength(7);
+    // When the sandbox has ended, nobody needs the kubelet for the rest.
+    await bench.endSandboxes(alive);
+    await expect.poll(() => storedClaims(bench), patience).toEqual([]);
+    await expect.poll(() => bench.claimFiles(), patience).toEqual([]);
+  });
+
+  it('(c) an API server that fails, hangs or is not there takes nothing away', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'kept', 0);
+    await bench.prepare(pod);
+    bench.api.delete('ResourceClaim', 'kept');
+    using _failing = bench.api.failNext('GET /resourceclaims/kept', 503, { times: 1_000 });
+    await systemClock.sleep(severalRoundsMs);
+    expect(bench.api.requests('GET /resourceclaims/kept').length).toBeGreaterThan(1);
+    expect(storedClaims(bench)).toHaveLength(1);
+    expect(bench.claimFiles()).not.toEqual([]);
+  });
+
+  it('(c) a claim whose preparing was cut short, and never repeated, is unprepared when it is gone', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'cut-short', 0);
+    await bench.prepare(pod);
+    await bench.stopDriver();
+    changeStore(bench, "UPDATE claims SET state = 'preparing'");
+    bench.api.delete('ResourceClaim', 'cut-short');
+    await bench.startDriver();
+    await expect.poll(() => storedClaims(bench), patience).toEqual([]);
+  });
+
+  it('(a) a pod whose hook came while its claim was being prepared again is served afterwards', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'early', 0);
+    await bench.prepare(pod);
+    changeStore(bench, "UPDATE claims SET state = 'preparing'");
+    const sandbox = await bench.runSandbox(pod);
+    await expect(bench.startContainer(sandbox, pod)).rejects.toThrow();
+    await bench.kubelet.restart();
+    await retry(() => bench.kubelet.prepare(pod));
+    expect(await retry(() => expectTruth(bench, sandbox, pod))).toBe(1);
+  });
+
+  it('(d) what unprepared claims have left of files and specs goes, that of others stays', async () => {
+    await bench.startDriver();
+    const [pod, alive] = [await addVfPod(bench, 'lost-row', 0), await addVfPod(bench, 'with-row', 1)];
+    await bench.prepare(pod);
+    const sandbox = await bench.startPod(alive);
+    changeStore(bench, "DELETE FROM claims WHERE name = 'lost-row'");
+    const foreign = join(bench.settings.cdiDir, 'other.example.com_metadata_uid_vf.json');
+    writeFileSync(foreign, '{"cdiVersion":"0.5.0","kind":"other.example.com/metadata","devices":[]}');
+    const left = () => bench.claimFiles().filter((file) => /lost-row/.test(file));
+    const specs = () => readdirSync(bench.settings.cdiDir).length;
+    await expect.poll(left, patience).toEqual([]);
+    await expect.poll(specs, patience).toBe(2);
+    rmSync(foreign);
+    expect(await expectTruth(bench, sandbox, alive)).toBe(1);
+  });
+
+  it('a reboot: nothing of the boot before counts, and what the kubelet prepares again is set up anew', async () => {
+    writeFileSync(bootIdPath, 'boot-1');
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'rebooted', 0);
+    await expectTruth(bench, await bench.startPod(pod), pod);
+    await bench.stopDriver();
+    // What a reboot takes: sandboxes with their namespaces, and the tmpfs with the CDI specs. The disk keeps the rest.
+    await bench.endSandboxes(pod);
+    for (const file of readdirSync(bench.settings.cdiDir)) rmSync(join(bench.settings.cdiDir, file));
+    expect(hasFile(bench, pod)).toBe(true);
+    writeFileSync(bootIdPath, 'boot-2');
+    await bench.startDriver();
+    expect(hasFile(bench, pod)).toBe(false);
+    const [claim] = storedClaims(bench);
+    expect([claim?.state, claim?.devices[0]?.attachment, claim?.devices[0]?.networkData]).toEqual([
+      'preparing',
+      undefined,
+      undefined,
+    ]);
+    await bench.kubelet.restart();
+    await retry(() => bench.kubelet.prepare(pod));
+    expect(await expectTruth(bench, await bench.runSandbox(pod), pod)).toBe(2);
+  });
+});

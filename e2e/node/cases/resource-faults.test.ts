@@ -1,0 +1,222 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
+import { Bench, retry } from '../bench.ts';
+import { DriverProcess } from '../driver-process.ts';
+import { SmallDisk } from '../faults/small-disk.ts';
+import { addVfPod, expectClean, expectTruth, type VfPod } from '../faults/vf-pod.ts';
+import type { Sandbox } from '../pod.ts';
+
+const reconcileIntervalMs = 500;
+/** Room for all that the driver writes for a pod, in pages. */
+const enoughPages = 64;
+
+describe('a node that runs out of something', () => {
+  let bench: Bench;
+  let root: string;
+  let plugins: SmallDisk;
+  let cdi: SmallDisk;
+  const logger = new RecordingLogger();
+
+  beforeAll(async () => {
+    root = mkdtempSync(join(tmpdir(), 'netdra-disks-'));
+    plugins = new SmallDisk(join(root, 'plugins'), 2 << 20);
+    const settings = { kubeletPluginsDir: plugins.path, reconcileIntervalMs, hookFailure: 'reject' as const };
+    bench = await Bench.start({ version: '1.7', logger, settings });
+    cdi = new SmallDisk(bench.settings.cdiDir, 1 << 20);
+    // It watches the directory that it found when it started.
+    await bench.containerd.restart();
+  });
+  afterAll(async () => {
+    // It is in the bench's own directory.
+    cdi?.[Symbol.dispose]();
+    await bench?.[Symbol.asyncDispose]();
+    plugins?.[Symbol.dispose]();
+    rmSync(root, { recursive: true });
+  });
+  afterEach(async () => {
+    bench.onStep = () => undefined;
+    for (const disk of [cdi, plugins]) {
+      disk.setReadOnly(false);
+      disk.empty();
+    }
+    await retry(() => bench.endAllPods());
+    await bench.stopDriver();
+    await expectClean(bench);
+  });
+
+  /** Lets a step fail for want of space, with a page more each time, until it succeeds. @returns what it failed with */
+  async function squeeze<T>(disk: SmallDisk, step: () => Promise<T>): Promise<{ result: T; failures: string[] }> {
+    const failures: string[] = [];
+    for (let pages = 0; pages <= enoughPages; pages++) {
+      disk.fill(pages);
+      try {
+        const result = await step();
+        disk.empty();
+        return { result, failures };
+      } catch (error) {
+        failures.push((error as Error).message);
+      }
+    }
+    throw new Error(`never succeeded: ${failures.at(-1)}`);
+  }
+
+  const noSpace = /no space left|disk is full|disk I\/O error|ENOSPC/i;
+
+  it('ENOSPC at each write of prepare, hook, stop and unprepare: a clear error, nothing lost, and then it works', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'full-disk', 0);
+    const prepared = await squeeze(plugins, () => bench.prepare(pod));
+    expect(prepared.failures.length).toBeGreaterThan(0);
+    for (const failure of prepared.failures) expect(failure).toMatch(noSpace);
+    let refusals = 0;
+    const started = await squeeze(plugins, async () => {
+      const sandbox = await bench.runSandbox(pod).catch((error) => {
+        refusals += 1;
+        throw error;
+      });
+      // A sandbox that is kept after too many refusals has no container before it is served.
+      await expectTruth(bench, sandbox, pod).catch(async (error) => {
+        await bench.endSandboxes(pod);
+        throw error;
+      });
+    });
+    expect(refusals).toBeGreaterThan(0);
+    for (const failure of started.failures) expect(failure).toMatch(noSpace);
+    // With no space at all: the runtime goes on whatever the hook answers, and unprepare says what is wrong.
+    plugins.fill(0);
+    await bench.endSandboxes(pod);
+    await expect(bench.kubelet.unprepare(pod)).rejects.toThrow(noSpace);
+    const ended = await squeeze(plugins, () => bench.endPod(pod));
+    for (const failure of ended.failures) expect(failure).toMatch(noSpace);
+    await expectClean(bench);
+  });
+
+  it('ENOSPC where CDI specs go: the claim is not prepared, and says why', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'full-cdi', 0);
+    const { failures } = await squeeze(cdi, () => bench.prepare(pod));
+    expect(failures.length).toBeGreaterThan(0);
+    for (const failure of failures) expect(failure).toMatch(/cannot write .*cdi.*(no space left|ENOSPC).*free space/);
+    await expectTruth(bench, await bench.runSandbox(pod), pod);
+  });
+
+  it('read-only directories: nothing is prepared or served, nothing is lost, and then it works', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'read-only', 0);
+    cdi.setReadOnly(true);
+    await expect(bench.prepare(pod)).rejects.toThrow(/read-only file system.*check the mounts of the driver/);
+    cdi.setReadOnly(false);
+    await bench.prepare(pod);
+    await expectTruth(bench, await bench.runSandbox(pod), pod);
+    await bench.endPod(pod);
+  });
+
+  it('a state directory that is read-only at the start: the driver says so and ends', async () => {
+    // SQLite cannot even look without writing beside its file.
+    await bench.startDriver();
+    await bench.stopDriver();
+    plugins.setReadOnly(true);
+    await expect(bench.startDriver()).rejects.toMatchObject({
+      code: 'store-unusable',
+      hint: expect.stringMatching(/space and permissions/),
+    });
+    plugins.setReadOnly(false);
+    await bench.startDriver();
+  });
+
+  it('directories that somebody has removed are made again', async () => {
+    await bench.startDriver();
+    const [pod, next] = [await addVfPod(bench, 'first', 0), await addVfPod(bench, 'second', 1)];
+    await bench.prepare(pod);
+    rmSync(join(plugins.path, testDriver, 'dra-device-metadata'), { recursive: true });
+    // The hook cannot know what to write for a claim whose files are gone; the kubelet's next prepare lays them down.
+    await expect(bench.runSandbox(pod)).rejects.toThrow(/is not prepared/);
+    await bench.kubelet.restart();
+    await retry(() => bench.prepare(pod));
+    await expectTruth(bench, await bench.runSandbox(pod), pod);
+    await bench.prepare(next);
+    await expectTruth(bench, await bench.runSandbox(next), next);
+  });
+
+  it('a VF that vanishes between prepare and hook, and comes back', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'unplugged', 0);
+    await bench.prepare(pod);
+    execFileSync('ip', ['link', 'delete', `${bench.settings.simulatePrefix}0v0`]);
+    await expectTruth(bench, await bench.runSandbox(pod), pod);
+  });
+
+  it('a VF that vanishes while it is in its pod: the pod ends as usual, and the next one has it', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'lost-vf', 0);
+    const sandbox = await bench.startPod(pod);
+    await expectTruth(bench, sandbox, pod);
+    execFileSync('nsenter', [`--net=${sandbox.netnsPath}`, 'ip', 'link', 'delete', 'net1']);
+    await bench.endPod(pod);
+    await expectClean(bench);
+    const next = await addVfPod(bench, 'next', 0);
+    await expectTruth(bench, await bench.startPod(next), next);
+  });
+
+  it.each(['hook-started', 'attachment-recorded', 'vf-moved', 'state-read'] as const)(
+    'a network namespace that vanishes in the hook, at %s: no VF is lost',
+    async (at) => {
+      await bench.startDriver();
+      const pod = await addVfPod(bench, `vanished-${at}`, 0);
+      await bench.prepare(pod);
+      const netnsDir = '/run/netns';
+      const before = existsSync(netnsDir) ? readdirSync(netnsDir) : [];
+      bench.onStep = (step) => {
+        if (step !== at) return;
+        bench.onStep = () => undefined;
+        for (const name of readdirSync(netnsDir).filter((each) => !before.includes(each))) {
+          execFileSync('umount', ['--lazy', join(netnsDir, name)]);
+          rmSync(join(netnsDir, name));
+        }
+      };
+      // Whatever the runtime makes of it: a sandbox without its namespace is of no use to anybody.
+      await bench.runSandbox(pod).catch(() => undefined);
+      await bench.endSandboxes(pod);
+      await expectTruth(bench, await retry(() => bench.runSandbox(pod)), pod);
+      await bench.endPod(pod);
+      await expectClean(bench);
+    },
+  );
+
+  it('EMFILE: pods are refused or wait while there is no descriptor left, and are served when there is', async () => {
+    await using driver = new DriverProcess(bench.settings);
+    await bench.kubelet.waitForDriver(testDriver, 30_000);
+    await expect.poll(() => driver.log.map(({ msg }) => msg), { timeout: 30_000 }).toContain('connected over NRI');
+    const pod = await addVfPod(bench, 'no-descriptors', 0);
+    await bench.prepare(pod);
+    limitDescriptors(driver, readdirSync(`/proc/${driver.pid}/fd`).length);
+    const refusal = await startIn(pod).catch((error: Error) => error.message);
+    expect(refusal).toMatch(/too many open files|EMFILE|no such file or directory|unable to open/i);
+    limitDescriptors(driver, 1_024);
+    const { sandbox } = await retry(async () => ({ sandbox: await startIn(pod) }));
+    expect(driver.hasExited).toBe(false);
+    await bench.endPod(pod);
+    expect(sandbox.id).not.toBe('');
+    await expectClean(bench);
+  });
+
+  /** A sandbox with a container that knows the truth; nothing of it stays when it fails. */
+  async function startIn(pod: VfPod): Promise<Sandbox> {
+    const sandbox = await bench.runSandbox(pod);
+    await expectTruth(bench, sandbox, pod).catch(async (error) => {
+      await bench.endSandboxes(pod);
+      throw error;
+    });
+    return sandbox;
+  }
+});
+
+/** What the process has open stays open. */
+function limitDescriptors({ pid }: DriverProcess, count: number): void {
+  execFileSync('prlimit', ['--pid', String(pid), `--nofile=${count}:`]);
+}

@@ -1,0 +1,92 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import type { V1Pod } from '@kubernetes/client-node';
+import { expect } from 'vitest';
+import { Store, type StoredClaim } from '../../../src/driver/index.ts';
+import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
+import { buildClaim, buildPod, type Identified, testDriver } from '../../../test/doubles/objects.ts';
+import { type Bench, ipLinks, type RunningContainer } from '../bench.ts';
+import type { Sandbox } from '../pod.ts';
+
+export type VfPod = Identified<V1Pod>;
+
+/**
+ * A pod with one VF of its own, known to the API server, that nobody has prepared yet. The claim has the pod's name.
+ * @param index of the VF, from 0
+ * @param fields of its VFConfig
+ */
+export async function addVfPod(
+  bench: Bench,
+  name: string,
+  index: number,
+  fields: Record<string, unknown> = {},
+): Promise<VfPod> {
+  const slices = () => bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
+  await expect.poll(slices, { timeout: 20_000 }).toHaveLength(1);
+  const device = slices()[0]?.spec.devices[index]?.name ?? '';
+  const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
+  const parameters = {
+    apiVersion: 'netdra.dev/v1alpha1',
+    kind: 'VFConfig',
+    interfaceName: 'net1',
+    // CNI plugins bring their own.
+    ...(fields.attach === 'cni' ? {} : { addresses: [`192.0.2.${index + 1}/24`] }),
+    ...fields,
+  };
+  const config = [{ source: 'FromClass' as const, parameters }];
+  bench.api.create(buildClaim(name, { requests: [{ name: 'vf', devices: [device] }], config, pods: [pod] }));
+  return pod;
+}
+
+const pathInContainer = (claim: string) =>
+  `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/${claim}/vf/${testDriver}-metadata.json`;
+
+/** What a container of the pod is told. @throws Error if it is told nothing */
+export async function readTold(container: RunningContainer, pod: VfPod): Promise<MetadataDocument> {
+  const { stdout, stderr, exitCode } = await container.exec('cat', pathInContainer(pod.metadata.name));
+  if (exitCode !== 0) throw new Error(`the container has no metadata: ${stderr}`);
+  return decodeStream(stdout);
+}
+
+/** Starts a container and makes sure that it is told what is so. @returns the generation */
+export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): Promise<number> {
+  const container = await bench.startContainer(sandbox, pod);
+  const { generation, devices } = await readTold(container, pod);
+  const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
+  expect(devices.map(({ networkData }) => networkData)).toEqual([
+    {
+      interfaceName: 'net1',
+      hardwareAddress: link?.address,
+      ips: link?.addr_info.filter(({ scope }) => scope === 'global').map((a) => `${a.local}/${a.prefixlen}`),
+    },
+  ]);
+  return generation;
+}
+
+/** Whether the claim's metadata file is on the host: what a container that starts now would mount. */
+export function hasFile({ settings }: Bench, pod: VfPod): boolean {
+  const dir = join(settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
+  return existsSync(join(dir, `default_${pod.metadata.name}`, 'vf', 'metadata.json'));
+}
+
+const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, testDriver, 'state.db');
+
+/** What the driver remembers. */
+export function storedClaims(bench: Bench): StoredClaim[] {
+  using store = new Store(storePath(bench));
+  return store.claims();
+}
+
+/** Changes what the driver remembers, behind its back. */
+export function changeStore(bench: Bench, statement: string): void {
+  using database = new DatabaseSync(storePath(bench), { timeout: 5_000 });
+  database.exec(statement);
+}
+
+/** Nothing is left of any pod: no file, no spec, no row, and all VFs are in the host's namespace. */
+export async function expectClean(bench: Bench, vfs = 8): Promise<void> {
+  await expect.poll(() => bench.hostVfs().length, { timeout: 10_000 }).toBe(vfs);
+  expect(bench.claimFiles()).toEqual([]);
+  expect(storedClaims(bench)).toEqual([]);
+}

@@ -1,0 +1,67 @@
+import type { Store } from '../driver/index.ts';
+import type { KubeletPluginHelper } from '../kubeletplugin/index.ts';
+import type { Logger } from '../logger.ts';
+import type { CdiSpecs, ClaimMetadata } from '../metadata/index.ts';
+
+export interface OrphanedFilesOptions {
+  store: Pick<Store, 'claim'>;
+  metadata: Pick<ClaimMetadata, 'list' | 'removeUnclaimed'>;
+  /** Of each class that the driver writes. */
+  specs: Pick<CdiSpecs, 'claimUids' | 'removeClaim'>[];
+  helper: Pick<KubeletPluginHelper, 'reclaim'>;
+  logger: Logger;
+}
+
+/** Something to remove, unless it belongs to a claim by then. */
+type Removal = () => Promise<unknown>;
+
+/**
+ * Removes metadata directories and CDI specs of claims that the store does not know. They are left when unpreparing was
+ * cut short and never repeated. Each is removed when it has been seen twice: what is just being made may be first seen
+ * before its claim is.
+ */
+export class OrphanedFiles {
+  readonly #options: OrphanedFilesOptions;
+  #suspects = new Set<string>();
+
+  constructor(options: OrphanedFilesOptions) {
+    this.#options = options;
+  }
+
+  /** @throws MetadataError `metadata-io`; DriverError `store-unusable` */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const orphans = new Map([...(await this.#directories(signal)), ...(await this.#specs())]);
+    for (const [what, remove] of orphans) {
+      if (signal.aborted) return;
+      if (!this.#suspects.has(what)) continue;
+      await remove();
+      this.#options.logger.warn({ what }, 'removed what a claim has left that is not prepared any more');
+    }
+    this.#suspects = new Set(orphans.keys());
+  }
+
+  async #directories(signal: AbortSignal): Promise<[string, Removal][]> {
+    const { metadata, helper } = this.#options;
+    return (await metadata.list()).flatMap(({ dir, claim }): [string, Removal][] => {
+      if (claim === undefined) return [[`metadata directory ${dir}`, () => metadata.removeUnclaimed(dir)]];
+      if (this.#isKnown(claim.uid)) return [];
+      const isOver = async () => !this.#isKnown(claim.uid);
+      return [[`metadata of claim ${dir}, UID ${claim.uid}`, () => helper.reclaim(claim, isOver, signal)]];
+    });
+  }
+
+  async #specs(): Promise<[string, Removal][]> {
+    const found: [string, Removal][] = [];
+    for (const [index, specs] of this.#options.specs.entries()) {
+      for (const uid of (await specs.claimUids()).filter((each) => !this.#isKnown(each))) {
+        const remove = async () => this.#isKnown(uid) || (await specs.removeClaim(uid));
+        found.push([`CDI specs ${index} of claim UID ${uid}`, remove]);
+      }
+    }
+    return found;
+  }
+
+  #isKnown(uid: string): boolean {
+    return this.#options.store.claim(uid) !== undefined;
+  }
+}

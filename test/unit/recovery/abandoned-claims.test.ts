@@ -1,0 +1,132 @@
+import { describe, expect, it } from 'vitest';
+import type { StoredClaim } from '../../../src/driver/index.ts';
+import { KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
+import { AbandonedClaims } from '../../../src/recovery/index.ts';
+import { KnownSandboxes } from '../../../src/sandbox/index.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
+import { buildClaim, buildPod, testDriver, testNode } from '../../doubles/objects.ts';
+
+const never = new AbortController().signal;
+const pod = buildPod('app');
+const podUid = pod.metadata.uid;
+const object = buildClaim('nic', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods: [pod] });
+const { namespace, name, uid } = object.metadata;
+const device = { pciAddress: '0000:01:10.0', pool: testNode, name: 'dev-1', request: 'vf', config: {} };
+const stored: StoredClaim = {
+  identity: { namespace, name, uid },
+  podUids: [podUid],
+  state: 'prepared',
+  devices: [device],
+};
+
+const sandbox = (id: string, ofPod: string) =>
+  ({ id, uid: ofPod, name: 'app', namespace, namespaces: [] }) as unknown as Parameters<KnownSandboxes['add']>[0];
+
+/** What becomes of the claim when the API server says this of it. */
+async function sweep(answer: () => unknown, options: { sandboxes?: [string, string][]; claim?: StoredClaim } = {}) {
+  const known = new KnownSandboxes();
+  known.replace((options.sandboxes ?? []).map(([id, of]) => sandbox(id, of)));
+  const claim = options.claim ?? stored;
+  const reclaimed: string[] = [];
+  const reads: string[] = [];
+  const logger = new RecordingLogger();
+  const abandoned = new AbandonedClaims({
+    driver: testDriver,
+    pool: testNode,
+    store: { claims: () => [claim], claim: () => claim },
+    known,
+    claims: {
+      readClaim: async (_, asked) => {
+        reads.push(asked);
+        return answer() as ResourceClaim;
+      },
+    },
+    helper: {
+      reclaim: async ({ name: asked }, isOver, signal) => {
+        const over = await isOver(signal);
+        if (over) reclaimed.push(asked);
+        return over;
+      },
+    },
+    logger,
+  });
+  const failure = await abandoned.sweep(never).catch((error: unknown) => error);
+  return { reclaimed, failure, reads, logger, abandoned, known };
+}
+
+const refuse = (code: ConstructorParameters<typeof KubeError>[0]) => () => {
+  throw new KubeError(code, 'said no');
+};
+const changed = (change: (claim: ResourceClaim) => void) => () => {
+  const copy = structuredClone(object) as unknown as ResourceClaim;
+  change(copy);
+  return copy;
+};
+
+describe('AbandonedClaims', () => {
+  it.each<[string, () => unknown]>([
+    ['was deleted', refuse('api-not-found')],
+    [
+      'was replaced by another one of its name',
+      changed((claim) => {
+        claim.metadata = { ...claim.metadata, uid: 'x' };
+      }),
+    ],
+    ['is not allocated any more', changed((claim) => void delete claim.status?.allocation)],
+    ['is not reserved for anybody', changed((claim) => void delete claim.status?.reservedFor)],
+    [
+      'has a device of another node now',
+      changed((claim) => {
+        for (const result of claim.status?.allocation?.devices?.results ?? []) result.pool = 'node-2';
+      }),
+    ],
+  ])('gives up a claim that %s', async (_, answer) => {
+    const { reclaimed, logger } = await sweep(answer);
+    expect(reclaimed).toEqual([name]);
+    expect(logger.messages('warn')).toEqual(['claim is given up: nobody will unprepare it']);
+  });
+
+  it('leaves a claim that the API server has, whatever its state here', async () => {
+    for (const state of ['preparing', 'prepared', 'unpreparing'] as const) {
+      expect((await sweep(() => object, { claim: { ...stored, state } })).reclaimed).toEqual([]);
+    }
+  });
+
+  it.each([
+    'api-unreachable',
+    'api-timeout',
+    'api-unauthorized',
+    'api-forbidden',
+    'api-unserved',
+    'api-failed',
+  ] as const)('concludes nothing from %s', async (code) => {
+    const { reclaimed, failure } = await sweep(refuse(code));
+    expect(reclaimed).toEqual([]);
+    expect(failure).toMatchObject({ code });
+  });
+
+  it('touches nothing of a pod that has a sandbox, and does not even ask', async () => {
+    const byPod = await sweep(refuse('api-not-found'), { sandboxes: [['s1', podUid]] });
+    const attachment = { podUid: 'other', sandboxId: 's2', netnsPath: '/run/netns/x' };
+    const claim = { ...stored, podUids: [], devices: [{ ...device, attachment }] };
+    const bySandbox = await sweep(refuse('api-not-found'), { sandboxes: [['s2', 'other']], claim });
+    for (const { reclaimed, reads } of [byPod, bySandbox]) expect([reclaimed, reads]).toEqual([[], []]);
+  });
+
+  it('does nothing while it is not known which sandboxes there are', async () => {
+    const { abandoned, known, reclaimed, reads } = await sweep(() => object);
+    known.expire();
+    await abandoned.sweep(never);
+    expect([reclaimed, reads.length]).toEqual([[], 1]);
+  });
+
+  it('asks again when its turn has come: the claim may be in use by then', async () => {
+    let asked = 0;
+    const { reclaimed } = await sweep(() => {
+      asked += 1;
+      if (asked === 1) throw new KubeError('api-not-found', 'gone');
+      return object;
+    });
+    expect([asked, reclaimed]).toEqual([2, []]);
+  });
+});
