@@ -179,6 +179,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       mover,
       writer,
       withdraw: (claim) => helper.withdrawMetadata(claim),
+      isFilePlace: (path) => metadata.isFilePlace(path),
       isFileOf: (claim, path) => metadata.isFileOf(claim, path),
       claimMutex,
       assure: (claim, device) => networkDriver.assure(claim, device),

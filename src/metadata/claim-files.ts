@@ -65,6 +65,13 @@ export class ClaimFiles {
     return file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
   }
 
+  /** Whether a path could be such a file, of whatever claim. */
+  isContentPlace(path: string): boolean {
+    const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, { namespace: 'any', name: 'any' })));
+    if (path.startsWith(`${dirname(claimDir)}/`)) return true;
+    return dirname(dirname(path)) === normalize(this.#dirs.downwardApiDir) && path.endsWith('.json');
+  }
+
   /** Removes all files of a claim, the state last: what is left after a crash can still be found. */
   async remove(state: ClaimState): Promise<void> {
     for (const base of Object.keys(state.requests)) {

@@ -187,6 +187,11 @@ export class ClaimMetadata {
     return this.#files.isContentFile(claim, path);
   }
 
+  /** Whether a path on the host could be such a file, of whatever claim: cheap, for those that are not. */
+  isFilePlace(path: string): boolean {
+    return this.#files.isContentPlace(path);
+  }
+
   get #isEnabled(): boolean {
     return this.#options.enabled ?? true;
   }

@@ -6,7 +6,9 @@ import { isServed } from './place.ts';
 
 export interface ContainerGuardOptions {
   store: Store;
-  /** Whether a path on the host is a metadata file of a claim. */
+  /** Whether a path on the host could be a metadata file, of whatever claim. */
+  isFilePlace: (path: string) => boolean;
+  /** Whether it is a metadata file of a claim. */
   isFileOf: (claim: ClaimIdentity, path: string) => boolean;
   /** Whether a file is there. */
   exists: (path: string) => boolean;
@@ -26,11 +28,15 @@ export class ContainerGuard {
     this.#options = options;
   }
 
-  /** @throws SandboxError `not-served` with the reason */
+  /**
+   * Containers without metadata cost no look at the store, and are made even if that cannot be read.
+   * @throws SandboxError `not-served` with the reason; DriverError `store-unusable`
+   */
   check(pod: PodSandbox, container: Container): void {
-    const { store, isFileOf, exists, reasonOf } = this.#options;
-    const filesOf = ({ identity }: StoredClaim) =>
-      container.mounts.map(({ source }) => source).filter((source) => isFileOf(identity, source));
+    const { store, isFilePlace, isFileOf, exists, reasonOf } = this.#options;
+    const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
+    if (sources.length === 0) return;
+    const filesOf = ({ identity }: StoredClaim) => sources.filter((source) => isFileOf(identity, source));
     const isOpen = (claim: StoredClaim) => claim.devices.some((device) => !isServed(device, pod));
     // Not only claims of this pod: the kubelet prepares a claim once, and a pod that it is reserved for later is not told.
     const open = store.claims().find((claim) => {

@@ -34,7 +34,9 @@ export interface SandboxHandlerOptions {
   writer: MetadataWriter;
   /** Hides a claim's files from containers that have not started yet. */
   withdraw: (claim: ClaimIdentity) => Promise<void>;
-  /** Whether a path on the host is a metadata file of a claim. */
+  /** Whether a path on the host could be a metadata file, of whatever claim. */
+  isFilePlace: (path: string) => boolean;
+  /** Whether it is a metadata file of a claim. */
   isFileOf: (claim: ClaimIdentity, path: string) => boolean;
   /**
    * Makes a VF that is not in its pod once more what its claim wants: its PF may have been reset since it was prepared.
@@ -82,12 +84,13 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   constructor(options: SandboxHandlerOptions) {
     this.#options = options;
     this.#writer = options.writer;
-    const { store, isFileOf, mover, withdraw, claimMutex, logger } = options;
+    const { store, isFilePlace, isFileOf, mover, withdraw, claimMutex, logger } = options;
     this.#background = new BackgroundWork(logger);
     this.#leave = createLeaveSandbox({ store, carrier: mover, withdraw });
     this.#strays = new StrayAttachments({ store, known: this.known, leave: this.#leave, claimMutex, logger });
     this.#guard = new ContainerGuard({
       store,
+      isFilePlace,
       isFileOf,
       exists: existsSync,
       reasonOf: (sandboxId) => this.#reasons.get(sandboxId),
@@ -125,10 +128,10 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
 
   async runPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
     this.known.add(pod);
-    const claims = this.#claims(pod);
-    if (claims.length === 0) return;
     const { clock, logger } = this.#options;
     const log = { pod: `${pod.namespace}/${pod.name}`, podUid: pod.uid, sandbox: pod.id };
+    const claims = this.#claimsOrNone(pod, log);
+    if (claims.length === 0) return;
     const startedAt = clock.nowMs();
     const abort = new AbortController();
     this.#inHook.add(pod.id);
@@ -170,7 +173,8 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     if (!this.known.has(pod.id)) {
       // Made while we were connecting: some runtimes tell of such sandboxes in neither way.
       this.known.add(pod);
-      this.#makeUp(pod);
+      if (this.#claimsOrNone(pod, { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id }).length > 0)
+        this.#makeUp(pod);
     }
     this.#guard.check(pod, container);
   }
@@ -194,6 +198,19 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     const isOpen = this.#claims(pod).some(({ devices }) => devices.some((device) => !isServed(device, pod)));
     if (isOpen) this.#inBackground(pod);
     else this.#follow(pod);
+  }
+
+  /**
+   * A store that cannot be read must not stop the pods of the whole node. One that has claims of ours goes on too, but
+   * none of its containers that mount metadata does: see `createContainer`.
+   */
+  #claimsOrNone(pod: PodSandbox, log: object): StoredClaim[] {
+    try {
+      return this.#claims(pod);
+    } catch (error) {
+      this.#options.logger.error({ ...log, err: error }, 'it is not known whether the pod has claims');
+      return [];
+    }
   }
 
   #claims(pod: PodSandbox): StoredClaim[] {

@@ -331,6 +331,10 @@ describe('isFileOf', () => {
     ]) {
       expect(metadata.isFileOf(claim, other)).toBe(false);
     }
+    for (const name of ['v1', 'kep', 'downward-api'] as const) expect(metadata.isFilePlace(path(name))).toBe(true);
+    for (const other of [path('attributes-json'), '/etc/hosts', `${bench.dataDir}/dra.sock`]) {
+      expect(metadata.isFilePlace(other)).toBe(false);
+    }
   });
 });
 

@@ -37,6 +37,7 @@ describe('ContainerGuard', () => {
     missing.clear();
     guard = new ContainerGuard({
       store,
+      isFilePlace: (path) => path.startsWith('/files/'),
       isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
       exists: (path) => !missing.has(path),
       reasonOf: (sandboxId) => reasons.get(sandboxId),
@@ -94,5 +95,13 @@ describe('ContainerGuard', () => {
       /cannot have the metadata of claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
     );
     expect(() => guard.check(other, container('/etc'))).not.toThrow();
+  });
+
+  it('refuses those with metadata, and no others, while the store cannot be read', () => {
+    store[Symbol.dispose]();
+    expect(() => guard.check(pod, container('/etc/hosts'))).not.toThrow();
+    expect(() => guard.check(pod, container('/files/ns_nic/vf/metadata.json'))).toThrow(
+      /state store .* cannot be used/,
+    );
   });
 });
