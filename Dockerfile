@@ -1,17 +1,37 @@
-# The driver as an image: Node.js 24, the sources as they are (types are stripped when they are loaded), no build step.
-# netlink and koffi come with prebuilt binaries, so no install script has to run.
-FROM node:24-bookworm-slim AS packages
-WORKDIR /opt/netdra
-COPY package.json package-lock.json ./
-RUN npm install --no-save --omit=dev --ignore-scripts --no-audit --no-fund
+# syntax=docker/dockerfile:1
+# The driver as an image, for the processor that it is built for (--platform linux/amd64,linux/arm64):
+#
+#   docker build -t netdra:0.1.0 .
+#
+# What it holds besides its base: one file with the driver, its wire contracts, two native packages with the binaries
+# for that processor, and `node`. `npm run bundle` makes and lists all of that but `node`.
 
-FROM node:24-bookworm-slim
-WORKDIR /opt/netdra
-COPY --from=packages /opt/netdra/node_modules node_modules
-COPY package.json ./
+# Runs on the machine that builds, whatever the image is for: nothing is compiled, and nothing is emulated.
+FROM --platform=$BUILDPLATFORM node:24-bookworm-slim AS build
+ARG TARGETARCH
+WORKDIR /src
+COPY package.json package-lock.json ./
+# The tools of this machine, then the native packages of the other one. No package's script runs.
+RUN npm install --no-save --ignore-scripts --no-audit --no-fund
+RUN mkdir /target && cp package.json package-lock.json /target/ && cd /target \
+ && npm install --no-save --omit=dev --ignore-scripts --no-audit --no-fund \
+      --os=linux --libc=glibc --cpu="$([ "$TARGETARCH" = amd64 ] && echo x64 || echo "$TARGETARCH")"
+COPY LICENSE ./
 COPY proto proto
 COPY nri nri
 COPY src src
+COPY deploy/image deploy/image
+COPY scripts/bundle.ts scripts/bundle.ts
+RUN node scripts/bundle.ts --arch "$TARGETARCH" --modules /target/node_modules --out /image
+
+FROM node:24-bookworm-slim AS runtime
+
+# The GNU C and C++ libraries that `node` needs, and no shell, package manager or other program.
+FROM gcr.io/distroless/cc-debian12
+COPY --from=runtime /usr/local/bin/node /usr/local/bin/node
+COPY --from=build /image/ /
 ENV NODE_ENV=production
-ENTRYPOINT ["node", "src/main.ts"]
+# Root, since the files of the kubelet, the runtime and sysfs are; the chart takes its capabilities away.
+USER 0:0
+ENTRYPOINT ["/usr/local/bin/node", "/opt/netdra/lib/netdra.mjs"]
 CMD ["run"]

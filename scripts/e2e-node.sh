@@ -3,4 +3,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 node scripts/fetch-consumer-tools.ts
+node scripts/fetch-chart-tools.ts
 exec bash scripts/in-node.sh vitest run --project e2e-node "$@"

@@ -3,4 +3,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/check.sh
+node scripts/fetch-consumer-tools.ts
+node scripts/fetch-chart-tools.ts
 exec bash scripts/in-node.sh vitest run "$@"

@@ -211,7 +211,7 @@ class Daemon implements Containerd {
     const ctr = join(this.#binDir, 'ctr');
     const all = ['--address', this.socketPath, '--namespace', 'k8s.io', ...args];
     try {
-      const { stdout } = await promisify(execFile)(ctr, all, { maxBuffer: 64 << 20, timeout: 60_000 });
+      const { stdout } = await promisify(execFile)(ctr, all, { maxBuffer: 64 << 20, timeout: 300_000 });
       return stdout;
     } catch (cause) {
       throw new CommandError('command-failed', `ctr ${args.join(' ')} failed`, { cause, path: ctr });

@@ -1,6 +1,7 @@
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { programPath } from '../../deploy/image/layout.ts';
 
 /** What a guest is to do. */
 export interface GuestTask {
@@ -16,6 +17,9 @@ export interface GuestTask {
   env: NodeJS.ProcessEnv;
 }
 
+/** Folders of a run: what the command leaves, and what the driver's image has besides Node.js. */
+export const runFolders = { results: 'results', image: 'image' };
+
 /** Where the guest sees the folder of its run. */
 export const guestRunDir = '/run/netdra/vm';
 
@@ -24,7 +28,7 @@ const passedOn = /^(CI|FORCE_COLOR|NO_COLOR|TERM|NETDRA_(?!CACHE$|CGROUP_PARENT$
 
 /** Writes what the guest reads when it starts: see guest/second-root.sh. */
 export function writeRunFiles(runDir: string, task: GuestTask): void {
-  mkdirSync(join(runDir, 'results'));
+  mkdirSync(join(runDir, runFolders.results));
   copyFileSync(fileURLToPath(new URL('guest/second-root.sh', import.meta.url)), join(runDir, 'second-root.sh'));
   writeFileSync(join(runDir, 'settings.sh'), formatSettings(task));
   writeFileSync(join(runDir, 'command.sh'), formatCommand(task));
@@ -46,7 +50,8 @@ export function formatCommand({ repository, command, env }: GuestTask): string {
   const passed = Object.entries(env).filter(([name]) => passedOn.test(name));
   const variables = Object.fromEntries([
     ...passed,
-    ['NETDRA_RESULTS', `${guestRunDir}/results`],
+    ['NETDRA_RESULTS', join(guestRunDir, runFolders.results)],
+    ['NETDRA_DRIVER', join(guestRunDir, runFolders.image, programPath)],
     // The cgroups of pods are below; a guest has the whole tree to itself.
     ['NETDRA_CGROUP_PARENT', '/netdra'],
   ]);

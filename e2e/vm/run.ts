@@ -6,10 +6,11 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } fro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { makeImageFiles } from '../../deploy/image/image-files.ts';
 import { errnoCode, explain, NetdraError } from '../../src/errors.ts';
 import { cacheFolder } from '../node/tools.ts';
 import { takeMachineParts } from './parts.ts';
-import { writeRunFiles } from './run-files.ts';
+import { runFolders, writeRunFiles } from './run-files.ts';
 import { runSession } from './session.ts';
 import type { GuestStreams } from './virtual-machine.ts';
 
@@ -37,6 +38,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     const { rows = 24, columns = 80, isTTY } = process.stdout;
     const colors = isTTY && !terminal ? { FORCE_COLOR: '1' } : {};
     writeRunFiles(runDir, { repository, command, terminal, rows, columns, env: { ...colors, ...env } });
+    await makeImageFiles({ outDir: join(runDir, runFolders.image), architecture: 'amd64' });
     using stop = watchSignals();
     using streams = openStreams(terminal);
     const machine = { ...files, repository, runDir };
@@ -88,7 +90,7 @@ function openStreams(terminal: boolean): Disposable & Omit<GuestStreams, 'onLine
 /** What the command left in $NETDRA_RESULTS, and the kernel's log. */
 function collectResults(runDir: string, resultsDir: string): void {
   mkdirSync(resultsDir, { recursive: true });
-  cpSync(join(runDir, 'results'), resultsDir, { recursive: true });
+  cpSync(join(runDir, runFolders.results), resultsDir, { recursive: true });
   cpSync(join(runDir, 'kernel.log'), join(resultsDir, 'kernel.log'), { force: true });
 }
 

@@ -10,13 +10,15 @@ export default defineConfig({
   // The repository cannot be written to.
   cacheDir: '/tmp/netdra-vitest',
   test: {
+    fsModuleCache: false,
     name: 'e2e-vm',
     include: ['cases/**/*.test.ts'],
     pool: 'forks',
     isolate: false,
     fileParallelism: false,
-    testTimeout: 240_000,
-    hookTimeout: 240_000,
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    teardownTimeout: 120_000,
     reporters: ['default', 'junit'],
     outputFile: { junit: join(process.env.NETDRA_RESULTS ?? '/tmp', 'junit.xml') },
   },

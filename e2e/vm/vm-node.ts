@@ -1,12 +1,27 @@
-import { execFileSync } from 'node:child_process';
-import { readlinkSync } from 'node:fs';
-import { basename } from 'node:path';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from '../../src/logger.ts';
+import type { V1Pod } from '@kubernetes/client-node';
 import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
-import { testDriver } from '../../test/doubles/objects.ts';
-import { Bench, type IpLink, type RunningContainer } from '../node/bench.ts';
+import { RecordingLogger } from '../../test/doubles/logger.ts';
+import { buildClaim, buildPod, type Identified, testDriver } from '../../test/doubles/objects.ts';
+import { Bench, type RunningContainer, retry } from '../node/bench.ts';
+import { DriverProcess } from '../node/driver-process.ts';
+import type { Sandbox } from '../node/pod.ts';
 import type { NodeTools } from '../node/tools.ts';
+import { MultusStandIn } from './multus-stand-in.ts';
+import type { ClaimConfig } from './vf-config.ts';
+import type { VfState } from './vfs.ts';
+
+export type Pod = Identified<V1Pod>;
+
+/** A pod with a container `main` that runs. */
+export interface RunningPod {
+  pod: Pod;
+  sandbox: Sandbox;
+  container: RunningContainer;
+}
 
 /** Where Debian puts what the guest's image holds. */
 const guestTools: NodeTools = {
@@ -16,66 +31,111 @@ const guestTools: NodeTools = {
   busybox: '/usr/bin/busybox',
 };
 
-/** A node whose VFs are real. The runtime waits longer for a hook than usual: processors are emulated here. */
-export async function startVmBench(logger: Logger): Promise<Bench> {
-  return await Bench.start({
-    version: '2.1',
-    logger,
-    tools: guestTools,
-    requestTimeoutMs: 20_000,
-    settings: { simulate: undefined },
-  });
-}
+/** Far more than usual, since processors are emulated. */
+const hookTimeoutMs = 20_000;
+const driverStartsMs = 120_000;
+const vfCount = 14;
 
-/** What `ip -d` says of a link. */
-export interface DetailedLink extends IpLink {
-  flags: string[];
-  /** PCI address. */
-  parentdev?: string;
-  /** Of a PF: what it has set for its VFs. */
-  vfinfo_list?: { vf: number; address: string; vlan_list?: { vlan: number }[] }[];
-}
+/** A node whose VFs are real, with the driver in a process of its own, as users start it. */
+export class VmNode implements AsyncDisposable {
+  readonly bench: Bench;
+  readonly multus: MultusStandIn;
+  readonly #dir: string;
+  readonly #driverPath: string;
+  #driver: DriverProcess | undefined;
 
-/** @param netnsPath absent: of the host */
-export function detailedLinks(netnsPath?: string): DetailedLink[] {
-  const command = ['ip', '-j', '-d', 'addr'];
-  const inNetns = netnsPath === undefined ? command : ['nsenter', `--net=${netnsPath}`, ...command];
-  const [program = '', ...args] = inNetns;
-  return JSON.parse(execFileSync(program, args).toString());
-}
+  private constructor(bench: Bench, multus: MultusStandIn, dir: string, driverPath: string) {
+    this.bench = bench;
+    this.#driverPath = driverPath;
+    this.multus = multus;
+    this.#dir = dir;
+  }
 
-/** A VF as the host sees it: what must be the same before and after a pod had it. */
-export interface VfState {
-  pciAddress: string;
-  /** Name of its PF, and its number there. */
-  pf: string;
-  index: number;
-  /** Kernel driver. */
-  driver: string;
-  name: string;
-  address: string;
-  mtu: number;
-  /** What the PF has set. */
-  vlan: number;
-}
-
-/** PFs of the machine, in the order of their PCI addresses. */
-export const pfNames = ['pf0', 'pf1'] as const;
-
-/** The state of all VFs whose interface is in the host's network namespace. */
-export function hostVfStates(): VfState[] {
-  const links = detailedLinks();
-  return pfNames.flatMap((pfName) => {
-    const pf = links.find(({ ifname }) => ifname === pfName);
-    return (pf?.vfinfo_list ?? []).flatMap(({ vf, vlan_list }) => {
-      const pciAddress = basename(readlinkSync(`/sys/class/net/${pfName}/device/virtfn${vf}`));
-      const link = links.find(({ parentdev }) => parentdev === pciAddress);
-      if (link === undefined) return [];
-      const driver = basename(readlinkSync(`/sys/bus/pci/devices/${pciAddress}/driver`));
-      const { ifname: name, address, mtu } = link;
-      return [{ pciAddress, pf: pfName, index: vf, driver, name, address, mtu, vlan: vlan_list?.[0]?.vlan ?? 0 }];
+  /**
+   * Starts the node and its driver, and waits until all VFs of both cards are offered.
+   * @param driverPath the program, as it is in the image
+   */
+  static async start(driverPath: string): Promise<VmNode> {
+    const dir = mkdtempSync(join(tmpdir(), 'netdra-vm-node-'));
+    const multusDir = join(dir, 'multus');
+    mkdirSync(multusDir);
+    const multus = new MultusStandIn(multusDir, guestTools.cniBinDir);
+    const bench = await Bench.start({
+      version: '2.1',
+      logger: new RecordingLogger(),
+      tools: { ...guestTools, cniBinDir: multus.binDir },
+      requestTimeoutMs: hookTimeoutMs,
+      settings: { simulate: undefined },
     });
-  });
+    const node = new VmNode(bench, multus, dir, driverPath);
+    await node.startDriver();
+    return node;
+  }
+
+  /** Does nothing if it runs. */
+  async startDriver(): Promise<void> {
+    if (this.#driver !== undefined) return;
+    const driver = new DriverProcess(this.bench.settings, { mainPath: this.#driverPath });
+    this.#driver = driver;
+    const isReady = () =>
+      this.bench.kubelet.plugins(testDriver).some(({ isConnected }) => isConnected) &&
+      driver.log.some(({ msg }) => msg === 'connected over NRI') &&
+      this.offeredDevices().length === vfCount;
+    const endsAt = performance.now() + driverStartsMs;
+    while (!isReady()) {
+      if (performance.now() > endsAt) throw new Error(`the driver does not serve; it said ${this.driverReport()}`);
+      await sleep(50);
+    }
+  }
+
+  async killDriver(): Promise<void> {
+    await this.#driver?.stop('SIGKILL');
+    this.#driver = undefined;
+  }
+
+  /** What the driver said last, for a case that failed. */
+  driverReport(): string {
+    const lines = this.#driver?.log.slice(-20).map((line) => JSON.stringify(line)) ?? [];
+    return [...lines, this.#driver?.stderr ?? 'nothing: it does not run'].join('\n');
+  }
+
+  /** What the driver offers: the devices of its only slice. */
+  offeredDevices(): { name: string; attributes: Record<string, object> }[] {
+    type Slice = { spec: { devices: { name: string; attributes: Record<string, object> }[] } };
+    return this.bench.api.objects<Slice>('ResourceSlice').flatMap(({ spec }) => spec.devices);
+  }
+
+  /** Creates a pod with a claim of its own name, whose request `vf` has got the VFs. Nothing is prepared yet. */
+  createPod(name: string, vfs: VfState | VfState[], config: ClaimConfig[]): Pod {
+    const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
+    const requests = [{ name: 'vf', devices: [vfs].flat().map(deviceName) }];
+    this.bench.api.create(buildClaim(name, { requests, config, pods: [pod] }));
+    return pod;
+  }
+
+  /** {@link createPod} and {@link runPod}. */
+  async startPod(name: string, vfs: VfState | VfState[], config: ClaimConfig[]): Promise<RunningPod> {
+    return await this.runPod(this.createPod(name, vfs, config));
+  }
+
+  /** All that the kubelet does until a pod runs, once more what fails at first. */
+  async runPod(pod: Pod): Promise<RunningPod> {
+    const sandbox = await this.bench.startPod(pod);
+    return { pod, sandbox, container: await retry(() => this.bench.startContainer(sandbox, pod)) };
+  }
+
+  /** @returns the path of an empty folder that goes with the node */
+  createFolder(name: string): string {
+    const path = join(this.#dir, name);
+    mkdirSync(path);
+    return path;
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.bench[Symbol.asyncDispose]();
+    await this.#driver?.stop();
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
 }
 
 /** The name of a VF in the driver's slice. */
@@ -83,42 +143,11 @@ export function deviceName({ pciAddress }: VfState): string {
   return pciAddress.replaceAll(/[:.]/g, '-');
 }
 
-/** What the driver offers: the devices of its only slice. */
-export function offeredDevices(bench: Bench): { name: string; attributes: Record<string, object> }[] {
-  type Slice = { spec: { devices: { name: string; attributes: Record<string, object> }[] } };
-  return bench.api.objects<Slice>('ResourceSlice').flatMap(({ spec }) => spec.devices);
-}
-
-/** Starts the driver and waits until it offers all VFs of both cards. */
-export async function startVmDriver(bench: Bench): Promise<void> {
-  await bench.startDriver();
-  const endsAt = performance.now() + 60_000;
-  while (offeredDevices(bench).length !== 14) {
-    if (performance.now() > endsAt) throw new Error(`offered: ${JSON.stringify(offeredDevices(bench))}`);
-    await sleep(50);
-  }
-}
-
-/** An entry of a claim's configuration. */
-export type ClaimConfig = ReturnType<typeof vfConfig | typeof classConfig>;
-
-/** What the user writes into a claim. */
-export function vfConfig(fields: object) {
-  return { source: 'FromClaim' as const, parameters: { ...vfConfigType, ...fields } };
-}
-
-/** What the operator writes into the class: some fields are taken from there only. */
-export function classConfig(fields: object) {
-  return { source: 'FromClass' as const, parameters: { ...vfConfigType, ...fields } };
-}
-
-const vfConfigType = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
-
-/** The file of a claim that was created by name, as a container sees it. */
+/** The file of a claim that was created by name, as a container sees it. Default: the one of {@link VmNode.createPod}. */
 export async function readMetadata(
-  container: RunningContainer,
-  claim: string,
-  request: string,
+  { pod, container }: RunningPod,
+  claim = pod.metadata.name,
+  request = 'vf',
 ): Promise<MetadataDocument> {
   const root = '/var/run/kubernetes.io/dra-device-attributes/resourceclaims';
   const { stdout, stderr, exitCode } = await container.exec(

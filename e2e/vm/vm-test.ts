@@ -1,25 +1,30 @@
 import { expect, test } from 'vitest';
-import { RecordingLogger } from '../../test/doubles/logger.ts';
-import { hostVfStates, startVmBench, startVmDriver } from './vm-node.ts';
+import { hostVfStates } from './vfs.ts';
+import { VmNode } from './vm-node.ts';
 
 /**
- * `it` with what every case on VFs needs. `node`: a node with its driver, one for all files, since starting one takes
- * half a minute here. `vfs`: all VFs before the case; after it, with all pods ended, they must be the same again.
+ * `it` with what cases on VFs need. `node`: a node with its driver, one for all files, since starting them takes half a
+ * minute here. `vfs`: all VFs before the case; after it, with all pods ended, they must be the same again.
  */
 export const it = test
-  .extend('logger', { scope: 'worker' }, () => new RecordingLogger())
-  .extend('node', { scope: 'worker' }, async ({ logger }, { onCleanup }) => {
-    const bench = await startVmBench(logger);
-    onCleanup(() => bench[Symbol.asyncDispose]());
-    await startVmDriver(bench);
-    return bench;
+  .extend('driverPath', { scope: 'worker' }, () => {
+    const path = process.env.NETDRA_DRIVER;
+    if (path === undefined) throw new Error('these cases run in the machine of scripts/in-vm.sh only');
+    return path;
   })
-  .extend('vfs', { auto: true }, async ({ node }, { onCleanup }) => {
+  .extend('node', { scope: 'worker' }, async ({ driverPath }, { onCleanup }) => {
+    const node = await VmNode.start(driverPath);
+    onCleanup(() => node[Symbol.asyncDispose]());
+    return node;
+  })
+  .extend('vfs', async ({ node }, { onCleanup }) => {
     const before = hostVfStates();
+    expect(before).toHaveLength(14);
     onCleanup(async () => {
-      await node.endAllPods();
-      expect(hostVfStates()).toEqual(before);
-      expect(node.claimFiles()).toEqual([]);
+      await node.startDriver();
+      await node.bench.endAllPods();
+      expect(hostVfStates(), node.driverReport()).toEqual(before);
+      expect(node.bench.claimFiles()).toEqual([]);
     });
     return before;
   });

@@ -1,3 +1,5 @@
+import type { Clock } from '../clock.ts';
+import { errnoCode, explain } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import { watchEventLoop } from './event-loop-watch.ts';
 import { type HttpServer, serveHttp } from './http-server.ts';
@@ -7,6 +9,9 @@ import { Readiness } from './readiness.ts';
 export interface OperationsOptions extends MetricsOptions {
   /** `HOST:PORT` for metrics and probes; absent: nothing is served. */
   address?: string;
+  /** Whether the address may be taken: by the instance that this one replaces, which gives it back when it ends. */
+  waitForAddress?: boolean;
+  clock: Clock;
   logger: Logger;
 }
 
@@ -15,7 +20,9 @@ export class Operations implements AsyncDisposable {
   readonly metrics: Metrics;
   readonly readiness = new Readiness();
   readonly #loopWatch: Disposable;
+  readonly #ended = new AbortController();
   #server: HttpServer | undefined;
+  #waiting: Promise<void> | undefined;
   #longestStallMs = 0;
 
   private constructor(options: OperationsOptions) {
@@ -29,15 +36,37 @@ export class Operations implements AsyncDisposable {
   /** @throws NetdraError `address-invalid`, `address-unavailable` */
   static async start(options: OperationsOptions): Promise<Operations> {
     const operations = new Operations(options);
-    const { address, logger } = options;
-    if (address === undefined) return operations;
+    if (options.address === undefined) return operations;
     try {
-      operations.#server = await serveHttp({ ...operations, address });
-      logger.info({ address, port: operations.#server.port }, 'serving metrics and probes');
+      await operations.#serve(options.address, options);
       return operations;
     } catch (error) {
+      if (options.waitForAddress && isTaken(error)) {
+        options.logger.info({ address: options.address }, 'another instance serves metrics and probes: waiting for it');
+        operations.#waiting = operations.#serveLater(options.address, options);
+        return operations;
+      }
       await operations[Symbol.asyncDispose]();
       throw error;
+    }
+  }
+
+  async #serve(address: string, { logger }: OperationsOptions): Promise<void> {
+    this.#server = await serveHttp({ metrics: this.metrics, readiness: this.readiness, address });
+    logger.info({ address, port: this.#server.port }, 'serving metrics and probes');
+  }
+
+  async #serveLater(address: string, options: OperationsOptions): Promise<void> {
+    const { signal } = this.#ended;
+    while (!signal.aborted) {
+      // Short: nobody answers the probes in between.
+      await options.clock.sleep(250, signal).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        return await this.#serve(address, options);
+      } catch (error) {
+        if (!isTaken(error)) return options.logger.error({ err: error }, `no metrics and probes: ${explain(error)}`);
+      }
     }
   }
 
@@ -54,6 +83,12 @@ export class Operations implements AsyncDisposable {
 
   async [Symbol.asyncDispose]() {
     this.#loopWatch[Symbol.dispose]();
+    this.#ended.abort();
+    await this.#waiting;
     await this.#server?.[Symbol.asyncDispose]();
   }
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof Error && errnoCode(error.cause) === 'EADDRINUSE';
 }

@@ -1,11 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { buildConsumer } from '../../../consumer/build.ts';
 import { locateReaderTool } from '../../../consumer/reader-tools.ts';
-import { formatEnv, viewInDialects } from '../../../src/dialects/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, generateClaim, testDriver } from '../../../test/doubles/objects.ts';
 import {
@@ -182,30 +181,6 @@ describe('what is in the container', () => {
     expect(await waiting).toEqual({ stdout: '', stderr: '', exitCode: 0 });
     expect((await run('env', 'nic/left', '--prefix', 'N')).stdout).toContain("N_IPS='192.0.2.1/24 198.51.100.7/24'\n");
     expect(await run('wait', 'nic/right', '--generation', '2', '--timeout', '0.2')).toMatchObject({ exitCode: 4 });
-  });
-
-  it('has the variables of an older dialect as they were meant, JSON and all', async () => {
-    const dialects = { devicePlugin: { resourceName: 'intel.com/sriov_dpdk' }, sriovNetwork: {} };
-    const access = { vfio: { device: '/dev/vfio/42' }, nodes: ['/dev/vfio/42'] };
-    const vfs = [1, 2].map((index) => ({ name: `0000-3b-02-${index}`, pciAddress: `0000:3b:02.${index}`, access }));
-    const { env } = viewInDialects(dialects, vfs);
-    const spec = join(bench.settings.cdiDir, 'dialects.json');
-    const devices = [{ name: 'vf', containerEdits: { env: formatEnv(env) } }];
-    writeFileSync(spec, JSON.stringify({ cdiVersion: '0.5.0', kind: 'dialects.example/vf', devices }));
-    try {
-      const pod = buildPod('dialects');
-      const sandbox = await bench.startPod(pod);
-      const names = Object.keys(env);
-      expect(names).toHaveLength(6);
-      const { lines } = await output(sandbox, {
-        name: 'main',
-        command: ['sh', '-c', names.map((name) => `echo "$${name}"`).join('; ')],
-        cdiDevices: ['dialects.example/vf=vf'],
-      });
-      expect(lines).toEqual(Object.values(env));
-    } finally {
-      rmSync(spec);
-    }
   });
 
   it('is read by the shell example with jq, on the paths and fields of the KEP', async () => {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readlinkSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { detailedLinks, hostVfStates, type VfState } from '../vm-node.ts';
+import { detailedLinks, hostVfStates, type VfState, withoutAddresses } from '../vfs.ts';
 
 const run = (program: string, ...args: string[]) => execFileSync(program, args).toString();
 
@@ -37,9 +37,7 @@ describe('the machine without netdra', () => {
     run('ip', 'link', 'set', renamed?.ifname ?? '', 'name', dpdk.name);
     run('ip', '-n', 'peer', 'link', 'set', peer.name, 'netns', '1');
     run('ip', 'netns', 'delete', 'peer');
-    expect(hostVfStates().map(({ address: _, ...rest }) => rest)).toEqual(
-      before.map(({ address: _, ...rest }) => rest),
-    );
+    expect(hostVfStates().map(withoutAddresses)).toEqual(before.map(withoutAddresses));
   });
 
   it('runs dpdk-testpmd on a VF by vfio-pci, and a VF of the kernel gets its answers', async () => {

@@ -38,6 +38,9 @@ write_settings() {
   printf 'root:x:0:0:root:/root:/bin/bash\n' >/etc/passwd
   printf 'root:x:0:\n' >/etc/group
   : >/etc/resolv.conf
+  # As Debian has it: network namespaces are below both.
+  rm -rf /var/run
+  ln -s /run /var/run
 }
 
 # Without a device manager names are those of the kernel, in the order of probing. These tell what is what.

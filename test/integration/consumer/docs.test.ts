@@ -2,9 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadYaml, type V1DeviceClass } from '@kubernetes/client-node';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { type DialectsConfig, deviceInfoDir, dialectsSchema, viewInDialects } from '../../../src/dialects/index.ts';
 import { buildTimeoutMs, checkedTool } from './checked-tool.ts';
 import { ContainerRoot, vf } from './container-root.ts';
 import { consoleCommands, fencedBlocks } from './fenced-blocks.ts';
@@ -14,25 +12,6 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const page = readFileSync(join(repo, 'docs/cnf-developers.md'), 'utf8');
-
-describe('docs/dialects.md', () => {
-  const text = readFileSync(join(repo, 'docs/dialects.md'), 'utf8');
-
-  it('shows a class with dialects as they are configured, and names what they give', () => {
-    const [block] = fencedBlocks(text);
-    const [config] = loadYaml<V1DeviceClass>(block?.content ?? '').spec.config ?? [];
-    const { dialects = {} } = (config?.opaque?.parameters ?? {}) as { dialects?: DialectsConfig };
-    expect(Object.keys(dialects)).toHaveLength(3);
-    expect(dialectsSchema.parse(dialects)).toEqual(dialects);
-    const access = { vfio: { device: '/dev/vfio/42' }, nodes: ['/dev/vfio/42'] };
-    const view = viewInDialects(dialects, [{ name: '0000-3b-02-1', pciAddress: '0000:3b:02.1', access }]);
-    for (const [name, value] of Object.entries(view.env)) {
-      expect(text).toContain(name);
-      if (name.startsWith('SRIOVNETWORK_') && name.includes('3b')) expect(text).toContain(`${name}=${value}`);
-    }
-    for (const { name } of view.deviceInfoFiles) expect(text).toContain(`${deviceInfoDir}/${name}`);
-  });
-});
 
 describe('docs/cnf-developers.md', () => {
   const blocks = fencedBlocks(page);

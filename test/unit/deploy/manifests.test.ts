@@ -1,57 +1,91 @@
-import { readFileSync } from 'node:fs';
-import { type KubernetesObject, loadAllYaml, type V1ClusterRole, type V1DaemonSet } from '@kubernetes/client-node';
+import type { V1ClusterRole, V1Container, V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { findTypeProblems } from './kubernetes-types.ts';
+import { findObject, manifestObjects } from './manifest-objects.ts';
 
-const text = readFileSync(new URL('../../../deploy/manifests/netdra.yaml', import.meta.url), 'utf8');
-const objects: KubernetesObject[] = loadAllYaml(text);
-
-function find<T extends KubernetesObject>(kind: string): T {
-  const found = objects.filter((object) => object.kind === kind);
-  if (found.length !== 1) throw new Error(`${found.length} objects of kind ${kind}`);
-  return found[0] as T;
-}
+const daemonSet = findObject<V1DaemonSet>('DaemonSet');
+const pod = daemonSet.spec?.template.spec;
+const container = pod?.containers[0] as V1Container;
+const flag = (name: string) => container.args?.find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
 
 describe('deploy/manifests/netdra.yaml', () => {
-  it('mounts every directory that the driver uses by default, the NRI directory among them', () => {
-    const pod = find<V1DaemonSet>('DaemonSet').spec?.template.spec;
-    const mounts = pod?.containers[0]?.volumeMounts?.map(({ mountPath }) => mountPath);
-    const defaults = ['/var/lib/kubelet/plugins', '/var/lib/kubelet/plugins_registry', '/var/run/cdi', '/var/run/nri'];
-    expect(mounts).toEqual(expect.arrayContaining(defaults));
-    // Inside and outside the same path, since the kubelet and the runtime get our paths.
-    for (const { name, mountPath } of pod?.containers[0]?.volumeMounts ?? []) {
-      // Nothing can be mounted below a container's own /proc.
-      if (name === 'proc-sys-net') continue;
-      expect(pod?.volumes?.find((volume) => volume.name === name)?.hostPath?.path).toBe(mountPath);
-    }
+  it.each(manifestObjects.map((object) => [object.kind, object.metadata?.name, object] as const))(
+    'has a %s %s that fits the schema of Kubernetes',
+    (kind, _, object) => {
+      expect(findTypeProblems(object, `V1${kind}`)).toEqual([]);
+    },
+  );
+
+  it('is checked by something that sees unknown fields, wrong types, and what is not there', () => {
+    const broken = structuredClone(daemonSet) as unknown as { spec: { template: { spec: Record<string, unknown> } } };
+    broken.spec.template.spec = { hostNetwrok: true, containers: [{ image: 1 }] };
+    expect(findTypeProblems(broken, 'V1DaemonSet')).toEqual([
+      '.spec.template.spec.hostNetwrok: no such field',
+      '.spec.template.spec.containers[0].name: is required',
+      '.spec.template.spec.containers[0].image: is no string',
+    ]);
   });
 
-  it("finds the host's settings of interfaces where they are mounted", () => {
-    const [container] = find<V1DaemonSet>('DaemonSet').spec?.template.spec?.containers ?? [];
-    const [, dir] = /^--proc-sys-dir=(.+)$/.exec(container?.args?.find((arg) => arg.includes('proc-sys')) ?? '') ?? [];
-    const mount = container?.volumeMounts?.find(({ mountPath }) => mountPath === `${dir}/net`);
-    expect(mount).toMatchObject({ name: 'proc-sys-net' });
-    expect(mount?.readOnly).toBeUndefined();
-    const volumes = find<V1DaemonSet>('DaemonSet').spec?.template.spec?.volumes;
-    expect(volumes?.find(({ name }) => name === mount?.name)?.hostPath?.path).toBe('/proc/sys/net');
+  it('mounts every directory that the driver is told of, under the path that it has on the node', () => {
+    const driverDir = `${flag('kubelet-plugins-dir')}/${flag('driver-name')}`;
+    const dirs = [
+      driverDir,
+      flag('kubelet-registry-dir'),
+      flag('cdi-dir'),
+      flag('nri-socket')?.replace('/nri.sock', ''),
+    ];
+    expect(container.volumeMounts?.map(({ mountPath }) => mountPath)).toEqual(expect.arrayContaining(dirs));
+    // Inside and outside the same path, since the kubelet and the runtime get our paths.
+    for (const { name, mountPath } of container.volumeMounts ?? []) {
+      // Nothing can be mounted below a container's own /proc.
+      const path = name === 'proc-sys-net' ? '/proc/sys/net' : mountPath;
+      expect(pod?.volumes?.find((volume) => volume.name === name)?.hostPath?.path).toBe(path);
+    }
+    const netns = container.volumeMounts?.find(({ name }) => name === 'netns');
+    expect(netns?.mountPropagation).toBe('HostToContainer');
+    expect(container.volumeMounts?.find(({ name }) => name === 'proc-sys-net')?.mountPath).toBe(
+      `${flag('proc-sys-dir')}/net`,
+    );
   });
 
   it('is not privileged', () => {
-    const { securityContext } = find<V1DaemonSet>('DaemonSet').spec?.template.spec?.containers[0] ?? {};
-    expect(securityContext?.privileged).toBeUndefined();
-    expect(securityContext?.capabilities?.drop).toEqual(['ALL']);
+    expect(container.securityContext).toEqual({
+      runAsUser: 0,
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      seccompProfile: { type: 'RuntimeDefault' },
+      appArmorProfile: { type: 'Unconfined' },
+      capabilities: { drop: ['ALL'], add: ['NET_ADMIN', 'SYS_ADMIN'] },
+    });
+    expect(pod).not.toHaveProperty('hostPID');
+    expect(pod).not.toHaveProperty('hostIPC');
   });
 
-  it('allows what the driver asks of the API server', () => {
-    const rules = find<V1ClusterRole>('ClusterRole').rules ?? [];
-    const verbs = (resource: string) => rules.find(({ resources }) => resources?.includes(resource))?.verbs;
-    expect(verbs('resourceclaims')).toEqual(['get']);
-    expect(verbs('resourceclaims/status')).toEqual(['patch']);
-    expect(verbs('resourceclaims/driver')).toEqual(['associated-node:patch']);
-    expect(rules.find(({ resources }) => resources?.includes('resourceclaims/driver'))?.resourceNames).toEqual([
-      'sriov.netdra.dev',
+  it('lets two instances serve side by side while one replaces the other', () => {
+    expect(daemonSet.spec?.updateStrategy?.rollingUpdate).toEqual({ maxSurge: 1, maxUnavailable: 0 });
+    expect(container.env?.find(({ name }) => name === 'POD_UID')?.valueFrom?.fieldRef?.fieldPath).toBe('metadata.uid');
+    // On the host's network a declared port is one of the node: no second pod would be scheduled there.
+    expect(container.ports).toBeUndefined();
+    expect(flag('http-address')).toBe(`:${container.readinessProbe?.httpGet?.port}`);
+  });
+
+  it('allows what the driver asks of the API server, and no more', () => {
+    expect(findObject<V1ClusterRole>('ClusterRole').rules).toEqual([
+      { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] },
+      { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims/status'], verbs: ['patch'] },
+      {
+        apiGroups: ['resource.k8s.io'],
+        resources: ['resourceclaims/driver'],
+        verbs: ['associated-node:patch'],
+        resourceNames: ['sriov.netdra.dev'],
+      },
+      {
+        apiGroups: ['resource.k8s.io'],
+        resources: ['resourceslices'],
+        verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'],
+      },
+      { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
+      { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },
     ]);
-    expect(verbs('resourceslices')).toEqual(['get', 'list', 'watch', 'create', 'update', 'delete']);
-    expect(verbs('nodes')).toEqual(['get']);
-    expect(verbs('network-attachment-definitions')).toEqual(['get']);
   });
 });

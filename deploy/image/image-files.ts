@@ -1,0 +1,137 @@
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { NetdraError } from '../../src/errors.ts';
+import { type Architecture, architectures, programDir, programPath } from './layout.ts';
+
+export interface ImageFilesOptions {
+  /** Becomes what the image has at `/`; what was in it is removed. */
+  outDir: string;
+  architecture: Architecture;
+  /** A `node_modules` with the native packages for that processor, default that of the repository. */
+  modulesDir?: string;
+}
+
+const repo = fileURLToPath(new URL('../../', import.meta.url));
+/** Packages with native code: they find their binaries from where they lie, so they stay files. */
+const nativePackages = ['koffi', 'netlink'];
+
+/**
+ * Makes what the image has besides Node.js: the driver in one file, the wire contracts, the native packages with the
+ * binaries for one processor only, and the licences of all that is in it.
+ * @throws NetdraError `package-missing` when the native packages are not there for that processor
+ */
+export async function makeImageFiles(options: ImageFilesOptions): Promise<void> {
+  const { outDir, architecture, modulesDir = join(repo, 'node_modules') } = options;
+  rmSync(outDir, { recursive: true, force: true });
+  const top = join(outDir, programDir);
+  const packages = await bundle(join(outDir, programPath));
+  copyFiles(join(repo, 'proto'), join(top, 'proto'), (path) => path.endsWith('.proto'));
+  const natives = copyNativePackages(modulesDir, join(top, 'node_modules'), architectures[architecture]);
+  cpSync(join(repo, 'LICENSE'), join(top, 'LICENSE'));
+  writeFileSync(join(top, 'THIRD-PARTY-LICENSES'), collectLicences([...packages, ...natives]));
+}
+
+/** @returns folders of the packages that went into the file */
+async function bundle(outfile: string): Promise<string[]> {
+  const { metafile } = await build({
+    entryPoints: [join(repo, 'src/main.ts')],
+    absWorkingDir: repo,
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'node24',
+    external: nativePackages,
+    // Some packages are CommonJS and ask for Node.js' own modules.
+    banner: {
+      js: "import { createRequire as createRequireOfBundle } from 'node:module';\nconst require = createRequireOfBundle(import.meta.url);",
+    },
+    // Names in stack traces are worth more than the bytes.
+    minify: false,
+    legalComments: 'none',
+    metafile: true,
+    logLevel: 'silent',
+  });
+  const folders = Object.keys(metafile.inputs).map(
+    (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(path)?.[0],
+  );
+  return [...new Set(folders)].filter((folder) => folder !== undefined).map((folder) => join(repo, folder));
+}
+
+/** @returns the packages' folders, as they were found */
+function copyNativePackages(modulesDir: string, target: string, cpu: string): string[] {
+  const koffiBinary = `@koromix/koffi-linux-${cpu}`;
+  // The binaries for musl stay out: the image has the GNU C library.
+  const wanted: Record<string, (path: string) => boolean> = {
+    koffi: (path) => /^(index|src\/koffi\/.*)\.c?js$/.test(path),
+    [koffiBinary]: (path) => path === 'index.js' || path === `linux_${cpu}/koffi.node`,
+    netlink: (path) => /^dist\/.*\.js$/.test(path) || path === `prebuilds/linux-${cpu}/node.napi.node`,
+    'node-gyp-build': (path) => path.endsWith('.js'),
+  };
+  const folders = Object.entries(wanted).map(([name, isWanted]) => {
+    const source = join(modulesDir, name);
+    if (existsSync(join(source, 'package.json'))) {
+      copyFiles(source, join(target, name), (path) => path === 'package.json' || isWanted(path));
+    }
+    return source;
+  });
+  const binaries = [`${koffiBinary}/linux_${cpu}/koffi.node`, `netlink/prebuilds/linux-${cpu}/node.napi.node`];
+  for (const path of [...binaries, 'node-gyp-build/package.json']) {
+    if (existsSync(join(target, path))) continue;
+    throw new NetdraError('package-missing', `no ${path} in ${modulesDir}`, {
+      hint: `run: npm install --no-save --omit=dev --ignore-scripts --os=linux --cpu=${cpu} --libc=glibc`,
+    });
+  }
+  return folders;
+}
+
+/** @param isWanted of paths below `source` */
+function copyFiles(source: string, target: string, isWanted: (path: string) => boolean): void {
+  for (const entry of readdirSync(source, { recursive: true, withFileTypes: true })) {
+    const path = relative(source, join(entry.parentPath, entry.name));
+    if (!entry.isFile() || path.startsWith('node_modules/') || !isWanted(path)) continue;
+    mkdirSync(dirname(join(target, path)), { recursive: true });
+    cpSync(join(source, path), join(target, path));
+  }
+}
+
+/** @throws NetdraError `licence-missing` for a package that says nothing */
+function collectLicences(folders: string[]): string {
+  const texts = folders.map((folder) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+    const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
+    if (license === undefined && file === undefined) {
+      throw new NetdraError('licence-missing', `package ${name} in ${folder} has no licence`);
+    }
+    const text = file === undefined ? '' : `\n${readFileSync(join(folder, file), 'utf8').trim()}\n`;
+    return `${name} ${version}: ${license ?? `see ${file}`}\n${text}`;
+  });
+  return [...new Set(texts)].sort().join(`\n${'-'.repeat(80)}\n\n`);
+}
+
+export interface ImageFile {
+  /** From the top of the image. */
+  path: string;
+  sizeBytes: number;
+}
+
+/** What is in the folder, the packages' JavaScript as one entry each. */
+export function listImageFiles(outDir: string): ImageFile[] {
+  const sizes = new Map<string, number>();
+  for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const path = join(entry.parentPath, entry.name);
+    const shown = /\/node_modules\//.test(path) && !path.endsWith('.node') ? packageOf(path) : path;
+    const key = `/${relative(outDir, shown)}`;
+    sizes.set(key, (sizes.get(key) ?? 0) + statSync(path).size);
+  }
+  return [...sizes].map(([path, sizeBytes]) => ({ path, sizeBytes })).sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+function packageOf(path: string): string {
+  const folder = dirname(path);
+  const parent = basename(dirname(folder));
+  return parent === 'node_modules' || parent.startsWith('@') ? `${folder}/*.js` : packageOf(folder);
+}

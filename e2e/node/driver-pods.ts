@@ -1,0 +1,176 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { dirname, join } from 'node:path';
+import { createServer } from 'node:tls';
+import type { V1DaemonSet } from '@kubernetes/client-node';
+import { type Architecture, architectures } from '../../deploy/image/layout.ts';
+import { renderObjects } from '../../deploy/render/render-chart.ts';
+import { createCertificate } from '../../test/doubles/certificate.ts';
+import { testNode } from '../../test/doubles/objects.ts';
+import type { Bench } from './bench.ts';
+import { toContainerConfig } from './daemon-set-pod.ts';
+import { driverImage, makeDriverArchive } from './driver-image.ts';
+import { run } from './packages/run.ts';
+import { runPod, type Sandbox } from './pod.ts';
+
+/** The driver in a pod. */
+export interface DriverPod {
+  sandbox: Sandbox;
+  containerId: string;
+  /** What it has logged. */
+  log(): string;
+}
+
+/** The driver as clusters run it: from its image, in pods of the chart's DaemonSet, with a service account. */
+export class DriverPods implements AsyncDisposable {
+  readonly #bench: Bench;
+  readonly #daemonSet: V1DaemonSet;
+  readonly #account: ServiceAccount;
+  readonly #httpPort: number;
+  readonly #stack: AsyncDisposableStack;
+
+  private constructor(
+    bench: Bench,
+    parts: { daemonSet: V1DaemonSet; account: ServiceAccount; httpPort: number },
+    stack: AsyncDisposableStack,
+  ) {
+    this.#bench = bench;
+    this.#daemonSet = parts.daemonSet;
+    this.#account = parts.account;
+    this.#httpPort = parts.httpPort;
+    this.#stack = stack;
+  }
+
+  /**
+   * Makes the image and gives it to the bench's containerd. No driver runs yet.
+   * @param values of `kubeletPlugin`, besides the paths of this node
+   * @param filesDir what `npm run bundle` made; absent: it is made
+   */
+  static async create(bench: Bench, values: object, filesDir?: string): Promise<DriverPods> {
+    await using stack = new AsyncDisposableStack();
+    // What mountPropagation: HostToContainer asks of a node; systemd does it for all of /.
+    run('mount', ['--make-rshared', '/run']);
+    stack.defer(() => void run('mount', ['--make-rprivate', '/run']));
+    await importImage(bench, filesDir);
+    const account = stack.use(await ServiceAccount.create(bench));
+    const httpPort = 18_080;
+    const objects = renderObjects({ values: { ...pathsOf(bench, values), http: { port: httpPort } } });
+    const daemonSet = objects.find(({ kind }) => kind === 'DaemonSet') as V1DaemonSet;
+    return new DriverPods(bench, { daemonSet, account, httpPort }, stack.move());
+  }
+
+  /** Starts the container in a pod of its own, as the kubelet does. Ended with this at the latest. */
+  async start(): Promise<DriverPod> {
+    const uid = randomUUID();
+    const config = toContainerConfig(this.#daemonSet, { 'spec.nodeName': testNode, 'metadata.uid': uid });
+    config.envs?.push(...this.#account.envs);
+    config.mounts?.push(this.#account.mount);
+    const { cri } = this.#bench.containerd;
+    const name = `netdra-${uid.slice(0, 5)}`;
+    const sandbox = await runPod(cri, { name, namespace: 'kube-system', uid, hostNetwork: true });
+    const request = { podSandboxId: sandbox.id, config, sandboxConfig: sandbox.config };
+    const { containerId } = await cri.call('CreateContainer', request);
+    await cri.call('StartContainer', { containerId });
+    // Before the API server goes, to which it would connect again and again.
+    this.#stack.defer(async () => void (await cri.call('StopContainer', { containerId, timeout: 10 })));
+    const log = () => readFileSync(join(sandbox.config.logDirectory ?? '', 'driver.log'), 'utf8');
+    return { sandbox, containerId, log };
+  }
+
+  /** What the kubelet's readiness probe does. @throws Error with the answer */
+  async checkReady(): Promise<void> {
+    const response = await fetch(`http://127.0.0.1:${this.#httpPort}/readyz`);
+    if (!response.ok) throw new Error(await response.text());
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** Values that put the chart's paths where this node has its things. */
+function pathsOf({ settings, containerd }: Bench, values: object) {
+  return {
+    image: { repository: driverImage.replace(/:test$/, ''), tag: 'test' },
+    kubeletPlugin: {
+      ...values,
+      kubeletPluginsDirectoryPath: settings.kubeletPluginsDir,
+      kubeletRegistrarDirectoryPath: settings.kubeletRegistryDir,
+      cdiDirectoryPath: settings.cdiDir,
+      nriDirectoryPath: dirname(containerd.nriSocketPath),
+      // containerd 1.7 looks for the mount that /var/run/netns is on without following links, and takes it to be /.
+      netnsDirectoryPath: join(realpathSync('/var/run'), 'netns'),
+    },
+    cni: { enabled: true, binDirectoryPath: containerd.cniBinDir },
+  };
+}
+
+async function importImage({ dir: benchDir, containerd }: Bench, filesDir?: string): Promise<void> {
+  const dir = mkdtempSync(join(benchDir, 'image-'));
+  try {
+    if (filesDir === undefined) await makeFiles(join(dir, 'files'));
+    const archive = join(dir, 'image.tar');
+    writeFileSync(archive, makeDriverArchive(filesDir ?? join(dir, 'files')));
+    const config = readFileSync(join(containerd.dir, 'config.toml'), 'utf8');
+    const [, snapshotter = ''] = /^snapshotter = "(\w+)"$/m.exec(config) ?? [];
+    await containerd.ctr('images', 'import', '--local', '--snapshotter', snapshotter, archive);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+async function makeFiles(outDir: string): Promise<void> {
+  const names = Object.keys(architectures) as Architecture[];
+  const architecture = names.find((name) => architectures[name] === process.arch);
+  if (architecture === undefined) throw new Error(`there is no image for ${process.arch}`);
+  // Not everywhere where tests run is what makes them.
+  const { makeImageFiles } = await import('../../deploy/image/image-files.ts');
+  await makeImageFiles({ outDir, architecture });
+}
+
+/** The API server by TLS, as pods see it, with what the kubelet mounts for a service account. */
+class ServiceAccount implements AsyncDisposable {
+  readonly envs: { key: string; value: string }[];
+  readonly mount: { containerPath: string; hostPath: string; readonly: boolean };
+  readonly #stop: () => Promise<void>;
+
+  private constructor(port: number, hostPath: string, stop: () => Promise<void>) {
+    this.envs = [
+      { key: 'KUBERNETES_SERVICE_HOST', value: '127.0.0.1' },
+      { key: 'KUBERNETES_SERVICE_PORT', value: String(port) },
+    ];
+    this.mount = { containerPath: '/var/run/secrets/kubernetes.io/serviceaccount', hostPath, readonly: true };
+    this.#stop = stop;
+  }
+
+  static async create({ api, dir: benchDir }: Bench): Promise<ServiceAccount> {
+    const own = createCertificate('kubernetes');
+    const sockets = new Set<Socket>();
+    const server = createServer({ cert: own.certificate, key: own.key }, (client) => {
+      const upstream = connect(Number(new URL(api.url).port), '127.0.0.1');
+      for (const socket of [client, upstream]) {
+        sockets.add(socket);
+        socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
+      }
+      client.pipe(upstream).pipe(client);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const dir = mkdtempSync(join(benchDir, 'serviceaccount-'));
+    for (const [name, text] of Object.entries({
+      token: 'token',
+      'ca.crt': own.certificate,
+      namespace: 'kube-system',
+    })) {
+      writeFileSync(join(dir, name), text);
+    }
+    return new ServiceAccount((server.address() as AddressInfo).port, dir, async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    });
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#stop();
+  }
+}

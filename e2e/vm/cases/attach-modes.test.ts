@@ -1,0 +1,49 @@
+import { readdirSync } from 'node:fs';
+import { describe, expect } from 'vitest';
+import { delegatedInterface } from '../multus-stand-in.ts';
+import { classConfig, vfConfig } from '../vf-config.ts';
+import { hostVfStates, linkOf, networkDataOf, vfAt } from '../vfs.ts';
+import { readMetadata } from '../vm-node.ts';
+import { it } from '../vm-test.ts';
+
+describe('a VF that others attach', () => {
+  it('is attached by the CNI plugin host-device, and taken back by its DEL', async ({ node, vfs, onTestFinished }) => {
+    const vf = vfAt(vfs, 'pf0', 2);
+    const dataDir = node.createFolder('leases');
+    /** Files that are called as an address. */
+    const leases = () =>
+      readdirSync(dataDir, { recursive: true, encoding: 'utf8' }).filter((path) => /\/198[\d.]+$/.test(path));
+    onTestFinished(() => expect(leases()).toEqual([]));
+    const ipam = { type: 'host-local', dataDir, ranges: [[{ subnet: '198.18.7.0/24' }]] };
+    const cni = { cniVersion: '1.0.0', name: 'fast', type: 'host-device', ipam };
+    const running = await node.startPod('by-cni', vf, [
+      classConfig({ attach: 'cni', cni, vf: { vlan: 7 } }),
+      vfConfig({ interfaceName: 'net1' }),
+    ]);
+    const link = linkOf(vf, running.sandbox.netnsPath);
+    expect(link).toMatchObject({ ifname: 'net1', address: vf.address });
+    const { devices } = await readMetadata(running);
+    expect(devices.map(({ networkData }) => networkData)).toEqual([networkDataOf(link!)]);
+    expect(devices[0]?.networkData?.ips).toEqual([expect.stringMatching(/^198\.18\.7\.\d+\/24$/)]);
+    expect(leases()).toHaveLength(1);
+    await node.bench.endSandboxes(running.pod);
+    // Before unprepare: by the stop hook.
+    expect(leases()).toEqual([]);
+    expect(linkOf(vf)).toMatchObject({ ifname: vf.name });
+    await node.bench.endPod(running.pod);
+    expect(hostVfStates()).toEqual(vfs);
+  });
+
+  it('is reported as a network plugin has attached it before our hook, and left to that', async ({ node, vfs }) => {
+    const vf = vfAt(vfs, 'pf1', 3);
+    node.multus.attach('observed', vf.pciAddress, '192.0.2.77/24');
+    const running = await node.startPod('observed', vf, [vfConfig({ attach: 'observe' })]);
+    const link = linkOf(vf, running.sandbox.netnsPath);
+    expect(link).toMatchObject({ ifname: delegatedInterface, address: vf.address });
+    const { devices } = await readMetadata(running);
+    expect(devices.map(({ networkData }) => networkData)).toEqual([networkDataOf(link!)]);
+    expect(devices[0]?.networkData?.ips).toEqual(['192.0.2.77/24']);
+    await node.bench.endPod(running.pod);
+    expect(hostVfStates()).toEqual(vfs);
+  });
+});

@@ -1,0 +1,59 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { listImageFiles, makeImageFiles } from '../../../deploy/image/image-files.ts';
+import { type Architecture, architectures, programPath } from '../../../deploy/image/layout.ts';
+import packageInfo from '../../../package.json' with { type: 'json' };
+import { tempDir } from '../../doubles/temp-dir.ts';
+
+const repo = fileURLToPath(new URL('../../../', import.meta.url));
+const names = Object.keys(architectures) as Architecture[];
+const architecture = names.find((name) => architectures[name] === process.arch) ?? 'amd64';
+
+describe('makeImageFiles', () => {
+  it('makes a program that runs without anything else of the repository, in an empty environment', async () => {
+    using dir = tempDir();
+    await makeImageFiles({ outDir: dir.path, architecture });
+    const run = (...args: string[]) =>
+      spawnSync(process.execPath, [join(dir.path, programPath), ...args], { cwd: '/', env: {}, encoding: 'utf8' });
+    expect(run('run', '--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('--node-name') });
+    expect(run('run', '--log-level=loud')).toMatchObject({ status: 1, stderr: expect.stringContaining('--log-level') });
+    const files = listImageFiles(dir.path);
+    const cpu = architectures[architecture];
+    expect(files.map(({ path }) => path).filter((path) => path.endsWith('.node'))).toEqual([
+      `/opt/netdra/node_modules/@koromix/koffi-linux-${cpu}/linux_${cpu}/koffi.node`,
+      `/opt/netdra/node_modules/netlink/prebuilds/linux-${cpu}/node.napi.node`,
+    ]);
+    expect(files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)).toBeLessThan(10_000_000);
+    const licences = readFileSync(join(dir.path, 'opt/netdra/THIRD-PARTY-LICENSES'), 'utf8');
+    for (const name of Object.keys(packageInfo.dependencies))
+      expect(licences).toMatch(new RegExp(`^${name} [\\d.]+: `, 'm'));
+  }, 60_000);
+
+  it('refuses a processor for which there are no binaries, and says how to get them', async () => {
+    using dir = tempDir();
+    const modulesDir = join(dir.path, 'node_modules');
+    mkdirSync(join(modulesDir, 'koffi'), { recursive: true });
+    writeFileSync(join(modulesDir, 'koffi/package.json'), '{}');
+    await expect(
+      makeImageFiles({ outDir: join(dir.path, 'image'), architecture: 'arm64', modulesDir }),
+    ).rejects.toMatchObject({ code: 'package-missing', hint: expect.stringContaining('--cpu=arm64') });
+  }, 60_000);
+});
+
+describe('the Dockerfile', () => {
+  const text = readFileSync(join(repo, 'Dockerfile'), 'utf8');
+
+  it('starts the program that is made', () => {
+    expect(text).toContain(`ENTRYPOINT ["/usr/local/bin/node", "/${programPath}"]`);
+  });
+
+  it('copies what is there and what .dockerignore lets through', () => {
+    const allowed = readFileSync(join(repo, '.dockerignore'), 'utf8').match(/(?<=^!).+/gm) ?? [];
+    const copied = [...text.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, sources = '']) => sources.split(' '));
+    expect([...copied].sort()).toEqual([...allowed].sort());
+    for (const path of copied) expect(existsSync(join(repo, path)), path).toBe(true);
+  });
+});

@@ -1,0 +1,15 @@
+import { readFileSync } from 'node:fs';
+import type { KubernetesObject } from '@kubernetes/client-node';
+import { parseRawYaml } from '../../../deploy/render/raw-yaml.ts';
+
+/** The objects of deploy/manifests/netdra.yaml. */
+export const manifestObjects: KubernetesObject[] = parseRawYaml(
+  readFileSync(new URL('../../../deploy/manifests/netdra.yaml', import.meta.url), 'utf8'),
+);
+
+/** @throws unless there is one of that kind */
+export function findObject<T extends KubernetesObject>(kind: string): T {
+  const found = manifestObjects.filter((object) => object.kind === kind);
+  if (found.length !== 1) throw new Error(`${found.length} objects of kind ${kind}`);
+  return found[0] as T;
+}

@@ -1,0 +1,110 @@
+import { readFileSync } from 'node:fs';
+import { loadYaml } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import { Metrics } from '../../../src/ops/index.ts';
+import { testDriver } from '../../doubles/objects.ts';
+
+const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
+
+interface Rule {
+  alert: string;
+  expr: string;
+  for?: string;
+  labels: { severity: string };
+  annotations: Record<string, string>;
+}
+const rules = loadYaml<{ groups: { rules: Rule[] }[] }>(read('deploy/alerts/netdra.yaml')).groups.flatMap(
+  (each) => each.rules,
+);
+interface Panel {
+  type: string;
+  title: string;
+  gridPos: { x: number; y: number; w: number; h: number };
+  targets?: { expr: string }[];
+}
+const dashboard = JSON.parse(read('deploy/dashboards/netdra.json')) as { panels: Panel[] };
+
+/** Every series that a scrape has when everything has happened once: name, and label names. */
+async function knownSeries(): Promise<Map<string, Set<string>>> {
+  const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
+  metrics.readFrom({
+    devicesOffered: () => 1,
+    claimsByState: () => ({}),
+    devicesAttached: () => 1,
+    metadataFiles: () => 1,
+  });
+  metrics.metadataWritten(1);
+  metrics.metadataFailed('update');
+  metrics.claimsDone('prepare', 1, ['busy']);
+  metrics.hookDone('runPodSandbox', 1, 'busy');
+  metrics.connected('nri', true);
+  metrics.stalled(1, 1);
+  const { text } = await metrics.render();
+  const series = new Map<string, Set<string>>([['up', new Set()]]);
+  for (const [, name = '', labels = ''] of text.matchAll(/^([a-z_]+)(?:\{(.*)\})? /gm)) {
+    const names = series.get(name) ?? new Set(['instance', 'job', 'node']);
+    for (const [, label = ''] of labels.matchAll(/(\w+)="/g)) names.add(label);
+    series.set(name, names);
+  }
+  series.set('up', new Set(['instance', 'job']));
+  return series;
+}
+
+const functions = ['sum', 'min', 'count', 'increase', 'rate', 'histogram_quantile', 'vector'];
+const keywords = ['by', 'on', 'or', 'and'];
+
+/** Names in an expression that are no series, and labels that their series do not have. */
+function findUnknown(expression: string, series: Map<string, Set<string>>): string[] {
+  const unknown: string[] = [];
+  const selectors = expression.replace(/\{[^}]*\}/g, (text) => text.replace(/"[^"]*"/g, '""'));
+  const bare = selectors.replace(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"/g, ' ');
+  const grouping = [...bare.matchAll(/\b(?:by|on) \(([^)]*)\)/g)].flatMap(([, names = '']) => names.split(/,\s*/));
+  const words = bare.replace(/\b(by|on) \([^)]*\)/g, '').match(/[a-zA-Z_]\w*/g) ?? [];
+  const names = words.filter((word) => !functions.includes(word) && !keywords.includes(word));
+  for (const name of names) if (!series.has(name)) unknown.push(name);
+  const labels = new Set(names.flatMap((name) => [...(series.get(name) ?? [])]));
+  const used = [...selectors.matchAll(/(\w+)\s*(?:=~|!~|!=|=)""/g)].map(([, label = '']) => label);
+  unknown.push(...[...grouping, ...used].filter((label) => !labels.has(label)));
+  if ((expression.match(/\(/g) ?? []).length !== (expression.match(/\)/g) ?? []).length) unknown.push('parentheses');
+  return unknown;
+}
+
+describe('what is asked of the metrics', () => {
+  it('is checked by something that sees other names', async () => {
+    const series = await knownSeries();
+    expect(findUnknown('sum by (peer) (netdra_connected) == 0', series)).toEqual([]);
+    expect(findUnknown('sum by (per) (netdra_conected{peer="nri"}) == 0', series)).toEqual([
+      'netdra_conected',
+      'per',
+      'peer',
+    ]);
+    expect(findUnknown('rate(netdra_hook_duration_seconds[5m])', series)).toEqual(['netdra_hook_duration_seconds']);
+  });
+
+  it.each(rules.map((rule) => [rule.alert, rule] as const))('by the alert %s is there', async (_, rule) => {
+    expect(findUnknown(rule.expr, await knownSeries())).toEqual([]);
+    expect(['warning', 'critical']).toContain(rule.labels.severity);
+    expect(Object.keys(rule.annotations)).toEqual(['summary', 'description']);
+    expect(rule.for ?? '1m').toMatch(/^\d+[mh]$/);
+    // A label that the expression drops would be empty in the text.
+    const kept = /^(?:sum|histogram_quantile\([\d.]+, sum) by \(([^)]*)\)/.exec(rule.expr)?.[1]?.split(/,\s*/);
+    for (const [, label = ''] of rule.annotations.summary?.matchAll(/\$labels\.(\w+)/g) ?? []) {
+      if (kept !== undefined) expect(kept, label).toContain(label);
+    }
+  });
+
+  it('by the dashboard is there', async () => {
+    const series = await knownSeries();
+    const expressions = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+    expect(expressions.length).toBeGreaterThan(15);
+    for (const expression of expressions) expect(findUnknown(expression, series), expression).toEqual([]);
+  });
+
+  it('is shown in panels that do not overlap', () => {
+    const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`),
+    );
+    expect(new Set(cells).size).toBe(cells.length);
+    for (const { gridPos } of dashboard.panels) expect(gridPos.x + gridPos.w).toBeLessThanOrEqual(24);
+  });
+});

@@ -1,0 +1,160 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import packageInfo from '../../../package.json' with { type: 'json' };
+import { Metrics } from '../../../src/ops/index.ts';
+import { inventoryPolicySchema } from '../../../src/sriov/index.ts';
+import { testDriver } from '../../doubles/objects.ts';
+import { findObject } from './manifest-objects.ts';
+
+const repo = fileURLToPath(new URL('../../../', import.meta.url));
+const page = readFileSync(join(repo, 'docs/operators.md'), 'utf8');
+const schema = z.fromJSONSchema(JSON.parse(readFileSync(join(repo, 'deploy/helm/netdra/values.schema.json'), 'utf8')));
+const defaults = loadYaml<Record<string, unknown>>(readFileSync(join(repo, 'deploy/helm/netdra/values.yaml'), 'utf8'));
+const blocks = [...page.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].map(([, language = '', content = '']) => ({
+  language,
+  content,
+}));
+const commands = blocks
+  .filter(({ language }) => language === 'sh')
+  .flatMap(({ content }) => content.trim().split('\n'));
+/** Options that a command of ours has, with a value or without. */
+const options: Record<string, string[]> = {
+  'docker buildx build': ['--platform=', '--tag=', '--push'],
+  'helm install': ['--namespace=', '--create-namespace', '--set=', '--set-string='],
+  'helm upgrade': ['--namespace=', '--reuse-values', '--set='],
+  'helm rollback': ['--namespace='],
+  'helm uninstall': ['--namespace='],
+  'kubectl apply': ['--filename='],
+  'kubectl rollout status': ['--namespace='],
+  'kubectl get': ['--namespace=', '--selector=', '--output=', '--field-selector=', '--all-namespaces', '--raw='],
+  'kubectl logs': ['--namespace=', '--tail='],
+  'kubectl describe': [],
+  'promtool check rules': [],
+  'promtool test rules': [],
+};
+
+/** Words of a command; options before the verb count as after it. */
+function parseCommand(line: string) {
+  const words = line.split(' ');
+  const given: [string, string][] = [];
+  const plain: string[] = [];
+  const all = Object.values(options).flat();
+  for (let index = 0; index < words.length; index++) {
+    const word = words[index] ?? '';
+    if (!word.startsWith('--')) plain.push(word);
+    else if (all.includes(`${word}=`)) given.push([`${word}=`, words[++index] ?? '']);
+    else given.push([word, '']);
+  }
+  const verb = Object.keys(options).find((each) => plain.join(' ').startsWith(each));
+  return { verb, given, rest: plain.slice(verb?.split(' ').length ?? 0) };
+}
+
+/** `a.b=c` as an object. */
+function nest(path: string, value: unknown): Record<string, unknown> {
+  const [head = '', ...rest] = path.split('.');
+  return { [head]: rest.length === 0 ? value : nest(rest.join('.'), value) };
+}
+
+describe('docs/operators.md', () => {
+  it.each(commands)('$ %s', (line) => {
+    expect(spawnSync('sh', ['-n', '-c', line]).status).toBe(0);
+    const { verb = '', given, rest } = parseCommand(line);
+    expect(Object.keys(options), line).toContain(verb);
+    for (const [name, value] of given) {
+      expect(options[verb], name).toContain(name);
+      if (name === '--filename=') rest.push(value);
+      if (name.startsWith('--set')) {
+        const [path = '', text = ''] = value.split('=');
+        expect(schema.safeParse(nest(path, text)).error).toBeUndefined();
+        expect(
+          path.split('.').reduce<unknown>((each, key) => (each as Record<string, unknown>)?.[key], defaults),
+        ).toBeDefined();
+      }
+    }
+    for (const word of rest.filter((each) => each.startsWith('deploy/')))
+      expect(existsSync(join(repo, word)), word).toBe(true);
+  });
+
+  it('has blocks of kinds that are looked at here, and no others', () => {
+    expect(new Set(blocks.map(({ language }) => language))).toEqual(new Set(['sh', 'yaml values', 'toml']));
+    expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
+    expect(commands.length).toBeGreaterThan(12);
+    for (const [, script = ''] of page.matchAll(/`npm run (\w+)`/g)) expect(packageInfo.scripts).toHaveProperty(script);
+  });
+
+  it('has values that the chart takes', () => {
+    const [block] = blocks.filter(({ language }) => language === 'yaml values');
+    const values = loadYaml<{ inventoryPolicy: object }>(block?.content ?? '');
+    expect(schema.safeParse(values).error).toBeUndefined();
+    const policy = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', ...values.inventoryPolicy };
+    expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
+  });
+
+  it('names every value once, and no other', () => {
+    const rows = [...page.matchAll(/^\| (`[a-zA-Z.]+`(?:, `[a-zA-Z.]+`)*) \| .* \| .* \|$/gm)].map(
+      ([, first = '']) => first,
+    );
+    const named = rows.flatMap((row) => {
+      const names = [...row.matchAll(/`([\w.]+)`/g)].map(([, name = '']) => name);
+      const parent = names[0]?.replace(/\.[^.]*$/, '') ?? '';
+      return names.map((name) => (name.startsWith('.') ? `${parent}${name}` : name));
+    });
+    const paths = (value: unknown, path: string[] = []): string[] => {
+      const isLeaf = path.length === 2 || typeof value !== 'object' || value === null || Array.isArray(value);
+      const entries = isLeaf ? [] : Object.entries(value);
+      return entries.length === 0 ? [path.join('.')] : entries.flatMap(([key, inner]) => paths(inner, [...path, key]));
+    };
+    expect(named.filter((name) => !/^(NET|SYS)_ADMIN$/.test(name)).sort()).toEqual(paths(defaults).sort());
+  });
+
+  it('has a reason for every capability and every mount', () => {
+    const pod = findObject<V1DaemonSet>('DaemonSet').spec?.template.spec;
+    const [container] = pod?.containers ?? [];
+    const rows = (pattern: RegExp) => [...page.matchAll(pattern)].map(([, name]) => name);
+    expect(rows(/^\| `([A-Z]+_[A-Z]+)` \| \S/gm)).toEqual(container?.securityContext?.capabilities?.add);
+    const mounts = [...page.matchAll(/^\| `(\/[^`]+)` \| ([^|]+) \| \S/gm)].map(([, path, how = '']) => ({
+      path,
+      how,
+    }));
+    const always = mounts.filter(({ how }) => !how.includes('with '));
+    expect(always.map(({ path, how }) => [path, how.startsWith('read-only'), how.includes('HostToContainer')])).toEqual(
+      container?.volumeMounts?.map((each) => [
+        each.mountPath,
+        each.readOnly ?? false,
+        each.mountPropagation === 'HostToContainer',
+      ]),
+    );
+  });
+
+  it('names every metric, and no other', async () => {
+    const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
+    metrics.readFrom({
+      devicesOffered: () => 1,
+      claimsByState: () => ({}),
+      devicesAttached: () => 1,
+      metadataFiles: () => 1,
+    });
+    const { text } = await metrics.render();
+    const known = [...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
+    const named = [...page.matchAll(/`((?:netdra|dra_metadata|process|nodejs)_\w+)`/g)].map(([, name]) => name);
+    expect(named.sort()).toEqual(known.sort());
+  });
+
+  it('links to pages and headings that are there', () => {
+    const headings = [...page.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) =>
+      title
+        .toLowerCase()
+        .replaceAll(/[^\w -]/g, '')
+        .replaceAll(' ', '-'),
+    );
+    for (const [, target = ''] of page.matchAll(/\]\(([^)]+)\)/g)) {
+      if (target.startsWith('#')) expect(headings).toContain(target.slice(1));
+      else expect(existsSync(join(repo, 'docs', target)), target).toBe(true);
+    }
+  });
+});

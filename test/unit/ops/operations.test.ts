@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest';
+import { Operations } from '../../../src/ops/index.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
+import { testDriver } from '../../doubles/objects.ts';
+
+describe('Operations', () => {
+  const start = (address: string, clock: ManualClock, logger: RecordingLogger, waitForAddress: boolean) =>
+    Operations.start({
+      driver: testDriver,
+      version: '1',
+      metadataEnabled: true,
+      clock,
+      logger,
+      address,
+      waitForAddress,
+    });
+  const has = (logger: RecordingLogger, message: string) => logger.lines.some((line) => line.message === message);
+
+  /** An instance that serves, and its address. */
+  async function startFirst() {
+    const logger = new RecordingLogger();
+    const operations = await start('127.0.0.1:0', new ManualClock(), logger, false);
+    const { fields } = logger.lines.find(({ message }) => message === 'serving metrics and probes') ?? {};
+    return { operations, address: `127.0.0.1:${(fields as { port: number }).port}` };
+  }
+
+  it('takes over the address of the instance that it replaces when that one ends', async () => {
+    const first = await startFirst();
+    const [clock, logger] = [new ManualClock(), new RecordingLogger()];
+    await using second = await start(first.address, clock, logger, true);
+    second.setConnected('kubelet');
+    second.setConnected('nri');
+    second.setPublished();
+    const ready = async () => (await fetch(`http://${first.address}/readyz`)).status;
+    expect(await ready()).toBe(503);
+    await first.operations[Symbol.asyncDispose]();
+    await expect
+      .poll(() => {
+        clock.advance(250);
+        return has(logger, 'serving metrics and probes');
+      })
+      .toBe(true);
+    expect(await ready()).toBe(200);
+  });
+
+  it('can end while it waits', async () => {
+    const first = await startFirst();
+    const second = await start(first.address, new ManualClock(), new RecordingLogger(), true);
+    await second[Symbol.asyncDispose]();
+    await first.operations[Symbol.asyncDispose]();
+  });
+
+  it('does not start on an address that is taken, where no other instance is expected', async () => {
+    const first = await startFirst();
+    await expect(start(first.address, new ManualClock(), new RecordingLogger(), false)).rejects.toThrow(
+      `cannot listen on ${first.address}`,
+    );
+    await first.operations[Symbol.asyncDispose]();
+  });
+});
