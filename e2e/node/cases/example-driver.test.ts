@@ -1,6 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadAllYaml, type ResourceV1ResourceClaim, type V1Pod } from '@kubernetes/client-node';
@@ -29,6 +30,17 @@ function loadExample(slot: string): { pod: Identified<V1Pod>; claim: Identified<
   return { pod, claim: { ...allocated, spec: claim.spec } };
 }
 
+/** Whether somebody takes connections there. */
+async function isListening(path: string): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = connect(path, () => resolve(true)).once('error', () => resolve(false));
+  try {
+    return await promise;
+  } finally {
+    socket.destroy();
+  }
+}
+
 describe.each(containerdSeries)('the example driver on containerd %s', (version) => {
   let bench: Bench;
   let main: string;
@@ -53,6 +65,9 @@ describe.each(containerdSeries)('the example driver on containerd %s', (version)
     await bench.kubelet.waitForDriver(driver, 20_000).catch((cause) => {
       throw new Error(`the driver did not register: ${process.output}`, { cause });
     });
+    // The kubelet may still hold the registration of an instance that was killed.
+    const socket = join(bench.dir, 'plugins', driver, 'dra.sock');
+    await expect.poll(() => isListening(socket), { timeout: 20_000 }).toBe(true);
     return process;
   }
 
