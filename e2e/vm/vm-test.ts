@@ -17,11 +17,13 @@ export const it = test
     onCleanup(() => node[Symbol.asyncDispose]());
     return node;
   })
+  // One that a case has ended is started only if another case follows.
+  .extend('driver', { auto: true }, ({ node }) => node.startDriver())
   .extend('vfs', async ({ node }, { onCleanup }) => {
     const before = hostVfStates();
     expect(before).toHaveLength(14);
     onCleanup(async () => {
-      await node.startDriver();
+      if (node.bench.claimFiles().length > 0) await node.startDriver();
       await node.bench.endAllPods();
       expect(hostVfStates(), node.driverReport()).toEqual(before);
       expect(node.bench.claimFiles()).toEqual([]);

@@ -45,25 +45,25 @@ describe('a VF as an interface of a pod', () => {
     expect(hostVfStates()).toHaveLength(vfs.length - 1);
   });
 
-  it.for([
-    { where: 'the same card', pf: 'pf0' },
-    { where: 'another card', pf: 'pf1' },
-  ])('reaches a VF of $where in another pod', async ({ pf }, { node, vfs }) => {
+  it('reaches VFs of the same card and of another one in other pods', async ({ node, vfs }) => {
     const net = (host: number) =>
       vfConfig({ interfaceName: 'net1', addresses: [`192.0.2.${host}/24`, `2001:db8::${host}/64`] });
-    const [left, right] = await Promise.all([
-      node.startPod(`left-of-${pf}`, vfAt(vfs, 'pf0', 1), [net(1)]),
-      node.startPod(`right-of-${pf}`, vfAt(vfs, pf, 2), [net(2)]),
+    const [left, ...others] = await Promise.all([
+      node.startPod('left', vfAt(vfs, 'pf0', 1), [net(1)]),
+      node.startPod('same-card', vfAt(vfs, 'pf0', 2), [net(2)]),
+      node.startPod('other-card', vfAt(vfs, 'pf1', 2), [net(3)]),
     ]);
-    const [there] = (await readMetadata(right)).devices;
-    for (const address of ['192.0.2.2', '2001:db8::2']) {
-      const { stdout, exitCode } = await ping(left, address);
-      expect(stdout).toContain('2 packets transmitted, 2 packets received');
-      expect(exitCode).toBe(0);
+    for (const [index, other] of others.entries()) {
+      for (const address of [`192.0.2.${index + 2}`, `2001:db8::${index + 2}`]) {
+        const { stdout, exitCode } = await ping(left, address);
+        expect(stdout).toContain('2 packets transmitted, 2 packets received');
+        expect(exitCode).toBe(0);
+      }
+      // Not through the pod network: the one who answered is the VF.
+      const [there] = (await readMetadata(other)).devices;
+      const { stdout: neighbors } = await left.container.exec('ip', 'neigh', 'show', 'dev', 'net1');
+      expect(neighbors).toContain(`192.0.2.${index + 2} lladdr ${there?.networkData?.hardwareAddress}`);
     }
-    // Not through the pod network: the one who answered is the VF.
-    const { stdout: neighbors } = await left.container.exec('ip', 'neigh', 'show', 'dev', 'net1');
-    expect(neighbors).toContain(`192.0.2.2 lladdr ${there?.networkData?.hardwareAddress}`);
   });
 
   it('reaches those in its VLAN only', async ({ node, vfs }) => {
