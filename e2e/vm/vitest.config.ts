@@ -12,7 +12,7 @@ export default defineConfig({
   test: {
     fsModuleCache: false,
     // Node.js strips the types itself, in a fraction of the time.
-    experimental: { viteModuleRunner: false },
+    experimental: { viteModuleRunner: false, nodeLoader: false },
     name: 'e2e-vm',
     include: ['cases/**/*.test.ts'],
     pool: 'forks',

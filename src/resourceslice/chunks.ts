@@ -39,7 +39,7 @@ function cutInPlace(devices: Device[], places: ReadonlyMap<string, number>, size
   let last = 0;
   for (const device of devices) {
     let place = places.get(device.name) ?? last;
-    if (chunks[place]?.length === size) place++;
+    while (chunks[place]?.length === size) place++;
     // The order counts more than the place.
     if (place < last || chunks[place] === undefined) return undefined;
     chunks[place]?.push(device);

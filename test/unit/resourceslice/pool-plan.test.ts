@@ -78,6 +78,7 @@ describe('planPool', () => {
           );
           const needed = Math.ceil(pool.devices.length / 3) + (pool.sharedCounters?.length === 0 ? 0 : 1);
           expect(slices).toHaveLength(Math.max(1, needed));
+          expect(Math.max(...slices.map(({ spec }) => spec.devices?.length ?? 0))).toBeLessThanOrEqual(3);
           expect(planFor(pool, actual, published).writes).toEqual([]);
           // A new process finds nothing to do either.
           const again = planFor(pool, actual, undefined);
@@ -116,6 +117,7 @@ describe('cutPool', () => {
     ['cuts anew when a slice less is enough', 'abdefg', ['abc', 'def', 'g'], ['abd', 'efg']],
     ['cuts anew when the order is another', 'fabcde', ['abc', 'def'], ['fab', 'cde']],
     ['adds at the end', 'abcdefX', ['abc', 'def'], ['abc', 'def', 'X']],
+    ['cuts anew rather than fill a slice beyond its size', '0abcdefg', ['', 'ag'], ['0ab', 'cde', 'fg']],
     ['makes one empty slice of nothing', '', ['abc'], ['']],
   ])('%s', (_, wanted, published, expected) => {
     expect(cut(wanted, ...published)).toEqual(expected);
