@@ -1,16 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, connect, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
-import { createServer } from 'node:tls';
 import type { V1DaemonSet } from '@kubernetes/client-node';
 import { type Architecture, architectures } from '../../deploy/image/layout.ts';
 import { renderObjects } from '../../deploy/render/render-chart.ts';
-import { createCertificate } from '../../test/doubles/certificate.ts';
 import { testNode } from '../../test/doubles/objects.ts';
+import { startTlsFront, type TlsFront } from '../../test/doubles/tls-front.ts';
 import type { Bench } from './bench.ts';
 import { toContainerConfig } from './daemon-set-pod.ts';
 import { driverImage, makeDriverArchive } from './driver-image.ts';
+import { importArchive } from './import-archive.ts';
 import { run } from './packages/run.ts';
 import { runPod, type Sandbox } from './pod.ts';
 
@@ -112,9 +111,7 @@ async function importImage({ dir: benchDir, containerd }: Bench, filesDir?: stri
     if (filesDir === undefined) await makeFiles(join(dir, 'files'));
     const archive = join(dir, 'image.tar');
     writeFileSync(archive, makeDriverArchive(filesDir ?? join(dir, 'files')));
-    const config = readFileSync(join(containerd.dir, 'config.toml'), 'utf8');
-    const [, snapshotter = ''] = /^snapshotter = "(\w+)"$/m.exec(config) ?? [];
-    await containerd.ctr('images', 'import', '--local', '--snapshotter', snapshotter, archive);
+    await importArchive(containerd, archive, [driverImage]);
   } finally {
     rmSync(dir, { recursive: true, force: true });
   }
@@ -133,44 +130,26 @@ async function makeFiles(outDir: string): Promise<void> {
 class ServiceAccount implements AsyncDisposable {
   readonly envs: { key: string; value: string }[];
   readonly mount: { containerPath: string; hostPath: string; readonly: boolean };
-  readonly #stop: () => Promise<void>;
+  readonly #front: TlsFront;
 
-  private constructor(port: number, hostPath: string, stop: () => Promise<void>) {
+  private constructor(front: TlsFront, hostPath: string) {
     this.envs = [
       { key: 'KUBERNETES_SERVICE_HOST', value: '127.0.0.1' },
-      { key: 'KUBERNETES_SERVICE_PORT', value: String(port) },
+      { key: 'KUBERNETES_SERVICE_PORT', value: String(front.port) },
     ];
     this.mount = { containerPath: '/var/run/secrets/kubernetes.io/serviceaccount', hostPath, readonly: true };
-    this.#stop = stop;
+    this.#front = front;
   }
 
   static async create({ api, dir: benchDir }: Bench): Promise<ServiceAccount> {
-    const own = createCertificate('kubernetes');
-    const sockets = new Set<Socket>();
-    const server = createServer({ cert: own.certificate, key: own.key }, (client) => {
-      const upstream = connect(Number(new URL(api.url).port), '127.0.0.1');
-      for (const socket of [client, upstream]) {
-        sockets.add(socket);
-        socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
-      }
-      client.pipe(upstream).pipe(client);
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const front = await startTlsFront(api.url);
     const dir = mkdtempSync(join(benchDir, 'serviceaccount-'));
-    for (const [name, text] of Object.entries({
-      token: 'token',
-      'ca.crt': own.certificate,
-      namespace: 'kube-system',
-    })) {
-      writeFileSync(join(dir, name), text);
-    }
-    return new ServiceAccount((server.address() as AddressInfo).port, dir, async () => {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => server.close(resolve));
-    });
+    const files = { token: 'token', 'ca.crt': front.certificate, namespace: 'kube-system' };
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text);
+    return new ServiceAccount(front, dir);
   }
 
   async [Symbol.asyncDispose]() {
-    await this.#stop();
+    await this.#front[Symbol.asyncDispose]();
   }
 }

@@ -148,7 +148,7 @@ function context({ type, version, path, query, logged }: ResourceRequest, verb: 
 
 function listObjects(store: ObjectStore, request: ResourceRequest): object {
   const { type, version, path, query } = request;
-  const objects = store.list(type, path.namespace).filter(selectorOf(request));
+  const objects = store.list(type, path.namespace, selectorOf(request));
   const limit = Number(query.get('limit') ?? 0);
   const start = parseContinue(store, query.get('continue'));
   const page = limit > 0 ? objects.slice(start, start + limit) : objects.slice(start);
@@ -253,7 +253,7 @@ function deleteObject(registry: Registry, request: ResourceRequest): Answer {
 function deleteCollection(registry: Registry, store: ObjectStore, request: ResourceRequest): Answer {
   const { type, path } = request;
   const list = listObjects(store, request);
-  for (const object of store.list(type, path.namespace).filter(selectorOf(request))) {
+  for (const object of store.list(type, path.namespace, selectorOf(request))) {
     registry.delete(type, object.metadata.namespace, object.metadata.name, deleteOptions(request, object));
   }
   return ok(list);

@@ -13,6 +13,7 @@ import {
   unknownResource,
 } from './api-server-http.ts';
 import { type Fault, Faults, type LoggedRequest } from './api-server-log.ts';
+import { type PodStreams, readPodLog, serveExec } from './api-server-pods.ts';
 import type { Registry } from './api-server-registry.ts';
 import { type DraVersion, parseResourcePath, type ResourceType, resourceTypes } from './api-server-resources.ts';
 import { ApiStatusError } from './api-server-status.ts';
@@ -29,6 +30,8 @@ export class ApiListener implements AsyncDisposable {
   readonly denied: DeniedAccess[] = [];
   /** Versions of resource.k8s.io that are served now. */
   draVersions: readonly DraVersion[];
+  /** What a kubelet does for it; without, pods have neither logs nor commands. */
+  podStreams: PodStreams | undefined;
   readonly #store: ObjectStore;
   readonly #registry: Registry;
   readonly #token: string | undefined;
@@ -41,6 +44,10 @@ export class ApiListener implements AsyncDisposable {
     this.draVersions = versions;
     this.#token = token;
     this.#server = createServer((message, response) => void this.#handle(message, response));
+    this.#server.on('upgrade', (message, socket) => {
+      const isAllowed = this.#isAllowed(message.headers.authorization);
+      void serveExec(message, socket, isAllowed ? this.podStreams : undefined);
+    });
     store.onChange(() => this.activity.wake());
   }
 
@@ -84,8 +91,7 @@ export class ApiListener implements AsyncDisposable {
   }
 
   async #answer(url: URL, logged: LoggedRequest, response: ServerResponse): Promise<void> {
-    const isAllowed = this.#token === undefined || logged.authorization === `Bearer ${this.#token}`;
-    if (!isAllowed) throw new ApiStatusError(401, 'Unauthorized');
+    if (!this.#isAllowed(logged.authorization)) throw new ApiStatusError(401, 'Unauthorized');
     const send = (status: number, body: object) => {
       logged.status = status;
       sendJson(response, status, body);
@@ -95,6 +101,12 @@ export class ApiListener implements AsyncDisposable {
     if (review !== undefined) return send(201, review);
     const discovery = serveDiscovery(url.pathname, (type, version) => this.#isServed(type, version));
     if (discovery !== undefined) return send(200, discovery);
+    const log = readPodLog(url, this.podStreams);
+    if (log !== undefined) {
+      logged.status = 200;
+      response.writeHead(200, { 'Content-Type': 'text/plain' }).end(log);
+      return;
+    }
     const request = this.#resolvePath(url, logged);
     if (request === undefined) {
       logged.status = 404;
@@ -106,6 +118,10 @@ export class ApiListener implements AsyncDisposable {
       const answer = serveResource(this.#registry, this.#store, request);
       send(answer.status, answer.body);
     }
+  }
+
+  #isAllowed(authorization: string | undefined): boolean {
+    return this.#token === undefined || authorization === `Bearer ${this.#token}`;
   }
 
   /** @returns `undefined` when the group or version is not served at all */

@@ -35,12 +35,14 @@ function resource(group: string, plural: string, kind: string, more: Partial<Res
 
 /** Everything that netdra reads or writes, and what its tests need around it. */
 export const resourceTypes: readonly ResourceType[] = [
+  resource('', 'namespaces', 'Namespace', { namespaced: false, hasStatus: true }),
   resource('', 'nodes', 'Node', { namespaced: false, hasStatus: true, selectableFields: ['spec.unschedulable'] }),
   resource('', 'pods', 'Pod', {
     hasStatus: true,
     hasGeneration: true,
     selectableFields: ['spec.nodeName', 'spec.restartPolicy', 'spec.schedulerName', 'status.phase', 'status.podIP'],
   }),
+  resource('', 'serviceaccounts', 'ServiceAccount'),
   resource('', 'events', 'Event', {
     selectableFields: [
       'involvedObject.kind',

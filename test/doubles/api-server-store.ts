@@ -35,11 +35,13 @@ export class ObjectStore {
   }
 
   /** Sorted by namespace and name, as etcd gives them back. */
-  list(type: ResourceType, namespace?: string): KubeObject[] {
+  list(type: ResourceType, namespace?: string, isWanted: (object: KubeObject) => boolean = () => true): KubeObject[] {
     return [...this.#objects]
       .filter(
         ([, entry]) =>
-          entry.type === type && (namespace === undefined || entry.object.metadata.namespace === namespace),
+          entry.type === type &&
+          (namespace === undefined || entry.object.metadata.namespace === namespace) &&
+          isWanted(entry.object),
       )
       .sort(([left], [right]) => (left < right ? -1 : 1))
       .map(([, entry]) => structuredClone(entry.object));

@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import type { DeniedAccess } from './api-server-access.ts';
 import { ApiListener } from './api-server-listener.ts';
 import { type FailureOptions, type LoggedRequest, matchesRequest, type RequestMatch } from './api-server-log.ts';
+import type { PodStreams } from './api-server-pods.ts';
 import { Registry, type RegistryPolicy } from './api-server-registry.ts';
 import { apiVersionOf, type DraVersion, draVersions, type ResourceType, typeOfKind } from './api-server-resources.ts';
 import { ObjectStore } from './api-server-store.ts';
@@ -47,6 +48,11 @@ export class ApiServer implements AsyncDisposable {
   /** Every request, in the order of arrival. */
   get log(): readonly LoggedRequest[] {
     return this.#listener.log;
+  }
+
+  /** From now on pods have logs, and commands run in their containers. */
+  servePods(streams: PodStreams): void {
+    this.#listener.podStreams = streams;
   }
 
   /** A kubeconfig as text, for `KubeConfig.loadFromString`. JSON is YAML too. */

@@ -18,6 +18,8 @@ export interface SriovCardOptions {
   info?: Omit<VfInfo, 'vfIndex'>;
   /** Whether the kernel has iommufd. */
   iommufd?: boolean;
+  /** Whether the PF tells the address that a VF has taken by itself as if it were administrative, as igb does. */
+  tellsOwnAddresses?: boolean;
 }
 
 export const pfAddress = '0000:01:00.0';
@@ -27,6 +29,8 @@ export const vfAddress = (index: number) => `0000:01:10.${index}`;
 interface Vf {
   info: VfInfo;
   link?: Link;
+  /** The address in `info` is the VF's own: gone when it is reset. */
+  isOwnAddress?: boolean;
 }
 
 /**
@@ -53,6 +57,7 @@ export class SriovCard implements Disposable {
       unsupported: [],
       info: { spoofCheck: true, trust: false, linkState: 'auto', minTxRateMbps: 0, maxTxRateMbps: 0 },
       iommufd: false,
+      tellsOwnAddresses: false,
       ...options,
     };
     const { vfs, drivers, info } = this.#options;
@@ -145,8 +150,9 @@ export class SriovCard implements Disposable {
       if (vf?.link === undefined) throw refusal('ENODEV');
       const { hardwareAddress } = vf.info;
       const isOther = change.hardwareAddress !== undefined && change.hardwareAddress !== hardwareAddress;
-      if (isOther && hardwareAddress !== undefined) throw refusal('EPERM');
+      if (isOther && hardwareAddress !== undefined && vf.isOwnAddress !== true) throw refusal('EPERM');
       Object.assign(vf.link, change);
+      if (vf.isOwnAddress) Object.assign(vf.info, { hardwareAddress: vf.link.hardwareAddress });
     },
   };
 
@@ -186,9 +192,16 @@ export class SriovCard implements Disposable {
     symlinkSync(this.path('bus/pci/drivers', driver), this.path('bus/pci/devices', pciAddress, 'driver'));
     if (driver.includes('vfio')) this.#addVfioNodes(pciAddress);
     const vf = this.#vfs[Number(pciAddress.at(-1))];
-    if (driver.includes('vfio') || pciAddress === soundCard || vf === undefined) return;
+    if (pciAddress === soundCard || vf === undefined) return;
+    if (vf.isOwnAddress) delete vf.info.hardwareAddress;
+    if (driver.includes('vfio')) return;
     vf.link = this.#newLink(`eth${this.#nextIndex}`, pciAddress);
-    if (vf.info.hardwareAddress !== undefined) vf.link.hardwareAddress = vf.info.hardwareAddress;
+    const { hardwareAddress } = vf.info;
+    if (hardwareAddress !== undefined) vf.link.hardwareAddress = hardwareAddress;
+    else if (this.#options.tellsOwnAddresses) {
+      Object.assign(vf.info, { hardwareAddress: vf.link.hardwareAddress });
+      vf.isOwnAddress = true;
+    }
   }
 
   #unbind(pciAddress: string): void {
@@ -226,6 +239,8 @@ export class SriovCard implements Disposable {
       this.log.push(`setVf ${vfIndex} ${property}`);
     }
     const { hardwareAddress, vlan, rate, ...plain } = change;
+    const vf = this.#vfs[vfIndex];
+    if (hardwareAddress !== undefined && vf !== undefined) vf.isOwnAddress = false;
     Object.assign(info, plain, rate && { minTxRateMbps: rate.minMbps, maxTxRateMbps: rate.maxMbps });
     if (hardwareAddress === '00:00:00:00:00:00') delete info.hardwareAddress;
     else if (hardwareAddress !== undefined) info.hardwareAddress = hardwareAddress;

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { ResourceClaim } from '../../../src/kube/index.ts';
 import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
-import { buildClaim, buildPod, generateClaim, testDriver } from '../../../test/doubles/objects.ts';
+import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, type IpLink, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
 
@@ -40,6 +40,7 @@ function expectedNetworkData(link: IpLink | undefined) {
   return { interfaceName: link.ifname, hardwareAddress: link.address, ips };
 }
 
+/** What the cases of e2e/cluster do not need a cluster for, or cannot do in one. */
 describe.each(containerdSeries)('the main job on containerd %s', (version) => {
   let bench: Bench;
   const logger = new RecordingLogger();
@@ -74,173 +75,6 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
     return (slice?.spec.devices ?? []).map(({ name }) => name);
   };
-
-  it('(a) tells a container what `ip` says of its VF, in both layouts, generation 1', async () => {
-    const [device = ''] = devices();
-    const pod = buildPod('one-vf', { resourceClaims: [{ name: 'nic', resourceClaimName: 'fast-net' }] });
-    const claim = buildClaim('fast-net', {
-      requests: [{ name: 'vf', devices: [device] }],
-      config: [
-        { ...config({ macAddress: '02:11:22:33:44:55' }), source: 'FromClass' },
-        config({
-          interfaceName: 'net1',
-          mtu: 1400,
-          addresses: ['192.0.2.10/24', '2001:DB8:0::10/64'],
-          routes: [{ destination: '198.51.100.0/24', gateway: '192.0.2.1' }],
-        }),
-      ],
-      pods: [pod],
-    });
-    bench.api.create(claim);
-    const sandbox = await bench.startPod(pod);
-    const container = await bench.startContainer(sandbox, pod);
-    const document = await readV1(container, 'fast-net', 'vf');
-    expect(document).toMatchObject({
-      generation: 1,
-      request: 'vf',
-      claim: { name: 'fast-net', uid: claim.metadata.uid },
-    });
-    const [told] = document.devices;
-    const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
-    expect(told?.networkData).toEqual(expectedNetworkData(link));
-    expect(told?.networkData).toEqual({
-      interfaceName: 'net1',
-      hardwareAddress: '02:11:22:33:44:55',
-      ips: ['192.0.2.10/24', '2001:db8::10/64'],
-    });
-    expect(told?.attributes).toMatchObject({ mtu: { int: link?.mtu }, simulated: { bool: true } });
-    expect(told).toMatchObject({ name: device, driver: testDriver });
-
-    // The claim tells the same to those who look from outside, a moment later.
-    const statuses = () => bench.api.get<ResourceClaim>('ResourceClaim', 'fast-net')?.status?.devices;
-    await expect.poll(statuses, { timeout: 10_000 }).toHaveLength(1);
-    expect(statuses()).toMatchObject([
-      {
-        ...{ driver: testDriver, device, networkData: told?.networkData },
-        conditions: [{ type: 'Ready', status: 'True', reason: 'Attached' }],
-      },
-    ]);
-
-    const kep = JSON.parse(await cat(container, `/var/run/dra-device-attributes/fast-net/vf/${fileName}`));
-    expect(kep.requests[0].devices[0].networkData).toMatchObject({
-      addresses: told?.networkData?.ips,
-      hwAddress: told?.networkData?.hardwareAddress,
-    });
-    const write = await container.exec('sh', '-c', `echo x > ${v1Root}/resourceclaims/fast-net/vf/${fileName}`);
-    expect(write.exitCode).not.toBe(0);
-    expect((await container.exec('ip', 'route')).stdout).toContain('198.51.100.0/24 via 192.0.2.1 dev net1');
-    await bench.endPod(pod);
-    await expect.poll(() => statuses() ?? [], { timeout: 10_000 }).toEqual([]);
-  });
-
-  it('(a) serves three VFs of one claim, by three requests or by one', async () => {
-    const [a = '', b = '', c = '', d = '', e = '', f = ''] = devices();
-    const pod = buildPod('three-vfs', {
-      resourceClaims: [
-        { name: 'each', resourceClaimName: 'each' },
-        { name: 'all', resourceClaimName: 'all' },
-      ],
-    });
-    const three = [a, b, c].map((device, index) => ({ name: `vf-${index}`, devices: [device] }));
-    bench.api.create(
-      buildClaim('each', {
-        requests: three,
-        config: three.map(({ name }, index) =>
-          config({ interfaceName: `net${index}`, addresses: [`192.0.2.${index + 1}/24`] }, [name]),
-        ),
-        pods: [pod],
-      }),
-    );
-    bench.api.create(
-      buildClaim('all', {
-        requests: [{ name: 'vfs', devices: [d, e, f] }],
-        config: [config({ interfaceName: 'data%d' })],
-        pods: [pod],
-      }),
-    );
-    const sandbox = await bench.startPod(pod);
-    const container = await bench.startContainer(sandbox, pod);
-    for (const index of [0, 1, 2]) {
-      const document = await readV1(container, 'each', `vf-${index}`);
-      const link = ipLinks(sandbox).find(({ ifname }) => ifname === `net${index}`);
-      expect(document.devices.map(({ networkData }) => networkData)).toEqual([expectedNetworkData(link)]);
-    }
-    const names = async () =>
-      (await readV1(container, 'all', 'vfs')).devices.map(({ networkData }) => networkData?.interfaceName);
-    expect(await names()).toEqual(['data0', 'data1', 'data2']);
-    // They have no address but the link-local one, which the kernel checks for a second or two: it follows as an update.
-    await expect
-      .poll(async () => (await readV1(container, 'all', 'vfs')).devices.map(({ networkData }) => networkData), {
-        timeout: 10_000,
-        interval: 250,
-      })
-      .toEqual(
-        ['data0', 'data1', 'data2'].map((name) =>
-          expectedNetworkData(ipLinks(sandbox).find(({ ifname }) => ifname === name)),
-        ),
-      );
-    expect((await readV1(container, 'all', 'vfs')).generation).toBeGreaterThan(1);
-    await bench.endPod(pod);
-  });
-
-  it('(a) (b) shows each container its own requests only; one without the claim sees nothing', async () => {
-    const [a = '', b = ''] = devices();
-    const pod = buildPod('isolated', {
-      resourceClaims: [{ name: 'nics', resourceClaimName: 'two' }],
-      containers: [
-        { name: 'init', claims: [{ name: 'nics' }] },
-        { name: 'left', claims: [{ name: 'nics', request: 'left' }] },
-        { name: 'right', claims: [{ name: 'nics', request: 'right' }] },
-        { name: 'none', claims: [] },
-      ],
-    });
-    bench.api.create(
-      buildClaim('two', {
-        requests: [
-          { name: 'left', devices: [a] },
-          { name: 'right', devices: [b] },
-        ],
-        config: [config({ addresses: ['192.0.2.1/24'] }, ['left']), config({ addresses: ['192.0.2.2/24'] }, ['right'])],
-        pods: [pod],
-      }),
-    );
-    const sandbox = await bench.startPod(pod);
-    const seen = async (name: string) => {
-      const container = await bench.startContainer(sandbox, pod, name);
-      const { stdout } = await container.exec('find', '/var/run/', '-name', '*-metadata.json');
-      return stdout.trim().split('\n').filter(Boolean).sort();
-    };
-    const paths = (request: string) => [
-      `/var/run/dra-device-attributes/two/${request}/${fileName}`,
-      `${v1Root}/resourceclaims/two/${request}/${fileName}`,
-    ];
-    expect(await seen('init')).toEqual([...paths('left'), ...paths('right')].sort());
-    expect(await seen('left')).toEqual(paths('left'));
-    expect(await seen('right')).toEqual(paths('right'));
-    expect(await seen('none')).toEqual([]);
-    await bench.endPod(pod);
-  });
-
-  it('(a) has the file of a template claim under the name that the pod gave it', async () => {
-    const [device = ''] = devices();
-    const pod = buildPod('templated', { resourceClaims: [{ name: 'nic', resourceClaimTemplateName: 'nics' }] });
-    bench.api.create(pod);
-    const claim = generateClaim(pod, 'nic', {
-      requests: [{ name: 'vf', devices: [device] }],
-      config: [config({ addresses: ['192.0.2.1/24'] })],
-    });
-    bench.api.create(claim);
-    const sandbox = await bench.startPod(pod);
-    const container = await bench.startContainer(sandbox, pod);
-    const document = decodeStream(await cat(container, `${v1Root}/resourceclaimtemplates/nic/vf/${fileName}`));
-    expect(document).toMatchObject({ generation: 1, podClaimName: 'nic', claim: { name: claim.metadata.name } });
-    for (const name of ['nic', claim.metadata.name]) {
-      expect(JSON.parse(await cat(container, `/var/run/dra-device-attributes/${name}/vf/${fileName}`))).toMatchObject({
-        metadata: { name: claim.metadata.name, generation: 1 },
-      });
-    }
-    await bench.endPod(pod);
-  });
 
   it('reports a VF that somebody else has moved, and leaves it to them', async () => {
     const [device = ''] = devices();

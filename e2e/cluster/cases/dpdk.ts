@@ -1,0 +1,47 @@
+import { describe, expect, it } from 'vitest';
+import type { ResourceClaim } from '../../../src/kube/index.ts';
+import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
+import { testPod, testTemplate } from '../objects.ts';
+
+/**
+ * What a DPDK application is started with: the tool puts in the arguments for the EAL and sets the variables. Simulated
+ * VFs stay with the kernel, and DPDK uses their interfaces. No huge pages, so that any node will do; without them every
+ * page is a mapping of its own, of which vfio allows 65,535.
+ */
+function dpdkCommand(simulated: boolean): string[] {
+  const script = `echo "told $NETDRA_NIC_VF_MAC"
+printf 'show port info 0\\nquit\\n' |
+  dpdk-testpmd -l 0,1 "$@" --no-huge -m 64 --iova-mode=va --no-telemetry -- -i --total-num-mbufs=2048 2>&1`;
+  const options = simulated ? ['--af-packet'] : [];
+  return ['netdra-metadata', 'exec', ...options, 'nic/vf', '--', 'sh', '-euc', script, 'sh', '{eal-args}'];
+}
+
+export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void {
+  describe('a DPDK application', () => {
+    it('starts on the VF of its claim, knowing nothing but its metadata file', async () => {
+      const { cluster } = get();
+      const { kernel, dpdk } = cluster.target.classes;
+      const deviceClassName = simulated ? kernel : dpdk;
+      const config = { interfaceName: 'dpdk0', addresses: ['192.0.2.42/24'] };
+      await cluster.create(testTemplate(cluster, 'dpdk-nic', [{ name: 'vf', deviceClassName, config }]));
+      const claims = [{ name: 'nic', resourceClaimTemplateName: 'dpdk-nic' }];
+      // Packet sockets for simulated VFs; real ones are used through vfio, which pins memory.
+      const capabilities = { drop: ['ALL'], add: [simulated ? 'NET_RAW' : 'IPC_LOCK'] };
+      const containers = [{ name: 'testpmd', command: dpdkCommand(simulated), capabilities }];
+      await cluster.create(testPod(cluster, 'dpdk', { claims, containers }));
+      const pod = await cluster.waitUntilEnded('dpdk');
+      const log = await cluster.log('dpdk', 'testpmd');
+      expect(pod.status?.phase, log).toBe('Succeeded');
+      const [, told] = /^told (.*)$/m.exec(log) ?? [];
+      const [, used] = /MAC address: ([0-9A-F:]{17})/.exec(log) ?? [];
+      expect(told, log).toMatch(/^[0-9a-f:]{17}$/);
+      expect(used?.toLowerCase(), log).toBe(told);
+      // What the claim says to those outside is the same device.
+      const claim = pod.status?.resourceClaimStatuses?.[0]?.resourceClaimName ?? '';
+      const { status } = (await cluster.find<ResourceClaim>('ResourceClaim', claim)) ?? {};
+      const addresses = (status?.devices ?? []).map(({ networkData }) => networkData?.hardwareAddress);
+      // Kubernetes gives back what a pod that has ended had.
+      expect([[], [told]]).toContainEqual(addresses);
+    });
+  });
+}

@@ -1,0 +1,246 @@
+import { randomBytes } from 'node:crypto';
+import { CoreV1Api, type KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/client-node';
+import { systemClock } from '../../src/clock.ts';
+import { isKubeError, KubeClient, type KubeList } from '../../src/kube/index.ts';
+import { loadKubeConfig } from '../../src/kube/kube-config.ts';
+import type { Device } from '../../src/resourceslice/index.ts';
+import {
+  ClusterError,
+  type ClusterNode,
+  checkVersion,
+  findNode,
+  listSlices,
+  pollMs,
+  timeoutMs,
+} from './cluster-facts.ts';
+import { type ExecResult, execInPod } from './pod-exec.ts';
+import type { ClusterTarget } from './target.ts';
+
+/** Where objects of a kind are. */
+const places = {
+  Pod: ['/api/v1', 'pods'],
+  ServiceAccount: ['/api/v1', 'serviceaccounts'],
+  Event: ['/apis/events.k8s.io/v1', 'events'],
+  ResourceClaim: ['/apis/resource.k8s.io/v1', 'resourceclaims'],
+  ResourceClaimTemplate: ['/apis/resource.k8s.io/v1', 'resourceclaimtemplates'],
+  DeviceClass: ['/apis/resource.k8s.io/v1', 'deviceclasses'],
+  Namespace: ['/api/v1', 'namespaces'],
+} as const;
+export type Kind = keyof typeof places;
+const clusterScoped: Kind[] = ['DeviceClass', 'Namespace'];
+
+export type Stored<T> = T & { metadata: { name: string; uid: string } };
+
+export interface EventText {
+  reason: string;
+  note: string;
+  regarding: { kind: string; name: string };
+}
+
+const driverSelector = 'app.kubernetes.io/name=netdra';
+
+/**
+ * A cluster with the driver in it, seen through its API: what the tests do, in a namespace of their own. All pods are on
+ * one node, the first that has devices.
+ */
+export class Cluster implements AsyncDisposable {
+  readonly target: ClusterTarget;
+  readonly namespace: string;
+  readonly node: ClusterNode;
+  readonly #config: KubeConfig;
+  readonly #client: KubeClient;
+  readonly #stack: AsyncDisposableStack;
+
+  private constructor(
+    target: ClusterTarget,
+    parts: { namespace: string; node: ClusterNode; config: KubeConfig; client: KubeClient },
+    stack: AsyncDisposableStack,
+  ) {
+    this.target = target;
+    this.namespace = parts.namespace;
+    this.node = parts.node;
+    this.#config = parts.config;
+    this.#client = parts.client;
+    this.#stack = stack;
+  }
+
+  /**
+   * Waits for the driver to offer devices and makes a namespace.
+   * @throws ClusterError `too-old`, `no-devices`; KubeError; NetdraError of the kubeconfig
+   */
+  static async open(target: ClusterTarget): Promise<Cluster> {
+    await using stack = new AsyncDisposableStack();
+    const config = loadKubeConfig(target.kubeconfig);
+    const client = stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
+    await checkVersion(client, target.oldestKubernetes);
+    const node = await findNode(client, target.driver);
+    const namespace = `netdra-e2e-${randomBytes(3).toString('hex')}`;
+    const parts = { namespace, node, config, client };
+    const cluster = new Cluster(target, parts, stack.move());
+    // One of the pods mounts folders of the node.
+    const labels = { 'pod-security.kubernetes.io/enforce': 'privileged' };
+    await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace, labels } });
+    try {
+      // Pods are refused before it is there, and a controller makes it.
+      const hasAccount = async () => (await cluster.find('ServiceAccount', 'default')) !== undefined;
+      await cluster.until(`namespace ${namespace} has its service account`, hasAccount);
+      return cluster;
+    } catch (error) {
+      await cluster[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /** @throws KubeError */
+  async create<T extends KubernetesObject>(object: T): Promise<Stored<T>> {
+    const path = this.#path(object.kind as Kind);
+    return await this.#client.request<Stored<T>>({ method: 'POST', path, body: object });
+  }
+
+  /** @returns `undefined` if there is none */
+  async find<T>(kind: Kind, name: string): Promise<Stored<T> | undefined> {
+    try {
+      return await this.#client.request<Stored<T>>({ method: 'GET', path: `${this.#path(kind)}/${name}` });
+    } catch (error) {
+      if (isKubeError(error) && error.httpStatus === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /** Those in the namespace. */
+  async list<T>(kind: Kind): Promise<Stored<T>[]> {
+    return await this.#list<Stored<T>>(this.#path(kind));
+  }
+
+  /** Deletes an object, if it is there, and waits until it is gone. @throws ClusterError `not-in-time` */
+  async remove(kind: Kind, name: string): Promise<void> {
+    await this.#delete(`${this.#path(kind)}/${name}`, kind === 'Pod' ? { gracePeriodSeconds: 1 } : {});
+    await this.until(`${kind} ${name} is gone`, async () => (await this.find(kind, name)) === undefined);
+  }
+
+  /** Waits until all containers of a pod run. @throws ClusterError `not-in-time` with what the API knows of the pod */
+  async waitUntilRunning(name: string): Promise<Stored<V1Pod>> {
+    return await this.#waitForPod(name, 'runs', ({ status }) => {
+      if (status?.phase === 'Failed' || status?.phase === 'Succeeded') throw new Error(`it has ended: ${status.phase}`);
+      const conditions = status?.conditions ?? [];
+      return conditions.some((each) => each.type === 'Ready' && each.status === 'True');
+    });
+  }
+
+  /** Waits until all containers of a pod have ended. @returns with phase Succeeded or Failed */
+  async waitUntilEnded(name: string): Promise<Stored<V1Pod>> {
+    const ends = ['Succeeded', 'Failed'];
+    return await this.#waitForPod(name, 'has ended', ({ status }) => ends.includes(status?.phase ?? ''));
+  }
+
+  /** @throws NetdraError `exec-failed` */
+  async exec(pod: string, container: string, ...command: string[]): Promise<ExecResult> {
+    return await execInPod(this.#config, { namespace: this.namespace, pod, container }, command);
+  }
+
+  /** The output of a command that has to succeed. @throws Error with what it wrote to stderr */
+  async read(pod: string, container: string, ...command: string[]): Promise<string> {
+    const { stdout, stderr, exitCode } = await this.exec(pod, container, ...command);
+    if (exitCode !== 0)
+      throw new Error(`${command.join(' ')} in ${pod}/${container}: exit code ${exitCode}: ${stderr}`);
+    return stdout;
+  }
+
+  /** What a container has written, also when it has ended. */
+  async log(pod: string, container: string): Promise<string> {
+    const api = this.#config.makeApiClient(CoreV1Api);
+    return await api.readNamespacedPodLog({ namespace: this.namespace, name: pod, container });
+  }
+
+  /** Of objects in the namespace. */
+  async events(): Promise<EventText[]> {
+    return await this.list<EventText>('Event');
+  }
+
+  /** What the driver offers on the node now. */
+  async devices(): Promise<Device[]> {
+    const slices = await listSlices(this.#client, this.target.driver);
+    return slices.flatMap(({ spec }) => (spec.nodeName === this.node.name ? (spec.devices ?? []) : []));
+  }
+
+  /** Deletes the driver's pod on the node and waits for the next one. @throws ClusterError `not-in-time` */
+  async restartDriver(): Promise<void> {
+    const before = await this.#driverPods();
+    if (before.length === 0) throw new ClusterError('no-driver', `no pod of the driver is on ${this.node.name}`);
+    const path = `/api/v1/namespaces/${this.target.driverNamespace}/pods`;
+    for (const { metadata } of before) await this.#delete(`${path}/${metadata.name}`);
+    await this.until('another pod of the driver is ready', async () => {
+      const pods = await this.#driverPods();
+      const isOld = ({ metadata }: Stored<V1Pod>) => before.some((each) => each.metadata.uid === metadata.uid);
+      const isReady = ({ status }: V1Pod) =>
+        status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True');
+      return pods.length > 0 && !pods.some(isOld) && pods.every(isReady);
+    });
+  }
+
+  /** Waits for something to become so. @throws ClusterError `not-in-time` */
+  async until(what: string, condition: () => Promise<boolean>, explain = async () => ''): Promise<void> {
+    for (const endsAt = systemClock.nowMs() + timeoutMs; !(await condition()); await systemClock.sleep(pollMs)) {
+      if (systemClock.nowMs() < endsAt) continue;
+      throw new ClusterError('not-in-time', `not within ${timeoutMs / 1_000} s: ${what}${await explain()}`);
+    }
+  }
+
+  /** Removes the namespace, and does not wait for what is in it to go. */
+  async [Symbol.asyncDispose]() {
+    await this.#delete(`/api/v1/namespaces/${this.namespace}`);
+    await this.#stack.disposeAsync();
+  }
+
+  /** Lets go of the cluster and leaves the namespace where it is. */
+  async leave(): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+
+  async #waitForPod(name: string, what: string, isSo: (pod: V1Pod) => boolean): Promise<Stored<V1Pod>> {
+    let pod: Stored<V1Pod> | undefined;
+    const look = async () => {
+      pod = await this.find<V1Pod>('Pod', name);
+      return pod !== undefined && isSo(pod);
+    };
+    await this.until(`pod ${name} ${what}`, look, async () => `\n${await this.#describe(name, pod)}`);
+    return pod!;
+  }
+
+  /** What one would look at first. */
+  async #describe(name: string, pod: V1Pod | undefined): Promise<string> {
+    const all = [...(pod?.status?.initContainerStatuses ?? []), ...(pod?.status?.containerStatuses ?? [])];
+    const states = all.map((each) => `container ${each.name}: ${JSON.stringify(each.state)}`);
+    const events = (await this.events()).filter(({ regarding }) => regarding.name === name);
+    return [`phase ${pod?.status?.phase}`, ...states, ...events.map(({ reason, note }) => `${reason}: ${note}`)].join(
+      '\n',
+    );
+  }
+
+  async #driverPods(): Promise<Stored<V1Pod>[]> {
+    const path = `/api/v1/namespaces/${this.target.driverNamespace}/pods`;
+    const pods = await this.#list<Stored<V1Pod>>(path, { labelSelector: driverSelector });
+    return pods.filter(({ spec }) => spec?.nodeName === this.node.name);
+  }
+
+  async #list<T>(path: string, query: Record<string, string> = {}): Promise<T[]> {
+    return (await this.#client.request<KubeList<T>>({ method: 'GET', path, query })).items;
+  }
+
+  async #delete(path: string, body: object = {}): Promise<void> {
+    try {
+      await this.#client.request({
+        method: 'DELETE',
+        path,
+        body: { apiVersion: 'v1', kind: 'DeleteOptions', ...body },
+      });
+    } catch (error) {
+      if (!isKubeError(error) || error.httpStatus !== 404) throw error;
+    }
+  }
+
+  #path(kind: Kind): string {
+    const [root, plural] = places[kind];
+    return clusterScoped.includes(kind) ? `${root}/${plural}` : `${root}/namespaces/${this.namespace}/${plural}`;
+  }
+}

@@ -1,0 +1,77 @@
+import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
+import type { Cluster } from './cluster.ts';
+
+/** Where a container finds its metadata: as Kubernetes 1.36 has it, and as the text of KEP-5304 has it. */
+export const metadataRoots = {
+  v1: '/var/run/kubernetes.io/dra-device-attributes',
+  kep: '/var/run/dra-device-attributes',
+};
+
+/** What `ip` says of a link. */
+export interface IpLink {
+  ifname: string;
+  address: string;
+  mtu: number;
+  addr_info: { local: string; prefixlen: number; scope: string }[];
+}
+
+/** One container of a pod: what it sees. */
+export class ContainerView {
+  readonly #cluster: Cluster;
+  readonly #pod: string;
+  readonly #container: string;
+
+  constructor(cluster: Cluster, pod: string, container = 'main') {
+    this.#cluster = cluster;
+    this.#pod = pod;
+    this.#container = container;
+  }
+
+  async exec(...command: string[]) {
+    return await this.#cluster.exec(this.#pod, this.#container, ...command);
+  }
+
+  async read(...command: string[]): Promise<string> {
+    return await this.#cluster.read(this.#pod, this.#container, ...command);
+  }
+
+  /** @param claim with its folder: `resourceclaims/NAME` or `resourceclaimtemplates/POD-CLAIM-NAME` */
+  async metadata(claim: string, request: string): Promise<MetadataDocument> {
+    return decodeStream(await this.read('cat', this.metadataPath(claim, request)));
+  }
+
+  metadataPath(claim: string, request: string): string {
+    return `${metadataRoots.v1}/${claim}/${request}/${this.fileName}`;
+  }
+
+  kepPath(claim: string, request: string): string {
+    return `${metadataRoots.kep}/${claim}/${request}/${this.fileName}`;
+  }
+
+  get fileName(): string {
+    return `${this.#cluster.target.driver}-metadata.json`;
+  }
+
+  /** Paths of all metadata files that there are. */
+  async metadataFiles(): Promise<string[]> {
+    const found = await this.read('find', '/var/run/', '-name', '*-metadata.json');
+    return found.trim().split('\n').filter(Boolean).sort();
+  }
+
+  /** The links as iproute2 sees them: the judge of what the metadata says. */
+  async links(): Promise<IpLink[]> {
+    return JSON.parse(await this.read('ip', '-j', 'addr'));
+  }
+}
+
+/** What the metadata must say of a link: global addresses, else link-local ones. */
+export function expectedNetworkData(link: IpLink | undefined) {
+  if (link === undefined) throw new Error('no such link in the pod');
+  const cidrs = (scope: string) =>
+    link.addr_info
+      .filter((each) => each.scope === scope)
+      .map(({ local, prefixlen }) => `${local}/${prefixlen}`)
+      .sort();
+  const ips = cidrs('global').length > 0 ? cidrs('global') : cidrs('link');
+  return { interfaceName: link.ifname, hardwareAddress: link.address, ips };
+}

@@ -1,0 +1,62 @@
+import { PassThrough } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { Exec, type KubeConfig, type V1Status } from '@kubernetes/client-node';
+import { NetdraError } from '../../src/errors.ts';
+
+export interface ExecResult {
+  stdout: string;
+  stderr: string;
+  exitCode: number;
+}
+
+export interface ContainerName {
+  namespace: string;
+  pod: string;
+  container: string;
+}
+
+const timeoutMs = 120_000;
+
+/**
+ * Runs a command in a container to its end, through the API server.
+ * @throws NetdraError `exec-failed` if it could not be run or its end is not known
+ */
+export async function execInPod(config: KubeConfig, name: ContainerName, command: string[]): Promise<ExecResult> {
+  const { namespace, pod, container } = name;
+  const subject = `${command[0]} in ${namespace}/${pod}/${container}`;
+  const fail = (why: string, cause?: unknown) =>
+    new NetdraError('exec-failed', `cannot run ${subject}: ${why}`, { cause });
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const output = Promise.all([buffer(stdout), buffer(stderr)]);
+  const { promise: ended, resolve, reject } = Promise.withResolvers<V1Status>();
+  const timer = setTimeout(() => reject(fail(`no end within ${timeoutMs} ms`)), timeoutMs);
+  // Rejections are awaited below, but not before the connection is there.
+  for (const each of [ended, output]) each.catch(() => undefined);
+  try {
+    const exec = new Exec(config);
+    const socket = await exec
+      .exec(namespace, pod, container, command, stdout, stderr, null, false, resolve)
+      .catch((cause) => Promise.reject(fail('no connection', toError(cause))));
+    socket.onclose = () => reject(fail('the connection was closed before the end'));
+    const status = await ended.finally(() => socket.close());
+    const [out, err] = await output;
+    return { stdout: out.toString(), stderr: err.toString(), exitCode: exitCodeOf(status, fail) };
+  } finally {
+    clearTimeout(timer);
+    stdout.destroy();
+    stderr.destroy();
+  }
+}
+
+/** The protocol tells it as one of the causes of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
+function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: string) => Error): number {
+  if (status === 'Success') return 0;
+  const code = Number(details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message);
+  if (reason === 'NonZeroExitCode' && Number.isInteger(code)) return code;
+  throw fail(message ?? reason ?? 'the API server says no more');
+}
+
+/** What a websocket reports is an event. */
+function toError(cause: unknown): unknown {
+  return cause instanceof Error ? cause : ((cause as { error?: unknown }).error ?? cause);
+}

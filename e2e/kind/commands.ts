@@ -1,0 +1,128 @@
+import { join } from 'node:path';
+import { type ExistingSettings, type KindSettings, repository, type SuiteSettings } from './settings.ts';
+
+/** A program with its arguments, as it is run in the top folder of the repository. */
+export interface ProgramCall {
+  program: string;
+  args: string[];
+  env?: Record<string, string>;
+}
+
+/** Where to get the programs that are not part of the repository, as the end of a sentence. */
+export const sources: Record<string, string> = {
+  docker: 'install it: https://docs.docker.com/engine/install',
+  podman: 'install it: https://podman.io/docs/installation',
+  kind: 'install a release with an image of Kubernetes 1.36: https://kind.sigs.k8s.io/docs/user/quick-start/#installation',
+  helm: 'install it: https://helm.sh/docs/intro/install',
+  kubectl: 'install it: https://kubernetes.io/docs/tasks/tools/#kubectl',
+};
+
+const release = 'netdra';
+const installTimeout = '5m';
+
+/** What has to be in PATH. */
+export function neededPrograms(settings: SuiteSettings): string[] {
+  if (settings.mode === 'kind') return [settings.engine, 'kind', 'helm'];
+  return settings.install ? ['helm', 'kubectl'] : [];
+}
+
+export const imagesArchive = ({ workDir }: KindSettings) => join(workDir, 'images.tar');
+
+function kind({ engine }: KindSettings, ...args: string[]): ProgramCall {
+  return { program: 'kind', args, env: { KIND_EXPERIMENTAL_PROVIDER: engine } };
+}
+
+export function listClusters(settings: KindSettings): ProgramCall {
+  return kind(settings, 'get', 'clusters');
+}
+
+export function createCluster(settings: KindSettings): ProgramCall {
+  const { name, nodeImage, kubeconfig } = settings;
+  const config = join(repository, 'e2e/kind/kind.yaml');
+  const options = ['--name', name, '--image', nodeImage, '--config', config, '--kubeconfig', kubeconfig];
+  // Not --retain: a cluster that did not come up is nothing to test on.
+  return kind(settings, 'create', 'cluster', ...options, '--wait', installTimeout);
+}
+
+export function deleteCluster(settings: KindSettings): ProgramCall {
+  const { name, kubeconfig } = settings;
+  return kind(settings, 'delete', 'cluster', '--name', name, '--kubeconfig', kubeconfig);
+}
+
+/** For a cluster that an earlier run left. */
+export function writeKubeconfig(settings: KindSettings): ProgramCall {
+  const { name, kubeconfig } = settings;
+  return kind(settings, 'export', 'kubeconfig', '--name', name, '--kubeconfig', kubeconfig);
+}
+
+export function exportLogs(settings: KindSettings): ProgramCall {
+  return kind(settings, 'export', 'logs', '--name', settings.name, join(settings.workDir, 'logs'));
+}
+
+export function buildImages(settings: KindSettings): ProgramCall[] {
+  const { engine, driverImage, consumerImage } = settings;
+  // Attestations make an index of an image, with entries for no platform.
+  const env = { DOCKER_BUILDKIT: '1', BUILDX_NO_DEFAULT_ATTESTATIONS: '1' };
+  const build = (image: string, file: string, context: string): ProgramCall => ({
+    program: engine,
+    args: ['build', '--tag', image, '--file', join(repository, file), join(repository, context)],
+    env,
+  });
+  return [build(driverImage, 'Dockerfile', '.'), build(consumerImage, 'e2e/kind/consumer.Dockerfile', 'consumer')];
+}
+
+/** By an archive, which both engines write and kind takes from either. */
+export function loadImages(settings: KindSettings): ProgramCall[] {
+  const { engine, name, driverImage, consumerImage } = settings;
+  const archive = imagesArchive(settings);
+  const several = engine === 'podman' ? ['--multi-image-archive'] : [];
+  return [
+    { program: engine, args: ['save', ...several, '--output', archive, driverImage, consumerImage] },
+    kind(settings, 'load', 'image-archive', archive, '--name', name),
+  ];
+}
+
+/** @param run another one for each run, so that pods are made anew though their image has the same name */
+export function installChart(settings: SuiteSettings, run: string): ProgramCall {
+  const { kubeconfig, driverNamespace, driverImage, values } = settings;
+  const { repository: image, tag } = parseImage(driverImage);
+  const set = { 'image.repository': image, 'image.tag': tag, 'kubeletPlugin.podAnnotations.run': run };
+  return {
+    program: 'helm',
+    args: [
+      ...['upgrade', '--install', release, join(repository, 'deploy/helm/netdra')],
+      ...['--kubeconfig', kubeconfig, '--namespace', driverNamespace, '--create-namespace'],
+      ...values.flatMap((file) => ['--values', file]),
+      ...Object.entries(set).flatMap(([key, value]) => ['--set-string', `${key}=${value}`]),
+      ...['--wait', '--timeout', installTimeout],
+    ],
+  };
+}
+
+/** Takes away what {@link installChart} made in a cluster that stays. */
+export function uninstallChart({ kubeconfig, driverNamespace }: ExistingSettings): ProgramCall[] {
+  const helm = ['uninstall', release, '--kubeconfig', kubeconfig, '--namespace', driverNamespace];
+  const kubectl = ['delete', 'namespace', driverNamespace, '--kubeconfig', kubeconfig];
+  return [
+    { program: 'helm', args: [...helm, '--wait', '--timeout', installTimeout] },
+    { program: 'kubectl', args: [...kubectl, '--ignore-not-found', '--timeout', installTimeout] },
+  ];
+}
+
+export function runTests({ testArguments }: SuiteSettings, target: Record<string, string>): ProgramCall {
+  const config = join(repository, 'e2e/kind/vitest.config.ts');
+  return { program: 'vitest', args: ['run', '--config', config, ...testArguments], env: target };
+}
+
+/** A registry can have a port: the tag is behind the last slash. */
+function parseImage(image: string): { repository: string; tag: string } {
+  const [, name = image, tag = ''] = /^(.*[^/]):([^/:]+)$/.exec(image) ?? [];
+  return { repository: name, tag };
+}
+
+/** As one would type it. */
+export function formatCall({ program, args, env = {} }: ProgramCall): string {
+  const quote = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  const variables = Object.entries(env).map(([name, value]) => `${name}=${quote(value)}`);
+  return [...variables, program, ...args.map(quote)].join(' ');
+}

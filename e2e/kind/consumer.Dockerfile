@@ -1,0 +1,14 @@
+# What the containers of the tests run: a shell, iproute2, DPDK's testpmd with the drivers of all NICs, and the tool.
+#
+#   docker build --tag localhost/netdra/consumer:e2e --file e2e/kind/consumer.Dockerfile consumer
+FROM debian:bookworm-slim AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc make musl-tools
+COPY Makefile /consumer/Makefile
+COPY src /consumer/src
+RUN make -C /consumer CC=musl-gcc OUT=/out VERSION=e2e
+
+FROM debian:bookworm-slim
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends dpdk-dev librte-meta-net librte-meta-mempool iproute2 \
+ && rm -rf /var/lib/apt/lists/*
+COPY --from=build /out/netdra-metadata /usr/local/bin/netdra-metadata

@@ -1,0 +1,19 @@
+import { join } from 'node:path';
+import { NetdraError } from '../../src/errors.ts';
+import { type DebianPackage, fetchDebianPackages, packageFolder } from '../node/packages/debian-packages.ts';
+import { isProgram } from '../node/packages/host-programs.ts';
+
+/** For tests of what kind is given, on machines where it can make no cluster. */
+const kindPackage: DebianPackage = { name: 'kind', suite: 'forky' };
+
+/** @throws PackageError */
+export function fetchKind(cacheDir: string, log: (line: string) => void): void {
+  fetchDebianPackages(cacheDir, [kindPackage], log);
+}
+
+/** @throws NetdraError `tool-missing` */
+export function locateKind(cacheDir: string): string {
+  const path = join(packageFolder(cacheDir, kindPackage), 'usr/bin/kind');
+  if (isProgram(path)) return path;
+  throw new NetdraError('tool-missing', `no ${path}`, { hint: 'run `node scripts/fetch-cluster-tools.ts` first' });
+}

@@ -1,0 +1,22 @@
+/** The suite on a Kubernetes cluster: `npm run e2e:kind -- --help`. Exits with 0 if all tests passed, 2 for wrong usage. */
+import { CommanderError } from 'commander';
+import { explain, NetdraError } from '../../src/errors.ts';
+import { parseSettings } from './settings.ts';
+import { runSuite } from './suite.ts';
+
+const print = (line: string) => console.error(`netdra: ${line}`);
+// The programs that run get it, too, and end: then is the time to say what is left.
+process.on('SIGINT', () => print('interrupted'));
+try {
+  const settings = parseSettings(process.argv.slice(2), process.env);
+  process.exitCode = (await runSuite(settings, { env: process.env, print })) ? 0 : 1;
+} catch (error) {
+  if (error instanceof CommanderError) {
+    // It has said why.
+    process.exitCode = error.exitCode === 0 ? 0 : 2;
+  } else {
+    if (!(error instanceof NetdraError)) throw error;
+    print(explain(error));
+    process.exitCode = error.code === 'setting-missing' ? 2 : 1;
+  }
+}

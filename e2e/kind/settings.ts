@@ -1,0 +1,187 @@
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { loadYaml } from '@kubernetes/client-node';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { NetdraError } from '../../src/errors.ts';
+import { findFolderWith, pathFolders } from '../node/packages/host-programs.ts';
+import { cacheFolder } from '../node/tools.ts';
+
+export const repository = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
+
+export const engines = ['docker', 'podman'] as const;
+export type Engine = (typeof engines)[number];
+
+interface CommonSettings {
+  kubeconfig: string;
+  driverImage: string;
+  consumerImage: string;
+  /** Files for the chart, later ones win. */
+  values: string[];
+  /** Where the driver is, or goes. */
+  driverNamespace: string;
+  /** Whether what the suite made stays, whatever happens. */
+  keep: boolean;
+  /** Arguments for vitest. */
+  testArguments: string[];
+}
+
+/** A cluster of our own. */
+export interface KindSettings extends CommonSettings {
+  mode: 'kind';
+  engine: Engine;
+  name: string;
+  nodeImage: string;
+  /** A folder for what is needed on the way. */
+  workDir: string;
+  /** Whether to take the cluster that an earlier run has kept. */
+  reuse: boolean;
+}
+
+/** A cluster that is there and stays. */
+export interface ExistingSettings extends CommonSettings {
+  mode: 'existing';
+  /** `false`: the driver is there, too. */
+  install: boolean;
+}
+
+export type SuiteSettings = KindSettings | ExistingSettings;
+
+/** Names under which images are built; never pulled, since no registry is called localhost. */
+const ownImages = { driver: 'localhost/netdra/driver:e2e', consumer: 'localhost/netdra/consumer:e2e' };
+
+interface Flags {
+  existing?: true;
+  kubeconfig?: string;
+  engine?: Engine;
+  name: string;
+  nodeImage: string;
+  values: string[];
+  driverImage?: string;
+  consumerImage?: string;
+  install: boolean;
+  driverNamespace?: string;
+  keep?: true;
+  reuse?: true;
+}
+
+export function suiteCommand(): Command {
+  const collect = (value: string, before: string[]) => [...before, resolve(value)];
+  return new Command('npm run e2e:kind --')
+    .description('test netdra on a kind cluster of its own, or on a cluster that is there')
+    .option('--name <name>', 'name of the kind cluster', parseName, 'netdra-e2e')
+    .option('--node-image <image>', 'image of its node: Kubernetes 1.36 or newer', 'kindest/node:v1.36.1')
+    .addOption(
+      new Option(
+        '--engine <name>',
+        'what runs containers; default: KIND_EXPERIMENTAL_PROVIDER of the environment, or what is there',
+      ).choices(engines),
+    )
+    .option('--reuse', 'take the kind cluster that a run before has kept')
+    .option('--keep', 'leave everything there in the end, also after success')
+    .option('--existing', 'take the cluster of --kubeconfig instead, and leave it there')
+    .option('--kubeconfig <path>', 'of the cluster that is there; default: KUBECONFIG of the environment')
+    .option('--values <file>', 'values for the chart; can be given again', collect, [])
+    .option('--driver-image <image>', 'where its nodes find the driver: REPOSITORY:TAG')
+    .option('--consumer-image <image>', 'where they find the image of the tests, e2e/kind/consumer.Dockerfile')
+    .option('--no-install', 'the driver is installed, with --values')
+    .option('--driver-namespace <name>', 'where the driver is (--no-install) or goes; default netdra, or netdra-e2e')
+    .argument('[vitest...]', 'after --, arguments for vitest: -t "Cleanup"')
+    .showHelpAfterError('(npm run e2e:kind -- --help lists the options)')
+    .exitOverride();
+}
+
+function parseName(name: string): string {
+  if (/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(name) && name.length <= 50) return name;
+  throw new InvalidArgumentError('lower-case letters, digits, dots and hyphens');
+}
+
+/**
+ * @param argv without program and script
+ * @throws CommanderError for wrong usage; NetdraError `setting-missing`, `engine-missing`
+ */
+export function parseSettings(argv: string[], env: NodeJS.ProcessEnv): SuiteSettings {
+  const command = suiteCommand();
+  command.parse(argv, { from: 'user' });
+  const flags = command.opts<Flags>();
+  return flags.existing ? existingSettings(flags, command.args, env) : kindSettings(flags, command.args, env);
+}
+
+function kindSettings(flags: Flags, testArguments: string[], env: NodeJS.ProcessEnv): KindSettings {
+  const { name, nodeImage, keep = false, reuse = false, driverNamespace = 'netdra' } = flags;
+  const workDir = join(resolve(cacheFolder(env)), 'kind', name);
+  return {
+    mode: 'kind',
+    engine: flags.engine ?? findEngine(env),
+    ...{ name, nodeImage, keep, reuse, driverNamespace, testArguments, workDir },
+    kubeconfig: join(workDir, 'kubeconfig'),
+    driverImage: ownImages.driver,
+    consumerImage: ownImages.consumer,
+    values: [join(repository, 'e2e/kind/values.yaml'), ...flags.values],
+  };
+}
+
+function existingSettings(flags: Flags, testArguments: string[], env: NodeJS.ProcessEnv): ExistingSettings {
+  const { install, keep = false, values, driverNamespace = install ? 'netdra-e2e' : 'kube-system' } = flags;
+  const kubeconfig = required(flags.kubeconfig ?? env.KUBECONFIG, '--kubeconfig, or KUBECONFIG in the environment');
+  if (kubeconfig.includes(':')) {
+    throw new NetdraError('setting-missing', '--existing takes one kubeconfig, and KUBECONFIG names several', {
+      hint: 'kubectl config view --flatten --minify writes one',
+    });
+  }
+  return {
+    ...{ mode: 'existing', install, keep, driverNamespace, values, testArguments, kubeconfig: resolve(kubeconfig) },
+    driverImage: install ? required(flags.driverImage, '--driver-image: build and push it first') : '',
+    consumerImage: required(flags.consumerImage, '--consumer-image: build and push it first'),
+  };
+}
+
+function required(value: string | undefined, what: string): string {
+  if (value !== undefined && value !== '') return value;
+  throw new NetdraError('setting-missing', `--existing needs ${what}`, { hint: 'docs/kind.md says how' });
+}
+
+function findEngine(env: NodeJS.ProcessEnv): Engine {
+  const wanted = env.KIND_EXPERIMENTAL_PROVIDER;
+  const found = engines.find((name) =>
+    wanted ? name === wanted : findFolderWith(pathFolders(env.PATH), [name]) !== undefined,
+  );
+  if (found !== undefined) return found;
+  const problem = wanted
+    ? `KIND_EXPERIMENTAL_PROVIDER is ${wanted}: only docker and podman are known here`
+    : 'neither docker nor podman is in PATH';
+  throw new NetdraError('engine-missing', problem, {
+    hint: 'install one of them: https://docs.docker.com/engine/install or https://podman.io/docs/installation',
+  });
+}
+
+/** What the tests need to know of the chart's values, as Helm merges them. */
+export interface ChartFacts {
+  driverName: string;
+  kubeletPlugin: {
+    simulate: string;
+    openClaimFields: string[];
+    kubeletPluginsDirectoryPath: string;
+    cdiDirectoryPath: string;
+  };
+  admissionPolicies: { vfConfig: boolean };
+  deviceClasses: { kernel: { name: string }; dpdk: { name: string } };
+}
+
+/** @throws Error for a file that cannot be read or is no YAML */
+export function readChartFacts(files: string[]): ChartFacts {
+  const read = (path: string) => loadYaml<Record<string, unknown>>(readFileSync(path, 'utf8')) ?? {};
+  const defaults = read(join(repository, 'deploy/helm/netdra/values.yaml'));
+  return files.map(read).reduce(mergeValues, defaults) as unknown as ChartFacts;
+}
+
+/** As Helm does it: objects are merged, everything else is replaced. */
+function mergeValues(base: Record<string, unknown>, over: Record<string, unknown>): Record<string, unknown> {
+  const isObject = (value: unknown): value is Record<string, unknown> =>
+    typeof value === 'object' && value !== null && !Array.isArray(value);
+  const entries = Object.entries(over).map(([key, value]) => {
+    const before = base[key];
+    return [key, isObject(before) && isObject(value) ? mergeValues(before, value) : value];
+  });
+  return { ...base, ...Object.fromEntries(entries) };
+}

@@ -1,0 +1,124 @@
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { buildConsumer } from '../../../consumer/build.ts';
+import { NetdraError } from '../../../src/errors.ts';
+import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../vm/cache.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../vm/packages/package-root.ts';
+import type { Containerd } from '../containerd.ts';
+import { importArchive } from '../import-archive.ts';
+import { encodeOciArchive } from '../oci-image.ts';
+import { run } from '../packages/run.ts';
+import type { TarEntry } from '../tar.ts';
+import { cacheFolder, locateTools } from '../tools.ts';
+
+/** What e2e/kind/consumer.Dockerfile makes, with a busybox where that has Debian's own commands. */
+export const consumerImage = 'localhost/netdra/consumer:e2e';
+
+const packages: PackageSet = {
+  suite: 'bookworm',
+  packages: ['dpdk-dev', 'librte-net-af-packet*', 'librte-mempool-ring*', 'iproute2'],
+  // What is for building programs and for packages' scripts, which do not run here.
+  without: [
+    'libdpdk-dev',
+    'python3',
+    'perl',
+    'debconf',
+    'adduser',
+    'passwd',
+    'libpam-modules',
+    'libpam-runtime',
+    'libpam0g',
+    'rdma-core',
+    'udev',
+  ],
+};
+const notNeeded = ['etc', 'usr/share', 'usr/include', 'usr/lib/x86_64-linux-gnu/gconv', 'usr/bin/dpdk-test'];
+
+function cacheEntry(log: (line: string) => void): CacheEntry {
+  return {
+    name: 'dpdk',
+    inputs: [packages, notNeeded],
+    build: (dir) => {
+      log(`fetching Debian packages: ${packages.packages.join(', ')} (${packages.suite})`);
+      unpackPackageSet(dir, packages, '/etc/apt');
+      for (const path of notNeeded) rmSync(join(dir, packageSetFiles.root, path), { recursive: true, force: true });
+    },
+  };
+}
+
+const setsFolder = (cacheDir: string) => join(cacheDir, 'cluster');
+
+/** Makes sure of DPDK and iproute2, before tests run where there is no network. @throws PackageError */
+export function fetchConsumerPackages(cacheDir: string, log: (line: string) => void): void {
+  takeCacheEntries(setsFolder(cacheDir), [cacheEntry(log)]).lock[Symbol.dispose]();
+}
+
+/**
+ * Gives a containerd the image that the containers of the tests run.
+ * @throws NetdraError `tool-missing`; ToolchainError, CommandError
+ */
+export async function importConsumerImage(containerd: Containerd, env = process.env): Promise<void> {
+  const cacheDir = cacheFolder(env);
+  const root = join(
+    cacheEntryFolder(
+      setsFolder(cacheDir),
+      cacheEntry(() => undefined),
+    ),
+    packageSetFiles.root,
+  );
+  if (!existsSync(root)) {
+    throw new NetdraError('tool-missing', `no DPDK in ${root}`, {
+      hint: 'run `node scripts/fetch-cluster-tools.ts` first',
+    });
+  }
+  const tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir, env });
+  const archive = join(containerd.dir, 'consumer.tar');
+  const files = imageFiles(root, locateTools(env).busybox, tool);
+  const path = '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+  writeFileSync(archive, encodeOciArchive([{ name: consumerImage, files, env: [`PATH=${path}`] }]));
+  chmodSync(archive, 0o600);
+  await importArchive(containerd, archive, [consumerImage]);
+  rmSync(archive);
+}
+
+function imageFiles(root: string, busybox: string, tool: string): TarEntry[] {
+  const program = (path: string, source: string): TarEntry => {
+    return { type: 'file', path, mode: 0o755, data: readFileSync(source) };
+  };
+  const packaged = listFiles(root, '');
+  const taken = new Set(packaged.map(({ path }) => path));
+  const applets = run(busybox, ['--list'])
+    .split('\n')
+    .filter((name) => name !== '' && name !== 'busybox' && !taken.has(`bin/${name}`) && !taken.has(`sbin/${name}`));
+  const folders = ['dev', 'etc', 'mnt', 'proc', 'root', 'run', 'sys', 'usr/local', 'usr/local/bin', 'var'];
+  return [
+    ...packaged,
+    ...folders.map((path): TarEntry => ({ type: 'directory', path })),
+    { type: 'directory', path: 'tmp', mode: 0o1777 },
+    program('bin/busybox', busybox),
+    ...applets.map((name): TarEntry => ({ type: 'symlink', path: `bin/${name}`, target: 'busybox' })),
+    program('usr/local/bin/netdra-metadata', tool),
+    { type: 'file', path: 'etc/passwd', data: Buffer.from('root:x:0:0:root:/root:/bin/sh\n') },
+    { type: 'symlink', path: 'var/run', target: '/run' },
+  ];
+}
+
+/** Everything below a folder, folders before what is in them. */
+function listFiles(root: string, folder: string): TarEntry[] {
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry): TarEntry[] => {
+    const path = join(folder, entry.name);
+    const source = join(root, path);
+    if (entry.isSymbolicLink()) return [{ type: 'symlink', path, target: readlinkSync(source) }];
+    if (entry.isDirectory()) return [{ type: 'directory', path }, ...listFiles(root, path)];
+    return [{ type: 'file', path, mode: lstatSync(source).mode & 0o777, data: readFileSync(source) }];
+  });
+}

@@ -1,0 +1,20 @@
+/**
+ * Fetches what the containers of e2e/cluster run, and kind for the tests of e2e/kind, before tests run where there is no
+ * network:
+ * `node scripts/fetch-cluster-tools.ts`.
+ */
+import { fetchKind } from '../e2e/kind/debian-kind.ts';
+import { fetchConsumerPackages } from '../e2e/node/cluster/consumer-image.ts';
+import { cacheFolder } from '../e2e/node/tools.ts';
+import { explain, NetdraError } from '../src/errors.ts';
+
+try {
+  const log = (line: string) => console.error(`netdra: ${line}`);
+  const cacheDir = cacheFolder(process.env);
+  fetchConsumerPackages(cacheDir, log);
+  fetchKind(cacheDir, log);
+} catch (error) {
+  if (!(error instanceof NetdraError)) throw error;
+  console.error(`netdra: ${explain(error)}`);
+  process.exitCode = 1;
+}
