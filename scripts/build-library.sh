@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds what the package exports for other projects: JavaScript and types of the framework for DRA drivers and of nri/.
+# Builds what the package has: JavaScript and types of the framework for DRA drivers and of nri/, for other projects, and
+# the command `netdra`, in one file.
 # Node.js strips types from its own sources only, not below node_modules, so a package has to be JavaScript.
 #
 #   bash scripts/build-library.sh [FOLDER]      default dist/lib
@@ -11,3 +12,4 @@ tsc -p tsconfig.build.json --outDir "$folder"
 # Looked for beside the folders of the sources.
 mkdir -p "$folder/proto"
 cp proto/*.proto "$folder/proto"
+node scripts/build-program.ts "$folder/bin/netdra.mjs"

@@ -47,7 +47,9 @@ export function explain(error: unknown): string {
     if (current instanceof NetdraError) hint ??= current.hint;
     current = current instanceof Error ? current.cause : undefined;
   }
-  return messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
+  const text = messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
+  // Parsers show places in files, and programs write what they like.
+  return text.replaceAll(/\s*\n\s*/g, ' ').trim();
 }
 
 /** The `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */

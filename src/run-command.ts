@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander';
 import { argument, commonOptions } from './command-options.ts';
+import { deviceInfoDir } from './dialects/device-info.ts';
 import { privilegedFields } from './driver/privileges.ts';
 import { explain } from './errors.ts';
 import { layoutNames } from './metadata/layout.ts';
@@ -50,6 +51,11 @@ export function runCommand(): Command {
     )
     .addOption(commonOptions.attributesDir())
     .addOption(commonOptions.downwardApiDir())
+    .addOption(
+      new Option('--device-info-dir <path>', 'where device-info files go on the node (docs/dialects.md)').default(
+        deviceInfoDir,
+      ),
+    )
     .addOption(
       new Option('--enable-device-metadata [bool]', 'false: no metadata files and no CDI specs for new claims')
         .env('ENABLE_DEVICE_METADATA')
@@ -112,8 +118,8 @@ function parseBoolean(text: string): boolean {
 
 async function run(settings: Settings): Promise<void> {
   // Not at the top: the API client alone takes half a second to load, which --help can do without.
-  const { pino } = await import('pino');
-  const logger = pino({ level: settings.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
+  const { createLogger } = await import('./pino-logger.ts');
+  const logger = createLogger(settings.logLevel);
   const fail = (error: unknown, message: string): never => {
     logger.fatal({ err: error }, message);
     process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);

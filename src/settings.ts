@@ -33,6 +33,8 @@ export interface Settings {
   attributesDir?: string;
   /** On the host, for the layout `downward-api`: a directory for each pod in it; absent: `/etc/dra`. */
   downwardApiDir?: string;
+  /** On the host, for device-info files; absent: where Multus looks for them. */
+  deviceInfoDir?: string;
   enableDeviceMetadata: boolean;
   hookFailure: HookFailureMode;
   /** Whether metadata follows what changes in running pods. */

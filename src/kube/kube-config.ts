@@ -1,29 +1,50 @@
-import { existsSync } from 'node:fs';
 import { KubeConfig } from '@kubernetes/client-node';
 import { NetdraError } from '../errors.ts';
-
-const tokenPath = '/var/run/secrets/kubernetes.io/serviceaccount/token';
+import { hasServiceAccount } from './service-account.ts';
 
 /**
- * How to reach the API server.
+ * How to reach the API server, with all that client-node can: see `openApiAccess` for what the driver uses.
  * @param path of a kubeconfig; absent: the service account of the pod
- * @throws NetdraError `kubeconfig-unusable`
+ * @throws NetdraError `kubeconfig-missing` if there is neither; `kubeconfig-unusable` if nothing can come of it, so that
+ * asking again and again would not help
  */
 export function loadKubeConfig(path: string | undefined): KubeConfig {
   const config = new KubeConfig();
-  if (path === undefined) {
+  if (path !== undefined) {
+    load(config, path);
+  } else if (hasServiceAccount()) {
     config.loadFromCluster();
-    return config;
+  } else {
+    throw new NetdraError('kubeconfig-missing', 'no API server is known: this is no pod with a service account', {
+      hint: 'give --kubeconfig, or KUBECONFIG in the environment',
+    });
   }
+  return config;
+}
+
+function load(config: KubeConfig, path: string): void {
   try {
     config.loadFromFile(path);
-    return config;
   } catch (cause) {
-    throw new NetdraError('kubeconfig-unusable', `cannot load kubeconfig ${path}`, { cause, path });
+    // A YAML parser's message goes on with lines of the file, which may be secret.
+    const [reason] = String((cause as Error).message).split('\n');
+    throw new NetdraError('kubeconfig-unusable', `cannot load kubeconfig ${path}: ${reason}`, { path });
+  }
+  const problem = findProblem(config);
+  if (problem !== undefined) {
+    throw new NetdraError('kubeconfig-unusable', `kubeconfig ${path} cannot be used: ${problem}`, { path });
   }
 }
 
-/** Whether the process runs in a pod that has a service account. */
-export function hasServiceAccount(): boolean {
-  return process.env.KUBERNETES_SERVICE_HOST !== undefined && existsSync(tokenPath);
+/** What would fail at every request. Files that it names may still come, or are renewed. */
+function findProblem(config: KubeConfig): string | undefined {
+  const cluster = config.getCurrentCluster();
+  if (cluster === null) return 'it has no current cluster';
+  const { server = '', skipTLSVerify } = cluster;
+  if (!URL.canParse(server)) return `server ${JSON.stringify(server)} is no URL`;
+  const { protocol } = new URL(server);
+  if (protocol === 'https:') return undefined;
+  if (protocol !== 'http:') return `server ${server} has to begin with https://`;
+  // Tokens would be sent in the clear; client-node refuses each request.
+  return skipTLSVerify ? undefined : `server ${server} is not encrypted, which needs insecure-skip-tls-verify: true`;
 }

@@ -54,7 +54,8 @@ export function observeUpdater(updater: MetadataUpdater, metrics: Metrics, clock
       const startedAtMs = clock.nowMs();
       try {
         const generation = await updater.updateRequestMetadata(claim, request, devices);
-        metrics.metadataWritten((clock.nowMs() - startedAtMs) / 1000);
+        // 0: metadata is off for the claim.
+        if (generation > 0) metrics.metadataWritten((clock.nowMs() - startedAtMs) / 1000);
         return generation;
       } catch (error) {
         metrics.metadataFailed('update');

@@ -17,12 +17,16 @@ const retryMs = { first: 1_000, last: 30_000, hopeless: 300_000 };
 /** Conflicts mean that somebody else was quicker: looking again at once nearly always helps. */
 const conflictMs = { first: 50, last: 30_000 };
 const quietConflicts = 3;
+/** Nodes that started, or lost the API server, at the same moment shall not all come back at the same moment. */
+const jitter = { wait: 1, recheck: 0.2 };
 
 export interface PublisherOptions {
   driver: string;
   nodeName: string;
   clock: Clock;
   logger: Logger;
+  /** From 0 up to 1, for how much longer than needed to wait; default `Math.random`. */
+  random?: () => number;
   /**
    * Gets what keeps the devices from being offered as they should: `slice-invalid` once for what was published,
    * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are logged already.
@@ -42,6 +46,7 @@ export class SlicePublisher implements AsyncDisposable {
   readonly #options: PublisherOptions;
   readonly #writer: PoolWriter;
   readonly #watch: SliceWatch;
+  readonly #random: () => number;
   readonly #stop = new AbortController();
   /** What is wanted; `undefined` for a pool that stays as it is, since it would be refused. */
   #pools = new Map<string, Pool | undefined>();
@@ -56,8 +61,9 @@ export class SlicePublisher implements AsyncDisposable {
     this.#api = api;
     this.#options = options;
     const { clock, logger } = options;
+    this.#random = options.random ?? Math.random;
     this.#writer = new PoolWriter(api, { ...options, report: (error) => this.#report(error) });
-    this.#watch = new SliceWatch(api, { clock, logger, onChange: () => this.#noteChange() });
+    this.#watch = new SliceWatch(api, { clock, logger, random: this.#random, onChange: () => this.#noteChange() });
   }
 
   /**
@@ -114,16 +120,20 @@ export class SlicePublisher implements AsyncDisposable {
         failures = 0;
         // A pool that was refused at `publish` is not as it is wanted.
         if (![...this.#pools.values()].includes(undefined)) this.#options.onSynced?.();
-        await this.#pause(recheckMs, () => this.#asked || this.#changed);
+        await this.#pause(this.#longer(recheckMs, jitter.recheck), () => this.#asked || this.#changed);
         // Several changes by others often follow each other: all slices of a node deleted, for one.
-        if (this.#changed) await this.#pause(repairPauseMs, () => this.#asked);
+        if (this.#changed) await this.#pause(this.#longer(repairPauseMs, jitter.wait), () => this.#asked);
       } catch (error) {
         if (signal.aborted) return;
-        const waitMs = retryDelayMs(error, failures++);
+        const waitMs = this.#longer(retryDelayMs(error, failures++), jitter.wait);
         if (!isKubeError(error, 'api-conflict') || failures > quietConflicts) this.#report(error as Error, waitMs);
         await this.#pause(waitMs, () => this.#asked);
       }
     }
+  }
+
+  #longer(ms: number, share: number): number {
+    return Math.round(ms * (1 + share * this.#random()));
   }
 
   /** Waits, or until something has happened. */

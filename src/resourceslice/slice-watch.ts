@@ -4,10 +4,14 @@ import type { ResourceSlice } from './model.ts';
 import type { SliceApi } from './slice-api.ts';
 
 const retryMs = { first: 1_000, last: 60_000 };
+/** An API server that stops ends the watches of all nodes at once; they come back over this time. */
+const spreadMs = 10_000;
 
 export interface SliceWatchOptions {
   clock: Clock;
   logger: Logger;
+  /** From 0 up to 1: watches that end together shall not begin again together. */
+  random: () => number;
   onChange: () => void;
 }
 
@@ -58,7 +62,7 @@ export class SliceWatch implements AsyncDisposable {
   }
 
   async #run(): Promise<void> {
-    const { clock, logger, onChange } = this.#options;
+    const { clock, logger, random, onChange } = this.#options;
     const { signal } = this.#stop;
     let pauseMs: number = retryMs.first;
     let reported = '';
@@ -66,14 +70,15 @@ export class SliceWatch implements AsyncDisposable {
       try {
         await this.#watch(signal);
         // Servers end watches as they like; the next one goes on where this one ended.
-        await clock.sleep(retryMs.first, signal);
+        await clock.sleep(retryMs.first + Math.round(spreadMs * random()), signal);
         pauseMs = retryMs.first;
         reported = '';
       } catch (error) {
         if (signal.aborted) return;
         if (String(error) !== reported) logger.warn({ err: error }, 'resource slices are polled, not watched');
         reported = String(error);
-        await clock.sleep(pauseMs, signal).catch(() => undefined);
+        const extraMs = Math.round(Math.max(pauseMs, spreadMs) * random());
+        await clock.sleep(pauseMs + extraMs, signal).catch(() => undefined);
         pauseMs = Math.min(2 * pauseMs, retryMs.last);
         // What was missed is not known; a new list also tells from where to watch.
         onChange();

@@ -50,7 +50,10 @@ export class MetadataWriter {
       const generation = await updater?.updateRequestMetadata(identity, request, devices);
       await onStep('metadata-written', {});
       const claim = `${identity.namespace}/${identity.name}`;
-      logger.info({ claim, request, generation, devices: devices.map(({ name }) => name) }, 'metadata written');
+      const facts = { claim, request, devices: devices.map(({ name }) => name) };
+      // 0: it was off when the claim was prepared, so containers have no mount to read it by.
+      if (generation === undefined || generation === 0) logger.info(facts, 'devices ready; metadata files are off');
+      else logger.info({ ...facts, generation }, 'metadata written');
     }
     if (served.length > 0) this.#options.onWritten?.(identity);
   }

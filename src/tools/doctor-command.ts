@@ -40,7 +40,8 @@ async function doctor(flags: Flags): Promise<void> {
   const { runDoctor } = await import('./doctor.ts');
   const { readCriRuntime } = await import('./cri-runtime.ts');
   const { probeNri } = await import('./nri-probe.ts');
-  const { hasServiceAccount, KubeClient, loadKubeConfig } = await import('../kube/index.ts');
+  const { hasServiceAccount, KubeClient } = await import('../kube/index.ts');
+  const { loadKubeConfig } = await import('../kube/kube-config.ts');
   const { systemClock } = await import('../clock.ts');
   const { kubeconfig, criSocket, simulate } = flags;
   const findings = await runDoctor({

@@ -1,8 +1,9 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { copyFileSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Finding } from '../../../src/tools/finding.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { makePackedApp, type PackedApp } from './packed-app.ts';
 
@@ -56,6 +57,31 @@ describe('the package', { timeout: 60_000 }, () => {
     execFileSync(process.execPath, [main]);
   });
 
+  it('has the command netdra, in one file that needs none of our sources', () => {
+    // It installs nothing and asks no registry; npm's own warnings are about the machine.
+    const options = ['--no', '--offline', '--loglevel=error', '--cache', join(dir.path, 'npm-cache')];
+    const npx = (...args: string[]) =>
+      spawnSync('npx', [...options, '--', 'netdra', ...args], { cwd: app.dir, encoding: 'utf8' });
+    const nowhere = join(app.dir, 'nowhere');
+    const flags = ['--kubelet-plugins-dir', '--kubelet-registry-dir', '--cdi-dir', '--nri-socket', '--cri-socket'];
+    // It needs the native packages, the API client and the wire contracts of the runtime.
+    const doctor = npx('doctor', '-o', 'json', ...flags.map((flag) => `${flag}=${nowhere}`));
+    expect([doctor.status, doctor.stderr]).toEqual([1, '']);
+    const findings: Finding[] = JSON.parse(doctor.stdout);
+    expect(findings.find(({ check }) => check === 'NRI')).toMatchObject({
+      ...{ level: 'problem', message: `off: there is no socket ${nowhere}` },
+    });
+    expect(findings.find(({ check }) => check === 'CDI directory')).toMatchObject({ level: 'problem' });
+    const claims = npx('claims', `--kubelet-plugins-dir=${nowhere}`);
+    expect(claims).toMatchObject({ status: 0, stdout: 'no claims are prepared\n', stderr: '' });
+    expect(npx('run', '--node-name=n', '--log-level=loud')).toMatchObject({
+      ...{ status: 1, stderr: expect.stringContaining("option '--log-level <level>' argument 'loud' is invalid") },
+    });
+    const licences = readFileSync(join(app.packageDir, dirname(manifest.bin.netdra), 'THIRD-PARTY-LICENSES'), 'utf8');
+    expect(licences).toMatch(/^commander [\d.]+: MIT$/m);
+    expect(statSync(join(app.packageDir, manifest.bin.netdra)).mode & 0o111).toBe(0o111);
+  });
+
   it('has types that a strict project can use, and that know its mistakes', () => {
     copyFileSync(join(repo, 'examples/driver/driver.ts'), join(app.dir, 'driver.ts'));
     writeFileSync(
@@ -83,7 +109,9 @@ describe('the package', { timeout: 60_000 }, () => {
 
   it('has no source of the driver itself, no test and no path of this machine in it', () => {
     const files = execFileSync('find', ['.', '-type', 'f'], { cwd: app.packageDir, encoding: 'utf8' }).split('\n');
-    expect(files.filter((file) => /sriov|netlink|sandbox|\.test\./.test(file))).toEqual([]);
+    const others = files.filter((file) => file !== `./${manifest.bin.netdra}`);
+    expect(others).toHaveLength(files.length - 1);
+    expect(others.filter((file) => /sriov|netlink|sandbox|\.test\./.test(file))).toEqual([]);
     expect(spawnSync('grep', ['-rl', repo.replace(/\/$/, ''), 'dist'], { cwd: app.packageDir }).status).toBe(1);
   });
 });

@@ -21,7 +21,7 @@ export interface PackedApp {
 export function makePackedApp(dir: string, programs: string[] = []): PackedApp {
   const stage = join(dir, 'stage');
   mkdirSync(stage);
-  for (const file of ['package.json', 'README.md']) copyFileSync(join(repo, file), join(stage, file));
+  for (const file of ['package.json', 'README.md', 'LICENSE']) copyFileSync(join(repo, file), join(stage, file));
   run(repo, 'bash', ['scripts/build-library.sh', join(stage, 'dist/lib')]);
   // Built already; what `npm run build` does in a checkout.
   const npm = ['pack', '--ignore-scripts', '--pack-destination', dir, '--cache', join(dir, 'npm-cache'), '--json'];
@@ -32,6 +32,8 @@ export function makePackedApp(dir: string, programs: string[] = []): PackedApp {
   const { dependencies } = JSON.parse(readFileSync(join(packageDir, 'package.json'), 'utf8'));
   for (const name of [...Object.keys(dependencies), ...programs]) link(join(dir, 'app/node_modules', name), name);
   writeFileSync(join(dir, 'app/package.json'), JSON.stringify({ name: 'app', type: 'module' }));
+  // Lays down the commands, as an installation does at its end.
+  run(join(dir, 'app'), 'npm', ['rebuild', '--ignore-scripts', '--cache', join(dir, 'npm-cache'), 'netdra']);
   return { dir: join(dir, 'app'), packageDir };
 }
 

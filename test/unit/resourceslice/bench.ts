@@ -21,8 +21,11 @@ export function poll<T>(what: () => T) {
 /** When a publisher has nothing to do, it sleeps this long. */
 export const recheckMs = 300_000;
 
-/** An API server with a node, and publishers for it whose time stands still. */
-export async function startBench(options: ApiServerOptions = {}) {
+/**
+ * An API server with a node, and publishers for it whose time stands still.
+ * @param random how much of what may be added to waiting times is added, from 0 to 1
+ */
+export async function startBench({ random = 0, ...options }: ApiServerOptions & { random?: number } = {}) {
   await using stack = new AsyncDisposableStack();
   const api = stack.use(await ApiServer.start(options));
   const node = buildNode();
@@ -39,6 +42,7 @@ export async function startBench(options: ApiServerOptions = {}) {
         ...place,
         clock,
         logger,
+        random: () => random,
         onError: (error) => errors.push(error),
       }),
     );

@@ -32,6 +32,21 @@ describe('SlicePublisher, when something fails', () => {
     expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['POST']);
   });
 
+  it('waits up to twice as long as needed, so that not all nodes come back at once', async () => {
+    await using bench = await startBench({ random: 0.5 });
+    bench.api.failNext('POST /resourceslices', 500, { times: 2 });
+    bench.start().publish(onePool(devices(1)));
+    for (const pauseMs of [1_500, 3_000]) {
+      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+      bench.clock.advance(pauseMs);
+    }
+    // And a tenth more than five minutes for the next look.
+    await poll(() => bench.clock.sleeping()).toContain(330_000);
+    // The API server ends all watches, as it does when it stops.
+    bench.api.endWatches();
+    await poll(() => bench.clock.sleeping()).toContain(6_000);
+  });
+
   it('comes back when a busy server (429) asks it to, not before', async () => {
     await using bench = await startBench();
     bench.api.failNext('POST /resourceslices', 429, { times: 2, retryAfterSeconds: 1 });

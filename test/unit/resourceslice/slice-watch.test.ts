@@ -18,7 +18,12 @@ function startBench() {
     },
   };
   let changes = 0;
-  const options = { clock: new ManualClock(), logger: new RecordingLogger(), onChange: () => changes++ };
+  const options = {
+    clock: new ManualClock(),
+    logger: new RecordingLogger(),
+    random: () => 0,
+    onChange: () => changes++,
+  };
   const watch = new SliceWatch(api as SliceApi, options);
   watch.follow('10');
   return {

@@ -51,7 +51,7 @@ describe('readStoredClaims', () => {
     const path = join(dir.path, 'state.db');
     new Store(path)[Symbol.dispose]();
     expect(readStoredClaims(path)).toEqual([]);
-    expect(() => readStoredClaims(dir.path)).toThrow(/state store .* cannot be read/);
+    expect(() => readStoredClaims(dir.path)).toThrow(/state store .* cannot be used/);
   });
 });
 

@@ -1,0 +1,67 @@
+import { execFile } from 'node:child_process';
+import { describe, expect } from 'vitest';
+import type { Finding } from '../../../src/tools/finding.ts';
+import type { VmNode } from '../vm-node.ts';
+import { it } from '../vm-test.ts';
+
+/** What `netdra doctor` finds, started by way of another command. It runs beside the doubles, so nothing may block. */
+async function doctor(driverPath: string, { bench }: VmNode, by: string[] = []) {
+  const { settings, containerd } = bench;
+  const flags = [
+    `--kubelet-plugins-dir=${settings.kubeletPluginsDir}`,
+    `--kubelet-registry-dir=${settings.kubeletRegistryDir}`,
+    `--cdi-dir=${settings.cdiDir}`,
+    `--nri-socket=${settings.nriSocket}`,
+    `--cri-socket=${containerd.socketPath}`,
+    `--kubeconfig=${settings.kubeconfig}`,
+  ];
+  const [program = '', ...args] = [...by, process.execPath, driverPath, 'doctor', '-o', 'json', ...flags];
+  const { code, stdout, stderr } = await new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
+    execFile(program, args, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+    );
+  });
+  expect(stderr).toBe('');
+  const findings: Finding[] = JSON.parse(stdout);
+  return { code, findings, find: (check: string) => findings.find((finding) => finding.check === check) };
+}
+
+describe('netdra doctor on a machine with SR-IOV and an IOMMU', () => {
+  it('finds nothing that keeps the driver from its work, and names cards, groups and pages', async ({
+    driverPath,
+    node,
+  }) => {
+    const { code, findings, find } = await doctor(driverPath, node);
+    expect(findings.filter(({ level }) => level === 'problem')).toEqual([]);
+    expect(code).toBe(0);
+    const cards = findings.filter(({ check }) => check === 'SR-IOV').map(({ level, message }) => [level, message]);
+    expect(cards).toEqual([
+      ['ok', expect.stringMatching(/^pf0 \(0000:\S+:00\.0\), igb: 7 of \d+ VFs are on$/)],
+      ['ok', expect.stringMatching(/^pf1 \(0000:\S+:00\.0\), igb: 7 of \d+ VFs are on$/)],
+    ]);
+    expect(find('IOMMU')).toMatchObject({
+      level: 'ok',
+      message: expect.stringMatching(/^on \(dmar\d.*\), \d+ groups$/),
+    });
+    expect(find('IOMMU groups')).toBeUndefined();
+    expect(find('module vfio-pci')).toMatchObject({ level: 'ok' });
+    expect(find('module igbvf')).toMatchObject({ level: 'ok' });
+    expect(find('hugepages')).toMatchObject({ level: 'ok', message: expect.stringContaining('of 2 MiB') });
+    // Of 2.1, which keeps a record of every sandbox that is refused.
+    expect(find('runtime')).toMatchObject({ level: 'warning', message: expect.stringContaining('containerd 2.1') });
+    for (const check of ['NRI', 'CDI', 'API server', 'permissions', 'capabilities'])
+      expect(find(check), check).toMatchObject({ level: 'ok' });
+  });
+
+  it('says what does not work when there is no IOMMU', async ({ driverPath, node }) => {
+    // As it looks with the IOMMU off: there are no groups.
+    const hide = (path: string) => `busybox mount -t tmpfs none ${path}`;
+    const without = `${hide('/sys/kernel/iommu_groups')}; ${hide('/sys/class/iommu')}; exec "$@"`;
+    const { find } = await doctor(driverPath, node, ['unshare', '--mount', 'busybox', 'sh', '-euc', without, 'sh']);
+    expect(find('IOMMU')).toEqual({
+      ...{ check: 'IOMMU', level: 'warning' },
+      message: 'off: claims with driver: vfio-pci (DPDK) fail; network interfaces do not need it',
+      fix: expect.stringContaining('switch on VT-d or AMD-Vi in the firmware'),
+    });
+  });
+});

@@ -1,0 +1,15 @@
+import { Command } from 'commander';
+import { runCommand } from './run-command.ts';
+import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand } from './tools/index.ts';
+
+/** The command line of netdra. Commands load what they need when they are run: the driver alone takes half a second. */
+export function createProgram(): Command {
+  return new Command('netdra')
+    .description('Kubernetes network DRA driver for SR-IOV and DPDK')
+    .showHelpAfterError('(netdra --help lists the commands)')
+    .addCommand(runCommand())
+    .addCommand(doctorCommand())
+    .addCommand(inventoryCommand())
+    .addCommand(claimsCommand())
+    .addCommand(metadataCommand());
+}

@@ -1,0 +1,167 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const nobody = 65_534;
+
+interface LogLine {
+  level: number;
+  msg: string;
+  reason?: string;
+  retryMs?: number;
+  err?: { message: string };
+}
+
+describe('netdra run, that cannot work as it is told to', () => {
+  let dir: ReturnType<typeof tempDir>;
+  beforeEach(() => {
+    dir = tempDir();
+    chmodSync(dir.path, 0o755);
+    for (const name of ['plugins', 'registry', 'cdi', 'attributes']) mkdirSync(path(name));
+    // Port 1 of a network of its own: nobody is there.
+    write('kubeconfig', kubeconfig('https://127.0.0.1:1'));
+  });
+  afterEach(() => dir[Symbol.dispose]());
+
+  const path = (...parts: string[]) => join(dir.path, ...parts);
+  function write(name: string, text: string): string {
+    writeFileSync(path(name), text);
+    return path(name);
+  }
+
+  /**
+   * The program with simulated VFs, in a network of its own; as root that may not write to what others own.
+   * @param before what the shell does before, in the same network
+   */
+  function commandLine(args: string[], before = ''): [string, string[]] {
+    const node = [process.execPath, mainPath, 'run', '--node-name=n', '--simulate=1'];
+    const dirs = [
+      ...[`--kubelet-plugins-dir=${path('plugins')}`, `--kubelet-registry-dir=${path('registry')}`],
+      ...[`--cdi-dir=${path('cdi')}`, `--nri-socket=${path('nri.sock')}`],
+    ];
+    const isNamed = args.some((arg) => arg.startsWith('--kubeconfig'));
+    const given = isNamed ? args : [...args, `--kubeconfig=${path('kubeconfig')}`];
+    const caps = ['--bounding-set=-dac_override,-dac_read_search', '--inh-caps=-dac_override,-dac_read_search'];
+    const script = `ip link set lo up; ${before} exec "$@"`;
+    const inside = ['sh', '-c', script, 'sh', 'setpriv', ...caps, ...node, ...dirs, ...given];
+    return ['unshare', ['--net', ...inside]];
+  }
+
+  /** @returns exit code, and what people see: stderr */
+  function start(args: string[], before?: string) {
+    const [program, words] = commandLine(args, before);
+    const options = { encoding: 'utf8' as const, env: { PATH: process.env.PATH }, timeout: 30_000 };
+    const { status, stdout, stderr } = spawnSync(program, words, options);
+    return { status, stderr, log: stdout };
+  }
+
+  function expectOneLine({ status, stderr, log }: ReturnType<typeof start>, message: RegExp): void {
+    expect(stderr).toMatch(/^netdra: cannot start: [^\n]+\n$/);
+    expect(stderr).toMatch(message);
+    expect(status).toBe(1);
+    // For those who collect logs, the same as one line of JSON.
+    expect(JSON.parse(log)).toMatchObject({ level: 60, msg: 'cannot start' });
+  }
+
+  it.each<[string, string, RegExp]>([
+    ['no YAML', 'pfs: [', /inventory policy \S+ is no YAML: /],
+    ['another kind', 'kind: Pod', /is invalid: .*kind: .*InventoryPolicy/],
+    ['a field that does not exist', `${policy}pfs: [{ numVf: 8 }]`, /is invalid: pfs\.0.*numVf/],
+  ])('says what is wrong with an inventory policy: %s', (_, text, message) => {
+    expectOneLine(start([`--inventory-policy=${write('policy', text)}`]), message);
+  });
+
+  it('says that an inventory policy is not there', () => {
+    expectOneLine(start([`--inventory-policy=${path('none')}`]), /cannot read inventory policy \S+\/none: ENOENT/);
+  });
+
+  it('says what is wrong with a kubeconfig, or that there is none outside of a cluster', () => {
+    expectOneLine(start([`--kubeconfig=${path('none')}`]), /cannot load kubeconfig \S+\/none: ENOENT/);
+    expectOneLine(start([`--kubeconfig=${write('broken', 'clusters: [')}`]), /cannot load kubeconfig \S+\/broken: /);
+    const plain = write('plain', kubeconfig('http://127.0.0.1:1'));
+    expectOneLine(start([`--kubeconfig=${plain}`]), /not encrypted/);
+    const args = commandLine([]);
+    args[1].splice(-1);
+    const { status, stderr } = spawnSync(...args, { encoding: 'utf8', env: { PATH: process.env.PATH } });
+    expect([status, stderr]).toEqual([
+      1,
+      'netdra: cannot start: no API server is known: this is no pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)\n',
+    ]);
+  });
+
+  it.each([
+    ['plugins', '--kubelet-plugins-dir', 'plugins/sriov.netdra.dev, which would be made in \\S+/plugins'],
+    ['registry', '--kubelet-registry-dir', 'registry'],
+    ['cdi', '--cdi-dir', 'cdi'],
+  ])('says that it may not write to its directory %s', (name, flag, shown) => {
+    chownSync(path(name), nobody, nobody);
+    const line = new RegExp(`cannot write to \\S+/${shown} \\(EACCES\\) \\(.*${flag}\\)\n$`);
+    expectOneLine(start([]), line);
+  });
+
+  it('says that it may not write to a directory that only a flag brings in', () => {
+    chownSync(path('attributes'), nobody, nobody);
+    const state = start([`--state-dir=${path('attributes', 'state')}`]);
+    expectOneLine(state, /cannot write to \S+\/state, which would be made in \S+\/attributes \(EACCES\) .*--state-dir/);
+    const layout = ['--metadata-layouts=v1,attributes-json', `--attributes-dir=${path('attributes')}`];
+    expectOneLine(start(layout), /cannot write to \S+\/attributes \(EACCES\) .*--attributes-dir/);
+    const other = ['--metadata-layouts=downward-api', `--downward-api-dir=${path('kubeconfig', 'x')}`];
+    expectOneLine(start(other), /cannot write to \S+\/kubeconfig\/x\S* \(ENOTDIR\) .*--downward-api-dir/);
+  });
+
+  it('says that its port is taken', () => {
+    const other = `require("net").createServer().listen(8080, () => require("fs").writeFileSync("${path('up')}", ""))`;
+    const wait = `until [ -e '${path('up')}' ]; do sleep 0.1; done`;
+    // What goes on in the background ends with the network's last process of ours.
+    const before = `'${process.execPath}' -e '${other}' >/dev/null 2>&1 & other=$!; (tail --pid=$$ -f /dev/null; kill $other) >/dev/null 2>&1 & ${wait};`;
+    expectOneLine(start(['--http-address=:8080'], before), /cannot listen on :8080: .*EADDRINUSE/);
+  });
+
+  it('goes on without API server and runtime, says so, and when it asks again', async () => {
+    const [program, words] = commandLine([]);
+    const child: ChildProcess = spawn(program, words, {
+      env: { PATH: process.env.PATH },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const exit = once(child, 'exit');
+    const lines: LogLine[] = [];
+    let stderr = '';
+    child.stderr?.setEncoding('utf8').on('data', (text) => (stderr += text));
+    if (child.stdout === null) throw new Error('no standard output');
+    createInterface({ input: child.stdout }).on('line', (line) => lines.push(JSON.parse(line)));
+    try {
+      const said = (msg: string) => lines.filter((line) => line.msg === msg);
+      const offered = () => said('devices are not offered as they should be');
+      await expect.poll(() => offered().length, { timeout: 20_000 }).toBeGreaterThan(1);
+      const reason =
+        /^GET \/apis\/resource\.k8s\.io\/v1\/resourceslices: no answer from the API server: connect ECONNREFUSED 127\.0\.0\.1:1$/;
+      const [first, second] = offered();
+      expect(first).toMatchObject({ level: 50, reason: expect.stringMatching(reason), retryMs: expect.any(Number) });
+      expect(second?.retryMs).toBeGreaterThan(first?.retryMs ?? Infinity);
+      expect(said('no connection to the runtime')).toMatchObject([
+        { level: 40, err: { message: expect.stringMatching(/^cannot connect to \S+\/nri\.sock: .*ENOENT/) } },
+      ]);
+    } finally {
+      child.kill('SIGTERM');
+    }
+    expect(await exit).toEqual([0, null]);
+    expect(stderr).toBe('');
+  }, 40_000);
+});
+
+const policy = 'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n';
+
+function kubeconfig(server: string): string {
+  return JSON.stringify({
+    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c' },
+    clusters: [{ name: 'c', cluster: { server } }],
+    users: [{ name: 'u', user: {} }],
+    contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+  });
+}

@@ -1,0 +1,178 @@
+import { setImmediate } from 'node:timers/promises';
+import { ClaimStatusWriter, createClaimStatusApi } from '../../src/claimstatus/index.ts';
+import { KubeClient, ResourceApi, type ResourceClaim } from '../../src/kube/index.ts';
+import { fetchClaims } from '../../src/kubeletplugin/claims.ts';
+import { createSliceApi, type Device, SlicePublisher } from '../../src/resourceslice/index.ts';
+import { ApiServer } from '../doubles/api-server.ts';
+import { kubeConfigOf } from '../doubles/kube.ts';
+import { RecordingLogger } from '../doubles/logger.ts';
+import { ManualClock } from '../doubles/manual-clock.ts';
+import { buildClaim, buildNode, buildPod, testDriver as driver } from '../doubles/objects.ts';
+import { Traffic } from './traffic.ts';
+import { discoverVfs } from './vfs.ts';
+
+/** What the clients call themselves. */
+export const agents = { driver: 'netdra', scheduler: 'scheduler' };
+
+export interface FleetOptions {
+  nodes: number;
+  vfsPerNode: number;
+  /** For the waiting times of drivers, from 0 up to 1. */
+  random: () => number;
+}
+
+/** A claim that a pod has. */
+export interface FleetClaim {
+  namespace: string;
+  name: string;
+  uid: string;
+}
+
+/** What of a node's driver talks to the API server, and nothing else of it. */
+interface FleetNode {
+  name: string;
+  devices: Device[];
+  publisher: SlicePublisher;
+  status: ClaimStatusWriter;
+  resources: ResourceApi;
+}
+
+/**
+ * Many nodes' worth of the driver's own code towards the API server, each with a client and connections of its own, and
+ * an API server double. Time is simulated: it passes only when everybody waits, so an hour takes seconds, and no answer
+ * is ever late.
+ */
+export class Fleet implements AsyncDisposable {
+  readonly api: ApiServer;
+  readonly clock: ManualClock;
+  readonly traffic: Traffic;
+  readonly #nodes: FleetNode[];
+  readonly #stack: AsyncDisposableStack;
+
+  private constructor(
+    parts: Pick<Fleet, 'api' | 'clock' | 'traffic'>,
+    nodes: FleetNode[],
+    stack: AsyncDisposableStack,
+  ) {
+    this.api = parts.api;
+    this.clock = parts.clock;
+    this.traffic = parts.traffic;
+    this.#nodes = nodes;
+    this.#stack = stack;
+  }
+
+  /** The cluster, with a scheduler that watches all slices and claims; no driver has started yet. */
+  static async create({ nodes, vfsPerNode, random }: FleetOptions): Promise<Fleet> {
+    await using stack = new AsyncDisposableStack();
+    const clock = new ManualClock();
+    const api = stack.use(await ApiServer.start());
+    const traffic = stack.use(new Traffic(() => clock.nowMs()));
+    const logger = new RecordingLogger();
+    const open = (userAgent: string) => stack.use(new KubeClient(kubeConfigOf(api), { clock, userAgent }));
+    const devices = await discoverVfs(vfsPerNode);
+    const members: FleetNode[] = [];
+    for (let index = 0; index < nodes; index++) {
+      const name = `worker-${String(index).padStart(4, '0')}`;
+      api.create(buildNode(name));
+      const kube = open(agents.driver);
+      const resources = new ResourceApi(kube);
+      const place = { driver, nodeName: name };
+      const publisher = new SlicePublisher(createSliceApi(kube, resources, place), { ...place, clock, logger, random });
+      const status = new ClaimStatusWriter(createClaimStatusApi(resources, driver), { driver, clock, logger });
+      stack.use(status);
+      stack.use(publisher);
+      members.push({ name, devices, publisher, status, resources });
+    }
+    stack.use(watchAll(open(agents.scheduler)));
+    const owned = stack.move();
+    return new Fleet({ api, clock, traffic }, members, owned);
+  }
+
+  /** Everybody publishes, for the first time at the same moment. */
+  async publish(): Promise<void> {
+    for (const { name, devices, publisher } of this.#nodes) publisher.publish({ pools: { [name]: { devices } } });
+    await this.settle();
+  }
+
+  /** On each node a VF vanishes. */
+  async loseVf(): Promise<void> {
+    for (const node of this.#nodes) node.devices = node.devices.slice(0, -1);
+    await this.publish();
+  }
+
+  /** On each node a pod starts that has one VF: its claim is allocated, prepared, and tells what it got. */
+  async startPods(round: number): Promise<FleetClaim[]> {
+    const claims = this.#nodes.map(({ name, devices }) => {
+      const pod = buildPod(`pod-${round}-${name}`, { nodeName: name });
+      const claim = buildClaim(pod.metadata.name, {
+        driver,
+        nodeName: name,
+        requests: [{ name: 'vf', devices: [devices[0]?.name ?? ''] }],
+        pods: [pod],
+      });
+      this.api.create(claim);
+      const { namespace, name: claimName, uid } = claim.metadata;
+      return { namespace, name: claimName, uid };
+    });
+    await Promise.all(this.#nodes.map((node, index) => startPod(node, claims[index] as FleetClaim)));
+    await this.settle();
+    return claims;
+  }
+
+  /** The kubelet unprepares the claims. */
+  async endPods(claims: FleetClaim[]): Promise<void> {
+    for (const [index, claim] of claims.entries()) this.#nodes[index]?.status.remove(claim);
+    await this.settle();
+  }
+
+  /** Lets time pass, from one sleeper's end to the next, until nobody has anything to do before its end. */
+  async pass(ms: number): Promise<void> {
+    for (const endMs = this.clock.nowMs() + ms; ; ) {
+      const leftMs = endMs - this.clock.nowMs();
+      const [nextMs = Infinity] = this.clock.sleeping();
+      this.clock.advance(Math.min(nextMs, leftMs));
+      await this.settle();
+      if (nextMs >= leftMs) return;
+    }
+  }
+
+  /** Waits until nobody waits for an answer: only time can bring up something new then. */
+  async settle(): Promise<void> {
+    for (let quiet = 0, seen = -1; quiet < 20; quiet++) {
+      await setImmediate();
+      if (this.traffic.underWay > 0 || this.traffic.started !== seen) quiet = 0;
+      seen = this.traffic.started;
+    }
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** What the driver asks and tells when the kubelet prepares a claim and the pod's sandbox gets its VF. */
+async function startPod({ name, devices, resources, status }: FleetNode, claim: FleetClaim): Promise<void> {
+  await fetchClaims(resources, [claim], AbortSignal.timeout(60_000));
+  const networkData = { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:08:00:00' };
+  const device = devices[0]?.name ?? '';
+  status.set(claim, [{ pool: name, device, ready: true, reason: 'Attached', networkData }]);
+}
+
+/** The scheduler's part: what everything that is written costs once more, for each who watches it all. */
+function watchAll(kube: KubeClient): AsyncDisposable {
+  const stop = new AbortController();
+  const watches = ['resourceslices', 'resourceclaims'].map(async (path) => {
+    const resources = new ResourceApi(kube);
+    try {
+      for await (const _ of resources.watch<ResourceClaim>({ path, query: {}, signal: stop.signal }));
+    } catch {
+      // Ended by us, or by an outage, after which nobody looks at it.
+    }
+  });
+  return {
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await Promise.all(watches);
+    },
+  };
+}

@@ -1,0 +1,100 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { loadAllYaml, loadYaml } from '@kubernetes/client-node';
+import * as z from 'zod';
+import { findContradictions } from '../../../src/driver/config-rules.ts';
+import { type VfConfig, vfConfigSchema } from '../../../src/driver/vf-config.ts';
+import { inventoryPolicySchema } from '../../../src/sriov/index.ts';
+import { testDriver } from '../../doubles/objects.ts';
+import { findTypeProblems } from '../deploy/kubernetes-types.ts';
+import { repo } from './pages.ts';
+
+const chart = join(repo, 'deploy/helm/netdra');
+const valuesSchema = z.fromJSONSchema(JSON.parse(readFileSync(join(chart, 'values.schema.json'), 'utf8')));
+const defaultValues = loadYaml<object>(readFileSync(join(chart, 'values.yaml'), 'utf8'));
+
+/** Kinds of Kubernetes that pages have, with the names that the API client has for their types. */
+const kubernetesTypes: Record<string, string> = {
+  'apps/v1 DaemonSet': 'V1DaemonSet',
+  'apps/v1 Deployment': 'V1Deployment',
+  'resource.k8s.io/v1 DeviceClass': 'V1DeviceClass',
+  'resource.k8s.io/v1 ResourceClaim': 'ResourceV1ResourceClaim',
+  'resource.k8s.io/v1 ResourceClaimTemplate': 'V1ResourceClaimTemplate',
+  'resource.k8s.io/v1 ResourceSlice': 'V1ResourceSlice',
+  'v1 ConfigMap': 'V1ConfigMap',
+  'v1 Namespace': 'V1Namespace',
+  'v1 Pod': 'V1Pod',
+};
+
+/** Kinds of other projects, which pages show as what users come from. Nobody here can check more than that they are objects. */
+const foreignKinds = [
+  'k8s.cni.cncf.io/v1 NetworkAttachmentDefinition',
+  'sriovnetwork.k8snetworkplumbingwg.io/v1alpha1 DeviceAttributes',
+  'sriovnetwork.k8snetworkplumbingwg.io/v1alpha1 SriovResourcePolicy',
+  'sriovnetwork.k8snetworkplumbingwg.io/v1alpha1 VfConfig',
+  'kind.x-k8s.io/v1alpha4 Cluster',
+  // Of a virtual machine, which docs/cnf-developers.md shows.
+  'kubevirt.io/v1 VirtualMachineInstance',
+];
+
+interface SomeObject {
+  apiVersion?: unknown;
+  kind?: unknown;
+}
+
+/** The values that a page has for the chart. @param path `a.b=c` */
+export function findValuePathProblem(setting: string): string | undefined {
+  const [path = '', text = ''] = setting.split(/=(.*)/s);
+  const known = path.split('.').reduce<unknown>((each, key) => (each as Record<string, unknown>)?.[key], defaultValues);
+  if (known === undefined) return `the chart has no value ${path}`;
+  const nested = path.split('.').reduceRight<unknown>((value, key) => ({ [key]: value }), text);
+  return valuesSchema.safeParse(nested).success ? undefined : `the chart does not take ${setting}`;
+}
+
+/**
+ * What is wrong with the YAML or JSON of a block.
+ * @param info `yaml`, `json`, or `yaml values` for the chart's values
+ */
+export function findDocumentProblems(info: string, content: string): string[] {
+  let documents: unknown[];
+  try {
+    documents = info === 'json' ? [JSON.parse(content)] : loadAllYaml(content);
+  } catch (error) {
+    return [(error as Error).message];
+  }
+  if (documents.length === 0) return ['there is nothing in it'];
+  if (info === 'yaml values') return documents.flatMap((values) => describe(valuesSchema.safeParse(values)));
+  return documents.flatMap((document) => findObjectProblems(document as SomeObject));
+}
+
+function findObjectProblems(object: SomeObject): string[] {
+  const name = `${object?.apiVersion} ${object?.kind}`;
+  if (name === 'netdra.dev/v1alpha1 VFConfig') return findVfConfigProblems(object);
+  if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));
+  const type = kubernetesTypes[name];
+  if (type !== undefined) return [...findTypeProblems(object, type), ...findOpaqueProblems(object)];
+  return foreignKinds.includes(name) ? [] : [`nobody checks objects of ${name}: see test/unit/docs/check-document.ts`];
+}
+
+function findVfConfigProblems(object: object): string[] {
+  const result = vfConfigSchema.safeParse(object);
+  if (!result.success) return describe(result);
+  const { apiVersion: _apiVersion, kind: _kind, ...config } = result.data;
+  return findContradictions(config as VfConfig);
+}
+
+/** Of the configurations that an object has somewhere in it, for our driver or for others. */
+function findOpaqueProblems(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const { driver, parameters } = value as { driver?: unknown; parameters?: unknown };
+  if (typeof driver === 'string' && typeof parameters === 'object') {
+    return driver === testDriver
+      ? findVfConfigProblems(parameters as object)
+      : findObjectProblems(parameters as SomeObject);
+  }
+  return Object.values(value).flatMap(findOpaqueProblems);
+}
+
+function describe({ error }: { error?: z.ZodError | undefined }): string[] {
+  return (error?.issues ?? []).map(({ path, message }) => `${path.join('.')}: ${message}`);
+}

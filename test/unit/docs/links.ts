@@ -1,0 +1,26 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { repo } from './pages.ts';
+
+/** The anchors that GitHub gives the headings of a page. */
+export function anchorsOf(markdown: string): string[] {
+  const withoutCode = markdown.replaceAll(/^\s*```[\s\S]*?^\s*```/gm, '');
+  return [...withoutCode.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) =>
+    title
+      .toLowerCase()
+      .replaceAll(/[^\w -]/g, '')
+      .replaceAll(' ', '-'),
+  );
+}
+
+/** Links of a page to files and headings that are not there. Links to other sites are not followed. */
+export function findBrokenLinks(page: string, markdown: string): string[] {
+  const targets = [...markdown.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
+  return targets.filter((target) => {
+    if (/^[a-z]+:/.test(target)) return false;
+    const [path = '', anchor] = target.split('#');
+    const file = path === '' ? join(repo, page) : join(repo, dirname(page), path);
+    if (relative(repo, file).startsWith('..') || !existsSync(file)) return true;
+    return anchor !== undefined && !anchorsOf(readFileSync(file, 'utf8')).includes(anchor);
+  });
+}
