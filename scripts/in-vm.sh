@@ -28,8 +28,8 @@ fail() {
 [ "$(uname -sm)" = 'Linux x86_64' ] || fail "the machine emulates x86-64 for this project's Node.js: it needs Linux on x86-64."
 [ "$(id -u)" -eq 0 ] || fail 'making the disk of the machine needs root: its files belong to root.' \
   'Run it as root, for example from a shell that `sudo -s` gives.'
-for tool in apt-get apt-cache dpkg-deb mke2fs flock setpriv cp du node; do
+for tool in apt-get apt-cache dpkg-deb mke2fs flock setpriv cp du gcc make node; do
   command -v "$tool" >/dev/null || fail "$tool is not in PATH." \
-    'The tools are in apt, dpkg, e2fsprogs, util-linux and coreutils; node comes with scripts/bootstrap.sh.'
+    'The tools are in apt, dpkg, e2fsprogs, util-linux, coreutils, gcc and make; node comes with scripts/bootstrap.sh.'
 done
 exec node "$repo/e2e/vm/run.ts" "$@"

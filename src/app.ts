@@ -5,11 +5,12 @@ import { ClaimStatusWriter, createClaimStatusApi, withStatusRemoval } from './cl
 import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
 import { deviceHealth } from './device-health.ts';
+import { DeviceInfoFiles, DialectFiles, deviceInfoDir } from './dialects/index.ts';
 import { createKubeNetworkAttachmentReader, Driver, Store } from './driver/index.ts';
 import { explain } from './errors.ts';
 import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
-import { KubeClient, loadKubeConfig, ResourceApi } from './kube/index.ts';
+import { KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
 import { baseRequest, CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
@@ -29,6 +30,7 @@ import {
 } from './sandbox/index.ts';
 import { defaultReconcileIntervalMs, type Settings } from './settings.ts';
 import { heldDevices, openVfSource, type VfSource } from './vf-source.ts';
+import { checkWritableDirectories } from './writable-directories.ts';
 
 /** What tests put in the place of the real thing, or watch. */
 export interface AppSeams {
@@ -52,7 +54,8 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const driver = settings.driverName;
   const dataDir = join(settings.kubeletPluginsDir, driver);
   const stateDir = settings.stateDir ?? dataDir;
-  const config = loadKubeConfig(settings.kubeconfig);
+  const access = await openApiAccess(settings.kubeconfig);
+  checkWritableDirectories(settings);
   await using stack = new AsyncDisposableStack();
   const ops = stack.use(
     await Operations.start({
@@ -65,7 +68,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       ...(settings.httpAddress === undefined ? {} : { address: settings.httpAddress }),
     }),
   );
-  const kube = stack.use(new KubeClient(config, { clock, userAgent: 'netdra' }));
+  const kube = stack.use(new KubeClient(access, { clock, userAgent: 'netdra' }));
   const resources = new ResourceApi(kube);
 
   const bootId = await readBootId(settings.bootIdPath);
@@ -131,6 +134,13 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     if (stored?.state === 'prepared') status.set(claim, toDeviceStatuses(stored, failure));
   };
   const deviceSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'device' });
+  const dialectFiles = new DialectFiles({
+    specs: new CdiSpecs({ dir: settings.cdiDir, driver, class: 'dialects' }),
+    deviceInfo: new DeviceInfoFiles({
+      dir: settings.deviceInfoDir ?? deviceInfoDir,
+      recordDir: join(stateDir, 'device-info'),
+    }),
+  });
   const networkDriver = new Driver({
     driver,
     store,
@@ -138,6 +148,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     carrier: mover,
     control: vfs.control,
     deviceSpecs,
+    dialectFiles,
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     openClaimFields: settings.openClaimFields,
     claimMutex,
@@ -215,7 +226,13 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   const { known } = handler;
   const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
   const abandoned = new AbandonedClaims({ driver, pool: nodeName, store, known, claims: resources, helper, logger });
-  const orphans = new OrphanedFiles({ store, metadata, specs: [deviceSpecs, metadataSpecs], helper, logger });
+  const orphans = new OrphanedFiles({
+    store,
+    metadata,
+    specs: [deviceSpecs, metadataSpecs, dialectFiles],
+    helper,
+    logger,
+  });
   const reconciler: Reconciler = stack.use(
     new Reconciler({
       tasks: [

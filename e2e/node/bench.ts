@@ -99,6 +99,7 @@ export class Bench implements AsyncDisposable {
       kubeletRegistryDir: registryDir,
       podUid: undefined,
       cdiDir,
+      deviceInfoDir: join(dir, 'devinfo'),
       stateDir: undefined,
       cniBinDirs: [containerd.cniBinDir],
       procSysDir: '/proc/sys',
@@ -194,11 +195,11 @@ export class Bench implements AsyncDisposable {
       .sort();
   }
 
-  /** Files of claims and CDI specs that are there now. */
+  /** Files of claims, CDI specs and device-info files that are there now, with what the driver notes of the latter. */
   claimFiles(): string[] {
-    const metadataDir = join(this.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
-    const claims = existsSync(metadataDir) ? readdirSync(metadataDir) : [];
-    return [...claims, ...readdirSync(this.settings.cdiDir)];
+    const { kubeletPluginsDir, cdiDir, deviceInfoDir = '' } = this.settings;
+    const own = ['dra-device-metadata', 'device-info'].map((name) => join(kubeletPluginsDir, testDriver, name));
+    return [...own, cdiDir, deviceInfoDir].filter((dir) => existsSync(dir)).flatMap((dir) => readdirSync(dir));
   }
 
   async [Symbol.asyncDispose]() {

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { pino } from 'pino';
 import { ClaimMetadata, layouts } from '../../src/metadata/index.ts';
@@ -27,7 +28,7 @@ async function main(): Promise<void> {
   await using bench = await Bench.start({ version: '2.1', logger: pino({ level: 'silent' }) });
   await bench.startDriver();
   const pod = buildPod('reader', { resourceClaims: [{ name: 'nic', resourceClaimName: 'busy' }] });
-  while (bench.api.objects('ResourceSlice').length === 0) await new Promise((resolve) => setTimeout(resolve, 50));
+  while (bench.api.objects('ResourceSlice').length === 0) await setTimeout(50);
   const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
   const device = slice?.spec.devices[0]?.name ?? '';
   const claim = buildClaim('busy', { requests: [{ name: 'vf', devices: [device] }], pods: [pod] });
@@ -65,7 +66,8 @@ async function main(): Promise<void> {
         generation = await metadata.update({ namespace, name, uid }, 'vf', [
           { driver: testDriver, pool: bench.settings.nodeName, name: device, attributes },
         ]);
-        if (writer.pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, writer.pauseMs));
+        // Without a pause, too, the reader's message needs a turn: an update waits for nothing but the disk.
+        await (writer.pauseMs > 0 ? setTimeout(writer.pauseMs) : setImmediate());
       }
       const counts = await counting;
       console.log(JSON.stringify({ writer: writer.name, reader, lastGeneration: generation, ...counts }));

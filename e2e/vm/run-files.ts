@@ -17,8 +17,8 @@ export interface GuestTask {
   env: NodeJS.ProcessEnv;
 }
 
-/** Folders of a run: what the command leaves, and what the driver's image has besides Node.js. */
-export const runFolders = { results: 'results', image: 'image' };
+/** Folders of a run: what the command leaves, what the driver's image has besides Node.js, and programs for containers. */
+export const runFolders = { results: 'results', image: 'image', tools: 'tools' };
 
 /** Where the guest sees the folder of its run. */
 export const guestRunDir = '/run/netdra/vm';
@@ -52,6 +52,7 @@ export function formatCommand({ repository, command, env }: GuestTask): string {
     ...passed,
     ['NETDRA_RESULTS', join(guestRunDir, runFolders.results)],
     ['NETDRA_DRIVER', join(guestRunDir, runFolders.image, programPath)],
+    ['NETDRA_TOOLS', join(guestRunDir, runFolders.tools)],
     // The cgroups of pods are below; a guest has the whole tree to itself.
     ['NETDRA_CGROUP_PARENT', '/netdra'],
   ]);

@@ -4,8 +4,9 @@
  */
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { buildConsumer } from '../../consumer/build.ts';
 import { makeImageFiles } from '../../deploy/image/image-files.ts';
 import { errnoCode, explain, NetdraError } from '../../src/errors.ts';
 import { cacheFolder } from '../node/tools.ts';
@@ -39,6 +40,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     const colors = isTTY && !terminal ? { FORCE_COLOR: '1' } : {};
     writeRunFiles(runDir, { repository, command, terminal, rows, columns, env: { ...colors, ...env } });
     await makeImageFiles({ outDir: join(runDir, runFolders.image), architecture: 'amd64' });
+    copyTools(join(runDir, runFolders.tools), cacheFolder(env));
     using stop = watchSignals();
     using streams = openStreams(terminal);
     const machine = { ...files, repository, runDir };
@@ -48,6 +50,13 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     collectResults(runDir, resultsDir);
     rmSync(runDir, { recursive: true, force: true });
   }
+}
+
+/** What images have that read the metadata. The guest has no compiler. */
+function copyTools(toolsDir: string, cacheDir: string): void {
+  const tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir, log });
+  mkdirSync(toolsDir);
+  cpSync(tool, join(toolsDir, basename(tool)));
 }
 
 function parseTimeout(text: string | undefined): number {

@@ -1,11 +1,13 @@
+import type { DialectFiles } from '../dialects/index.ts';
 import type { KeyedMutex } from '../keyed-mutex.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../kubeletplugin/index.ts';
-import type { CdiSpecs, ClaimIdentity } from '../metadata/index.ts';
+import { baseRequest, type CdiSpecs, type ClaimIdentity } from '../metadata/index.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
 import { invalidConfig } from './config.ts';
 import { findUserSpaceProblems } from './config-rules.ts';
 import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
+import { PodDialects } from './pod-dialects.ts';
 import type { Store, StoredClaim, StoredDevice } from './store.ts';
 import { isUserSpace, toVfWanted } from './vf-wanted.ts';
 
@@ -32,6 +34,8 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   control: VfControl;
   /** CDI specs for what containers need besides the metadata. */
   deviceSpecs: CdiSpecs;
+  /** What they get for software that knows no metadata. */
+  dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
   /** Serializes what is done to the VFs of one claim, with the sandbox side. */
   claimMutex: KeyedMutex;
 }
@@ -44,10 +48,12 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
   readonly #resolver: DeviceResolver;
+  readonly #dialects: PodDialects;
 
   constructor(options: DriverOptions) {
     this.#options = options;
     this.#resolver = new DeviceResolver({ ...options, claimsOfPod: (podUid) => options.store.claimsOfPod(podUid) });
+    this.#dialects = new PodDialects({ store: options.store, files: options.dialectFiles });
   }
 
   async prepareResourceClaims(
@@ -100,6 +106,8 @@ export class Driver implements DraPlugin {
       const before = earlier?.before ?? (await this.#readBefore(device));
       devices.push({ ...earlier, ...device, ...(before === undefined ? {} : { before }) });
     }
+    // In one step with what is stored, so that of two claims of a pod only one gets a variable.
+    this.#dialects.check(claim, devices);
     store.putClaim({ identity, podUids, state: 'preparing', devices });
     for (const device of devices) await this.#setUp(claim, device);
     return await this.#complete(claim, devices);
@@ -124,7 +132,7 @@ export class Driver implements DraPlugin {
       complete.push({ ...device, access: known ?? (await this.#access(claim, device)) });
     }
     const groups = await this.#groupsOf(complete.filter(isUserSpace));
-    const prepared = await this.#describe(identity, complete);
+    const prepared = await this.#describe({ identity, podUids, devices: complete });
     // In one step with what is stored, so that of two claims only one gets a group.
     for (const [device, members] of groups) this.#checkGroup(claim, device, members);
     this.#options.store.putClaim({ identity, podUids, state: 'prepared', devices: complete });
@@ -181,22 +189,33 @@ export class Driver implements DraPlugin {
     return access;
   }
 
-  /** Nothing for claims without device files: the framework defers all their requests. */
-  async #describe({ uid }: ClaimIdentity, devices: StoredDevice[]): Promise<PreparedDevice[]> {
-    const { deviceSpecs } = this.#options;
-    if (devices.every(({ access }) => access === undefined || access.nodes.length === 0)) return [];
+  /** Nothing for claims without device files and variables: the framework defers all their requests. */
+  async #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): Promise<PreparedDevice[]> {
+    const { uid } = claim.identity;
+    const dialectIds = new Map(await this.#dialects.layDown(claim));
     const prepared: PreparedDevice[] = [];
-    for (const { request, pool, name, access } of devices) {
-      const nodes = [...new Set(access?.nodes)];
-      const deviceNodes = nodes.map((path) => ({ path, permissions: 'rw' }));
-      if (nodes.length > 0) await deviceSpecs.write(uid, name, { deviceNodes });
-      const cdiDeviceIds = nodes.length > 0 ? [deviceSpecs.deviceId(uid, name)] : [];
+    for (const device of claim.devices) {
+      const { request, pool, name } = device;
+      const dialectId = dialectIds.get(baseRequest(request));
+      // With the first device: a container that has the request has all of its devices.
+      dialectIds.delete(baseRequest(request));
+      const cdiDeviceIds = [...(await this.#writeSpec(uid, device)), ...(dialectId === undefined ? [] : [dialectId])];
       prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
     }
-    return prepared;
+    return prepared.every(({ cdiDeviceIds }) => cdiDeviceIds.length === 0) ? [] : prepared;
   }
 
-  async #unprepare({ uid, namespace, name }: ClaimIdentity): Promise<void> {
+  /** @returns the CDI id of the device's files; none if it has none */
+  async #writeSpec(claimUid: string, { name, access }: StoredDevice): Promise<string[]> {
+    const { deviceSpecs } = this.#options;
+    const nodes = [...new Set(access?.nodes)];
+    if (nodes.length === 0) return [];
+    await deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
+    return [deviceSpecs.deviceId(claimUid, name)];
+  }
+
+  async #unprepare(identity: ClaimIdentity): Promise<void> {
+    const { uid, namespace, name } = identity;
     const { store, deviceSpecs } = this.#options;
     const claim = store.claim(uid);
     const errors: Error[] = [];
@@ -206,6 +225,7 @@ export class Driver implements DraPlugin {
       for (const device of leaving.devices) await this.#giveBack(device).catch((error) => errors.push(error));
     }
     await deviceSpecs.removeClaim(uid);
+    await this.#dialects.remove({ identity, podUids: claim?.podUids ?? [] });
     if (errors.length > 1) {
       const message = `${errors.length} devices of claim ${namespace}/${name} cannot be given back`;
       const cause = new AggregateError(errors, errors.map((error) => error.message).join('; '));

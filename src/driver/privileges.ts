@@ -24,6 +24,8 @@ const isAsked = {
     { networkAttachmentDefinition: definition }: VfConfig,
     claimNamespace: string,
   ) => definition?.namespace !== undefined && definition.namespace !== claimNamespace,
+  /** Files on the host under names that other software trusts, and what images of others were made for. */
+  dialects: ({ dialects }: VfConfig) => dialects !== undefined,
 } as const;
 
 export type PrivilegedField = keyof typeof isAsked;

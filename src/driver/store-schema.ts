@@ -40,6 +40,15 @@ export function migrate(database: DatabaseSync, path: string): void {
   }
 }
 
+/**
+ * Whether this version can read a store that it does not bring up to date: an older schema has less, and that is known.
+ * @throws DriverError `store-unusable` if a newer version has written it; SQLite's errors
+ */
+export function checkReadable(database: DatabaseSync, path: string): void {
+  const found = readVersion(database);
+  if (found > schemaVersion) throw tooNew(path, found);
+}
+
 function readVersion(database: DatabaseSync): number {
   return Number(database.prepare('PRAGMA user_version').get()?.user_version);
 }

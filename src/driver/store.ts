@@ -1,10 +1,11 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
 import type { VfAccess, VfBefore } from '../sriov/index.ts';
 import { DriverError } from './errors.ts';
-import { damagedHint, migrate } from './store-schema.ts';
+import { FileChangeWatch } from './file-change-watch.ts';
+import { checkReadable, damagedHint, migrate } from './store-schema.ts';
 import type { VfConfig } from './vf-config.ts';
 
 /** Where a VF is while it is away from the host's network namespace, and what it was before. */
@@ -48,10 +49,14 @@ export interface StoredClaim {
 export interface StoreOptions {
   /** Of the node now: what is written is marked with it. Absent: the boots of the node are not told apart. */
   bootId?: string;
+  /** For tools beside the driver: nothing is made, brought up to date or changed, and no writer is kept waiting. */
+  readOnly?: boolean;
 }
 
 /** What SQLite says of a file that is none of its own, or was damaged. Source: sqlite.org/rescode.html. */
 const damageCodes = [11, 26];
+/** Even if nobody says that something changed. */
+const podUidsMaxAgeMs = 10_000;
 
 /**
  * What the driver must know after a restart: claims with their VFs, and where each VF is. Written before the host is
@@ -63,12 +68,20 @@ export class Store implements Disposable {
   readonly #database: DatabaseSync;
   readonly #path: string;
   readonly #bootId: string | undefined;
+  readonly #isReadOnly: boolean;
+  readonly #statements = new Map<string, StatementSync>();
+  /** UIDs of the pods that have claims; absent when that is to be read again. */
+  #podUids: Set<string> | undefined;
+  #podUidsReadAtMs = 0;
+  #watch: FileChangeWatch | undefined;
 
-  /** @param path of the database file; its directory is made if missing */
-  constructor(path: string, { bootId }: StoreOptions = {}) {
+  /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
+  constructor(path: string, { bootId, readOnly = false }: StoreOptions = {}) {
     this.#path = path;
     this.#bootId = bootId;
+    this.#isReadOnly = readOnly;
     this.#database = this.#guard(() => {
+      if (readOnly) return openToRead(path);
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
       return openDatabase(path, bootId);
     });
@@ -87,8 +100,9 @@ export class Store implements Disposable {
     return this.#bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', this.#bootId);
   }
 
-  /** The claims that are prepared for a pod, whatever their state. */
+  /** The claims that are prepared for a pod, whatever their state. Free of charge for one that has none. */
   claimsOfPod(podUid: string): StoredClaim[] {
+    if (!this.#hasClaims(podUid)) return [];
     return this.#claims('WHERE EXISTS (SELECT 1 FROM json_each(pod_uids) WHERE value = ?)', podUid);
   }
 
@@ -150,7 +164,24 @@ export class Store implements Disposable {
   }
 
   [Symbol.dispose](): void {
+    this.#watch?.[Symbol.dispose]();
     if (this.#database.isOpen) this.#database.close();
+  }
+
+  /** Most pods of a node have no claims of ours, and each of them waits for the answer. */
+  #hasClaims(podUid: string): boolean {
+    const nowMs = performance.now();
+    // The instance beside us in a rolling update writes, too.
+    this.#watch ??= new FileChangeWatch(`${this.#path}-wal`);
+    const isOver = this.#watch.takeChange() || nowMs - this.#podUidsReadAtMs > podUidsMaxAgeMs;
+    if (isOver || this.#podUids === undefined) {
+      this.#podUids = this.#guard(() => {
+        const rows = this.#prepare('SELECT value FROM claims, json_each(pod_uids)').all();
+        return new Set(rows.map(({ value }) => String(value)));
+      });
+      this.#podUidsReadAtMs = nowMs;
+    }
+    return this.#podUids.has(podUid);
   }
 
   #checkFree({ identity, devices }: StoredClaim): void {
@@ -164,21 +195,26 @@ export class Store implements Disposable {
     }
   }
 
+  /** In one statement, which sees one moment: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     return this.#guard(() => {
-      const rows = this.#database.prepare(`SELECT * FROM claims ${where} ORDER BY namespace, name`).all(...parameters);
-      return rows.map((row) => ({
-        identity: { uid: String(row.uid), namespace: String(row.namespace), name: String(row.name) },
-        podUids: JSON.parse(String(row.pod_uids)),
-        state: row.state as StoredClaim['state'],
-        devices: this.#devices(String(row.uid)),
-      }));
+      const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
+      const order = 'ORDER BY namespace, name, devices.rowid';
+      const rows = this.#prepare(`SELECT * FROM ${tables} ${where} ${order}`).all(...parameters);
+      const claims = new Map<string, StoredClaim>();
+      for (const row of rows) {
+        const uid = String(row.uid);
+        const claim = claims.get(uid) ?? toClaim(row);
+        claims.set(uid, claim);
+        if (row.pci_address !== null) claim.devices.push(toDevice(row));
+      }
+      return [...claims.values()];
     });
   }
 
   #devices(claimUid: string): StoredDevice[] {
-    const rows = this.#database.prepare('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid').all(claimUid);
-    return rows.map((row) => ({ pciAddress: String(row.pci_address), ...JSON.parse(String(row.data)) }));
+    const rows = this.#prepare('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid').all(claimUid);
+    return rows.map(toDevice);
   }
 
   #updateDevice({ pciAddress, ...rest }: StoredDevice): void {
@@ -186,7 +222,15 @@ export class Store implements Disposable {
   }
 
   #run(statement: string, ...parameters: (string | null)[]): void {
-    this.#database.prepare(statement).run(...parameters);
+    this.#podUids = undefined;
+    this.#prepare(statement).run(...parameters);
+  }
+
+  /** There are a handful of them. */
+  #prepare(sql: string): StatementSync {
+    const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
+    this.#statements.set(sql, known);
+    return known;
   }
 
   #transaction(task: () => void): void {
@@ -210,12 +254,30 @@ export class Store implements Disposable {
         cause,
         path: this.#path,
         retriable: !isDamage(cause),
-        hint: isDamage(cause)
-          ? damagedHint
-          : 'check space and permissions of its directory; without it nothing is done',
+        hint: this.#hintFor(cause),
       });
     }
   }
+
+  #hintFor(cause: unknown): string {
+    if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
+    return isDamage(cause) ? damagedHint : 'check space and permissions of its directory; without it nothing is done';
+  }
+}
+
+type Row = Record<string, unknown>;
+
+function toClaim({ uid, namespace, name, pod_uids, state }: Row): StoredClaim {
+  return {
+    identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
+    podUids: JSON.parse(String(pod_uids)),
+    state: state as StoredClaim['state'],
+    devices: [],
+  };
+}
+
+function toDevice({ pci_address, data }: Row): StoredDevice {
+  return { pciAddress: String(pci_address), ...JSON.parse(String(data)) };
 }
 
 /** Whether the file is at fault: SQLite's own word for it, or content that this driver cannot have written. */
@@ -224,10 +286,23 @@ function isDamage(error: unknown): boolean {
   return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
 }
 
+function openToRead(path: string): DatabaseSync {
+  const database = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
+  try {
+    checkReadable(database, path);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
 function openDatabase(path: string, bootId: string | undefined): DatabaseSync {
   const database = new DatabaseSync(path, { timeout: 5_000, enableForeignKeyConstraints: true });
   try {
-    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
+    // Not synced at each write: what a process has written outlives it anyway, and with the power goes all of the kernel's
+    // state that the store is about. docs/decisions/0012-no-sync-at-each-write.md
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
     migrate(database, path);
     if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);
     return database;

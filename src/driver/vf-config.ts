@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { dialectsSchema } from '../dialects/index.ts';
 import { interfaceSysctlPattern, isNetwork, isUnicast, parseCidr, parseHardwareAddress } from '../netlink/index.ts';
 
 const checked = (check: (text: string) => boolean, what: string) =>
@@ -105,6 +106,7 @@ export const vfConfigSchema = z.strictObject({
     .optional(),
   routes: z.array(route).max(64).describe('Networks that are reached by the VF.').optional(),
   sysctls: sysctls.optional(),
+  dialects: dialectsSchema.optional(),
 });
 
 /** The merged settings for one device. */

@@ -6,6 +6,8 @@ import { fileName, pathPart } from './paths.ts';
 export interface ContainerEdits {
   mounts?: { hostPath: string; containerPath: string; options: string[] }[];
   deviceNodes?: { path: string; hostPath?: string; permissions?: string }[];
+  /** `NAME=value` each. */
+  env?: string[];
 }
 
 /**

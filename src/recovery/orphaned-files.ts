@@ -6,7 +6,7 @@ import type { CdiSpecs, ClaimMetadata } from '../metadata/index.ts';
 export interface OrphanedFilesOptions {
   store: Pick<Store, 'claim'>;
   metadata: Pick<ClaimMetadata, 'list' | 'removeUnclaimed'>;
-  /** Of each class that the driver writes. */
+  /** Of each class that the driver writes, with what belongs to them. */
   specs: Pick<CdiSpecs, 'claimUids' | 'removeClaim'>[];
   helper: Pick<KubeletPluginHelper, 'reclaim'>;
   logger: Logger;

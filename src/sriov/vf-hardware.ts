@@ -106,8 +106,9 @@ export class VfHardware {
     const toUserSpace = driver !== undefined && isVfio(driver);
     if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, wanted.vf ?? {}, toUserSpace);
     if (toUserSpace) await this.#checkGroup(pciAddress);
-    const kept = toUserSpace ? addressToKeep(before) : {};
-    const isNewAddress = await this.#properties.set(address, { ...kept, ...wanted.vf });
+    const isNewAddress = await this.#properties.set(address, wanted.vf ?? {});
+    const kept = wanted.vf?.hardwareAddress ?? addressToKeep(before);
+    if (toUserSpace && kept !== undefined && !isNewAddress) await this.#properties.pinAddress(address, kept);
     const current = await this.#binding.driverOf(pciAddress);
     if (driver === 'default') await this.#binding.bindDefault(pciAddress);
     else if (driver !== undefined) await this.#binding.bind(pciAddress, driver);
@@ -233,10 +234,13 @@ function stateOf({ name, hardwareAddress, mtuBytes, up }: Link): NonNullable<VfB
   return { name, ...(hardwareAddress === undefined ? {} : { hardwareAddress }), mtuBytes, up };
 }
 
-/** A VF without an administrative address takes another one at every reset, and user space resets it. */
-function addressToKeep({ vf, link }: VfBefore): VfPropertiesWanted {
-  const isFree = vf.hardwareAddress === noAddress;
-  return isFree && link?.hardwareAddress !== undefined ? { hardwareAddress: link.hardwareAddress } : {};
+/**
+ * A VF without an administrative address takes another one at every reset, and user space resets it. Whether the one that
+ * the PF tells is administrative cannot be seen where the interface has the same.
+ */
+function addressToKeep({ vf, link }: VfBefore): string | undefined {
+  const { hardwareAddress } = link ?? {};
+  return [noAddress, hardwareAddress].includes(vf.hardwareAddress) ? hardwareAddress : undefined;
 }
 
 function ignoreRefusal(error: unknown): void {

@@ -77,10 +77,24 @@ export class VfProperties {
     return change.hardwareAddress !== undefined;
   }
 
+  /**
+   * Makes an address administrative, also where the PF tells it already: some, such as igb, tell the one that the VF has
+   * taken by itself, which is gone after its next reset. A PF that cannot set any is left alone.
+   * @throws SriovError `property-refused`, `vf-missing`
+   */
+  async pinAddress(address: VfAddress, hardwareAddress: string): Promise<void> {
+    const { vfIndex } = address;
+    if (address.pfAddress === undefined || vfIndex === undefined) return;
+    const { index } = await this.#pfLink(address);
+    try {
+      await this.#options.host.setVf(index, vfIndex, { hardwareAddress });
+    } catch (error) {
+      if (!isUnsupported(error)) throw await this.#explainFailure(address, [{ property: 'hardwareAddress', error }]);
+    }
+  }
+
   async #explainFailure(address: VfAddress, failed: { property: keyof VfChange; error: unknown }[]): Promise<unknown> {
-    const isUnsupported = ({ error }: { error: unknown }) =>
-      error instanceof NetlinkError && ['EOPNOTSUPP', 'ENOTSUP'].includes(error.errno ?? '');
-    const first = failed.find((each) => !isUnsupported(each)) ?? failed[0];
+    const first = failed.find(({ error }) => !isUnsupported(error)) ?? failed[0];
     if (first === undefined) return undefined;
     const { pciAddress, pfAddress = '', vfIndex } = address;
     const { name } = await this.#pfLink(address);
@@ -88,7 +102,7 @@ export class VfProperties {
     const subject = `VF ${vfIndex} (${pciAddress}) of PF ${name} (${pfAddress}, driver ${driver})`;
     const properties = failed.map(({ property }) => property).join(', ');
     const details = { device: pciAddress, cause: first.error };
-    if (!failed.every(isUnsupported)) {
+    if (!failed.every(({ error }) => isUnsupported(error))) {
       const retriable = first.error instanceof NetlinkError && first.error.retriable;
       return new SriovError('property-refused', `cannot set ${properties} of ${subject}`, { ...details, retriable });
     }
@@ -108,6 +122,10 @@ export class VfProperties {
       hint: 'properties of VFs are set through it: it must be in the network namespace of the driver',
     });
   }
+}
+
+function isUnsupported(error: unknown): boolean {
+  return error instanceof NetlinkError && ['EOPNOTSUPP', 'ENOTSUP'].includes(error.errno ?? '');
 }
 
 /** What to set so that a VF is again as the PF says now. */

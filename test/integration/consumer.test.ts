@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { buildConsumer } from '../../consumer/build.ts';
 import { isStaticProgram } from '../../e2e/node/packages/elf.ts';
@@ -59,7 +60,11 @@ describe('the static netdra-metadata', () => {
     const done = exit.finally(() => {
       isDone = true;
     });
-    for (let index = 1; !isDone; index++) await update([devices(index)]);
+    for (let index = 1; !isDone; index++) {
+      await update([devices(index)]);
+      // Writing does not wait for anything, and what the reader says has to be taken from it.
+      await setImmediate();
+    }
     expect((await done)[0]).toBe(0);
     const seen = text.trim().split('\n\n');
     expect(seen).toHaveLength(300);

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import type { ReadCounts } from '../../e2e/node/torn-reads-reader.ts';
@@ -34,7 +35,11 @@ describe('a reader beside a writer that never pauses', () => {
     const done = once(worker, 'message').finally(() => {
       isDone = true;
     });
-    while (!isDone) generation = await update(`value ${generation}`, 1 + (generation % 9));
+    while (!isDone) {
+      generation = await update(`value ${generation}`, 1 + (generation % 9));
+      // An update waits for nothing but the disk: the worker's message needs a turn of its own.
+      await setImmediate();
+    }
     const [counts] = (await done) as [ReadCounts];
     expect(counts).toMatchObject({ reads, empty: 0, short: 0, ...(reader === 'own' ? { mixed: 0, good: reads } : {}) });
     expect(counts.generations).toBeGreaterThan(100);

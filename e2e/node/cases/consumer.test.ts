@@ -2,11 +2,13 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { loadYaml } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { buildConsumer } from '../../../consumer/build.ts';
 import { locateReaderTool } from '../../../consumer/reader-tools.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, generateClaim, testDriver } from '../../../test/doubles/objects.ts';
+import { dialectConsumers } from '../../../test/integration/consumer/dialect-consumers.ts';
 import {
   allocateClaim,
   claimSpecsOf,
@@ -22,6 +24,26 @@ import { cacheFolder } from '../tools.ts';
 const examples = fileURLToPath(new URL('../../../examples', import.meta.url));
 /** The tool and nothing else, as consumer/Dockerfile makes it. */
 const toolImage = 'localhost/netdra/metadata-tool:1';
+
+/** The machine's jq, or Debian's beside the folder with all that it needs: as if it were in the image. */
+function jqInContainers() {
+  const jq = locateReaderTool('jq', cacheFolder(process.env), process.env);
+  const files = jq.endsWith('/usr/bin/jq') || jq === '/bin/jq' ? '/' : join(dirname(jq), 'root');
+  const mounts = ['usr', 'lib', 'lib64'].map((name) => ({
+    hostPath: join(files, name),
+    containerPath: `/${name}`,
+    readonly: true,
+  }));
+  return { jq, mounts };
+}
+
+/** The `dialects` of the class that docs/dialects.md shows. The VFs here are simulated, without a driver for user space. */
+function documentedDialects(): object {
+  const page = readFileSync(fileURLToPath(new URL('../../../docs/dialects.md', import.meta.url)), 'utf8');
+  const [, text = ''] = /^```yaml\n([\s\S]*?)^```$/m.exec(page) ?? [];
+  const { spec } = loadYaml<{ spec: { config: { opaque: { parameters: { dialects: object } } }[] } }>(text);
+  return spec.config[0]?.opaque.parameters.dialects ?? {};
+}
 
 describe('what is in the container', () => {
   let bench: Bench;
@@ -183,6 +205,42 @@ describe('what is in the container', () => {
     expect(await run('wait', 'nic/right', '--generation', '2', '--timeout', '0.2')).toMatchObject({ exitCode: 4 });
   });
 
+  it('has for unmodified programs what the class of docs/dialects.md says, while the claim is prepared', async () => {
+    const pod = buildPod('legacy', {
+      resourceClaims: ['a', 'b'].map((name) => ({ name, resourceClaimName: name })),
+    });
+    const [one = '', two = '', three = ''] = devices();
+    const classes = [documentedDialects(), { sriovNetwork: {} }];
+    for (const [index, names] of [[one, two], [three]].entries()) {
+      const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', dialects: classes[index] };
+      const config = [{ source: 'FromClass' as const, parameters }];
+      const requests = [{ name: 'vf', devices: names }];
+      bench.api.create(buildClaim(['a', 'b'][index] ?? '', { requests, config, pods: [pod] }));
+    }
+    const sandbox = await bench.startPod(pod);
+    const pciOf = (name: string) => name.replace(/^(\w{4})-(\w\w)-(\w\w)-(\d)$/, '$1:$2:$3.$4');
+    const pci = [one, two, three].map(pciOf);
+    const cdiDevices = bench.kubelet.cdiDevicesForContainer(pod, 'main');
+    const { jq, mounts } = jqInContainers();
+    const seen = async (consumer: keyof typeof dialectConsumers) => {
+      const command = ['sh', '-euc', dialectConsumers[consumer]];
+      const env = { PATH: '/bin:/usr/bin' };
+      return (await output(sandbox, { name: consumer.toLowerCase(), command, env, cdiDevices, mounts })).lines;
+    };
+    expect(await seen('devicePlugin')).toEqual([`-a ${pci[0]}`, `-a ${pci[1]}`]);
+    expect(await seen('sriovNetwork')).toEqual([...pci, `pod ${pci.join(' ')}`]);
+    expect((await seen('appNetutil')).slice(0, 2)).toEqual(pci.slice(0, 2));
+    const env = {
+      PATH: `${dirname(jq)}:${process.env.PATH}`,
+      root: bench.settings.deviceInfoDir,
+      resource: 'intel.com/sriov_dpdk',
+      id: pci[1],
+    };
+    const found = execFileSync('sh', ['-euc', dialectConsumers.multus], { env, encoding: 'utf8' });
+    expect(found.trim()).toMatch(new RegExp(`^pci 1\\.1\\.0 ${pci[1]} [0-9a-f]{4}:[0-9a-f:.]{7}$`));
+    // Nothing is left of it, which is looked at after each case.
+  });
+
   it('is read by the shell example with jq, on the paths and fields of the KEP', async () => {
     const pod = buildPod('shell', { resourceClaims: [{ name: 'nic', resourceClaimName: 'fast-net' }] });
     const parameters = {
@@ -195,15 +253,7 @@ describe('what is in the container', () => {
     const requests = [{ name: 'vf', devices: devices().slice(0, 1) }];
     bench.api.create(buildClaim('fast-net', { requests, config, pods: [pod] }));
     const sandbox = await bench.startPod(pod);
-    const jq = locateReaderTool('jq', cacheFolder(process.env), process.env);
-    // The machine's jq, or Debian's beside the folder with all that it needs: as if it were in the image.
-    const files = jq.endsWith('/usr/bin/jq') || jq === '/bin/jq' ? '/' : join(dirname(jq), 'root');
-    const mounts = [
-      [join(files, 'usr'), '/usr'],
-      [join(files, 'lib'), '/lib'],
-      [join(files, 'lib64'), '/lib64'],
-      [examples, '/examples'],
-    ].map(([hostPath = '', containerPath = '']) => ({ hostPath, containerPath, readonly: true }));
+    const mounts = [...jqInContainers().mounts, { hostPath: examples, containerPath: '/examples', readonly: true }];
     const { lines, exitCode } = await output(sandbox, {
       name: 'main',
       command: ['/examples/consumers/read-metadata.sh', 'fast-net', 'vf'],

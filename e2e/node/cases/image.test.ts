@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { deviceInfoDir } from '../../../src/dialects/index.ts';
 import { decodeStream } from '../../../src/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
@@ -96,6 +97,20 @@ describe.each(containerdSeries)('the image, as the chart runs it, on containerd 
     expect(bench.claimFiles()).toEqual([]);
     expect(bench.hostVfs()).toHaveLength(8);
   }
+
+  it('tells the host of a device where its class asks for it, through the mount that is there for it', async () => {
+    const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
+    const pod = buildPod('told', { resourceClaims: [{ name: 'nic', resourceClaimName: 'told' }] });
+    const dialects = { deviceInfo: { resourceName: 'example.com/nic' } };
+    const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', dialects };
+    const requests = [{ name: 'vf', devices: [slice?.spec.devices[0]?.name ?? ''] }];
+    bench.api.create(buildClaim('told', { requests, config: [{ source: 'FromClass', parameters }], pods: [pod] }));
+    await bench.prepare(pod);
+    expect(readdirSync(deviceInfoDir)).toEqual([expect.stringMatching(/^example\.com-nic-.*-device\.json$/)]);
+    await bench.endPod(pod);
+    expect(readdirSync(deviceInfoDir)).toEqual([]);
+    expect(bench.claimFiles()).toEqual([]);
+  });
 
   it('is replaced by another instance beside it, which takes over its port; the old one ends with code 0', async () => {
     const { cri } = bench.containerd;

@@ -121,16 +121,24 @@ describe.each(containerdSeries)('what the driver makes up for, on containerd %s'
 
   it('(d) what unprepared claims have left of files and specs goes, that of others stays', async () => {
     await bench.startDriver();
-    const [pod, alive] = [await addVfPod(bench, 'lost-row', 0), await addVfPod(bench, 'with-row', 1)];
+    const dialects = { deviceInfo: { resourceName: 'example.com/nic' }, sriovNetwork: {} };
+    const [pod, alive] = [
+      await addVfPod(bench, 'lost-row', 0, { dialects }),
+      await addVfPod(bench, 'with-row', 1, { dialects }),
+    ];
     await bench.prepare(pod);
     const sandbox = await bench.startPod(alive);
+    const infoFiles = () => readdirSync(bench.settings.deviceInfoDir ?? '').length;
+    expect(infoFiles()).toBe(2);
     changeStore(bench, "DELETE FROM claims WHERE name = 'lost-row'");
     const foreign = join(bench.settings.cdiDir, 'other.example.com_metadata_uid_vf.json');
     writeFileSync(foreign, '{"cdiVersion":"0.5.0","kind":"other.example.com/metadata","devices":[]}');
     const left = () => bench.claimFiles().filter((file) => /lost-row/.test(file));
     const specs = () => readdirSync(bench.settings.cdiDir).length;
     await expect.poll(left, patience).toEqual([]);
-    await expect.poll(specs, patience).toBe(2);
+    // Its metadata, its variables, and what is not ours.
+    await expect.poll(specs, patience).toBe(3);
+    await expect.poll(infoFiles, patience).toBe(1);
     rmSync(foreign);
     expect(await expectTruth(bench, sandbox, alive)).toBe(1);
   });

@@ -15,7 +15,7 @@ import { basename } from 'node:path';
 import { DatabaseSync, StatementSync } from 'node:sqlite';
 import { RtnlConnection } from '../../../src/netlink/index.ts';
 
-const { existsSync } = fs;
+const { existsSync, writeSync } = fs;
 const armedPath = process.env.NETDRA_FAULTS_ARMED ?? '';
 const log = fs.openSync(process.env.NETDRA_FAULTS_LOG ?? '', 'a');
 const killAt = Number(process.env.NETDRA_FAULTS_KILL ?? Number.NaN);
@@ -25,7 +25,7 @@ function point(name: string): void {
   if (!existsSync(armedPath)) return;
   reached += 1;
   // Not appendFileSync, which is built on functions that have points themselves.
-  fs.writeSync(log, `${name}\n`);
+  writeSync(log, `${name}\n`);
   if (reached === killAt) process.kill(process.pid, 'SIGKILL');
 }
 
@@ -79,6 +79,8 @@ instrument(
   writers.map((name) => `${name}Sync`),
   (_, name, [path]) => `file ${name} ${pathName(path)}`,
 );
+// Below are the standard streams: the log is no change.
+instrument(fs, ['writeSync'], (_, __, [descriptor]) => (Number(descriptor) > 2 ? 'file write' : undefined));
 const nullFile = await fs.promises.open('/dev/null');
 instrument(
   Object.getPrototypeOf(nullFile),

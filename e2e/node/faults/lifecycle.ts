@@ -126,7 +126,8 @@ export class Lifecycle {
     const devices = (slice?.spec.devices ?? []).slice(0, 2).map((device) => device.name);
     const pods = [this.#pod];
     if (scenario !== 'cni') {
-      const fields = { interfaceName: 'net%d', mtu: 1400, ...(scenario === 'ipam' ? { ipam: this.#ipam() } : {}) };
+      const more = scenario === 'ipam' ? { ipam: this.#ipam() } : { dialects };
+      const fields = { interfaceName: 'net%d', mtu: 1400, ...more };
       return buildClaim(name, { requests: [{ name: 'vf', devices }], config: [configOf(fields)], pods });
     }
     // Plugins find no simulated VF by its PCI address, so each is told the name of its interface.
@@ -147,6 +148,13 @@ export class Lifecycle {
     return { type: 'host-local', dataDir: this.#leaseDir, ranges: [[{ subnet: '198.18.0.0/24' }]] };
   }
 }
+
+/** All of them: a spec for the request, a file for each VF. */
+const dialects = {
+  devicePlugin: { resourceName: 'example.com/nic' },
+  deviceInfo: { resourceName: 'example.com/nic' },
+  sriovNetwork: {},
+};
 
 function configOf(fields: object, requests: string[] = []) {
   const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields };

@@ -1,43 +1,58 @@
 import { describe, expect } from 'vitest';
-import { testDriver } from '../../../test/doubles/objects.ts';
 import { exec, runContainer } from '../../node/pod.ts';
-import { classConfig, vfConfig } from '../vf-config.ts';
-import { vfAt } from '../vfs.ts';
-import { readMetadata } from '../vm-node.ts';
+import { type ClaimConfig, classConfig, vfConfig } from '../vf-config.ts';
+import { type VfState, vfAt } from '../vfs.ts';
+import { type Pod, type RunningPod, readMetadata, type VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-/** DPDK of the guest, as if it were in the image: libraries and programs, read-only. */
+/** DPDK of the guest, as if it were in the image, and netdra-metadata: libraries and programs, read-only. */
 const dpdkMounts = [
   ['/usr', '/usr'],
   ['/usr/lib', '/lib'],
   ['/usr/lib64', '/lib64'],
+  [process.env.NETDRA_TOOLS, '/netdra'],
 ].map(([hostPath = '', containerPath = '']) => ({ hostPath, containerPath, readonly: true }));
 
 /**
- * An entry point that knows nothing but its metadata file. Without huge pages every page is a mapping of its own, of which
- * vfio allows 65,535: 64 MiB are enough and far below that.
+ * Without huge pages every page is a mapping of its own, of which vfio allows 65,535: 64 MiB are enough and far below
+ * that.
  */
-const dpdkEntryPoint = `
-export PATH=/usr/sbin:/usr/bin:/bin
-file=/var/run/dra-device-attributes/dpdk/vf/${testDriver}-metadata.json
-pci=$(grep -A1 '"resource.kubernetes.io/pciBusID"' $file | grep '"string"' | cut -d '"' -f 4)
-printf 'show port info 0\\nquit\\n' |
-  dpdk-testpmd -l 0,1 -a $pci --no-huge -m 64 --iova-mode=va --no-telemetry -- -i --total-num-mbufs=2048
-`;
+const ealOptions = '-l 0,1 --no-huge -m 64 --iova-mode=va --no-telemetry';
+const testpmdOptions = '-i --total-num-mbufs=2048';
+
+/** A pod for DPDK whose container waits for its entry point. */
+async function startDpdk(node: VmNode, name: string, vfs: VfState | VfState[], config: ClaimConfig[]) {
+  const pod: Pod = node.createPod(name, vfs, config);
+  const { bench } = node;
+  const sandbox = await bench.startPod(pod);
+  const { cri } = bench.containerd;
+  const cdiDevices = bench.kubelet.cdiDevicesForContainer(pod, 'main');
+  const id = await runContainer(cri, sandbox, { name: 'main', cdiDevices, mounts: dpdkMounts });
+  const container = { id, exec: (...command: string[]) => exec(cri, id, command, 200) };
+  const running: RunningPod = { pod, sandbox, container };
+  /** Runs an entry point, whose testpmd tells of its ports and ends. @returns their MAC addresses, as testpmd has them */
+  const portsOf = async (entryPoint: string): Promise<string[]> => {
+    const script = `export PATH=/netdra:/usr/sbin:/usr/bin:/bin; printf 'show port info all\\nquit\\n' | ${entryPoint}`;
+    const { stdout, stderr } = await container.exec('sh', '-c', script);
+    const found = [...stdout.matchAll(/^MAC address: ([0-9A-F:]{17})/gm)].map(([, mac = '']) => mac.toLowerCase());
+    expect(found.length, `${stdout}\n${stderr}`).toBeGreaterThan(0);
+    return found;
+  };
+  return { ...running, portsOf };
+}
 
 describe('a VF for DPDK', () => {
-  it('runs dpdk-testpmd in a container from the metadata file alone', async ({ node, vfs }) => {
-    const pod = node.createPod('dpdk', vfAt(vfs, 'pf0', 1), [
-      classConfig({ driver: 'vfio-pci', macAddress: '02:4e:45:54:00:42' }),
+  it('is the one that dpdk-testpmd gets from netdra-metadata, and from the variables of the device plugin', async ({
+    node,
+    vfs,
+  }) => {
+    const vf = vfAt(vfs, 'pf0', 1);
+    const dialects = { devicePlugin: { resourceName: 'intel.com/dpdk' } };
+    const running = await startDpdk(node, 'dpdk', vf, [
+      classConfig({ driver: 'vfio-pci', macAddress: '02:4e:45:54:00:42', dialects }),
       vfConfig({ interfaceName: 'dpdk0', addresses: ['192.0.2.42/24'], vf: { vlan: 9 } }),
     ]);
-    const { bench } = node;
-    const sandbox = await bench.startPod(pod);
-    const { cri } = bench.containerd;
-    const cdiDevices = bench.kubelet.cdiDevicesForContainer(pod, 'main');
-    const id = await runContainer(cri, sandbox, { name: 'main', cdiDevices, mounts: dpdkMounts });
-    const container = { id, exec: (...command: string[]) => exec(cri, id, command, 200) };
-    const { generation, devices } = await readMetadata({ pod, sandbox, container });
+    const { generation, devices } = await readMetadata(running);
     expect(generation).toBe(1);
     const [told] = devices;
     expect(told).toMatchObject({
@@ -48,8 +63,36 @@ describe('a VF for DPDK', () => {
       },
       networkData: { interfaceName: 'dpdk0', hardwareAddress: '02:4e:45:54:00:42', ips: ['192.0.2.42/24'] },
     });
-    const { stdout, stderr } = await container.exec('sh', '-c', dpdkEntryPoint);
-    const [, address] = /MAC address: ([0-9A-F:]{17})/.exec(stdout) ?? [];
-    expect(address?.toLowerCase(), `${stdout}\n${stderr}`).toBe(told?.networkData?.hardwareAddress);
+    const entryPoint = `dpdk-testpmd ${ealOptions} $(netdra-metadata eal-args) -- ${testpmdOptions}`;
+    expect(await running.portsOf(entryPoint)).toEqual(['02:4e:45:54:00:42']);
+    const { stdout } = await running.container.exec(
+      ...[
+        'sh',
+        '-c',
+        'echo "$PCIDEVICE_INTEL_COM_DPDK"; echo "$PCIDEVICE_INTEL_COM_DPDK_INFO"; stat -c %F /dev/vfio/*',
+      ],
+    );
+    const [addresses, info = '', ...kinds] = stdout.trim().split('\n');
+    expect(addresses).toBe(vf.pciAddress);
+    expect(JSON.parse(info)).toEqual({
+      [vf.pciAddress]: {
+        generic: { deviceID: vf.pciAddress },
+        vfio: { mount: '/dev/vfio/vfio', 'dev-mount': told?.attributes?.vfioDevice?.string },
+      },
+    });
+    expect(new Set(kinds)).toEqual(new Set(['character special file']));
+  });
+
+  it('is one of two that dpdk-testpmd waits for and gets, and no other is', async ({ node, vfs }) => {
+    const two = [vfAt(vfs, 'pf0', 2), vfAt(vfs, 'pf0', 3)];
+    const running = await startDpdk(node, 'dpdk-two', two, [
+      classConfig({ driver: 'vfio-pci' }),
+      vfConfig({ interfaceName: 'dpdk%d' }),
+    ]);
+    const macs = (await readMetadata(running)).devices.map(({ networkData }) => networkData?.hardwareAddress);
+    expect(new Set(macs).size).toBe(2);
+    const wait = 'netdra-metadata wait --generation 1 --timeout 30';
+    const entryPoint = `netdra-metadata exec -- dpdk-testpmd ${ealOptions} {eal-args} -- ${testpmdOptions}`;
+    expect(await running.portsOf(`{ ${wait} && ${entryPoint}; }`)).toEqual(macs);
   });
 });

@@ -76,6 +76,7 @@ describe('the policies for VFConfig', () => {
     cni: { attach: 'cni', cni: { type: 'host-device' } },
     ipam: { ipam: { type: 'host-local' } },
     'networkAttachmentDefinition.namespace': { networkAttachmentDefinition: { name: 'x', namespace: 'other' } },
+    dialects: { dialects: { sriovNetwork: {} } },
   };
 
   describe.each(['resourceclaims', 'resourceclaimtemplates'])('%s', (resource) => {

@@ -52,6 +52,7 @@ const samples: {
     ],
     merged: { 'net.ipv4.conf.IFNAME.arp_ignore': '2', 'net.ipv6.conf.IFNAME.accept_ra': 0 },
   },
+  dialects: { values: [{ deviceInfo: { resourceName: 'intel.com/nic' } }, { sriovNetwork: {} }] },
 };
 const cases = Object.entries(samples) as [keyof VfConfig, (typeof samples)[keyof VfConfig]][];
 
@@ -147,6 +148,7 @@ describe('privileged fields', () => {
       attach: 'cni',
       networkAttachmentDefinition: { name: 'a', namespace: 'other' },
     },
+    dialects: { dialects: { devicePlugin: { resourceName: 'intel.com/nic' } } },
   };
 
   it.each(privilegedFields)('%s is taken from the class only, unless the operator opens it', (field) => {

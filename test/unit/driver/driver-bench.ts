@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { DeviceInfoFiles, DialectFiles } from '../../../src/dialects/index.ts';
 import {
   Driver,
   type NetworkAttachmentReader,
@@ -100,6 +101,7 @@ export class DriverBench implements Disposable {
   readonly #stack = new DisposableStack();
   readonly dir = this.#stack.use(tempDir()).path;
   readonly cdiDir = join(this.dir, 'cdi');
+  readonly deviceInfoDir = join(this.dir, 'devinfo');
   readonly store = this.#stack.use(new Store(join(this.dir, 'state/state.db')));
   readonly control = new FakeControl();
   readonly driver: Driver;
@@ -117,6 +119,10 @@ export class DriverBench implements Disposable {
       control: this.control,
       carrier: { release: (device) => this.#release(device) },
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),
+      dialectFiles: new DialectFiles({
+        specs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'dialects' }),
+        deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
+      }),
       openClaimFields: [],
       claimMutex: new KeyedMutex(),
     });

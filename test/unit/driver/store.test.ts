@@ -1,4 +1,4 @@
-import { copyFileSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { copyFileSync, existsSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
@@ -114,6 +114,30 @@ describe('Store', () => {
     other.exec("UPDATE devices SET data = '{'");
     other.close();
     expect(() => store.claims()).toThrow(expect.objectContaining({ code: 'store-unusable', hint: expect.any(String) }));
+  });
+
+  it('can be read without being changed: by tools, beside a driver of another version, too', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'state.db');
+    expect(() => new Store(path, { readOnly: true })).toThrow(
+      expect.objectContaining({ code: 'store-unusable', hint: expect.stringContaining('as root') }),
+    );
+    expect(existsSync(path)).toBe(false);
+    copyFileSync(schema1, path);
+    const before = readFileSync(path);
+    {
+      using old = new Store(path, { readOnly: true });
+      expect(old.claims().map(({ identity: { name }, devices }) => [name, devices.length])).toEqual([
+        ['dpdk', 1],
+        ['fast-net', 1],
+      ]);
+      expect(() => old.deleteClaim('u')).toThrow(`state store ${path} cannot be used`);
+    }
+    expect(readFileSync(path)).toEqual(before);
+    const newer = new DatabaseSync(path);
+    newer.exec('PRAGMA user_version = 99');
+    newer.close();
+    expect(() => new Store(path, { readOnly: true })).toThrow(/has schema 99, this version knows 2/);
   });
 
   it('changes a device as it is at that moment, in one step', () => {

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DeviceInfoFiles, DialectFiles } from '../../../src/dialects/index.ts';
 import { CdiSpecs, ClaimMetadata, layouts } from '../../../src/metadata/index.ts';
 import { OrphanedFiles } from '../../../src/recovery/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
@@ -14,6 +15,7 @@ describe('OrphanedFiles', () => {
   let dir: ReturnType<typeof tempDir>;
   let metadata: ClaimMetadata;
   let orphans: OrphanedFiles;
+  let dialectFiles: DialectFiles;
   const known = new Set<string>();
   const cdi = (file: string, kind: string) => writeFileSync(join(dir.path, 'cdi', file), JSON.stringify({ kind }));
   const claimDirs = () => readdirSync(join(dir.path, 'dra-device-metadata')).sort();
@@ -25,10 +27,13 @@ describe('OrphanedFiles', () => {
     mkdirSync(join(dir.path, 'cdi'));
     const cdiDir = join(dir.path, 'cdi');
     metadata = new ClaimMetadata({ driver: testDriver, dataDir: dir.path, cdiDir, layouts: [layouts.v1] });
+    const specsOf = (name: string) => new CdiSpecs({ dir: cdiDir, driver: testDriver, class: name });
+    const infoDirs = { dir: join(dir.path, 'devinfo'), recordDir: join(dir.path, 'device-info') };
+    dialectFiles = new DialectFiles({ specs: specsOf('dialects'), deviceInfo: new DeviceInfoFiles(infoDirs) });
     orphans = new OrphanedFiles({
       store: { claim: (uid) => (known.has(uid) ? ({} as never) : undefined) },
       metadata,
-      specs: ['metadata', 'device'].map((name) => new CdiSpecs({ dir: cdiDir, driver: testDriver, class: name })),
+      specs: [...['metadata', 'device'].map(specsOf), dialectFiles],
       helper: {
         reclaim: async (claim, isOver, signal) => {
           if (!(await isOver(signal))) return false;
@@ -71,6 +76,25 @@ describe('OrphanedFiles', () => {
     await orphans.sweep(never);
     await orphans.sweep(never);
     expect(specs()).toEqual([]);
+  });
+
+  it('removes what is left of older dialects, and what the host was told of them', async () => {
+    const infoFiles = () => readdirSync(join(dir.path, 'devinfo')).sort();
+    const config = { deviceInfo: { resourceName: 'intel.com/nic' }, sriovNetwork: {} };
+    for (const [index, uid] of ['uid-x', 'uid-here'].entries()) {
+      const device = { name: `dev-${index}`, pciAddress: `0000:3b:02.${index}` };
+      await dialectFiles.write(uid, [{ name: 'vf', config, devices: [device] }], [device]);
+    }
+    // Only the driver's own note tells of a claim without variables.
+    const third = { name: 'dev-2', pciAddress: '0000:3b:02.2' };
+    const { deviceInfo } = config;
+    await dialectFiles.write('uid-y', [{ name: 'vf', config: { deviceInfo }, devices: [third] }], []);
+    known.add('uid-here');
+    await orphans.sweep(never);
+    expect(infoFiles()).toHaveLength(3);
+    await orphans.sweep(never);
+    expect(infoFiles()).toEqual(['intel.com-nic-0000:3b:02.1-device.json']);
+    expect(specs()).toEqual([`${testDriver}_dialects_uid-here_vf.json`]);
   });
 
   it('touches no spec of another driver, nor one that only looks like ours', async () => {

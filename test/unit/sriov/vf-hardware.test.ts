@@ -89,6 +89,37 @@ describe('VfHardware', () => {
     expect(changed.info.hardwareAddress).toMatch(/^02:/);
   });
 
+  it.each([{}, { vf: { trust: true } }])(
+    'also where the PF tells the one that it has taken by itself, as igb does: %j',
+    async (wanted) => {
+      const options = { tellsOwnAddresses: true };
+      const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
+      expect(state.info.hardwareAddress).toBe(state.link.hardwareAddress);
+      expect(changed.info.hardwareAddress).toBe(state.link.hardwareAddress);
+      expect(restored).toEqual(state);
+    },
+  );
+
+  it('also when it is made what it shall be once more, for the PF may have been reset', async () => {
+    const { card, hardware } = open({ tellsOwnAddresses: true });
+    const address = card.link(0)?.hardwareAddress;
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    Object.assign(card.info(0) ?? {}, { hardwareAddress: undefined });
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.info(0)?.hardwareAddress).toBe(address);
+  });
+
+  it.each([true, false])(
+    'takes a card that can set no address for what it is: tells those of VFs %s',
+    async (tells) => {
+      const { card, hardware } = open({ tellsOwnAddresses: tells, unsupported: ['hardwareAddress'] });
+      const before = await hardware.read(card.address(0));
+      for (let n = 0; n < 2; n++) await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    },
+  );
+
   it('leaves the other half of a rate as the operator has it', async () => {
     const info = { minTxRateMbps: 50, maxTxRateMbps: 500 };
     const { changed } = await thereAndBack({ vf: { rate: { maxMbps: 200 } } }, { info });

@@ -32,4 +32,5 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - { field: cni, asked: "has(c.cni)" }
 - { field: ipam, asked: "has(c.ipam)" }
 - { field: networkAttachmentDefinition.namespace, asked: "has(c.networkAttachmentDefinition) && has(c.networkAttachmentDefinition.namespace) && c.networkAttachmentDefinition.namespace != request.namespace" }
+- { field: dialects, asked: "has(c.dialects)" }
 {{- end -}}

@@ -1,0 +1,88 @@
+import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from '../metadata/host-file.ts';
+import { fileName, pathPart } from '../metadata/paths.ts';
+import { type DeviceInfoFile, deviceInfoMode } from './device-info.ts';
+
+const recordSuffix = '.json';
+
+export interface DeviceInfoFilesOptions {
+  /** On the host, where others have their files, too: see `deviceInfoDir`. */
+  dir: string;
+  /** Ours alone: what has been written for which claim. */
+  recordDir: string;
+}
+
+/**
+ * The device-info files of claims. Nothing in such a file says who wrote it, and device plugins write theirs to the same
+ * directory, so there is a record for each claim: written before its files, removed after them. Whatever is cut short,
+ * the record still says what is left. Calls for one claim must not overlap.
+ */
+export class DeviceInfoFiles {
+  readonly #dir: string;
+  readonly #recordDir: string;
+
+  constructor({ dir, recordDir }: DeviceInfoFilesOptions) {
+    this.#dir = dir;
+    this.#recordDir = recordDir;
+  }
+
+  /** Makes these the files of a claim; those that it had beside them go. @throws MetadataError `metadata-io` */
+  async write(claimUid: string, files: readonly DeviceInfoFile[]): Promise<void> {
+    const places = files.map(({ name, text }) => ({ file: this.#file(name), text }));
+    const isStale = ({ name }: DeviceInfoFile) => !files.some((file) => file.name === name);
+    if ((await this.#recorded(claimUid)).some(isStale)) await this.removeClaim(claimUid);
+    if (files.length === 0) return;
+    await createFile(this.#record(claimUid), JSON.stringify(files));
+    // The rename replaces what is there: a file of somebody who has forgotten it, for the device is the claim's.
+    for (const { file, text } of places) await createFile(file, text, deviceInfoMode);
+  }
+
+  /**
+   * Removes the files of a claim, and what a killed process left of writing them. One that says something else by now is
+   * somebody else's, and one that another claim has too is for that one to remove.
+   * @throws MetadataError `metadata-io`
+   */
+  async removeClaim(claimUid: string): Promise<void> {
+    const files = await this.#recorded(claimUid);
+    const others = files.length === 0 ? new Set<string>() : await this.#namesOfOthers(claimUid);
+    for (const { name, text } of files) {
+      if (others.has(name)) continue;
+      const found = await readFileIfThere(this.#file(name));
+      // Also if it is not there: its beginnings may be.
+      if (found === undefined || found === text) await removeFile(this.#file(name));
+    }
+    await removeFile(this.#record(claimUid));
+  }
+
+  /** UIDs of the claims that may have files. */
+  async claimUids(): Promise<string[]> {
+    const records = (await listDir(this.#recordDir)).filter(
+      (name) => name.endsWith(recordSuffix) && !name.startsWith('.'),
+    );
+    return records.map((name) => name.slice(0, -recordSuffix.length));
+  }
+
+  async #namesOfOthers(claimUid: string): Promise<Set<string>> {
+    const uids = (await this.claimUids()).filter((uid) => uid !== claimUid);
+    const files = await Promise.all(uids.map((uid) => this.#recorded(uid)));
+    return new Set(files.flat().map(({ name }) => name));
+  }
+
+  /** Records are put into place as a whole. Only a power loss leaves a part of one, and the files are on a tmpfs. */
+  async #recorded(claimUid: string): Promise<DeviceInfoFile[]> {
+    const text = (await readFileIfThere(this.#record(claimUid))) ?? '[]';
+    try {
+      return JSON.parse(text) as DeviceInfoFile[];
+    } catch {
+      return [];
+    }
+  }
+
+  #record(claimUid: string): HostFile {
+    const name = fileName(`${pathPart(claimUid, 'claim UID')}${recordSuffix}`, `record of claim ${claimUid}`);
+    return { base: this.#recordDir, parts: [name] };
+  }
+
+  #file(name: string): HostFile {
+    return { base: this.#dir, parts: [fileName(pathPart(name, 'name of a device-info file'), 'device-info file')] };
+  }
+}

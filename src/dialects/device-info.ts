@@ -1,0 +1,37 @@
+import { type DialectDevice, nodeOf } from './device.ts';
+
+/** Where Multus and CNI plugins look on the host for what device plugins left. */
+export const deviceInfoDir = '/var/run/k8s.cni.cncf.io/devinfo/dp';
+/** Readers run as root; nobody changes it. */
+export const deviceInfoMode = 0o444;
+
+export interface DeviceInfoFile {
+  /** Below {@link deviceInfoDir}. */
+  name: string;
+  text: string;
+}
+
+/**
+ * A device-info file of version 1.1.0 for a PCI device. It is found by resource name and device id alone, which is the
+ * PCI address. A writer removes what is there first: other writers refuse to overwrite, and readers never see a part.
+ * Source: "Device Information Specification" of the Network Plumbing Working Group.
+ */
+export function deviceInfoFile(resourceName: string, device: DialectDevice): DeviceInfoFile {
+  const { pciAddress, pfAddress, access } = device;
+  const vhostNet = nodeOf(device, '/dev/vhost-net');
+  const pci = {
+    'pci-address': pciAddress,
+    ...(vhostNet === undefined ? {} : { 'vhost-net': vhostNet }),
+    ...(access?.rdmaDevice === undefined ? {} : { 'rdma-device': access.rdmaDevice }),
+    ...(pfAddress === undefined ? {} : { 'pf-pci-address': pfAddress }),
+  };
+  return {
+    name: deviceInfoFileName(resourceName, pciAddress),
+    text: JSON.stringify({ type: 'pci', version: '1.1.0', pci }),
+  };
+}
+
+/** For the removal, too. */
+export function deviceInfoFileName(resourceName: string, pciAddress: string): string {
+  return `${resourceName.replaceAll('/', '-')}-${pciAddress.replaceAll('/', '-')}-device.json`;
+}

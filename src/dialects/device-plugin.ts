@@ -1,0 +1,48 @@
+import type { DialectsConfig } from './config.ts';
+import { type DialectDevice, type Env, nodeOf, rdmaNodes } from './device.ts';
+
+/**
+ * The variables of the SR-IOV network device plugin for the devices of one resource: their PCI addresses with commas
+ * between them, and unless switched off what there is of each as JSON.
+ * Source: sriov-network-device-plugin, README "Pod device information", and its resource server.
+ */
+export function devicePluginEnv(
+  { resourceName, info = true }: NonNullable<DialectsConfig['devicePlugin']>,
+  devices: readonly DialectDevice[],
+): Env {
+  const name = devicePluginVariable(resourceName);
+  const addresses = devices.map(({ pciAddress }) => pciAddress).join(',');
+  if (!info) return { [name]: addresses };
+  const details = Object.fromEntries(devices.map((device) => [device.pciAddress, deviceInfo(device)]));
+  return { [name]: addresses, [`${name}_INFO`]: JSON.stringify(details) };
+}
+
+/** `PCIDEVICE_INTEL_COM_SRIOV_DPDK` for `intel.com/sriov_dpdk`. A `-` stays, although a shell cannot name the variable. */
+export function devicePluginVariable(resourceName: string): string {
+  return `PCIDEVICE_${resourceName.replaceAll(/[./]/g, '_').toUpperCase()}`;
+}
+
+function deviceInfo(device: DialectDevice): Record<string, Record<string, string>> {
+  const { pciAddress, access } = device;
+  const rdma = { ...rdmaNodes(device), ...(access?.rdmaDevice === undefined ? {} : { rdma_dev: access.rdmaDevice }) };
+  const vhost = definedOnly({
+    'net-mount': nodeOf(device, '/dev/vhost-net'),
+    'tun-mount': nodeOf(device, '/dev/net/tun'),
+  });
+  const vfio = access?.vfio && {
+    ...definedOnly({ mount: nodeOf(device, '/dev/vfio/vfio') }),
+    'dev-mount': access.vfio.device,
+  };
+  return {
+    generic: { deviceID: pciAddress },
+    ...(vfio === undefined ? {} : { vfio }),
+    ...(Object.keys(rdma).length === 0 ? {} : { rdma }),
+    ...(Object.keys(vhost).length === 0 ? {} : { vhost }),
+  };
+}
+
+function definedOnly(fields: Record<string, string | undefined>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(fields).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
+}

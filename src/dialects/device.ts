@@ -1,0 +1,40 @@
+/** What a dialect tells of a prepared device; the driver's `StoredDevice` is one. */
+export interface DialectDevice {
+  /** In its pool, e.g. `0000-3b-02-1`. */
+  name: string;
+  /** With domain, e.g. `0000:3b:02.1`. */
+  pciAddress: string;
+  /** PCI address of the PF, if it is a VF. */
+  pfAddress?: string;
+  access?: {
+    /** `device` is the path of the group's file. Absent: it is not for user space. */
+    vfio?: { device: string };
+    /** e.g. `mlx5_3` */
+    rdmaDevice?: string;
+    /** Paths of character devices that containers get. */
+    nodes: readonly string[];
+  };
+}
+
+/** Variables by name. */
+export type Env = Record<string, string>;
+
+/** Kinds of RDMA files, by how their names begin. Source: kernel, drivers/infiniband/core. */
+const rdmaKinds = ['uverbs', 'umad', 'issm', 'rdma_cm'] as const;
+export type RdmaKind = (typeof rdmaKinds)[number];
+
+/** The RDMA files among a device's nodes, by kind; the first one of each. */
+export function rdmaNodes({ access }: DialectDevice): Partial<Record<RdmaKind, string>> {
+  const found: Partial<Record<RdmaKind, string>> = {};
+  for (const node of access?.nodes ?? []) {
+    const file = /^\/dev\/infiniband\/(\w+)$/.exec(node)?.[1] ?? '';
+    const kind = rdmaKinds.find((each) => file.startsWith(each));
+    if (kind !== undefined) found[kind] ??= node;
+  }
+  return found;
+}
+
+/** The node if the device's containers get it. */
+export function nodeOf({ access }: DialectDevice, path: string): string | undefined {
+  return access?.nodes.find((node) => node === path);
+}
