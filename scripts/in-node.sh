@@ -39,6 +39,8 @@ load_tools() {
   mkdir -p "$cache"
   exports=$(flock "$cache/tools.lock" node "$repo/e2e/node/fetch-tools.ts" "$cache") || exit 1
   eval "$exports"
+  # The tests start the driver hundreds of times.
+  export NODE_COMPILE_CACHE=$cache/node
 }
 
 # The folders of a cgroup in every hierarchy, v1 and v2.

@@ -24,7 +24,7 @@ export async function startTlsFront(url: string): Promise<TlsFront> {
       socket.on('close', () => {
         sockets.delete(socket);
         // A pipe passes on an end, but not a connection that breaks: the client would wait for ever.
-        other.destroy();
+        if (!other.writableEnded) other.destroy();
       });
     }
     client.pipe(upstream).pipe(client);
