@@ -117,13 +117,13 @@ describe('a node that runs out of something', () => {
   });
 
   it('a state directory that is read-only at the start: the driver says so and ends', async () => {
-    // SQLite cannot even look without writing beside its file.
     await bench.startDriver();
     await bench.stopDriver();
     plugins.setReadOnly(true);
     await expect(bench.startDriver()).rejects.toMatchObject({
-      code: 'store-unusable',
-      hint: expect.stringMatching(/space and permissions/),
+      code: 'directory-unwritable',
+      message: expect.stringMatching(/cannot write to .*EROFS/),
+      hint: expect.stringMatching(/mount it writable/),
     });
     plugins.setReadOnly(false);
     await bench.startDriver();
