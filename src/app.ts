@@ -80,8 +80,10 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
     // Claims that have metadata already keep it, so it is never left out altogether.
     enabled: settings.enableDeviceMetadata,
-    attributesOf: ({ pool, name }) =>
-      pool === settings.nodeName ? vfs.offered().find((device) => device.name === name)?.attributes : undefined,
+    attributesOf: ({ pool, name }) => {
+      const device = pool === settings.nodeName ? vfs.find(name) : undefined;
+      return device && vfs.attributesOf(device.pciAddress);
+    },
     bootId,
     ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
     ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),

@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises';
-import { loadYaml } from '@kubernetes/client-node';
 import type * as z from 'zod';
 import { NetdraError } from './errors.ts';
 import { type InventoryPolicy, inventoryPolicySchema } from './sriov/index.ts';
@@ -26,7 +25,7 @@ export class PolicyFile {
   async follow(onChange: (policy: InventoryPolicy) => void): Promise<NetdraError | undefined> {
     try {
       const text = await this.#read();
-      const policy = text === this.#text ? undefined : this.#parse(text);
+      const policy = text === this.#text ? undefined : await this.#parse(text);
       this.#text = text;
       this.#fault = undefined;
       if (policy !== undefined) onChange(policy);
@@ -47,7 +46,9 @@ export class PolicyFile {
     }
   }
 
-  #parse(text: string): InventoryPolicy {
+  async #parse(text: string): Promise<InventoryPolicy> {
+    // Not at the top: without a policy nobody needs it, and it costs more memory than the driver.
+    const { loadYaml } = await import('./yaml.ts');
     let value: unknown;
     try {
       value = loadYaml(text);

@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import type { ServiceDefinition } from '@grpc/grpc-js';
 import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 
 const defaultDir = fileURLToPath(new URL('../proto', import.meta.url));
@@ -10,4 +11,47 @@ const defaultDir = fileURLToPath(new URL('../proto', import.meta.url));
  */
 export function loadProto(file: string, dir = defaultDir): PackageDefinition {
   return loadSync(file, { includeDirs: [dir], longs: Number, enums: String, defaults: true, oneofs: false });
+}
+
+/** A service whose contract is read when the first message comes in or goes out. */
+export interface LazyService {
+  definition: ServiceDefinition;
+  /** Reads the contract now. */
+  load(): void;
+}
+
+/**
+ * The definition of a service without its contract: reading one takes as long as all the rest of a driver's start, and
+ * most of the versions that are served are never called.
+ * @param service full name, e.g. `v1.DRAPlugin`
+ * @param methods by name: whether they answer with a stream
+ */
+export function lazyService(file: string, service: string, methods: Record<string, { streams: boolean }>): LazyService {
+  let loaded: ServiceDefinition | undefined;
+  const load = () => {
+    loaded ??= loadProto(file)[service] as ServiceDefinition | undefined;
+    if (loaded === undefined) throw new TypeError(`${file} has no service ${service}`);
+    return loaded;
+  };
+  const entries = Object.entries(methods).map(([name, { streams }]) => {
+    const path = `/${service}/${name}`;
+    const method = () => {
+      const found = load()[name];
+      if (found === undefined) throw new TypeError(`${file} has no method ${path}`);
+      return found;
+    };
+    return [
+      name,
+      {
+        path,
+        requestStream: false,
+        responseStream: streams,
+        requestSerialize: (message: object) => method().requestSerialize(message),
+        requestDeserialize: (bytes: Buffer) => method().requestDeserialize(bytes),
+        responseSerialize: (message: object) => method().responseSerialize(message),
+        responseDeserialize: (bytes: Buffer) => method().responseDeserialize(bytes),
+      },
+    ];
+  });
+  return { definition: Object.fromEntries(entries), load: () => void load() };
 }

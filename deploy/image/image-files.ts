@@ -1,9 +1,22 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { type BuildOptions, build, type Metafile, type Plugin } from 'esbuild';
 import { NetdraError } from '../../src/errors.ts';
-import { type Architecture, architectures, programDir, programPath } from './layout.ts';
+import { builtinModules } from './builtin-modules.ts';
+import { clientNodeApart, clientNodeFile, clientNodeSource } from './client-node.ts';
+import { makeCompileCache } from './compile-cache.ts';
+import { type Architecture, architectures, cacheDir, programDir, programPath } from './layout.ts';
 
 export interface ImageFilesOptions {
   /** Becomes what the image has at `/`; what was in it is removed. */
@@ -19,44 +32,74 @@ const nativePackages = ['koffi', 'netlink'];
 
 /**
  * Makes what the image has besides Node.js: the driver in one file, the wire contracts, the native packages with the
- * binaries for one processor only, and the licences of all that is in it.
+ * binaries for one processor only, the licences of all that is in it, and, for this machine's processor, what V8 makes of
+ * the program.
  * @throws NetdraError `package-missing` when the native packages are not there for that processor
  */
 export async function makeImageFiles(options: ImageFilesOptions): Promise<void> {
   const { outDir, architecture, modulesDir = join(repo, 'node_modules') } = options;
   rmSync(outDir, { recursive: true, force: true });
   const top = join(outDir, programDir);
-  const packages = await bundle(join(outDir, programPath));
+  const program = join(outDir, programPath);
+  const packages = [
+    ...(await bundle(program, clientNodeApart)),
+    ...(await bundleClientNode(join(dirname(program), clientNodeFile))),
+  ];
   copyFiles(join(repo, 'proto'), join(top, 'proto'), (path) => path.endsWith('.proto'));
   const natives = copyNativePackages(modulesDir, join(top, 'node_modules'), architectures[architecture]);
   cpSync(join(repo, 'LICENSE'), join(top, 'LICENSE'));
   writeFileSync(join(top, 'THIRD-PARTY-LICENSES'), collectLicences([...packages, ...natives]));
+  if (architectures[architecture] === process.arch) makeCompileCache(outDir);
+}
+
+/**
+ * Makes the command of the npm package: the driver in one file, with the licences of what is in it beside it. The native
+ * packages are those that npm installs with it; `proto/` has to be beside its folder.
+ */
+export async function makePackageProgram(outfile: string): Promise<void> {
+  const packages = await bundle(outfile);
+  chmodSync(outfile, 0o755);
+  writeFileSync(join(dirname(outfile), 'THIRD-PARTY-LICENSES'), collectLicences(packages));
 }
 
 /** @returns folders of the packages that went into the file */
-async function bundle(outfile: string): Promise<string[]> {
+async function bundle(outfile: string, ...plugins: Plugin[]): Promise<string[]> {
   const { metafile } = await build({
-    entryPoints: [join(repo, 'src/main.ts')],
-    absWorkingDir: repo,
-    outfile,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    target: 'node24',
+    ...common,
     external: nativePackages,
+    entryPoints: [join(repo, 'src/main.ts')],
+    outfile,
+    format: 'esm',
+    plugins: [builtinModules, ...plugins],
     // Some packages are CommonJS and ask for Node.js' own modules.
     banner: {
-      js: "import { createRequire as createRequireOfBundle } from 'node:module';\nconst require = createRequireOfBundle(import.meta.url);",
+      js: "#!/usr/bin/env node\nimport { createRequire as createRequireOfBundle } from 'node:module';\nconst require = createRequireOfBundle(import.meta.url);",
     },
-    // Names in stack traces are worth more than the bytes.
-    minify: false,
-    legalComments: 'none',
-    metafile: true,
-    logLevel: 'silent',
   });
-  const folders = Object.keys(metafile.inputs).map(
-    (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(path)?.[0],
-  );
+  return packagesIn(metafile);
+}
+
+/** @returns folders of the packages that went into the file */
+async function bundleClientNode(outfile: string): Promise<string[]> {
+  const stdin = { contents: clientNodeSource, resolveDir: repo };
+  const { metafile } = await build({ ...common, stdin, outfile, format: 'cjs' });
+  return packagesIn(metafile);
+}
+
+const common = {
+  absWorkingDir: repo,
+  bundle: true,
+  platform: 'node',
+  target: 'node24',
+  // Names in stack traces are worth more than the bytes.
+  minify: false,
+  legalComments: 'none',
+  metafile: true,
+  logLevel: 'silent',
+} as const satisfies BuildOptions;
+
+function packagesIn({ inputs }: Metafile): string[] {
+  const folders = Object.keys(inputs).map((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(path)?.[0]);
   return [...new Set(folders)].filter((folder) => folder !== undefined).map((folder) => join(repo, folder));
 }
 
@@ -117,17 +160,22 @@ export interface ImageFile {
   sizeBytes: number;
 }
 
-/** What is in the folder, the packages' JavaScript as one entry each. */
+/** What is in the folder, the packages' JavaScript as one entry each, and what V8 made as one. */
 export function listImageFiles(outDir: string): ImageFile[] {
   const sizes = new Map<string, number>();
   for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
     const path = join(entry.parentPath, entry.name);
-    const shown = /\/node_modules\//.test(path) && !path.endsWith('.node') ? packageOf(path) : path;
+    const shown = groupOf(path);
     const key = `/${relative(outDir, shown)}`;
     sizes.set(key, (sizes.get(key) ?? 0) + statSync(path).size);
   }
   return [...sizes].map(([path, sizeBytes]) => ({ path, sizeBytes })).sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+function groupOf(path: string): string {
+  if (path.includes(`/${cacheDir}/`)) return path.replace(/\/cache\/.*/, '/cache/*');
+  return /\/node_modules\//.test(path) && !path.endsWith('.node') ? packageOf(path) : path;
 }
 
 function packageOf(path: string): string {

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { programPath } from '../../deploy/image/layout.ts';
+import { nodeEnv, nodeFlags, programPath } from '../../deploy/image/layout.ts';
 import { encodeOciArchive } from './oci-image.ts';
 import type { TarEntry } from './tar.ts';
 
@@ -34,9 +34,9 @@ export function makeDriverArchive(filesDir: string): Buffer {
     {
       name: driverImage,
       files: [...directories, ...files.filter(({ path }) => !folders.has(path))],
-      entrypoint: ['/usr/local/bin/node', `/${programPath}`],
+      entrypoint: ['/usr/local/bin/node', ...nodeFlags, `/${programPath}`],
       cmd: ['run'],
-      env: ['NODE_ENV=production'],
+      env: Object.entries(nodeEnv()).map(([name, value]) => `${name}=${value}`),
     },
   ]);
 }

@@ -23,7 +23,7 @@ export class DriverProcess implements AsyncDisposable {
   /** @param more for Node.js itself, what its environment has besides ours, and a program in the place of the sources */
   constructor(settings: Settings, more: { execArgv?: string[]; env?: Record<string, string>; mainPath?: string } = {}) {
     const { execArgv = [], env = {}, mainPath = sourcePath } = more;
-    this.#child = spawn(process.execPath, [...execArgv, mainPath, 'run', ...flagsOf(settings)], {
+    this.#child = spawn(process.execPath, [...execArgv, mainPath, 'run', ...driverFlags(settings)], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, ...env },
     });
@@ -60,7 +60,8 @@ export class DriverProcess implements AsyncDisposable {
   }
 }
 
-function flagsOf(settings: Settings): string[] {
+/** What `netdra run` is called with. */
+export function driverFlags(settings: Settings): string[] {
   const { simulate } = settings;
   const flags: Record<string, string | undefined> = {
     'driver-name': settings.driverName,
@@ -70,6 +71,7 @@ function flagsOf(settings: Settings): string[] {
     'kubelet-registry-dir': settings.kubeletRegistryDir,
     'pod-uid': settings.podUid,
     'cdi-dir': settings.cdiDir,
+    'device-info-dir': settings.deviceInfoDir,
     'state-dir': settings.stateDir,
     'cni-bin-dirs': settings.cniBinDirs.join(','),
     'nri-socket': settings.nriSocket,
@@ -84,6 +86,7 @@ function flagsOf(settings: Settings): string[] {
     'reconcile-interval':
       settings.reconcileIntervalMs === undefined ? undefined : String(settings.reconcileIntervalMs / 1_000),
     'boot-id-path': settings.bootIdPath,
+    'http-address': settings.httpAddress,
     simulate: simulate && `${simulate.pfs}x${simulate.vfsPerPf}`,
     'simulate-prefix': settings.simulatePrefix,
     'log-level': settings.logLevel,

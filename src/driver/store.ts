@@ -70,9 +70,11 @@ export class Store implements Disposable {
   readonly #bootId: string | undefined;
   readonly #isReadOnly: boolean;
   readonly #statements = new Map<string, StatementSync>();
-  /** UIDs of the pods that have claims; absent when that is to be read again. */
+  /** UIDs of the pods that have claims, and of some that had; absent when that is to be read again. */
   #podUids: Set<string> | undefined;
   #podUidsReadAtMs = 0;
+  /** What SQLite says to whether others have written. */
+  #dataVersion: unknown;
   #watch: FileChangeWatch | undefined;
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
@@ -121,6 +123,7 @@ export class Store implements Disposable {
       this.#transaction(() => {
         const { uid, namespace, name } = claim.identity;
         this.#checkFree(claim);
+        for (const podUid of claim.podUids) this.#podUids?.add(podUid);
         this.#run('DELETE FROM claims WHERE uid = ?', uid);
         this.#run(
           'INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id) VALUES (?, ?, ?, ?, ?, ?)',
@@ -173,8 +176,8 @@ export class Store implements Disposable {
     const nowMs = performance.now();
     // The instance beside us in a rolling update writes, too.
     this.#watch ??= new FileChangeWatch(`${this.#path}-wal`);
-    const isOver = this.#watch.takeChange() || nowMs - this.#podUidsReadAtMs > podUidsMaxAgeMs;
-    if (isOver || this.#podUids === undefined) {
+    const isOld = nowMs - this.#podUidsReadAtMs > podUidsMaxAgeMs;
+    if ((this.#watch.takeChange() && this.#isChangedByOthers()) || isOld || this.#podUids === undefined) {
       this.#podUids = this.#guard(() => {
         const rows = this.#prepare('SELECT value FROM claims, json_each(pod_uids)').all();
         return new Set(rows.map(({ value }) => String(value)));
@@ -182,6 +185,14 @@ export class Store implements Disposable {
       this.#podUidsReadAtMs = nowMs;
     }
     return this.#podUids.has(podUid);
+  }
+
+  #isChangedByOthers(): boolean {
+    return this.#guard(() => {
+      const before = this.#dataVersion;
+      this.#dataVersion = this.#prepare('PRAGMA data_version').get()?.data_version;
+      return this.#dataVersion !== before;
+    });
   }
 
   #checkFree({ identity, devices }: StoredClaim): void {
@@ -222,7 +233,6 @@ export class Store implements Disposable {
   }
 
   #run(statement: string, ...parameters: (string | null)[]): void {
-    this.#podUids = undefined;
     this.#prepare(statement).run(...parameters);
   }
 

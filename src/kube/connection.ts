@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto';
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https';
-import type { KubeConfig } from '@kubernetes/client-node';
+import { isDeepStrictEqual } from 'node:util';
+import type { ApiAccess } from './api-access.ts';
 
 /** Enough for the claims of several pods at once; more wait for a free connection. */
 const maxSockets = 32;
@@ -15,24 +15,24 @@ const keepAliveMs = 30_000;
  */
 export class KubeConnection implements Disposable {
   readonly server: string;
-  readonly #config: KubeConfig;
+  readonly #access: ApiAccess;
   #agent: HttpAgent | undefined;
   /** What {@link #agent} was made from. */
-  #agentKey = '';
+  #trust: object | undefined;
 
   /** @throws Error if the kubeconfig names no cluster */
-  constructor(config: KubeConfig) {
-    const cluster = config.getCurrentCluster();
+  constructor(access: ApiAccess) {
+    const cluster = access.getCurrentCluster();
     if (cluster === null) throw new Error('the kubeconfig has no current cluster');
     this.server = cluster.server.replace(/\/+$/, '');
-    this.#config = config;
+    this.#access = access;
   }
 
   /** The options of a request: agent and headers that say who we are. @throws Error e.g. if a certificate is missing */
   async options(): Promise<RequestOptions> {
     const options: RequestOptions = {};
-    await this.#config.applyToHTTPSOptions(options);
-    const agent = this.#config.getCurrentCluster()?.proxyUrl === undefined ? this.#agentFor(options) : options.agent;
+    await this.#access.applyToHTTPSOptions(options);
+    const agent = this.#access.getCurrentCluster()?.proxyUrl === undefined ? this.#agentFor(options) : options.agent;
     const { headers = {}, auth } = options;
     return { headers, ...(auth == null ? {} : { auth }), ...(agent === undefined ? {} : { agent }) };
   }
@@ -40,18 +40,17 @@ export class KubeConnection implements Disposable {
   [Symbol.dispose](): void {
     this.#agent?.destroy();
     this.#agent = undefined;
-    this.#agentKey = '';
+    this.#trust = undefined;
   }
 
   #agentFor({ ca, cert, key, rejectUnauthorized, servername }: RequestOptions): HttpAgent {
     const trust = { ca, cert, key, rejectUnauthorized, servername };
-    const agentKey = createHash('sha256').update(JSON.stringify(trust)).digest('hex');
-    if (this.#agent !== undefined && this.#agentKey === agentKey) return this.#agent;
+    if (this.#agent !== undefined && isDeepStrictEqual(this.#trust, trust)) return this.#agent;
     // Requests on the way keep the old agent's sockets; it makes no new ones for us.
     const options = { keepAlive: true, keepAliveMsecs: keepAliveMs, maxSockets };
     const defined = Object.fromEntries(Object.entries(trust).filter(([, value]) => value !== undefined));
     this.#agent = this.server.startsWith('http:') ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined });
-    this.#agentKey = agentKey;
+    this.#trust = trust;
     return this.#agent;
   }
 }

@@ -1,8 +1,8 @@
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import type { KubeConfig } from '@kubernetes/client-node';
 import type { Clock, Deadline } from '../clock.ts';
 import { errnoCode } from '../errors.ts';
+import type { ApiAccess } from './api-access.ts';
 import { KubeConnection } from './connection.ts';
 import { isKubeError, KubeError, toKubeError } from './errors.ts';
 import { readJsonLines } from './json-lines.ts';
@@ -44,8 +44,8 @@ export class KubeClient implements Disposable {
   readonly #connection: KubeConnection;
   readonly #options: KubeClientOptions;
 
-  constructor(config: KubeConfig, options: KubeClientOptions) {
-    this.#connection = new KubeConnection(config);
+  constructor(access: ApiAccess, options: KubeClientOptions) {
+    this.#connection = new KubeConnection(access);
     this.#options = options;
   }
 

@@ -1,9 +1,8 @@
 import { KeyedMutex } from '../keyed-mutex.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { FileLock } from './file-lock.ts';
+import { SharedLock } from './shared-lock.ts';
 
-/** No UID of a claim. */
-const lockKey = 'lock';
 /** A node has some hundred pods; what waits beyond that is turned away, and the kubelet tries again. */
 const maxWaiting = 1_000;
 
@@ -13,13 +12,11 @@ const maxWaiting = 1_000;
  */
 export class CallQueue {
   readonly #mutex = new KeyedMutex();
-  readonly #lock: FileLock | undefined;
-  /** The lock, as long as a task of ours runs. */
-  #held: { users: number; lock: Disposable | undefined } | undefined;
+  readonly #lock: SharedLock;
   #waiting = 0;
 
   constructor(lock?: FileLock) {
-    this.#lock = lock;
+    this.#lock = new SharedLock(lock);
   }
 
   /**
@@ -43,7 +40,7 @@ export class CallQueue {
       await abortable(turn.promise, signal, 'serialize gRPC: the calls before this one have not ended').finally(() => {
         this.#waiting -= 1;
       });
-      using _ = await this.#hold(signal);
+      using _ = await this.#acquire(signal);
       return await task();
     } finally {
       done.resolve();
@@ -55,30 +52,10 @@ export class CallQueue {
     await this.#mutex.run(key, () => this.#inTurn(more, task));
   }
 
-  /** The lock of this process, which all of its tasks share. */
-  async #hold(signal: AbortSignal): Promise<Disposable> {
-    if (this.#lock !== undefined) {
-      // Who waits for it does so by a signal of its own, so one at a time; those behind find it held.
-      await this.#mutex.run(lockKey, async () => {
-        this.#held ??= { users: 0, lock: await this.#acquire(signal) };
-        this.#held.users += 1;
-      });
-    }
-    return { [Symbol.dispose]: () => this.#letGo() };
-  }
-
-  async #acquire(signal: AbortSignal): Promise<Disposable | undefined> {
-    return await this.#lock?.acquire(signal).catch((cause) => {
+  async #acquire(signal: AbortSignal): Promise<Disposable> {
+    return await this.#lock.acquire(signal).catch((cause) => {
       throw new Error('serialize gRPC: lock file', { cause });
     });
-  }
-
-  #letGo(): void {
-    if (this.#held === undefined) return;
-    this.#held.users -= 1;
-    if (this.#held.users > 0) return;
-    this.#held.lock?.[Symbol.dispose]();
-    this.#held = undefined;
   }
 }
 

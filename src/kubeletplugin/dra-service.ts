@@ -1,13 +1,7 @@
-import {
-  type ServerUnaryCall,
-  type ServiceDefinition,
-  type ServiceError,
-  type sendUnaryData,
-  status,
-} from '@grpc/grpc-js';
+import { type ServerUnaryCall, type ServiceError, type sendUnaryData, status } from '@grpc/grpc-js';
 import { explain } from '../errors.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
-import { loadProto } from '../proto.ts';
+import { lazyService } from '../proto.ts';
 
 /** A device in the answer to the kubelet; names as on the wire. */
 export interface WireDevice {
@@ -46,9 +40,12 @@ export type DraVersion = (typeof draVersions)[number];
 
 /** gRPC service and handlers of one version; on the wire they differ only in `share_id`, which v1beta1 lacks. */
 export function createDraService(version: DraVersion, calls: DraCalls) {
-  const definition = loadProto(`dra-${version}.proto`)[`k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`];
+  const service = `k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`;
   return {
-    definition: definition as ServiceDefinition,
+    ...lazyService(`dra-${version}.proto`, service, {
+      NodePrepareResources: { streams: false },
+      NodeUnprepareResources: { streams: false },
+    }),
     handlers: {
       NodePrepareResources: unary(({ claims }, context) => calls.nodePrepareResources(claims, context)),
       NodeUnprepareResources: unary(({ claims }, context) => calls.nodeUnprepareResources(claims, context)),

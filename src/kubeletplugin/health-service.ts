@@ -1,6 +1,6 @@
-import type { ServerWritableStream, ServiceDefinition } from '@grpc/grpc-js';
+import type { ServerWritableStream } from '@grpc/grpc-js';
 import type { Clock } from '../clock.ts';
-import { loadProto } from '../proto.ts';
+import { lazyService } from '../proto.ts';
 import type { HealthBoard, WireDeviceHealth } from './health.ts';
 
 type HealthStream = ServerWritableStream<object, { devices: WireDeviceHealth[] }>;
@@ -18,7 +18,8 @@ export interface HealthServiceOptions {
 
 /** gRPC service and handler of one version. Source: kubelet dra-health. */
 export function createHealthService(version: HealthVersion, options: HealthServiceOptions) {
-  const definition = loadProto(`dra-health-${version}.proto`)[`${version}.DRAResourceHealth`] as ServiceDefinition;
+  const service = `${version}.DRAResourceHealth`;
+  const { definition } = lazyService(`dra-health-${version}.proto`, service, { NodeWatchResources: { streams: true } });
   return { definition, handlers: { NodeWatchResources: (stream: HealthStream) => void watch(stream, options) } };
 }
 

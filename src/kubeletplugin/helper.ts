@@ -145,6 +145,8 @@ class Running {
   readonly #streams = new AbortController();
   readonly #updates = new Set<Promise<unknown>>();
   readonly #servers = new DisposableStack();
+  readonly #locks = new DisposableStack();
+  #loadContract: (() => void) | undefined;
   #draServer: GrpcServer | undefined;
   #registrationServer: GrpcServer | undefined;
   #stopped: Promise<void> | undefined;
@@ -155,6 +157,7 @@ class Running {
       await running.#listen();
     } catch (error) {
       running.#servers.dispose();
+      running.#locks.dispose();
       throw error;
     }
     return running;
@@ -165,7 +168,8 @@ class Running {
     this.#options = options;
     this.#clock = clock;
     this.sockets = chooseSocketPaths(options);
-    const lock = (name: string) => (podUid === undefined ? undefined : new FileLock(join(dataDir, name), clock));
+    const lock = (name: string) =>
+      podUid === undefined ? undefined : this.#locks.use(new FileLock(join(dataDir, name), clock));
     this.#filesLock = lock('files.lock');
     this.#metadata = metadata && this.#filesLock ? shareMetadataFiles(metadata, this.#filesLock, clock) : metadata;
     const queue = new CallQueue(lock('calls.lock'));
@@ -188,7 +192,11 @@ class Running {
         ...(this.#health === undefined ? [] : healthVersions.map((version) => `${version}.DRAResourceHealth`)),
       ],
       logger,
-      onStatus: options.onRegistration,
+      onStatus: (status) => {
+        options.onRegistration?.(status);
+        // Now that nobody waits for it, rather than with the first pod that does.
+        if (status.registered) setImmediate(() => this.#loadContract?.());
+      },
     });
   }
 
@@ -236,7 +244,8 @@ class Running {
   }
 
   #services(): GrpcService[] {
-    const services: GrpcService[] = draVersions.map((version) => createDraService(version, this.#calls));
+    const services = draVersions.map((version) => createDraService(version, this.#calls));
+    this.#loadContract = services[0]?.load;
     const board = this.#health;
     if (board === undefined) return services;
     const options = { board, clock: this.#clock, signal: this.#streams.signal };
@@ -271,5 +280,6 @@ class Running {
     }
     this.#servers.dispose();
     await Promise.all(this.#updates);
+    this.#locks.dispose();
   }
 }

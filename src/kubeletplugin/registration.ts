@@ -1,6 +1,6 @@
-import { type ServerUnaryCall, type ServiceDefinition, type sendUnaryData, status } from '@grpc/grpc-js';
+import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
 import type { Logger } from '../logger.ts';
-import { loadProto } from '../proto.ts';
+import { lazyService } from '../proto.ts';
 import { abortable } from './call-queue.ts';
 import { KubeletPluginError } from './errors.ts';
 
@@ -56,7 +56,10 @@ export class Registration {
 
   /** gRPC service and handlers. */
   service() {
-    const definition = loadProto('plugin-registration.proto')['pluginregistration.Registration'] as ServiceDefinition;
+    const { definition } = lazyService('plugin-registration.proto', 'pluginregistration.Registration', {
+      GetInfo: { streams: false },
+      NotifyRegistrationStatus: { streams: false },
+    });
     const { driver, endpoint, services } = this.#options;
     return {
       definition,

@@ -1,15 +1,20 @@
 import type { Clock } from '../clock.ts';
 import type { FileLock } from './file-lock.ts';
 import type { MetadataFiles } from './plugin-calls.ts';
+import { SharedLock } from './shared-lock.ts';
 
 /** A hook that updates metadata has 2 s in all. */
 const lockTimeoutMs = 1_500;
 
-/** The same files for two instances of a driver: what reads a generation and writes the next one happens in one piece. */
+/**
+ * The same files for two instances of a driver: what reads a generation and writes the next one happens in one piece.
+ * Calls of this instance about different claims need not wait for each other.
+ */
 export function shareMetadataFiles(files: MetadataFiles, lock: FileLock, clock: Clock): MetadataFiles {
+  const shared = new SharedLock(lock);
   const locked = async <T>(task: () => Promise<T>): Promise<T> => {
     using deadline = clock.deadline(lockTimeoutMs);
-    using _ = await lock.acquire(deadline.signal);
+    using _ = await shared.acquire(deadline.signal);
     return await task();
   };
   return {

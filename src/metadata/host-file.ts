@@ -1,5 +1,21 @@
-import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
-import { type FileHandle, lstat, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  unlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { lstat, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoCode } from '../errors.ts';
 import { MetadataError } from './errors.ts';
@@ -18,6 +34,9 @@ const maxCreateAttempts = 5;
  * A file on the host. `base` is as the operator gave it and may contain links; the directories in `parts` are ours: a
  * link in the place of one, or of the file, is refused. What is done with the file is done relative to an open directory
  * (`/proc/self/fd/N/name` stands for `openat`), so nobody can put a link there in between.
+ *
+ * What touches one small file is done synchronously: each step takes some microseconds in the kernel's cache, and a trip to
+ * the thread pool ten times that, with a pod waiting.
  */
 export interface HostFile {
   base: string;
@@ -34,12 +53,13 @@ export function hostPath(file: HostFile): string {
  * yet: a bind mount pins the inode and would go on showing the old content. The temporary name starts with a dot and
  * ends in `.tmp`, which CDI scanners pass over; it is always the same, so that what a killed process left goes with the
  * next write or the removal. No fsync: after a power loss the kubelet prepares the claim again.
+ * @param mode that it has from the start; default: everybody may read it
  * @throws MetadataError `metadata-io`
  */
-export async function createFile(file: HostFile, text: string): Promise<void> {
+export async function createFile(file: HostFile, text: string, mode: number = fileMode): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await createOnce(file, text);
+      return createOnce(file, text, mode);
     } catch (cause) {
       // Another claim of the pod may just have removed the directory that they share.
       if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw await ioError('write', file, cause);
@@ -47,22 +67,40 @@ export async function createFile(file: HostFile, text: string): Promise<void> {
   }
 }
 
-async function createOnce(file: HostFile, text: string): Promise<void> {
+function createOnce(file: HostFile, text: string, mode: number): void {
   using dir = Directory.open(file, { create: true });
   const temporary = dir.at(temporaryName(nameOf(file)));
   try {
-    await rm(temporary, { force: true });
-    const handle = await open(temporary, 'wx', fileMode);
+    const descriptor = openNew(temporary);
     try {
-      await handle.writeFile(text);
-      await handle.chmod(fileMode);
+      writeFileSync(descriptor, text);
+      fchmodSync(descriptor, mode);
     } finally {
-      await handle.close();
+      closeSync(descriptor);
     }
-    await rename(temporary, dir.at(nameOf(file)));
+    renameSync(temporary, dir.at(nameOf(file)));
   } catch (error) {
-    await rm(temporary, { force: true }).catch(() => undefined);
+    removeIfThere(temporary);
     throw error;
+  }
+}
+
+/** A file that was not there; what a killed process has left in its place goes. */
+function openNew(path: string): number {
+  try {
+    return openSync(path, 'wx', fileMode);
+  } catch (error) {
+    if (errnoCode(error) !== 'EEXIST') throw error;
+    rmSync(path);
+    return openSync(path, 'wx', fileMode);
+  }
+}
+
+function removeIfThere(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch {
+    // It was not made, or cannot be removed either: what was thrown before says more.
   }
 }
 
@@ -78,27 +116,34 @@ export async function putFile(file: HostFile, text: string): Promise<void> {
 }
 
 async function overwriteFile(file: HostFile, text: string): Promise<boolean> {
-  return await withFile(file, 'update', O_RDWR, false, async (handle, size) => {
+  return await withFile(file, 'update', O_RDWR, false, (descriptor, size) => {
     const content = Buffer.from(text);
     const present = Buffer.alloc(size);
-    await handle.read(present, 0, size, 0);
+    readSync(descriptor, present, 0, size, 0);
     if (present.toString().trimEnd() === text.trimEnd()) return true;
     const length = content.length <= size ? size : Math.ceil(content.length / growthStepBytes) * growthStepBytes;
-    if (length > size) await writeAll(handle, Buffer.alloc(length - size, ' '), size);
-    await writeAll(handle, Buffer.concat([content, Buffer.alloc(length - content.length, ' ')]), 0);
+    if (length > size) writeAll(descriptor, Buffer.alloc(length - size, ' '), size);
+    writeAll(descriptor, Buffer.concat([content, Buffer.alloc(length - content.length, ' ')]), 0);
     return true;
   });
 }
 
 /** The file's text, or `undefined` if it does not exist. @throws MetadataError `metadata-io` */
 export async function readFileIfThere(file: HostFile): Promise<string | undefined> {
-  return await withFile(file, 'read', O_RDONLY, undefined, (handle) => handle.readFile('utf8'));
+  return await withFile(file, 'read', O_RDONLY, undefined, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
 /** Removes a file and what a killed process left of writing it; neither need be there. @throws MetadataError `metadata-io` */
 export async function removeFile(file: HostFile): Promise<void> {
-  await inDirectory(file, (dir) => rm(dir.at(temporaryName(nameOf(file))), { force: true }));
-  await inDirectory(file, (dir) => unlink(dir.at(nameOf(file))));
+  await inDirectory(file, (dir) => {
+    for (const name of [temporaryName(nameOf(file)), nameOf(file)]) {
+      try {
+        unlinkSync(dir.at(name));
+      } catch (error) {
+        if (errnoCode(error) !== 'ENOENT') throw error;
+      }
+    }
+  });
 }
 
 /** What a file is called while it is written. The kernel has room for 255 bytes. */
@@ -113,9 +158,9 @@ export async function removeTree(file: HostFile): Promise<void> {
 
 /** Removes a directory if nothing is in it. @throws MetadataError `metadata-io` */
 export async function removeEmptyDir(file: HostFile): Promise<void> {
-  await inDirectory(file, async (dir) => {
+  await inDirectory(file, (dir) => {
     try {
-      await rmdir(dir.at(nameOf(file)));
+      rmdirSync(dir.at(nameOf(file)));
     } catch (error) {
       if (errnoCode(error) !== 'ENOTEMPTY') throw error;
     }
@@ -125,14 +170,14 @@ export async function removeEmptyDir(file: HostFile): Promise<void> {
 /** What is in a directory that the operator gave us; nothing if it is not there. @throws MetadataError `metadata-io` */
 export async function listDir(path: string): Promise<string[]> {
   try {
-    return await readdir(path);
+    return readdirSync(path);
   } catch (cause) {
     if (errnoCode(cause) === 'ENOENT') return [];
     throw await ioError('list', { base: path, parts: ['.'] }, cause);
   }
 }
 
-async function inDirectory(file: HostFile, task: (dir: Directory) => Promise<void>): Promise<void> {
+async function inDirectory(file: HostFile, task: (dir: Directory) => void | Promise<void>): Promise<void> {
   try {
     using dir = Directory.open(file);
     await task(dir);
@@ -146,32 +191,34 @@ async function withFile<T>(
   verb: string,
   flags: number,
   absent: T,
-  task: (handle: FileHandle, size: number) => Promise<T>,
+  task: (descriptor: number, size: number) => T,
 ): Promise<T> {
   try {
     using dir = Directory.open(file);
     // Without blocking: what lies there may be a pipe.
-    await using handle = await open(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
-    const stat = await handle.stat();
-    if (!stat.isFile()) throw new Error('it is no regular file');
-    return await task(handle, stat.size);
+    const descriptor = openSync(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
+    try {
+      const stat = fstatSync(descriptor);
+      if (!stat.isFile()) throw new Error('it is no regular file');
+      return task(descriptor, stat.size);
+    } finally {
+      closeSync(descriptor);
+    }
   } catch (cause) {
     if (errnoCode(cause) === 'ENOENT') return absent;
     throw await ioError(verb, file, cause);
   }
 }
 
-async function writeAll(handle: FileHandle, content: Buffer, position: number): Promise<void> {
+function writeAll(descriptor: number, content: Buffer, position: number): void {
   // The kernel takes a regular file's buffer whole; a short write means a full disk, and the next one says so.
   for (let done = 0; done < content.length; ) {
-    const { bytesWritten } = await handle.write(content, done, content.length - done, position + done);
-    done += bytesWritten;
+    done += writeSync(descriptor, content, done, content.length - done, position + done);
   }
 }
 
 /**
- * The directory of a file, held open. Opened synchronously: that is a look into the kernel's cache for each component,
- * much cheaper than a trip to the thread pool.
+ * The directory of a file, held open.
  */
 class Directory implements Disposable {
   readonly #descriptor: number;

@@ -1,4 +1,9 @@
-import { formatAttribute, type NetlinkAttribute, pad, parseAttributes } from 'netlink';
+import { formatAttribute, type NetlinkAttribute, pad } from 'netlink';
+
+const headerBytes = 4;
+/** `NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`, and what remains. */
+const flags = { nested: 0x8000, no: 0x4000 };
+const typeMask = 0x3fff;
 
 /** An attribute to send: its payload as bytes, or as further attributes. */
 export interface Attribute {
@@ -16,14 +21,36 @@ export function encodeAttributes(attributes: Attribute[]): Uint8Array[] {
 
 /** The attributes of a message, the last one of each type. */
 export function decodeAttributes(stream: Buffer): Map<number, Buffer> {
-  return new Map(listAttributes(stream).map(({ type, data }) => [type, data]));
+  const attributes = new Map<number, Buffer>();
+  walk(stream, (typeAndFlags, data) => attributes.set(typeAndFlags & typeMask, data));
+  return attributes;
 }
 
 /** The attributes of a message in their order; types may repeat. */
 export function listAttributes(stream: Buffer): NetlinkAttribute[] {
   const attributes: NetlinkAttribute[] = [];
-  parseAttributes(stream, (attribute) => attributes.push(attribute));
+  walk(stream, (typeAndFlags, data) => {
+    const [nested, no] = [(typeAndFlags & flags.nested) !== 0, (typeAndFlags & flags.no) !== 0];
+    attributes.push({ type: typeAndFlags & typeMask, nested, no, data });
+  });
   return attributes;
+}
+
+/**
+ * A dump of a node's links has thousands of attributes, and a pod waits for it: so no object is made for each.
+ * @throws RangeError if one does not fit into what is left
+ */
+function walk(stream: Buffer, visit: (typeAndFlags: number, data: Buffer) => void): void {
+  // In the byte order of the processor, which is little-endian for all that we run on.
+  for (let offset = 0; offset < stream.length; ) {
+    const left = stream.length - offset;
+    if (left < headerBytes) throw new RangeError('an attribute is cut off');
+    const length = stream.readUInt16LE(offset);
+    if (length < headerBytes || length > left) throw new RangeError(`an attribute has the length ${length}`);
+    visit(stream.readUInt16LE(offset + 2), stream.subarray(offset + headerBytes, offset + length));
+    // Each begins at a multiple of four.
+    offset += (length + 3) & ~3;
+  }
 }
 
 /** A string with its final NUL byte. */

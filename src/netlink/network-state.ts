@@ -22,10 +22,11 @@ export interface NetworkState {
 
 /**
  * Reads what the metadata reports about a link.
+ * @param known the link as it was read just now, if nothing was changed since
  * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
  */
-export async function readNetworkState(connection: RtnlConnection, index: number): Promise<NetworkState> {
-  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses(index)]);
+export async function readNetworkState(connection: RtnlConnection, index: number, known?: Link): Promise<NetworkState> {
+  const [link, addresses] = await Promise.all([known ?? connection.link({ index }), connection.addresses(index)]);
   if (link === undefined) {
     throw new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
       errno: 'ENODEV',

@@ -6,7 +6,7 @@ import { explain } from '../errors.ts';
 import type { KeyedMutex } from '../keyed-mutex.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
-import type { NetnsHandle } from '../netlink/index.ts';
+import { type NetnsHandle, RtnlConnection } from '../netlink/index.ts';
 import { BackgroundWork } from './background-work.ts';
 import { ContainerGuard } from './container-guard.ts';
 import { SandboxError } from './errors.ts';
@@ -235,7 +235,18 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       await this.#options.claimMutex.run(identity.uid, () => this.#serveClaim(pod, identity, netns, signal));
     }
     this.#told.add(pod.id);
-    this.#watch(pod);
+    // When the runtime has its answer: the first look follows anyway, and sees what changed until then.
+    setImmediate(() => this.#watchIfThere(pod));
+  }
+
+  #watchIfThere(pod: PodSandbox): void {
+    if (!this.known.has(pod.id)) return;
+    try {
+      this.#watch(pod);
+    } catch (error) {
+      const log = { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id, err: error };
+      this.#options.logger.warn(log, 'changes of the pod are not followed');
+    }
   }
 
   /** From now on changes of the pod's VFs are followed, if there are any that have an interface. */
@@ -275,9 +286,10 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     const place = { podUid, podNamespace, podName, sandboxId, netnsPath: netns.path };
     const served: ServedDevice[] = [];
     const claim = store.claim(identity.uid);
+    using connection = RtnlConnection.open(netns);
     for (const device of claim?.devices ?? []) {
       if (claim !== undefined) await this.#options.assure?.(claim, device);
-      const state = await mover.attach(device, place, netns, signal);
+      const state = await mover.attach(device, place, netns, signal, connection);
       served.push({ request: device.request, device, state });
     }
     await this.#writer.write(identity, served);

@@ -58,16 +58,25 @@ export class VfMover implements VfCarrier {
 
   /**
    * Moves the VF into the pod, sets it up as its claim says, and reads back what came of it.
+   * @param shared a connection into the pod's namespace that others use, too
    * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError for what the kernel refuses
    */
-  async attach(device: StoredDevice, place: SandboxPlace, netns: NetnsHandle, signal: AbortSignal): Promise<VfState> {
+  async attach(
+    device: StoredDevice,
+    place: SandboxPlace,
+    netns: NetnsHandle,
+    signal: AbortSignal,
+    shared?: RtnlConnection,
+  ): Promise<VfState> {
     const { clock, onStep } = this.#options;
     using deadline = clock.deadline(attachBudgetMs, signal);
     if (isUserSpace(device)) return await this.#attachUserSpace(device, place, deadline.signal);
-    using pod = RtnlConnection.open(netns);
+    using own = shared === undefined ? RtnlConnection.open(netns) : undefined;
+    const pod = own ?? (shared as RtnlConnection);
     const link = await this.#bringIn(device, place, netns, pod, deadline.signal);
     await onStep('vf-configured', { device: device.name });
-    const state = await this.#readState(pod, device, link);
+    // One that is only observed was read just now, and nobody here has changed it.
+    const state = await this.#readState(pod, device, link, device.config.attach === 'observe' ? link : undefined);
     await onStep('state-read', { device: device.name });
     return state;
   }
@@ -78,11 +87,11 @@ export class VfMover implements VfCarrier {
     if (isUserSpace(device)) return networkData && (await this.#readUserSpace(device, networkData.ips ?? []));
     using pod = RtnlConnection.open(netns);
     const link = await this.#find(pod, device);
-    return link && (await this.#readState(pod, device, link));
+    return link && (await this.#readState(pod, device, link, link));
   }
 
-  async #readState(pod: RtnlConnection, device: StoredDevice, { index }: Link): Promise<VfState> {
-    return { ...(await readNetworkState(pod, index)), ...vlanOf(await this.#options.vfs.adminInfo(device)) };
+  async #readState(pod: RtnlConnection, device: StoredDevice, { index }: Link, known?: Link): Promise<VfState> {
+    return { ...(await readNetworkState(pod, index, known)), ...vlanOf(await this.#options.vfs.adminInfo(device)) };
   }
 
   async release(device: StoredDevice): Promise<void> {
@@ -95,8 +104,10 @@ export class VfMover implements VfCarrier {
       await cni.remove(device, attachment, deadline.signal);
       await this.#leave(device, attachment);
     }
-    // One that we only observe comes back by whoever moved it, after the stop hook.
-    if (device.config.attach !== 'observe') await vfs.ensureLink(device.pciAddress);
+    // One that never left need not be looked for among all links of the node, and one that we only observe comes back by
+    // whoever moved it, after the stop hook.
+    const hasLeft = attachment !== undefined && device.config.attach !== 'observe';
+    if (hasLeft) await vfs.ensureLink(device.pciAddress);
     if (attachment?.host !== undefined) await this.#settle(device, attachment.host);
     await onStep('vf-returned', { device: device.name });
     store.putDevice(rest);

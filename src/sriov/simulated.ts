@@ -59,7 +59,7 @@ export class SimulatedNic {
       const bridge = await this.#ensureBridge(pf, links);
       for (const vf of pf.vfs) await this.#ensurePair(vf, bridge, links);
     }
-    await writeFileTree(this.#options.dir, simulatedSysfs(this.#pfs));
+    writeFileTree(this.#options.dir, simulatedSysfs(this.#pfs));
   }
 
   /**

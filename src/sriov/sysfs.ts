@@ -1,4 +1,5 @@
-import { readdir, realpath, stat, writeFile } from 'node:fs/promises';
+import { realpathSync } from 'node:fs';
+import { readdir, stat, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
 import { SriovError } from './errors.ts';
 import { IommuGroups } from './iommu-groups.ts';
@@ -222,7 +223,7 @@ export class Sysfs {
 
   /** The devices are links into the tree of buses; the root complex is the first part of that path. */
   async #pcieRoot(dir: string): Promise<string | undefined> {
-    const path = await attempt(dir, async () => relative(await realpath(this.#root), await realpath(dir)));
+    const path = await attempt(dir, async () => relative(realpathSync.native(this.#root), realpathSync.native(dir)));
     return path.split(sep).find((part) => /^pci[0-9a-f]{4}:[0-9a-f]{2}$/.test(part));
   }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { listImageFiles, makeImageFiles } from '../../../deploy/image/image-files.ts';
-import { type Architecture, architectures, programPath } from '../../../deploy/image/layout.ts';
+import { type Architecture, architectures, nodeEnv, nodeFlags, programPath } from '../../../deploy/image/layout.ts';
 import packageInfo from '../../../package.json' with { type: 'json' };
 import { tempDir } from '../../doubles/temp-dir.ts';
 
@@ -21,12 +21,13 @@ describe('makeImageFiles', () => {
     expect(run('run', '--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('--node-name') });
     expect(run('run', '--log-level=loud')).toMatchObject({ status: 1, stderr: expect.stringContaining('--log-level') });
     const files = listImageFiles(dir.path);
+    expect(files.find(({ path }) => path === '/opt/netdra/cache/*')?.sizeBytes).toBeGreaterThan(100_000);
     const cpu = architectures[architecture];
     expect(files.map(({ path }) => path).filter((path) => path.endsWith('.node'))).toEqual([
       `/opt/netdra/node_modules/@koromix/koffi-linux-${cpu}/linux_${cpu}/koffi.node`,
       `/opt/netdra/node_modules/netlink/prebuilds/linux-${cpu}/node.napi.node`,
     ]);
-    expect(files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)).toBeLessThan(10_000_000);
+    expect(files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)).toBeLessThan(15_000_000);
     const licences = readFileSync(join(dir.path, 'opt/netdra/THIRD-PARTY-LICENSES'), 'utf8');
     for (const name of Object.keys(packageInfo.dependencies))
       expect(licences).toMatch(new RegExp(`^${name} [\\d.]+: `, 'm'));
@@ -47,7 +48,10 @@ describe('the Dockerfile', () => {
   const text = readFileSync(join(repo, 'Dockerfile'), 'utf8');
 
   it('starts the program that is made', () => {
-    expect(text).toContain(`ENTRYPOINT ["/usr/local/bin/node", "/${programPath}"]`);
+    const command = ['/usr/local/bin/node', ...nodeFlags, `/${programPath}`];
+    expect(text).toContain(`ENTRYPOINT ${JSON.stringify(command).replaceAll(',', ', ')}`);
+    const env = Object.entries(nodeEnv()).map(([name, value]) => `${name}=${value}`);
+    expect(text).toContain(`ENV ${env.join(' ')}`);
   });
 
   it('copies what is there and what .dockerignore lets through', () => {

@@ -37,6 +37,21 @@ describe('Store', () => {
     expect(first.holderOf(device.pciAddress)?.identity).toEqual(other);
   });
 
+  it('knows at once which pods it has claims of, and soon what another process has written', async () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'state.db');
+    using store = new Store(path);
+    expect(store.claimsOfPod('p')).toEqual([]);
+    store.putClaim({ identity, podUids: ['p', 'q'], state: 'prepared', devices: [] });
+    expect(store.claimsOfPod('p')).toHaveLength(1);
+    store.deleteClaim('u');
+    expect(store.claimsOfPod('q')).toEqual([]);
+    using other = new Store(path);
+    other.putClaim({ identity, podUids: ['r'], state: 'prepared', devices: [] });
+    // Long before it would be asked again anyway.
+    await expect.poll(() => store.claimsOfPod('r'), { timeout: 5_000 }).toHaveLength(1);
+  });
+
   it('refuses to start with a file that is no store, and says which', () => {
     using dir = tempDir();
     const path = join(dir.path, 'state.db');

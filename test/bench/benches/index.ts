@@ -1,0 +1,17 @@
+import type { Bench } from '../bench.ts';
+import { containerdBench } from './containerd.ts';
+import { hookBench } from './hook.ts';
+import { memoryBench } from './memory.ts';
+import { prepareBench } from './prepare.ts';
+import { publishBench } from './publish.ts';
+import { startBench } from './start.ts';
+
+/** In the order in which they run. */
+export const allBenches: readonly Bench[] = [
+  startBench,
+  memoryBench,
+  hookBench,
+  prepareBench,
+  publishBench,
+  containerdBench,
+];

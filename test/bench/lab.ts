@@ -1,0 +1,211 @@
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
+import { type FakeRuntime, startFakeRuntime } from '../../nri/testing.ts';
+import type { Settings, Simulation } from '../../src/settings.ts';
+import { ApiServer } from '../doubles/api-server.ts';
+import { Kubelet } from '../doubles/kubelet.ts';
+import type { DraClient, WireClaim } from '../doubles/kubelet-dra-client.ts';
+import { buildClaim, buildNode, buildPod, type Identified, testDriver, testNode } from '../doubles/objects.ts';
+import { startTlsFront } from '../doubles/tls-front.ts';
+import type { BenchOptions } from './bench.ts';
+import { ShippedDriver } from './shipped-driver.ts';
+
+export interface LabOptions extends Pick<BenchOptions, 'imageDir' | 'workDir'> {
+  simulate: Simulation;
+}
+
+/** A pod with a claim, as the kubelet and the runtime name them. */
+export interface LabPod {
+  uid: string;
+  name: string;
+  claims: WireClaim[];
+}
+
+/**
+ * What the driver needs around it, so that it can be called from here as a kubelet and a runtime call it: doubles of the
+ * API server, the kubelet and the runtime. The driver's state is on a disk, CDI specs are in memory, as on a node.
+ */
+export class Lab implements AsyncDisposable {
+  readonly api: ApiServer;
+  /** Where the API server listens for TLS. */
+  readonly apiPort: number;
+  readonly runtime: FakeRuntime;
+  readonly settings: Settings;
+  readonly #kubelet: Kubelet;
+  readonly #imageDir: string;
+  readonly #logPath: string;
+  readonly #stack: AsyncDisposableStack;
+  #driver: ShippedDriver | undefined;
+
+  private constructor(
+    parts: Pick<Lab, 'api' | 'apiPort' | 'runtime' | 'settings'> & {
+      kubelet: Kubelet;
+      imageDir: string;
+      logPath: string;
+    },
+    stack: AsyncDisposableStack,
+  ) {
+    this.api = parts.api;
+    this.apiPort = parts.apiPort;
+    this.runtime = parts.runtime;
+    this.settings = parts.settings;
+    this.#kubelet = parts.kubelet;
+    this.#imageDir = parts.imageDir;
+    this.#logPath = parts.logPath;
+    this.#stack = stack;
+  }
+
+  static async start({ imageDir, workDir, simulate }: LabOptions): Promise<Lab> {
+    await using stack = new AsyncDisposableStack();
+    const disk = mkdtempSync(join(workDir, 'lab-'));
+    const memory = mkdtempSync(join(tmpdir(), 'netdra-lab-'));
+    stack.defer(() => rmSync(memory, { recursive: true, force: true }));
+    const [registryDir, cdiDir] = [join(memory, 'registry'), join(memory, 'cdi')];
+    // Short: sockets lie below, and their paths end at 107 characters.
+    const pluginsDir = join(disk, 'p');
+    for (const dir of [registryDir, cdiDir, pluginsDir]) mkdirSync(dir);
+    const api = stack.use(await ApiServer.start());
+    api.create(buildNode());
+    const front = stack.use(await startTlsFront(api.url));
+    writeServiceAccount(front.certificate);
+    const getClaim = async (namespace: string, name: string) => {
+      return api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace)!;
+    };
+    const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim }));
+    const nriSocket = join(memory, 'nri.sock');
+    const runtime = stack.use(await startFakeRuntime({ socketPath: nriSocket }));
+    const settings = labSettings({ registryDir, pluginsDir, cdiDir, nriSocket, simulate });
+    const logPath = join(disk, 'driver.log');
+    return new Lab({ api, apiPort: front.port, runtime, settings, kubelet, imageDir, logPath }, stack.move());
+  }
+
+  /** Starts the driver and waits until kubelet and runtime have it. */
+  async startDriver(more: Partial<Settings> = {}): Promise<ShippedDriver> {
+    // Each start is one of another pod, as after an update.
+    const settings = { ...this.settings, podUid: randomUUID(), ...more };
+    const driver = new ShippedDriver(this.#imageDir, settings, this.#logPath, serviceEnv(this.apiPort));
+    this.#driver = driver;
+    await Promise.all([
+      this.#kubelet.waitForDriver(testDriver, 60_000),
+      this.runtime.waitForPlugin(settings.nriPluginName),
+    ]);
+    return driver;
+  }
+
+  async stopDriver(): Promise<void> {
+    await this.#driver?.[Symbol.asyncDispose]();
+    this.#driver = undefined;
+    await this.runtime.waitForLoss(this.settings.nriPluginName);
+    await this.#kubelet.until(() => this.#kubelet.plugins(testDriver).length === 0);
+  }
+
+  /** The kubelet's connection to the driver. */
+  get dra(): DraClient {
+    return this.#kubelet.client(testDriver);
+  }
+
+  /** Names of the devices that the driver offers, once it has published them all. */
+  async devices(): Promise<string[]> {
+    const { pfs, vfsPerPf } = this.settings.simulate!;
+    return await this.api.until(() => {
+      const slices = this.api.objects<{ spec: { devices?: { name: string }[] } }>('ResourceSlice');
+      const names = slices.flatMap(({ spec }) => (spec.devices ?? []).map(({ name }) => name));
+      return names.length === pfs * vfsPerPf && names;
+    }, 30_000);
+  }
+
+  /** A pod with claims of one request each, known to the API server. @param devices of each claim */
+  addPod(name: string, devices: string[][], parameters: object): LabPod {
+    const claimNames = devices.map((_, index) => `${name}-${index}`);
+    const pod = buildPod(name, {
+      resourceClaims: claimNames.map((claim) => ({ name: claim, resourceClaimName: claim })),
+    });
+    const config = [
+      {
+        source: 'FromClaim' as const,
+        parameters: { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...parameters },
+      },
+    ];
+    const claims = claimNames.map((claimName, index): Identified<ResourceV1ResourceClaim> => {
+      const requests = [{ name: 'vf', devices: devices[index] ?? [] }];
+      return buildClaim(claimName, { requests, config, pods: [pod] });
+    });
+    for (const claim of claims) this.api.create(claim);
+    return {
+      uid: pod.metadata.uid,
+      name,
+      claims: claims.map(({ metadata: { namespace, name: claim, uid } }) => ({ namespace, name: claim, uid })),
+    };
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#driver?.[Symbol.asyncDispose]();
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** @throws Error if a claim was not prepared */
+export async function prepare(dra: DraClient, claims: WireClaim[]): Promise<void> {
+  checkAnswers((await dra.nodePrepareResources(claims)).claims);
+}
+
+/** @throws Error if a claim was not unprepared */
+export async function unprepare(dra: DraClient, claims: WireClaim[]): Promise<void> {
+  checkAnswers((await dra.nodeUnprepareResources(claims)).claims);
+}
+
+function checkAnswers(claims: Record<string, { error: string }>): void {
+  for (const { error } of Object.values(claims)) if (error !== '') throw new Error(error);
+}
+
+/** The node that this runs on has a /run of its own. */
+const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
+
+/** What the kubelet mounts into pods. */
+function writeServiceAccount(certificate: string): void {
+  mkdirSync(serviceAccountDir, { recursive: true });
+  const files = { token: 'token', 'ca.crt': certificate, namespace: 'kube-system' };
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(serviceAccountDir, name), text);
+}
+
+/** What the kubelet tells every pod. */
+function serviceEnv(port: number): Record<string, string> {
+  return { KUBERNETES_SERVICE_HOST: '127.0.0.1', KUBERNETES_SERVICE_PORT: String(port) };
+}
+
+function labSettings(paths: {
+  registryDir: string;
+  pluginsDir: string;
+  cdiDir: string;
+  nriSocket: string;
+  simulate: Simulation;
+}): Settings {
+  return {
+    driverName: testDriver,
+    nodeName: testNode,
+    kubeconfig: undefined,
+    kubeletPluginsDir: paths.pluginsDir,
+    kubeletRegistryDir: paths.registryDir,
+    podUid: undefined,
+    cdiDir: paths.cdiDir,
+    stateDir: undefined,
+    cniBinDirs: ['/opt/cni/bin'],
+    procSysDir: '/proc/sys',
+    nriSocket: paths.nriSocket,
+    nriPluginName: 'netdra',
+    nriPluginIndex: '10',
+    metadataLayouts: ['v1', 'kep'],
+    enableDeviceMetadata: true,
+    hookFailure: 'auto',
+    liveUpdates: true,
+    openClaimFields: [],
+    inventoryPolicy: undefined,
+    httpAddress: '127.0.0.1:19470',
+    simulate: paths.simulate,
+    simulatePrefix: 'nsim',
+    logLevel: 'info',
+  };
+}

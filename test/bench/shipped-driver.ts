@@ -1,0 +1,57 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { makeImageFiles } from '../../deploy/image/image-files.ts';
+import { type Architecture, architectures, nodeEnv, nodeFlags, programPath } from '../../deploy/image/layout.ts';
+import { driverFlags } from '../../e2e/node/driver-process.ts';
+import type { Settings } from '../../src/settings.ts';
+
+/** Lays down what the image holds. @param dir becomes what the image has at `/` */
+export async function makeShippedDriver(dir: string): Promise<void> {
+  const names = Object.keys(architectures) as Architecture[];
+  const architecture = names.find((name) => architectures[name] === process.arch);
+  if (architecture === undefined) throw new Error(`there is no image for ${process.arch}`);
+  await makeImageFiles({ outDir: dir, architecture });
+}
+
+/** The driver as the image starts it, in a process of its own. Its log goes to a file, so that nobody has to read along. */
+export class ShippedDriver implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  readonly #exit: Promise<unknown>;
+
+  /** @param env besides ours */
+  constructor(imageDir: string, settings: Settings, logPath: string, env: Record<string, string> = {}) {
+    const log = openSync(logPath, 'a');
+    this.#child = spawn(
+      process.execPath,
+      [...nodeFlags, join(imageDir, programPath), 'run', ...driverFlags(settings)],
+      { stdio: ['ignore', log, log], env: { ...process.env, ...nodeEnv(imageDir), ...env } },
+    );
+    closeSync(log);
+    this.#exit = once(this.#child, 'exit');
+  }
+
+  get pid(): number {
+    if (this.#child.pid === undefined) throw new Error('the driver was not started');
+    return this.#child.pid;
+  }
+
+  async [Symbol.asyncDispose]() {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) this.#child.kill();
+    await this.#exit;
+  }
+}
+
+/** Resident memory of a process, MB (10⁶ bytes). */
+export function residentMb(pid: number): number {
+  const kilobytes = Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+  return (kilobytes * 1_024) / 1e6;
+}
+
+/** CPU time that a process has used, ms. */
+export function cpuMs(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  const ticksPerSecond = Number(execFileSync('getconf', ['CLK_TCK']).toString());
+  return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticksPerSecond;
+}
