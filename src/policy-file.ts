@@ -47,11 +47,11 @@ export class PolicyFile {
   }
 
   async #parse(text: string): Promise<InventoryPolicy> {
-    // Not at the top: without a policy nobody needs it, and it costs more memory than the driver.
-    const { loadYaml } = await import('./yaml.ts');
+    // Not at the top: without a policy nobody needs it.
+    const { load } = await import('js-yaml');
     let value: unknown;
     try {
-      value = loadYaml(text);
+      value = load(text);
     } catch (cause) {
       throw this.#invalid(`inventory policy ${this.#path} is no YAML`, cause);
     }

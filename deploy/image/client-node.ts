@@ -4,11 +4,11 @@ import type { Plugin } from 'esbuild';
 export const clientNodeFile = 'client-node.cjs';
 
 /** All that the driver uses of client-node. */
-export const clientNodeSource = "export { KubeConfig, loadYaml } from '@kubernetes/client-node';";
+export const clientNodeSource = "export { KubeConfig } from '@kubernetes/client-node';";
 
 /**
- * Leaves client-node out of the program: it is asked for, in the file that it has of its own, when a kubeconfig or a YAML
- * file is read. A driver in a cluster reads neither, and client-node takes as much memory as all the rest of it.
+ * Leaves client-node out of the program: it is asked for, in the file that it has of its own, when a kubeconfig is
+ * read. A driver in a cluster reads none, and client-node takes as much memory as all the rest of it.
  */
 export const clientNodeApart: Plugin = {
   name: 'client-node apart',

@@ -20,7 +20,8 @@ export function describeMachine(): Machine {
     processor: first?.model.trim() || 'unknown',
     cores: cpus().length,
     memoryGb: Math.round(totalmem() / 2 ** 30),
-    kernel: release(),
+    // Of the release only what others can find, too.
+    kernel: release().split('-', 1)[0] ?? '',
     system: name ?? 'Linux',
     node: process.version,
     load: loadavg()[0] ?? 0,
