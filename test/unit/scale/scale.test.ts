@@ -70,15 +70,18 @@ describe('what nodes cost the API server', { timeout: 60_000 }, () => {
       const { perNode, eventBytesPerNode, watchedBytesPerNode } = outcomeOf(name as ScenarioName);
       const costs = [...perNode.values()];
       const calls = costs.reduce((sum, each) => sum + each.calls, 0);
-      // Only what chance has no part in is exact.
-      const tolerance = name === 'hour' || name === 'outage' ? 0.15 : 0;
+      // Only what chance has no part in is exact. With four nodes one list more is a sixth of all bytes.
+      const isByChance = name === 'hour' || name === 'outage';
+      const tolerance = isByChance ? 0.15 : 0;
       expect(Math.abs(Number(requests) - calls), `${name}: ${calls} requests`).toBeLessThanOrEqual(tolerance * calls);
       const kB = (bytes: number) => Math.round(bytes / 100) / 10;
       const received = costs.reduce((sum, each) => sum + each.receivedBytes, 0);
       const sent = costs.reduce((sum, each) => sum + each.sentBytes, 0) + eventBytesPerNode;
       for (const [index, bytes] of [received, sent, watchedBytesPerNode].entries()) {
         const difference = Math.abs((kilobytes[index] ?? NaN) - kB(bytes));
-        expect(difference, `${name}: ${kB(bytes)} kB`).toBeLessThanOrEqual(0.2 + 0.15 * kB(bytes));
+        expect(difference, `${name}: ${kB(bytes)} kB`).toBeLessThanOrEqual(
+          0.2 + (isByChance ? 0.35 : 0.15) * kB(bytes),
+        );
       }
     }
   });
