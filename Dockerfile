@@ -3,8 +3,8 @@
 #
 #   docker build -t netdra:0.1.0 .
 #
-# What it holds besides its base: one file with the driver, its wire contracts, two native packages with the binaries
-# for that processor, and `node`. `npm run bundle` makes and lists all of that but `node`.
+# What it holds besides its base: one file with the driver, its wire contracts, the binaries of two native packages for
+# that processor, and `node`. `npm run bundle` makes and lists all of that but `node`.
 
 # Runs on the machine that builds, whatever the image is for: nothing is compiled, and nothing is emulated.
 FROM --platform=$BUILDPLATFORM node:24-bookworm-slim AS build

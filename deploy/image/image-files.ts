@@ -9,7 +9,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, dirname, join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BuildOptions, build, type Metafile, type Plugin } from 'esbuild';
 import { NetdraError } from '../../src/errors.ts';
@@ -17,6 +17,7 @@ import { builtinModules } from './builtin-modules.ts';
 import { clientNodeApart, clientNodeFile, clientNodeSource } from './client-node.ts';
 import { makeCompileCache } from './compile-cache.ts';
 import { type Architecture, architectures, cacheDir, programDir, programPath } from './layout.ts';
+import { nativeFiles, nativePackagesInside } from './native-packages.ts';
 
 export interface ImageFilesOptions {
   /** Becomes what the image has at `/`; what was in it is removed. */
@@ -27,13 +28,9 @@ export interface ImageFilesOptions {
 }
 
 const repo = fileURLToPath(new URL('../../', import.meta.url));
-/** Packages with native code: they find their binaries from where they lie, so they stay files. */
-const nativePackages = ['koffi', 'netlink'];
-
 /**
- * Makes what the image has besides Node.js: the driver in one file, the wire contracts, the native packages with the
- * binaries for one processor only, the licences of all that is in it, and, for this machine's processor, what V8 makes of
- * the program.
+ * Makes what the image has besides Node.js: the driver in one file, the wire contracts, the binaries of the native packages
+ * for one processor, the licences of all that is in it, and, for this machine's processor, what V8 makes of the program.
  * @throws NetdraError `package-missing` when the native packages are not there for that processor
  */
 export async function makeImageFiles(options: ImageFilesOptions): Promise<void> {
@@ -42,11 +39,11 @@ export async function makeImageFiles(options: ImageFilesOptions): Promise<void> 
   const top = join(outDir, programDir);
   const program = join(outDir, programPath);
   const packages = [
-    ...(await bundle(program, clientNodeApart)),
+    ...(await bundle(program, [nativePackagesInside, clientNodeApart])),
     ...(await bundleClientNode(join(dirname(program), clientNodeFile))),
   ];
   copyFiles(join(repo, 'proto'), join(top, 'proto'), (path) => path.endsWith('.proto'));
-  const natives = copyNativePackages(modulesDir, join(top, 'node_modules'), architectures[architecture]);
+  const natives = copyNativeBinaries(modulesDir, dirname(program), architectures[architecture]);
   cpSync(join(repo, 'LICENSE'), join(top, 'LICENSE'));
   writeFileSync(join(top, 'THIRD-PARTY-LICENSES'), collectLicences([...packages, ...natives]));
   if (architectures[architecture] === process.arch) makeCompileCache(outDir);
@@ -57,16 +54,16 @@ export async function makeImageFiles(options: ImageFilesOptions): Promise<void> 
  * packages are those that npm installs with it; `proto/` has to be beside its folder.
  */
 export async function makePackageProgram(outfile: string): Promise<void> {
-  const packages = await bundle(outfile);
+  const packages = await bundle(outfile, [], Object.keys(nativeFiles));
   chmodSync(outfile, 0o755);
   writeFileSync(join(dirname(outfile), 'THIRD-PARTY-LICENSES'), collectLicences(packages));
 }
 
 /** @returns folders of the packages that went into the file */
-async function bundle(outfile: string, ...plugins: Plugin[]): Promise<string[]> {
+async function bundle(outfile: string, plugins: Plugin[], external: string[] = []): Promise<string[]> {
   const { metafile } = await build({
     ...common,
-    external: nativePackages,
+    external,
     entryPoints: [join(repo, 'src/main.ts')],
     outfile,
     format: 'esm',
@@ -91,8 +88,10 @@ const common = {
   bundle: true,
   platform: 'node',
   target: 'node24',
-  // Names in stack traces are worth more than the bytes.
-  minify: false,
+  // Names in stack traces are worth more than their bytes, blanks are not: Node.js reads and checks all of the text.
+  minifyWhitespace: true,
+  minifySyntax: true,
+  lineLimit: 160,
   legalComments: 'none',
   metafile: true,
   logLevel: 'silent',
@@ -104,30 +103,22 @@ function packagesIn({ inputs }: Metafile): string[] {
 }
 
 /** @returns the packages' folders, as they were found */
-function copyNativePackages(modulesDir: string, target: string, cpu: string): string[] {
-  const koffiBinary = `@koromix/koffi-linux-${cpu}`;
+function copyNativeBinaries(modulesDir: string, target: string, cpu: string): string[] {
   // The binaries for musl stay out: the image has the GNU C library.
-  const wanted: Record<string, (path: string) => boolean> = {
-    koffi: (path) => /^(index|src\/koffi\/.*)\.c?js$/.test(path),
-    [koffiBinary]: (path) => path === 'index.js' || path === `linux_${cpu}/koffi.node`,
-    netlink: (path) => /^dist\/.*\.js$/.test(path) || path === `prebuilds/linux-${cpu}/node.napi.node`,
-    'node-gyp-build': (path) => path.endsWith('.js'),
+  const binaries: Record<keyof typeof nativeFiles, string> = {
+    koffi: `@koromix/koffi-linux-${cpu}/linux_${cpu}/koffi.node`,
+    netlink: `netlink/prebuilds/linux-${cpu}/node.napi.node`,
   };
-  const folders = Object.entries(wanted).map(([name, isWanted]) => {
-    const source = join(modulesDir, name);
-    if (existsSync(join(source, 'package.json'))) {
-      copyFiles(source, join(target, name), (path) => path === 'package.json' || isWanted(path));
+  return (Object.keys(nativeFiles) as (keyof typeof nativeFiles)[]).map((name) => {
+    const source = join(modulesDir, binaries[name]);
+    if (!existsSync(source)) {
+      throw new NetdraError('package-missing', `no ${binaries[name]} in ${modulesDir}`, {
+        hint: `run: npm install --no-save --omit=dev --ignore-scripts --os=linux --cpu=${cpu} --libc=glibc`,
+      });
     }
-    return source;
+    cpSync(source, join(target, nativeFiles[name]));
+    return join(modulesDir, name);
   });
-  const binaries = [`${koffiBinary}/linux_${cpu}/koffi.node`, `netlink/prebuilds/linux-${cpu}/node.napi.node`];
-  for (const path of [...binaries, 'node-gyp-build/package.json']) {
-    if (existsSync(join(target, path))) continue;
-    throw new NetdraError('package-missing', `no ${path} in ${modulesDir}`, {
-      hint: `run: npm install --no-save --omit=dev --ignore-scripts --os=linux --cpu=${cpu} --libc=glibc`,
-    });
-  }
-  return folders;
 }
 
 /** @param isWanted of paths below `source` */
@@ -160,26 +151,15 @@ export interface ImageFile {
   sizeBytes: number;
 }
 
-/** What is in the folder, the packages' JavaScript as one entry each, and what V8 made as one. */
+/** What is in the folder, what V8 made as one entry. */
 export function listImageFiles(outDir: string): ImageFile[] {
   const sizes = new Map<string, number>();
   for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
     const path = join(entry.parentPath, entry.name);
-    const shown = groupOf(path);
-    const key = `/${relative(outDir, shown)}`;
+    const isCache = path.startsWith(`${join(outDir, cacheDir)}/`);
+    const key = isCache ? `/${cacheDir}/*` : `/${relative(outDir, path)}`;
     sizes.set(key, (sizes.get(key) ?? 0) + statSync(path).size);
   }
   return [...sizes].map(([path, sizeBytes]) => ({ path, sizeBytes })).sort((a, b) => (a.path < b.path ? -1 : 1));
-}
-
-function groupOf(path: string): string {
-  if (path.includes(`/${cacheDir}/`)) return path.replace(/\/cache\/.*/, '/cache/*');
-  return /\/node_modules\//.test(path) && !path.endsWith('.node') ? packageOf(path) : path;
-}
-
-function packageOf(path: string): string {
-  const folder = dirname(path);
-  const parent = basename(dirname(folder));
-  return parent === 'node_modules' || parent.startsWith('@') ? `${folder}/*.js` : packageOf(folder);
 }

@@ -33,7 +33,7 @@ export class DeviceInfoFiles {
     if (files.length === 0) return;
     await createFile(this.#record(claimUid), JSON.stringify(files));
     // The rename replaces what is there: a file of somebody who has forgotten it, for the device is the claim's.
-    for (const { file, text } of places) await createFile(file, text, deviceInfoMode);
+    for (const { file, text } of places) await createFile(file, text, { mode: deviceInfoMode });
   }
 
   /**

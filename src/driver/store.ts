@@ -147,17 +147,28 @@ export class Store implements Disposable {
     this.#guard(() => this.#updateDevice(device));
   }
 
-  /**
-   * Changes what is stored of a device of a claim, as it is at this moment: another instance of the driver may have
-   * changed it. A device that the claim has not any more stays as it is.
-   * @param change gives `undefined` if there is nothing to change
-   */
-  changeDevice(claimUid: string, pciAddress: string, change: (device: StoredDevice) => StoredDevice | undefined): void {
+  /** The same for several, in one step. */
+  putDevices(devices: readonly StoredDevice[]): void {
+    if (devices.length === 0) return;
     this.#guard(() =>
       this.#transaction(() => {
-        const current = this.#devices(claimUid).find((device) => device.pciAddress === pciAddress);
-        const next = current && change(current);
-        if (next !== undefined) this.#updateDevice(next);
+        for (const device of devices) this.#updateDevice(device);
+      }),
+    );
+  }
+
+  /**
+   * Changes what is stored of the devices of a claim, all in one step, as they are at this moment: another instance of the
+   * driver may have changed them.
+   * @param change gives `undefined` if there is nothing to change
+   */
+  changeDevices(claimUid: string, change: (device: StoredDevice) => StoredDevice | undefined): void {
+    this.#guard(() =>
+      this.#transaction(() => {
+        for (const current of this.#devices(claimUid)) {
+          const next = change(current);
+          if (next !== undefined) this.#updateDevice(next);
+        }
       }),
     );
   }

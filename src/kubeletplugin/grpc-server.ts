@@ -1,4 +1,7 @@
-import { chmod } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { chmod, rename } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 import type { Clock } from '../clock.ts';
 import { KubeletPluginError } from './errors.ts';
@@ -14,6 +17,8 @@ export class GrpcServer implements Disposable {
   readonly path: string;
   readonly #server = new Server();
   #closed: Promise<void> | undefined;
+  /** Whether the socket's file is there, and ours. */
+  #isThere = false;
 
   private constructor(path: string) {
     this.path = path;
@@ -28,8 +33,7 @@ export class GrpcServer implements Disposable {
     }
     try {
       await clearSocketPath(path);
-      await server.#bind();
-      await chmod(path, 0o600);
+      await server.#listen();
     } catch (cause) {
       if (cause instanceof KubeletPluginError) throw cause;
       throw new KubeletPluginError('socket-unavailable', `cannot listen on ${path}`, { cause, path });
@@ -43,7 +47,8 @@ export class GrpcServer implements Disposable {
    * @returns whether all ended within the time
    */
   async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
-    // The socket's file goes when the listener closes, so nothing that a successor put there is ever removed.
+    // While we listen, so nothing that a successor put there is ever removed.
+    this.#removeFile();
     this.#closed ??= new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
     const timer = new AbortController();
     const timedOut = clock.sleep(timeoutMs, timer.signal).then(
@@ -56,12 +61,31 @@ export class GrpcServer implements Disposable {
   }
 
   [Symbol.dispose](): void {
+    this.#removeFile();
     this.#server.forceShutdown();
   }
 
-  #bind(): Promise<void> {
+  /**
+   * The socket comes to its path when it takes connections. A kubelet looks at it within a millisecond; one that is there
+   * but not listened on yet refuses it, and then it waits a second before it tries again.
+   */
+  async #listen(): Promise<void> {
+    // Kubelets do not look at names with a dot. No longer than any of ours, since a socket's path ends at 107 characters.
+    const hidden = join(dirname(this.path), `.${randomBytes(3).toString('hex')}`);
+    await this.#bind(hidden);
+    await chmod(hidden, 0o600);
+    await rename(hidden, this.path);
+    this.#isThere = true;
+  }
+
+  #removeFile(): void {
+    if (this.#isThere) rmSync(this.path, { force: true });
+    this.#isThere = false;
+  }
+
+  #bind(path: string): Promise<void> {
     return new Promise((resolve, reject) =>
-      this.#server.bindAsync(`unix:${this.path}`, ServerCredentials.createInsecure(), (error) =>
+      this.#server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
         error ? reject(error) : resolve(),
       ),
     );

@@ -2,6 +2,7 @@ import { basename, dirname, join, normalize } from 'node:path';
 import { type ClaimState, claimStateFile, contentOf } from './claim-state.ts';
 import type { ClaimIdentity } from './document.ts';
 import {
+  type HeldDirectories,
   type HostFile,
   hostPath,
   listDir,
@@ -33,13 +34,13 @@ export class ClaimFiles {
   }
 
   /** Makes the files of a request say what the state says, or not be there. Files that are right are not touched. */
-  async layDown(state: ClaimState, base: string): Promise<void> {
+  async layDown(state: ClaimState, base: string, held: HeldDirectories): Promise<void> {
     const content = contentOf(state, base, this.#driver);
     for (const layout of state.layouts) {
       const file = this.#file(state, base, layout);
       const text = layouts[layout].encode(content);
-      if (text === undefined) await removeFile(file);
-      else await putFile(file, text);
+      if (text === undefined) await removeFile(file, held);
+      else await putFile(file, text, held);
     }
   }
 
@@ -73,21 +74,21 @@ export class ClaimFiles {
   }
 
   /** Removes all files of a claim, the state last: what is left after a crash can still be found. */
-  async remove(state: ClaimState): Promise<void> {
+  async remove(state: ClaimState, held: HeldDirectories): Promise<void> {
     for (const base of Object.keys(state.requests)) {
       for (const layout of state.layouts) {
         const file = this.#file(state, base, layout);
-        await removeFile(file);
+        await removeFile(file, held);
         // The pod's directory is shared by its claims; those in the claim's own directory go with it.
-        if (layout === 'downward-api') await removeEmptyDir({ base: file.base, parts: file.parts.slice(0, -1) });
+        if (layout === 'downward-api') await removeEmptyDir({ base: file.base, parts: file.parts.slice(0, -1) }, held);
       }
     }
-    await this.removeClaimDir(state.claim);
+    await this.removeClaimDir(state.claim, held);
   }
 
-  async removeClaimDir(claim: ClaimIdentity): Promise<void> {
+  async removeClaimDir(claim: ClaimIdentity, held: HeldDirectories): Promise<void> {
     const { base, parts } = claimStateFile(this.#dirs.dataDir, claim);
-    await removeTree({ base, parts: parts.slice(0, -1) });
+    await removeTree({ base, parts: parts.slice(0, -1) }, held);
   }
 
   /** Removes the files that a claim has outside of its own directory, when there is no state that would name them. */

@@ -20,7 +20,7 @@ import {
   type MetadataDocument,
 } from './document.ts';
 import { MetadataError } from './errors.ts';
-import { removeTree } from './host-file.ts';
+import { HeldDirectories, removeTree } from './host-file.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
 import { metadataDirName } from './layout-v1.ts';
 import { checkOwnership } from './ownership.ts';
@@ -75,17 +75,17 @@ export class ClaimMetadata {
    * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
-    return await this.#mutex.run(claimDirName(record.claim), async () => {
-      const found = await this.#readState(record.claim);
+    return await this.#inTurn(record.claim, async (held) => {
+      const found = await this.#readState(record.claim, held);
       const kept = found?.claim.uid === record.claim.uid ? found : undefined;
       const state = this.#isEnabled || kept !== undefined ? this.#nextState(record, contents, kept) : undefined;
       // Nothing is written before all of it was checked.
       if (state !== undefined) this.#files.check(state);
-      if (found !== undefined && kept === undefined) await this.#remove(found);
+      if (found !== undefined && kept === undefined) await this.#remove(found, held);
       if (state === undefined) return new Map();
-      await writeClaimState(this.#options.dataDir, state);
+      await writeClaimState(this.#options.dataDir, state, held);
       for (const base of Object.keys(state.requests)) {
-        await this.#files.layDown(state, base);
+        await this.#files.layDown(state, base, held);
         await this.#cdi.write(state.claim.uid, base, { mounts: this.#files.mounts(state, base, this.#visible(state)) });
       }
       return new Map(Object.keys(record.requests).map((base) => [base, this.#cdi.deviceId(record.claim.uid, base)]));
@@ -100,8 +100,8 @@ export class ClaimMetadata {
    * `metadata-invalid` if a consumer would not have to take it, `metadata-io`
    */
   async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number> {
-    return await this.#mutex.run(claimDirName(claim), async () => {
-      const found = await this.#readState(claim);
+    return await this.#inTurn(claim, async (held) => {
+      const found = await this.#readState(claim, held);
       if (!this.#isEnabled && found?.claim.uid !== claim.uid) return 0;
       const state = checkOwnership(found, { claim, request, devices, driver: this.#options.driver });
       validateDevices(claim, request, devices);
@@ -110,8 +110,8 @@ export class ClaimMetadata {
       const after = withContent(before, devices, this.#now());
       const next = { ...state, requests: { ...state.requests, [base]: after } };
       // The state goes first: a generation that was given out is never given out again.
-      if (after !== before) await writeClaimState(this.#options.dataDir, next);
-      await this.#files.layDown(next, base);
+      if (after !== before) await writeClaimState(this.#options.dataDir, next, held);
+      await this.#files.layDown(next, base, held);
       return after.generation;
     });
   }
@@ -122,8 +122,8 @@ export class ClaimMetadata {
    * layout `attributes-json` says is not, it stays.
    */
   async withdraw(claim: ClaimIdentity): Promise<void> {
-    await this.#mutex.run(claimDirName(claim), async () => {
-      const state = await this.#readState(claim);
+    await this.#inTurn(claim, async (held) => {
+      const state = await this.#readState(claim, held);
       if (state?.claim.uid !== claim.uid) return;
       const requests = Object.fromEntries(
         Object.entries(state.requests).map(([base, { content: _over, ...request }]) => [base, request]),
@@ -131,21 +131,21 @@ export class ClaimMetadata {
       const next = { ...state, requests };
       const isVisible = Object.values(state.requests).some(({ content }) => content !== undefined);
       // The state first: if we end in between, the next call still knows that the files are to go.
-      if (isVisible) await writeClaimState(this.#options.dataDir, next);
-      for (const base of Object.keys(requests)) await this.#files.layDown(next, base);
+      if (isVisible) await writeClaimState(this.#options.dataDir, next, held);
+      for (const base of Object.keys(requests)) await this.#files.layDown(next, base, held);
     });
   }
 
   /** Removes what `prepare` and `update` made. A claim that is not known, or known under a newer UID, is fine. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
-    await this.#mutex.run(claimDirName(claim), async () => {
-      const state = await this.#readStateForRemoval(claim);
+    await this.#inTurn(claim, async (held) => {
+      const state = await this.#readStateForRemoval(claim, held);
       if (state !== undefined && state !== 'unreadable' && state.claim.uid === claim.uid) {
-        return await this.#remove(state);
+        return await this.#remove(state, held);
       }
       await this.#cdi.removeClaim(claim.uid);
       await this.#files.removeStrays(claim);
-      if (typeof state !== 'object') await this.#files.removeClaimDir(claim);
+      if (typeof state !== 'object') await this.#files.removeClaimDir(claim, held);
     });
   }
 
@@ -211,14 +211,25 @@ export class ClaimMetadata {
     return this.#options.now?.() ?? new Date();
   }
 
-  async #readState(claim: ClaimIdentity): Promise<ClaimState | undefined> {
-    return await readClaimState(this.#options.dataDir, claim);
+  /** One task at a time for each claim name, with what it opens on its way to the claim's files. */
+  async #inTurn<T>(claim: ClaimIdentity, task: (held: HeldDirectories) => Promise<T>): Promise<T> {
+    return await this.#mutex.run(claimDirName(claim), async () => {
+      using held = new HeldDirectories();
+      return await task(held);
+    });
+  }
+
+  async #readState(claim: ClaimIdentity, held?: HeldDirectories): Promise<ClaimState | undefined> {
+    return await readClaimState(this.#options.dataDir, claim, held);
   }
 
   /** What cannot be read must not keep a claim from being unprepared: nothing else would ever remove it. */
-  async #readStateForRemoval(claim: ClaimIdentity): Promise<ClaimState | 'unreadable' | undefined> {
+  async #readStateForRemoval(
+    claim: ClaimIdentity,
+    held: HeldDirectories,
+  ): Promise<ClaimState | 'unreadable' | undefined> {
     try {
-      return await this.#readState(claim);
+      return await this.#readState(claim, held);
     } catch (error) {
       if (error instanceof MetadataError && error.code === 'metadata-malformed') return 'unreadable';
       throw error;
@@ -226,8 +237,8 @@ export class ClaimMetadata {
   }
 
   /** The state goes last: after a crash it still says what is left. */
-  async #remove(state: ClaimState): Promise<void> {
+  async #remove(state: ClaimState, held: HeldDirectories): Promise<void> {
     await this.#cdi.removeClaim(state.claim.uid);
-    await this.#files.remove(state);
+    await this.#files.remove(state, held);
   }
 }

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { decodeAttributes, decodeDevice, generation, list, optional, record, string } from './decode.ts';
 import type { ClaimIdentity, DeviceMetadata } from './document.ts';
 import { MetadataError } from './errors.ts';
-import { createFile, type HostFile, hostPath, listDir, readFileIfThere } from './host-file.ts';
+import { createFile, type HeldDirectories, type HostFile, hostPath, listDir, readFileIfThere } from './host-file.ts';
 import { formatGoJson, parseExactJson } from './json-stream.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from './layout.ts';
 import { metadataDirName } from './layout-v1.ts';
@@ -52,8 +52,8 @@ export async function listClaimDirs(dataDir: string): Promise<string[]> {
 }
 
 /** @throws MetadataError `metadata-io` */
-export async function writeClaimState(dataDir: string, state: ClaimState): Promise<void> {
-  await createFile(claimStateFile(dataDir, state.claim), `${formatGoJson({ schema, ...state })}\n`);
+export async function writeClaimState(dataDir: string, state: ClaimState, held: HeldDirectories): Promise<void> {
+  await createFile(claimStateFile(dataDir, state.claim), `${formatGoJson({ schema, ...state })}\n`, { held });
 }
 
 /**
@@ -63,14 +63,19 @@ export async function writeClaimState(dataDir: string, state: ClaimState): Promi
 export async function readClaimState(
   dataDir: string,
   claim: Pick<ClaimIdentity, 'namespace' | 'name'>,
+  held?: HeldDirectories,
 ): Promise<ClaimState | undefined> {
-  return await readClaimStateIn(dataDir, claimDirName(claim));
+  return await readClaimStateIn(dataDir, claimDirName(claim), held);
 }
 
 /** The same by the name of the claim's directory. */
-export async function readClaimStateIn(dataDir: string, dir: string): Promise<ClaimState | undefined> {
+export async function readClaimStateIn(
+  dataDir: string,
+  dir: string,
+  held?: HeldDirectories,
+): Promise<ClaimState | undefined> {
   const file = stateFileIn(dataDir, dir);
-  const text = await readFileIfThere(file);
+  const text = await readFileIfThere(file, held);
   return text === undefined ? undefined : parseClaimState(text, hostPath(file), dir);
 }
 

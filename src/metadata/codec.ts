@@ -20,6 +20,14 @@ export const formatNetworkData: FormatNetworkData = ({ interfaceName, ips, hardw
     hardwareAddress: hardwareAddress || undefined,
   });
 
+/** The document in all versions, newest first. Their fields are the same, so it is turned into text once. */
+export function encodeAllVersions(document: MetadataDocument): string {
+  const [first, ...others] = metadataVersions;
+  const text = encodeObject(document, first);
+  // The API version comes before all that is not ours, so the first place where it is named is its own.
+  return [text, ...others.map((version) => text.replace(`${apiGroup}/${first}`, `${apiGroup}/${version}`))].join('');
+}
+
 /**
  * The document as one versioned JSON object, followed by a line feed, in the bytes that the Go helper writes for the same
  * content. `generation` comes before the long parts: a torn read shows the newer one first.
@@ -54,9 +62,13 @@ function formatDevice(device: DeviceMetadata, networkData: FormatNetworkData): R
 }
 
 function formatAttribute(attribute: DeviceAttribute): Record<string, unknown> {
-  return definedOnly(Object.fromEntries(attributeKinds.map((kind) => [kind, attribute[kind]])));
+  const formatted: Record<string, unknown> = {};
+  for (const kind of attributeKinds) if (attribute[kind] !== undefined) formatted[kind] = attribute[kind];
+  return formatted;
 }
 
 export function definedOnly(fields: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+  const defined: Record<string, unknown> = {};
+  for (const name of Object.keys(fields)) if (fields[name] !== undefined) defined[name] = fields[name];
+  return defined;
 }

@@ -3,6 +3,7 @@ import {
   constants,
   fchmodSync,
   fstatSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -53,22 +54,27 @@ export function hostPath(file: HostFile): string {
  * yet: a bind mount pins the inode and would go on showing the old content. The temporary name starts with a dot and
  * ends in `.tmp`, which CDI scanners pass over; it is always the same, so that what a killed process left goes with the
  * next write or the removal. No fsync: after a power loss the kubelet prepares the claim again.
- * @param mode that it has from the start; default: everybody may read it
+ * @param options.mode that it has from the start; default: everybody may read it
  * @throws MetadataError `metadata-io`
  */
-export async function createFile(file: HostFile, text: string, mode: number = fileMode): Promise<void> {
+export async function createFile(
+  file: HostFile,
+  text: string,
+  { mode = fileMode, held }: { mode?: number; held?: HeldDirectories } = {},
+): Promise<void> {
+  using own = new HeldDirectories();
   for (let attempt = 1; ; attempt++) {
     try {
-      return createOnce(file, text, mode);
+      return createOnce((held ?? own).make(file), file, text, mode);
     } catch (cause) {
-      // Another claim of the pod may just have removed the directory that they share.
       if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw await ioError('write', file, cause);
+      // Another claim of the pod may just have removed the directory that they share.
+      (held ?? own)[Symbol.dispose]();
     }
   }
 }
 
-function createOnce(file: HostFile, text: string, mode: number): void {
-  using dir = Directory.open(file, { create: true });
+function createOnce(dir: Directory, file: HostFile, text: string, mode: number): void {
   const temporary = dir.at(temporaryName(nameOf(file)));
   try {
     const descriptor = openNew(temporary);
@@ -111,12 +117,12 @@ function removeIfThere(path: string): void {
  * says it already is not touched.
  * @throws MetadataError `metadata-io`
  */
-export async function putFile(file: HostFile, text: string): Promise<void> {
-  if (!(await overwriteFile(file, text))) await createFile(file, text);
+export async function putFile(file: HostFile, text: string, held?: HeldDirectories): Promise<void> {
+  if (!(await overwriteFile(file, text, held))) await createFile(file, text, held && { held });
 }
 
-async function overwriteFile(file: HostFile, text: string): Promise<boolean> {
-  return await withFile(file, 'update', O_RDWR, false, (descriptor, size) => {
+async function overwriteFile(file: HostFile, text: string, held?: HeldDirectories): Promise<boolean> {
+  return await withFile({ file, verb: 'update', flags: O_RDWR, held }, false, (descriptor, size) => {
     const content = Buffer.from(text);
     const present = Buffer.alloc(size);
     readSync(descriptor, present, 0, size, 0);
@@ -129,16 +135,17 @@ async function overwriteFile(file: HostFile, text: string): Promise<boolean> {
 }
 
 /** The file's text, or `undefined` if it does not exist. @throws MetadataError `metadata-io` */
-export async function readFileIfThere(file: HostFile): Promise<string | undefined> {
-  return await withFile(file, 'read', O_RDONLY, undefined, (descriptor) => readFileSync(descriptor, 'utf8'));
+export async function readFileIfThere(file: HostFile, held?: HeldDirectories): Promise<string | undefined> {
+  const access = { file, verb: 'read', flags: O_RDONLY, held };
+  return await withFile(access, undefined, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
 /** Removes a file and what a killed process left of writing it; neither need be there. @throws MetadataError `metadata-io` */
-export async function removeFile(file: HostFile): Promise<void> {
-  await inDirectory(file, (dir) => {
+export async function removeFile(file: HostFile, held?: HeldDirectories): Promise<void> {
+  await inDirectory(file, held, (dir) => {
     for (const name of [temporaryName(nameOf(file)), nameOf(file)]) {
       try {
-        unlinkSync(dir.at(name));
+        if (isThere(dir.at(name))) unlinkSync(dir.at(name));
       } catch (error) {
         if (errnoCode(error) !== 'ENOENT') throw error;
       }
@@ -152,13 +159,13 @@ export function temporaryName(name: string): string {
 }
 
 /** Removes a directory with all that is in it; a link in its place is removed itself. @throws MetadataError `metadata-io` */
-export async function removeTree(file: HostFile): Promise<void> {
-  await inDirectory(file, (dir) => rm(dir.at(nameOf(file)), { recursive: true, force: true }));
+export async function removeTree(file: HostFile, held?: HeldDirectories): Promise<void> {
+  await inDirectory(file, held, (dir) => rm(dir.at(nameOf(file)), { recursive: true, force: true }));
 }
 
 /** Removes a directory if nothing is in it. @throws MetadataError `metadata-io` */
-export async function removeEmptyDir(file: HostFile): Promise<void> {
-  await inDirectory(file, (dir) => {
+export async function removeEmptyDir(file: HostFile, held?: HeldDirectories): Promise<void> {
+  await inDirectory(file, held, (dir) => {
     try {
       rmdirSync(dir.at(nameOf(file)));
     } catch (error) {
@@ -177,26 +184,39 @@ export async function listDir(path: string): Promise<string[]> {
   }
 }
 
-async function inDirectory(file: HostFile, task: (dir: Directory) => void | Promise<void>): Promise<void> {
+async function inDirectory(
+  file: HostFile,
+  held: HeldDirectories | undefined,
+  task: (dir: Directory) => void | Promise<void>,
+): Promise<void> {
+  using own = new HeldDirectories();
   try {
-    using dir = Directory.open(file);
-    await task(dir);
+    const dir = (held ?? own).find(file);
+    if (dir !== undefined) await task(dir);
   } catch (cause) {
     if (errnoCode(cause) !== 'ENOENT') throw await ioError('remove', file, cause);
   }
 }
 
+interface FileAccess {
+  file: HostFile;
+  /** What is done, for messages. */
+  verb: string;
+  flags: number;
+  held: HeldDirectories | undefined;
+}
+
 async function withFile<T>(
-  file: HostFile,
-  verb: string,
-  flags: number,
+  { file, verb, flags, held }: FileAccess,
   absent: T,
   task: (descriptor: number, size: number) => T,
 ): Promise<T> {
+  using own = new HeldDirectories();
   try {
-    using dir = Directory.open(file);
+    const path = (held ?? own).find(file)?.at(nameOf(file));
+    if (path === undefined || !isThere(path)) return absent;
     // Without blocking: what lies there may be a pipe.
-    const descriptor = openSync(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
+    const descriptor = openSync(path, flags | O_NOFOLLOW | O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor);
       if (!stat.isFile()) throw new Error('it is no regular file');
@@ -210,6 +230,11 @@ async function withFile<T>(
   }
 }
 
+/** Asked before: an error of Node.js for what is not there takes longer than the question. A link counts as there. */
+function isThere(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+}
+
 function writeAll(descriptor: number, content: Buffer, position: number): void {
   // The kernel takes a regular file's buffer whole; a short write means a full disk, and the next one says so.
   for (let done = 0; done < content.length; ) {
@@ -218,34 +243,50 @@ function writeAll(descriptor: number, content: Buffer, position: number): void {
 }
 
 /**
- * The directory of a file, held open.
+ * Directories of files, open from one file to the next: what is done with several files of a claim opens each directory
+ * on the way once. To be disposed of at the end; afterwards, and whenever it is disposed of, it begins anew.
  */
-class Directory implements Disposable {
-  readonly #descriptor: number;
+export class HeldDirectories implements Disposable {
+  readonly #open = new Map<string, Directory>();
 
-  private constructor(descriptor: number) {
-    this.#descriptor = descriptor;
+  /** The directory of a file, or `undefined` if it is not there. */
+  find(file: HostFile): Directory | undefined {
+    return this.#walk(file, false);
   }
 
-  static open({ base, parts }: HostFile, options: { create?: boolean } = {}): Directory {
-    let dir = Directory.#openOne(base, O_RDONLY | O_DIRECTORY, options.create && { recursive: true });
+  /** The directory of a file; it is made if it is not there. */
+  make(file: HostFile): Directory {
+    return this.#walk(file, true) as Directory;
+  }
+
+  [Symbol.dispose]() {
+    for (const dir of this.#open.values()) dir[Symbol.dispose]();
+    this.#open.clear();
+  }
+
+  #walk({ base, parts }: HostFile, create: boolean): Directory | undefined {
+    let key = base;
+    let dir = this.#open.get(key) ?? this.#hold(key, openBase(base, create));
     for (const name of parts.slice(0, -1)) {
-      using parent = dir;
-      const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
-      dir = Directory.#openOne(parent.at(name), flags, options.create && { recursive: false });
+      if (dir === undefined) return undefined;
+      key = `${key}/${name}`;
+      dir = this.#open.get(key) ?? this.#hold(key, openBelow(dir, name, create));
     }
     return dir;
   }
 
-  /** @param create how to make it if it is not there */
-  static #openOne(path: string, flags: number, create?: false | { recursive: boolean }): Directory {
-    try {
-      return new Directory(openSync(path, flags));
-    } catch (error) {
-      if (errnoCode(error) !== 'ENOENT' || !create) throw error;
-      makeDir(path, create);
-      return new Directory(openSync(path, flags));
-    }
+  #hold(key: string, dir: Directory | undefined): Directory | undefined {
+    if (dir !== undefined) this.#open.set(key, dir);
+    return dir;
+  }
+}
+
+/** A directory, held open. */
+class Directory implements Disposable {
+  readonly #descriptor: number;
+
+  constructor(path: string, flags: number) {
+    this.#descriptor = openSync(path, flags | O_RDONLY | O_DIRECTORY);
   }
 
   at(name: string): string {
@@ -257,9 +298,31 @@ class Directory implements Disposable {
   }
 }
 
-function makeDir(path: string, options: { recursive: boolean }): void {
+/** @returns `undefined` if it is not there and is not to be made */
+function openBase(path: string, create: boolean): Directory | undefined {
   try {
-    mkdirSync(path, { ...options, mode: dirMode });
+    return new Directory(path, 0);
+  } catch (error) {
+    if (errnoCode(error) !== 'ENOENT') throw error;
+    if (!create) return undefined;
+    makeDir(path, true);
+    return new Directory(path, 0);
+  }
+}
+
+/** @returns `undefined` if it is not there and is not to be made */
+function openBelow(dir: Directory, name: string, create: boolean): Directory | undefined {
+  const path = dir.at(name);
+  if (!isThere(path)) {
+    if (!create) return undefined;
+    makeDir(path, false);
+  }
+  return new Directory(path, O_NOFOLLOW);
+}
+
+function makeDir(path: string, recursive: boolean): void {
+  try {
+    mkdirSync(path, { recursive, mode: dirMode });
   } catch (error) {
     if (errnoCode(error) !== 'EEXIST') throw error;
   }

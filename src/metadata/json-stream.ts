@@ -13,11 +13,20 @@ type SourceReviver = (this: unknown, key: string, value: unknown, context: { sou
  * is written as a number with all its digits.
  */
 export function formatGoJson(value: unknown): string {
-  const exact = (_key: string, each: unknown) => (typeof each === 'bigint' ? rawJSON(each.toString()) : each);
-  return JSON.stringify(value, exact, 2).replace(
+  return formatJson(value).replace(
     /[<>&\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
+}
+
+function formatJson(value: unknown): string {
+  try {
+    return JSON.stringify(value, undefined, 2);
+  } catch {
+    // It has a `bigint`, which is rare; looking at each value for one takes as long as all the rest.
+    const exact = (_key: string, each: unknown) => (typeof each === 'bigint' ? rawJSON(each.toString()) : each);
+    return JSON.stringify(value, exact, 2);
+  }
 }
 
 /** Parses one JSON value; whole numbers that a `number` cannot hold exactly become a `bigint`. @throws SyntaxError */

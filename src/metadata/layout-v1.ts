@@ -1,4 +1,4 @@
-import { encodeObject, metadataVersions } from './codec.ts';
+import { encodeAllVersions } from './codec.ts';
 import type { HostFile } from './host-file.ts';
 import type { HostDirs, Layout, RequestPlace } from './layout.ts';
 import { claimDirName, pathPart } from './paths.ts';
@@ -19,7 +19,7 @@ export const v1: Layout = {
     const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
     return [`${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`];
   },
-  encode: ({ document }) => document && metadataVersions.map((version) => encodeObject(document, version)).join(''),
+  encode: ({ document }) => document && encodeAllVersions(document),
 };
 
 /** A file in the request's directory. Source: KEP-5304 "Directory structure on host". */

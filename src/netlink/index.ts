@@ -5,7 +5,14 @@ export { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from '.
 export type { Link, LinkChange, OperState } from './link.ts';
 export { type MoveTarget, moveLink } from './move-link.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
-export { findVf, maxReportedAddresses, type NetworkState, readNetworkState, type VfIdentity } from './network-state.ts';
+export {
+  findVf,
+  maxReportedAddresses,
+  type NetworkState,
+  readNetworkState,
+  toNetworkState,
+  type VfIdentity,
+} from './network-state.ts';
 export { NetworkWatch } from './network-watch.ts';
 export { isDefaultRoute, type NewRoute, type NextHop, type Route } from './route.ts';
 export { type LinkSelector, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';

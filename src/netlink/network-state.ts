@@ -22,11 +22,10 @@ export interface NetworkState {
 
 /**
  * Reads what the metadata reports about a link.
- * @param known the link as it was read just now, if nothing was changed since
  * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
  */
-export async function readNetworkState(connection: RtnlConnection, index: number, known?: Link): Promise<NetworkState> {
-  const [link, addresses] = await Promise.all([known ?? connection.link({ index }), connection.addresses(index)]);
+export async function readNetworkState(connection: RtnlConnection, index: number): Promise<NetworkState> {
+  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses()]);
   if (link === undefined) {
     throw new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
       errno: 'ENODEV',
@@ -35,8 +34,14 @@ export async function readNetworkState(connection: RtnlConnection, index: number
       hint: 'it was moved or deleted: look for the VF again',
     });
   }
-  const { name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
-  return { interfaceName, hardwareAddress, ...reportedAddresses(addresses), mtuBytes, linkUp: up && carrier };
+  return toNetworkState(link, addresses);
+}
+
+/** @param addresses of all links, or only of this one */
+export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {
+  const { index, name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
+  const own = addresses.filter((address) => address.index === index);
+  return { interfaceName, hardwareAddress, ...reportedAddresses(own), mtuBytes, linkUp: up && carrier };
 }
 
 /** Which of an interface's addresses are reported, and whether some of them are not ready yet. */

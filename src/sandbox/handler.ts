@@ -20,7 +20,7 @@ import { netnsPathOf, openPodNetns } from './pod-netns.ts';
 import { Refusals } from './refusals.ts';
 import type { OnStep } from './steps.ts';
 import { StrayAttachments } from './stray-attachments.ts';
-import type { VfMover } from './vf-mover.ts';
+import { isObserved, type VfMover } from './vf-mover.ts';
 
 /** The part of the runtime's deadline that the hook may use: past it containerd goes on as if all were well. */
 const budgetShare = 0.75;
@@ -135,11 +135,12 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     const startedAt = clock.nowMs();
     const abort = new AbortController();
     this.#inHook.add(pod.id);
-    const work = this.#withdrawStale(claims, pod).then(() => this.#serve(pod, abort.signal));
+    const work = this.#withdrawStale(claims, pod).then(() => this.#serve(pod, abort.signal, claims));
     try {
       await withinBudget(work, clock, Math.floor(budgetShare * timeoutMs), pod);
       this.#refusals.forget(pod.uid);
-      logger.info({ ...log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox served');
+      const ms = Math.round(clock.nowMs() - startedAt);
+      setImmediate(() => logger.info({ ...log, ms }, 'sandbox served'));
     } catch (error) {
       const answer = this.#refusals.answer(pod.uid, this.#answerTo(error, claims));
       logger.error({ ...log, err: error, answer }, 'sandbox not served');
@@ -227,11 +228,11 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     return isLate && usesCni ? 'gate' : this.#failure;
   }
 
-  /** Attaches all VFs of the pod and writes the metadata of all requests. */
-  async #serve(pod: PodSandbox, signal: AbortSignal): Promise<void> {
+  /** Attaches all VFs of the pod and writes the metadata of all requests. @param claims of the pod, if just read */
+  async #serve(pod: PodSandbox, signal: AbortSignal, claims?: StoredClaim[]): Promise<void> {
     await this.#options.onStep('hook-started', { pod: pod.uid });
     using netns = openPodNetns(pod);
-    for (const { identity } of this.#claims(pod)) {
+    for (const { identity } of claims ?? this.#claims(pod)) {
       await this.#options.claimMutex.run(identity.uid, () => this.#serveClaim(pod, identity, netns, signal));
     }
     this.#told.add(pod.id);
@@ -286,10 +287,12 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     const place = { podUid, podNamespace, podName, sandboxId, netnsPath: netns.path };
     const served: ServedDevice[] = [];
     const claim = store.claim(identity.uid);
+    const devices = claim?.devices ?? [];
     using connection = RtnlConnection.open(netns);
-    for (const device of claim?.devices ?? []) {
+    const observed = await mover.observe(devices.filter(isObserved), place, connection);
+    for (const device of devices) {
       if (claim !== undefined) await this.#options.assure?.(claim, device);
-      const state = await mover.attach(device, place, netns, signal, connection);
+      const state = observed.get(device) ?? (await mover.attach(device, place, netns, signal, connection));
       served.push({ request: device.request, device, state });
     }
     await this.#writer.write(identity, served);

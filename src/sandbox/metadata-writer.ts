@@ -17,6 +17,15 @@ export interface ServedDevice {
   state: VfState;
 }
 
+/** A request whose files say what its devices are like. */
+interface WrittenRequest {
+  request: string;
+  /** Names of its devices. */
+  devices: string[];
+  /** Absent: device metadata is off. */
+  generation: number | undefined;
+}
+
 export interface MetadataWriterOptions {
   driver: string;
   store: Store;
@@ -40,7 +49,8 @@ export class MetadataWriter {
 
   /** Stores the network data and writes the files, request by request. */
   async write(identity: ClaimIdentity, served: ServedDevice[]): Promise<void> {
-    const { updater, driver, attributesOf, onStep, logger } = this.#options;
+    const { updater, driver, attributesOf, onStep } = this.#options;
+    const written: WrittenRequest[] = [];
     for (const [request, entries] of byRequest(served)) {
       const devices = entries.map(({ device, state }) =>
         toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
@@ -49,13 +59,26 @@ export class MetadataWriter {
       await onStep('network-data-stored', {});
       const generation = await updater?.updateRequestMetadata(identity, request, devices);
       await onStep('metadata-written', {});
-      const claim = `${identity.namespace}/${identity.name}`;
-      const facts = { claim, request, devices: devices.map(({ name }) => name) };
-      // 0: it was off when the claim was prepared, so containers have no mount to read it by.
-      if (generation === undefined || generation === 0) logger.info(facts, 'devices ready; metadata files are off');
-      else logger.info({ ...facts, generation }, 'metadata written');
+      written.push({ request, devices: devices.map(({ name }) => name), generation });
     }
-    if (served.length > 0) this.#options.onWritten?.(identity);
+    // When the runtime has its answer: a pod waits for that.
+    if (written.length > 0) setImmediate(() => this.#tell(identity, written));
+  }
+
+  #tell(identity: ClaimIdentity, written: readonly WrittenRequest[]): void {
+    const { logger, onWritten } = this.#options;
+    const claim = `${identity.namespace}/${identity.name}`;
+    for (const { generation, ...facts } of written) {
+      // 0: it was off when the claim was prepared, so containers have no mount to read it by.
+      if (generation === undefined || generation === 0)
+        logger.info({ claim, ...facts }, 'devices ready; metadata files are off');
+      else logger.info({ claim, ...facts, generation }, 'metadata written');
+    }
+    try {
+      onWritten?.(identity);
+    } catch (error) {
+      logger.warn({ claim, err: error }, 'what was written is not told');
+    }
   }
 
   /**
@@ -67,9 +90,8 @@ export class MetadataWriter {
     const devices = (store.claim(identity.uid)?.devices ?? []).filter((device) => isServed(device, pod));
     if (devices.length === 0) return [];
     using netns = openPodNetns(pod);
-    const read = await Promise.all(
-      devices.map(async (device) => ({ request: device.request, device, state: await mover.read(device, netns) })),
-    );
+    const states = await mover.read(devices, netns);
+    const read = devices.map((device) => ({ request: device.request, device, state: states.get(device) }));
     return [...byRequest(read).values()].flatMap((entries) => {
       const known = entries.flatMap(({ state, ...entry }) => (state === undefined ? [] : [{ ...entry, state }]));
       return known.length === entries.length ? known : [];
@@ -78,14 +100,15 @@ export class MetadataWriter {
 
   #storeNetworkData({ uid }: ClaimIdentity, entries: ServedDevice[]): void {
     const { store } = this.#options;
-    const stored = store.claim(uid)?.devices ?? [];
-    for (const { device, state } of entries) {
-      const { pciAddress } = device;
-      const networkData = toNetworkData(state);
-      const isKnown = (known?: StoredDevice) =>
-        known === undefined || isDeepStrictEqual(known.networkData, networkData);
-      if (isKnown(stored.find((known) => known.pciAddress === pciAddress))) continue;
-      store.changeDevice(uid, pciAddress, (current) => ({ ...current, networkData }));
-    }
+    const wanted = new Map(entries.map(({ device, state }) => [device.pciAddress, toNetworkData(state)]));
+    const change = (device: StoredDevice) => {
+      const networkData = wanted.get(device.pciAddress);
+      const isKnown = networkData === undefined || isDeepStrictEqual(device.networkData, networkData);
+      return isKnown ? undefined : { ...device, networkData };
+    };
+    // Most looks find nothing new, and need not keep other writers waiting. What is new as we know it need not be asked for.
+    const isNew = entries.some(({ device }) => change(device) !== undefined);
+    if (!isNew && !store.claim(uid)?.devices.some((device) => change(device) !== undefined)) return;
+    store.changeDevices(uid, change);
   }
 }

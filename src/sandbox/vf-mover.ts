@@ -6,8 +6,10 @@ import {
   maxReportedAddresses,
   moveLink,
   type NetnsHandle,
+  type NetworkState,
   RtnlConnection,
   readNetworkState,
+  toNetworkState,
   type VfIdentity,
   type VfInfo,
 } from '../netlink/index.ts';
@@ -73,25 +75,64 @@ export class VfMover implements VfCarrier {
     if (isUserSpace(device)) return await this.#attachUserSpace(device, place, deadline.signal);
     using own = shared === undefined ? RtnlConnection.open(netns) : undefined;
     const pod = own ?? (shared as RtnlConnection);
+    if (isObserved(device)) return (await this.observe([device], place, pod)).get(device) as VfState;
     const link = await this.#bringIn(device, place, netns, pod, deadline.signal);
     await onStep('vf-configured', { device: device.name });
-    // One that is only observed was read just now, and nobody here has changed it.
-    const state = await this.#readState(pod, device, link, device.config.attach === 'observe' ? link : undefined);
+    const state = await this.#withVlan(device, await readNetworkState(pod, link.index));
     await onStep('state-read', { device: device.name });
     return state;
   }
 
-  /** Reads the state of a VF that is in the pod already; `undefined` if it is not. */
-  async read(device: StoredDevice, netns: NetnsHandle): Promise<VfState | undefined> {
-    const { networkData } = device;
-    if (isUserSpace(device)) return networkData && (await this.#readUserSpace(device, networkData.ips ?? []));
-    using pod = RtnlConnection.open(netns);
-    const link = await this.#find(pod, device);
-    return link && (await this.#readState(pod, device, link, link));
+  /**
+   * VFs that somebody else has moved into the pod, and will take back: all are looked for, stored and read at once, since
+   * nobody here changes them.
+   * @param devices with `attach: observe`, and an interface: see `isObserved`
+   * @throws SandboxError `vf-missing` if one is not there; those that are there are stored
+   */
+  async observe(
+    devices: readonly StoredDevice[],
+    place: SandboxPlace,
+    pod: RtnlConnection,
+  ): Promise<Map<StoredDevice, VfState>> {
+    const { store, onStep } = this.#options;
+    if (devices.length === 0) return new Map();
+    const links = await this.#findAll(pod, devices);
+    store.putDevices([...links.keys()].map((device) => ({ ...device, attachment: place })));
+    const lost = devices.find((device) => !links.has(device));
+    if (lost !== undefined) {
+      throw missing(lost, `nobody has moved it into ${place.netnsPath}, and attach is "observe"`);
+    }
+    for (const { name } of devices) await onStep('vf-configured', { device: name });
+    const states = await this.#readLinks(pod, links);
+    for (const { name } of devices) await onStep('state-read', { device: name });
+    return states;
   }
 
-  async #readState(pod: RtnlConnection, device: StoredDevice, { index }: Link, known?: Link): Promise<VfState> {
-    return { ...(await readNetworkState(pod, index, known)), ...vlanOf(await this.#options.vfs.adminInfo(device)) };
+  /** Reads the states of VFs that are in the pod already; those that are not are missing in the answer. */
+  async read(devices: readonly StoredDevice[], netns: NetnsHandle): Promise<Map<StoredDevice, VfState>> {
+    const states = new Map<StoredDevice, VfState>();
+    for (const device of devices.filter(isUserSpace)) {
+      const { networkData } = device;
+      if (networkData !== undefined) states.set(device, await this.#readUserSpace(device, networkData.ips ?? []));
+    }
+    const others = devices.filter((device) => !isUserSpace(device));
+    if (others.length === 0) return states;
+    using pod = RtnlConnection.open(netns);
+    return new Map([...states, ...(await this.#readLinks(pod, await this.#findAll(pod, others)))]);
+  }
+
+  /** @param links as they were read just now */
+  async #readLinks(pod: RtnlConnection, links: ReadonlyMap<StoredDevice, Link>): Promise<Map<StoredDevice, VfState>> {
+    const addresses = links.size === 0 ? [] : await pod.addresses();
+    const states = new Map<StoredDevice, VfState>();
+    for (const [device, link] of links) {
+      states.set(device, await this.#withVlan(device, toNetworkState(link, addresses)));
+    }
+    return states;
+  }
+
+  async #withVlan(device: StoredDevice, state: NetworkState): Promise<VfState> {
+    return { ...state, ...vlanOf(await this.#options.vfs.adminInfo(device)) };
   }
 
   async release(device: StoredDevice): Promise<void> {
@@ -125,7 +166,6 @@ export class VfMover implements VfCarrier {
     const { cni } = this.#options;
     const { attach = 'netlink' } = device.config;
     const found = await this.#find(pod, device);
-    if (attach === 'observe') return this.#observe(device, place, found);
     if (attach === 'netlink') {
       const link = found ?? (await this.#move(device, place, netns, pod));
       const { addresses, routes } = await cni.addresses(device, place, signal);
@@ -142,15 +182,6 @@ export class VfMover implements VfCarrier {
     const link = await this.#find(pod, device, hardwareAddress);
     if (link !== undefined) return link;
     throw missing(device, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
-  }
-
-  /** Somebody else has moved the VF, and will take it back. */
-  #observe(device: StoredDevice, place: SandboxPlace, found: Link | undefined): Link {
-    if (found === undefined) {
-      throw missing(device, `nobody has moved it into ${place.netnsPath}, and attach is "observe"`);
-    }
-    this.#options.store.putDevice({ ...device, attachment: place });
-    return found;
   }
 
   /** A VF that is bound to vfio-pci has no interface to move: the application configures it from the metadata. */
@@ -210,7 +241,7 @@ export class VfMover implements VfCarrier {
   async #leaveOldSandbox(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid) {
       using netns = openNetnsIfThere(old.netnsPath);
-      if (netns !== undefined && (await this.read(device, netns)) !== undefined) {
+      if (netns !== undefined && (await this.read([device], netns)).size > 0) {
         throw busy(device, old.podUid);
       }
     }
@@ -251,24 +282,43 @@ export class VfMover implements VfCarrier {
     });
   }
 
+  async #find(connection: RtnlConnection, device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
+    return this.#findAmong(await connection.links(), device, hardwareAddress);
+  }
+
+  /** Of those that are there. */
+  async #findAll(connection: RtnlConnection, devices: readonly StoredDevice[]): Promise<Map<StoredDevice, Link>> {
+    const links = await connection.links();
+    return new Map(
+      devices.flatMap((device): [StoredDevice, Link][] => {
+        const link = this.#findAmong(links, device);
+        return link === undefined ? [] : [[device, link]];
+      }),
+    );
+  }
+
   /**
    * By its mark, or by its address if a CNI plugin has replaced the mark: the one that its claim asks for, which a plugin
    * may have set.
    * @param hardwareAddress what it had when it was moved
    */
-  async #find(
-    connection: RtnlConnection,
+  #findAmong(
+    links: Link[],
     device: StoredDevice,
     hardwareAddress = device.attachment?.host?.hardwareAddress,
-  ): Promise<Link | undefined> {
+  ): Link | undefined {
     const key = this.#options.vfs.linkKey(device.pciAddress);
-    const links = await connection.links();
     const { macAddress } = device.config;
     return (
       findVf(links, { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) }) ??
       (macAddress === undefined ? undefined : findVf(links, { ...key, hardwareAddress: macAddress }))
     );
   }
+}
+
+/** Whether the VF has an interface that somebody else moves. */
+export function isObserved(device: StoredDevice): boolean {
+  return device.config.attach === 'observe' && !isUserSpace(device);
 }
 
 function vlanOf(info: Pick<VfInfo, 'vlan'> | undefined): Pick<VfState, 'vlan'> {

@@ -113,6 +113,14 @@ class Bench implements AsyncDisposable {
     return states;
   }
 
+  /** What the hook does for a claim with `attach: observe`. */
+  async observe(claim: string, pod: TestNetns) {
+    using netns = pod.open();
+    using connection = RtnlConnection.open(netns);
+    const place: SandboxPlace = { podUid: 'pod-uid', sandboxId: 'sandbox1', netnsPath: pod.path };
+    return [...(await this.mover.observe(this.devices(claim), place, connection)).values()];
+  }
+
   async release(claim: string): Promise<void> {
     for (const device of this.devices(claim)) await this.mover.release(device);
   }
@@ -317,6 +325,26 @@ describe('a VF that somebody else attaches', () => {
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.9/24'] }]);
     await bench.release('c');
     expect(inPod(pod)).toMatchObject([{ ifname: 'net1' }]);
+  });
+
+  it('is stored as being there also when another one of its claim is not', async () => {
+    const pod = bench.newPod();
+    for (const index of [1, 2]) bench.createVf(index);
+    bench.prepare(
+      'c',
+      [1, 2].map((index) => ({ index, config: { attach: 'observe' } })),
+    );
+    ip('link', 'set', 'vf1', 'netns', pod.path);
+    await expect(bench.observe('c', pod)).rejects.toThrow(/0000-3b-02-2 .* nobody has moved it/);
+    const sandboxes = () => bench.devices('c').map(({ attachment }) => attachment?.sandboxId);
+    expect(sandboxes()).toEqual(['sandbox1', undefined]);
+    ip('link', 'set', 'vf2', 'netns', pod.path);
+    pod.exec('ip', 'addr', 'add', '192.0.2.9/24', 'dev', 'vf2');
+    expect(await bench.observe('c', pod)).toMatchObject([
+      { interfaceName: 'vf1', ips: [] },
+      { interfaceName: 'vf2', ips: ['192.0.2.9/24'] },
+    ]);
+    expect(sandboxes()).toEqual(['sandbox1', 'sandbox1']);
   });
 });
 

@@ -22,10 +22,9 @@ describe('makeImageFiles', () => {
     expect(run('run', '--log-level=loud')).toMatchObject({ status: 1, stderr: expect.stringContaining('--log-level') });
     const files = listImageFiles(dir.path);
     expect(files.find(({ path }) => path === '/opt/netdra/cache/*')?.sizeBytes).toBeGreaterThan(100_000);
-    const cpu = architectures[architecture];
     expect(files.map(({ path }) => path).filter((path) => path.endsWith('.node'))).toEqual([
-      `/opt/netdra/node_modules/@koromix/koffi-linux-${cpu}/linux_${cpu}/koffi.node`,
-      `/opt/netdra/node_modules/netlink/prebuilds/linux-${cpu}/node.napi.node`,
+      '/opt/netdra/lib/koffi.node',
+      '/opt/netdra/lib/netlink.node',
     ]);
     expect(files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)).toBeLessThan(15_000_000);
     const licences = readFileSync(join(dir.path, 'opt/netdra/THIRD-PARTY-LICENSES'), 'utf8');

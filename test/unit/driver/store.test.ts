@@ -162,9 +162,29 @@ describe('Store', () => {
     first.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
     const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
     second.putDevice({ ...device, attachment });
-    first.changeDevice('u', device.pciAddress, (current) => ({ ...current, networkData: { ips: ['192.0.2.1/24'] } }));
+    first.changeDevices('u', (current) => ({ ...current, networkData: { ips: ['192.0.2.1/24'] } }));
     expect(second.claim('u')?.devices).toEqual([{ ...device, attachment, networkData: { ips: ['192.0.2.1/24'] } }]);
-    first.changeDevice('another claim', device.pciAddress, () => device);
+    first.changeDevices('another claim', () => device);
     expect(second.claim('u')?.devices[0]?.attachment).toEqual(attachment);
+  });
+
+  it('stores several devices of a claim in one step, or none of them', () => {
+    using dir = tempDir();
+    using store = new Store(join(dir.path, 'state.db'));
+    const other = { ...device, pciAddress: '0000:00:00.2', name: 'dev-2' };
+    store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device, other] });
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
+    const attached = [device, other].map((each) => ({ ...each, attachment }));
+    const broken = {
+      ...other,
+      toJSON: () => {
+        throw new TypeError('cannot be stored');
+      },
+    } as StoredDevice;
+    expect(() => store.putDevices([attached[0]!, broken])).toThrow();
+    expect(store.claim('u')?.devices).toEqual([device, other]);
+    store.putDevices(attached);
+    expect(store.claim('u')?.devices).toEqual(attached);
+    store.putDevices([]);
   });
 });

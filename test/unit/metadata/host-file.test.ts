@@ -12,7 +12,14 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { putFile, removeEmptyDir, removeFile } from '../../../src/metadata/host-file.ts';
+import {
+  HeldDirectories,
+  hostPath,
+  putFile,
+  readFileIfThere,
+  removeEmptyDir,
+  removeFile,
+} from '../../../src/metadata/host-file.ts';
 import { type ClaimMetadata, type ClaimRecord, layoutNames, layouts } from '../../../src/metadata/index.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { Bench } from './bench.ts';
@@ -197,5 +204,33 @@ describe('files and directories', () => {
     };
     await Promise.all(['a', 'b', 'c', 'd'].map(churn));
     expect(readdirSync(dir.path)).toEqual([]);
+  });
+
+  it('survive it also when their directory is held open', async () => {
+    using dir = tempDir();
+    using held = new HeldDirectories();
+    const files = ['a', 'b'].map((name) => ({ base: dir.path, parts: ['pod', name] }));
+    for (const file of files) {
+      await putFile(file, 'x', held);
+      // By somebody else.
+      await removeFile(file);
+      await removeEmptyDir({ base: dir.path, parts: ['pod'] });
+      expect(await readFileIfThere(file, held)).toBeUndefined();
+      await removeFile(file, held);
+    }
+    for (const file of files) await putFile(file, 'y', held);
+    expect(files.map((file) => readFileSync(hostPath(file), 'utf8'))).toEqual(['y', 'y']);
+  });
+
+  it('are opened once by who holds their directories, and closed', async () => {
+    using dir = tempDir();
+    const countOpen = () => readdirSync('/proc/self/fd').length;
+    const before = countOpen();
+    {
+      using held = new HeldDirectories();
+      for (const name of ['a', 'b', 'c']) await putFile({ base: dir.path, parts: ['one', 'two', name] }, 'x', held);
+      expect(countOpen()).toBe(before + 3);
+    }
+    expect(countOpen()).toBe(before);
   });
 });
