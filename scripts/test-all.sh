@@ -5,16 +5,18 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Two nodes side by side: the tests on a container runtime wait for most of their time.
+# The unit tests by themselves, since they use all processors. Then two nodes side by side: the tests on a container runtime
+# wait for most of their time.
 run_on_nodes() {
   local failed=0
+  bash scripts/in-node.sh vitest run --project quick || failed=$?
   log=$(mktemp)
   bash scripts/in-node.sh vitest run --project e2e-node >"$log" 2>&1 &
   runtime_tests=$!
   # Jobs in the background do not get the terminal's SIGINT.
   trap 'kill "$runtime_tests" 2>/dev/null || true; wait "$runtime_tests" || true; rm -f "$log"' EXIT
   trap 'exit 130' INT TERM HUP
-  bash scripts/in-node.sh vitest run --project quick --project integration || failed=$?
+  bash scripts/in-node.sh vitest run --project integration || failed=$?
   wait "$runtime_tests" || failed=$?
   cat "$log"
   return "$failed"

@@ -30,7 +30,8 @@ export function layOutContainerd(
       pluginDir: join(dir, 'nri', 'plugins'),
       pluginConfigDir: join(dir, 'nri', 'conf.d'),
       registrationTimeoutMs: options.registrationTimeoutMs ?? 5_000,
-      requestTimeoutMs: options.requestTimeoutMs ?? 2_000,
+      // Not the runtime's own 2 s: a machine that is busy with other tests takes a second for what takes some milliseconds.
+      requestTimeoutMs: options.requestTimeoutMs ?? 5_000,
     },
   };
   const { rootDir, cniConfDir, cdiSpecDirs, nri } = settings;

@@ -25,7 +25,7 @@ export interface ContainerdOptions {
   cdiSpecDirs?: readonly string[];
   /** How long an NRI plugin may take to register, default 5,000. */
   registrationTimeoutMs?: number;
-  /** How long an NRI plugin may take for one event, default 2,000. */
+  /** How long an NRI plugin may take for one event, default 5,000. */
   requestTimeoutMs?: number;
   /** What the log file holds, default `info`. */
   logLevel?: 'debug' | 'info' | 'warn';

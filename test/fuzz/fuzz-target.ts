@@ -18,6 +18,8 @@ export interface FuzzTargetOptions {
   replay?: Uint8Array;
   /** Ends early with so many different findings. Default 8. */
   maxFindings?: number;
+  /** CPU time that one input may take, with all threads of the process counted, collecting garbage too; default 1,000. */
+  maxInputCpuMs?: number;
 }
 
 export interface TargetReport extends FuzzProgress {
@@ -27,8 +29,6 @@ export interface TargetReport extends FuzzProgress {
   findings: Finding[];
 }
 
-/** CPU time that one input may take, with all threads of the process counted: the fuzzing one, and garbage collection. */
-const maxInputCpuMs = 1000;
 /** After this long without an end it does not matter that the machine may be busy. */
 const maxInputMs = 30_000;
 const watchIntervalMs = 50;
@@ -59,7 +59,7 @@ export async function fuzzTarget(options: FuzzTargetOptions): Promise<TargetRepo
       env: { ...process.env, [scratchVariable]: dir },
       resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB },
     });
-    const end = await endOf(worker, shared, report);
+    const end = await endOf(worker, shared, report, options.maxInputCpuMs ?? 1_000);
     if (end !== undefined) report.findings.push({ target: name, seed, ...end, input: shared.input });
   } finally {
     rmSync(dir, { recursive: true, force: true });
@@ -71,7 +71,12 @@ export async function fuzzTarget(options: FuzzTargetOptions): Promise<TargetRepo
 type End = { kind: FindingKind; message: string };
 
 /** @returns what was wrong with the last input; `undefined` if the thread came to its own end */
-async function endOf(worker: Worker, shared: SharedInput, report: TargetReport): Promise<End | undefined> {
+async function endOf(
+  worker: Worker,
+  shared: SharedInput,
+  report: TargetReport,
+  maxInputCpuMs: number,
+): Promise<End | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<End | undefined>();
   const { target, seed } = report;
   let isDone = false;
@@ -88,7 +93,7 @@ async function endOf(worker: Worker, shared: SharedInput, report: TargetReport):
   worker.on('exit', () => {
     resolve(isDone ? undefined : { kind: 'stuck', message: 'it waits for something that will never come' });
   });
-  const watch = setInterval(watcher(shared, resolve), watchIntervalMs);
+  const watch = setInterval(watcher(shared, maxInputCpuMs, resolve), watchIntervalMs);
   try {
     return await promise;
   } finally {
@@ -98,7 +103,7 @@ async function endOf(worker: Worker, shared: SharedInput, report: TargetReport):
 }
 
 /** To be called again and again: tells when one input has taken too long. */
-function watcher(shared: SharedInput, onEnd: (end: End) => void): () => void {
+function watcher(shared: SharedInput, maxInputCpuMs: number, onEnd: (end: End) => void): () => void {
   let watched: number | undefined;
   let sinceMs = 0;
   let cpuBefore = process.cpuUsage();

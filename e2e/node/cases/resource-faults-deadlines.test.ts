@@ -18,7 +18,7 @@ describe('what hangs for ever', () => {
   beforeAll(async () => {
     dir = mkdtempSync(join(tmpdir(), 'netdra-stuck-'));
     mkdirSync(join(dir, 'bin'));
-    bench = await Bench.start({ version: '2.1', logger, settings: { hookFailure: 'reject' } });
+    bench = await Bench.start({ version: '2.1', logger, requestTimeoutMs: 2_000, settings: { hookFailure: 'reject' } });
   });
   afterAll(async () => {
     await bench?.[Symbol.asyncDispose]();

@@ -52,7 +52,7 @@ describe('createExec', () => {
   it('kills the program and all that it started when the signal fires', async () => {
     const abort = new AbortController();
     const pidFile = join(dir.path, 'pid');
-    const running = run(`sleep 1000 & echo $! >${pidFile}; echo begun >&2; wait`, { signal: abort.signal });
+    const running = run(`sleep 1000 & echo begun >&2; echo $! >${pidFile}; wait`, { signal: abort.signal });
     while (!existsSync(pidFile) || readFileSync(pidFile, 'utf8') === '') await sleep(5);
     const child = readFileSync(pidFile, 'utf8').trim();
     expect(isDead(child)).toBe(false);
