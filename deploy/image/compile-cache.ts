@@ -25,7 +25,7 @@ export function makeCompileCache(imageDir: string): void {
         '--node-name=none',
         ...['cdi', 'kubelet-plugins', 'kubelet-registry', 'state'].map((name) => `--${name}-dir=${work}`),
       ],
-      { env: nodeEnv(imageDir), encoding: 'utf8' },
+      { env: nodeEnv(imageDir), encoding: 'utf8', timeout: 60_000, killSignal: 'SIGKILL' },
     );
     if (!stderr.includes('no API server is known')) {
       throw new NetdraError('program-broken', `the program does not start as it should: ${stderr.slice(0, 2_000)}`);

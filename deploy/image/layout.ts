@@ -16,6 +16,8 @@ export const nodeFlags: readonly string[] = [
   '--optimize-for-size',
   '--no-opt',
   '--no-maglev',
+  // A thread that compiles waits for the main thread to collect garbage, and `process.exit` for that thread: for ever.
+  '--no-concurrent-sparkplug',
 ];
 
 /** The environment that the image sets. @param imageDir what the image has at `/`, default the image itself */
