@@ -37,7 +37,7 @@ describe.each(containerdSeries)('the tools beside a driver on containerd %s', (v
   let dirs: string[];
 
   beforeAll(async () => {
-    bench = await Bench.start({ version, logger: new RecordingLogger() });
+    bench = await Bench.start({ version, logger: new RecordingLogger(), requestTimeoutMs: 2_000 });
     await bench.startDriver({ hookFailure: 'reject' });
     dirs = [`--kubelet-plugins-dir=${bench.settings.kubeletPluginsDir}`];
   });
@@ -68,7 +68,7 @@ describe.each(containerdSeries)('the tools beside a driver on containerd %s', (v
       level: version === '1.7' ? 'ok' : 'warning',
       message: expect.stringContaining(`containerd ${version}`),
     });
-    expect(find('NRI')).toMatchObject({ level: 'ok', message: `answers at ${settings.nriSocket}; 5 s for each event` });
+    expect(find('NRI')).toMatchObject({ level: 'ok', message: `answers at ${settings.nriSocket}; 2 s for each event` });
     expect(find('CDI')).toMatchObject({ level: 'ok', message: `on, ${settings.cdiDir} is looked at` });
     expect(find('API server')).toMatchObject({ level: 'ok' });
     expect(find('permissions')).toMatchObject({ level: 'ok' });
