@@ -16,7 +16,7 @@ import { createLeaveSandbox, type LeaveSandbox } from './leave-sandbox.ts';
 import type { LiveUpdates } from './live-updates.ts';
 import type { MetadataWriter, ServedDevice } from './metadata-writer.ts';
 import { isServed } from './place.ts';
-import { netnsPathOf, openPodNetns } from './pod-netns.ts';
+import { isNetnsGone, netnsPathOf, openPodNetns } from './pod-netns.ts';
 import { Refusals } from './refusals.ts';
 import type { OnStep } from './steps.ts';
 import { StrayAttachments } from './stray-attachments.ts';
@@ -128,6 +128,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
 
   async runPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
     this.known.add(pod);
+    this.#takeOver(pod);
     const { clock, logger } = this.#options;
     const log = { pod: `${pod.namespace}/${pod.name}`, podUid: pod.uid, sandbox: pod.id };
     const claims = this.#claimsOrNone(pod, log);
@@ -177,7 +178,16 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       if (this.#claimsOrNone(pod, { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id }).length > 0)
         this.#makeUp(pod);
     }
-    this.#guard.check(pod, container);
+    try {
+      this.#guard.check(pod, container);
+    } catch (error) {
+      // Its hook was missed, and another sandbox of the pod may have been taken for the one that it lives in.
+      if (error instanceof SandboxError) {
+        this.#takeOver(pod);
+        this.#makeUp(pod);
+      }
+      throw error;
+    }
   }
 
   /** After a failure containerd sends this without a stop before it. */
@@ -194,8 +204,29 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     this.#reasons.delete(sandboxId);
   }
 
+  /** The pod lives in this sandbox from now on, and nothing is done for another one of it any more. */
+  #takeOver(pod: PodSandbox): void {
+    for (const id of this.known.makeCurrent(pod)) this.#background.stop(id);
+  }
+
+  /**
+   * Whether the pod lives in another sandbox. If the runtime has not shown which since we started, it is the one that has
+   * its VFs: its containers may be running.
+   */
+  #isOver(pod: PodSandbox): boolean {
+    const current = this.known.currentOf(pod.uid);
+    if (current !== undefined) return current !== pod.id;
+    const attachments = this.#claims(pod).flatMap(({ devices }) =>
+      devices.flatMap(({ attachment }) => attachment ?? []),
+    );
+    return attachments.some(
+      ({ podUid, sandboxId, netnsPath }) =>
+        podUid === pod.uid && sandboxId !== pod.id && this.known.has(sandboxId) && !isNetnsGone(netnsPath),
+    );
+  }
+
   #makeUp(pod: PodSandbox): void {
-    if (netnsPathOf(pod) === undefined || this.#inHook.has(pod.id)) return;
+    if (netnsPathOf(pod) === undefined || this.#inHook.has(pod.id) || this.#isOver(pod)) return;
     const isOpen = this.#claims(pod).some(({ devices }) => devices.some((device) => !isServed(device, pod)));
     if (isOpen) this.#inBackground(pod);
     else this.#follow(pod);
@@ -282,6 +313,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   }
 
   async #serveClaim(pod: PodSandbox, identity: ClaimIdentity, netns: NetnsHandle, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
     const { store, mover } = this.#options;
     const { uid: podUid, namespace: podNamespace, name: podName, id: sandboxId } = pod;
     const place = { podUid, podNamespace, podName, sandboxId, netnsPath: netns.path };

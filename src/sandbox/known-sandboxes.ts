@@ -8,6 +8,8 @@ import { isNetnsGone, netnsPathOf } from './pod-netns.ts';
  */
 export class KnownSandboxes {
   readonly #sandboxes = new Map<string, PodSandbox>();
+  /** By UID of the pod: the id of the sandbox that it lives in. */
+  readonly #current = new Map<string, string>();
   #isFresh = false;
 
   /** Whether a sandbox that is not here is not there either. */
@@ -17,7 +19,8 @@ export class KnownSandboxes {
 
   /** What the runtime told when it connected, once it has. */
   replace(pods: PodSandbox[]): void {
-    this.#sandboxes.clear();
+    const ids = new Set(pods.map(({ id }) => id));
+    for (const { id } of this.all()) if (!ids.has(id)) this.delete(id);
     for (const pod of pods) this.add(pod);
     this.#isFresh = true;
   }
@@ -27,7 +30,24 @@ export class KnownSandboxes {
   }
 
   delete(sandboxId: string): void {
+    const podUid = this.#sandboxes.get(sandboxId)?.uid;
+    if (podUid !== undefined && this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);
     this.#sandboxes.delete(sandboxId);
+  }
+
+  /**
+   * The runtime does something in the sandbox that is only done in the one that its pod lives in. Others of the pod are
+   * what is left of it: a containerd that was killed keeps what it was making, and lists it, until somebody removes it.
+   * @returns the ids of those
+   */
+  makeCurrent({ id, uid }: PodSandbox): string[] {
+    this.#current.set(uid, id);
+    return this.#ofPod(uid).filter((other) => other !== id);
+  }
+
+  /** The sandbox that the pod lives in, as far as the runtime has shown it since we started. */
+  currentOf(podUid: string): string | undefined {
+    return this.#current.get(podUid);
   }
 
   /** The connection to the runtime is gone. */
@@ -40,7 +60,7 @@ export class KnownSandboxes {
   }
 
   hasPod(podUid: string): boolean {
-    return this.all().some(({ uid }) => uid === podUid);
+    return this.#ofPod(podUid).length > 0;
   }
 
   all(): PodSandbox[] {
@@ -53,5 +73,9 @@ export class KnownSandboxes {
       const path = netnsPathOf(pod);
       if (path !== undefined && isNetnsGone(path)) this.delete(pod.id);
     }
+  }
+
+  #ofPod(podUid: string): string[] {
+    return this.all().flatMap(({ id, uid }) => (uid === podUid ? [id] : []));
   }
 }

@@ -6,6 +6,7 @@ import { systemClock } from '../../../src/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { Bench, retry } from '../bench.ts';
 import { addVfPod, changeStore, expectClean, expectTruth, hasFile, storedClaims } from '../faults/vf-pod.ts';
+import type { Sandbox } from '../pod.ts';
 import { containerdSeries } from '../tools.ts';
 
 const reconcileIntervalMs = 300;
@@ -52,6 +53,46 @@ describe.each(containerdSeries)('what the driver makes up for, on containerd %s'
     expect(await expectTruth(bench, await bench.runSandbox(pod), pod)).toBe(2);
     // Nothing of the other pod was touched.
     expect(await expectTruth(bench, otherSandbox, other)).toBe(1);
+  });
+
+  it('(b) what is left of an earlier sandbox does not take the VF out of the one that the pod lives in', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'twice', 0);
+    // As a containerd leaves it that is killed while it makes the first one.
+    const left = await bench.startPod(pod);
+    const sandbox = await bench.runSandbox(pod);
+    const generation = await expectTruth(bench, sandbox, pod);
+    const listed = async () => {
+      const { items } = await bench.containerd.cri.call('ListPodSandbox', {});
+      return items.map(({ id }) => id);
+    };
+    for (const restart of [
+      () => bench.containerd.restart(),
+      () => bench.stopDriver().then(() => bench.startDriver()),
+    ]) {
+      await restart();
+      await systemClock.sleep(severalRoundsMs);
+      expect(await listed()).toEqual(expect.arrayContaining([left.id, sandbox.id]));
+      expect(await retry(() => expectTruth(bench, sandbox, pod))).toBe(generation);
+    }
+  });
+
+  it('(b) of two sandboxes whose hooks were missed, the VF goes to the one that the kubelet fills', async () => {
+    await bench.startDriver();
+    const pods = await Promise.all([0, 1].map((index) => addVfPod(bench, `missed-${index}`, index)));
+    for (const pod of pods) await bench.prepare(pod);
+    await bench.stopDriver();
+    const sandboxes = [];
+    for (const pod of pods) sandboxes.push([await bench.runSandbox(pod), await bench.runSandbox(pod)] as const);
+    await bench.startDriver();
+    await systemClock.sleep(severalRoundsMs);
+    // Whichever the driver has taken first, one of these is the other one.
+    const [[first], [, second]] = sandboxes as [[Sandbox, Sandbox], [Sandbox, Sandbox]];
+    await retry(() => expectTruth(bench, first, pods[0]!));
+    await retry(() => expectTruth(bench, second, pods[1]!));
+    await systemClock.sleep(severalRoundsMs);
+    await expectTruth(bench, first, pods[0]!);
+    await expectTruth(bench, second, pods[1]!);
   });
 
   it('(b) a sandbox whose end a restarted containerd does not tell: the VF comes back all the same', async () => {

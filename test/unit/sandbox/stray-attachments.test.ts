@@ -152,4 +152,21 @@ describe('KnownSandboxes', () => {
     expect(known.all().map(({ id }) => id)).toEqual(['alive']);
     expect([known.hasPod('pod-alive'), known.hasPod('pod-dead')]).toEqual([true, false]);
   });
+
+  it('knows which sandbox of a pod was used last, for as long as the runtime has it', () => {
+    const known = new KnownSandboxes();
+    const [old, current] = [sandbox('old'), sandbox('current')].map((pod) => ({ ...pod, uid: 'pod' })) as [
+      PodSandbox,
+      PodSandbox,
+    ];
+    known.replace([old, sandbox('other'), current]);
+    expect(known.currentOf('pod')).toBeUndefined();
+    expect(known.makeCurrent(old)).toEqual(['current']);
+    expect(known.makeCurrent(current)).toEqual(['old']);
+    known.delete('old');
+    known.replace([current, sandbox('other')]);
+    expect(known.currentOf('pod')).toBe('current');
+    known.replace([sandbox('other')]);
+    expect(known.currentOf('pod')).toBeUndefined();
+  });
 });
