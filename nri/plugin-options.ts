@@ -25,6 +25,11 @@ export interface PluginOptions {
   /** How long the runtime may take to answer the registration, ms. Default 5000. */
   registrationTimeoutMs?: number;
   /**
+   * How long the runtime may hold back its pods after the registration before the log says so, ms. Default 10000. It is
+   * waited for all the same.
+   */
+  syncPatienceMs?: number;
+  /**
    * The stub refuses an event this long before the runtime's own time limit when its handler is not done by then, ms
    * (at half of the limit if that is later). Default 100. Past the limit the runtime would drop the plugin and go on
    * with the pod as if the handler had agreed.
@@ -61,6 +66,7 @@ export interface ResolvedOptions {
   logger: Logger;
   backoff: Required<BackoffOptions>;
   registrationTimeoutMs: number;
+  syncPatienceMs: number;
   answerBeforeDeadlineMs: number;
   disposeTimeoutMs: number;
   protoDir: string | undefined;
@@ -91,6 +97,7 @@ export function resolveOptions(options: PluginOptions): ResolvedOptions {
       ...options.backoff,
     },
     registrationTimeoutMs: options.registrationTimeoutMs ?? defaultRegistrationTimeoutMs,
+    syncPatienceMs: options.syncPatienceMs ?? 10_000,
     answerBeforeDeadlineMs: options.answerBeforeDeadlineMs ?? 100,
     disposeTimeoutMs: options.disposeTimeoutMs ?? 2_000,
     protoDir: options.protoDir,

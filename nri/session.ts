@@ -6,7 +6,7 @@ import { MuxConnection } from './mux/frame.ts';
 import { Mux } from './mux/mux.ts';
 import { PluginService } from './plugin-service.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
-import { settledWithin } from './timers.ts';
+import { after, settledWithin } from './timers.ts';
 import { TtrpcClient } from './ttrpc/client.ts';
 import type { TtrpcCodec } from './ttrpc/codec.ts';
 import { TtrpcServer } from './ttrpc/server.ts';
@@ -27,6 +27,7 @@ export interface SessionOptions {
   handlers: PluginHandlers;
   logger: Logger;
   registrationTimeoutMs: number;
+  syncPatienceMs: number;
   answerBeforeDeadlineMs: number;
   /** Whether the runtime started this process and handed it the socket. */
   launched: boolean;
@@ -41,6 +42,7 @@ export class Session {
   readonly #mux: Mux;
   readonly #server: TtrpcServer;
   readonly #service: PluginService;
+  #stopWaiting: () => void = () => undefined;
 
   constructor(socket: Duplex, options: SessionOptions) {
     const { ttrpc, nri, handlers, launched, logger, answerBeforeDeadlineMs } = options;
@@ -49,8 +51,10 @@ export class Session {
     let open = true;
     this.closed.then(() => {
       open = false;
+      this.#stopWaiting();
     });
     const onReady = (runtime: RuntimeInfo) => {
+      this.#stopWaiting();
       if (open) options.onReady(runtime);
     };
     this.#service = new PluginService({ codec: nri, handlers, launched, logger, onReady });
@@ -83,11 +87,17 @@ export class Session {
    * Nothing else has a time limit here: after the registration the runtime may hold back for as long as it stops some
    * other pod (containerd#14083), and giving up would only begin that wait anew.
    */
-  #register(client: TtrpcClient, { name, index, nri, registrationTimeoutMs, logger }: SessionOptions): void {
+  #register(client: TtrpcClient, options: SessionOptions): void {
+    const { name, index, nri, registrationTimeoutMs, syncPatienceMs, logger } = options;
+    const plugin = `${index}-${name}`;
+    this.#stopWaiting = after(syncPatienceMs, () => {
+      const hint = 'it registers nobody while it stops some other pod; if this lasts, it is stuck, and needs a restart';
+      logger.warn({ plugin, waitedMs: syncPatienceMs, hint }, 'the runtime does not tell its pods yet');
+    });
     const payload = nri.registerPluginRequest.encode({ pluginName: name, pluginIdx: index });
     client.call(runtimeService, 'RegisterPlugin', payload, { timeoutMs: registrationTimeoutMs }).then(
       () => logger.debug({ name, index }, 'NRI plugin registered'),
-      (error) => this.#mux.close(new RegistrationError(`${index}-${name}`, error)),
+      (error) => this.#mux.close(new RegistrationError(plugin, error)),
     );
   }
 }

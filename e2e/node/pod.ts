@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { NetdraError } from '../../src/errors.ts';
 import type { ContainerConfig, CriClient, PodSandboxConfig } from './cri.ts';
+import { endSandbox } from './end-sandbox.ts';
 import { busyboxImage } from './images.ts';
 import { removeCgroups } from './teardown.ts';
 
@@ -169,17 +170,13 @@ export async function waitForExit(cri: CriClient, containerId: string, timeoutMs
  */
 export async function removePodSandboxes(cri: PodRuntime, podUid: string): Promise<void> {
   const { items } = await cri.call('ListPodSandbox', {});
-  for (const { id: podSandboxId } of items.filter(({ metadata }) => metadata.uid === podUid)) {
-    await cri.call('StopPodSandbox', { podSandboxId });
-    await cri.call('RemovePodSandbox', { podSandboxId });
-  }
+  for (const { id } of items.filter(({ metadata }) => metadata.uid === podUid)) await endSandbox(cri, id);
   removeCgroups(`${cri.cgroupParent}/pod${podUid}`);
 }
 
 /** Stops and removes a pod with its containers. */
 export async function removePod(cri: CriClient, sandbox: Sandbox): Promise<void> {
-  await cri.call('StopPodSandbox', { podSandboxId: sandbox.id });
-  await cri.call('RemovePodSandbox', { podSandboxId: sandbox.id });
+  await endSandbox(cri, sandbox.id);
   // The pod's own cgroup is the kubelet's to take away.
   removeCgroups(sandbox.config.linux?.cgroupParent ?? '');
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errnoCode } from '../../src/errors.ts';
 import { type CriClient, CriError } from './cri.ts';
+import { endSandbox } from './end-sandbox.ts';
 import { listCgroupFolders, listFolder, listMountPoints, listProcesses } from './host-state.ts';
 import { run } from './packages/run.ts';
 import type { PodNetwork } from './pod-network.ts';
@@ -14,11 +15,8 @@ const cniResultsDir = '/var/lib/cni/results';
 export async function removePods(cri: CriClient): Promise<void> {
   try {
     const { items } = await cri.call('ListPodSandbox', {}, { timeoutMs: 5_000 });
-    for (const { id: podSandboxId } of items) {
-      // Not at once: the hooks of a node run one after another anyway.
-      await cri.call('StopPodSandbox', { podSandboxId }, { timeoutMs: 15_000 });
-      await cri.call('RemovePodSandbox', { podSandboxId }, { timeoutMs: 15_000 });
-    }
+    // Not at once: the hooks of a node run one after another anyway.
+    for (const { id } of items) await endSandbox(cri, id, { timeoutMs: 15_000 });
   } catch (error) {
     if (!(error instanceof CriError)) throw error;
   }

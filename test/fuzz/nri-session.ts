@@ -27,6 +27,7 @@ export async function feedSession(chunks: Uint8Array[]): Promise<void> {
     nri,
     logger: silentLogger,
     registrationTimeoutMs: 1000,
+    syncPatienceMs: 10_000,
     answerBeforeDeadlineMs: 100,
     launched: false,
     onReady: () => undefined,

@@ -26,6 +26,7 @@ async function feed(chunks: Buffer[]): Promise<{ error: Error | undefined; sent:
     nri,
     logger: silentLogger,
     registrationTimeoutMs: 1000,
+    syncPatienceMs: 10_000,
     answerBeforeDeadlineMs: 100,
     launched: false,
     onReady: () => undefined,

@@ -320,13 +320,19 @@ describe('trap 9: a refused run is followed by a stop and a removal, and costs s
 describe('trap 10: a registration during a long stop freezes the node, a second one begins the wait anew', () => {
   it('waits for as long as it takes, on one connection, and takes no harm from it', async () => {
     const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
-    const { runtime, plugin } = await stage({ registrationTimeoutMs: 250 }, limits);
+    const { runtime, plugin, log } = await stage({ registrationTimeoutMs: 250, syncPatienceMs: 250 }, limits);
+    const told = () => log.entries.filter(({ message }) => message === 'the runtime does not tell its pods yet');
     await runtime.waitForPlugin('test');
+    await pause(300);
+    expect(told()).toEqual([]);
     const block = runtime.blockSync();
     await runtime.restart();
     await until(() => runtime.accepted === 2);
     await pause(700);
     expect([plugin.connected, runtime.accepted]).toEqual([false, 2]);
+    expect(told()).toMatchObject([
+      { level: 'warn', fields: { waitedMs: 250, hint: expect.stringContaining('stuck') } },
+    ]);
     block[Symbol.dispose]();
     await runtime.waitForPlugin('test');
     expect([plugin.connected, runtime.accepted]).toEqual([true, 2]);
