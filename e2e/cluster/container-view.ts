@@ -1,4 +1,5 @@
 import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
+import type { IpLink } from '../ip-link.ts';
 import type { Cluster } from './cluster.ts';
 
 /** Where a container finds its metadata: as Kubernetes 1.36 has it, and as the text of KEP-5304 has it. */
@@ -6,14 +7,6 @@ export const metadataRoots = {
   v1: '/var/run/kubernetes.io/dra-device-attributes',
   kep: '/var/run/dra-device-attributes',
 };
-
-/** What `ip` says of a link. */
-export interface IpLink {
-  ifname: string;
-  address: string;
-  mtu: number;
-  addr_info: { local: string; prefixlen: number; scope: string }[];
-}
 
 /** One container of a pod: what it sees. */
 export class ContainerView {
@@ -58,20 +51,8 @@ export class ContainerView {
     return found.trim().split('\n').filter(Boolean).sort();
   }
 
-  /** The links as iproute2 sees them: the judge of what the metadata says. */
+  /** The links as iproute2 sees them. */
   async links(): Promise<IpLink[]> {
     return JSON.parse(await this.read('ip', '-j', 'addr'));
   }
-}
-
-/** What the metadata must say of a link: global addresses, else link-local ones. */
-export function expectedNetworkData(link: IpLink | undefined) {
-  if (link === undefined) throw new Error('no such link in the pod');
-  const cidrs = (scope: string) =>
-    link.addr_info
-      .filter((each) => each.scope === scope)
-      .map(({ local, prefixlen }) => `${local}/${prefixlen}`)
-      .sort();
-  const ips = cidrs('global').length > 0 ? cidrs('global') : cidrs('link');
-  return { interfaceName: link.ifname, hardwareAddress: link.address, ips };
 }

@@ -2,15 +2,17 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
+import type { V1Pod } from '@kubernetes/client-node';
 import type { App } from '../../src/app.ts';
 import { systemClock } from '../../src/clock.ts';
 import type { Logger } from '../../src/logger.ts';
 import type { OnStep } from '../../src/sandbox/index.ts';
 import type { Settings } from '../../src/settings.ts';
 import { ApiServer } from '../../test/doubles/api-server.ts';
+import { claimsOf } from '../../test/doubles/claims-of.ts';
 import { Kubelet } from '../../test/doubles/kubelet.ts';
 import { buildNode, type Identified, testDriver, testNode } from '../../test/doubles/objects.ts';
+import type { IpLink } from '../ip-link.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
 import { type ExecResult, exec, removePodSandboxes, runContainer, runPod, type Sandbox } from './pod.ts';
 
@@ -85,12 +87,7 @@ export class Bench implements AsyncDisposable {
     const containerd = stack.use(
       await startContainerd({ ...containerdOptions, dir: containerdDir, cdiSpecDirs: [cdiDir] }),
     );
-    const getClaim = async (namespace: string, name: string) => {
-      const claim = api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace);
-      if (claim === undefined) throw new Error(`resourceclaims "${name}" not found`);
-      return claim;
-    };
-    const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim }));
+    const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim: claimsOf(api) }));
     const settings: Settings = {
       driverName: testDriver,
       nodeName: testNode,
@@ -209,15 +206,7 @@ export class Bench implements AsyncDisposable {
   }
 }
 
-/** What `ip` says of a link in a network namespace. */
-export interface IpLink {
-  ifname: string;
-  address: string;
-  mtu: number;
-  addr_info: { family: string; local: string; prefixlen: number; scope: string }[];
-}
-
-/** The links of a network namespace as iproute2 sees them: the judge of what the metadata says. */
+/** The links of a network namespace as iproute2 sees them. */
 export function ipLinks({ netnsPath }: Sandbox): IpLink[] {
   return JSON.parse(execFileSync('nsenter', [`--net=${netnsPath}`, 'ip', '-j', 'addr']).toString());
 }

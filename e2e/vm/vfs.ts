@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { NetworkDeviceData } from '../../src/metadata/index.ts';
-import type { IpLink } from '../node/bench.ts';
+import type { IpLink } from '../ip-link.ts';
 
 /** What `ip -d` says of a link. */
 export interface DetailedLink extends IpLink {

@@ -60,7 +60,8 @@ export class VfMover implements VfCarrier {
 
   /**
    * Moves the VF into the pod, sets it up as its claim says, and reads back what came of it.
-   * @param shared a connection into the pod's namespace that others use, too
+   * @param device not with `attach: observe`, save for one without an interface: see `observe`
+   * @param pod a connection into its namespace
    * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError for what the kernel refuses
    */
   async attach(
@@ -68,14 +69,11 @@ export class VfMover implements VfCarrier {
     place: SandboxPlace,
     netns: NetnsHandle,
     signal: AbortSignal,
-    shared?: RtnlConnection,
+    pod: RtnlConnection,
   ): Promise<VfState> {
     const { clock, onStep } = this.#options;
     using deadline = clock.deadline(attachBudgetMs, signal);
     if (isUserSpace(device)) return await this.#attachUserSpace(device, place, deadline.signal);
-    using own = shared === undefined ? RtnlConnection.open(netns) : undefined;
-    const pod = own ?? (shared as RtnlConnection);
-    if (isObserved(device)) return (await this.observe([device], place, pod)).get(device) as VfState;
     const link = await this.#bringIn(device, place, netns, pod, deadline.signal);
     await onStep('vf-configured', { device: device.name });
     const state = await this.#withVlan(device, await readNetworkState(pod, link.index));

@@ -6,6 +6,7 @@ import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { type FakeRuntime, startFakeRuntime } from '../../nri/testing.ts';
 import type { Settings, Simulation } from '../../src/settings.ts';
 import { ApiServer } from '../doubles/api-server.ts';
+import { claimsOf } from '../doubles/claims-of.ts';
 import { Kubelet } from '../doubles/kubelet.ts';
 import type { DraClient, WireClaim } from '../doubles/kubelet-dra-client.ts';
 import { buildClaim, buildNode, buildPod, type Identified, testDriver, testNode } from '../doubles/objects.ts';
@@ -71,10 +72,7 @@ export class Lab implements AsyncDisposable {
     api.create(buildNode());
     const front = stack.use(await startTlsFront(api.url));
     writeServiceAccount(front.certificate);
-    const getClaim = async (namespace: string, name: string) => {
-      return api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace)!;
-    };
-    const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim }));
+    const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim: claimsOf(api) }));
     const nriSocket = join(memory, 'nri.sock');
     const runtime = stack.use(await startFakeRuntime({ socketPath: nriSocket }));
     const settings = labSettings({ registryDir, pluginsDir, cdiDir, nriSocket, simulate });

@@ -107,9 +107,12 @@ class Bench implements AsyncDisposable {
   /** What the hook does for all devices of a claim. */
   async attach(claim: string, pod: TestNetns, sandboxId = 'sandbox1', podUid = 'pod-uid') {
     using netns = pod.open();
+    using connection = RtnlConnection.open(netns);
     const place: SandboxPlace = { podUid, podNamespace: 'default', podName: 'app', sandboxId, netnsPath: pod.path };
     const states = [];
-    for (const device of this.devices(claim)) states.push(await this.mover.attach(device, place, netns, never));
+    for (const device of this.devices(claim)) {
+      states.push(await this.mover.attach(device, place, netns, never, connection));
+    }
     return states;
   }
 
@@ -317,12 +320,12 @@ describe('a VF that somebody else attaches', () => {
     bench.createVf(1);
     const pod = bench.newPod();
     bench.prepare('c', [{ index: 1, config: { attach: 'observe' } }]);
-    await expect(bench.attach('c', pod)).rejects.toThrow(/nobody has moved it into .*, and attach is "observe"/);
+    await expect(bench.observe('c', pod)).rejects.toThrow(/nobody has moved it into .*, and attach is "observe"/);
     ip('link', 'set', 'vf1', 'netns', pod.path);
     // As by CNI plugins: a link that is moved keeps its alias.
     pod.exec('ip', 'link', 'set', 'vf1', 'name', 'net1', 'up');
     pod.exec('ip', 'addr', 'add', '192.0.2.9/24', 'dev', 'net1');
-    expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.9/24'] }]);
+    expect(await bench.observe('c', pod)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.9/24'] }]);
     await bench.release('c');
     expect(inPod(pod)).toMatchObject([{ ifname: 'net1' }]);
   });

@@ -6,7 +6,8 @@ import type { ResourceClaim } from '../../../src/kube/index.ts';
 import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
-import { Bench, type IpLink, ipLinks, type RunningContainer, retry } from '../bench.ts';
+import { expectedNetworkData } from '../../ip-link.ts';
+import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
 
 const config = (fields: object, requests: string[] = []) => ({
@@ -26,18 +27,6 @@ async function cat(container: RunningContainer, path: string): Promise<string> {
 
 async function readV1(container: RunningContainer, claim: string, request: string): Promise<MetadataDocument> {
   return decodeStream(await cat(container, `${v1Root}/resourceclaims/${claim}/${request}/${fileName}`));
-}
-
-/** What the metadata must say of a link: global addresses, else link-local ones. */
-function expectedNetworkData(link: IpLink | undefined) {
-  if (link === undefined) throw new Error('no such link in the pod');
-  const cidrs = (scope: string) =>
-    link.addr_info
-      .filter((each) => each.scope === scope)
-      .map(({ local, prefixlen }) => `${local}/${prefixlen}`)
-      .sort();
-  const ips = cidrs('global').length > 0 ? cidrs('global') : cidrs('link');
-  return { interfaceName: link.ifname, hardwareAddress: link.address, ips };
 }
 
 /** What the cases of e2e/cluster do not need a cluster for, or cannot do in one. */

@@ -6,6 +6,7 @@ import { expect } from 'vitest';
 import { Store, type StoredClaim } from '../../../src/driver/index.ts';
 import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
 import { buildClaim, buildPod, type Identified, testDriver } from '../../../test/doubles/objects.ts';
+import { expectedNetworkData } from '../../ip-link.ts';
 import { type Bench, ipLinks, type RunningContainer } from '../bench.ts';
 import type { Sandbox } from '../pod.ts';
 
@@ -54,13 +55,7 @@ export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): P
   const container = await bench.startContainer(sandbox, pod);
   const { generation, devices } = await readTold(container, pod);
   const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
-  expect(devices.map(({ networkData }) => networkData)).toEqual([
-    {
-      interfaceName: 'net1',
-      hardwareAddress: link?.address,
-      ips: link?.addr_info.filter(({ scope }) => scope === 'global').map((a) => `${a.local}/${a.prefixlen}`),
-    },
-  ]);
+  expect(devices.map(({ networkData }) => networkData)).toEqual([expectedNetworkData(link)]);
   return generation;
 }
 

@@ -1,9 +1,10 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ResourceV1ResourceClaim, V1ResourceSlice } from '@kubernetes/client-node';
+import type { V1ResourceSlice } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { decodeStream } from '../../../src/metadata/index.ts';
 import { ApiServer } from '../../doubles/api-server.ts';
+import { claimsOf } from '../../doubles/claims-of.ts';
 import { Kubelet } from '../../doubles/kubelet.ts';
 import { buildClaim, buildNode, buildPod, testNode } from '../../doubles/objects.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
@@ -31,13 +32,8 @@ describe('the example driver', { timeout: 60_000 }, () => {
     api = stack.use(await ApiServer.start());
     api.create(buildNode());
     await api.writeKubeconfig(join(dir, 'kubeconfig'));
-    const getClaim = async (namespace: string, name: string) => {
-      const claim = api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace);
-      if (claim === undefined) throw new Error('not found');
-      return claim;
-    };
     const registryDir = join(dir, 'plugins_registry');
-    kubelet = stack.use(await Kubelet.start({ registryDir, getClaim, watchHealth: true }));
+    kubelet = stack.use(await Kubelet.start({ registryDir, getClaim: claimsOf(api), watchHealth: true }));
   });
   afterEach(() => stack.disposeAsync());
 

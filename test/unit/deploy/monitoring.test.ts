@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { Metrics } from '../../../src/ops/index.ts';
-import { testDriver } from '../../doubles/objects.ts';
+import { buildMetrics } from './build-metrics.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
 
@@ -26,13 +25,7 @@ const dashboard = JSON.parse(read('deploy/dashboards/netdra.json')) as { panels:
 
 /** Every series that a scrape has when everything has happened once: name, and label names. */
 async function knownSeries(): Promise<Map<string, Set<string>>> {
-  const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
-  metrics.readFrom({
-    devicesOffered: () => 1,
-    claimsByState: () => ({}),
-    devicesAttached: () => 1,
-    metadataFiles: () => 1,
-  });
+  const metrics = buildMetrics();
   metrics.metadataWritten(1);
   metrics.metadataFailed('update');
   metrics.claimsDone('prepare', 1, ['busy']);

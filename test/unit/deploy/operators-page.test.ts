@@ -6,9 +6,8 @@ import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import packageInfo from '../../../package.json' with { type: 'json' };
-import { Metrics } from '../../../src/ops/index.ts';
 import { inventoryPolicySchema } from '../../../src/sriov/index.ts';
-import { testDriver } from '../../doubles/objects.ts';
+import { buildMetrics } from './build-metrics.ts';
 import { findObject } from './manifest-objects.ts';
 
 const repo = fileURLToPath(new URL('../../../', import.meta.url));
@@ -132,14 +131,7 @@ describe('docs/operators.md', () => {
   });
 
   it('names every metric, and no other', async () => {
-    const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
-    metrics.readFrom({
-      devicesOffered: () => 1,
-      claimsByState: () => ({}),
-      devicesAttached: () => 1,
-      metadataFiles: () => 1,
-    });
-    const { text } = await metrics.render();
+    const { text } = await buildMetrics().render();
     const known = [...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
     const named = [...page.matchAll(/`((?:netdra|dra_metadata|process|nodejs)_\w+)`/g)].map(([, name]) => name);
     expect(named.sort()).toEqual(known.sort());

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
+import type { V1Pod } from '@kubernetes/client-node';
 import type { Clock } from '../../../src/clock.ts';
 import { systemClock } from '../../../src/clock.ts';
 import {
@@ -13,6 +13,7 @@ import {
 } from '../../../src/kubeletplugin/index.ts';
 import { ClaimMetadata, type ClaimMetadataOptions, layouts } from '../../../src/metadata/index.ts';
 import { ApiServer } from '../../doubles/api-server.ts';
+import { claimsOf } from '../../doubles/claims-of.ts';
 import { openKube } from '../../doubles/kube.ts';
 import { Kubelet } from '../../doubles/kubelet.ts';
 import type { WireClaim } from '../../doubles/kubelet-dra-client.ts';
@@ -63,13 +64,8 @@ export class Bench implements AsyncDisposable {
     const dir = stack.use(tempDir()).path;
     mkdirSync(join(dir, 'registry'));
     const api = stack.use(await ApiServer.start());
-    const getClaim = async (namespace: string, name: string) => {
-      const claim = api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace);
-      if (claim === undefined) throw new Error('not found');
-      return claim;
-    };
     const kubelet = stack.use(
-      await Kubelet.start({ retryMs: 20, ...options, registryDir: join(dir, 'registry'), getClaim }),
+      await Kubelet.start({ retryMs: 20, ...options, registryDir: join(dir, 'registry'), getClaim: claimsOf(api) }),
     );
     return new Bench({ api, kubelet, dir }, stack.move());
   }

@@ -129,7 +129,7 @@ describe('KEP-3063 NodePrepareResource', () => {
     const { pod } = bench.addPod('a', { pods: [] });
     await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/is not allowed to use ResourceClaim a/);
     bench.api.delete('ResourceClaim', 'a');
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/fetch ResourceClaim a: not found/);
+    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/fetch ResourceClaim a: .*"a" not found/);
     expect(bench.cdiSpecs()).toEqual([]);
   });
 });

@@ -1,0 +1,12 @@
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
+import type { ApiServer } from './api-server.ts';
+import type { KubeletOptions } from './kubelet.ts';
+
+/** What a kubelet that asks this API server for claims is told. */
+export function claimsOf(api: ApiServer): KubeletOptions['getClaim'] {
+  return async (namespace, name) => {
+    const claim = api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace);
+    if (claim === undefined) throw new Error(`resourceclaims.resource.k8s.io "${name}" not found`);
+    return claim;
+  };
+}

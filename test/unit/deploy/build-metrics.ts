@@ -1,0 +1,14 @@
+import { Metrics } from '../../../src/ops/index.ts';
+import { testDriver } from '../../doubles/objects.ts';
+
+/** The metrics of a driver that has everything that there is a series of. */
+export function buildMetrics(): Metrics {
+  const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
+  metrics.readFrom({
+    devicesOffered: () => 1,
+    claimsByState: () => ({}),
+    devicesAttached: () => 1,
+    metadataFiles: () => 1,
+  });
+  return metrics;
+}
