@@ -7,6 +7,8 @@ export type SandboxErrorCode =
   | 'vf-missing'
   /** The VF is in the sandbox of another pod. */
   | 'vf-busy'
+  /** The pod lives in another sandbox by now. */
+  | 'sandbox-over'
   /** A container would mount metadata of a claim whose VFs are not in its sandbox. */
   | 'not-served'
   /** The work did not end within what the runtime allows for the hook. */

@@ -16,11 +16,12 @@ import { createLeaveSandbox, type LeaveSandbox } from './leave-sandbox.ts';
 import type { LiveUpdates } from './live-updates.ts';
 import type { MetadataWriter, ServedDevice } from './metadata-writer.ts';
 import { isServed } from './place.ts';
-import { isNetnsGone, netnsPathOf, openPodNetns } from './pod-netns.ts';
+import { netnsPathOf, openPodNetns } from './pod-netns.ts';
 import { Refusals } from './refusals.ts';
 import type { OnStep } from './steps.ts';
 import { StrayAttachments } from './stray-attachments.ts';
 import { isObserved, type VfMover } from './vf-mover.ts';
+import { withinBudget } from './within-budget.ts';
 
 /** The part of the runtime's deadline that the hook may use: past it containerd goes on as if all were well. */
 const budgetShare = 0.75;
@@ -172,22 +173,14 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
 
   /** A container must not start with what an earlier sandbox had, nor fail without a word of why. */
   createContainer(pod: PodSandbox, container: Container): void {
-    if (!this.known.has(pod.id)) {
-      // Made while we were connecting: some runtimes tell of such sandboxes in neither way.
+    // Its hook was missed: made while we were away, or connecting, when some runtimes tell of a sandbox in neither way.
+    if (this.known.currentOf(pod.uid) !== pod.id) {
       this.known.add(pod);
+      this.#takeOver(pod);
       if (this.#claimsOrNone(pod, { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id }).length > 0)
         this.#makeUp(pod);
     }
-    try {
-      this.#guard.check(pod, container);
-    } catch (error) {
-      // Its hook was missed, and another sandbox of the pod may have been taken for the one that it lives in.
-      if (error instanceof SandboxError) {
-        this.#takeOver(pod);
-        this.#makeUp(pod);
-      }
-      throw error;
-    }
+    this.#guard.check(pod, container);
   }
 
   /** After a failure containerd sends this without a stop before it. */
@@ -209,20 +202,9 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     for (const id of this.known.makeCurrent(pod)) this.#background.stop(id);
   }
 
-  /**
-   * Whether the pod lives in another sandbox. If the runtime has not shown which since we started, it is the one that has
-   * its VFs: its containers may be running.
-   */
   #isOver(pod: PodSandbox): boolean {
-    const current = this.known.currentOf(pod.uid);
-    if (current !== undefined) return current !== pod.id;
-    const attachments = this.#claims(pod).flatMap(({ devices }) =>
-      devices.flatMap(({ attachment }) => attachment ?? []),
-    );
-    return attachments.some(
-      ({ podUid, sandboxId, netnsPath }) =>
-        podUid === pod.uid && sandboxId !== pod.id && this.known.has(sandboxId) && !isNetnsGone(netnsPath),
-    );
+    const attachments = () => this.#claims(pod).flatMap(({ devices }) => devices.flatMap((d) => d.attachment ?? []));
+    return this.known.livesElsewhere(pod, attachments);
   }
 
   #makeUp(pod: PodSandbox): void {
@@ -316,6 +298,12 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
     signal.throwIfAborted();
     const { store, mover } = this.#options;
     const { uid: podUid, namespace: podNamespace, name: podName, id: sandboxId } = pod;
+    if (this.#isOver(pod)) {
+      throw new SandboxError(
+        'sandbox-over',
+        `pod ${podNamespace}/${podName} lives in another sandbox than ${sandboxId}`,
+      );
+    }
     const place = { podUid, podNamespace, podName, sandboxId, netnsPath: netns.path };
     const served: ServedDevice[] = [];
     const claim = store.claim(identity.uid);
@@ -366,6 +354,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
           return;
         } catch (error) {
           signal.throwIfAborted();
+          if (this.#isOver(pod)) return;
           this.#noteFailure(pod, error);
           logger.warn({ ...log, err: error, retryMs: pauseMs }, 'sandbox still not served');
         }
@@ -378,6 +367,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   }
 
   #noteFailure(pod: PodSandbox, error: unknown): void {
+    if (this.#isOver(pod)) return;
     const reason = explain(error);
     this.#reasons.set(pod.id, reason);
     const open = this.#claims(pod).filter(({ devices }) => devices.some((device) => !isServed(device, pod)));
@@ -407,22 +397,4 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       await claimMutex.run(identity.uid, () => this.#leave(identity, pod.id));
     }
   }
-}
-
-/** Waits for the work as long as the hook may take. The work itself goes on; its failure is never unhandled. */
-async function withinBudget(work: Promise<void>, clock: Clock, budgetMs: number, pod: PodSandbox): Promise<void> {
-  work.catch(() => undefined);
-  using deadline = clock.deadline(budgetMs);
-  await Promise.race([
-    work,
-    new Promise<never>((_, reject) => {
-      deadline.signal.addEventListener('abort', () =>
-        reject(
-          new SandboxError('hook-timeout', `pod ${pod.namespace}/${pod.name} was not served within ${budgetMs} ms`, {
-            retriable: true,
-          }),
-        ),
-      );
-    }),
-  ]);
 }

@@ -1,4 +1,5 @@
 import type { PodSandbox } from '../../nri/index.ts';
+import type { Attachment } from '../driver/index.ts';
 import { isNetnsGone, netnsPathOf } from './pod-netns.ts';
 
 /**
@@ -43,6 +44,20 @@ export class KnownSandboxes {
   makeCurrent({ id, uid }: PodSandbox): string[] {
     this.#current.set(uid, id);
     return this.#ofPod(uid).filter((other) => other !== id);
+  }
+
+  /**
+   * Whether the pod lives in another sandbox than this one. If the runtime has not shown which since we started, it is the
+   * one that has its VFs: its containers may be running.
+   * @param attachments where the pod's VFs are
+   */
+  livesElsewhere({ id, uid }: PodSandbox, attachments: () => readonly Attachment[]): boolean {
+    const current = this.#current.get(uid);
+    if (current !== undefined) return current !== id;
+    return attachments().some(
+      ({ podUid, sandboxId, netnsPath }) =>
+        podUid === uid && sandboxId !== id && this.has(sandboxId) && !isNetnsGone(netnsPath),
+    );
   }
 
   /** The sandbox that the pod lives in, as far as the runtime has shown it since we started. */

@@ -169,4 +169,26 @@ describe('KnownSandboxes', () => {
     known.replace([sandbox('other')]);
     expect(known.currentOf('pod')).toBeUndefined();
   });
+
+  it('takes the sandbox that has the VFs for the one that the pod lives in, until the runtime shows which', () => {
+    const known = new KnownSandboxes();
+    const [one, other, gone] = ['one', 'other', 'gone'].map((id) => ({ ...sandbox(id), uid: 'pod' })) as [
+      PodSandbox,
+      PodSandbox,
+      PodSandbox,
+    ];
+    known.replace([one, other, gone]);
+    const held = (sandboxId: string, { netnsPath = ownNetns, podUid = 'pod' } = {}) => {
+      return () => [{ podUid, sandboxId, netnsPath }];
+    };
+    expect(known.livesElsewhere(one, () => [])).toBe(false);
+    expect(known.livesElsewhere(one, held('one'))).toBe(false);
+    expect(known.livesElsewhere(one, held('other'))).toBe(true);
+    // Nothing runs there, or nobody knows it.
+    expect(known.livesElsewhere(one, held('gone', { netnsPath: '/tmp/no-such-netns' }))).toBe(false);
+    expect(known.livesElsewhere(one, held('unheard-of'))).toBe(false);
+    expect(known.livesElsewhere(one, held('other', { podUid: 'another' }))).toBe(false);
+    known.makeCurrent(one);
+    expect([one, other].map((pod) => known.livesElsewhere(pod, held('other')))).toEqual([false, true]);
+  });
 });
