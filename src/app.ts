@@ -13,7 +13,7 @@ import { KeyedMutex } from './keyed-mutex.ts';
 import { KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
-import { baseRequest, CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
+import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
 import { type MetricSources, Operations, observeHandlers, observePlugin, observeUpdater } from './ops/index.ts';
 import { AbandonedClaims, endEarlierBoots, OrphanedFiles, Reconciler, readBootId } from './recovery/index.ts';
@@ -265,7 +265,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   };
   publish();
   vfs.watch(publish);
-  ops.metrics.readFrom(metricSources(vfs, store));
+  ops.metrics.readFrom(metricSources(vfs, store, metadata));
   logger.info({ driver, node: nodeName, devices: vfs.offered().length }, 'driver started');
   const owned = stack.move();
   return {
@@ -274,17 +274,13 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   };
 }
 
-function metricSources(vfs: VfSource, store: Store): MetricSources {
+function metricSources(vfs: VfSource, store: Store, metadata: ClaimMetadata): MetricSources {
   const devices = () => store.claims().flatMap((claim) => claim.devices);
   return {
     devicesOffered: () => vfs.offered().length,
     claimsByState: () => countBy(store.claims().map(({ state }) => state)),
     devicesAttached: () => devices().filter(({ attachment }) => attachment !== undefined).length,
-    metadataFiles: () =>
-      store.claims().flatMap((claim) => {
-        const known = claim.devices.filter(({ networkData }) => networkData !== undefined);
-        return [...new Set(known.map(({ request }) => baseRequest(request)))];
-      }).length,
+    metadataFiles: () => metadata.countFiles(),
   };
 }
 

@@ -162,6 +162,17 @@ export class ClaimMetadata {
     return found;
   }
 
+  /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
+  async countFiles(): Promise<number> {
+    let count = 0;
+    for (const dir of await listClaimDirs(this.#options.dataDir)) {
+      const state = await readClaimStateIn(this.#options.dataDir, dir).catch(() => undefined);
+      if (state === undefined || this.#visible(state).length === 0) continue;
+      count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
+    }
+    return count;
+  }
+
   /** Removes a directory of which `list` could not say whose it is, unless that can be said by now. */
   async removeUnclaimed(dir: string): Promise<void> {
     // The mutex of the claim that may be about to be prepared: its directory would have this name.

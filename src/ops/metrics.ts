@@ -10,7 +10,7 @@ export interface MetricSources {
   /** How many devices are in a pod's sandbox now. */
   devicesAttached(): number;
   /** How many requests have a metadata file. */
-  metadataFiles(): number;
+  metadataFiles(): Promise<number>;
 }
 
 export interface MetricsOptions {
@@ -110,13 +110,13 @@ export class Metrics {
   /** Adds what is read at each scrape. To be called once, when the parts that are asked exist. */
   readFrom(sources: MetricSources): void {
     const registers = [this.#registry];
-    const add = (name: string, help: string, read: () => number) =>
+    const add = (name: string, help: string, read: () => number | Promise<number>) =>
       new Gauge({
         name,
         help,
         registers,
-        collect() {
-          this.set(read());
+        async collect() {
+          this.set(await read());
         },
       });
     add('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);

@@ -6,6 +6,7 @@ import type { ResourceClaim } from '../../../src/kube/index.ts';
 import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
+import { parseScrape } from '../../../test/doubles/prometheus.ts';
 import { expectedNetworkData } from '../../ip-link.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
@@ -176,6 +177,38 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
       .poll(conditions, { timeout: 10_000 })
       .toMatchObject([{ status: 'False', reason: 'NotAttached', message }]);
     await bench.endPod(pod);
+    await bench.stopDriver();
+    await bench.startDriver();
+  });
+
+  it('tells Prometheus and probes what there is, and what it took', async () => {
+    await bench.stopDriver();
+    await bench.startDriver({ httpAddress: '127.0.0.1:0' });
+    const { port } = logger.lines.findLast(({ message }) => message === 'serving metrics and probes')?.fields ?? {};
+    const url = `http://127.0.0.1:${port}`;
+    const scrape = async () => parseScrape(await (await fetch(`${url}/metrics`)).text());
+    await expect.poll(async () => (await fetch(`${url}/readyz`)).status).toBe(200);
+    const [first = ''] = devices();
+    const pod = buildPod('scraped', { resourceClaims: [{ name: 'nic', resourceClaimName: 'scraped' }] });
+    bench.api.create(buildClaim('scraped', { requests: [{ name: 'vf', devices: [first] }], pods: [pod] }));
+    await bench.prepare(pod);
+    const gauges = ['netdra_claims{state="prepared"}', 'netdra_devices_attached', 'dra_metadata_files_active'];
+    const read = (values: Map<string, number>) => gauges.map((gauge) => values.get(gauge));
+    expect(read(await scrape())).toEqual([1, 0, 0]);
+    await bench.runSandbox(pod);
+    const running = await scrape();
+    expect(read(running)).toEqual([1, 1, 1]);
+    expect(running.get('netdra_devices_offered')).toBe(8);
+    expect(running.get('dra_metadata_writes_total')).toBe(1);
+    for (const [histogram, labels] of [
+      ['netdra_claim_duration_seconds', 'operation="prepare",result="ok"'],
+      ['netdra_hook_duration_seconds', 'hook="runPodSandbox",result="ok"'],
+    ]) {
+      expect(running.get(`${histogram}_count{${labels}}`), histogram).toBe(1);
+      expect(running.get(`${histogram}_sum{${labels}}`), histogram).toBeGreaterThan(0);
+    }
+    await bench.endPod(pod);
+    expect(read(await scrape())).toEqual([0, 0, 0]);
     await bench.stopDriver();
     await bench.startDriver();
   });

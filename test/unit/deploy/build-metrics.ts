@@ -8,7 +8,7 @@ export function buildMetrics(): Metrics {
     devicesOffered: () => 1,
     claimsByState: () => ({}),
     devicesAttached: () => 1,
-    metadataFiles: () => 1,
+    metadataFiles: async () => 1,
   });
   return metrics;
 }

@@ -343,6 +343,7 @@ describe('while metadata is off', () => {
     const metadata = bench.start({ enabled: false });
     expect(await metadata.prepare(record, new Map([['vf', [device]]]))).toEqual(new Map());
     expect(await metadata.update(claim, 'vf', devices)).toBe(0);
+    expect(await metadata.countFiles()).toBe(0);
     await metadata.withdraw(claim);
     await metadata.unprepare(claim);
     expect(bench.files()).toEqual([]);
@@ -351,9 +352,11 @@ describe('while metadata is off', () => {
   it('keeps files, mounts and updates of a claim that was prepared before, until it is unprepared', async () => {
     const on = bench.start({ layouts: ['v1', 'downward-api'] });
     const ids = await on.prepare(record, new Map());
+    expect(await on.countFiles()).toBe(0);
     await on.update(claim, 'vf', [device]);
     const off = bench.start({ enabled: false });
     expect(await off.update(claim, 'vf', devices)).toBe(2);
+    expect([await on.countFiles(), await off.countFiles()]).toEqual([1, 1]);
     expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 2');
     // After a boot the CDI specs are gone, and the kubelet still hands out their ids.
     rmSync(bench.cdiDir, { recursive: true });
@@ -362,6 +365,7 @@ describe('while metadata is off', () => {
     expect([...bench.mounts(claim.uid).values()]).toEqual([path('v1'), path('downward-api')]);
     await off.withdraw(claim);
     expect(existsSync(path('v1'))).toBe(false);
+    expect(await off.countFiles()).toBe(0);
     expect(await off.update(claim, 'vf', devices)).toBe(3);
     await off.unprepare(claim);
     expect(bench.files()).toEqual([]);

@@ -1,20 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../src/ops/index.ts';
+import { parseScrape } from '../../doubles/prometheus.ts';
 
 function create() {
   return new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: true });
 }
 
-/** Values by `name{labels}` without the labels that all have. */
 async function scrape(metrics: Metrics): Promise<Map<string, number>> {
-  const { text } = await metrics.render();
-  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
-  return new Map(
-    lines.map((line) => {
-      const [, series = '', value] = /^(\S+?(?:\{.*\})?) (\S+)$/.exec(line) ?? [];
-      return [series.replace(/,?driver_name="sriov\.example"/, '').replace(/\{,?\}/, ''), Number(value)];
-    }),
-  );
+  return parseScrape((await metrics.render()).text);
 }
 
 describe('Metrics', () => {
@@ -24,7 +17,7 @@ describe('Metrics', () => {
       devicesOffered: () => 3,
       claimsByState: () => ({}),
       devicesAttached: () => 0,
-      metadataFiles: () => 2,
+      metadataFiles: async () => 2,
     });
     const values = await scrape(metrics);
     expect(values.get('dra_metadata_feature_enabled')).toBe(1);
@@ -61,7 +54,7 @@ describe('Metrics', () => {
       devicesOffered: () => 0,
       claimsByState: () => states,
       devicesAttached: () => 0,
-      metadataFiles: () => 0,
+      metadataFiles: async () => 0,
     });
     expect((await scrape(metrics)).get('netdra_claims{state="unpreparing"}')).toBe(1);
     states = { prepared: 2 };
