@@ -42,19 +42,19 @@ export class Session {
   readonly #mux: Mux;
   readonly #server: TtrpcServer;
   readonly #service: PluginService;
-  #stopWaiting: () => void = () => undefined;
 
   constructor(socket: Duplex, options: SessionOptions) {
     const { ttrpc, nri, handlers, launched, logger, answerBeforeDeadlineMs } = options;
     this.#mux = new Mux(socket);
     this.closed = this.#mux.closed;
+    const stopWaiting = warnWhenHeldBack(options);
     let open = true;
     this.closed.then(() => {
       open = false;
-      this.#stopWaiting();
+      stopWaiting();
     });
     const onReady = (runtime: RuntimeInfo) => {
-      this.#stopWaiting();
+      stopWaiting();
       if (open) options.onReady(runtime);
     };
     this.#service = new PluginService({ codec: nri, handlers, launched, logger, onReady });
@@ -87,17 +87,20 @@ export class Session {
    * Nothing else has a time limit here: after the registration the runtime may hold back for as long as it stops some
    * other pod (containerd#14083), and giving up would only begin that wait anew.
    */
-  #register(client: TtrpcClient, options: SessionOptions): void {
-    const { name, index, nri, registrationTimeoutMs, syncPatienceMs, logger } = options;
-    const plugin = `${index}-${name}`;
-    this.#stopWaiting = after(syncPatienceMs, () => {
-      const hint = 'it registers nobody while it stops some other pod; if this lasts, it is stuck, and needs a restart';
-      logger.warn({ plugin, waitedMs: syncPatienceMs, hint }, 'the runtime does not tell its pods yet');
-    });
+  #register(client: TtrpcClient, { name, index, nri, registrationTimeoutMs, logger }: SessionOptions): void {
     const payload = nri.registerPluginRequest.encode({ pluginName: name, pluginIdx: index });
     client.call(runtimeService, 'RegisterPlugin', payload, { timeoutMs: registrationTimeoutMs }).then(
       () => logger.debug({ name, index }, 'NRI plugin registered'),
-      (error) => this.#mux.close(new RegistrationError(plugin, error)),
+      (error) => this.#mux.close(new RegistrationError(`${index}-${name}`, error)),
     );
   }
+}
+
+/** @returns to be called when the runtime has told its pods, or never will */
+function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOptions): () => void {
+  return after(syncPatienceMs, () => {
+    const hint = 'it registers nobody while it stops some other pod; if this lasts, it is stuck, and needs a restart';
+    const waiting = { plugin: `${index}-${name}`, waitedMs: syncPatienceMs, hint };
+    logger.warn(waiting, 'the runtime does not tell its pods yet');
+  });
 }

@@ -28,6 +28,7 @@ export interface ImageFilesOptions {
 }
 
 const repo = fileURLToPath(new URL('../../', import.meta.url));
+
 /**
  * Makes what the image has besides Node.js: the driver in one file, the wire contracts, the binaries of the native packages
  * for one processor, the licences of all that is in it, and, for this machine's processor, what V8 makes of the program.

@@ -155,8 +155,7 @@ export class ClaimMetadata {
    */
   async list(): Promise<{ dir: string; claim?: ClaimIdentity }[]> {
     const found: { dir: string; claim?: ClaimIdentity }[] = [];
-    for (const dir of await listClaimDirs(this.#options.dataDir)) {
-      const state = await readClaimStateIn(this.#options.dataDir, dir).catch(() => undefined);
+    for await (const [dir, state] of this.#readStates()) {
       found.push({ dir, ...(state === undefined ? {} : { claim: state.claim }) });
     }
     return found;
@@ -165,8 +164,7 @@ export class ClaimMetadata {
   /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
   async countFiles(): Promise<number> {
     let count = 0;
-    for (const dir of await listClaimDirs(this.#options.dataDir)) {
-      const state = await readClaimStateIn(this.#options.dataDir, dir).catch(() => undefined);
+    for await (const [, state] of this.#readStates()) {
       if (state === undefined || this.#visible(state).length === 0) continue;
       count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
     }
@@ -228,6 +226,14 @@ export class ClaimMetadata {
       using held = new HeldDirectories();
       return await task(held);
     });
+  }
+
+  /** By the name of its directory, each claim that there are files of; `undefined` where its state cannot be read. */
+  async *#readStates(): AsyncGenerator<[dir: string, state: ClaimState | undefined]> {
+    const { dataDir } = this.#options;
+    for (const dir of await listClaimDirs(dataDir)) {
+      yield [dir, await readClaimStateIn(dataDir, dir).catch(() => undefined)];
+    }
   }
 
   async #readState(claim: ClaimIdentity, held?: HeldDirectories): Promise<ClaimState | undefined> {

@@ -128,7 +128,6 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   }
 
   async runPodSandbox(pod: PodSandbox, { timeoutMs }: CallContext): Promise<void> {
-    this.known.add(pod);
     this.#takeOver(pod);
     const { clock, logger } = this.#options;
     const log = { pod: `${pod.namespace}/${pod.name}`, podUid: pod.uid, sandbox: pod.id };
@@ -175,7 +174,6 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
   createContainer(pod: PodSandbox, container: Container): void {
     // Its hook was missed: made while we were away, or connecting, when some runtimes tell of a sandbox in neither way.
     if (this.known.currentOf(pod.uid) !== pod.id) {
-      this.known.add(pod);
       this.#takeOver(pod);
       if (this.#claimsOrNone(pod, { pod: `${pod.namespace}/${pod.name}`, sandbox: pod.id }).length > 0)
         this.#makeUp(pod);
@@ -199,6 +197,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
 
   /** The pod lives in this sandbox from now on, and nothing is done for another one of it any more. */
   #takeOver(pod: PodSandbox): void {
+    this.known.add(pod);
     for (const id of this.known.makeCurrent(pod)) this.#background.stop(id);
   }
 
