@@ -1,0 +1,117 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { NetdraError } from '../../src/errors.ts';
+
+/** Programs in Go that cannot be built here. */
+export class GoBuildError extends NetdraError {}
+
+type Log = (line: string) => void;
+
+const progressMs = 15_000;
+
+/** The folder of a module of ours below `e2e/go`. */
+export function goModuleFolder(module: string): string {
+  return fileURLToPath(new URL(module, import.meta.url));
+}
+
+/**
+ * Builds the programs of a module in `e2e/go`, unless the cache has them: those that its `tools.go` imports or, if it has
+ * none, the module's own. The folder in the cache is named by a hash of the module's files, so that a new version is built
+ * beside the old one.
+ * @param module name of a folder in `e2e/go`, e.g. `kubernetes-1.36`
+ * @returns the folder with the programs, named as `go build` names them
+ * @throws GoBuildError `no-go`, `go-build-failed`
+ */
+export async function ensureGoPrograms(cacheDir: string, module: string, log: Log): Promise<string> {
+  const source = goModuleFolder(module);
+  const target = goProgramsFolder(cacheDir, module);
+  if (existsSync(target)) return target;
+  if (spawnSync('go', ['version']).status !== 0) {
+    throw new GoBuildError('no-go', `${module} cannot be built: there is no Go on this machine`, {
+      hint: 'install Go 1.26 or later and have `go` in PATH',
+    });
+  }
+  mkdirSync(join(cacheDir, 'go'), { recursive: true });
+  // Built beside the final place and renamed: a folder that is there is complete.
+  const unfinished = mkdtempSync(join(cacheDir, 'go', 'build-'));
+  try {
+    await build(module, source, unfinished, log);
+    renameSync(unfinished, target);
+  } finally {
+    rmSync(unfinished, { recursive: true, force: true });
+  }
+  return target;
+}
+
+/** Where the programs of a module are in the cache, whether or not they are there yet. */
+export function goProgramsFolder(cacheDir: string, module: string): string {
+  const source = goModuleFolder(module);
+  const hash = createHash('sha256');
+  for (const name of readdirSync(source).sort()) hash.update(`${name}\0`).update(readFileSync(join(source, name)));
+  return join(cacheDir, 'go', `${module}-${hash.digest('hex').slice(0, 12)}`);
+}
+
+/** The version that a module of ours pins, e.g. `1.36.3`, `undefined` if its go.mod does not require that one. */
+export function pinnedVersion(module: string, required: string): string | undefined {
+  const goMod = readFileSync(join(goModuleFolder(module), 'go.mod'), 'utf8');
+  const words = goMod.split('\n').find((line) => line.replace(/^(require)?\s*/, '').startsWith(`${required} v`));
+  return / v([^ ]+)/.exec(words ?? '')?.[1];
+}
+
+async function build(module: string, source: string, target: string, log: Log): Promise<void> {
+  const packages = programPackages(source);
+  log(`building ${module}: ${packages.map((each) => basename(each)).join(', ')}`);
+  const args = [
+    'build',
+    '-v',
+    '-trimpath',
+    '-buildvcs=false',
+    '-ldflags',
+    linkerFlags(module).join(' '),
+    '-o',
+    `${target}/`,
+    ...packages,
+  ];
+  // Not the caller's GOFLAGS: they may ask for a vendor folder or another module file.
+  const env = { ...process.env, CGO_ENABLED: '0', GOFLAGS: '' };
+  const child = spawn('go', args, { cwd: source, env, stdio: ['ignore', 'inherit', 'pipe'] });
+  const startedAt = performance.now();
+  const seconds = () => Math.round((performance.now() - startedAt) / 1_000);
+  let [packagesBuilt, tail] = [0, ''];
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
+    packagesBuilt += chunk.split('\n').length - 1;
+    tail = (tail + chunk).slice(-4_000);
+  });
+  const progress = setInterval(() => log(`building ${module}: ${packagesBuilt} packages, ${seconds()} s`), progressMs);
+  const { promise, resolve, reject } = Promise.withResolvers<number | null>();
+  child.once('error', reject).once('close', resolve);
+  const code = await promise.finally(() => clearInterval(progress));
+  if (code !== 0) {
+    throw new GoBuildError('go-build-failed', `${module} cannot be built; go build ended with ${code}:\n${tail}`, {
+      path: source,
+      hint: 'the Go module proxy has to be reachable, or the module cache filled',
+    });
+  }
+  log(`built ${module} in ${seconds()} s`);
+}
+
+function programPackages(source: string): string[] {
+  const tools = join(source, 'tools.go');
+  if (!existsSync(tools)) return ['.'];
+  return [...readFileSync(tools, 'utf8').matchAll(/^\t_ "(.+)"$/gm)].map(([, path = '']) => path);
+}
+
+/** Kubernetes takes its version from the linker; without one it calls itself v0.0.0, and charts refuse it. */
+function linkerFlags(module: string): string[] {
+  const version = pinnedVersion(module, 'k8s.io/kubernetes');
+  if (version === undefined) return ['-s', '-w'];
+  const [major, minor] = version.split('.');
+  const variables = { gitVersion: `v${version}`, gitMajor: major, gitMinor: minor };
+  const settings = Object.entries(variables).map(
+    ([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`,
+  );
+  return ['-s', '-w', ...settings];
+}
