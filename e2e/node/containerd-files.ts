@@ -26,7 +26,7 @@ export function layOutContainerd(
     cniConfDir: join(dir, 'cni', 'net.d'),
     cdiSpecDirs: options.cdiSpecDirs ?? [join(dir, 'cdi')],
     nri: {
-      socketPath: join(dir, 'nri', 'nri.sock'),
+      socketPath: options.nriSocketPath ?? join(dir, 'nri', 'nri.sock'),
       pluginDir: join(dir, 'nri', 'plugins'),
       pluginConfigDir: join(dir, 'nri', 'conf.d'),
       registrationTimeoutMs: options.registrationTimeoutMs ?? 5_000,

@@ -23,6 +23,8 @@ export interface ContainerdOptions {
   dir: string;
   /** Folders of CDI specs, default one in `dir`. Made if they are not there. */
   cdiSpecDirs?: readonly string[];
+  /** Where NRI plugins connect, default in `dir`. */
+  nriSocketPath?: string;
   /** How long an NRI plugin may take to register, default 5,000. */
   registrationTimeoutMs?: number;
   /** How long an NRI plugin may take for one event, default 5,000. */

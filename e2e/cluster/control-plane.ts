@@ -1,0 +1,166 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { request } from 'node:https';
+import { join } from 'node:path';
+import { run } from '../node/packages/run.ts';
+import { CertificateAuthority, makeSigningKey } from './node/certificates.ts';
+import { Program } from './node/program.ts';
+
+/** Where the API server is: the first address of the service network, so that pods need no kube-proxy to reach it. */
+export const apiServerAddress = '10.96.0.1';
+
+export interface ControlPlaneOptions {
+  /** For certificates, data and logs. */
+  dir: string;
+  /** The program `etcd`. */
+  etcd: string;
+  /** Folder with the programs of Kubernetes. */
+  kubernetes: string;
+  /** Feature gates that differ from the version's defaults. */
+  featureGates?: Record<string, boolean>;
+  /** Only etcd and the API server: for tests that need no controllers and no pods. */
+  apiServerOnly?: boolean;
+}
+
+/**
+ * The control plane of a cluster: etcd, API server, controller manager and scheduler, with certificates, and with the
+ * authorization modes Node and RBAC.
+ */
+export class ControlPlane implements AsyncDisposable {
+  readonly authority: CertificateAuthority;
+  readonly server: string;
+  /** Kubeconfig of a cluster administrator. */
+  readonly adminKubeconfig: string;
+  /** Absent while `apiServerOnly`. */
+  readonly programs: { etcd: Program; apiServer: Program; controllerManager?: Program; scheduler?: Program };
+  readonly #stack: AsyncDisposableStack;
+
+  private constructor(
+    parts: Pick<ControlPlane, 'authority' | 'server' | 'adminKubeconfig' | 'programs'>,
+    stack: AsyncDisposableStack,
+  ) {
+    this.authority = parts.authority;
+    this.server = parts.server;
+    this.adminKubeconfig = parts.adminKubeconfig;
+    this.programs = parts.programs;
+    this.#stack = stack;
+  }
+
+  /** Only on a node of its own (scripts/in-node.sh): the addresses are added to its loopback interface. */
+  static async start(options: ControlPlaneOptions): Promise<ControlPlane> {
+    await using stack = new AsyncDisposableStack();
+    const { dir, kubernetes } = options;
+    const [pki, logs] = [join(dir, 'pki'), join(dir, 'logs')];
+    for (const folder of [pki, logs]) mkdirSync(folder, { recursive: true });
+    run('ip', ['address', 'replace', `${apiServerAddress}/32`, 'dev', 'lo']);
+    const authority = new CertificateAuthority(pki);
+    const server = `https://${apiServerAddress}`;
+    const config = (name: string, subject: string) => authority.kubeconfig(name, subject, server);
+    const adminKubeconfig = config('admin', '/O=system:masters/CN=e2e-admin');
+    const signingKey = makeSigningKey(join(pki, 'service-accounts.key'));
+    const gates = formatFeatureGates(options.featureGates ?? {});
+    const start = async (program: string, args: string[], isReady: () => Promise<boolean>, logName = program) =>
+      stack.use(await Program.start({ program, args, isReady, logPath: join(logs, `${logName}.log`) }));
+
+    const etcd = await start(options.etcd, etcdArgs(join(dir, 'etcd')), () => isHealthy(etcdUrl), 'etcd');
+    const ready = () => isApiServerReady(server, authority, pki);
+    const apiServer = await start(
+      join(kubernetes, 'kube-apiserver'),
+      [...apiServerArgs(authority, signingKey), ...gates],
+      ready,
+      'kube-apiserver',
+    );
+    const programs: ControlPlane['programs'] = { etcd, apiServer };
+    if (!options.apiServerOnly) {
+      const [controllers, scheduler] = ['kube-controller-manager', 'kube-scheduler'].map((name) => {
+        const args = ['--kubeconfig', config(name, `/CN=system:${name}`), '--leader-elect=false'];
+        return { program: join(kubernetes, name), name, args: [...args, '--bind-address=127.0.0.1', ...gates] };
+      });
+      const { own } = authority;
+      const signing = ['--cluster-signing-cert-file', own.certificate, '--cluster-signing-key-file', own.key];
+      const accounts = ['--root-ca-file', own.certificate, '--service-account-private-key-file', signingKey];
+      controllers!.args.push(...signing, ...accounts, '--use-service-account-credentials');
+      const startNamed = ({ program, args, name }: NonNullable<typeof scheduler>, port: number) =>
+        start(program, args, () => isHealthy(`https://127.0.0.1:${port}`), name);
+      const [controllerManager, started] = await Promise.all([
+        startNamed(controllers!, 10_257),
+        startNamed(scheduler!, 10_259),
+      ]);
+      Object.assign(programs, { controllerManager, scheduler: started });
+    }
+    return new ControlPlane({ authority, server, adminKubeconfig, programs }, stack.move());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+const etcdUrl = 'http://127.0.0.1:2379';
+
+function etcdArgs(dataDir: string): string[] {
+  const client = ['--listen-client-urls', etcdUrl, '--advertise-client-urls', etcdUrl];
+  // Nothing of it outlives the suite, so nothing need be synced.
+  return ['--data-dir', dataDir, ...client, '--listen-peer-urls', 'http://127.0.0.1:2380', '--unsafe-no-fsync'];
+}
+
+function apiServerArgs(authority: CertificateAuthority, signingKey: string): string[] {
+  const { own } = authority;
+  const names = ['', '.default', '.default.svc'].map((suffix) => `DNS:kubernetes${suffix}`);
+  const serving = authority.sign('kube-apiserver', '/CN=kube-apiserver', [
+    `IP:${apiServerAddress}`,
+    'IP:127.0.0.1',
+    ...names,
+  ]);
+  const kubelets = authority.sign('kubelet-client', '/O=system:masters/CN=kube-apiserver-kubelet-client');
+  const flags = {
+    'etcd-servers': etcdUrl,
+    'secure-port': '443',
+    'advertise-address': apiServerAddress,
+    'service-cluster-ip-range': '10.96.0.0/16',
+    'tls-cert-file': serving.certificate,
+    'tls-private-key-file': serving.key,
+    'client-ca-file': own.certificate,
+    'authorization-mode': 'Node,RBAC',
+    'enable-admission-plugins': 'NodeRestriction',
+    'service-account-issuer': 'https://kubernetes.default.svc',
+    'service-account-key-file': signingKey,
+    'service-account-signing-key-file': signingKey,
+    'kubelet-client-certificate': kubelets.certificate,
+    'kubelet-client-key': kubelets.key,
+    'kubelet-certificate-authority': own.certificate,
+    'kubelet-preferred-address-types': 'InternalIP',
+    'allow-privileged': 'true',
+  };
+  return Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
+}
+
+function formatFeatureGates(gates: Record<string, boolean>): string[] {
+  const texts = Object.entries(gates).map(([name, value]) => `${name}=${value}`);
+  return texts.length === 0 ? [] : [`--feature-gates=${texts.join(',')}`];
+}
+
+/** With the administrator's certificate: an API server that answers it has its RBAC rules. */
+async function isApiServerReady(server: string, { own }: CertificateAuthority, pki: string): Promise<boolean> {
+  const [cert, key] = ['admin.crt', 'admin.key'].map((name) => readFileSync(join(pki, name)));
+  return await isOk(`${server}/readyz`, { ca: readFileSync(own.certificate), cert: cert!, key: key! });
+}
+
+/** The health of a component on loopback; its certificate is its own. */
+async function isHealthy(url: string): Promise<boolean> {
+  if (url.startsWith('http:')) return (await fetch(`${url}/health`)).ok;
+  return await isOk(`${url}/healthz`, { rejectUnauthorized: false });
+}
+
+async function isOk(url: string, options: object): Promise<boolean> {
+  const { promise, resolve, reject } = Promise.withResolvers<boolean>();
+  request(url, { ...options, timeout: 2_000, agent: false }, (response) => {
+    response.resume();
+    resolve(response.statusCode === 200);
+  })
+    .on('error', reject)
+    .on('timeout', function (this: { destroy(): void }) {
+      this.destroy();
+    })
+    .end();
+  return await promise;
+}

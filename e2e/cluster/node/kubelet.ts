@@ -1,0 +1,130 @@
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { get } from 'node:http';
+import { join } from 'node:path';
+import { run } from '../../node/packages/run.ts';
+import type { CertificateAuthority } from './certificates.ts';
+import { Program } from './program.ts';
+
+export interface KubeletOptions {
+  /** For certificates, configuration and logs. */
+  dir: string;
+  /** The program `kubelet`. */
+  program: string;
+  nodeName: string;
+  /** An address of the node, where the API server reaches the kubelet. */
+  nodeAddress: string;
+  authority: CertificateAuthority;
+  /** URL of the API server. */
+  server: string;
+  /** Of the container runtime. */
+  runtimeSocket: string;
+  /** The cgroup that pods go below. */
+  cgroupRoot: string;
+  featureGates?: Record<string, boolean>;
+}
+
+/** Where kubelets keep what they have: the default, which the chart's values name too. */
+export const kubeletDir = '/var/lib/kubelet';
+
+const healthPort = 10_248;
+
+/**
+ * Starts a kubelet with a certificate of its node, as a real one has: it may read and write what belongs to its own pods
+ * (authorization mode Node). The container runtime has to be there.
+ */
+export async function startKubelet(options: KubeletOptions): Promise<Program> {
+  const { dir, authority, nodeName, nodeAddress } = options;
+  const kubeconfig = authority.kubeconfig('kubelet', `/O=system:nodes/CN=system:node:${nodeName}`, options.server);
+  const config = join(dir, 'kubelet.yaml');
+  writeFileSync(config, JSON.stringify(kubeletConfig(options), null, 2));
+  fixSysctls(dir);
+  makeCgroup(options.cgroupRoot);
+  const flags = { config, kubeconfig, 'node-ip': nodeAddress, 'hostname-override': nodeName, 'root-dir': kubeletDir };
+  return await Program.start({
+    program: options.program,
+    args: Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
+    logPath: join(dir, 'logs', 'kubelet.log'),
+    isReady: isHealthy,
+  });
+}
+
+function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletOptions): object {
+  const serving = authority.sign('kubelet-server', `/O=system:nodes/CN=system:node:${options.nodeName}`, [
+    `IP:${nodeAddress}`,
+  ]);
+  const resolvConf = join(dir, 'resolv.conf');
+  writeFileSync(resolvConf, '');
+  return {
+    apiVersion: 'kubelet.config.k8s.io/v1beta1',
+    kind: 'KubeletConfiguration',
+    address: nodeAddress,
+    authentication: { x509: { clientCAFile: authority.own.certificate }, anonymous: { enabled: false } },
+    authorization: { mode: 'Webhook' },
+    tlsCertFile: serving.certificate,
+    tlsPrivateKeyFile: serving.key,
+    healthzBindAddress: '127.0.0.1',
+    healthzPort: healthPort,
+    containerRuntimeEndpoint: `unix://${options.runtimeSocket}`,
+    resolvConf,
+    // No systemd here, and the cgroups above the node's own are not the kubelet's to manage.
+    cgroupDriver: 'cgroupfs',
+    cgroupRoot: options.cgroupRoot,
+    cgroupsPerQOS: false,
+    enforceNodeAllocatable: [],
+    failCgroupV1: false,
+    failSwapOn: false,
+    localStorageCapacityIsolation: false,
+    // The disk and the memory are shared with everything else on this machine.
+    evictionHard: { 'memory.available': '100Mi', 'nodefs.available': '1%', 'imagefs.available': '1%' },
+    imageGCHighThresholdPercent: 100,
+    protectKernelDefaults: true,
+    featureGates: options.featureGates ?? {},
+    maxPods: 250,
+    // Pods come and go by the dozen here.
+    kubeAPIQPS: 200,
+    kubeAPIBurst: 400,
+    syncFrequency: '10s',
+  };
+}
+
+/**
+ * What a kubelet wants of the kernel. It would set it itself, for the whole machine; here it finds files with these values
+ * in the place of the settings, in this mount namespace only.
+ * Source: kubelet reference, `protectKernelDefaults`.
+ */
+const sysctls = {
+  'vm/overcommit_memory': 1,
+  'vm/panic_on_oom': 0,
+  'kernel/panic': 10,
+  'kernel/panic_on_oops': 1,
+  'kernel/keys/root_maxkeys': 1_000_000,
+  'kernel/keys/root_maxbytes': 25_000_000,
+};
+
+function fixSysctls(dir: string): void {
+  for (const [name, value] of Object.entries(sysctls)) {
+    const file = join(dir, 'sysctl', name);
+    if (existsSync(file)) continue;
+    mkdirSync(join(file, '..'), { recursive: true });
+    writeFileSync(file, `${value}\n`);
+    run('mount', ['--bind', file, `/proc/sys/${name}`]);
+  }
+}
+
+/** In every hierarchy: those of cgroup v1 are folders of `/sys/fs/cgroup`, that of v2 is the folder itself. */
+function makeCgroup(cgroup: string): void {
+  const root = '/sys/fs/cgroup';
+  const hierarchies = existsSync(join(root, 'cgroup.controllers'))
+    ? [root]
+    : readdirSync(root, { withFileTypes: true }).flatMap((each) => (each.isDirectory() ? [join(root, each.name)] : []));
+  for (const hierarchy of hierarchies) mkdirSync(join(hierarchy, cgroup), { recursive: true });
+}
+
+async function isHealthy(): Promise<boolean> {
+  const { promise, resolve, reject } = Promise.withResolvers<boolean>();
+  get({ host: '127.0.0.1', port: healthPort, path: '/healthz', agent: false, timeout: 2_000 }, (response) => {
+    response.resume();
+    resolve(response.statusCode === 200);
+  }).on('error', reject);
+  return await promise;
+}

@@ -1,0 +1,98 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { NodeError } from './errors.ts';
+
+export interface ProgramOptions {
+  program: string;
+  args: readonly string[];
+  logPath: string;
+  env?: NodeJS.ProcessEnv;
+  /** Resolves to `true` when the program serves. Errors count as "not yet". */
+  isReady: () => Promise<boolean>;
+  /** How long the program may take to serve, default 60 s. */
+  timeoutMs?: number;
+}
+
+const pollMs = 50;
+const stopTimeoutMs = 10_000;
+
+/** A daemon of the cluster: started, killed and started again by the tests. Its output goes to a log file. */
+export class Program implements AsyncDisposable {
+  readonly #options: ProgramOptions;
+  #child: ChildProcess | undefined;
+
+  private constructor(options: ProgramOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the program and waits until it serves. @throws NodeError `program-ended`, `not-ready` */
+  static async start(options: ProgramOptions): Promise<Program> {
+    await using stack = new AsyncDisposableStack();
+    const program = stack.use(new Program(options));
+    await program.start();
+    stack.move();
+    return program;
+  }
+
+  get name(): string {
+    return basename(this.#options.program);
+  }
+
+  get isRunning(): boolean {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  /** `undefined` while it is stopped. */
+  get pid(): number | undefined {
+    return this.isRunning ? this.#child?.pid : undefined;
+  }
+
+  /** Starts the program, unless it runs. @throws NodeError `program-ended`, `not-ready` */
+  async start(): Promise<void> {
+    if (this.isRunning) return;
+    this.spawn();
+    const { isReady, timeoutMs = 60_000 } = this.#options;
+    for (const endsAt = performance.now() + timeoutMs; ; await sleep(pollMs)) {
+      if (!this.isRunning) throw this.#failure('program-ended', 'ended while it was started');
+      if (await isReady().catch(() => false)) return;
+      if (performance.now() > endsAt) throw this.#failure('not-ready', `does not serve after ${timeoutMs / 1_000} s`);
+    }
+  }
+
+  /** Starts the program and does not wait for it. */
+  spawn(): void {
+    const { program, args, logPath, env } = this.#options;
+    const log = openSync(logPath, 'a');
+    try {
+      this.#child = spawn(program, args, { stdio: ['ignore', log, log], env: env ?? process.env });
+      // Reported as "ended" by whoever waits; an unheard event would end the suite.
+      this.#child.on('error', () => undefined);
+    } finally {
+      closeSync(log);
+    }
+  }
+
+  /** Ends the program and waits for its end. SIGKILL follows after 10 s. */
+  async stop(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || !this.isRunning) return;
+    const exited = once(child, 'exit');
+    child.kill(signal);
+    const timer = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
+    await exited;
+    clearTimeout(timer);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop('SIGKILL');
+  }
+
+  #failure(code: 'program-ended' | 'not-ready', what: string): NodeError {
+    const { logPath } = this.#options;
+    const log = existsSync(logPath) ? readFileSync(logPath, 'utf8').trimEnd().split('\n').slice(-15).join('\n') : '';
+    return new NodeError(code, `${this.name} ${what}; its log ends\n${log}`, { path: logPath });
+  }
+}

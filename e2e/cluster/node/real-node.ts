@@ -1,0 +1,111 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Containerd, startContainerd } from '../../node/containerd.ts';
+import { run } from '../../node/packages/run.ts';
+import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
+import { ControlPlane } from '../control-plane.ts';
+import { NodeError } from './errors.ts';
+import { kubeletDir, startKubelet } from './kubelet.ts';
+import type { Program } from './program.ts';
+
+export interface RealNodeOptions {
+  /** The program `etcd`. */
+  etcd: string;
+  /** Folder with the programs of Kubernetes. */
+  kubernetes: string;
+  runtime: {
+    series: ContainerdSeries /** Folder of its programs, default the one that the suite of e2e/node takes. */;
+    dir?: string;
+  };
+  featureGates?: Record<string, boolean>;
+}
+
+export const nodeName = 'netdra-e2e';
+const nodeAddress = '10.250.0.1';
+
+/** Folders where the chart's default values have them. */
+export const nodePaths = { kubeletPlugins: `${kubeletDir}/plugins`, cdi: '/var/run/cdi', nri: '/var/run/nri' };
+
+/**
+ * A cluster of one real node: control plane, container runtime and kubelet, in the namespaces that scripts/in-node.sh has
+ * made. Disposing ends all of it, the pods included.
+ */
+export class RealNode implements AsyncDisposable {
+  readonly dir: string;
+  readonly controlPlane: ControlPlane;
+  readonly containerd: Containerd;
+  readonly kubelet: Program;
+  readonly #stack: AsyncDisposableStack;
+
+  private constructor(
+    parts: Pick<RealNode, 'dir' | 'controlPlane' | 'containerd' | 'kubelet'>,
+    stack: AsyncDisposableStack,
+  ) {
+    this.dir = parts.dir;
+    this.controlPlane = parts.controlPlane;
+    this.containerd = parts.containerd;
+    this.kubelet = parts.kubelet;
+    this.#stack = stack;
+  }
+
+  /** @throws NodeError, ContainerdError, CommandError */
+  static async start(options: RealNodeOptions): Promise<RealNode> {
+    if (!process.env.NETDRA_CGROUP_PARENT) {
+      throw new NodeError('not-in-node', 'a cluster of the suite runs on a node of its own only', {
+        hint: 'run this through scripts/in-node.sh',
+      });
+    }
+    await using stack = new AsyncDisposableStack();
+    const dir = mkdtempSync(join(tmpdir(), 'cluster-'));
+    stack.defer(() => rmSync(dir, { recursive: true, force: true }));
+    // Volumes that the kubelet mounts have to be seen by containers, and those that drivers mount by the kubelet.
+    run('mount', ['--make-rshared', '/']);
+    run('ip', ['address', 'replace', `${nodeAddress}/32`, 'dev', 'lo']);
+    for (const folder of Object.values(nodePaths)) mkdirSync(folder, { recursive: true });
+    const { etcd, kubernetes, featureGates } = options;
+    const gates = featureGates === undefined ? {} : { featureGates };
+    const [controlPlane, containerd] = await Promise.all([
+      ControlPlane.start({ dir, etcd, kubernetes, ...gates }),
+      startRuntime(dir, options),
+    ]);
+    stack.use(controlPlane);
+    stack.use(containerd);
+    const kubelet = await startKubelet({
+      ...{ dir, nodeName, nodeAddress, ...gates },
+      program: join(kubernetes, 'kubelet'),
+      authority: controlPlane.authority,
+      server: controlPlane.server,
+      runtimeSocket: containerd.socketPath,
+      cgroupRoot: containerd.cri.cgroupParent,
+    });
+    stack.defer(() => unmountVolumes());
+    stack.use(kubelet);
+    return new RealNode({ dir, controlPlane, containerd, kubelet }, stack.move());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+async function startRuntime(dir: string, { runtime }: RealNodeOptions): Promise<Containerd> {
+  const tools = locateTools();
+  if (runtime.dir !== undefined) tools.containerdDirs[runtime.series] = runtime.dir;
+  const runtimeDir = join(dir, 'runtime');
+  mkdirSync(runtimeDir);
+  return await startContainerd({
+    version: runtime.series,
+    dir: runtimeDir,
+    cdiSpecDirs: [nodePaths.cdi],
+    nriSocketPath: join(nodePaths.nri, 'nri.sock'),
+    // The runtime's own default: what users have.
+    requestTimeoutMs: 2_000,
+    tools,
+  });
+}
+
+/** Token and ConfigMap volumes are mounts below the kubelet's folder. */
+function unmountVolumes(): void {
+  run('sh', ['-c', `awk '$5 ~ "^${kubeletDir}/" { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l`]);
+}
