@@ -28,8 +28,16 @@ const kinds: Kind[] = ['Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
 /** What there is to test: known before the cluster is there. */
 export type CaseOptions = Pick<ClusterTarget, 'simulated' | 'admissionPolicies'>;
 
-/** All cases, on a cluster. */
-export function describeCluster(title: string, open: () => Promise<OpenCluster>, options: CaseOptions): void {
+/**
+ * All cases that need a cluster's API only.
+ * @param describeMore cases that need more, on the same cluster
+ */
+export function describeCluster(
+  title: string,
+  open: () => Promise<OpenCluster>,
+  options: CaseOptions,
+  describeMore: (get: GetCluster) => void = () => undefined,
+): void {
   describe(title, () => {
     const stack = new AsyncDisposableStack();
     let test: TestCluster;
@@ -55,6 +63,7 @@ export function describeCluster(title: string, open: () => Promise<OpenCluster>,
     describeKep5304(get, options);
     describeDpdk(get, options);
     describeTrouble(get, options);
+    describeMore(get);
   });
 }
 

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,16 +37,19 @@ export class RealNode implements AsyncDisposable {
   readonly controlPlane: ControlPlane;
   readonly containerd: Containerd;
   readonly kubelet: Program;
+  readonly #kubectl: string;
   readonly #stack: AsyncDisposableStack;
 
   private constructor(
     parts: Pick<RealNode, 'dir' | 'controlPlane' | 'containerd' | 'kubelet'>,
+    kubectl: string,
     stack: AsyncDisposableStack,
   ) {
     this.dir = parts.dir;
     this.controlPlane = parts.controlPlane;
     this.containerd = parts.containerd;
     this.kubelet = parts.kubelet;
+    this.#kubectl = kubectl;
     this.#stack = stack;
   }
 
@@ -81,7 +85,15 @@ export class RealNode implements AsyncDisposable {
     });
     stack.defer(() => unmountVolumes());
     stack.use(kubelet);
-    return new RealNode({ dir, controlPlane, containerd, kubelet }, stack.move());
+    const kubectl = join(kubernetes, 'kubectl');
+    return new RealNode({ dir, controlPlane, containerd, kubelet }, kubectl, stack.move());
+  }
+
+  /** Runs kubectl as the administrator. @returns what it printed; an error's text if it failed */
+  kubectl(...args: string[]): string {
+    const all = ['--kubeconfig', this.controlPlane.adminKubeconfig, ...args];
+    const { stdout, stderr } = spawnSync(this.#kubectl, all, { encoding: 'utf8', timeout: 60_000 });
+    return stdout + stderr;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,0 +1,13 @@
+import { defineConfig } from 'vitest/config';
+
+/** The cases on a real cluster of one node. Started by run.ts, which says where its programs are. */
+export default defineConfig({
+  root: import.meta.dirname,
+  test: {
+    name: 'e2e-cluster',
+    include: ['*.test.ts'],
+    testTimeout: 180_000,
+    hookTimeout: 300_000,
+    fileParallelism: false,
+  },
+});
