@@ -64,8 +64,18 @@ export async function fetchClusterPrograms(
   };
 }
 
+/** What `npm test` runs: the newest and the oldest Kubernetes, and two versions of containerd. */
+export const testedPairs: readonly ProgramChoice[] = [
+  { kubernetes: '1.36', runtime: 'containerd-2.1' },
+  { kubernetes: '1.34', runtime: 'containerd-2.4' },
+];
+
 /** How the programs get to the process of the tests. */
 export const programsVariable = 'NETDRA_CLUSTER_PROGRAMS';
+
+export function toEnv(programs: ClusterPrograms): Record<string, string> {
+  return { [programsVariable]: JSON.stringify(programs) };
+}
 
 /** @throws NetdraError `programs-missing` */
 export function readPrograms(env: NodeJS.ProcessEnv): ClusterPrograms {

@@ -9,9 +9,9 @@ import {
   fetchClusterPrograms,
   type KubernetesVersion,
   kubernetesVersions,
-  programsVariable,
   type RuntimeName,
   runtimeNames,
+  toEnv,
 } from './programs.ts';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
@@ -48,7 +48,7 @@ async function main(argv: string[]): Promise<number> {
   const { status } = spawnSync('bash', ['scripts/in-node.sh', ...tests], {
     cwd: repository,
     stdio: 'inherit',
-    env: { ...process.env, [programsVariable]: JSON.stringify(programs) },
+    env: { ...process.env, ...toEnv(programs) },
   });
   return status ?? 1;
 }

@@ -1,9 +1,18 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { NetdraError } from '../../src/errors.ts';
+import { errnoCode, NetdraError } from '../../src/errors.ts';
 
 /** Programs in Go that cannot be built here. */
 export class GoBuildError extends NetdraError {}
@@ -77,7 +86,12 @@ async function build(module: string, source: string, target: string, log: Log): 
   ];
   // Not the caller's GOFLAGS: they may ask for a vendor folder or another module file.
   const env = { ...process.env, CGO_ENABLED: '0', GOFLAGS: '' };
-  const child = spawn('go', args, { cwd: source, env, stdio: ['ignore', 'inherit', 'pipe'] });
+  // In a session of its own, so that it can stand back behind everything else; ended with us, whatever ends us.
+  const child = spawn('setpriv', ['--pdeathsig', 'KILL', 'go', ...args], {
+    ...{ cwd: source, env, detached: true },
+    stdio: ['ignore', 'inherit', 'pipe'],
+  });
+  if (child.pid !== undefined) standBack(child.pid);
   const startedAt = performance.now();
   const seconds = () => Math.round((performance.now() - startedAt) / 1_000);
   let [packagesBuilt, tail] = [0, ''];
@@ -96,6 +110,16 @@ async function build(module: string, source: string, target: string, log: Log): 
     });
   }
   log(`built ${module} in ${seconds()} s`);
+}
+
+/** A build gets what other sessions leave of the processors: tests with deadlines may run beside it. Source: sched(7). */
+function standBack(pid: number): void {
+  try {
+    writeFileSync(`/proc/${pid}/autogroup`, '19');
+  } catch (error) {
+    // A kernel without autogroups shares evenly, and a build that has failed already is reported as such.
+    if (!['ENOENT', 'ESRCH', 'EAGAIN'].includes(errnoCode(error) ?? '')) throw error;
+  }
 }
 
 function programPackages(source: string): string[] {

@@ -1,0 +1,117 @@
+/**
+ * Runs all tests and ends with a table of their parts: `node scripts/test-all.ts`. A part that this machine cannot run is
+ * listed with the reason; where `CI` is set, that fails the run.
+ */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { fetchClusterPrograms, type ProgramChoice, testedPairs, toEnv } from '../e2e/cluster/programs.ts';
+import { cacheFolder } from '../e2e/node/tools.ts';
+import { explain } from '../src/errors.ts';
+import { formatTable, isSuccess, type PartResult, readVitestSummary } from './test-table.ts';
+
+const repository = fileURLToPath(new URL('..', import.meta.url));
+const print = (line: string) => console.error(`netdra: ${line}`);
+
+interface Part {
+  name: string;
+  /** Of the real programs that take part. */
+  versions: string;
+  command: string[];
+  /** What has to be there first; rejects with the reason why the part cannot run. */
+  needs?: Promise<Record<string, string>>;
+}
+
+const onNode = (project: string) => ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', project];
+
+/** One after another; what a part prints is shown when it has ended, since another lane runs beside this one. */
+async function runLane(parts: readonly Part[]): Promise<PartResult[]> {
+  const results: PartResult[] = [];
+  for (const part of parts) results.push(await runPart(part));
+  return results;
+}
+
+async function runPart({ name, versions, command, needs }: Part): Promise<PartResult> {
+  const nothing = { name, versions, passed: 0, failed: 0, skipped: 0, seconds: 0 };
+  let env: Record<string, string>;
+  try {
+    env = (await needs) ?? {};
+  } catch (error) {
+    const reason = explain(error);
+    print(`${name} is not run: ${reason}`);
+    return { ...nothing, reason };
+  }
+  print(`${name} ...`);
+  const startedAt = performance.now();
+  const { output, succeeded } = await runCommand(command, env);
+  process.stdout.write(`\n=== ${name} ===\n${output}`);
+  const seconds = (performance.now() - startedAt) / 1_000;
+  return { ...nothing, ...readVitestSummary(output), seconds, succeeded };
+}
+
+async function runCommand([program = '', ...args]: string[], env: Record<string, string>) {
+  const child = spawn(program, args, {
+    cwd: repository,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const chunks: Buffer[] = [];
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+  const { promise, resolve, reject } = Promise.withResolvers<number | null>();
+  child.once('error', reject).once('close', resolve);
+  const code = await promise;
+  return { output: Buffer.concat(chunks).toString(), succeeded: code === 0 };
+}
+
+/** Built while other parts run. Each waits for what it needs only. */
+function buildCluster(choice: ProgramChoice, after: Promise<unknown>): Promise<Record<string, string>> {
+  const building = after.then(async () => toEnv(await fetchClusterPrograms(cacheFolder(process.env), choice, print)));
+  // Reported by the part that waits for it.
+  building.catch(() => undefined);
+  return building;
+}
+
+function clusterParts(): Part[] {
+  let last: Promise<unknown> = Promise.resolve();
+  return testedPairs.map((choice): Part => {
+    const needs = buildCluster(
+      choice,
+      last.catch(() => undefined),
+    );
+    last = needs;
+    return {
+      name: `cluster ${choice.kubernetes}, ${choice.runtime}`,
+      versions: `Kubernetes ${choice.kubernetes}, ${choice.runtime}`,
+      command: ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts'],
+      needs,
+    };
+  });
+}
+
+async function main(): Promise<boolean> {
+  const clusters = clusterParts();
+  // By themselves: the unit tests use all processors.
+  const first = await runLane([
+    { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
+    { name: 'downloads', versions: '', command: ['bash', 'scripts/fetch-tools.sh'] },
+    { name: 'units', versions: `Node.js ${process.versions.node}`, command: onNode('quick') },
+  ]);
+  // The rest waits for most of its time.
+  const lanes = await Promise.all([
+    runLane([
+      { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
+      {
+        name: 'virtual machine',
+        versions: 'QEMU igb',
+        command: ['bash', 'scripts/e2e-vm.sh', '--exclude', '**/image.test.ts'],
+      },
+    ]),
+    runLane([{ name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') }, ...clusters]),
+  ]);
+  const results = [...first, ...lanes.flat()];
+  const total = (key: 'passed' | 'failed' | 'skipped') => results.reduce((sum, each) => sum + each[key], 0);
+  console.log(`\n${formatTable(results)}\n`);
+  console.log(`total: ${total('passed')} passed, ${total('failed')} failed, ${total('skipped')} skipped`);
+  return isSuccess(results, Boolean(process.env.CI));
+}
+
+process.exitCode = (await main()) ? 0 : 1;
