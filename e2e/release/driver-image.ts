@@ -1,0 +1,192 @@
+import { createHash } from 'node:crypto';
+import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import tls from 'node:tls';
+import { fileURLToPath } from 'node:url';
+import { type Architecture, architectures } from '../../deploy/image/layout.ts';
+import { NetdraError } from '../../src/errors.ts';
+import { run } from '../node/packages/run.ts';
+import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
+import { buildahPackages, insideFolders, runBuildah, unpackBuildah } from './buildah.ts';
+
+type Log = (line: string) => void;
+
+const repo = fileURLToPath(new URL('../../', import.meta.url));
+const suite = 'bookworm';
+
+/** Stands in for an image that the Dockerfile takes from a registry: Debian packages, and Node.js where it belongs. */
+interface BaseImage {
+  /** As the Dockerfile asks for it. */
+  name: string;
+  packages: PackageSet;
+  withNode: boolean;
+}
+
+const baseImages: BaseImage[] = [
+  {
+    name: 'docker.io/library/node:24-bookworm-slim',
+    packages: {
+      suite,
+      packages: ['base-files', 'bash', 'coreutils', 'dash', 'libstdc++6'],
+      without: ['debconf', 'mawk', 'perl-base'],
+    },
+    withNode: true,
+  },
+  {
+    name: 'gcr.io/distroless/cc-debian12:latest',
+    packages: {
+      suite,
+      packages: ['base-files', 'libc6', 'libgcc-s1', 'libgomp1', 'libssl3', 'libstdc++6', 'netbase', 'tzdata'],
+      without: ['debconf', 'mawk'],
+    },
+    withNode: false,
+  },
+];
+
+/** The npm of the base image with Node.js. */
+const npmVersion = '11.19.1';
+/** Where npm finds certificates while the image is built. */
+const certificatesInside = '/run/certificates.pem';
+/** The driver `vfs` works on every file system. */
+const storage = ['--storage-driver', 'vfs', '--root', insideFolders.store];
+/** Name of the image in buildah's store and in the layout that it writes. */
+const buildTag = 'localhost/netdra:build';
+
+/**
+ * Builds the Dockerfile as it stands, unless the cache has the image of the same sources. Base images are made of Debian
+ * packages, under the names that the Dockerfile has; npm packages come from the registry that npm uses on this machine.
+ * Needs root and the network; 20 s, the first time a minute more.
+ * @returns folder with the image as OCI layout, layers not compressed
+ * @throws PackageError, CommandError; NetdraError `architecture-unknown`
+ */
+export function buildDriverImage(cacheDir: string, log: Log): string {
+  const { folders, lock } = takeCacheEntries(imagesFolder(cacheDir), cacheEntries(cacheDir, log));
+  lock[Symbol.dispose]();
+  return folders[1] ?? '';
+}
+
+/** Where `buildDriverImage` puts the image of the sources as they are, whether or not it is there. */
+export function driverImageFolder(cacheDir: string): string {
+  return cacheEntryFolder(imagesFolder(cacheDir), cacheEntries(cacheDir, () => undefined)[1]);
+}
+
+const imagesFolder = (cacheDir: string) => join(cacheDir, 'image');
+
+function cacheEntries(cacheDir: string, log: Log): [builder: CacheEntry, driver: CacheEntry] {
+  const builder: CacheEntry = {
+    name: 'builder',
+    inputs: { buildahPackages, baseImages, npmVersion, node: process.version, insideFolders },
+    build: (dir) => {
+      log(`fetching Debian packages: ${buildahPackages.packages.join(', ')} (${buildahPackages.suite})`);
+      unpackBuildah(dir);
+      for (const image of baseImages) makeBaseImage(dir, image, log);
+    },
+  };
+  const driver: CacheEntry = {
+    name: 'driver',
+    inputs: { builder: builder.inputs, context: hashContext() },
+    build: (dir) => {
+      log('building the Dockerfile');
+      buildDockerfile(cacheEntryFolder(imagesFolder(cacheDir), builder), dir);
+    },
+  };
+  return [builder, driver];
+}
+
+/** Hashes of all files that the build can see: those that .dockerignore lets in, and the Dockerfile. */
+function hashContext(): [path: string, hash: string][] {
+  const ignored = readFileSync(join(repo, '.dockerignore'), 'utf8').split('\n');
+  const included = ignored.filter((line) => line.startsWith('!')).map((line) => line.slice(1));
+  const files = included.flatMap((path) => listFiles(path)).sort();
+  return ['.dockerignore', 'Dockerfile', ...files].map((path) => {
+    const hash = createHash('sha256').update(readFileSync(join(repo, path)));
+    return [path, hash.digest('hex')];
+  });
+}
+
+/** @param path of a file or folder in the repository */
+function listFiles(path: string): string[] {
+  if (!statSync(join(repo, path)).isDirectory()) return [path];
+  return readdirSync(join(repo, path)).flatMap((name) => listFiles(join(path, name)));
+}
+
+/** Leaves the image in `dir` as OCI layout, and nothing else. */
+function buildDockerfile(builderDir: string, dir: string): void {
+  const [work, out] = [join(dir, 'work'), join(dir, 'out')];
+  for (const folder of [work, out]) mkdirSync(folder);
+  // Mounted while commands of the Dockerfile run: neither gets into an image.
+  writeFileSync(join(work, 'npmrc'), npmConfig(), { mode: 0o600 });
+  writeFileSync(join(work, 'certificates.pem'), certificates());
+  const volumes = { npmrc: '/root/.npmrc', 'certificates.pem': certificatesInside };
+  // A copy: what is built goes with it. buildah 1.28 does not build from an additional image store.
+  const store = join(work, 'store');
+  run('cp', ['-a', join(builderDir, 'store'), store]);
+  const mounts = { store, work, context: repo, out };
+  runBuildah(builderDir, mounts, [
+    ...storage,
+    ...['bud', '--pull-never', '--layers=false', '--build-arg', `TARGETARCH=${hostArchitecture()}`],
+    ...Object.entries(volumes).flatMap(([name, path]) => ['--volume', `${insideFolders.work}/${name}:${path}:ro`]),
+    ...['--tag', buildTag, insideFolders.context],
+  ]);
+  runBuildah(builderDir, mounts, [
+    ...storage,
+    ...['push', '--disable-compression', buildTag, `oci:${insideFolders.out}:${buildTag}`],
+  ]);
+  rmSync(work, { recursive: true });
+  for (const name of readdirSync(out)) renameSync(join(out, name), join(dir, name));
+  rmSync(out, { recursive: true });
+}
+
+
+function hostArchitecture(): Architecture {
+  const names = Object.keys(architectures) as Architecture[];
+  const found = names.find((name) => architectures[name] === process.arch);
+  if (found !== undefined) return found;
+  throw new NetdraError('architecture-unknown', `there is no image for ${process.arch}`);
+}
+
+/** The way to the registry that npm has on this machine. */
+function npmConfig(): string {
+  const files = [npmSetting('globalconfig'), npmSetting('userconfig')].filter((path) => existsSync(path));
+  const texts = files.map((path) => readFileSync(path, 'utf8'));
+  return [...texts, `registry=${npmSetting('registry')}`, `cafile=${certificatesInside}`, ''].join('\n');
+}
+
+/** What npm and Node.js trust here, `NODE_EXTRA_CA_CERTS` included. */
+function certificates(): string {
+  const cafile = npmSetting('cafile');
+  const own = existsSync(cafile) ? [readFileSync(cafile, 'utf8')] : [];
+  return [...tls.getCACertificates('default'), ...own, ''].join('\n');
+}
+
+/** `null` where it is not set. */
+function npmSetting(name: string): string {
+  return run('npm', ['config', 'get', name]).trim();
+}
+
+function makeBaseImage(builderDir: string, { name, packages, withNode }: BaseImage, log: Log): void {
+  log(`making ${name} of Debian packages`);
+  const [work, context, store] = ['work', 'context', 'store'].map((each) => join(builderDir, each)) as [string, string, string];
+  for (const folder of [work, context, store]) mkdirSync(folder, { recursive: true });
+  unpackPackageSet(context, packages, '/etc/apt');
+  const root = join(context, packageSetFiles.root);
+  writeFileSync(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/sbin/nologin\n');
+  writeFileSync(join(root, 'etc/group'), 'root:x:0:\n');
+  if (withNode) addNode(join(root, 'usr/local'));
+  writeFileSync(join(context, 'Dockerfile'), `FROM scratch\nCOPY ${packageSetFiles.root} /\n`);
+  runBuildah(builderDir, { store, work, context }, [
+    ...storage,
+    ...['bud', '--layers=false', '--tag', name, insideFolders.context],
+  ]);
+  for (const folder of [work, context]) rmSync(folder, { recursive: true });
+}
+
+/** Node.js and npm where the official image has them. */
+function addNode(prefix: string): void {
+  const flags = ['--global', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', prefix];
+  run('npm', ['install', ...flags, `npm@${npmVersion}`], { timeoutMs: 300_000 });
+  const node = join(prefix, 'bin/node');
+  cpSync(realpathSync(process.execPath), node);
+  chmodSync(node, 0o755);
+}
