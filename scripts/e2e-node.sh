@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 node scripts/fetch-consumer-tools.ts
-node scripts/fetch-chart-tools.ts
+node scripts/fetch-release-tools.ts
 node scripts/fetch-cluster-tools.ts
 exec bash scripts/in-node.sh vitest run --project e2e-node "$@"

@@ -1,12 +1,12 @@
 /** Writes deploy/manifests/netdra.yaml anew from the chart: `npm run manifests`. */
 import { writeFileSync } from 'node:fs';
-import { fetchChartTools } from '../deploy/render/chart-tools.ts';
-import { renderManifest } from '../deploy/render/render-chart.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';
+import { renderManifest } from '../e2e/release/chart.ts';
+import { fetchHelm } from '../e2e/release/helm.ts';
 import { explain, NetdraError } from '../src/errors.ts';
 
 try {
-  fetchChartTools(cacheFolder(process.env), process.env, (line) => console.error(`netdra: ${line}`));
+  await fetchHelm(cacheFolder(process.env), (line) => console.error(`netdra: ${line}`));
   writeFileSync(new URL('../deploy/manifests/netdra.yaml', import.meta.url), renderManifest());
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;

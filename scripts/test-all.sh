@@ -24,7 +24,7 @@ run_on_nodes() {
 
 bash scripts/check.sh
 node scripts/fetch-consumer-tools.ts
-node scripts/fetch-chart-tools.ts
+node scripts/fetch-release-tools.ts
 node scripts/fetch-cluster-tools.ts
 if [ $# -gt 0 ]; then
   bash scripts/in-node.sh vitest run "$@"

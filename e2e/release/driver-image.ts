@@ -50,14 +50,14 @@ const npmVersion = '11.19.1';
 const certificatesInside = '/run/certificates.pem';
 /** The driver `vfs` works on every file system. */
 const storage = ['--storage-driver', 'vfs', '--root', insideFolders.store];
-/** Name of the image in buildah's store and in the layout that it writes. */
-const buildTag = 'localhost/netdra:build';
+/** The name that the image has in its layout. */
+export const driverImage = 'localhost/netdra/driver:test';
 
 /**
  * Builds the Dockerfile as it stands, unless the cache has the image of the same sources. Base images are made of Debian
  * packages, under the names that the Dockerfile has; npm packages come from the registry that npm uses on this machine.
  * Needs root and the network; 20 s, the first time a minute more.
- * @returns folder with the image as OCI layout, layers not compressed
+ * @returns folder with the image as OCI layout, as registries take it
  * @throws PackageError, CommandError; NetdraError `architecture-unknown`
  */
 export function buildDriverImage(cacheDir: string, log: Log): string {
@@ -127,11 +127,11 @@ function buildDockerfile(builderDir: string, dir: string): void {
     ...storage,
     ...['bud', '--pull-never', '--layers=false', '--build-arg', `TARGETARCH=${hostArchitecture()}`],
     ...Object.entries(volumes).flatMap(([name, path]) => ['--volume', `${insideFolders.work}/${name}:${path}:ro`]),
-    ...['--tag', buildTag, insideFolders.context],
+    ...['--tag', driverImage, insideFolders.context],
   ]);
   runBuildah(builderDir, mounts, [
     ...storage,
-    ...['push', '--disable-compression', buildTag, `oci:${insideFolders.out}:${buildTag}`],
+    ...['push', driverImage, `oci:${insideFolders.out}:${driverImage}`],
   ]);
   rmSync(work, { recursive: true });
   for (const name of readdirSync(out)) renameSync(join(out, name), join(dir, name));

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { loadYaml, type V1ClusterRole, type V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { type RenderOptions, renderManifest, renderObjects } from '../../deploy/render/render-chart.ts';
+import { type RenderOptions, renderManifest, renderObjects } from '../../e2e/release/chart.ts';
 import { privilegedFields } from '../../src/driver/index.ts';
 import { layoutNames } from '../../src/metadata/index.ts';
 import { hookFailureModes } from '../../src/sandbox/index.ts';

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { renderObjects } from '../../deploy/render/render-chart.ts';
+import { renderObjects } from '../../e2e/release/chart.ts';
 import {
   createCluster,
   deleteCluster,

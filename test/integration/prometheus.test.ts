@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { locatePromtool } from '../../deploy/render/chart-tools.ts';
+import { locatePromtool } from '../../deploy/alerts/promtool.ts';
 import { cacheFolder } from '../../e2e/node/tools.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { V1Pod } from '@kubernetes/client-node';
-import { parseRawYaml } from '../../../deploy/render/raw-yaml.ts';
+import { parseObjects } from '../../release/chart.ts';
 import { systemClock } from '../../../src/clock.ts';
 import type { ApiServer } from '../../../test/doubles/api-server.ts';
 import type { ContainerPath } from '../../../test/doubles/api-server-pods.ts';
@@ -62,7 +62,7 @@ export async function startNodeCluster(version: ContainerdSeries): Promise<OpenC
 
 /** The chart's classes, and its policies for claims. What else it has is for real clusters. */
 function installManifest(api: ApiServer): void {
-  const objects = parseRawYaml(readFileSync(manifest, 'utf8'));
+  const objects = parseObjects(readFileSync(manifest, 'utf8'));
   for (const object of objects) if (object.kind === 'DeviceClass') api.create(object);
   const policies = objects.filter(({ kind }) => kind === 'ValidatingAdmissionPolicy');
   api.admit('ResourceClaim', (object) => {

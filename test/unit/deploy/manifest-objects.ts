@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import type { KubernetesObject } from '@kubernetes/client-node';
-import { parseRawYaml } from '../../../deploy/render/raw-yaml.ts';
+import { parseObjects } from '../../../e2e/release/chart.ts';
 
 /** The objects of deploy/manifests/netdra.yaml. */
-export const manifestObjects: KubernetesObject[] = parseRawYaml(
+export const manifestObjects: KubernetesObject[] = parseObjects(
   readFileSync(new URL('../../../deploy/manifests/netdra.yaml', import.meta.url), 'utf8'),
 );
 

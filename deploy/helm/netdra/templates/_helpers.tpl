@@ -21,6 +21,18 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* Not the labels of the driver's pods: the DaemonSet and the metrics Service would take the test's pod for one of them. */}}
+{{- define "netdra.testLabels" -}}
+app.kubernetes.io/name: netdra-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "netdra.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+
 {{/* What only classes may set. Each: field, expression that is true where the VFConfig `c` asks for it. */}}
 {{- define "netdra.privilegedFields" -}}
 - { field: driver, asked: "has(c.driver)" }

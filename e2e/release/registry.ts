@@ -1,0 +1,76 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { NetdraError } from '../../src/errors.ts';
+import { ensureGoPrograms, goProgramsFolder } from '../go/build.ts';
+import { isProgram } from '../node/packages/host-programs.ts';
+import { run } from '../node/packages/run.ts';
+
+/** Name of the Go module with crane, below `e2e/go`. */
+const craneModule = 'registry';
+
+/** A registry that does not start, or refuses an image. */
+export class RegistryError extends NetdraError {}
+
+export interface RegistryOptions {
+  cacheDir: string;
+  /** Folder for what is pushed; absent: in memory, gone with the registry. */
+  dir?: string;
+  /** On 127.0.0.1; default: one that is free. */
+  port?: number;
+}
+
+/** A registry on 127.0.0.1, without TLS and without accounts: `crane registry serve`. */
+export interface Registry extends AsyncDisposable {
+  /** `127.0.0.1:PORT`, the first part of the images' names. */
+  address: string;
+  /**
+   * Pushes an image.
+   * @param layoutDir OCI layout with one image
+   * @param name without the registry, e.g. `netdra:0.1.0`
+   * @returns name with registry and digest, e.g. `127.0.0.1:5000/netdra@sha256:…`
+   * @throws CommandError
+   */
+  push(layoutDir: string, name: string): string;
+}
+
+/** Builds the registry, before tests run where there is no network. @throws GoBuildError */
+export async function fetchRegistry(cacheDir: string, log: (line: string) => void): Promise<void> {
+  await ensureGoPrograms(cacheDir, craneModule, log);
+}
+
+/** @throws RegistryError `tool-missing`, `registry-ended` */
+export async function startRegistry({ cacheDir, dir, port = 0 }: RegistryOptions): Promise<Registry> {
+  const crane = join(goProgramsFolder(cacheDir, craneModule), 'crane');
+  if (!isProgram(crane)) {
+    throw new RegistryError('tool-missing', `no ${crane}`, { hint: 'run `node scripts/fetch-release-tools.ts` first' });
+  }
+  const args = ['registry', 'serve', '--address', `127.0.0.1:${port}`, ...(dir === undefined ? [] : ['--disk', dir])];
+  // It must not outlive this process, however that ends.
+  const child = spawn('setpriv', ['--pdeathsig', 'KILL', crane, ...args], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const ended = once(child, 'close');
+  await using stack = new AsyncDisposableStack();
+  stack.defer(async () => {
+    child.kill();
+    await ended;
+  });
+  const lines: string[] = [];
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  createInterface(child.stderr).on('line', (line) => {
+    const [, served] = / serving on port (\d+)$/.exec(line) ?? [];
+    if (served !== undefined) resolve(`127.0.0.1:${served}`);
+    // A line for each request follows: they are read, so that it can go on.
+    else if (lines.length < 10) lines.push(line);
+  });
+  const refuse = (cause?: Error) =>
+    reject(new RegistryError('registry-ended', `the registry does not start: ${lines.join('; ')}`, { cause, path: crane }));
+  child.once('error', refuse).once('close', () => refuse());
+  const address = await promise;
+  const owned = stack.move();
+  return {
+    address,
+    push: (layoutDir, name) => run(crane, ['push', layoutDir, `${address}/${name}`]).trim(),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}

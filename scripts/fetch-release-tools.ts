@@ -1,0 +1,27 @@
+/**
+ * Makes sure of what the tests of the image, the chart and the alert rules need, before they run where there is no network:
+ * the driver's image, Helm, a registry and promtool:
+ * `node scripts/fetch-release-tools.ts [--without-image]`.
+ */
+import { parseArgs } from 'node:util';
+import { fetchPromtool } from '../deploy/alerts/promtool.ts';
+import { cacheFolder } from '../e2e/node/tools.ts';
+import { buildDriverImage } from '../e2e/release/driver-image.ts';
+import { fetchHelm } from '../e2e/release/helm.ts';
+import { fetchRegistry } from '../e2e/release/registry.ts';
+import { explain, NetdraError } from '../src/errors.ts';
+
+const { values } = parseArgs({ options: { 'without-image': { type: 'boolean', default: false } } });
+const log = (line: string) => console.error(`netdra: ${line}`);
+const cacheDir = cacheFolder(process.env);
+
+try {
+  fetchPromtool(cacheDir, process.env, log);
+  await fetchHelm(cacheDir, log);
+  await fetchRegistry(cacheDir, log);
+  if (!values['without-image']) buildDriverImage(cacheDir, log);
+} catch (error) {
+  if (!(error instanceof NetdraError)) throw error;
+  console.error(`netdra: ${explain(error)}`);
+  process.exitCode = 1;
+}
