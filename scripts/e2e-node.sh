@@ -2,7 +2,5 @@
 # The cases of e2e/node, on a node of its own. Arguments go to vitest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-node scripts/fetch-consumer-tools.ts
-node scripts/fetch-release-tools.ts
-node scripts/fetch-cluster-tools.ts
+bash scripts/fetch-tools.sh
 exec bash scripts/in-node.sh vitest run --project e2e-node "$@"

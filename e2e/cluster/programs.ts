@@ -26,8 +26,6 @@ export interface ClusterPrograms {
   kubernetes: string;
   /** The program `etcd`. */
   etcd: string;
-  /** The programs `helm`, by major version. */
-  helm: Record<'3' | '4', string>;
   runtime: { name: RuntimeName; series: ContainerdSeries; dir?: string };
 }
 
@@ -59,7 +57,6 @@ export async function fetchClusterPrograms(
     kubernetesVersion: choice.kubernetes,
     kubernetes,
     etcd: join(packageFolder(cacheDir, etcd), 'usr/bin/etcd'),
-    helm: { '3': join(await build('helm-3'), 'helm'), '4': join(await build('helm-4'), 'helm') },
     runtime: { ...runtime, ...runtimeDir },
   };
 }

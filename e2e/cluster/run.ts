@@ -33,7 +33,8 @@ function clusterCommand(): Command {
     .option('--kubernetes-bin <dir>', 'programs of Kubernetes to take in place of those built here', (dir) =>
       resolve(dir),
     )
-    .argument('[vitest...]', 'after --, arguments for vitest: -t "Cleanup"')
+    .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"')
+    .allowUnknownOption()
     .showHelpAfterError('(npm run e2e:cluster -- --help lists the options)')
     .exitOverride();
 }
@@ -44,6 +45,8 @@ async function main(argv: string[]): Promise<number> {
   const { kubernetes, runtime, kubernetesBin } = command.opts<Flags>();
   const bin = kubernetesBin === undefined ? {} : { kubernetesDir: kubernetesBin };
   const programs = await fetchClusterPrograms(cacheFolder(process.env), { kubernetes, runtime, ...bin }, print);
+  const { status: fetched } = spawnSync('bash', ['scripts/fetch-tools.sh'], { cwd: repository, stdio: 'inherit' });
+  if (fetched !== 0) return fetched ?? 1;
   const tests = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...command.args];
   const { status } = spawnSync('bash', ['scripts/in-node.sh', ...tests], {
     cwd: repository,

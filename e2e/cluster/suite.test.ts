@@ -1,5 +1,5 @@
 import { describeCluster } from './describe-cluster.ts';
-import { installDriver } from './node/driver.ts';
+import { InstalledDriver } from './node/driver.ts';
 import { RealNode } from './node/real-node.ts';
 import { readPrograms } from './programs.ts';
 
@@ -14,9 +14,9 @@ describeCluster(
   async () => {
     await using stack = new AsyncDisposableStack();
     node = stack.use(await RealNode.start(programs));
-    const target = await installDriver(node, { helm: programs.helm['3'], simulate: '2x40' });
+    const driver = stack.use(await InstalledDriver.install(node, { simulate: '2x40' }));
     const owned = stack.move();
-    return { target, close: () => owned.disposeAsync() };
+    return { target: driver.target, close: () => owned.disposeAsync() };
   },
   options,
   // Cases that kill parts of the node or look into it: describeFaults(get, () => node).

@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from '
 import { dirname, join } from 'node:path';
 import type { V1DaemonSet } from '@kubernetes/client-node';
 import { type Architecture, architectures } from '../../deploy/image/layout.ts';
-import { renderObjects } from '../release/chart.ts';
 import { testNode } from '../../test/doubles/objects.ts';
 import { startTlsFront, type TlsFront } from '../../test/doubles/tls-front.ts';
+import { renderObjects } from '../release/chart.ts';
 import type { Bench } from './bench.ts';
 import { toContainerConfig } from './daemon-set-pod.ts';
 import { driverImage, makeDriverArchive } from './driver-image.ts';

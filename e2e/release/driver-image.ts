@@ -1,5 +1,17 @@
 import { createHash } from 'node:crypto';
-import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import tls from 'node:tls';
 import { fileURLToPath } from 'node:url';
@@ -129,15 +141,11 @@ function buildDockerfile(builderDir: string, dir: string): void {
     ...Object.entries(volumes).flatMap(([name, path]) => ['--volume', `${insideFolders.work}/${name}:${path}:ro`]),
     ...['--tag', driverImage, insideFolders.context],
   ]);
-  runBuildah(builderDir, mounts, [
-    ...storage,
-    ...['push', driverImage, `oci:${insideFolders.out}:${driverImage}`],
-  ]);
+  runBuildah(builderDir, mounts, [...storage, ...['push', driverImage, `oci:${insideFolders.out}:${driverImage}`]]);
   rmSync(work, { recursive: true });
   for (const name of readdirSync(out)) renameSync(join(out, name), join(dir, name));
   rmSync(out, { recursive: true });
 }
-
 
 function hostArchitecture(): Architecture {
   const names = Object.keys(architectures) as Architecture[];
@@ -167,7 +175,11 @@ function npmSetting(name: string): string {
 
 function makeBaseImage(builderDir: string, { name, packages, withNode }: BaseImage, log: Log): void {
   log(`making ${name} of Debian packages`);
-  const [work, context, store] = ['work', 'context', 'store'].map((each) => join(builderDir, each)) as [string, string, string];
+  const [work, context, store] = ['work', 'context', 'store'].map((each) => join(builderDir, each)) as [
+    string,
+    string,
+    string,
+  ];
   for (const folder of [work, context, store]) mkdirSync(folder, { recursive: true });
   unpackPackageSet(context, packages, '/etc/apt');
   const root = join(context, packageSetFiles.root);

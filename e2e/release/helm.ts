@@ -39,7 +39,9 @@ export function runHelm(cacheDir: string, args: readonly string[], options: Helm
   const { version = 'helm-4', kubeconfig = '/dev/null', timeoutMs = 300_000 } = options;
   const home = mkdtempSync(join(tmpdir(), 'netdra-helm-'));
   try {
-    const folders = Object.fromEntries(['CACHE', 'CONFIG', 'DATA'].map((name) => [`HELM_${name}_HOME`, join(home, name)]));
+    const folders = Object.fromEntries(
+      ['CACHE', 'CONFIG', 'DATA'].map((name) => [`HELM_${name}_HOME`, join(home, name)]),
+    );
     const env = { ...process.env, ...folders, KUBECONFIG: kubeconfig };
     return run(locateHelm(cacheDir, version), args, { env, timeoutMs });
   } finally {

@@ -64,7 +64,9 @@ export async function startRegistry({ cacheDir, dir, port = 0 }: RegistryOptions
     else if (lines.length < 10) lines.push(line);
   });
   const refuse = (cause?: Error) =>
-    reject(new RegistryError('registry-ended', `the registry does not start: ${lines.join('; ')}`, { cause, path: crane }));
+    reject(
+      new RegistryError('registry-ended', `the registry does not start: ${lines.join('; ')}`, { cause, path: crane }),
+    );
   child.once('error', refuse).once('close', () => refuse());
   const address = await promise;
   const owned = stack.move();

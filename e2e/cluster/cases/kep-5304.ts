@@ -69,7 +69,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
 
     it('CDI integration: the file is a read-only mount of its own in the container', async () => {
       const { cluster, view } = get();
-      await cluster.create(testClaim(cluster, 'mounted', [{ name: 'vf' }]));
+      await cluster.create(testClaim(cluster, 'mounted', [{ name: 'vf', config: { addresses: ['192.0.2.1/24'] } }]));
       await cluster.create(testPod(cluster, 'mounted', { claims: [{ name: 'nic', resourceClaimName: 'mounted' }] }));
       await cluster.waitUntilRunning('mounted');
       const container = view('mounted');

@@ -1,82 +1,89 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { makeImageFiles } from '../../../deploy/image/image-files.ts';
 import { consumerImage, importConsumerImage } from '../../node/cluster/consumer-image.ts';
-import { driverImage, makeDriverArchive } from '../../node/driver-image.ts';
-import { importArchive } from '../../node/import-archive.ts';
-import { CommandError, run } from '../../node/packages/run.ts';
+import { CommandError } from '../../node/packages/run.ts';
+import { cacheFolder } from '../../node/tools.ts';
+import { chartDir } from '../../release/chart.ts';
+import { driverImageFolder } from '../../release/driver-image.ts';
+import { type HelmVersion, runHelm, valueArguments } from '../../release/helm.ts';
+import { type Registry, startRegistry } from '../../release/registry.ts';
 import type { ClusterTarget } from '../target.ts';
 import { nodePaths, type RealNode } from './real-node.ts';
 
 export const driverNamespace = 'netdra';
-const chart = fileURLToPath(new URL('../../../deploy/helm/netdra', import.meta.url));
+const release = 'netdra';
+const cacheDir = cacheFolder(process.env);
 
 export interface DriverOptions {
-  /** The program `helm`. */
-  helm: string;
   /** How many simulated VFs, as `kubeletPlugin.simulate` takes it. */
   simulate: string;
+  helmVersion?: HelmVersion;
 }
 
-/** Installs the driver by its chart and waits until it is ready. @returns what tests need to know of the cluster */
-export async function installDriver(node: RealNode, options: DriverOptions): Promise<ClusterTarget> {
-  await importImages(node);
-  const [repository, tag] = driverImage.split(/:(?=[^:]*$)/) as [string, string];
-  const set = {
-    'image.repository': repository,
-    'image.tag': tag,
-    'image.pullPolicy': 'Never',
-    'kubeletPlugin.simulate': options.simulate,
-  };
-  const strings = Object.entries(set).flatMap(([key, value]) => ['--set-string', `${key}=${value}`]);
-  helm(node, options.helm, 'install', 'netdra', chart, '--create-namespace', ...strings, '--wait', '--timeout', '2m');
-  return {
-    kubeconfig: node.controlPlane.adminKubeconfig,
-    driver: 'sriov.netdra.dev',
-    driverNamespace,
-    consumerImage,
-    classes: { kernel: 'netdra-kernel', dpdk: 'netdra-dpdk' },
-    simulated: true,
-    paths: { kubeletPlugins: nodePaths.kubeletPlugins, cdi: nodePaths.cdi },
-    admissionPolicies: true,
-    keepFailed: false,
-    oldestKubernetes: '1.34',
-  };
-}
+/**
+ * The driver on a node as users install it: its image in a registry, its chart, an unprivileged DaemonSet with the rights
+ * of its service account. Disposing ends the registry.
+ */
+export class InstalledDriver implements AsyncDisposable {
+  readonly registry: Registry;
+  /** What tests need to know of the cluster. */
+  readonly target: ClusterTarget;
+  /** The values that the chart was installed with. */
+  readonly values: Record<string, unknown>;
+  readonly #node: RealNode;
 
-/** Runs Helm on the release's namespace. @throws CommandError with what it wrote, and what the driver's pods say */
-export function helm(node: RealNode, program: string, ...args: string[]): string {
-  const kubeconfig = ['--kubeconfig', node.controlPlane.adminKubeconfig, '--namespace', driverNamespace];
-  const home = join(node.dir, 'helm');
-  mkdirSync(home, { recursive: true });
-  const env = { ...process.env, HELM_CACHE_HOME: home, HELM_CONFIG_HOME: home, HELM_DATA_HOME: home };
-  try {
-    return run(program, [...args, ...kubeconfig], { env, timeoutMs: 180_000 });
-  } catch (cause) {
-    throw new CommandError('helm-failed', `helm ${args[0]} failed:\n${describeDriver(node)}`, { cause });
+  private constructor(node: RealNode, registry: Registry, values: Record<string, unknown>) {
+    this.registry = registry;
+    this.values = values;
+    this.#node = node;
+    this.target = {
+      kubeconfig: node.controlPlane.adminKubeconfig,
+      driver: 'sriov.netdra.dev',
+      driverNamespace,
+      consumerImage,
+      classes: { kernel: 'netdra-kernel', dpdk: 'netdra-dpdk' },
+      simulated: true,
+      paths: { kubeletPlugins: nodePaths.kubeletPlugins, cdi: nodePaths.cdi },
+      admissionPolicies: true,
+      keepFailed: false,
+      oldestKubernetes: '1.34',
+    };
   }
-}
 
-function describeDriver(node: RealNode): string {
-  const calls = [
-    ['get', 'pods', '--output', 'wide'],
-    ['get', 'events'],
-    ['logs', 'daemonset/netdra', '--tail=20'],
-  ];
-  return calls.map((args) => node.kubectl(...args, '--namespace', driverNamespace)).join('\n');
-}
+  /** Pushes the image, installs the chart and waits until the driver is ready. @throws CommandError, RegistryError */
+  static async install(node: RealNode, { simulate, helmVersion = 'helm-4' }: DriverOptions): Promise<InstalledDriver> {
+    await using stack = new AsyncDisposableStack();
+    const registry = stack.use(await startRegistry({ cacheDir }));
+    registry.push(driverImageFolder(cacheDir), 'netdra:e2e');
+    await importConsumerImage(node.containerd);
+    const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
+    const driver = new InstalledDriver(node, registry, { image, kubeletPlugin: { simulate } });
+    const install = ['install', release, chartDir, '--create-namespace', '--wait', '--timeout', '3m'];
+    driver.helm([...install, ...valueArguments({ image, 'kubeletPlugin.simulate': simulate })], helmVersion);
+    stack.move();
+    return driver;
+  }
 
-async function importImages({ containerd, dir }: RealNode): Promise<void> {
-  const work = mkdtempSync(join(dir, 'image-'));
-  try {
-    const files = join(work, 'files');
-    await makeImageFiles({ outDir: files, architecture: 'amd64' });
-    const archive = join(work, 'image.tar');
-    writeFileSync(archive, makeDriverArchive(files));
-    await importArchive(containerd, archive, [driverImage]);
-    await importConsumerImage(containerd);
-  } finally {
-    rmSync(work, { recursive: true, force: true });
+  /** Runs Helm in the driver's namespace. @throws CommandError, with what the driver's pods say */
+  helm(args: string[], version?: HelmVersion): string {
+    const { adminKubeconfig: kubeconfig } = this.#node.controlPlane;
+    const options = version === undefined ? { kubeconfig } : { kubeconfig, version };
+    try {
+      return runHelm(cacheDir, [...args, '--namespace', driverNamespace], options);
+    } catch (cause) {
+      throw new CommandError('helm-failed', `helm ${args[0]} failed:\n${this.describe()}`, { cause });
+    }
+  }
+
+  /** Pods of the driver, their events and the end of their log. */
+  describe(): string {
+    const calls = [
+      ['get', 'pods', '--output', 'wide'],
+      ['get', 'events'],
+      ['logs', 'daemonset/netdra', '--tail=20'],
+    ];
+    return calls.map((args) => this.#node.kubectl(...args, '--namespace', driverNamespace)).join('\n');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.registry[Symbol.asyncDispose]();
   }
 }

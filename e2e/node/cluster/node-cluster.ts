@@ -1,7 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { V1Pod } from '@kubernetes/client-node';
-import { parseObjects } from '../../release/chart.ts';
 import { systemClock } from '../../../src/clock.ts';
 import type { ApiServer } from '../../../test/doubles/api-server.ts';
 import type { ContainerPath } from '../../../test/doubles/api-server-pods.ts';
@@ -12,6 +11,7 @@ import { startTlsFront, type TlsFront } from '../../../test/doubles/tls-front.ts
 import { review } from '../../../test/unit/deploy/admission.ts';
 import type { OpenCluster } from '../../cluster/describe-cluster.ts';
 import type { ClusterTarget } from '../../cluster/target.ts';
+import { parseObjects } from '../../release/chart.ts';
 import { Bench } from '../bench.ts';
 import type { ContainerdSeries } from '../tools.ts';
 import { Claims } from './claims.ts';
