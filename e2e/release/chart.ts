@@ -1,8 +1,13 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { KubernetesObject } from '@kubernetes/client-node';
-import { loadAll } from 'js-yaml';
+import { load, loadAll } from 'js-yaml';
 import { cacheFolder } from '../node/tools.ts';
 import { type HelmVersion, runHelm, valueArguments } from './helm.ts';
+
+/** What Helm takes the cluster for; without it, a Helm that `go build` made takes it for one of 1.20. */
+const kubeVersion = '1.36.0';
 
 /** The chart's folder. */
 export const chartDir = fileURLToPath(new URL('../../deploy/helm/netdra', import.meta.url));
@@ -16,17 +21,24 @@ export interface RenderOptions {
   namespace?: string;
   /** Default: the newest Helm. */
   version?: HelmVersion;
-  /** A chart elsewhere, with the options that it needs: `oci://…`, `--plain-http`. Default: that of the repository. */
-  chart?: string[];
+  /** Default: that of the repository. `oci://…` without TLS. */
+  chart?: string;
+  /** With what `helm test` runs; default: without. */
+  withTests?: boolean;
 }
 
 /**
- * What `helm template` prints, without the chart's tests.
+ * What `helm template` prints.
  * @throws CommandError, also for values that the schema of the chart refuses; NetdraError `tool-missing`
  */
 export function renderChart(options: RenderOptions = {}): string {
-  const { values = {}, releaseName = 'netdra', namespace = 'kube-system', version, chart = [chartDir] } = options;
-  const args = ['template', releaseName, ...chart, '--namespace', namespace, '--skip-tests', ...valueArguments(values)];
+  const { values = {}, releaseName = 'netdra', namespace = 'kube-system', version, chart = chartDir } = options;
+  const args = [
+    ...['template', releaseName, chart, '--namespace', namespace, '--kube-version', kubeVersion],
+    ...(chart.startsWith('oci://') ? ['--plain-http'] : []),
+    ...(options.withTests ? [] : ['--skip-tests']),
+    ...valueArguments(values),
+  ];
   return runHelm(cacheFolder(process.env), args, version === undefined ? {} : { version });
 }
 
@@ -38,6 +50,29 @@ export function renderObjects(options: RenderOptions = {}): KubernetesObject[] {
 /** The objects of a YAML text, with all fields as they are written. */
 export function parseObjects(text: string): KubernetesObject[] {
   return loadAll(text).filter((object) => object !== null && object !== undefined) as KubernetesObject[];
+}
+
+/** @returns the chart's archive, in the folder @throws CommandError */
+export function packageChart(cacheDir: string, dir: string, version: HelmVersion): string {
+  runHelm(cacheDir, ['package', chartDir, '--destination', dir], { version });
+  return join(dir, `netdra-${chartVersion()}.tgz`);
+}
+
+/**
+ * Pushes an archive of the chart to a registry without TLS.
+ * @param address `127.0.0.1:PORT`
+ * @returns where Helm finds it, `oci://…/charts/netdra`; all commands need `--plain-http`
+ * @throws CommandError
+ */
+export function pushChart(cacheDir: string, archive: string, address: string, version: HelmVersion): string {
+  const charts = `oci://${address}/charts`;
+  runHelm(cacheDir, ['push', archive, charts, '--plain-http'], { version });
+  return `${charts}/netdra`;
+}
+
+function chartVersion(): string {
+  const chart = load(readFileSync(join(chartDir, 'Chart.yaml'), 'utf8')) as { version: string };
+  return chart.version;
 }
 
 /** What deploy/manifests/netdra.yaml holds: the chart with its default values. */

@@ -1,11 +1,24 @@
 import { readFileSync } from 'node:fs';
-import { loadYaml, type V1ClusterRole, type V1DaemonSet } from '@kubernetes/client-node';
+import { loadYaml, type V1ClusterRole, type V1DaemonSet, type V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { type RenderOptions, renderManifest, renderObjects } from '../../e2e/release/chart.ts';
+import { cacheFolder } from '../../e2e/node/tools.ts';
+import {
+  chartDir,
+  packageChart,
+  parseObjects,
+  pushChart,
+  type RenderOptions,
+  renderChart,
+  renderManifest,
+  renderObjects,
+} from '../../e2e/release/chart.ts';
+import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
+import { startRegistry } from '../../e2e/release/registry.ts';
 import { privilegedFields } from '../../src/driver/index.ts';
 import { layoutNames } from '../../src/metadata/index.ts';
 import { hookFailureModes } from '../../src/sandbox/index.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
 import { review } from '../unit/deploy/admission.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
@@ -16,7 +29,10 @@ const custom = ['ServiceMonitor', 'PrometheusRule'];
 
 /** @returns problems of the rendered objects, as `kind: path: problem` */
 function problemsOf(options: RenderOptions): string[] {
-  return renderObjects(options)
+  const text = renderChart({ ...options, withTests: true });
+  // What Helm prints for a value that is not there.
+  expect(text).not.toContain('<no value>');
+  return parseObjects(text)
     .filter(({ kind = '' }) => !custom.includes(kind))
     .flatMap((object) => findTypeProblems(object, `V1${object.kind}`).map((problem) => `${object.kind}: ${problem}`));
 }
@@ -31,6 +47,42 @@ const podOf = (values: Record<string, unknown>) => find<V1DaemonSet>('DaemonSet'
 describe('the chart', () => {
   it('is what deploy/manifests/netdra.yaml was made from', () => {
     expect(read('manifests/netdra.yaml')).toBe(renderManifest());
+  });
+
+  it.each(helmVersions)('is complete and unambiguous for %s, and the same objects', (version) => {
+    const cacheDir = cacheFolder(process.env);
+    expect(runHelm(cacheDir, ['lint', '--strict', chartDir], { version })).toContain('0 chart(s) failed');
+    expect(renderObjects({ version })).toEqual(parseObjects(read('manifests/netdra.yaml')));
+  });
+
+  it.each(helmVersions)(
+    'is packaged, pushed to a registry and rendered from there by %s',
+    async (version: HelmVersion) => {
+      using dir = tempDir();
+      const cacheDir = cacheFolder(process.env);
+      await using registry = await startRegistry({ cacheDir });
+      const archive = packageChart(cacheDir, dir.path, version);
+      const chart = pushChart(cacheDir, archive, registry.address, version);
+      expect(renderChart({ version, chart })).toBe(renderChart({ version }));
+    },
+  );
+
+  it('has a test that asks for a VF and reads its file, wherever the layouts put it, and that no selector finds', () => {
+    const testPod = (values: Record<string, unknown>) => {
+      const objects = parseObjects(renderChart({ values, withTests: true }));
+      return objects.find(({ kind }) => kind === 'Pod') as V1Pod | undefined;
+    };
+    const pathOf = (metadataLayouts: string[]) =>
+      testPod({ kubeletPlugin: { metadataLayouts } })?.spec?.containers[0]?.args?.[1];
+    const v1 =
+      '/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/nic/vf/sriov.netdra.dev-metadata.json';
+    expect(pathOf(['v1', 'kep'])).toBe(v1);
+    expect(pathOf(['kep'])).toBe('/var/run/dra-device-attributes/nic/vf/sriov.netdra.dev-metadata.json');
+    expect(pathOf(['attributes-json'])).toBeUndefined();
+    expect(testPod({ kubeletPlugin: { enableDeviceMetadata: false } })).toBeUndefined();
+    expect(testPod({ deviceClasses: { kernel: { create: false } } })).toBeUndefined();
+    const selector = find<V1DaemonSet>('DaemonSet', {}).spec?.selector.matchLabels;
+    expect(testPod({})?.metadata?.labels).not.toMatchObject(selector ?? {});
   });
 
   it('has default values that fit its schema, each of which the schema has, and the other way round', () => {

@@ -3,7 +3,6 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { renderObjects } from '../../e2e/release/chart.ts';
 import {
   createCluster,
   deleteCluster,
@@ -18,6 +17,7 @@ import {
 import { locateKind } from '../../e2e/kind/debian-kind.ts';
 import { type KindSettings, parseSettings, readChartFacts, repository, suiteCommand } from '../../e2e/kind/settings.ts';
 import { cacheFolder, locateTools } from '../../e2e/node/tools.ts';
+import { renderObjects } from '../../e2e/release/chart.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
