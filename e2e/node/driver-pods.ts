@@ -2,16 +2,16 @@ import { randomUUID } from 'node:crypto';
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { V1DaemonSet } from '@kubernetes/client-node';
-import { type Architecture, architectures } from '../../deploy/image/layout.ts';
 import { testNode } from '../../test/doubles/objects.ts';
 import { startTlsFront, type TlsFront } from '../../test/doubles/tls-front.ts';
 import { renderObjects } from '../release/chart.ts';
+import { driverImage, writeDriverArchive } from '../release/driver-image.ts';
 import type { Bench } from './bench.ts';
 import { toContainerConfig } from './daemon-set-pod.ts';
-import { driverImage, makeDriverArchive } from './driver-image.ts';
 import { importArchive } from './import-archive.ts';
 import { run } from './packages/run.ts';
 import { runPod, type Sandbox } from './pod.ts';
+import { cacheFolder } from './tools.ts';
 
 /** The driver in a pod. */
 export interface DriverPod {
@@ -42,16 +42,15 @@ export class DriverPods implements AsyncDisposable {
   }
 
   /**
-   * Makes the image and gives it to the bench's containerd. No driver runs yet.
+   * Gives the image to the bench's containerd. No driver runs yet.
    * @param values of `kubeletPlugin`, besides the paths of this node
-   * @param filesDir what `npm run bundle` made; absent: it is made
    */
-  static async create(bench: Bench, values: object, filesDir?: string): Promise<DriverPods> {
+  static async create(bench: Bench, values: object): Promise<DriverPods> {
     await using stack = new AsyncDisposableStack();
     // What mountPropagation: HostToContainer asks of a node; systemd does it for all of /.
     run('mount', ['--make-rshared', '/run']);
     stack.defer(() => void run('mount', ['--make-rprivate', '/run']));
-    await importImage(bench, filesDir);
+    await importImage(bench);
     const account = stack.use(await ServiceAccount.create(bench));
     const httpPort = 18_080;
     const objects = renderObjects({ values: { ...pathsOf(bench, values), http: { port: httpPort } } });
@@ -105,25 +104,11 @@ function pathsOf({ settings, containerd }: Bench, values: object) {
   };
 }
 
-async function importImage({ dir: benchDir, containerd }: Bench, filesDir?: string): Promise<void> {
-  const dir = mkdtempSync(join(benchDir, 'image-'));
-  try {
-    if (filesDir === undefined) await makeFiles(join(dir, 'files'));
-    const archive = join(dir, 'image.tar');
-    writeFileSync(archive, makeDriverArchive(filesDir ?? join(dir, 'files')));
-    await importArchive(containerd, archive, [driverImage]);
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
-  }
-}
-
-async function makeFiles(outDir: string): Promise<void> {
-  const names = Object.keys(architectures) as Architecture[];
-  const architecture = names.find((name) => architectures[name] === process.arch);
-  if (architecture === undefined) throw new Error(`there is no image for ${process.arch}`);
-  // Not everywhere where tests run is what makes them.
-  const { makeImageFiles } = await import('../../deploy/image/image-files.ts');
-  await makeImageFiles({ outDir, architecture });
+async function importImage({ dir, containerd }: Bench): Promise<void> {
+  const archive = join(dir, 'driver.tar');
+  writeDriverArchive(archive, cacheFolder(process.env));
+  await importArchive(containerd, archive, [driverImage]);
+  rmSync(archive);
 }
 
 /** The API server by TLS, as pods see it, with what the kubelet mounts for a service account. */

@@ -1,3 +1,6 @@
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+
 /** What goes into a tar archive. Owner is root, time 1970: the same entries give the same bytes. */
 export type TarEntry =
   | { type: 'directory'; path: string; mode?: number }
@@ -18,6 +21,17 @@ export function encodeTar(entries: readonly TarEntry[]): Buffer {
     return [encodeHeader(entry, data.length), data, padding];
   });
   return Buffer.concat([...blocks, Buffer.alloc(2 * blockBytes)]);
+}
+
+/** Everything below a folder as entries, folders before what is in them. Links are not followed. */
+export function readTarEntries(root: string, folder = ''): TarEntry[] {
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry): TarEntry[] => {
+    const path = join(folder, entry.name);
+    const source = join(root, path);
+    if (entry.isSymbolicLink()) return [{ type: 'symlink', path, target: readlinkSync(source) }];
+    if (entry.isDirectory()) return [{ type: 'directory', path }, ...readTarEntries(root, path)];
+    return [{ type: 'file', path, mode: lstatSync(source).mode & 0o777, data: readFileSync(source) }];
+  });
 }
 
 function encodeHeader(entry: TarEntry, sizeBytes: number): Buffer {

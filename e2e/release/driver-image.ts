@@ -18,6 +18,7 @@ import { fileURLToPath } from 'node:url';
 import { type Architecture, architectures } from '../../deploy/image/layout.ts';
 import { NetdraError } from '../../src/errors.ts';
 import { run } from '../node/packages/run.ts';
+import { encodeTar, readTarEntries } from '../node/tar.ts';
 import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 import { buildahPackages, insideFolders, runBuildah, unpackBuildah } from './buildah.ts';
@@ -78,9 +79,22 @@ export function buildDriverImage(cacheDir: string, log: Log): string {
   return folders[1] ?? '';
 }
 
-/** Where `buildDriverImage` puts the image of the sources as they are, whether or not it is there. */
-export function driverImageFolder(cacheDir: string): string {
-  return cacheEntryFolder(imagesFolder(cacheDir), cacheEntries(cacheDir, () => undefined)[1]);
+/**
+ * The image of the sources as they are, which `buildDriverImage` left in the cache.
+ * @returns folder with an OCI layout
+ * @throws NetdraError `tool-missing`
+ */
+export function locateDriverImage(cacheDir: string): string {
+  const folder = cacheEntryFolder(imagesFolder(cacheDir), cacheEntries(cacheDir, () => undefined)[1]);
+  if (existsSync(folder)) return folder;
+  throw new NetdraError('tool-missing', `no image of these sources in ${folder}`, {
+    hint: 'run `node scripts/fetch-release-tools.ts` first',
+  });
+}
+
+/** Writes that image as OCI archive, as `ctr images import` takes it. @throws NetdraError `tool-missing` */
+export function writeDriverArchive(path: string, cacheDir: string): void {
+  writeFileSync(path, encodeTar(readTarEntries(locateDriverImage(cacheDir))));
 }
 
 const imagesFolder = (cacheDir: string) => join(cacheDir, 'image');
@@ -97,7 +111,7 @@ function cacheEntries(cacheDir: string, log: Log): [builder: CacheEntry, driver:
   };
   const driver: CacheEntry = {
     name: 'driver',
-    inputs: { builder: builder.inputs, context: hashContext() },
+    inputs: { builder: builder.inputs, driverImage, context: hashContext() },
     build: (dir) => {
       log('building the Dockerfile');
       buildDockerfile(cacheEntryFolder(imagesFolder(cacheDir), builder), dir);
@@ -143,8 +157,16 @@ function buildDockerfile(builderDir: string, dir: string): void {
   ]);
   runBuildah(builderDir, mounts, [...storage, ...['push', driverImage, `oci:${insideFolders.out}:${driverImage}`]]);
   rmSync(work, { recursive: true });
+  nameImage(join(out, 'index.json'));
   for (const name of readdirSync(out)) renameSync(join(out, name), join(dir, name));
   rmSync(out, { recursive: true });
+}
+
+/** For containerd, which takes the name that buildah writes for a tag only. */
+function nameImage(indexPath: string): void {
+  const index = JSON.parse(readFileSync(indexPath, 'utf8'));
+  for (const manifest of index.manifests) manifest.annotations['io.containerd.image.name'] = driverImage;
+  writeFileSync(indexPath, JSON.stringify(index));
 }
 
 function hostArchitecture(): Architecture {

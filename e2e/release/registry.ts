@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { NetdraError } from '../../src/errors.ts';
@@ -27,12 +29,12 @@ export interface Registry extends AsyncDisposable {
   address: string;
   /**
    * Pushes an image.
-   * @param layoutDir OCI layout with one image
+   * @param path folder with an OCI layout, or an OCI archive; one image
    * @param name without the registry, e.g. `netdra:0.1.0`
    * @returns name with registry and digest, e.g. `127.0.0.1:5000/netdra@sha256:…`
    * @throws CommandError
    */
-  push(layoutDir: string, name: string): string;
+  push(path: string, name: string): string;
 }
 
 /** Builds the registry, before tests run where there is no network. @throws GoBuildError */
@@ -72,7 +74,18 @@ export async function startRegistry({ cacheDir, dir, port = 0 }: RegistryOptions
   const owned = stack.move();
   return {
     address,
-    push: (layoutDir, name) => run(crane, ['push', layoutDir, `${address}/${name}`]).trim(),
+    push: (path, name) => pushImage(crane, path, `${address}/${name}`),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function pushImage(crane: string, path: string, name: string): string {
+  if (statSync(path).isDirectory()) return run(crane, ['push', path, name]).trim();
+  const layout = mkdtempSync(join(tmpdir(), 'netdra-layout-'));
+  try {
+    run('tar', ['--extract', '--file', path, '--directory', layout]);
+    return run(crane, ['push', layout, name]).trim();
+  } finally {
+    rmSync(layout, { recursive: true, force: true });
+  }
 }

@@ -1,13 +1,4 @@
-import {
-  chmodSync,
-  existsSync,
-  lstatSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildConsumer } from '../../../consumer/build.ts';
 import { NetdraError } from '../../../src/errors.ts';
@@ -17,7 +8,7 @@ import type { Containerd } from '../containerd.ts';
 import { importArchive } from '../import-archive.ts';
 import { encodeOciArchive } from '../oci-image.ts';
 import { run } from '../packages/run.ts';
-import type { TarEntry } from '../tar.ts';
+import { readTarEntries, type TarEntry } from '../tar.ts';
 import { cacheFolder, locateTools } from '../tools.ts';
 
 /** What e2e/kind/consumer.Dockerfile makes, with a busybox where that has Debian's own commands. */
@@ -63,10 +54,10 @@ export function fetchConsumerPackages(cacheDir: string, log: (line: string) => v
 }
 
 /**
- * Gives a containerd the image that the containers of the tests run.
+ * Writes the image that the containers of the tests run, as OCI archive.
  * @throws NetdraError `tool-missing`; ToolchainError, CommandError
  */
-export async function importConsumerImage(containerd: Containerd, env = process.env): Promise<void> {
+export function writeConsumerArchive(path: string, env = process.env): void {
   const cacheDir = cacheFolder(env);
   const root = join(
     cacheEntryFolder(
@@ -81,11 +72,16 @@ export async function importConsumerImage(containerd: Containerd, env = process.
     });
   }
   const tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir, env });
-  const archive = join(containerd.dir, 'consumer.tar');
   const files = imageFiles(root, locateTools(env).busybox, tool);
-  const path = '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
-  writeFileSync(archive, encodeOciArchive([{ name: consumerImage, files, env: [`PATH=${path}`] }]));
-  chmodSync(archive, 0o600);
+  const searched = '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+  const archive = encodeOciArchive([{ name: consumerImage, files, env: [`PATH=${searched}`] }]);
+  writeFileSync(path, archive, { mode: 0o600 });
+}
+
+/** Gives a containerd that image. @throws as `writeConsumerArchive` */
+export async function importConsumerImage(containerd: Containerd, env = process.env): Promise<void> {
+  const archive = join(containerd.dir, 'consumer.tar');
+  writeConsumerArchive(archive, env);
   await importArchive(containerd, archive, [consumerImage]);
   rmSync(archive);
 }
@@ -94,7 +90,7 @@ function imageFiles(root: string, busybox: string, tool: string): TarEntry[] {
   const program = (path: string, source: string): TarEntry => {
     return { type: 'file', path, mode: 0o755, data: readFileSync(source) };
   };
-  const packaged = listFiles(root, '');
+  const packaged = readTarEntries(root);
   const taken = new Set(packaged.map(({ path }) => path));
   const applets = run(busybox, ['--list'])
     .split('\n')
@@ -110,15 +106,4 @@ function imageFiles(root: string, busybox: string, tool: string): TarEntry[] {
     { type: 'file', path: 'etc/passwd', data: Buffer.from('root:x:0:0:root:/root:/bin/sh\n') },
     { type: 'symlink', path: 'var/run', target: '/run' },
   ];
-}
-
-/** Everything below a folder, folders before what is in them. */
-function listFiles(root: string, folder: string): TarEntry[] {
-  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry): TarEntry[] => {
-    const path = join(folder, entry.name);
-    const source = join(root, path);
-    if (entry.isSymbolicLink()) return [{ type: 'symlink', path, target: readlinkSync(source) }];
-    if (entry.isDirectory()) return [{ type: 'directory', path }, ...listFiles(root, path)];
-    return [{ type: 'file', path, mode: lstatSync(source).mode & 0o777, data: readFileSync(source) }];
-  });
 }

@@ -1,14 +1,10 @@
-import { join } from 'node:path';
 import { describe, expect, onTestFailed } from 'vitest';
 import { DriverPods } from '../../node/driver-pods.ts';
-import { guestRunDir, runFolders } from '../run-files.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
 import { linkOf, networkDataOf, vfAt } from '../vfs.ts';
 import { readMetadata } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-/** Made on the host: the tools for it are not in the guest. */
-const filesDir = join(guestRunDir, runFolders.image);
 // The image is large, and processors are emulated.
 const timeout = 600_000;
 
@@ -18,7 +14,7 @@ describe('the image, as the chart runs it', () => {
     vfs,
   }) => {
     await node.killDriver();
-    await using pods = await DriverPods.create(node.bench, {}, filesDir);
+    await using pods = await DriverPods.create(node.bench, {});
     const driver = await pods.start();
     onTestFailed(() => console.error(driver.log().slice(-4_000)));
     const readiness = () => pods.checkReady().then(() => 'ready', String);
