@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { V1DaemonSet } from '@kubernetes/client-node';
 import { testNode } from '../../test/doubles/objects.ts';
@@ -48,8 +48,8 @@ export class DriverPods implements AsyncDisposable {
   static async create(bench: Bench, values: object): Promise<DriverPods> {
     await using stack = new AsyncDisposableStack();
     // What mountPropagation: HostToContainer asks of a node; systemd does it for all of /.
-    run('mount', ['--make-rshared', '/run']);
-    stack.defer(() => void run('mount', ['--make-rprivate', '/run']));
+    run('mount', ['--make-rshared', '/']);
+    stack.defer(() => void run('mount', ['--make-rprivate', '/']));
     await importImage(bench);
     const account = stack.use(await ServiceAccount.create(bench));
     const httpPort = 18_080;
@@ -97,8 +97,6 @@ function pathsOf({ settings, containerd }: Bench, values: object) {
       kubeletRegistrarDirectoryPath: settings.kubeletRegistryDir,
       cdiDirectoryPath: settings.cdiDir,
       nriDirectoryPath: dirname(containerd.nriSocketPath),
-      // containerd 1.7 looks for the mount that /var/run/netns is on without following links, and takes it to be /.
-      netnsDirectoryPath: join(realpathSync('/var/run'), 'netns'),
     },
     cni: { enabled: true, binDirectoryPath: containerd.cniBinDir },
   };

@@ -50,7 +50,7 @@ describe.each(containerdSeries)('the image, as the chart runs it, on containerd 
         .at(-1)?.[5]
         ?.split(',') ?? [];
     expect(optionsOf('/')).toContain('ro');
-    expect(optionsOf('/run/netns')).toContain('ro');
+    expect(optionsOf('/var/run/netns')).toContain('ro');
     expect(optionsOf('/sys')).toContain('rw');
   });
 
