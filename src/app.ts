@@ -126,11 +126,19 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       onSynced: () => ops.setPublished(),
     }),
   );
-  const status = stack.use(new ClaimStatusWriter(createClaimStatusApi(resources, driver), { driver, clock, logger }));
   const eventWriter = stack.use(
     new EventWriter(createEventsApi(kube), { controller: driver, instance: nodeName, clock, logger }),
   );
   const events = new FailureEvents(eventWriter);
+  const podUidsOf = ({ uid }: ClaimIdentity) => store.claim(uid)?.podUids ?? [];
+  const status = stack.use(
+    new ClaimStatusWriter(createClaimStatusApi(resources), {
+      driver,
+      clock,
+      logger,
+      onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
+    }),
+  );
   const tellStatus = (claim: ClaimIdentity, failure?: string) => {
     const stored = store.claim(claim.uid);
     if (stored?.state === 'prepared') status.set(claim, toDeviceStatuses(stored, failure));
@@ -200,7 +208,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       hookFailure: settings.hookFailure,
       onFailure: (claim, reason) => {
         tellStatus(claim, reason);
-        events.notAttached(claim, store.claim(claim.uid)?.podUids ?? [], reason);
+        events.notAttached(claim, podUidsOf(claim), reason);
       },
       ...(live === undefined ? {} : { live }),
       clock,

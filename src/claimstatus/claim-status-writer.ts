@@ -1,42 +1,53 @@
 import type { Clock } from '../clock.ts';
 import { explain } from '../errors.ts';
-import { type AllocatedDeviceStatus, isKubeError, type ResourceClaim } from '../kube/index.ts';
+import { isKubeError, type ResourceClaim } from '../kube/index.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
-import { type DeviceStatus, isTold, toAllocatedStatus } from './device-status.ts';
+import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
 import { Slots } from './slots.ts';
 import type { ClaimStatusApi } from './status-api.ts';
+import { type StoredStatus, statusPatch } from './status-patch.ts';
 
-/** Status is for people who look; requests of the kubelet's calls come first. */
+/** The kubelet's calls need the API server, too, and come first. */
 const maxParallel = 4;
 const retryMs = { first: 500, last: 30_000, forbidden: 300_000 };
-/** A claim that is unprepared mostly goes soon after, and its status with it. */
+/** An unprepared claim is mostly deleted soon after, and its status with it. */
 const maxRemovalFailures = 8;
+/** How often a patch is made anew because the claim has changed meanwhile, before that counts as a failure. */
+const maxConflicts = 5;
+const conflictPauseMs = 10;
+/** A failure persists after so many attempts in a row: 8 s. */
+const persistentFailures = 5;
 
 export interface ClaimStatusWriterOptions {
   driver: string;
   clock: Clock;
   logger: Logger;
-  /** Gets what keeps claims from telling the truth, each kind once until it works again. All are logged already. */
-  onError?: (error: ClaimStatusError) => void;
+  /**
+   * Called when a claim's status cannot be written and several attempts, or the kind of failure, show that it will not be
+   * without somebody's help: once for each claim, until its status is written again.
+   */
+  onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
 }
 
-/** What one claim shall tell. */
+/** The status of one claim. */
 interface Entry {
   claim: ClaimIdentity;
-  /** None: nothing any more, and then the entry goes. */
+  /** Empty: the driver's entries are to be removed. */
   wanted: DeviceStatus[];
   isRemoval: boolean;
-  /** What the driver's entries are like in the API server; `undefined` until they were read. */
-  known: AllocatedDeviceStatus[] | undefined;
+  /** As it was read or written last; `undefined` if it has to be read. */
+  stored: StoredStatus | undefined;
+  /** Why it is not written; `undefined` once it is. */
+  failure: { kind: string; attempts: number; isReported: boolean } | undefined;
   running: Promise<void> | undefined;
 }
 
 /**
- * Tells in `status.devices` of claims what their devices are like. Calls return at once; the writing happens later, one
- * request at a time for a claim, and is tried again until it works. Only the newest state counts. What is there already
- * is not written again, after a restart neither.
+ * Writes what the driver's devices of a claim are like to the claim's `status.devices`. Calls return at once; the writing
+ * follows, one request at a time for each claim, and is tried again until it works. Only the newest state counts. A status
+ * that the claim has already is not written again, neither after a restart.
  */
 export class ClaimStatusWriter implements AsyncDisposable {
   readonly #api: ClaimStatusApi;
@@ -44,20 +55,18 @@ export class ClaimStatusWriter implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #slots = new Slots(maxParallel);
   readonly #entries = new Map<string, Entry>();
-  /** Kinds of errors that were reported. */
-  readonly #reported = new Set<string>();
 
   constructor(api: ClaimStatusApi, options: ClaimStatusWriterOptions) {
     this.#api = api;
     this.#options = options;
   }
 
-  /** @param devices all of the driver's devices of the claim; entries of others go */
+  /** @param devices all of the driver's devices of the claim; its entries for other devices are removed */
   set(claim: ClaimIdentity, devices: DeviceStatus[]): void {
     this.#want(claim, structuredClone(devices), false);
   }
 
-  /** For a claim that is unprepared. It need not be there any more. */
+  /** For a claim that is unprepared: removes the driver's entries. The claim need not exist any more. */
   remove(claim: ClaimIdentity): void {
     this.#want(claim, [], true);
   }
@@ -67,7 +76,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     return this.#entries.size;
   }
 
-  /** What was not written yet stays unwritten. */
+  /** Pending writes are dropped. */
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
@@ -76,7 +85,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   #want(claim: ClaimIdentity, wanted: DeviceStatus[], isRemoval: boolean): void {
     if (this.#stop.signal.aborted) return;
     const entry = this.#entries.get(claim.uid) ?? {
-      ...{ claim, wanted, isRemoval, known: undefined, running: undefined },
+      ...{ claim, wanted, isRemoval, stored: undefined, failure: undefined, running: undefined },
     };
     this.#entries.set(claim.uid, entry);
     entry.wanted = wanted;
@@ -89,16 +98,16 @@ export class ClaimStatusWriter implements AsyncDisposable {
   /** Writes until nothing newer is wanted. Never rejects. */
   async #run(entry: Entry): Promise<void> {
     const { signal } = this.#stop;
-    for (let failures = 0; !signal.aborted; ) {
+    while (!signal.aborted) {
       const { wanted } = entry;
       try {
-        await this.#slots.run(() => this.#tell(entry, wanted, signal));
-        failures = 0;
+        await this.#slots.run(() => this.#write(entry, wanted, signal));
+        entry.failure = undefined;
       } catch (error) {
         if (signal.aborted) return;
         if (isGone(error)) return this.#forget(entry);
-        const delayMs = this.#retryDelay(error, entry, failures++);
-        const isInVain = entry.isRemoval && failures >= maxRemovalFailures;
+        const delayMs = this.#fail(entry, error);
+        const isInVain = entry.isRemoval && (entry.failure?.attempts ?? 0) >= maxRemovalFailures;
         if (delayMs !== undefined && !isInVain) {
           await this.#options.clock.sleep(delayMs, signal).catch(() => undefined);
           continue;
@@ -111,57 +120,61 @@ export class ClaimStatusWriter implements AsyncDisposable {
     }
   }
 
-  async #tell(entry: Entry, devices: DeviceStatus[], signal: AbortSignal): Promise<void> {
+  /** @throws ClaimStatusError `status-dropped`, ClaimGone, KubeError */
+  async #write(entry: Entry, devices: DeviceStatus[], signal: AbortSignal): Promise<void> {
     const { claim } = entry;
-    const { driver, logger } = this.#options;
-    entry.known ??= this.#entriesOf(claim, await this.#api.read(claim, signal));
+    const { driver, clock, logger } = this.#options;
     const now = `${new Date().toISOString().slice(0, 19)}Z`;
-    const known = entry.known;
-    const wanted = devices.map((status) => toAllocatedStatus(driver, status, known, now));
-    if (isTold(known, wanted)) return;
-    // If the answer is lost, what is there is not known.
-    entry.known = undefined;
-    const stored = this.#entriesOf(claim, await this.#api.apply(claim, wanted, signal));
-    entry.known = stored;
-    if (stored.length < wanted.length) return this.#reportDropped(claim);
-    this.#reported.clear();
-    logger.debug({ claim: subject(claim), devices: wanted.length }, 'claim status written');
-  }
-
-  /** @throws ClaimGone if it is another claim of the same name */
-  #entriesOf(claim: ClaimIdentity, { metadata, status }: ResourceClaim): AllocatedDeviceStatus[] {
-    if (metadata?.uid !== claim.uid) throw new ClaimGone();
-    return (status?.devices ?? []).filter(({ driver }) => driver === this.#options.driver);
-  }
-
-  /** @returns `undefined`: it is of no use to try again */
-  #retryDelay(cause: unknown, { claim }: Entry, failures: number): number | undefined {
-    const error = toStatusError(cause, subject(claim), this.#options.driver);
-    this.#report(error);
-    if (error.code === 'status-invalid') return undefined;
-    const last = error.code === 'status-forbidden' ? retryMs.forbidden : retryMs.last;
-    const askedMs = isKubeError(cause) ? (cause.retryAfterMs ?? 0) : 0;
-    return Math.max(askedMs, Math.min(retryMs.first * 2 ** Math.min(failures, 20), last));
-  }
-
-  #reportDropped(claim: ClaimIdentity): void {
-    const message = `the API server did not keep the status of the devices of claim ${subject(claim)}`;
-    const hint = 'Kubernetes 1.33 or newer has it; the feature gate is DRAResourceClaimDeviceStatus';
-    this.#report(new ClaimStatusError('status-dropped', message, { claim: subject(claim), hint }));
-  }
-
-  #report(error: ClaimStatusError): void {
-    const { logger, onError } = this.#options;
-    // What is wrong with one claim is its own matter; the rest is most likely the same for all.
-    const kind = error.code === 'status-invalid' ? explain(error) : error.code;
-    const fields = { claim: error.claim, err: error, reason: explain(error) };
-    if (this.#reported.has(kind)) {
-      logger.debug(fields, 'claim status not written');
+    for (let conflicts = 1; ; conflicts++) {
+      entry.stored ??= toStoredStatus(claim, await this.#api.read(claim, signal));
+      const { stored } = entry;
+      const wanted = devices.map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now));
+      const patch = statusPatch(stored, driver, wanted);
+      if (patch.length === 0) return;
+      // If the answer is lost, the claim has to be read again.
+      entry.stored = undefined;
+      try {
+        entry.stored = toStoredStatus(claim, await this.#api.patch(claim, patch, signal));
+      } catch (error) {
+        if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
+        // The first time the version was most likely that of an earlier write; later ones race with somebody.
+        if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * Math.random(), signal);
+        // An index that does not fit a newer list is invalid before the version is compared.
+        entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));
+        if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
+        continue;
+      }
+      const kept = entry.stored.devices?.filter((each) => each.driver === driver) ?? [];
+      if (kept.length === 0 && wanted.length > 0) throw droppedError(claim);
+      logger.debug({ claim: subject(claim), devices: wanted.length }, 'claim status written');
       return;
     }
-    this.#reported.add(kind);
-    logger.warn(fields, 'claim status not written');
-    onError?.(error);
+  }
+
+  /** @returns when to try again; `undefined` if that would be of no use */
+  #fail(entry: Entry, cause: unknown): number | undefined {
+    const { driver, logger, onPersistentFailure } = this.#options;
+    const error = toStatusError(cause, subject(entry.claim), driver);
+    // What the API server finds wrong with one claim is not wrong with the others; anything else most likely is.
+    const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
+    // Each kind of failure is logged once, until no claim has it any more.
+    const isLogged = [...this.#entries.values()].some(({ failure }) => failure?.kind === kind);
+    const fields = { claim: error.claim, err: error, reason: explain(error) };
+    logger[isLogged ? 'debug' : 'warn'](fields, 'claim status not written');
+
+    const isFinal = error.code === 'status-invalid' || error.code === 'status-dropped';
+    const attempts = (entry.failure?.attempts ?? 0) + 1;
+    // A cluster that does not have the feature is no failure of each of its claims.
+    const isPersistent = error.code !== 'status-dropped' && (isFinal || attempts >= persistentFailures);
+    const isReported = entry.failure?.isReported ?? false;
+    const isDue = isPersistent && !entry.isRemoval && !isReported;
+    entry.failure = { kind, attempts, isReported: isReported || isDue };
+    if (isDue) onPersistentFailure?.(entry.claim, error);
+
+    if (isFinal) return undefined;
+    const last = error.code === 'status-forbidden' ? retryMs.forbidden : retryMs.last;
+    const askedMs = isKubeError(cause) ? (cause.retryAfterMs ?? 0) : 0;
+    return Math.max(askedMs, Math.min(retryMs.first * 2 ** Math.min(attempts - 1, 20), last));
   }
 
   #forget(entry: Entry): void {
@@ -172,12 +185,20 @@ export class ClaimStatusWriter implements AsyncDisposable {
 class ClaimGone extends Error {}
 
 function isGone(error: unknown): boolean {
-  // The UID is a precondition: the only conflict that an apply by force can have.
-  return error instanceof ClaimGone || isKubeError(error, 'api-not-found') || isUidConflict(error);
+  return error instanceof ClaimGone || isKubeError(error, 'api-not-found');
 }
 
-function isUidConflict(error: unknown): boolean {
-  return isKubeError(error, 'api-conflict') && /\bUID\b/i.test(error.message);
+/** @throws ClaimGone if it is another claim of the same name */
+function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceClaim): StoredStatus {
+  if (metadata?.uid !== uid) throw new ClaimGone();
+  const { resourceVersion = '' } = metadata;
+  return { resourceVersion, ...(status?.devices && { devices: status.devices }) };
+}
+
+function droppedError(claim: ClaimIdentity): ClaimStatusError {
+  const message = `the API server did not keep the status of the devices of claim ${subject(claim)}`;
+  const hint = 'Kubernetes 1.33 or newer has it; the feature gate is DRAResourceClaimDeviceStatus';
+  return new ClaimStatusError('status-dropped', message, { claim: subject(claim), hint });
 }
 
 function subject({ namespace, name }: ClaimIdentity): string {

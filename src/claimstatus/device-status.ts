@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedDeviceStatus, Condition } from '../kube/index.ts';
 import type { NetworkDeviceData } from '../metadata/index.ts';
 
-/** What a claim shall tell about one of its devices. */
+/** What a claim's status says about one of its devices. */
 export interface DeviceStatus {
   pool: string;
   device: string;
@@ -24,19 +24,19 @@ const maxIps = 16;
 const maxMessageLength = 32_768;
 
 /**
- * As the API has it. What is too long for it is cut, so that one address too many does not hide all others.
- * @param known the driver's entries that are there: a condition that stays keeps the time since when
+ * In the shape of the API. What exceeds its limits is cut, so that one address too many does not hide all others.
+ * @param known the entries that the API server has: a condition whose status stays keeps its `lastTransitionTime`
  * @param now RFC 3339
  */
 export function toAllocatedStatus(
   driver: string,
   status: DeviceStatus,
-  known: AllocatedDeviceStatus[],
+  known: readonly AllocatedDeviceStatus[],
   now: string,
 ): AllocatedDeviceStatus {
   const { pool, device, shareId, ready, reason, message = '', networkData, data } = status;
   const entry: AllocatedDeviceStatus = { driver, pool, device, ...(shareId === undefined ? {} : { shareID: shareId }) };
-  const before = readyCondition(known.find((each) => statusKey(each) === statusKey(entry)));
+  const before = readyCondition(known.find((each) => isSameDevice(each, entry)));
   const wanted = ready ? 'True' : 'False';
   const condition: Condition = {
     type: 'Ready',
@@ -57,26 +57,12 @@ function cutNetworkData({ ips, ...rest }: NetworkDeviceData): NetworkDeviceData 
   return ips === undefined ? rest : { ...rest, ips: [...new Set(ips)].slice(0, maxIps) };
 }
 
-/** Whether the server has all that we would tell. Conditions of others on the same device do not count. */
-export function isTold(known: AllocatedDeviceStatus[], wanted: AllocatedDeviceStatus[]): boolean {
-  return known.length === wanted.length && wanted.every((entry) => isEntryTold(known, entry));
-}
-
-function isEntryTold(known: AllocatedDeviceStatus[], wanted: AllocatedDeviceStatus): boolean {
-  const found = known.find((entry) => statusKey(entry) === statusKey(wanted));
-  const ours = (entry: AllocatedDeviceStatus | undefined) => [
-    readyCondition(entry),
-    entry?.data ?? {},
-    entry?.networkData ?? {},
-  ];
-  return found !== undefined && isDeepStrictEqual(ours(found), ours(wanted));
-}
-
-function readyCondition(entry: AllocatedDeviceStatus | undefined): Condition | undefined {
+export function readyCondition(entry: AllocatedDeviceStatus | undefined): Condition | undefined {
   return entry?.conditions?.find(({ type }) => type === 'Ready');
 }
 
 /** Source: list map keys of `status.devices`. */
-function statusKey({ driver, pool, device, shareID = '' }: AllocatedDeviceStatus): string {
-  return JSON.stringify([driver, pool, device, shareID]);
+export function isSameDevice(left: AllocatedDeviceStatus, right: AllocatedDeviceStatus): boolean {
+  const keys = ({ driver, pool, device, shareID = '' }: AllocatedDeviceStatus) => [driver, pool, device, shareID];
+  return isDeepStrictEqual(keys(left), keys(right));
 }

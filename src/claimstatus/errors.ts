@@ -1,7 +1,7 @@
 import { type ErrorDetails, NetdraError } from '../errors.ts';
 import { isKubeError } from '../kube/index.ts';
 
-/** `status-dropped`: the server took the status and did not keep it. */
+/** `status-dropped`: the server accepted the status and did not store it. */
 export type ClaimStatusErrorCode = 'status-forbidden' | 'status-invalid' | 'status-dropped' | 'status-failed';
 
 /** Why a claim does not show what its devices are like. The pod runs all the same. */
@@ -12,6 +12,7 @@ export class ClaimStatusError extends NetdraError<ClaimStatusErrorCode> {}
  * @param claim `namespace/name`
  */
 export function toStatusError(cause: unknown, claim: string, driver: string): ClaimStatusError {
+  if (cause instanceof ClaimStatusError) return cause;
   const message = `status of claim ${claim} cannot be written`;
   const fail = (code: ClaimStatusErrorCode, more: ErrorDetails) =>
     new ClaimStatusError(code, message, { cause, claim, ...more });
@@ -24,6 +25,15 @@ export function toStatusError(cause: unknown, claim: string, driver: string): Cl
     const rule = `{apiGroups: [resource.k8s.io], resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${driver}]}`;
     const hint = `add to the role of the driver: ${rule}; its token must be that of a pod on the claim's node`;
     return fail('status-forbidden', { hint });
+  }
+  // A patch makes the API server encode the allocation anew. Where a client has sent opaque parameters in another form than
+  // Go's, that is a change, which nobody may make.
+  if (isKubeError(cause, 'api-invalid') && cause.message.includes('status.allocation')) {
+    const what =
+      'the API server takes its allocation for changed, since it encodes its opaque parameters in another way';
+    const hint =
+      'create the claim with parameters in compact JSON, without blanks outside of texts and without <, > and &, as kubectl does';
+    return new ClaimStatusError('status-invalid', `${message}: ${what}`, { claim, hint });
   }
   if (isKubeError(cause, 'api-invalid')) return fail('status-invalid', {});
   return fail('status-failed', { retriable: true });

@@ -54,9 +54,18 @@ export class FailureEvents {
 
   /** @param reason as {@link explain} puts it */
   notAttached(claim: ClaimIdentity, podUids: string[], reason: string): void {
-    const pods = podUids.flatMap((uid) => this.#pods.get(uid) ?? []);
+    const pods = this.#podsOf(podUids);
     const note = `Devices of claim ${subject(claim)} are not in the pod's network; it is tried again: ${reason}`;
     this.#tell(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
+  }
+
+  /** The pod runs, but its claim does not show the state of its devices. */
+  statusNotWritten(claim: ClaimIdentity, podUids: string[], error: unknown): void {
+    this.#tell(claim, this.#podsOf(podUids), {
+      reason: 'StatusNotWritten',
+      action: 'WritingStatus',
+      note: explain(error),
+    });
   }
 
   containerRefused(pod: PodName, error: unknown): void {
@@ -84,6 +93,10 @@ export class FailureEvents {
       }
     }
     this.#lost = lost;
+  }
+
+  #podsOf(uids: string[]): PodName[] {
+    return uids.flatMap((uid) => this.#pods.get(uid) ?? []);
   }
 
   #tell(claim: ClaimIdentity, pods: PodName[], failure: Failure): void {

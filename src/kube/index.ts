@@ -4,4 +4,12 @@ export { KubeClient, type KubeClientOptions, type KubeRequest, type WatchEvent }
 export { ResourceApi, type ResourceRequest } from './resource-api.ts';
 export { type ResourceVersion, resourceVersions } from './resource-versions.ts';
 export { hasServiceAccount } from './service-account.ts';
-export type { AllocatedDeviceStatus, Condition, KubeList, ObjectMeta, OwnerReference, ResourceClaim } from './types.ts';
+export type {
+  AllocatedDeviceStatus,
+  Condition,
+  JsonPatchOperation,
+  KubeList,
+  ObjectMeta,
+  OwnerReference,
+  ResourceClaim,
+} from './types.ts';

@@ -3,7 +3,10 @@ import type { KubeClient, KubeRequest, WatchEvent } from './kube-client.ts';
 import { fromResourceVersion, type ResourceVersion, resourceVersions, toResourceVersion } from './resource-versions.ts';
 import type { KubeList, ResourceClaim } from './types.ts';
 
-/** A request below `/apis/resource.k8s.io/<version>/`; its body, which has a `kind`, and what comes back have the shape of v1. */
+/**
+ * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the answer have the shape of
+ * v1. A JSON patch, which is a list, is sent as it is: of what patches name, only status is the same in all versions.
+ */
 export type ResourceRequest = Omit<KubeRequest, 'path'> & {
   /** `resourceslices/s`, `namespaces/default/resourceclaims/c/status` */
   path: string;
@@ -80,6 +83,6 @@ function inVersion({ path, body, ...request }: ResourceRequest, version: Resourc
   return {
     ...request,
     path: `/apis/resource.k8s.io/${version}/${path}`,
-    ...(body === undefined ? {} : { body: toResourceVersion(body, version) }),
+    ...(body === undefined ? {} : { body: Array.isArray(body) ? body : toResourceVersion(body, version) }),
   };
 }

@@ -61,3 +61,8 @@ export interface ResourceClaim {
     devices?: AllocatedDeviceStatus[];
   };
 }
+
+/** One step of a JSON patch. Source: RFC 6902. */
+export type JsonPatchOperation =
+  | { op: 'add' | 'replace'; path: string; value: unknown }
+  | { op: 'remove'; path: string };

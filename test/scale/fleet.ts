@@ -78,7 +78,7 @@ export class Fleet implements AsyncDisposable {
       const resources = new ResourceApi(kube);
       const place = { driver, nodeName: name };
       const publisher = new SlicePublisher(createSliceApi(kube, resources, place), { ...place, clock, logger, random });
-      const status = new ClaimStatusWriter(createClaimStatusApi(resources, driver), { driver, clock, logger });
+      const status = new ClaimStatusWriter(createClaimStatusApi(resources), { driver, clock, logger });
       stack.use(status);
       stack.use(publisher);
       members.push({ name, devices, publisher, status, resources });

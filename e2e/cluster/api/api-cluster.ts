@@ -1,0 +1,119 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { type RequestOptions, request } from 'node:https';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { KubeConfig, type KubernetesObject, type V1Node, type V1Pod } from '@kubernetes/client-node';
+import { parseRawYaml } from '../../../deploy/render/raw-yaml.ts';
+import { systemClock } from '../../../src/clock.ts';
+import { KubeClient, ResourceApi, type ResourceClaim } from '../../../src/kube/index.ts';
+import { buildNode, buildPod, type Identified } from '../../../test/doubles/objects.ts';
+import { packageFolder } from '../../node/packages/debian-packages.ts';
+import { startApiServer } from './api-server.ts';
+
+const manifest = new URL('../../../deploy/manifests/netdra.yaml', import.meta.url);
+const driverAccount = { namespace: 'kube-system', name: 'netdra' };
+
+/** A client of the API server with the permissions of one user. */
+export interface ApiUser {
+  client: KubeClient;
+  resources: ResourceApi;
+}
+
+/** A real API server with the objects of deploy/manifests, and users of it. */
+export class ApiCluster implements AsyncDisposable {
+  readonly admin: ApiUser;
+  readonly #config: KubeConfig;
+  readonly #stack: AsyncDisposableStack;
+
+  private constructor(config: KubeConfig, stack: AsyncDisposableStack) {
+    this.#config = config;
+    this.#stack = stack;
+    this.admin = this.#open(config);
+  }
+
+  static async start(): Promise<ApiCluster> {
+    await using stack = new AsyncDisposableStack();
+    const { NETDRA_CACHE: cache = '', NETDRA_KUBERNETES: kubernetes = '' } = process.env;
+    const etcd = join(packageFolder(cache, { name: 'etcd-server', suite: 'forky' }), 'usr/bin/etcd');
+    const server = stack.use(await startApiServer({ etcd, kubeApiserver: join(kubernetes, 'kube-apiserver') }));
+    const cluster = new ApiCluster(server.kubeConfig(), stack.move());
+    for (const object of parseRawYaml(readFileSync(manifest, 'utf8'))) await cluster.create(object);
+    return cluster;
+  }
+
+  /** Creates an object as the administrator. */
+  async create<T extends KubernetesObject>(object: T): Promise<T> {
+    return await this.admin.client.request<T>({ method: 'POST', path: collectionOf(object), body: object });
+  }
+
+  /** Creates a claim with its allocation, as user and scheduler do. The bytes of opaque parameters stay as they are. */
+  async createClaim(claim: Identified<object> & { status?: object }): Promise<Identified<ResourceClaim>> {
+    const { status, ...rest } = claim;
+    const created = await this.create(rest as Identified<ResourceClaim>);
+    const path = `${collectionOf(claim)}/${claim.metadata.name}/status`;
+    return await this.admin.client.request({ method: 'PUT', path, body: { ...created, status } });
+  }
+
+  /** The driver with the token that the kubelet of a node gives its pod. Creates the node and the pod. */
+  async driverOn(node: string): Promise<ApiUser> {
+    const { uid: _, ...metadata } = buildNode(node).metadata;
+    await this.create<V1Node>({ ...buildNode(node), metadata });
+    const { namespace, name: serviceAccountName } = driverAccount;
+    const template = buildPod(`netdra-${node}`, { namespace, nodeName: node });
+    const pod = await this.create<V1Pod>({ ...template, spec: { ...template.spec!, serviceAccountName } });
+    const { name = '', uid = '' } = pod.metadata ?? {};
+    const { status } = await this.admin.client.request<{ status: { token: string } }>({
+      method: 'POST',
+      path: `/api/v1/namespaces/${namespace}/serviceaccounts/${serviceAccountName}/token`,
+      body: { spec: { audiences: [], boundObjectRef: { kind: 'Pod', apiVersion: 'v1', name, uid } } },
+    });
+    return this.#open(withToken(this.#config, status.token));
+  }
+
+  /** One request of the administrator, byte by byte. @returns the text of the answer */
+  async send(method: string, path: string, body?: string, contentType = 'application/json'): Promise<string> {
+    const options: RequestOptions = { method, headers: { 'content-type': contentType } };
+    await this.#config.applyToHTTPSOptions(options);
+    const sent = request(`${this.#config.getCurrentCluster()?.server}${path}`, options).end(body);
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+    const answered = await text(answer);
+    if (answer.statusCode !== 200) throw new Error(`${method} ${path}: ${answer.statusCode} ${answered}`);
+    return answered;
+  }
+
+  /** Minor version of the API server: 36 for v1.36.3. */
+  async minorVersion(): Promise<number> {
+    const { minor } = await this.admin.client.request<{ minor: string }>({ method: 'GET', path: '/version' });
+    return Number.parseInt(minor, 10);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+
+  #open(config: KubeConfig): ApiUser {
+    const client = this.#stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra/test' }));
+    return { client, resources: new ResourceApi(client) };
+  }
+}
+
+function withToken(config: KubeConfig, token: string): KubeConfig {
+  const cluster = config.getCurrentCluster();
+  if (cluster === null) throw new Error('the kubeconfig has no cluster');
+  const other = new KubeConfig();
+  other.loadFromClusterAndUser(cluster, { name: 'token', token });
+  return other;
+}
+
+const plurals: Record<string, string> = {
+  ValidatingAdmissionPolicy: 'validatingadmissionpolicies',
+  DeviceClass: 'deviceclasses',
+};
+
+function collectionOf({ apiVersion = '', kind = '', metadata }: KubernetesObject): string {
+  const root = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+  const namespace = metadata?.namespace === undefined ? '' : `/namespaces/${metadata.namespace}`;
+  return `${root}${namespace}/${plurals[kind] ?? `${kind.toLowerCase()}s`}`;
+}

@@ -1,0 +1,211 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  type ClaimStatusApi,
+  ClaimStatusWriter,
+  createClaimStatusApi,
+  type DeviceStatus,
+} from '../../../src/claimstatus/index.ts';
+import { systemClock } from '../../../src/clock.ts';
+import type { AllocatedDeviceStatus } from '../../../src/kube/index.ts';
+import type { ClaimIdentity } from '../../../src/metadata/index.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { buildClaim, buildPod, testDriver, testNode } from '../../../test/doubles/objects.ts';
+import { ApiCluster, type ApiUser } from './api-cluster.ts';
+
+const foreignDriver = 'gpu.example.com';
+/** Keys not in the order in which Go encodes a map. Clients other than kubectl send them so. */
+const unsorted = { kind: 'VFConfig', apiVersion: 'netdra.dev/v1alpha1', interfaceName: 'net1' };
+
+const attached: DeviceStatus = {
+  ...{
+    pool: testNode,
+    device: 'vf-0',
+    ready: true,
+    reason: 'Attached',
+    data: { pciAddress: '0000:3b:02.1', attach: 'netlink' },
+  },
+  networkData: { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:00:00:01' },
+};
+const ours = {
+  ...{ driver: testDriver, pool: testNode, device: 'vf-0', data: attached.data, networkData: attached.networkData },
+  conditions: [expect.objectContaining({ type: 'Ready', status: 'True', reason: 'Attached' })],
+};
+let cluster: ApiCluster;
+let driver: ApiUser;
+
+beforeAll(async () => {
+  cluster = await ApiCluster.start();
+  driver = await cluster.driverOn(testNode);
+}, 120_000);
+afterAll(async () => await cluster?.[Symbol.asyncDispose]());
+
+/** A claim of a pod with a device of ours and one of another driver, allocated on our node. */
+async function createClaim(name: string, parameters: object = unsorted): Promise<ClaimIdentity> {
+  const pod = buildPod(`pod-of-${name}`);
+  const claim = buildClaim(name, {
+    requests: [
+      { name: 'vf', deviceClassName: 'netdra-kernel', devices: ['vf-0'] },
+      { name: 'gpu', deviceClassName: 'gpu', devices: [{ device: 'gpu-0', driver: foreignDriver }] },
+    ],
+    config: [{ source: 'FromClaim', requests: ['vf'], parameters }],
+    pods: [pod],
+  });
+  const { uid: _, ...metadata } = claim.metadata;
+  const { uid } = (await cluster.createClaim({ ...claim, metadata } as typeof claim)).metadata;
+  return { namespace: 'default', name, uid };
+}
+
+const pathOf = ({ namespace, name }: ClaimIdentity) =>
+  `/apis/resource.k8s.io/v1/namespaces/${namespace}/resourceclaims/${name}/status`;
+
+async function entriesOf({ namespace, name }: ClaimIdentity): Promise<AllocatedDeviceStatus[]> {
+  return (await cluster.admin.resources.readClaim(namespace, name)).status?.devices ?? [];
+}
+
+/** Another driver writes its entry, with `data` in the order of a struct and not in that of its keys. */
+async function writeForeign(claim: ClaimIdentity, generation: number): Promise<AllocatedDeviceStatus> {
+  const entry = {
+    driver: foreignDriver,
+    pool: testNode,
+    device: 'gpu-0',
+    data: { uuid: 'GPU-1', generation, 10: 'ten' },
+  };
+  const entries = await entriesOf(claim);
+  const index = entries.findIndex((each) => each.driver === foreignDriver);
+  const path = `/status/devices${entries.length === 0 ? '' : `/${index === -1 ? '-' : index}`}`;
+  const patch = { op: index === -1 ? 'add' : 'replace', path, value: entries.length === 0 ? [entry] : entry };
+  await cluster.admin.client.request({
+    ...{ method: 'PATCH', path: pathOf(claim), contentType: 'application/json-patch+json', body: [patch] },
+  });
+  return entry;
+}
+
+function open(user: ApiUser, change = (api: ClaimStatusApi) => api) {
+  const logger = new RecordingLogger();
+  const failures: ClaimIdentity[] = [];
+  const onPersistentFailure = (claim: ClaimIdentity) => void failures.push(claim);
+  const api = change(createClaimStatusApi(user.resources));
+  const writer = new ClaimStatusWriter(api, { driver: testDriver, clock: systemClock, logger, onPersistentFailure });
+  const warnings = () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.reason);
+  return { writer, warnings, failures, [Symbol.asyncDispose]: () => writer[Symbol.asyncDispose]() };
+}
+
+const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 10_000, interval: 50 });
+
+describe('claim status on a real API server, with the permissions of the driver', () => {
+  it('is written where the opaque parameters of the allocation are not sorted', async () => {
+    const claim = await createClaim('unsorted');
+    await using status = open(driver);
+    status.writer.set(claim, [attached]);
+    await eventually(async () => ({ entries: await entriesOf(claim), warnings: status.warnings() })).toEqual({
+      entries: [ours],
+      warnings: [],
+    });
+  });
+
+  it('leaves the entries of other drivers as they are, when it is written, changed and removed', async () => {
+    const claim = await createClaim('shared');
+    const foreign = expect.objectContaining(await writeForeign(claim, 1));
+    await using status = open(driver);
+    status.writer.set(claim, [attached]);
+    await eventually(() => entriesOf(claim)).toEqual([foreign, ours]);
+    status.writer.set(claim, [{ ...attached, data: { attach: 'cni' } }]);
+    await eventually(() => entriesOf(claim)).toEqual([foreign, { ...ours, data: { attach: 'cni' } }]);
+    status.writer.remove(claim);
+    await eventually(() => entriesOf(claim)).toEqual([foreign]);
+    await eventually(async () => status.writer.size).toBe(0);
+    expect(status.warnings()).toEqual([]);
+  });
+
+  it('leaves numbers of other drivers exact that JavaScript would round', async () => {
+    const claim = await createClaim('exact');
+    await writeForeign(claim, 1);
+    const exact = '18446744073709551615';
+    // Not through JSON.stringify, which cannot write it.
+    const patch = `[{"op":"add","path":"/status/devices/0/data","value":{"uuid":"GPU-1","guid":${exact}}}]`;
+    await cluster.send('PATCH', pathOf(claim), patch, 'application/json-patch+json');
+    await using status = open(driver);
+    status.writer.set(claim, [attached]);
+    await eventually(() => entriesOf(claim)).toHaveLength(2);
+    expect(await cluster.send('GET', pathOf(claim))).toContain(`"guid":${exact}`);
+    expect(status.warnings()).toEqual([]);
+  });
+
+  it('loses nothing when another driver writes at the same moment', async () => {
+    const claim = await createClaim('contended');
+    let generation = 0;
+    const conflicts: number[] = [];
+    await using status = open(driver, (api) => ({
+      ...api,
+      async patch(...call) {
+        // Between the read that the patch is made from and the patch.
+        if (conflicts.length < 3) await writeForeign(claim, ++generation);
+        return await api.patch(...call).catch((error) => {
+          conflicts.push(error.httpStatus);
+          throw error;
+        });
+      },
+    }));
+    status.writer.set(claim, [attached]);
+    await eventually(() => entriesOf(claim)).toHaveLength(2);
+    expect(await entriesOf(claim)).toEqual([
+      expect.objectContaining({ driver: foreignDriver, data: { uuid: 'GPU-1', generation: 3, 10: 'ten' } }),
+      ours,
+    ]);
+    expect(conflicts).toEqual([409, 409, 409]);
+    expect(status.warnings()).toEqual([]);
+  });
+
+  it('is made anew when the list has become shorter since it was read', async () => {
+    const claim = await createClaim('shorter');
+    await writeForeign(claim, 1);
+    await using status = open(driver);
+    status.writer.set(claim, [attached]);
+    await eventually(() => entriesOf(claim)).toHaveLength(2);
+    // Our entry was the second one, and now there is no second one.
+    await cluster.send(
+      'PATCH',
+      pathOf(claim),
+      '[{"op":"remove","path":"/status/devices/0"}]',
+      'application/json-patch+json',
+    );
+    status.writer.set(claim, [{ ...attached, reason: 'AddressChanged' }]);
+    await eventually(() => entriesOf(claim)).toMatchObject([
+      { driver: testDriver, conditions: [{ reason: 'AddressChanged' }] },
+    ]);
+    expect(status.warnings()).toEqual([]);
+  });
+
+  it('is not written to another claim of the same name', async () => {
+    const claim = await createClaim('replaced');
+    await using status = open(driver);
+    status.writer.set(claim, [attached]);
+    await eventually(() => entriesOf(claim)).toHaveLength(1);
+    await cluster.send('DELETE', pathOf(claim).replace('/status', ''));
+    const successor = await createClaim('replaced');
+    expect(successor.uid).not.toBe(claim.uid);
+    status.writer.set(claim, [{ ...attached, reason: 'AddressChanged' }]);
+    await eventually(async () => status.writer.size).toBe(0);
+    expect(await entriesOf(successor)).toEqual([]);
+    expect(status.warnings()).toEqual([]);
+  });
+
+  it('is refused to the driver of another node since Kubernetes 1.36', async ({ skip }) => {
+    skip((await cluster.minorVersion()) < 36, 'older API servers do not compare the node');
+    const claim = await createClaim('elsewhere');
+    await using status = open(await cluster.driverOn('node-2'));
+    status.writer.set(claim, [attached]);
+    await eventually(async () => status.warnings()).toEqual([
+      expect.stringContaining('its token must be that of a pod on'),
+    ]);
+    expect(await entriesOf(claim)).toEqual([]);
+  });
+
+  it('reports parameters in a form that the API server takes for a change', async () => {
+    const claim = await createClaim('blanks', { ...unsorted, '<': 1 });
+    await using status = open(driver);
+    status.writer.set(claim, [attached]);
+    await eventually(async () => status.warnings()).toEqual([expect.stringContaining('without <, > and &')]);
+    expect(status.failures).toEqual([claim]);
+  });
+});
