@@ -6,7 +6,7 @@ import { apiVersionOf, type ResourcePath, type ResourceType } from './api-server
 import { parseFieldSelector, parseLabelSelector, type Selector } from './api-server-selectors.ts';
 import { ApiStatusError, badRequest, expired } from './api-server-status.ts';
 import type { ObjectStore } from './api-server-store.ts';
-import { requireFieldManager, type WriteContext } from './api-server-strategy.ts';
+import type { WriteContext } from './api-server-strategy.ts';
 import { isJsonObject, type Json, type JsonObject, type KubeObject, valueAt } from './api-server-types.ts';
 
 /** A request for a resource, resolved. */
@@ -27,7 +27,6 @@ export interface Answer {
 const patchTypes: Record<string, PatchType> = {
   'application/merge-patch+json': 'merge',
   'application/json-patch+json': 'json',
-  'application/apply-patch+yaml': 'apply',
 };
 
 /** Answers everything but watches. @throws ApiStatusError for what is refused */
@@ -52,7 +51,7 @@ export function serveResource(registry: Registry, store: ObjectStore, request: R
       return ok(served(request, updated));
     }
     case 'PATCH object':
-      return patchObject(registry, store, request);
+      return patchObject(registry, request);
     case 'DELETE object':
       return deleteObject(registry, request);
     case 'DELETE collection':
@@ -84,7 +83,6 @@ export async function readBody(message: IncomingMessage): Promise<unknown> {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    // An apply patch may be YAML on a real server; netdra sends the JSON subset, and no parser for the rest is at hand.
     throw badRequest(`the body is not JSON: ${cause instanceof Error ? cause.message : cause}`);
   }
 }
@@ -131,19 +129,8 @@ function body({ type, version, logged }: ResourceRequest): JsonObject {
   return { ...toStoredVersion(type, logged.body, version), kind: type.kind };
 }
 
-function context({ type, version, path, query, logged }: ResourceRequest, verb: WriteContext['verb']): WriteContext {
-  const isStatus = path.subresource === 'status';
-  return {
-    verb,
-    endpoint: isStatus ? 'status' : 'main',
-    dryRun: query.get('dryRun') === 'All',
-    writer: {
-      manager: query.get('fieldManager') ?? logged.userAgent.split('/')[0] ?? 'unknown',
-      operation: 'Update',
-      apiVersion: apiVersionOf(type, version),
-      ...(isStatus ? { subresource: 'status' } : {}),
-    },
-  };
+function context({ path, query }: ResourceRequest, verb: WriteContext['verb']): WriteContext {
+  return { verb, endpoint: path.subresource === 'status' ? 'status' : 'main', dryRun: query.get('dryRun') === 'All' };
 }
 
 function listObjects(store: ObjectStore, request: ResourceRequest): object {
@@ -184,8 +171,8 @@ function parseContinue(store: ObjectStore, token: string | null): number {
   return Number(valueAt(decoded, 'start'));
 }
 
-function patchObject(registry: Registry, store: ObjectStore, request: ResourceRequest): Answer {
-  const { type, version, path, query, logged } = request;
+function patchObject(registry: Registry, request: ResourceRequest): Answer {
+  const { type, version, path, logged } = request;
   const contentType = logged.contentType?.split(';')[0]?.trim() ?? '';
   const kind = patchTypes[contentType];
   if (kind === undefined) {
@@ -195,35 +182,10 @@ function patchObject(registry: Registry, store: ObjectStore, request: ResourceRe
       `the body of the request was in an unknown format - accepted media types include: ${supported}`,
     );
   }
-  const name = path.name ?? '';
-  const writing = context(request, 'patch');
-  if (kind === 'apply') {
-    // Elsewhere the path tells version and kind; an apply must repeat them.
-    for (const member of ['apiVersion', 'kind']) {
-      if (valueAt(logged.body, member) === undefined)
-        throw badRequest(`Object '${member}' is missing in the apply patch`);
-    }
-    writing.writer = { ...writing.writer, manager: requireFieldManager(query.get('fieldManager')), operation: 'Apply' };
-    const isNew = store.get(type, path.namespace, name) === undefined;
-    const applied = registry.patch(
-      type,
-      path.namespace,
-      name,
-      kind,
-      body(request),
-      writing,
-      query.get('force') === 'true',
-    );
-    return { status: isNew ? 201 : 200, body: served(request, applied) };
-  }
-  if (query.has('force'))
-    throw new ApiStatusError(
-      422,
-      'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
-    );
   const patch = isJsonObject(logged.body) ? toStoredVersion(type, logged.body, version) : (logged.body as Json);
   if (isJsonObject(patch)) delete patch.apiVersion;
-  return ok(served(request, registry.patch(type, path.namespace, name, kind, patch, writing)));
+  const patched = registry.patch(type, path.namespace, path.name ?? '', kind, patch, context(request, 'patch'));
+  return ok(served(request, patched));
 }
 
 function deleteOptions({ type, logged, query }: ResourceRequest, object: KubeObject): DeleteOptions {

@@ -1,24 +1,20 @@
-import { applyObject, recordUpdate } from './api-server-apply.ts';
 import { applyJsonPatch, applyMergePatch } from './api-server-patch.ts';
 import type { ResourceType } from './api-server-resources.ts';
-import { alreadyExists, badRequest, invalid, notFound } from './api-server-status.ts';
+import { alreadyExists, invalid, notFound } from './api-server-status.ts';
 import type { ObjectStore } from './api-server-store.ts';
 import {
   authorizeDeviceStatus,
   checkIdentity,
-  checkKind,
   checkPrecondition,
   dropDeallocatedDevices,
   keepMember,
   newObject,
-  partThatCounts,
   resetOnCreate,
   setDefaults,
   type WriteContext,
 } from './api-server-strategy.ts';
 import {
   formatTimestamp,
-  isJsonObject,
   type Json,
   type JsonObject,
   jsonCopy,
@@ -28,7 +24,7 @@ import {
 } from './api-server-types.ts';
 import { validateObject } from './api-server-validate.ts';
 
-export type PatchType = 'merge' | 'json' | 'apply';
+export type PatchType = 'merge' | 'json';
 
 export interface DeleteOptions {
   preconditions?: { uid?: string; resourceVersion?: string };
@@ -43,7 +39,7 @@ export interface RegistryPolicy {
   admit: Set<(type: ResourceType, object: KubeObject) => void>;
 }
 
-/** The verbs of the API on top of the store: what is kept of a write, what is refused, and who owns the fields. */
+/** The verbs of the API on top of the store: what is kept of a write, and what is refused. */
 export class Registry {
   readonly #store: ObjectStore;
   readonly #policy: RegistryPolicy;
@@ -64,7 +60,12 @@ export class Registry {
   create(type: ResourceType, namespace: string | undefined, input: JsonObject, context: WriteContext): KubeObject {
     const object = newObject(type, namespace, input);
     if (context.endpoint === 'main') resetOnCreate(type, object);
-    return this.#insert(type, object, context, (made) => recordUpdate(type, undefined, made, context.writer));
+    setDefaults(type, object);
+    for (const admit of this.#policy.admit) admit(type, object);
+    this.#validate(type, undefined, object);
+    const { name } = object.metadata;
+    if (this.#store.get(type, namespace, name) !== undefined) throw alreadyExists(type, name);
+    return context.dryRun === true ? object : this.#store.put(type, object);
   }
 
   /** @throws ApiStatusError 400, 404, 409 Conflict, 422 */
@@ -77,14 +78,10 @@ export class Registry {
   ): KubeObject {
     const before = this.get(type, namespace, name);
     checkIdentity(type, before, input);
-    const after = this.#prepareUpdate(type, before, input, context);
-    return this.#commit(type, before, recordUpdate(type, before, after, context.writer), context);
+    return this.#commit(type, before, this.#prepareUpdate(type, before, input, context), context);
   }
 
-  /**
-   * @param force for apply: take fields over from other managers
-   * @throws ApiStatusError 400, 404, 409 Conflict, 422
-   */
+  /** @throws ApiStatusError 400, 404, 409 Conflict, 422 */
   patch(
     type: ResourceType,
     namespace: string | undefined,
@@ -92,15 +89,12 @@ export class Registry {
     kind: PatchType,
     patch: Json,
     context: WriteContext,
-    force = false,
   ): KubeObject {
-    if (kind === 'apply') return this.#apply(type, namespace, name, patch, context, force);
     const before = this.get(type, namespace, name);
     const plain = before as unknown as JsonObject;
     const input = (kind === 'merge' ? applyMergePatch(plain, patch) : applyJsonPatch(plain, patch)) as JsonObject;
     checkIdentity(type, before, input);
-    const after = this.#prepareUpdate(type, before, input, context);
-    return this.#commit(type, before, recordUpdate(type, before, after, context.writer), context);
+    return this.#commit(type, before, this.#prepareUpdate(type, before, input, context), context);
   }
 
   /**
@@ -122,51 +116,6 @@ export class Registry {
     return this.#store.put(type, object);
   }
 
-  #apply(
-    type: ResourceType,
-    namespace: string | undefined,
-    name: string,
-    patch: Json,
-    context: WriteContext,
-    force: boolean,
-  ): KubeObject {
-    if (!isJsonObject(patch)) throw badRequest('the body of an apply patch must be an object');
-    if (valueAt(patch, 'metadata.managedFields') !== undefined) throw badRequest('metadata.managedFields must be nil');
-    const before = this.#store.get(type, namespace, name);
-    if (before === undefined && context.endpoint === 'status') throw notFound(type, name);
-    if (valueAt(patch, 'metadata.name') !== undefined && valueAt(patch, 'metadata.name') !== name) {
-      throw badRequest('the name of the object does not match the name on the URL');
-    }
-    checkKind(type, patch as unknown as KubeObject);
-    const counting = partThatCounts(type, patch, context.endpoint);
-    if (before === undefined) {
-      const { apiVersion = '', kind = '' } = patch;
-      const metadata = { ...(isJsonObject(counting.metadata) ? counting.metadata : {}), name };
-      const made = newObject(type, namespace, { ...counting, apiVersion, kind, metadata });
-      return this.#insert(type, made, context, (live) => applyObject(type, live, counting, context.writer, force));
-    }
-    checkIdentity(type, before, patch);
-    const applied = applyObject(type, before, counting, context.writer, force);
-    const after = this.#prepareUpdate(type, before, applied as unknown as JsonObject, context);
-    after.metadata.managedFields = applied.metadata.managedFields ?? [];
-    return this.#commit(type, before, after, context);
-  }
-
-  #insert(
-    type: ResourceType,
-    object: KubeObject,
-    context: WriteContext,
-    own: (object: KubeObject) => KubeObject,
-  ): KubeObject {
-    setDefaults(type, object);
-    for (const admit of this.#policy.admit) admit(type, object);
-    this.#validate(type, undefined, object);
-    const { name, namespace } = object.metadata;
-    if (this.#store.get(type, namespace, name) !== undefined) throw alreadyExists(type, name);
-    const owned = own(object);
-    return context.dryRun === true ? owned : this.#store.put(type, owned);
-  }
-
   /** The object after an update: what the server keeps stays, and only the endpoint's half changes. */
   #prepareUpdate(type: ResourceType, before: KubeObject, input: JsonObject, context: WriteContext): KubeObject {
     const after = jsonCopy(input) as unknown as KubeObject;
@@ -175,7 +124,6 @@ export class Registry {
     const { labels, annotations, ownerReferences, finalizers } = after.metadata;
     const ownedByClient = context.endpoint === 'status' ? {} : { labels, annotations, ownerReferences, finalizers };
     after.metadata = jsonCopy(Object.assign({}, before.metadata, ownedByClient));
-    after.metadata.managedFields ??= [];
     if (type.hasStatus && context.endpoint === 'main') keepMember(before, after, 'status');
     if (context.endpoint === 'status') keepMember(before, after, 'spec');
     setDefaults(type, after);

@@ -1,7 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import type { Writer } from './api-server-apply.ts';
 import { apiVersionOf, type ResourceType } from './api-server-resources.ts';
-import { ApiStatusError, badRequest, conflict, invalid, staleObjectMessage } from './api-server-status.ts';
+import { badRequest, conflict, invalid, staleObjectMessage } from './api-server-status.ts';
 import {
   formatTimestamp,
   isJsonObject,
@@ -13,9 +12,8 @@ import {
 } from './api-server-types.ts';
 import { deviceKey } from './api-server-validate-claim.ts';
 
-/** Who asks, and through which endpoint. */
+/** What is asked, and through which endpoint. */
 export interface WriteContext {
-  writer: Writer;
   /** `status` for the status subresource; `all` for a test that writes the whole object at once. */
   endpoint: 'main' | 'status' | 'all';
   dryRun?: boolean;
@@ -53,7 +51,6 @@ export function newObject(type: ResourceType, namespace: string | undefined, inp
     resourceVersion: '',
     creationTimestamp: formatTimestamp(),
     ...(type.hasGeneration ? { generation: 1 } : {}),
-    managedFields: [],
   };
   if (!type.namespaced) delete object.metadata.namespace;
   return object;
@@ -139,42 +136,10 @@ function changedDrivers(before: KubeObject, after: KubeObject): string[] {
   return [...new Set(changed.map((key) => String(valueAt(now.get(key) ?? old.get(key), 'driver'))))].sort();
 }
 
-/** What an apply can own through this endpoint; the rest of the body is ignored. */
-export function partThatCounts(type: ResourceType, patch: JsonObject, endpoint: WriteContext['endpoint']): JsonObject {
-  const { apiVersion: _version, kind: _kind, metadata, status, ...rest } = patch;
-  if (endpoint === 'status') return status === undefined ? {} : { status };
-  const {
-    name: _name,
-    namespace: _namespace,
-    uid: _uid,
-    resourceVersion: _rv,
-    ...ownable
-  } = isJsonObject(metadata) ? metadata : {};
-  const withStatus = status !== undefined && (endpoint === 'all' || !type.hasStatus);
-  return {
-    ...rest,
-    ...(Object.keys(ownable).length > 0 ? { metadata: ownable } : {}),
-    ...(withStatus ? { status } : {}),
-  };
-}
-
 const suffixAlphabet = 'bcdfghjklmnpqrstvwxz2456789';
 
 function randomSuffix(): string {
   return [...randomBytes(5)].map((byte) => suffixAlphabet[byte % suffixAlphabet.length]).join('');
-}
-
-/** @throws ApiStatusError 422, as for a patch without the query parameter that apply cannot do without */
-export function requireFieldManager(fieldManager: string | null): string {
-  if (fieldManager !== null && fieldManager !== '') return fieldManager;
-  const message = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch';
-  throw new ApiStatusError(422, message, {
-    group: 'meta.k8s.io',
-    kind: 'PatchOptions',
-    causes: [
-      { reason: 'FieldValueRequired', message: 'Required value: is required for apply patch', field: 'fieldManager' },
-    ],
-  });
 }
 
 /** @param allowed drivers whose entries the writer may change; `undefined`: any. @throws ApiStatusError 422 */

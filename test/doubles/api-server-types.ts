@@ -2,20 +2,6 @@
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
-/** One entry of `metadata.managedFields`. */
-export interface ManagedFieldsEntry {
-  manager: string;
-  operation: 'Apply' | 'Update';
-  apiVersion: string;
-  time: string;
-  fieldsType: 'FieldsV1';
-  fieldsV1: FieldsV1;
-  subresource?: string;
-}
-
-/** A set of fields: `f:name` for a field, `k:{…}` for an element of a keyed list, `.` for the element itself. */
-export type FieldsV1 = { [step: string]: FieldsV1 };
-
 export interface ObjectMeta {
   name: string;
   namespace?: string;
@@ -31,7 +17,6 @@ export interface ObjectMeta {
   annotations?: Record<string, string>;
   ownerReferences?: { apiVersion: string; kind: string; name: string; uid: string; controller?: boolean }[];
   finalizers?: string[];
-  managedFields?: ManagedFieldsEntry[];
 }
 
 /** A stored object. `spec`, `status` and what else it has are plain JSON. */

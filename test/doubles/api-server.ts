@@ -6,7 +6,6 @@ import type { PodStreams } from './api-server-pods.ts';
 import { Registry, type RegistryPolicy } from './api-server-registry.ts';
 import { apiVersionOf, type DraVersion, draVersions, type ResourceType, typeOfKind } from './api-server-resources.ts';
 import { ObjectStore } from './api-server-store.ts';
-import type { WriteContext } from './api-server-strategy.ts';
 import { type JsonObject, jsonCopy, type KubeObject, type ObjectInput } from './api-server-types.ts';
 
 export interface ApiServerOptions {
@@ -18,7 +17,7 @@ export interface ApiServerOptions {
 
 /**
  * A Kubernetes API server for the resources that netdra uses, on a port of 127.0.0.1. It keeps objects in memory and
- * behaves like the real one where a client can tell: versions and conflicts, watches, server-side apply, refusals.
+ * behaves like the real one where a client can tell: versions and conflicts, watches, refusals.
  * It knows no users, admission or quotas, and checks of each object only what its validate files name.
  *
  * The synchronous methods are the test's own hand: they write spec and status at once.
@@ -74,9 +73,9 @@ export class ApiServer implements AsyncDisposable {
   }
 
   /** @throws ApiStatusError as the API would answer */
-  create<T extends ObjectInput>(object: T, manager = 'test'): T & KubeObject {
+  create<T extends ObjectInput>(object: T): T & KubeObject {
     const { type, namespace, input } = this.#resolve(object);
-    return this.#registry.create(type, namespace, input, this.#context(type, 'create', manager)) as T & KubeObject;
+    return this.#registry.create(type, namespace, input, { verb: 'create', endpoint: 'all' }) as T & KubeObject;
   }
 
   /** @returns a copy, `undefined` if there is none. Namespace of a namespaced kind: `default` unless given. */
@@ -86,11 +85,10 @@ export class ApiServer implements AsyncDisposable {
   }
 
   /** Replaces spec and status. A `resourceVersion` that is not the current one is a conflict; leave it out to force. */
-  update<T extends ObjectInput>(object: T, manager = 'test'): T & KubeObject {
+  update<T extends ObjectInput>(object: T): T & KubeObject {
     const { type, namespace, input } = this.#resolve(object);
     const name = object.metadata?.name ?? '';
-    return this.#registry.update(type, namespace, name, input, this.#context(type, 'update', manager)) as T &
-      KubeObject;
+    return this.#registry.update(type, namespace, name, input, { verb: 'update', endpoint: 'all' }) as T & KubeObject;
   }
 
   /** Changes the current object in place: `server.edit<V1Pod>('Pod', 'p', (pod) => { … })`. */
@@ -217,11 +215,6 @@ export class ApiServer implements AsyncDisposable {
     const type = typeOfKind(object.kind);
     const input = { ...(jsonCopy(object) as JsonObject), apiVersion: apiVersionOf(type, type.storageVersion) };
     return { type, namespace: namespaceFor(type, object.metadata?.namespace), input };
-  }
-
-  #context(type: ResourceType, verb: 'create' | 'update', manager: string): WriteContext {
-    const apiVersion = apiVersionOf(type, type.storageVersion);
-    return { verb, endpoint: 'all', writer: { manager, operation: 'Update', apiVersion } };
   }
 }
 

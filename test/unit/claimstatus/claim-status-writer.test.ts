@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
+  type ClaimStatusError,
   ClaimStatusWriter,
   createClaimStatusApi,
   type DeviceStatus,
@@ -20,18 +21,20 @@ async function startBench(options: ApiServerOptions = {}) {
   const api = stack.use(await ApiServer.start(options));
   const { resources } = stack.use(openKube(api));
   const logger = new RecordingLogger();
-  const errors: Error[] = [];
+  /** Persistent failures: the claim's name, and the error. */
+  const failures: [string, ClaimStatusError][] = [];
   const clock = new ManualClock();
   const owned = stack.move();
   const start = (driver = testDriver) =>
     owned.use(
-      new ClaimStatusWriter(createClaimStatusApi(resources, driver), {
+      new ClaimStatusWriter(createClaimStatusApi(resources), {
         ...{ driver, clock, logger },
-        onError: (error) => errors.push(error),
+        onPersistentFailure: ({ name }, error) => failures.push([name, error]),
       }),
     );
   return {
-    ...{ api, logger, errors, clock, start },
+    ...{ api, logger, failures, clock, start },
+    warnings: () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.err),
     /** A claim with devices `vf-0`, `vf-1` … of our driver, and one of another. */
     createClaim(name = 'fast-net', count = 2): ClaimIdentity {
       const devices = Array.from({ length: count }, (_, n) => `vf-${n}`);
@@ -65,7 +68,7 @@ function entry(device: string, more: Partial<AllocatedDeviceStatus> = {}) {
 const timestamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 
 describe('ClaimStatusWriter', () => {
-  it('tells network data, data and the condition Ready, under a field manager of its own', async () => {
+  it('writes network data, data and the condition Ready', async () => {
     await using bench = await startBench();
     const claim = bench.createClaim();
     bench.start().set(claim, [ready('vf-0', { data: { mtu: 1400 } }), ready('vf-1')]);
@@ -79,7 +82,7 @@ describe('ClaimStatusWriter', () => {
       { ...entry('vf-1'), conditions: [condition] },
     ]);
     expect(bench.patches()).toMatchObject([
-      { query: { fieldManager: testDriver, force: 'true' }, contentType: 'application/apply-patch+yaml', status: 200 },
+      { contentType: 'application/json-patch+json', body: [{ path: '/metadata/resourceVersion' }, {}], status: 200 },
     ]);
   });
 
@@ -117,9 +120,66 @@ describe('ClaimStatusWriter', () => {
       bound,
     ]);
     writer.remove(claim);
-    await poll(() => bench.entries()?.filter(({ networkData }) => networkData !== undefined)).toEqual([]);
-    expect(bench.entries()?.some(({ driver }) => driver === 'gpu.example.com')).toBe(true);
+    await poll(() => bench.entries()?.map(({ driver }) => driver)).toEqual(['gpu.example.com']);
     gpu.remove(claim);
+    await poll(() => bench.entries() ?? []).toEqual([]);
+  });
+
+  it('loses nothing when others write at the same time', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const drivers = [bench.start(), bench.start('gpu.example.com')];
+    const device = (n: number, data: object): DeviceStatus =>
+      n === 0 ? ready('vf-0', { data }) : { pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine', data };
+    for (let round = 1; round <= 10; round++) {
+      drivers.forEach((writer, n) => {
+        writer.set(claim, [device(n, { round })]);
+      });
+      await expect
+        .poll(() => {
+          // After the first conflict it waits for a moment.
+          bench.clock.advance(1_000);
+          return bench.entries()?.map(({ data }) => data);
+        })
+        .toEqual([{ round }, { round }]);
+    }
+    expect(bench.patches().filter(({ status }) => status === 409)).not.toEqual([]);
+    expect(bench.warnings()).toEqual([]);
+  });
+
+  it('makes the patch anew when its indexes do not fit the list any more', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const gpu = bench.start('gpu.example.com');
+    gpu.set(claim, [{ pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine' }]);
+    await poll(bench.entries).toHaveLength(1);
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(2);
+    gpu.remove(claim);
+    await poll(bench.entries).toHaveLength(1);
+    writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
+    await poll(() => bench.entries()?.[0]?.conditions?.[0]?.reason).toBe('Changed');
+    expect(bench.patches().some(({ status }) => status === 422)).toBe(true);
+    expect(bench.warnings()).toEqual([]);
+  });
+
+  it('counts a claim that changes without end as a failure', async () => {
+    await using bench = await startBench();
+    bench.api.failNext('PATCH /status', 409, { times: Infinity });
+    const claim = bench.createClaim();
+    using _busy = bench.api.admit('ResourceClaim', () => undefined);
+    bench.start().set(claim, [ready('vf-0')]);
+    // The version is the same: no other writer is the reason.
+    await poll(bench.warnings).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
+    expect(bench.patches()).toHaveLength(1);
+  });
+
+  it('writes the entry of a device once that two requests have', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.start().set(claim, [ready('vf-0'), ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
   });
 
   it('writes nothing when nothing changed, after a restart neither', async () => {
@@ -220,11 +280,6 @@ describe('ClaimStatusWriter', () => {
     await poll(() => bench.entries('good') ?? []).toEqual([]);
     await poll(() => writer.size).toBe(1);
     expect(bench.entries('bad')).toHaveLength(1);
-    // No trace of us stays with the claim.
-    const managers = bench.api
-      .get<{ metadata: { managedFields: { manager: string }[] } }>('ResourceClaim', 'good')
-      ?.metadata.managedFields.map(({ manager }) => manager);
-    expect(managers).not.toContain(testDriver);
   });
 
   it.each([
@@ -249,7 +304,7 @@ describe('ClaimStatusWriter', () => {
     unknown.remove(claim);
     await poll(() => unknown.size).toBe(0);
     expect(bench.entries()).toBeUndefined();
-    expect(bench.errors).toEqual([]);
+    expect(bench.warnings()).toEqual([]);
   });
 
   it('tries again, longer each time, with what is wanted by then', async () => {
@@ -264,8 +319,53 @@ describe('ClaimStatusWriter', () => {
       bench.clock.advance(pauseMs);
     }
     await poll(() => bench.entries()?.[0]?.data).toEqual({ pauseMs: 2_000 });
-    expect(bench.errors).toHaveLength(1);
-    expect(bench.errors[0]).toMatchObject({ code: 'status-failed', claim: 'default/fast-net' });
+    expect(bench.warnings()).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
+    expect(bench.failures).toEqual([]);
+  });
+
+  it('reports a failure that persists, once for each claim until it is over', async () => {
+    await using bench = await startBench();
+    const claims = ['one', 'two'].map((name) => bench.createClaim(name));
+    const writer = bench.start();
+    for (const reason of ['Attached', 'Changed']) {
+      const failing = bench.api.failNext('PATCH /status', 500, { times: Infinity });
+      for (const claim of claims) writer.set(claim, [ready('vf-0', { reason })]);
+      for (let attempts = 1; attempts <= 7; attempts++) {
+        await poll(() => bench.clock.sleeping()).toHaveLength(2);
+        expect(bench.failures).toHaveLength(attempts < 5 ? 0 : 2);
+        bench.clock.advance(30_000);
+        await poll(() => bench.api.log.every(({ endedMs }) => endedMs !== undefined)).toBe(true);
+      }
+      await poll(() => bench.clock.sleeping()).toHaveLength(2);
+      const names = bench.failures.splice(0).map(([name, { code }]) => `${name} ${code}`);
+      expect(names.sort()).toEqual(['one status-failed', 'two status-failed']);
+      failing[Symbol.dispose]();
+      bench.clock.advance(30_000);
+      await poll(() => ['one', 'two'].map((name) => bench.entries(name)?.[0]?.conditions?.[0]?.reason)).toEqual([
+        reason,
+        reason,
+      ]);
+    }
+    // Each time once, although two claims had it.
+    expect(bench.warnings()).toHaveLength(2);
+  });
+
+  it('says a failure of one claim once, also while others are written', async () => {
+    await using bench = await startBench();
+    const bad = bench.createClaim('bad');
+    const good = bench.createClaim('good');
+    bench.api.failNext('PATCH /resourceclaims/bad/status', 500, { times: Infinity });
+    const writer = bench.start();
+    writer.set(bad, [ready('vf-0')]);
+    for (let n = 0; n < 4; n++) {
+      await poll(() => bench.clock.sleeping()).toHaveLength(1);
+      writer.set(good, [ready('vf-0', { data: { n } })]);
+      await poll(() => bench.entries('good')?.[0]?.data).toEqual({ n });
+      const before = bench.patches().length;
+      bench.clock.advance(30_000);
+      await poll(() => bench.patches().length).toBeGreaterThan(before);
+    }
+    expect(bench.warnings()).toHaveLength(1);
   });
 
   it('says which permission is missing since Kubernetes 1.36, once, and works when it is given', async () => {
@@ -275,14 +375,14 @@ describe('ClaimStatusWriter', () => {
     const writer = bench.start();
     for (const claim of claims) writer.set(claim, [ready('vf-0')]);
     await poll(() => bench.clock.sleeping()).toHaveLength(3);
-    expect(bench.errors).toHaveLength(1);
-    expect(bench.errors[0]).toMatchObject({
-      code: 'status-forbidden',
-      hint: expect.stringContaining(
-        `resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${testDriver}]`,
-      ),
-    });
-    expect(bench.logger.messages('warn')).toHaveLength(1);
+    expect(bench.warnings()).toMatchObject([
+      {
+        code: 'status-forbidden',
+        hint: expect.stringContaining(
+          `resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${testDriver}]`,
+        ),
+      },
+    ]);
     bench.api.allowDeviceStatus([testDriver]);
     bench.clock.advance(500);
     await poll(() => ['one', 'two', 'three'].map((name) => bench.entries(name)?.length)).toEqual([1, 1, 1]);
@@ -292,7 +392,7 @@ describe('ClaimStatusWriter', () => {
     await using bench = await startBench();
     bench.api.failNext('PATCH /status', 403);
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
-    await poll(() => bench.errors).toMatchObject([
+    await poll(bench.warnings).toMatchObject([
       { code: 'status-forbidden', hint: expect.stringContaining('resources: [resourceclaims/status], verbs: [patch]') },
     ]);
   });
@@ -302,11 +402,9 @@ describe('ClaimStatusWriter', () => {
     const claim = bench.createClaim();
     const writer = bench.start();
     writer.set(claim, [ready('vf-99')]);
-    await poll(() => bench.errors.map(({ cause }) => String(cause))).toEqual([
-      expect.stringContaining('must be an allocated device in the claim'),
-    ]);
+    await poll(() => bench.failures).toMatchObject([['fast-net', { code: 'status-invalid' }]]);
+    expect(String(bench.failures[0]?.[1].cause)).toContain('must be an allocated device in the claim');
     await poll(() => bench.clock.sleeping()).toEqual([]);
-    expect(bench.errors[0]).toMatchObject({ code: 'status-invalid' });
     writer.set(claim, [ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
   });
@@ -319,8 +417,9 @@ describe('ClaimStatusWriter', () => {
     const writer = bench.start();
     for (const name of ['one', 'two']) writer.set(bench.createClaim(name), [ready('vf-0')]);
     await poll(bench.patches).toHaveLength(2);
-    await poll(() => bench.errors).toMatchObject([{ code: 'status-dropped' }]);
+    await poll(bench.warnings).toMatchObject([{ code: 'status-dropped' }]);
     expect(bench.clock.sleeping()).toEqual([]);
+    expect(bench.failures).toEqual([]);
   });
 
   it('does not go on for ever about a claim that is over', async () => {
