@@ -5,7 +5,7 @@ export default defineConfig({
   root: import.meta.dirname,
   test: {
     name: 'e2e-cluster',
-    include: ['*.test.ts'],
+    include: ['*.test.ts', 'api/*.test.ts'],
     testTimeout: 180_000,
     hookTimeout: 300_000,
     fileParallelism: false,

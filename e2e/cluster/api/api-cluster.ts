@@ -1,7 +1,8 @@
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { KubeConfig, type KubernetesObject, type V1Node, type V1Pod } from '@kubernetes/client-node';
@@ -9,8 +10,8 @@ import { parseRawYaml } from '../../../deploy/render/raw-yaml.ts';
 import { systemClock } from '../../../src/clock.ts';
 import { KubeClient, ResourceApi, type ResourceClaim } from '../../../src/kube/index.ts';
 import { buildNode, buildPod, type Identified } from '../../../test/doubles/objects.ts';
-import { packageFolder } from '../../node/packages/debian-packages.ts';
-import { startApiServer } from './api-server.ts';
+import { ControlPlane } from '../control-plane.ts';
+import { readPrograms } from '../programs.ts';
 
 const manifest = new URL('../../../deploy/manifests/netdra.yaml', import.meta.url);
 const driverAccount = { namespace: 'kube-system', name: 'netdra' };
@@ -21,7 +22,7 @@ export interface ApiUser {
   resources: ResourceApi;
 }
 
-/** A real API server with the objects of deploy/manifests, and users of it. */
+/** A real API server with the objects of deploy/manifests, and users of it. Nothing acts on its objects. */
 export class ApiCluster implements AsyncDisposable {
   readonly admin: ApiUser;
   readonly #config: KubeConfig;
@@ -33,12 +34,16 @@ export class ApiCluster implements AsyncDisposable {
     this.admin = this.#open(config);
   }
 
+  /** Only in the suite that e2e/cluster/run.ts starts. @throws NodeError, NetdraError `programs-missing` */
   static async start(): Promise<ApiCluster> {
     await using stack = new AsyncDisposableStack();
-    const { NETDRA_CACHE: cache = '', NETDRA_KUBERNETES: kubernetes = '' } = process.env;
-    const etcd = join(packageFolder(cache, { name: 'etcd-server', suite: 'forky' }), 'usr/bin/etcd');
-    const server = stack.use(await startApiServer({ etcd, kubeApiserver: join(kubernetes, 'kube-apiserver') }));
-    const cluster = new ApiCluster(server.kubeConfig(), stack.move());
+    const { etcd, kubernetes } = readPrograms(process.env);
+    const dir = mkdtempSync(join(tmpdir(), 'api-'));
+    stack.defer(() => rmSync(dir, { recursive: true, force: true }));
+    const { adminKubeconfig } = stack.use(await ControlPlane.start({ dir, etcd, kubernetes, apiServerOnly: true }));
+    const config = new KubeConfig();
+    config.loadFromFile(adminKubeconfig);
+    const cluster = new ApiCluster(config, stack.move());
     for (const object of parseRawYaml(readFileSync(manifest, 'utf8'))) await cluster.create(object);
     return cluster;
   }
