@@ -6,7 +6,8 @@ import {
   type DeviceStatus,
 } from '../../../src/claimstatus/index.ts';
 import { systemClock } from '../../../src/clock.ts';
-import type { AllocatedDeviceStatus } from '../../../src/kube/index.ts';
+import { createEventsApi, EventWriter, FailureEvents, type KubeEvent } from '../../../src/events/index.ts';
+import type { AllocatedDeviceStatus, KubeList } from '../../../src/kube/index.ts';
 import type { ClaimIdentity } from '../../../src/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../test/doubles/objects.ts';
@@ -82,12 +83,23 @@ async function writeForeign(claim: ClaimIdentity, generation: number): Promise<A
 
 function open(user: ApiUser, change = (api: ClaimStatusApi) => api) {
   const logger = new RecordingLogger();
-  const failures: ClaimIdentity[] = [];
-  const onPersistentFailure = (claim: ClaimIdentity) => void failures.push(claim);
+  const eventWriter = new EventWriter(createEventsApi(user.client), {
+    ...{ controller: testDriver, instance: testNode, clock: systemClock, logger },
+  });
+  const events = new FailureEvents(eventWriter);
   const api = change(createClaimStatusApi(user.resources));
-  const writer = new ClaimStatusWriter(api, { driver: testDriver, clock: systemClock, logger, onPersistentFailure });
+  const writer = new ClaimStatusWriter(api, {
+    ...{ driver: testDriver, clock: systemClock, logger },
+    onPersistentFailure: (claim, error) => events.statusNotWritten(claim, [], error),
+  });
   const warnings = () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.reason);
-  return { writer, warnings, failures, [Symbol.asyncDispose]: () => writer[Symbol.asyncDispose]() };
+  return {
+    ...{ writer, warnings },
+    async [Symbol.asyncDispose]() {
+      await writer[Symbol.asyncDispose]();
+      await eventWriter[Symbol.asyncDispose]();
+    },
+  };
 }
 
 const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 10_000, interval: 50 });
@@ -201,11 +213,17 @@ describe('claim status on a real API server, with the permissions of the driver'
     expect(await entriesOf(claim)).toEqual([]);
   });
 
-  it('reports parameters in a form that the API server takes for a change', async () => {
-    const claim = await createClaim('blanks', { ...unsorted, '<': 1 });
+  it('is reported in an event of the claim where the API server takes its parameters for changed', async () => {
+    const claim = await createClaim('escaped', { ...unsorted, '<': 1 });
     await using status = open(driver);
     status.writer.set(claim, [attached]);
-    await eventually(async () => status.warnings()).toEqual([expect.stringContaining('without <, > and &')]);
-    expect(status.failures).toEqual([claim]);
+    const hint = expect.stringContaining('without <, > and &');
+    await eventually(async () => status.warnings()).toEqual([hint]);
+    const regarding = expect.objectContaining({ kind: 'ResourceClaim', name: claim.name, uid: claim.uid });
+    await eventually(async () => {
+      const path = '/apis/events.k8s.io/v1/namespaces/default/events';
+      const { items } = await cluster.admin.client.request<KubeList<KubeEvent>>({ method: 'GET', path });
+      return items.filter(({ reason }) => reason === 'StatusNotWritten');
+    }).toEqual([expect.objectContaining({ regarding, type: 'Warning', note: hint })]);
   });
 });

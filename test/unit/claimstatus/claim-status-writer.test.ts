@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import {
+  type ClaimStatusApi,
   type ClaimStatusError,
   ClaimStatusWriter,
   createClaimStatusApi,
   type DeviceStatus,
   withStatusRemoval,
 } from '../../../src/claimstatus/index.ts';
-import type { AllocatedDeviceStatus, ResourceClaim } from '../../../src/kube/index.ts';
+import { type AllocatedDeviceStatus, KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
 import type { ClaimIdentity } from '../../../src/metadata/index.ts';
 import { ApiServer, type ApiServerOptions } from '../../doubles/api-server.ts';
 import { openKube } from '../../doubles/kube.ts';
@@ -164,15 +165,35 @@ describe('ClaimStatusWriter', () => {
     expect(bench.warnings()).toEqual([]);
   });
 
-  it('counts a claim that changes without end as a failure', async () => {
+  it('counts as a failure what is a conflict although nobody else has written', async () => {
     await using bench = await startBench();
     bench.api.failNext('PATCH /status', 409, { times: Infinity });
-    const claim = bench.createClaim();
-    using _busy = bench.api.admit('ResourceClaim', () => undefined);
-    bench.start().set(claim, [ready('vf-0')]);
-    // The version is the same: no other writer is the reason.
+    bench.start().set(bench.createClaim(), [ready('vf-0')]);
     await poll(bench.warnings).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
     expect(bench.patches()).toHaveLength(1);
+  });
+
+  it('counts as a failure a claim that somebody writes without a pause', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    let version = 0;
+    const api: ClaimStatusApi = {
+      read: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {} }),
+      patch: async () => {
+        throw new KubeError('api-conflict', 'the object has been modified');
+      },
+    };
+    const { clock, logger } = bench;
+    await using writer = new ClaimStatusWriter(api, { driver: testDriver, clock, logger });
+    writer.set(claim, [ready('vf-0')]);
+    await expect
+      .poll(() => {
+        clock.advance(400);
+        return bench.warnings();
+      })
+      .toMatchObject([{ code: 'status-failed' }]);
+    // One read at first, and one after each of five patches.
+    expect(version).toBe(6);
   });
 
   it('writes the entry of a device once that two requests have', async () => {

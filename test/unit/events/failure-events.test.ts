@@ -90,6 +90,14 @@ describe('withPodEvents', () => {
 });
 
 describe('FailureEvents', () => {
+  it('reports a status that cannot be written on the claim and on its pods', () => {
+    const { events, told, reports } = record();
+    events.podSeen(pod);
+    events.statusNotWritten(identity, ['p-1'], new Error('status of claim apps/fast-net cannot be written'));
+    expect(told()).toEqual(['ResourceClaim fast-net StatusNotWritten', 'Pod web-0 StatusNotWritten']);
+    expect(reports[0]?.note).toBe('status of claim apps/fast-net cannot be written');
+  });
+
   const device = { pool: 'node-1', name: '0000-3b-02-1', pciAddress: '0000:3b:02.1', request: 'vf', config: {} };
   const attachment = { podUid: 'p-1', podNamespace: 'apps', podName: 'web-0', sandboxId: 's', netnsPath: '/n' };
   const held = [{ identity, podUids: ['p-1'], state: 'prepared', devices: [{ ...device, attachment }] }];
