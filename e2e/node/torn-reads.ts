@@ -63,9 +63,9 @@ async function main(): Promise<void> {
         const attributes = Object.fromEntries(
           Array.from({ length: 12 }, (_, n) => [`value${n}`, { string: `generation ${generation} `.repeat(2).trim() }]),
         );
-        generation = await metadata.update({ namespace, name, uid }, 'vf', [
+        ({ generation } = await metadata.update({ namespace, name, uid }, 'vf', [
           { driver: testDriver, pool: bench.settings.nodeName, name: device, attributes },
-        ]);
+        ]));
         // Without a pause, too, the reader's message needs a turn: an update waits for nothing but the disk.
         await (writer.pauseMs > 0 ? setTimeout(writer.pauseMs) : setImmediate());
       }

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../clock.ts';
 import type { Logger } from '../logger.ts';
-import type { ClaimIdentity, ClaimMetadata, DeviceMetadata } from '../metadata/index.ts';
+import type { ClaimIdentity, ClaimMetadata, DeviceMetadata, MetadataUpdate } from '../metadata/index.ts';
 import { CallQueue } from './call-queue.ts';
 import type { ClaimReader } from './claims.ts';
 import { createDraService, draVersions } from './dra-service.ts';
@@ -65,10 +65,9 @@ export interface MetadataUpdater {
   /**
    * Replaces the metadata of a request's devices; the file appears with the first call.
    * @param request base name or full `request/subrequest`
-   * @returns the generation now in the file
    * @throws MetadataError `metadata-not-prepared` if this driver has not prepared just that
    */
-  updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number>;
+  updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate>;
 }
 
 /**
@@ -208,7 +207,11 @@ class Running {
     this.#health.set(devices);
   }
 
-  async updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number> {
+  async updateRequestMetadata(
+    claim: ClaimIdentity,
+    request: string,
+    devices: DeviceMetadata[],
+  ): Promise<MetadataUpdate> {
     if (this.#metadata === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
     return await this.#tracked(this.#metadata.update(claim, request, devices));
   }

@@ -33,15 +33,20 @@ export class ClaimFiles {
     }
   }
 
-  /** Makes the files of a request say what the state says, or not be there. Files that are right are not touched. */
-  async layDown(state: ClaimState, base: string, held: HeldDirectories): Promise<void> {
+  /**
+   * Makes the files of a request say what the state says, or not be there. Files that are right are not touched.
+   * @returns whether a file was written
+   */
+  async layDown(state: ClaimState, base: string, held: HeldDirectories): Promise<boolean> {
     const content = contentOf(state, base, this.#driver);
+    let isWritten = false;
     for (const layout of state.layouts) {
       const file = this.#file(state, base, layout);
       const text = layouts[layout].encode(content);
       if (text === undefined) await removeFile(file, held);
-      else await putFile(file, text, held);
+      else if (await putFile(file, text, held)) isWritten = true;
     }
+    return isWritten;
   }
 
   /** The bind mounts of a request, for CDI. */

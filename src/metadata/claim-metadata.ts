@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { KeyedMutex } from '../keyed-mutex.ts';
 import { CdiSpecs } from './cdi.ts';
 import { ClaimFiles } from './claim-files.ts';
@@ -44,6 +45,14 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   now?: () => Date;
 }
 
+/** What an update has come to. */
+export interface MetadataUpdate {
+  /** Of the file; 0 if metadata is off and the claim has no file. */
+  generation: number;
+  /** Whether a file was written; `false` if all of them said the same already. */
+  isWritten: boolean;
+}
+
 /**
  * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts:
  * a deferred request has no file before generation 1, so no container starts without it; generation never goes back for
@@ -83,7 +92,7 @@ export class ClaimMetadata {
       if (state !== undefined) this.#files.check(state);
       if (found !== undefined && kept === undefined) await this.#remove(found, held);
       if (state === undefined) return new Map();
-      await writeClaimState(this.#options.dataDir, state, held);
+      if (!isDeepStrictEqual(state, kept)) await writeClaimState(this.#options.dataDir, state, held);
       for (const base of Object.keys(state.requests)) {
         await this.#files.layDown(state, base, held);
         await this.#cdi.write(state.claim.uid, base, { mounts: this.#files.mounts(state, base, this.#visible(state)) });
@@ -95,14 +104,13 @@ export class ClaimMetadata {
   /**
    * Writes what a request's devices are like now; the whole list replaces the one before. Nothing is written when it
    * says what the file says already.
-   * @returns the generation that the file has afterwards; 0 if metadata is off and the claim has none
    * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
    * `metadata-invalid` if a consumer would not have to take it, `metadata-io`
    */
-  async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<number> {
+  async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate> {
     return await this.#inTurn(claim, async (held) => {
       const found = await this.#readState(claim, held);
-      if (!this.#isEnabled && found?.claim.uid !== claim.uid) return 0;
+      if (!this.#isEnabled && found?.claim.uid !== claim.uid) return { generation: 0, isWritten: false };
       const state = checkOwnership(found, { claim, request, devices, driver: this.#options.driver });
       validateDevices(claim, request, devices);
       const base = baseRequest(request);
@@ -111,8 +119,8 @@ export class ClaimMetadata {
       const next = { ...state, requests: { ...state.requests, [base]: after } };
       // The state goes first: a generation that was given out is never given out again.
       if (after !== before) await writeClaimState(this.#options.dataDir, next, held);
-      await this.#files.layDown(next, base, held);
-      return after.generation;
+      const isWritten = await this.#files.layDown(next, base, held);
+      return { generation: after.generation, isWritten };
     });
   }
 

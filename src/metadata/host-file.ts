@@ -115,22 +115,29 @@ function removeIfThere(path: string): void {
  * one `pwrite` over the same inode, without truncation: a reader never finds it empty or cut off. Shorter content is
  * padded with blanks, which JSON ignores; before longer content the file is first lengthened with blanks. A file that
  * says it already is not touched.
+ * @returns whether anything was written
  * @throws MetadataError `metadata-io`
  */
-export async function putFile(file: HostFile, text: string, held?: HeldDirectories): Promise<void> {
-  if (!(await overwriteFile(file, text, held))) await createFile(file, text, held && { held });
+export async function putFile(file: HostFile, text: string, held?: HeldDirectories): Promise<boolean> {
+  const found = await overwriteFile(file, text, held);
+  if (found === 'absent') await createFile(file, text, held && { held });
+  return found !== 'equal';
 }
 
-async function overwriteFile(file: HostFile, text: string, held?: HeldDirectories): Promise<boolean> {
-  return await withFile({ file, verb: 'update', flags: O_RDWR, held }, false, (descriptor, size) => {
+async function overwriteFile(
+  file: HostFile,
+  text: string,
+  held?: HeldDirectories,
+): Promise<'absent' | 'equal' | 'overwritten'> {
+  return await withFile({ file, verb: 'update', flags: O_RDWR, held }, 'absent', (descriptor, size) => {
     const content = Buffer.from(text);
     const present = Buffer.alloc(size);
     readSync(descriptor, present, 0, size, 0);
-    if (present.toString().trimEnd() === text.trimEnd()) return true;
+    if (present.toString().trimEnd() === text.trimEnd()) return 'equal';
     const length = content.length <= size ? size : Math.ceil(content.length / growthStepBytes) * growthStepBytes;
     if (length > size) writeAll(descriptor, Buffer.alloc(length - size, ' '), size);
     writeAll(descriptor, Buffer.concat([content, Buffer.alloc(length - content.length, ' ')]), 0);
-    return true;
+    return 'overwritten';
   });
 }
 

@@ -1,5 +1,5 @@
 export { CdiSpecs, type ContainerEdits } from './cdi.ts';
-export { ClaimMetadata, type ClaimMetadataOptions } from './claim-metadata.ts';
+export { ClaimMetadata, type ClaimMetadataOptions, type MetadataUpdate } from './claim-metadata.ts';
 export type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
 export { type MetadataVersion, metadataVersions } from './codec.ts';
 export { type DecodedMetadata, decodeMetadata, decodeStream } from './decode.ts';

@@ -47,16 +47,15 @@ export function observePlugin(plugin: DraPlugin, metrics: Metrics, clock: Clock)
   };
 }
 
-/** The same updater, with its writes timed and counted. */
+/** The same updater, with its writes timed and counted. An update that changes nothing is not a write. */
 export function observeUpdater(updater: MetadataUpdater, metrics: Metrics, clock: Clock): MetadataUpdater {
   return {
     async updateRequestMetadata(claim, request, devices) {
       const startedAtMs = clock.nowMs();
       try {
-        const generation = await updater.updateRequestMetadata(claim, request, devices);
-        // 0: metadata is off for the claim.
-        if (generation > 0) metrics.metadataWritten((clock.nowMs() - startedAtMs) / 1000);
-        return generation;
+        const update = await updater.updateRequestMetadata(claim, request, devices);
+        if (update.isWritten) metrics.metadataWritten((clock.nowMs() - startedAtMs) / 1000);
+        return update;
       } catch (error) {
         metrics.metadataFailed('update');
         throw error;

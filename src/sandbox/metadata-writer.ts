@@ -17,15 +17,6 @@ export interface ServedDevice {
   state: VfState;
 }
 
-/** A request whose files say what its devices are like. */
-interface WrittenRequest {
-  request: string;
-  /** Names of its devices. */
-  devices: string[];
-  /** Absent: device metadata is off. */
-  generation: number | undefined;
-}
-
 export interface MetadataWriterOptions {
   driver: string;
   store: Store;
@@ -33,7 +24,7 @@ export interface MetadataWriterOptions {
   /** Absent: device metadata is off. */
   updater?: MetadataUpdater;
   attributesOf: (pciAddress: string) => DeviceAttributes;
-  /** Told after a claim's network data was stored and its files were written. */
+  /** Called after a claim's network data was stored and its files were written, or both were found to be right. */
   onWritten?: (claim: ClaimIdentity) => void;
   logger: Logger;
   onStep: OnStep;
@@ -50,34 +41,32 @@ export class MetadataWriter {
   /** Stores the network data and writes the files, request by request. */
   async write(identity: ClaimIdentity, served: ServedDevice[]): Promise<void> {
     const { updater, driver, attributesOf, onStep } = this.#options;
-    const written: WrittenRequest[] = [];
+    const lines: [fields: object, message: string][] = [];
     for (const [request, entries] of byRequest(served)) {
       const devices = entries.map(({ device, state }) =>
         toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
       );
-      this.#storeNetworkData(identity, entries);
+      const isNew = this.#storeNetworkData(identity, entries);
       await onStep('network-data-stored', {});
-      const generation = await updater?.updateRequestMetadata(identity, request, devices);
+      const update = await updater?.updateRequestMetadata(identity, request, devices);
       await onStep('metadata-written', {});
-      written.push({ request, devices: devices.map(({ name }) => name), generation });
+      const facts = { request, devices: devices.map(({ name }) => name) };
+      if (update?.isWritten) lines.push([{ ...facts, generation: update.generation }, 'metadata written']);
+      // 0: it was off when the claim was prepared, so containers have no mount to read it by.
+      else if (isNew && !update?.generation) lines.push([facts, 'devices ready; metadata files are off']);
     }
     // When the runtime has its answer: a pod waits for that.
-    if (written.length > 0) setImmediate(() => this.#tell(identity, written));
+    if (served.length > 0) setImmediate(() => this.#report(identity, lines));
   }
 
-  #tell(identity: ClaimIdentity, written: readonly WrittenRequest[]): void {
+  #report(identity: ClaimIdentity, lines: readonly [fields: object, message: string][]): void {
     const { logger, onWritten } = this.#options;
     const claim = `${identity.namespace}/${identity.name}`;
-    for (const { generation, ...facts } of written) {
-      // 0: it was off when the claim was prepared, so containers have no mount to read it by.
-      if (generation === undefined || generation === 0)
-        logger.info({ claim, ...facts }, 'devices ready; metadata files are off');
-      else logger.info({ claim, ...facts, generation }, 'metadata written');
-    }
+    for (const [fields, message] of lines) logger.info({ claim, ...fields }, message);
     try {
       onWritten?.(identity);
     } catch (error) {
-      logger.warn({ claim, err: error }, 'what was written is not told');
+      logger.warn({ claim, err: error }, 'claim status not updated');
     }
   }
 
@@ -98,7 +87,8 @@ export class MetadataWriter {
     });
   }
 
-  #storeNetworkData({ uid }: ClaimIdentity, entries: ServedDevice[]): void {
+  /** @returns whether it was not stored already */
+  #storeNetworkData({ uid }: ClaimIdentity, entries: ServedDevice[]): boolean {
     const { store } = this.#options;
     const wanted = new Map(entries.map(({ device, state }) => [device.pciAddress, toNetworkData(state)]));
     const change = (device: StoredDevice) => {
@@ -108,7 +98,8 @@ export class MetadataWriter {
     };
     // Most looks find nothing new, and need not keep other writers waiting. What is new as we know it need not be asked for.
     const isNew = entries.some(({ device }) => change(device) !== undefined);
-    if (!isNew && !store.claim(uid)?.devices.some((device) => change(device) !== undefined)) return;
+    if (!isNew && !store.claim(uid)?.devices.some((device) => change(device) !== undefined)) return false;
     store.changeDevices(uid, change);
+    return true;
   }
 }

@@ -27,7 +27,7 @@ describe('a reader beside a writer that never pauses', () => {
       const attributes = Object.fromEntries(Array.from({ length: count }, (_, n) => [`value${n}`, { string }]));
       return metadata.update(claim, 'vf', [{ driver: 'd.example', pool: 'p', name: 'd', attributes }]);
     };
-    let generation = await update('first', 1);
+    let { generation } = await update('first', 1);
     const path = join(dir.path, 'dra-device-metadata/default_busy/vf/metadata.json');
     const script = new URL('../../e2e/node/torn-reads-reader.ts', import.meta.url);
     const worker = new Worker(script, { workerData: { path, reader, reads } });
@@ -36,7 +36,7 @@ describe('a reader beside a writer that never pauses', () => {
       isDone = true;
     });
     while (!isDone) {
-      generation = await update(`value ${generation}`, 1 + (generation % 9));
+      ({ generation } = await update(`value ${generation}`, 1 + (generation % 9)));
       // An update waits for nothing but the disk: the worker's message needs a turn of its own.
       await setImmediate();
     }

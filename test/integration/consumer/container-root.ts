@@ -52,7 +52,7 @@ export class ContainerRoot implements Disposable {
     if (devices !== undefined) await metadata.update(claim, request, full(devices));
     this.#mount();
     return async (changed) => {
-      const generation = await metadata.update(claim, request, full(changed));
+      const { generation } = await metadata.update(claim, request, full(changed));
       this.#mount();
       return generation;
     };

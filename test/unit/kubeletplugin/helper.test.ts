@@ -271,7 +271,7 @@ describe('stopping', () => {
     const update = bench.helper.updateRequestMetadata(wire, 'vf', [device]);
     await bench.helper[Symbol.asyncDispose]();
     expect(bench.metadataText('a', 'vf')).toContain('"generation": 1');
-    expect(await update).toBe(1);
+    expect(await update).toMatchObject({ generation: 1 });
   });
 });
 

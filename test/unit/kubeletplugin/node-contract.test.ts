@@ -109,7 +109,7 @@ describe('KEP-3063 NodePrepareResource', () => {
     await bench.kubelet.prepare(pod);
     expect(Object.keys(bench.mountsOf(pod))).toHaveLength(1);
     const changed = owned('dev-a', { networkData: { ips: ['192.0.2.9/24'] } });
-    expect(await helper.updateRequestMetadata(wire, 'vf', [changed])).toBe(2);
+    expect(await helper.updateRequestMetadata(wire, 'vf', [changed])).toMatchObject({ generation: 2 });
   });
 
   it('can be followed by NodeUnprepareResource when it failed', async () => {
@@ -310,6 +310,6 @@ describe('KEP-3063 a claim of the same name with another UID', () => {
     await expect(bench.helper.updateRequestMetadata(old.wire, 'vf', [owned('dev-a')])).rejects.toMatchObject({
       code: 'metadata-not-prepared',
     });
-    expect(await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a')])).toBe(1);
+    expect(await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a')])).toMatchObject({ generation: 1 });
   });
 });

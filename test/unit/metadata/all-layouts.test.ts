@@ -37,14 +37,14 @@ describe('a claim in any combination of layouts', () => {
     for (const name of layoutNames)
       expect(existsSync(path(name))).toBe(name === 'attributes-json' && names.includes(name));
 
-    expect(await metadata.update(claim, 'vf', devices)).toBe(1);
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
     for (const name of names) {
       const text = layouts[name].encode(kernel.content);
       expect(readFileSync(path(name), 'utf8')).toBe(text);
       expect(text).toBe(golden(`${name}/kernel.golden`, text ?? ''));
       expect(statSync(path(name)).mode & 0o777).toBe(0o644);
     }
-    expect(await metadata.update(claim, 'vf', [device])).toBe(2);
+    expect(await metadata.update(claim, 'vf', [device])).toMatchObject({ generation: 2 });
     expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [device] });
 
     await metadata.unprepare(claim);
@@ -121,10 +121,10 @@ describe('the layout downward-api', () => {
   it('counts generations although it does not show them, over restarts too', async () => {
     const start = () => bench.start({ layouts: ['downward-api'] });
     await start().prepare(record, new Map());
-    expect(await start().update(claim, 'vf', devices)).toBe(1);
-    expect(await start().update(claim, 'vf', devices)).toBe(1);
+    expect(await start().update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
+    expect(await start().update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
     await start().prepare(record, new Map());
-    expect(await start().update(claim, 'vf', [device])).toBe(2);
+    expect(await start().update(claim, 'vf', [device])).toMatchObject({ generation: 2 });
   });
 
   it('refuses a claim that is for no pod before it writes anything', async () => {
@@ -153,14 +153,14 @@ describe('the driver started with other layouts', () => {
     await before.prepare(record, new Map());
     await before.update(claim, 'vf', [device]);
     const after = bench.start({ layouts: ['kep'] });
-    expect(await after.update(claim, 'vf', devices)).toBe(2);
+    expect(await after.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
     expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 2');
     expect(readFileSync(path('downward-api'), 'utf8')).toContain('"hwAddress"');
     // Containers that start after the next prepare get the new layouts, with what is known.
     await after.prepare(record, new Map());
     expect([...bench.mounts(claim.uid).values()]).toEqual([path('kep')]);
     expect(readFileSync(path('kep'), 'utf8')).toContain('"generation": 2');
-    expect(await after.update(claim, 'vf', [device])).toBe(3);
+    expect(await after.update(claim, 'vf', [device])).toMatchObject({ generation: 3 });
     expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 3');
     await after.unprepare(claim);
     expect(bench.files()).toEqual([]);
@@ -212,7 +212,7 @@ describe('a claim that is prepared again', () => {
     const second = bench.start({ bootId: 'two' });
     await second.prepare(record, new Map());
     for (const name of layoutNames) expect(existsSync(path(name))).toBe(name === 'attributes-json');
-    expect(await second.update(claim, 'vf', devices)).toBe(2);
+    expect(await second.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
     // The second prepare of this boot hides nothing.
     await second.prepare(record, new Map());
     expect(existsSync(path('v1'))).toBe(true);
@@ -222,7 +222,7 @@ describe('a claim that is prepared again', () => {
     const metadata = bench.start();
     const identity = new Map([['vf', [device]]]);
     await metadata.prepare(record, identity);
-    expect(await metadata.update(claim, 'vf', devices)).toBe(2);
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
     await metadata.prepare(record, identity);
     expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices });
     const more = { ...device, attributes: { model: { string: 'm' } } };
@@ -242,7 +242,7 @@ describe('a claim that is prepared again', () => {
     await metadata.withdraw(claim);
     await metadata.prepare(record, new Map());
     expect(existsSync(path('v1'))).toBe(false);
-    expect(await metadata.update(claim, 'vf', devices)).toBe(2);
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
   });
 
   it('keeps the requests that it had: the kubelet may still hand out their CDI ids', async () => {
@@ -314,7 +314,7 @@ describe('immediate, deferred and mixed', () => {
     await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('request constructor is not prepared');
     const named = { constructor: { name: 'constructor', devices: [{ pool: 'node-1', name: device.name }] } };
     await metadata.prepare({ ...record, requests: named }, new Map());
-    expect(await metadata.update(claim, 'constructor', [device])).toBe(1);
+    expect(await metadata.update(claim, 'constructor', [device])).toMatchObject({ generation: 1 });
   });
 });
 
@@ -342,7 +342,7 @@ describe('while metadata is off', () => {
   it('lays down nothing for a new claim, and takes updates for it without a word', async () => {
     const metadata = bench.start({ enabled: false });
     expect(await metadata.prepare(record, new Map([['vf', [device]]]))).toEqual(new Map());
-    expect(await metadata.update(claim, 'vf', devices)).toBe(0);
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 0 });
     expect(await metadata.countFiles()).toBe(0);
     await metadata.withdraw(claim);
     await metadata.unprepare(claim);
@@ -355,7 +355,7 @@ describe('while metadata is off', () => {
     expect(await on.countFiles()).toBe(0);
     await on.update(claim, 'vf', [device]);
     const off = bench.start({ enabled: false });
-    expect(await off.update(claim, 'vf', devices)).toBe(2);
+    expect(await off.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
     expect([await on.countFiles(), await off.countFiles()]).toEqual([1, 1]);
     expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 2');
     // After a boot the CDI specs are gone, and the kubelet still hands out their ids.
@@ -366,7 +366,7 @@ describe('while metadata is off', () => {
     await off.withdraw(claim);
     expect(existsSync(path('v1'))).toBe(false);
     expect(await off.countFiles()).toBe(0);
-    expect(await off.update(claim, 'vf', devices)).toBe(3);
+    expect(await off.update(claim, 'vf', devices)).toMatchObject({ generation: 3 });
     await off.unprepare(claim);
     expect(bench.files()).toEqual([]);
     expect(await off.prepare(record, new Map())).toEqual(new Map());

@@ -58,8 +58,8 @@ describe('ClaimMetadata', () => {
 
   it('writes generation 1 with the first update, then counts', async () => {
     await metadata.prepare(record, new Map());
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toBe(2);
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
     expect(decodeStream(readFileSync(file, 'utf8'))).toMatchObject({ generation: 2, request: 'vf', claim });
     expect(statSync(file).mode & 0o777).toBe(0o644);
   });
@@ -68,8 +68,18 @@ describe('ClaimMetadata', () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const before = statSync(file, { bigint: true }).mtimeNs;
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
+    const update = await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    expect(update).toEqual({ generation: 1, isWritten: false });
     expect(statSync(file, { bigint: true }).mtimeNs).toBe(before);
+  });
+
+  it('writes a file again that somebody has removed, in the same generation', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    unlinkSync(file);
+    const update = await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    expect(update).toEqual({ generation: 1, isWritten: true });
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
   });
 
   it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
@@ -90,10 +100,14 @@ describe('ClaimMetadata', () => {
   it('keeps file and generation when the same claim is prepared again, by another process too', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const state = join(dir.path, 'data/dra-device-metadata/default_fast-net/claim.json');
+    // A file that is written anew has another inode.
+    const { ino } = statSync(state);
     const restarted = open();
     await restarted.prepare(record, new Map());
+    expect(statSync(state).ino).toBe(ino);
     expect(await restarted.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [deviceWith('192.0.2.1/24')] });
-    expect(await restarted.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toBe(2);
+    expect(await restarted.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
   });
 
   it('starts from nothing for another UID under the same name', async () => {
@@ -103,7 +117,7 @@ describe('ClaimMetadata', () => {
     await metadata.prepare({ ...record, claim: successor }, new Map());
     expect(existsSync(file)).toBe(false);
     expect(readdirSync(join(dir.path, 'cdi'))).toEqual([`${driver}_metadata_2b-uid_vf.json`]);
-    expect(await metadata.update(successor, 'vf', [deviceWith('192.0.2.2/24')])).toBe(1);
+    expect(await metadata.update(successor, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 1 });
     // A late unprepare of the old claim leaves the new one alone.
     await metadata.unprepare(claim);
     expect(await metadata.read(successor, 'vf')).toMatchObject({ generation: 1 });
@@ -138,7 +152,7 @@ describe('ClaimMetadata', () => {
     await metadata.withdraw(claim);
     expect(existsSync(file)).toBe(false);
     expect(await metadata.read(claim, 'vf')).toBeUndefined();
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(2);
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 2 });
     expect(readdirSync(join(file, '..')).sort()).toEqual(['metadata-kep.json', 'metadata.json']);
   });
 
@@ -147,7 +161,7 @@ describe('ClaimMetadata', () => {
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     truncateSync(file);
     truncateSync(join(file, '../metadata-kep.json'));
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
     expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
   });
 
@@ -156,7 +170,7 @@ describe('ClaimMetadata', () => {
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     writeFileSync(file, '{"kind":');
     unlinkSync(join(file, '../metadata-kep.json'));
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toBe(1);
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
     expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
     expect(await readMetadataFile(join(file, '../metadata-kep.json'))).toMatchObject({ generation: 1 });
   });
@@ -198,6 +212,8 @@ describe('ClaimMetadata', () => {
   it('orders concurrent updates: every generation is given once', async () => {
     await metadata.prepare(record, new Map());
     const updates = Array.from({ length: 50 }, (_, n) => metadata.update(claim, 'vf', [deviceWith(`192.0.2.${n}/24`)]));
-    expect((await Promise.all(updates)).sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, n) => n + 1));
+    expect((await Promise.all(updates)).map(({ generation }) => generation).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: 50 }, (_, n) => n + 1),
+    );
   });
 });

@@ -155,8 +155,8 @@ describe('names that become parts of paths', () => {
     await metadata.prepare({ ...record, claim: long, requests }, new Map());
     const neighbour = { ...long, name: `${'c'.repeat(252)}d`, uid: 'other' };
     await metadata.prepare({ ...record, claim: neighbour, requests }, new Map());
-    expect(await metadata.update(long, request, devices)).toBe(1);
-    expect(await metadata.update(neighbour, request, devices)).toBe(1);
+    expect(await metadata.update(long, request, devices)).toMatchObject({ generation: 1 });
+    expect(await metadata.update(neighbour, request, devices)).toMatchObject({ generation: 1 });
     for (const hostPath of bench.mounts(claim.uid).values()) expect(existsSync(hostPath)).toBe(true);
     await metadata.unprepare(long);
     expect(await metadata.read(neighbour, request)).toMatchObject({ generation: 1 });

@@ -68,10 +68,13 @@ describe('observePlugin', () => {
 describe('observeUpdater', () => {
   const claim = { namespace: 'ns', name: 'c', uid: '1' };
 
-  it('gives the generation on and times the write', async () => {
+  it('times writes, and not updates that change nothing', async () => {
     const metrics = createMetrics();
-    const updater = observeUpdater({ updateRequestMetadata: async () => 7 }, metrics, createClock());
-    expect(await updater.updateRequestMetadata(claim, 'r', [])).toBe(7);
+    const updates = [true, false].map((isWritten) => ({ generation: 7, isWritten }));
+    for (const update of updates) {
+      const updater = observeUpdater({ updateRequestMetadata: async () => update }, metrics, createClock());
+      expect(await updater.updateRequestMetadata(claim, 'r', [])).toBe(update);
+    }
     expect(await series(metrics, 'dra_metadata_write_duration_seconds_sum')).toEqual([
       'dra_metadata_write_duration_seconds_sum 0.01',
     ]);
