@@ -31,6 +31,16 @@ export default defineConfig({
       },
       {
         test: {
+          name: 'neighbours',
+          include: ['e2e/neighbours/**/*.test.ts'],
+          testTimeout: 120_000,
+          // The first one builds programs in Go.
+          hookTimeout: 900_000,
+          fileParallelism: false,
+        },
+      },
+      {
+        test: {
           name: 'e2e-node',
           include: ['e2e/node/cases/**/*.test.ts'],
           testTimeout: 120_000,

@@ -1,0 +1,137 @@
+// Kubernetes' own code for device metadata, to be compared with ours.
+//
+//	device-metadata read FILE...          prints what is decoded, a JSON document on a line of its own for each file
+//	device-metadata write FOLDER <INPUT   writes as a driver on the kubeletplugin helper that serves these claims
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/dynamic-resource-allocation/api/metadata/v1alpha1"
+	"k8s.io/dynamic-resource-allocation/devicemetadata"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
+)
+
+// What is to be written: a claim, what the driver prepares for it, and how that changes afterwards.
+type input struct {
+	Driver  string
+	Claim   *resourceapi.ResourceClaim
+	Devices []kubeletplugin.Device
+	Updates []struct {
+		Request string
+		Devices []kubeletplugin.Device
+	}
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "device-metadata:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) > 1 && args[0] == "read":
+		return read(args[1:])
+	case len(args) == 2 && args[0] == "write":
+		var in input
+		decoder := json.NewDecoder(os.Stdin)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&in); err != nil {
+			return fmt.Errorf("input: %w", err)
+		}
+		return write(context.Background(), args[1], &in)
+	}
+	return fmt.Errorf("usage: device-metadata read FILE... | write FOLDER")
+}
+
+func read(paths []string) error {
+	output := json.NewEncoder(os.Stdout)
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		var decoded v1alpha1.DeviceMetadata
+		if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(file), &decoded); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+		if err := output.Encode(decoded); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The helper writes metadata only while it serves a kubelet's call, so there is one, over its socket.
+func write(ctx context.Context, folder string, in *input) error {
+	helper, err := kubeletplugin.Start(ctx, &driver{input: in}, append(metadataOptions(),
+		kubeletplugin.DriverName(in.Driver),
+		kubeletplugin.KubeClient(fake.NewClientset(in.Claim)),
+		kubeletplugin.NodeName("node-1"),
+		kubeletplugin.RegistrationService(false),
+		kubeletplugin.PluginDataDirectoryPath(folder),
+		kubeletplugin.CDIDirectory(filepath.Join(folder, "cdi")))...)
+	if err != nil {
+		return err
+	}
+	defer helper.Stop()
+	if err := prepare(ctx, filepath.Join(folder, "dra.sock"), in.Claim); err != nil {
+		return err
+	}
+	claim := in.Claim
+	for _, update := range in.Updates {
+		err := helper.UpdateRequestMetadata(ctx, claim.Namespace, claim.Name, claim.UID, update.Request, update.Devices)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prepare(ctx context.Context, socket string, claim *resourceapi.ResourceClaim) error {
+	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	answer, err := drapb.NewDRAPluginClient(connection).NodePrepareResources(ctx, &drapb.NodePrepareResourcesRequest{
+		Claims: []*drapb.Claim{{Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID)}},
+	})
+	if err != nil {
+		return err
+	}
+	prepared := answer.Claims[string(claim.UID)]
+	if prepared.GetError() != "" {
+		return fmt.Errorf("claim %s was not prepared: %s", claim.UID, prepared.GetError())
+	}
+	return nil
+}
+
+type driver struct {
+	// The methods that are not called here, which differ between versions.
+	kubeletplugin.DRAPlugin
+	input *input
+}
+
+func (d *driver) PrepareResourceClaims(context.Context, []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	return map[types.UID]kubeletplugin.PrepareResult{d.input.Claim.UID: {Devices: d.input.Devices}}, nil
+}
+
+func (d *driver) HandleError(_ context.Context, err error, message string) {
+	fmt.Fprintln(os.Stderr, "device-metadata:", message, err)
+}

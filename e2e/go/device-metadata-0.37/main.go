@@ -1,0 +1,1 @@
+../device-metadata-0.36/main.go

@@ -1,0 +1,23 @@
+module netdra.dev/e2e/nri-runtime
+
+go 1.24.0
+
+require github.com/containerd/nri v0.8.0
+
+require (
+	github.com/containerd/log v0.1.0 // indirect
+	github.com/gogo/protobuf v1.3.2 // indirect
+	github.com/golang/protobuf v1.5.3 // indirect
+	github.com/opencontainers/runtime-spec v1.0.3-0.20220825212826-86290f6a00fb // indirect
+	github.com/sirupsen/logrus v1.9.3 // indirect
+	golang.org/x/net v0.25.0 // indirect
+	golang.org/x/sys v0.21.0 // indirect
+	golang.org/x/text v0.15.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20230731190214-cbb8c96f2d6d // indirect
+	google.golang.org/grpc v1.57.1 // indirect
+	google.golang.org/protobuf v1.34.1 // indirect
+	k8s.io/cri-api v0.25.3 // indirect
+)
+
+// The version that containerd 1.7.35 and 2.1.9 have in their go.mod, as that of NRI.
+require github.com/containerd/ttrpc v1.2.7 // indirect

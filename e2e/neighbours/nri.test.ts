@@ -1,0 +1,311 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { createPlugin, type Plugin, type PluginHandlers } from '../../nri/index.ts';
+import { socketPath, until } from '../../test/unit/nri/support.ts';
+import { ensureGoPrograms } from '../go/build.ts';
+import { cacheFolder } from '../node/tools.ts';
+import { GoRuntime, type GoRuntimeOptions } from './go-runtime.ts';
+import { nriRuntimes } from './programs.ts';
+
+const pluginProcess = fileURLToPath(new URL('plugin-process.ts', import.meta.url));
+const launchedPlugin = fileURLToPath(new URL('../../test/unit/nri/fixtures/launched-plugin.ts', import.meta.url));
+
+describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, methodPerEvent }) => {
+  let program: string;
+  beforeAll(async () => {
+    program = join(await ensureGoPrograms(cacheFolder(process.env), module, console.error), 'nri-runtime');
+  });
+
+  async function startRuntime(options: Partial<GoRuntimeOptions> = {}): Promise<GoRuntime> {
+    const path = options.socketPath ?? socketPath();
+    const settings = {
+      program,
+      socketPath: path,
+      pluginDir: join(dirname(path), 'plugins'),
+      requestTimeoutMs: 10_000,
+      ...options,
+    };
+    const runtime = await GoRuntime.start(settings);
+    onTestFinished(() => runtime[Symbol.asyncDispose]());
+    return runtime;
+  }
+
+  function startPlugin(path: string, handlers: PluginHandlers): Plugin {
+    const backoff = { initialMs: 20, dialMaxMs: 40, maxMs: 80 };
+    const options = { name: 'test', index: '10', socketPath: path, handlers, backoff, disposeTimeoutMs: 100 };
+    const plugin = createPlugin(options);
+    onTestFinished(() => plugin[Symbol.asyncDispose]());
+    plugin.start();
+    return plugin;
+  }
+
+  /** A runtime and a plugin that it sends events to. */
+  async function stage(handlers: PluginHandlers, options: Partial<GoRuntimeOptions> = {}) {
+    const path = socketPath();
+    const runtime = await startRuntime({ socketPath: path, ...options });
+    const plugin = startPlugin(path, handlers);
+    await plugin.whenConnected();
+    return { path, runtime, plugin };
+  }
+
+  it('introduces itself, with its time limit', async () => {
+    const { plugin } = await stage({}, { requestTimeoutMs: 700 });
+    expect(plugin.runtime).toEqual({
+      name: 'neighbour',
+      version: 'v1.2.3',
+      nriVersion: methodPerEvent ? `v${version}` : undefined,
+      registrationTimeoutMs: 5000,
+      requestTimeoutMs: 700,
+    });
+  });
+
+  it('has 20,000 hooks answered, each as its handler decided', async () => {
+    const podCount = 4_000;
+    const isRefused = (id: string) => Number(id.slice('pod-'.length)) % 10 === 7;
+    const seen = new Map<string, string[]>();
+    const saw = (id: string, event: string) => void seen.set(id, [...(seen.get(id) ?? []), event]);
+    const { runtime, plugin } = await stage({
+      runPodSandbox: async ({ id, annotations }) => {
+        saw(id, `run ${annotations.colour}`);
+        if (Number(id.at(-1)) % 2 === 0) await null;
+        if (isRefused(id)) throw new Error(`no VF for ${id}`);
+      },
+      createContainer: (pod, { id, name, podSandboxId }) => {
+        saw(pod.id, `create ${name}`);
+        if (podSandboxId !== pod.id) throw new Error(`${id} is of ${podSandboxId}`);
+        if (name === 'sidecar') throw new Error(`no ${id}`);
+      },
+      stopPodSandbox: ({ id }) => saw(id, 'stop'),
+      removePodSandbox: ({ id }) => saw(id, 'remove'),
+    });
+    const answers = await Promise.all(
+      Array.from({ length: podCount }, async (_, index) => {
+        const pod = { id: `pod-${index}`, annotations: { colour: `blue-${index}` } };
+        const container = (name: string) =>
+          runtime.createContainer(pod, { id: `${name}-${index}`, pod_sandbox_id: pod.id, name });
+        return [
+          await outcome(runtime.runPodSandbox(pod)),
+          await outcome(container('app')),
+          await outcome(container('sidecar')),
+          await outcome(runtime.stopPodSandbox(pod)),
+          await outcome(runtime.removePodSandbox(pod)),
+        ];
+      }),
+    );
+    expect(answers.flat()).toHaveLength(20_000);
+    for (const [index, [run, ...others]] of answers.entries()) {
+      const id = `pod-${index}`;
+      if (isRefused(id)) expect(run).toContain(`no VF for ${id}`);
+      else expect(run).toBe('agreed');
+      expect(others).toEqual(['agreed', expect.stringContaining(`no sidecar-${index}`), 'agreed', 'agreed']);
+      expect(seen.get(id)).toEqual([`run blue-${index}`, 'create app', 'create sidecar', 'stop', 'remove']);
+    }
+    expect(seen.size).toBe(podCount);
+    expect(plugin.connected).toBe(true);
+  });
+
+  it.each([0, 4_070, 4_077, 8_192, 100_000, 2_000_000])('reads a refusal of %i bytes', async (length) => {
+    const text = 'x'.repeat(length);
+    const { runtime } = await stage({
+      runPodSandbox: () => {
+        throw new Error(text);
+      },
+    });
+    for (const id of ['a', 'b']) {
+      const refusal = await outcome(runtime.runPodSandbox({ id }));
+      expect(/x*$/.exec(refusal)?.[0].length).toBe(length);
+      expect(refusal).not.toBe('agreed');
+    }
+  });
+
+  it('tells 20 MB of pods and containers, in parts, which are handed over once and whole', async () => {
+    const pods = Array.from({ length: 400 }, (_, index) => ({
+      id: `pod-${index}`,
+      annotations: { long: String(index).padEnd(50_000, '.') },
+    }));
+    const containers = pods.map(({ id }) => ({ id: `container-of-${id}`, pod_sandbox_id: id, name: 'app' }));
+    const path = socketPath();
+    const runtime = await startRuntime({ socketPath: path });
+    await runtime.addState(pods, containers);
+    const lists: [Map<string, string | undefined>, string[]][] = [];
+    const plugin = startPlugin(path, {
+      synchronize: (all, theirs) =>
+        void lists.push([
+          new Map(all.map(({ id, annotations }) => [id, annotations.long])),
+          theirs.map(({ id, podSandboxId }) => `${id} in ${podSandboxId}`),
+        ]),
+      runPodSandbox: () => undefined,
+    });
+    await until(() => lists.length > 0);
+    await runtime.runPodSandbox({ id: 'new' });
+    expect(lists).toHaveLength(1);
+    expect(lists[0]?.[0]).toEqual(new Map(pods.map(({ id, annotations }) => [id, annotations.long])));
+    expect(lists[0]?.[1]).toEqual(containers.map(({ id, pod_sandbox_id }) => `${id} in ${pod_sandbox_id}`));
+    expect(plugin.connected).toBe(true);
+  });
+
+  it('tells a plugin that joins late of every pod, in its list or by an event, and of none twice', async () => {
+    const path = socketPath();
+    const runtime = await startRuntime({ socketPath: path });
+    const expected = new Set<string>();
+    const runSome = (from: number, count: number) =>
+      Promise.all(
+        Array.from({ length: count }, async (_, offset) => {
+          const id = `pod-${from + offset}`;
+          expected.add(id);
+          await runtime.runPodSandbox({ id });
+        }),
+      );
+    await runSome(0, 100);
+    const told: string[] = [];
+    const plugin = startPlugin(path, {
+      synchronize: (pods) => void told.push(...pods.map(({ id }) => id)),
+      runPodSandbox: ({ id }) => void told.push(id),
+    });
+    let next = 100;
+    while (!plugin.connected) {
+      await runSome(next, 20);
+      next += 20;
+    }
+    await runSome(next, 20);
+    expect(told).toHaveLength(expected.size);
+    expect(new Set(told)).toEqual(expected);
+  });
+
+  it('is refused in time by the stub when a handler is too slow, and keeps the connection', async () => {
+    const reasons: unknown[] = [];
+    const lost: unknown[] = [];
+    const { runtime, plugin } = await stage(
+      {
+        runPodSandbox: ({ id }, { signal }) => {
+          if (id !== 'slow') return;
+          signal.addEventListener('abort', () => reasons.push(signal.reason));
+          return new Promise(() => undefined);
+        },
+        disconnected: (error) => lost.push(error),
+      },
+      { requestTimeoutMs: 1_000 },
+    );
+    expect(await outcome(runtime.runPodSandbox({ id: 'slow' }))).toMatch(/was not done within 900 of 1000 ms/);
+    expect(reasons).toMatchObject([{ code: 'ttrpc-deadlineExceeded' }]);
+    expect(await outcome(runtime.runPodSandbox({ id: 'quick' }))).toBe('agreed');
+    expect([plugin.connected, lost]).toEqual([true, []]);
+  });
+
+  it('goes on without a plugin whose event loop is blocked, which comes back and is told of the pod', async () => {
+    const lists: string[][] = [];
+    const events: string[] = [];
+    const { runtime, plugin } = await stage(
+      {
+        synchronize: (pods) => void lists.push(pods.map(({ id }) => id)),
+        runPodSandbox: ({ id }) => {
+          events.push(id);
+          if (id === 'blocking') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
+        },
+      },
+      { requestTimeoutMs: 1_000 },
+    );
+    expect(await outcome(runtime.runPodSandbox({ id: 'blocking' }))).toBe('agreed');
+    await until(() => lists.length === 2);
+    expect(await outcome(runtime.runPodSandbox({ id: 'next' }))).toBe('agreed');
+    expect(events).toEqual(['blocking', 'next']);
+    expect(lists).toEqual([[], ['blocking']]);
+    expect(plugin.connected).toBe(true);
+  });
+
+  it('goes on when a plugin is killed in the middle of hooks, and the others are asked of every pod', async () => {
+    const seen: string[] = [];
+    const { path, runtime } = await stage({ runPodSandbox: ({ id }) => void seen.push(id) });
+    const mortal = spawn(process.execPath, [pluginProcess, path], { stdio: ['ignore', 'pipe', 'inherit'] });
+    onTestFinished(() => void mortal.kill('SIGKILL'));
+    const died = once(mortal, 'close');
+    const lines: string[] = [];
+    createInterface({ input: mortal.stdout }).on('line', (line) => {
+      lines.push(line);
+      if (lines.length === 50) mortal.kill('SIGKILL');
+    });
+    await until(() => lines[0] === 'connected');
+    const ids = Array.from({ length: 500 }, (_, index) => `pod-${index}`);
+    const answers = await Promise.all(ids.map((id) => outcome(runtime.runPodSandbox({ id }))));
+    await died;
+    expect(new Set(answers)).toEqual(new Set(['agreed']));
+    expect(seen.toSorted()).toEqual(ids.toSorted());
+    // It was in the middle: it had been asked of some, and of no more than those before its death.
+    expect(lines.length).toBeGreaterThanOrEqual(50);
+    expect(lines.length).toBeLessThan(100);
+  });
+
+  it('dies and comes back, and the plugin finds the new socket and is told what exists', async () => {
+    const seen: unknown[] = [];
+    const release = Promise.withResolvers<void>();
+    const path = socketPath();
+    const first = await startRuntime({ socketPath: path });
+    const plugin = startPlugin(path, {
+      connected: () => seen.push('connected'),
+      disconnected: () => seen.push('disconnected'),
+      synchronize: (pods) => void seen.push(pods.map(({ id }) => id)),
+      runPodSandbox: ({ id }) => {
+        seen.push(`run ${id}`);
+        return id === 'cut off' ? release.promise : undefined;
+      },
+    });
+    await plugin.whenConnected();
+    const lost = outcome(first.runPodSandbox({ id: 'cut off' }));
+    await until(() => seen.includes('run cut off'));
+    await first.kill();
+    expect(await lost).toContain('the runtime ended');
+    await until(() => !plugin.connected);
+    const second = await startRuntime({ socketPath: path });
+    await second.addState([{ id: 'old' }], []);
+    release.resolve();
+    await plugin.whenConnected();
+    await second.runPodSandbox({ id: 'new' });
+    expect(seen.slice(0, 5)).toEqual(['connected', [], 'run cut off', 'disconnected', 'connected']);
+    expect(seen.slice(-1)).toEqual(['run new']);
+  });
+
+  it('starts a plugin by itself, with its configuration, and is not survived by it', async () => {
+    const path = socketPath();
+    const [pluginDir, output] = [join(dirname(path), 'plugins'), join(dirname(path), 'output')];
+    mkdirSync(join(pluginDir, 'conf.d'), { recursive: true });
+    writeFileSync(join(pluginDir, 'conf.d', '20-launched.conf'), 'colour: blue');
+    // Runtimes throw away what a plugin prints.
+    const script = `#!/bin/sh\nexec ${process.execPath} ${launchedPlugin} >${output} 2>&1\n`;
+    writeFileSync(join(pluginDir, '20-launched'), script, { mode: 0o755 });
+    const runtime = await startRuntime({ socketPath: path, pluginDir });
+    expect(await outcome(runtime.runPodSandbox({ id: 'new' }))).toBe('agreed');
+    expect(await outcome(runtime.runPodSandbox({ id: 'refused' }))).toContain('not this one');
+    await runtime.kill();
+    const lines = () => readFileSync(output, 'utf8');
+    await until(() => lines().includes('finished'));
+    expect(
+      lines()
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ).toEqual([
+      { what: 'configure', detail: { runtime: 'neighbour', config: 'colour: blue' } },
+      { what: 'synchronize', detail: 0 },
+      { what: 'run', detail: 'new' },
+      { what: 'run', detail: 'refused' },
+      { what: 'disconnected', detail: null },
+      { what: 'finished', detail: false },
+    ]);
+  });
+});
+
+/** `agreed`, or why not. */
+async function outcome(answer: Promise<void>): Promise<string> {
+  try {
+    await answer;
+    return 'agreed';
+  } catch (error) {
+    if (error instanceof Error) return error.message;
+    throw error;
+  }
+}

@@ -1,0 +1,10 @@
+/** The modules of `e2e/go` that this suite runs, and which releases of others use that code. */
+export const nriRuntimes = [
+  { module: 'nri-runtime-0.8', version: '0.8.0', of: 'containerd 1.7.35 and 2.1.9', methodPerEvent: false },
+  { module: 'nri-runtime-0.12', version: '0.12.3', of: 'containerd 2.4.2', methodPerEvent: true },
+] as const;
+
+export const deviceMetadata = [
+  { module: 'device-metadata-0.36', version: '0.36.3', writes: ['v1alpha1'] },
+  { module: 'device-metadata-0.37', version: '0.37.2', writes: ['v1beta1', 'v1alpha1'] },
+] as const;
