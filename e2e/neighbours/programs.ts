@@ -5,6 +5,6 @@ export const nriRuntimes = [
 ] as const;
 
 export const deviceMetadata = [
-  { module: 'device-metadata-0.36', version: '0.36.3', writes: ['v1alpha1'] },
-  { module: 'device-metadata-0.37', version: '0.37.2', writes: ['v1beta1', 'v1alpha1'] },
+  { module: 'device-metadata-0.36', version: '0.36.3', writes: ['v1alpha1'], validates: false },
+  { module: 'device-metadata-0.37', version: '0.37.2', writes: ['v1beta1', 'v1alpha1'], validates: true },
 ] as const;

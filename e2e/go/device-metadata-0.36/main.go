@@ -1,6 +1,6 @@
 // Kubernetes' own code for device metadata, to be compared with ours.
 //
-//	device-metadata read FILE...          prints what is decoded, a JSON document on a line of its own for each file
+//	device-metadata read FILE...          prints for each file what is decoded, and why that is not valid
 //	device-metadata write FOLDER <INPUT   writes as a driver on the kubeletplugin helper that serves these claims
 package main
 
@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/dynamic-resource-allocation/api/metadata/v1alpha1"
-	"k8s.io/dynamic-resource-allocation/devicemetadata"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 )
@@ -31,6 +30,12 @@ type input struct {
 		Request string
 		Devices []kubeletplugin.Device
 	}
+}
+
+// A line of the output of read.
+type output struct {
+	Document v1alpha1.DeviceMetadata `json:"document"`
+	Invalid  string                  `json:"invalid,omitempty"`
 }
 
 func main() {
@@ -57,20 +62,20 @@ func run(args []string) error {
 }
 
 func read(paths []string) error {
-	output := json.NewEncoder(os.Stdout)
+	encoder := json.NewEncoder(os.Stdout)
 	for _, path := range paths {
 		file, err := os.Open(path)
 		if err != nil {
 			return err
 		}
-		var decoded v1alpha1.DeviceMetadata
-		if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(file), &decoded); err != nil {
+		var result output
+		if result.Invalid, err = decode(json.NewDecoder(file), &result.Document); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if err := file.Close(); err != nil {
 			return err
 		}
-		if err := output.Encode(decoded); err != nil {
+		if err := encoder.Encode(result); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,170 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { definedOnly, encodeAllVersions, encodeObject } from '../../src/metadata/codec.ts';
+import { hostPath } from '../../src/metadata/host-file.ts';
+import {
+  baseRequest,
+  ClaimMetadata,
+  type DeviceMetadata,
+  layouts,
+  type MetadataDocument,
+  readMetadataFile,
+} from '../../src/metadata/index.ts';
+import { formatGoJson } from '../../src/metadata/json-stream.ts';
+import * as arbitraries from '../../test/unit/metadata/arbitraries.ts';
+import { documentOf, place, recordOf, samples } from '../../test/unit/metadata/samples.ts';
+import { ensureGoPrograms } from '../go/build.ts';
+import { cacheFolder } from '../node/tools.ts';
+import { deviceMetadata } from './programs.ts';
+
+const names = Object.keys(samples);
+const sampleOf = (name: string) => samples[name] ?? expect.fail(`no sample ${name}`);
+
+describe.each(deviceMetadata)('device metadata by k8s.io/dynamic-resource-allocation v$version', ({ module, writes, validates }) => {
+  let program: string;
+  beforeAll(async () => {
+    program = join(await ensureGoPrograms(cacheFolder(process.env), module, console.error), 'device-metadata');
+  });
+
+  /** @throws Error with what the program says */
+  function runGo(args: string[], input = ''): string {
+    const { status, stdout, stderr } = spawnSync(program, args, { input, encoding: 'utf8', maxBuffer: 2 ** 26 });
+    if (status !== 0) throw new Error(stderr);
+    return stdout;
+  }
+
+  /** What Kubernetes' decoder makes of each file, and what its validation has against that. */
+  function readByGo(paths: string[]): unknown[] {
+    return runGo(['read', ...paths])
+      .trim()
+      .split('\n')
+      .map(parseExact);
+  }
+
+  const expectedOf = (document: MetadataDocument) => {
+    // Written by the helper, too, for a claim whose annotation is empty.
+    const isInvalid = validates && document.podClaimName === '';
+    const invalid = expect.stringMatching(/^podClaimName: Invalid value: "": [^\n]+$/);
+    return { document: asGoPrints(document), ...(isInvalid ? { invalid } : {}) };
+  };
+
+  /** Has the kubeletplugin helper prepare the claim of a document, and then update its request once for each list. */
+  function writeByGo(dataDir: string, document: MetadataDocument, updates: DeviceMetadata[][]): void {
+    const { claim, podClaimName, request, devices } = document;
+    const annotations = podClaimName === undefined ? {} : { 'resource.kubernetes.io/pod-claim-name': podClaimName };
+    const input = {
+      driver: devices[0]?.driver,
+      claim: { metadata: { ...claim, annotations }, status: { allocation: {} } },
+      devices: devices.map((device) => asHelperDevice(request, device)),
+      updates: updates.map((list) => ({ request, devices: list.map((device) => asHelperDevice(request, device)) })),
+    };
+    runGo(['write', dataDir], formatGoJson(input));
+  }
+
+  describe.each(names)('%s', (name) => {
+    it.each(['v1', 'kep'] as const)('decodes our file of the layout %s, after updates in place', async (layout) => {
+      const dataDir = temporaryFolder();
+      const sample = sampleOf(name);
+      const { claim, request, devices } = documentOf(sample);
+      const metadata = new ClaimMetadata({
+        driver: place(sample).driver,
+        dataDir,
+        cdiDir: join(dataDir, 'cdi'),
+        layouts: [layouts[layout]],
+      });
+      await metadata.prepare(recordOf(sample), new Map([[baseRequest(request), devices]]));
+      await metadata.update(claim, request, devices.map(withLongAttributes));
+      await metadata.update(claim, request, devices);
+      const path = hostPath(layouts[layout].hostFile({ ...unusedDirs, dataDir }, place(sample)));
+      // What remains of the longer content are blanks.
+      expect(readFileSync(path, 'utf8')).toMatch(/\}\n {100,}$/);
+      const document = { ...documentOf(sample), generation: 3 };
+      expect(readByGo([path])).toEqual([expectedOf(document)]);
+      expect(await readMetadataFile(path)).toEqual(document);
+    });
+
+    it('is written by the helper in the bytes that we write, and where we write it', async () => {
+      const dataDir = temporaryFolder();
+      const sample = sampleOf(name);
+      const document = documentOf(sample);
+      writeByGo(dataDir, document, []);
+      const path = hostPath(layouts.v1.hostFile({ ...unusedDirs, dataDir }, place(sample)));
+      expect(readFileSync(path, 'utf8')).toBe(writes.map((version) => encodeObject(document, version)).join(''));
+      expect(await readMetadataFile(path)).toEqual(document);
+      const [cdiFile = ''] = readdirSync(join(dataDir, 'cdi'));
+      const [device] = JSON.parse(readFileSync(join(dataDir, 'cdi', cdiFile), 'utf8')).devices;
+      expect(device.containerEdits.mounts.map((mount: { containerPath: string }) => mount.containerPath)).toEqual(
+        layouts.v1.containerPaths(place(sample)),
+      );
+    });
+
+    it('is read by us as the helper updates it', async () => {
+      const dataDir = temporaryFolder();
+      const sample = sampleOf(name);
+      const document = documentOf(sample);
+      const before = { ...document, devices: document.devices.map(withLongAttributes) };
+      writeByGo(dataDir, before, [[], document.devices]);
+      const path = hostPath(layouts.v1.hostFile({ ...unusedDirs, dataDir }, place(sample)));
+      expect(await readMetadataFile(path)).toEqual({ ...document, generation: 3 });
+    });
+  });
+
+  it('decodes any document that we would write', () => {
+    const folder = temporaryFolder();
+    const documents = fc.sample(arbitraries.document, { numRuns: 300, seed: 5304 });
+    const paths = documents.map((_, index) => join(folder, `${index}.json`));
+    for (const [index, path] of paths.entries()) writeFileSync(path, encodeAllVersions(documents[index]!));
+    expect(readByGo(paths)).toEqual(documents.map(expectedOf));
+  });
+
+  it('refuses a file that ends too early', () => {
+    const path = join(temporaryFolder(), 'cut.json');
+    writeFileSync(path, encodeAllVersions(documentOf(sampleOf('kernel'))).slice(0, 500));
+    expect(() => readByGo([path])).toThrow(/unexpected EOF/);
+  });
+});
+
+/** Only for layouts that put their files elsewhere. */
+const unusedDirs = { attributesDir: '/nowhere', downwardApiDir: '/nowhere' };
+
+function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'device-metadata-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  mkdirSync(join(folder, 'cdi'));
+  return folder;
+}
+
+/** Content that is longer than that of any sample, and that a driver may write. */
+function withLongAttributes(device: DeviceMetadata): DeviceMetadata {
+  const names = Array.from({ length: 32 }, (_, index) => `long${index}`);
+  return { ...device, attributes: Object.fromEntries(names.map((name) => [name, { string: 'x'.repeat(64) }])) };
+}
+
+/** A device as Go reads the type `kubeletplugin.Device`, which has no names for JSON. */
+function asHelperDevice(request: string, { pool, name, attributes, networkData }: DeviceMetadata): object {
+  const metadata = definedOnly({ attributes, networkData });
+  return { requests: [request], poolName: pool, deviceName: name, metadata };
+}
+
+/** A document in the shape of the type `v1alpha1.DeviceMetadata`. */
+function asGoPrints({ claim, generation, podClaimName, request, devices }: MetadataDocument): object {
+  const requests = [devices.length === 0 ? { name: request } : { name: request, devices }];
+  return definedOnly({
+    kind: 'DeviceMetadata',
+    apiVersion: 'metadata.resource.k8s.io/v1alpha1',
+    metadata: { ...claim, generation },
+    podClaimName,
+    requests,
+  });
+}
+
+/** Without our own decoder, which is under test. Integers that a number cannot hold become a `bigint`. */
+function parseExact(text: string): unknown {
+  const revive = (_name: string, value: unknown, context?: { source?: string }) =>
+    typeof value === 'number' && !Number.isSafeInteger(value) ? BigInt(context?.source ?? 'no source') : value;
+  return JSON.parse(text, revive as (name: string, value: unknown) => unknown);
+}
