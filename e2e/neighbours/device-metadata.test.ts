@@ -24,109 +24,112 @@ import { deviceMetadata } from './programs.ts';
 const names = Object.keys(samples);
 const sampleOf = (name: string) => samples[name] ?? expect.fail(`no sample ${name}`);
 
-describe.each(deviceMetadata)('device metadata by k8s.io/dynamic-resource-allocation v$version', ({ module, writes, validates }) => {
-  let program: string;
-  beforeAll(async () => {
-    program = join(await ensureGoPrograms(cacheFolder(process.env), module, console.error), 'device-metadata');
-  });
+describe.each(deviceMetadata)(
+  'device metadata by k8s.io/dynamic-resource-allocation v$version',
+  ({ module, writes, validates }) => {
+    let program: string;
+    beforeAll(async () => {
+      program = join(await ensureGoPrograms(cacheFolder(process.env), module, console.error), 'device-metadata');
+    });
 
-  /** @throws Error with what the program says */
-  function runGo(args: string[], input = ''): string {
-    const { status, stdout, stderr } = spawnSync(program, args, { input, encoding: 'utf8', maxBuffer: 2 ** 26 });
-    if (status !== 0) throw new Error(stderr);
-    return stdout;
-  }
+    /** @throws Error with what the program says */
+    function runGo(args: string[], input = ''): string {
+      const { status, stdout, stderr } = spawnSync(program, args, { input, encoding: 'utf8', maxBuffer: 2 ** 26 });
+      if (status !== 0) throw new Error(stderr);
+      return stdout;
+    }
 
-  /** What Kubernetes' decoder makes of each file, and what its validation has against that. */
-  function readByGo(paths: string[]): unknown[] {
-    return runGo(['read', ...paths])
-      .trim()
-      .split('\n')
-      .map(parseExact);
-  }
+    /** What Kubernetes' decoder makes of each file, and what its validation has against that. */
+    function readByGo(paths: string[]): unknown[] {
+      return runGo(['read', ...paths])
+        .trim()
+        .split('\n')
+        .map(parseExact);
+    }
 
-  const expectedOf = (document: MetadataDocument) => {
-    // Written by the helper, too, for a claim whose annotation is empty.
-    const isInvalid = validates && document.podClaimName === '';
-    const invalid = expect.stringMatching(/^podClaimName: Invalid value: "": [^\n]+$/);
-    return { document: asGoPrints(document), ...(isInvalid ? { invalid } : {}) };
-  };
-
-  /** Has the kubeletplugin helper prepare the claim of a document, and then update its request once for each list. */
-  function writeByGo(dataDir: string, document: MetadataDocument, updates: DeviceMetadata[][]): void {
-    const { claim, podClaimName, request, devices } = document;
-    const annotations = podClaimName === undefined ? {} : { 'resource.kubernetes.io/pod-claim-name': podClaimName };
-    const input = {
-      driver: devices[0]?.driver,
-      claim: { metadata: { ...claim, annotations }, status: { allocation: {} } },
-      devices: devices.map((device) => asHelperDevice(request, device)),
-      updates: updates.map((list) => ({ request, devices: list.map((device) => asHelperDevice(request, device)) })),
+    const expectedOf = (document: MetadataDocument) => {
+      // Written by the helper, too, for a claim whose annotation is empty.
+      const isInvalid = validates && document.podClaimName === '';
+      const invalid = expect.stringMatching(/^podClaimName: Invalid value: "": [^\n]+$/);
+      return { document: asGoPrints(document), ...(isInvalid ? { invalid } : {}) };
     };
-    runGo(['write', dataDir], formatGoJson(input));
-  }
 
-  describe.each(names)('%s', (name) => {
-    it.each(['v1', 'kep'] as const)('decodes our file of the layout %s, after updates in place', async (layout) => {
-      const dataDir = temporaryFolder();
-      const sample = sampleOf(name);
-      const { claim, request, devices } = documentOf(sample);
-      const metadata = new ClaimMetadata({
-        driver: place(sample).driver,
-        dataDir,
-        cdiDir: join(dataDir, 'cdi'),
-        layouts: [layouts[layout]],
+    /** Has the kubeletplugin helper prepare the claim of a document, and then update its request once for each list. */
+    function writeByGo(dataDir: string, document: MetadataDocument, updates: DeviceMetadata[][]): void {
+      const { claim, podClaimName, request, devices } = document;
+      const annotations = podClaimName === undefined ? {} : { 'resource.kubernetes.io/pod-claim-name': podClaimName };
+      const input = {
+        driver: devices[0]?.driver,
+        claim: { metadata: { ...claim, annotations }, status: { allocation: {} } },
+        devices: devices.map((device) => asHelperDevice(request, device)),
+        updates: updates.map((list) => ({ request, devices: list.map((device) => asHelperDevice(request, device)) })),
+      };
+      runGo(['write', dataDir], formatGoJson(input));
+    }
+
+    describe.each(names)('%s', (name) => {
+      it.each(['v1', 'kep'] as const)('decodes our file of the layout %s, after updates in place', async (layout) => {
+        const dataDir = temporaryFolder();
+        const sample = sampleOf(name);
+        const { claim, request, devices } = documentOf(sample);
+        const metadata = new ClaimMetadata({
+          driver: place(sample).driver,
+          dataDir,
+          cdiDir: join(dataDir, 'cdi'),
+          layouts: [layouts[layout]],
+        });
+        await metadata.prepare(recordOf(sample), new Map([[baseRequest(request), devices]]));
+        await metadata.update(claim, request, devices.map(withLongAttributes));
+        await metadata.update(claim, request, devices);
+        const path = hostPath(layouts[layout].hostFile({ ...unusedDirs, dataDir }, place(sample)));
+        // What remains of the longer content are blanks.
+        expect(readFileSync(path, 'utf8')).toMatch(/\}\n {100,}$/);
+        const document = { ...documentOf(sample), generation: 3 };
+        expect(readByGo([path])).toEqual([expectedOf(document)]);
+        expect(await readMetadataFile(path)).toEqual(document);
       });
-      await metadata.prepare(recordOf(sample), new Map([[baseRequest(request), devices]]));
-      await metadata.update(claim, request, devices.map(withLongAttributes));
-      await metadata.update(claim, request, devices);
-      const path = hostPath(layouts[layout].hostFile({ ...unusedDirs, dataDir }, place(sample)));
-      // What remains of the longer content are blanks.
-      expect(readFileSync(path, 'utf8')).toMatch(/\}\n {100,}$/);
-      const document = { ...documentOf(sample), generation: 3 };
-      expect(readByGo([path])).toEqual([expectedOf(document)]);
-      expect(await readMetadataFile(path)).toEqual(document);
+
+      it('is written by the helper in the bytes that we write, and where we write it', async () => {
+        const dataDir = temporaryFolder();
+        const sample = sampleOf(name);
+        const document = documentOf(sample);
+        writeByGo(dataDir, document, []);
+        const path = hostPath(layouts.v1.hostFile({ ...unusedDirs, dataDir }, place(sample)));
+        expect(readFileSync(path, 'utf8')).toBe(writes.map((version) => encodeObject(document, version)).join(''));
+        expect(await readMetadataFile(path)).toEqual(document);
+        const [cdiFile = ''] = readdirSync(join(dataDir, 'cdi'));
+        const [device] = JSON.parse(readFileSync(join(dataDir, 'cdi', cdiFile), 'utf8')).devices;
+        expect(device.containerEdits.mounts.map((mount: { containerPath: string }) => mount.containerPath)).toEqual(
+          layouts.v1.containerPaths(place(sample)),
+        );
+      });
+
+      it('is read by us as the helper updates it', async () => {
+        const dataDir = temporaryFolder();
+        const sample = sampleOf(name);
+        const document = documentOf(sample);
+        const before = { ...document, devices: document.devices.map(withLongAttributes) };
+        writeByGo(dataDir, before, [[], document.devices]);
+        const path = hostPath(layouts.v1.hostFile({ ...unusedDirs, dataDir }, place(sample)));
+        expect(await readMetadataFile(path)).toEqual({ ...document, generation: 3 });
+      });
     });
 
-    it('is written by the helper in the bytes that we write, and where we write it', async () => {
-      const dataDir = temporaryFolder();
-      const sample = sampleOf(name);
-      const document = documentOf(sample);
-      writeByGo(dataDir, document, []);
-      const path = hostPath(layouts.v1.hostFile({ ...unusedDirs, dataDir }, place(sample)));
-      expect(readFileSync(path, 'utf8')).toBe(writes.map((version) => encodeObject(document, version)).join(''));
-      expect(await readMetadataFile(path)).toEqual(document);
-      const [cdiFile = ''] = readdirSync(join(dataDir, 'cdi'));
-      const [device] = JSON.parse(readFileSync(join(dataDir, 'cdi', cdiFile), 'utf8')).devices;
-      expect(device.containerEdits.mounts.map((mount: { containerPath: string }) => mount.containerPath)).toEqual(
-        layouts.v1.containerPaths(place(sample)),
-      );
+    it('decodes any document that we would write', () => {
+      const folder = temporaryFolder();
+      const documents = fc.sample(arbitraries.document, { numRuns: 300, seed: 5304 });
+      const paths = documents.map((_, index) => join(folder, `${index}.json`));
+      for (const [index, path] of paths.entries()) writeFileSync(path, encodeAllVersions(documents[index]!));
+      expect(readByGo(paths)).toEqual(documents.map(expectedOf));
     });
 
-    it('is read by us as the helper updates it', async () => {
-      const dataDir = temporaryFolder();
-      const sample = sampleOf(name);
-      const document = documentOf(sample);
-      const before = { ...document, devices: document.devices.map(withLongAttributes) };
-      writeByGo(dataDir, before, [[], document.devices]);
-      const path = hostPath(layouts.v1.hostFile({ ...unusedDirs, dataDir }, place(sample)));
-      expect(await readMetadataFile(path)).toEqual({ ...document, generation: 3 });
+    it('refuses a file that ends too early', () => {
+      const path = join(temporaryFolder(), 'cut.json');
+      writeFileSync(path, encodeAllVersions(documentOf(sampleOf('kernel'))).slice(0, 500));
+      expect(() => readByGo([path])).toThrow(/unexpected EOF/);
     });
-  });
-
-  it('decodes any document that we would write', () => {
-    const folder = temporaryFolder();
-    const documents = fc.sample(arbitraries.document, { numRuns: 300, seed: 5304 });
-    const paths = documents.map((_, index) => join(folder, `${index}.json`));
-    for (const [index, path] of paths.entries()) writeFileSync(path, encodeAllVersions(documents[index]!));
-    expect(readByGo(paths)).toEqual(documents.map(expectedOf));
-  });
-
-  it('refuses a file that ends too early', () => {
-    const path = join(temporaryFolder(), 'cut.json');
-    writeFileSync(path, encodeAllVersions(documentOf(sampleOf('kernel'))).slice(0, 500));
-    expect(() => readByGo([path])).toThrow(/unexpected EOF/);
-  });
-});
+  },
+);
 
 /** Only for layouts that put their files elsewhere. */
 const unusedDirs = { attributesDir: '/nowhere', downwardApiDir: '/nowhere' };

@@ -30,28 +30,6 @@ function launch(): Launched {
 }
 
 describe('a plugin that the runtime starts', () => {
-  it('serves on the socket it was handed, and is finished when the runtime closes it', async () => {
-    const { socket, lines, ended } = launch();
-    const runtime = new FakeRuntime({ pods: [{ id: 'old' }] });
-    runtime.launch(socket, { config: 'colour: blue' });
-    await runtime.waitForPlugin('launched');
-    await runtime.runPodSandbox({ id: 'new' });
-    await expect(runtime.runPodSandbox({ id: 'refused' })).rejects.toMatchObject({
-      status: 2,
-      message: 'not this one',
-    });
-    await runtime.stop();
-    expect(await ended).toEqual([0, null]);
-    expect(lines).toEqual([
-      { what: 'configure', detail: { runtime: 'containerd', config: 'colour: blue' } },
-      { what: 'synchronize', detail: 1 },
-      { what: 'run', detail: 'new' },
-      { what: 'run', detail: 'refused' },
-      { what: 'disconnected', detail: null },
-      { what: 'finished', detail: false },
-    ]);
-  });
-
   it('counts as connected without being told what exists, which an old runtime does not tell', async () => {
     const { socket, lines, ended } = launch();
     const runtime = new FakeRuntime({ nriVersion: undefined, pods: [{ id: 'old' }] });

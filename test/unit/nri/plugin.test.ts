@@ -42,14 +42,6 @@ describe('createContainer', () => {
     expect(seen).toEqual([['uid-1', 'app', ['vendor.example/class=device']]]);
   });
 
-  it('refuses the container with the reason, and stays connected', async () => {
-    const { runtime } = await stage({ handlers: { createContainer: () => Promise.reject(new Error('not ready')) } });
-    const fake = await runtime.waitForPlugin('test');
-    await expect(runtime.createContainer(pod, container)).rejects.toThrow('not ready');
-    await expect(runtime.createContainer(pod, container)).rejects.toThrow('not ready');
-    expect(runtime.plugins).toEqual([fake]);
-  });
-
   it('is not asked for by a plugin that has no handler for it', async () => {
     const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } });
     const fake = await runtime.waitForPlugin('test');
@@ -92,21 +84,6 @@ describe.each([
     expect(events[0]?.[2]).toMatchObject({ timeoutMs: 2000, signal: { aborted: false } });
     expect(fake.calls).toEqual(['Configure', 'Synchronize', ...methods]);
     expect(fake.events).toBe(7);
-  });
-
-  it('stays connected after a refusal, and is asked again', async () => {
-    const { runtime } = await stage(
-      {
-        handlers: {
-          runPodSandbox: (seen) => (seen.id === 'bad' ? Promise.reject(new Error('no VF left')) : undefined),
-        },
-      },
-      { nriVersion },
-    );
-    await runtime.waitForPlugin('test');
-    await expect(runtime.runPodSandbox({ id: 'bad' })).rejects.toMatchObject({ status: 2, message: 'no VF left' });
-    await runtime.runPodSandbox({ id: 'good' });
-    expect(runtime.plugins).toHaveLength(1);
   });
 
   it('lets a handler choose its status, except the one that would change how it is called', async () => {

@@ -31,27 +31,6 @@ describe('a plugin without a runtime', () => {
 });
 
 describe('a plugin whose runtime restarts', () => {
-  it('finds the recreated socket and is told again what exists', async () => {
-    const seen: unknown[] = [];
-    const { runtime, plugin } = await stage({
-      handlers: {
-        connected: () => seen.push('connected'),
-        disconnected: (error) => seen.push(['disconnected', error]),
-        synchronize: (pods) => void seen.push(pods.map(({ id }) => id)),
-      },
-    });
-    await runtime.waitForPlugin('test');
-    await runtime.runPodSandbox({ id: 'old' });
-    for (let round = 0; round < 3; round += 1) {
-      await runtime.restart();
-      await runtime.waitForPlugin('test');
-    }
-    expect(runtime.accepted).toBe(4);
-    expect(seen.slice(0, 5)).toEqual(['connected', [], ['disconnected', undefined], 'connected', ['old']]);
-    expect(seen).toHaveLength(2 + 3 * 3);
-    expect(plugin.connected).toBe(true);
-  });
-
   it('dials often again after each time that it got through', async () => {
     // Without the reset the delays of all rounds would add up to 10 ms * 2^30.
     const { runtime, log } = await stage({ backoff: { initialMs: 10, dialMaxMs: 1e9, stableAfterMs: 0 } });

@@ -1,0 +1,20 @@
+/**
+ * Builds the programs in Go that are the other side in this suite, before it runs where there is no network:
+ * `node e2e/neighbours/build.ts`.
+ */
+import { explain, NetdraError } from '../../src/errors.ts';
+import { ensureGoPrograms } from '../go/build.ts';
+import { cacheFolder } from '../node/tools.ts';
+import { deviceMetadata, nriRuntimes } from './programs.ts';
+
+const log = (line: string) => console.error(`netdra: ${line}`);
+
+try {
+  for (const { module } of [...nriRuntimes, ...deviceMetadata]) {
+    await ensureGoPrograms(cacheFolder(process.env), module, log);
+  }
+} catch (error) {
+  if (!(error instanceof NetdraError)) throw error;
+  log(`the suite of real neighbours cannot run: ${explain(error)}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Our NRI stub and metadata files against the Go code of containerd and Kubernetes. Needs Go, or a cache that has the
+# programs. Arguments go to vitest.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+node e2e/neighbours/build.ts
+exec vitest run --project neighbours "$@"
