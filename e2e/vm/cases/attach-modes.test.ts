@@ -1,5 +1,7 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect } from 'vitest';
+import { findForeignPlugin } from '../../node/foreign-cni.ts';
 import { delegatedInterface } from '../multus-stand-in.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
 import { hostVfStates, linkOf, networkDataOf, vfAt } from '../vfs.ts';
@@ -30,6 +32,24 @@ describe('a VF that others attach', () => {
     // Before unprepare: by the stop hook.
     expect(leases()).toEqual([]);
     expect(linkOf(vf)).toMatchObject({ ifname: vf.name });
+    await node.bench.endPod(running.pod);
+    expect(hostVfStates()).toEqual(vfs);
+  });
+
+  it('is attached by sriov-cni, and taken back by its DEL', async ({ node, vfs, skip }) => {
+    const sriov = findForeignPlugin('sriov', process.env);
+    if ('missing' in sriov) return skip(sriov.missing);
+    symlinkSync(sriov.path, join(node.multus.binDir, 'sriov'));
+    const vf = vfAt(vfs, 'pf0', 3);
+    const ipam = { type: 'static', addresses: [{ address: '192.0.2.78/24' }] };
+    const cni = { cniVersion: '1.0.0', name: 'fast', type: 'sriov', ipam };
+    const config = [classConfig({ attach: 'cni', cni }), vfConfig({ interfaceName: 'net1' })];
+    const running = await node.startPod('by-sriov-cni', vf, config);
+    const link = linkOf(vf, running.sandbox.netnsPath);
+    expect(link).toMatchObject({ ifname: 'net1' });
+    const { devices } = await readMetadata(running);
+    expect(devices.map(({ networkData }) => networkData)).toEqual([networkDataOf(link!)]);
+    expect(devices[0]?.networkData?.ips).toEqual(['192.0.2.78/24']);
     await node.bench.endPod(running.pod);
     expect(hostVfStates()).toEqual(vfs);
   });
