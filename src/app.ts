@@ -247,6 +247,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     new Reconciler({
       tasks: [
         { name: 'sandboxes', run: (signal) => handler.reconcile(signal) },
+        { name: 'VFs', run: (signal) => vfs.reclaimLost(signal) },
         { name: 'claims', run: (signal) => abandoned.sweep(signal) },
         { name: 'files', run: (signal) => orphans.sweep(signal) },
         { name: 'CNI attachments', run: (signal) => cniCleanUp.sweep(signal) },

@@ -4,7 +4,7 @@ import type { Clock } from './clock.ts';
 import type { StoredClaim, VfControl } from './driver/index.ts';
 import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
-import { findVf, type RtnlConnection, type VfIdentity, type VfInfo } from './netlink/index.ts';
+import type { RtnlConnection, VfIdentity, VfInfo } from './netlink/index.ts';
 import { PolicyFile } from './policy-file.ts';
 import type { Device } from './resourceslice/index.ts';
 import type { VfHost } from './sandbox/index.ts';
@@ -15,22 +15,18 @@ import {
   deviceAttributes,
   type HeldDevices,
   type HeldFacts,
+  HostLinks,
   Inventory,
   type InventoryReport,
-  isVfio,
   linkIdentity,
   type NetworkDevice,
   SimulatedControl,
   SimulatedNic,
-  SriovError,
   Sysfs,
   type VfAddress,
   VfHardware,
 } from './sriov/index.ts';
 
-/** A namespace that nobody uses any more is taken down in the background, and only then its VFs come back. */
-const comesBackMs = 3_000;
-const pollMs = 50;
 /** Devices that appear or vanish are seen within this time. */
 const rescanMs = 2_000;
 
@@ -56,23 +52,26 @@ export class VfSource implements VfHost, AsyncDisposable {
   readonly #policyFile: PolicyFile | undefined;
   readonly #stop = new AbortController();
   #devices: NetworkDevice[] = [];
+  /** PCI addresses of VFs that no claim has and whose interface is in another network namespace. */
+  #elsewhere: string[] = [];
   /** What was logged of exclusions and problems, so that it is logged once. */
   #reported = '';
   #watching: Promise<void> | undefined;
   readonly #options: VfSourceOptions;
-  readonly #binding: DriverBinding;
+  readonly #links: HostLinks;
   readonly #nic: SimulatedNic | undefined;
 
   constructor(options: VfSourceOptions, nic?: SimulatedNic) {
     this.#options = options;
     this.#nic = nic;
     const { host, clock, policyPath, sysfsRoot = '/sys' } = options;
-    this.#binding = new DriverBinding(sysfsRoot);
+    const binding = new DriverBinding(sysfsRoot);
+    this.#links = new HostLinks({ binding, host, clock });
     this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
     const sysfs = nic?.sysfs ?? new Sysfs(sysfsRoot);
     this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined });
     const nodes = new DeviceNodes(sysfsRoot);
-    const hardware = new VfHardware({ binding: this.#binding, host, clock, nodes });
+    const hardware = new VfHardware({ binding, host, clock, nodes });
     this.control = nic === undefined ? hardware : new SimulatedControl();
   }
 
@@ -86,6 +85,8 @@ export class VfSource implements VfHost, AsyncDisposable {
     const held = this.#options.held();
     const report = await this.#inventory.scan(held);
     this.#log(report);
+    const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
+    this.#elsewhere = elsewhere.map(({ pciAddress }) => pciAddress);
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const devices = report.devices.map((device) =>
       held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
@@ -163,25 +164,28 @@ export class VfSource implements VfHost, AsyncDisposable {
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
-  /**
-   * The kernel brings a real VF back when its namespace goes; a simulated one has to be made again.
-   * @throws SriovError `vf-missing` if a real one that should have an interface stays away
-   */
   async ensureLink(pciAddress: string): Promise<void> {
-    if (this.#nic !== undefined) return await this.#nic.ensureVf(pciAddress);
-    const { host, clock } = this.#options;
-    for (const endsAt = clock.nowMs() + comesBackMs; ; await clock.sleep(pollMs)) {
-      const driver = await this.#binding.driverOf(pciAddress);
-      // Without a kernel driver it has no interface; one that was unplugged has no driver either.
-      if (driver === undefined || isVfio(driver)) return;
-      if (findVf(await host.links(), this.linkKey(pciAddress)) !== undefined) return;
-      if (clock.nowMs() > endsAt) break;
+    if (this.#nic === undefined) await this.#links.ensure(pciAddress);
+    else await this.#nic.ensureVf(pciAddress);
+  }
+
+  async reclaimLink(pciAddress: string): Promise<void> {
+    const isNew = await (this.#nic?.reclaimVf(pciAddress) ?? this.#links.reclaim(pciAddress));
+    if (!isNew) return;
+    const { logger } = this.#options;
+    logger.warn({ device: pciAddress }, 'VF made anew: the network namespace that it was in cannot be reached');
+  }
+
+  /**
+   * Makes simulated VFs anew that are in another network namespace though no claim has them: nothing else uses them. A
+   * real one may be in use by a CNI plugin, and is left where it is.
+   */
+  async reclaimLost(signal: AbortSignal): Promise<void> {
+    if (this.#nic === undefined) return;
+    for (const pciAddress of this.#elsewhere) {
+      if (signal.aborted) return;
+      if (!this.#options.held().has(pciAddress)) await this.reclaimLink(pciAddress);
     }
-    throw new SriovError('vf-missing', `the interface of ${pciAddress} is not in the host's network namespace`, {
-      device: pciAddress,
-      retriable: true,
-      hint: 'something may still keep the namespace alive that it was in',
-    });
   }
 }
 

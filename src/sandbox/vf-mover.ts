@@ -34,6 +34,11 @@ export interface VfHost {
   adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
   /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones die with a netns. */
   ensureLink(pciAddress: string): Promise<void>;
+  /**
+   * The same for a VF that we moved away and that must come back: its link is made anew if it is in a namespace that
+   * cannot be reached.
+   */
+  reclaimLink(pciAddress: string): Promise<void>;
 }
 
 export interface VfMoverOptions {
@@ -146,7 +151,7 @@ export class VfMover implements VfCarrier {
     // One that never left need not be looked for among all links of the node, and one that we only observe comes back by
     // whoever moved it, after the stop hook.
     const hasLeft = attachment !== undefined && device.config.attach !== 'observe';
-    if (hasLeft) await vfs.ensureLink(device.pciAddress);
+    if (hasLeft) await vfs.reclaimLink(device.pciAddress);
     if (attachment?.host !== undefined) await this.#settle(device, attachment.host);
     await onStep('vf-returned', { device: device.name });
     store.putDevice(rest);

@@ -2,6 +2,7 @@ import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errnoCode } from '../errors.ts';
 import { SriovError } from './errors.ts';
+import { readOptionalText } from './sysfs-files.ts';
 
 /** PCI base class of bridges: they are in the group, and need no vfio driver. */
 const bridgeClass = /^0x06/;
@@ -121,6 +122,23 @@ export class DriverBinding {
     });
   }
 
+  /**
+   * Unbinds the driver and binds it again, so that the function starts anew. What is in `driver_override` stays. Binds
+   * what the kernel chooses if no driver is bound.
+   * @throws SriovError `binding-failed`; `function-in-use` for a PF whose VFs are on, since they would vanish
+   */
+  async rebind(pciAddress: string): Promise<void> {
+    const driver = await this.driverOf(pciAddress);
+    if (driver === undefined) return await this.bindDefault(pciAddress);
+    await this.#checkNoVfs(pciAddress);
+    const override = await this.overrideOf(pciAddress);
+    // Before the unbind: nothing else may take the function in between.
+    await this.setOverride(pciAddress, driver);
+    await this.#unbind(pciAddress, driver);
+    await this.bind(pciAddress, driver);
+    if (override !== undefined) await this.setOverride(pciAddress, override);
+  }
+
   /** A group goes to user space as a whole. */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
     const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
@@ -159,6 +177,16 @@ export class DriverBinding {
   async #isInUse(pciAddress: string): Promise<boolean> {
     const driver = await this.driverOf(pciAddress);
     return driver !== undefined && driver !== 'pci-stub' && !isVfio(driver);
+  }
+
+  async #checkNoVfs(pciAddress: string): Promise<void> {
+    const numVfs = Number((await readOptionalText(join(this.#deviceDir(pciAddress), 'sriov_numvfs'))) ?? 0);
+    if (numVfs === 0) return;
+    throw new SriovError('function-in-use', `cannot bind the driver of ${pciAddress} again: ${numVfs} VFs are on`, {
+      device: pciAddress,
+      retriable: true,
+      hint: 'end what keeps the network namespace alive that its interface is in, or switch the VFs off',
+    });
   }
 
   async #checkLoaded(pciAddress: string, driver: string): Promise<void> {

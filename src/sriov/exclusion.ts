@@ -15,7 +15,7 @@ export type ExclusionReason =
   | 'has-vfs'
   /** A whole NIC that a hypervisor made up: there is no card to hand out. */
   | 'virtio'
-  /** A whole NIC whose interface is in another network namespace: somebody else has it. */
+  /** The interface is in another network namespace, and not for one of our claims. */
   | 'interface-elsewhere';
 
 /** A device that is not offered, and why. */

@@ -4,6 +4,7 @@ export { DeviceNodes } from './device-nodes.ts';
 export { DriverBinding, isVfio } from './driver-binding.ts';
 export { SriovError, type SriovErrorCode } from './errors.ts';
 export type { Exclusion, ExclusionReason } from './exclusion.ts';
+export { HostLinks } from './host-links.ts';
 export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
 export type { LinkType, NetInterface, Port } from './net-interface.ts';

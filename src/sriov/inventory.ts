@@ -1,6 +1,6 @@
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { SriovError } from './errors.ts';
-import { type Exclusion, judgeNic, judgeVf } from './exclusion.ts';
+import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
 import type { Usage } from './host-network.ts';
 import { coversVf, type InventoryPolicy, type PfRule, ruleForNic, rulesForPf } from './inventory-policy.ts';
 import { formatDeviceName } from './pci-address.ts';
@@ -26,6 +26,7 @@ interface Scan {
   survey: Survey;
   held: HeldDevices;
   report: InventoryReport;
+  elsewhere: Set<string>;
 }
 
 /** A PF, what the policy says about it, and what the node does with it. */
@@ -44,6 +45,8 @@ export class Inventory {
   policy: InventoryPolicy;
   readonly #options: InventoryOptions;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
+  /** VFs whose interface was in another network namespace at the last scan, though no claim had them. */
+  #elsewhere: ReadonlySet<string> = new Set();
 
   constructor(options: InventoryOptions) {
     this.#options = options;
@@ -58,10 +61,11 @@ export class Inventory {
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
     const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
     const report: InventoryReport = { devices: [], excluded: [], problems: [] };
-    const scan = { survey, held, report };
+    const scan = { survey, held, report, elsewhere: new Set<string>() };
     for (const address of survey.functions.pfs) await collectProblem(report, () => this.#scanPf(address, scan));
     for (const address of survey.functions.others) await collectProblem(report, () => this.#scanNic(address, scan));
     this.#remembered = survey.remembered;
+    this.#elsewhere = scan.elsewhere;
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     return report;
   }
@@ -95,14 +99,28 @@ export class Inventory {
     return (await sysfs.pf(pf.pciAddress)).vfs;
   }
 
-  #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, { survey, held, report }: Scan): void {
-    const { links: _links, ...vf } = seen;
+  #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
+    const { survey, held, report } = scan;
+    const { links: _links, isElsewhere: _isElsewhere, ...vf } = seen;
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
-    const verdict = held.has(pciAddress) ? undefined : judgeVf(rule, survey.usageOf(seen), usage);
+    const verdict = held.has(pciAddress)
+      ? undefined
+      : (judgeVf(rule, survey.usageOf(seen), usage) ?? this.#judgePlace(seen, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
     else report.devices.push({ ...vf, ...common, ...ofPf(pf), kind: 'vf' });
+  }
+
+  /**
+   * A VF that is offered has to be elsewhere twice: between the moment that `held` is from and that of the survey, a claim
+   * may have got it, or its namespace may be about to return it.
+   */
+  #judgePlace({ pciAddress, isElsewhere }: Seen<Vf>, { elsewhere }: Scan): { reason: ExclusionReason } | undefined {
+    if (!isElsewhere) return undefined;
+    elsewhere.add(pciAddress);
+    const isLasting = this.#elsewhere.has(pciAddress) || !this.#remembered.has(pciAddress);
+    return isLasting ? { reason: 'interface-elsewhere' } : undefined;
   }
 
   #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, { survey, held, report }: Scan): void {
@@ -135,7 +153,13 @@ function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; es
 }
 
 function withoutVfs(seen: Seen<PciFunction | Pf>) {
-  const { links: _links, vfs: _vfs, totalVfs: _totalVfs, ...nic } = { vfs: [], totalVfs: 0, ...seen };
+  const {
+    links: _links,
+    isElsewhere: _isElsewhere,
+    vfs: _vfs,
+    totalVfs: _totalVfs,
+    ...nic
+  } = { vfs: [], totalVfs: 0, ...seen };
   return nic;
 }
 

@@ -28,6 +28,9 @@ const switchMtuBytes = 9216;
 const netnsTeardownMs = 1_000;
 const pollMs = 50;
 
+/** `here`: in the network namespace that plays the host. */
+export type VfPlace = 'here' | 'elsewhere';
+
 /**
  * Network cards without hardware: for each PF a bridge, for each VF a veth pair, one end of which is the VF while the
  * other stays at the bridge, and a tree that looks like sysfs. Everything is found again after a restart, also VFs that
@@ -65,18 +68,37 @@ export class SimulatedNic {
   /**
    * Makes sure that a VF has its link here or in a pod: pairs die with the namespace that one end is in. If it is
    * elsewhere, it waits a little for that namespace to go, since a dying one looks just like a living one.
+   * @returns where it is then
    * @throws SriovError `vf-missing` if it is not one of ours, `simulation-name-taken`; NetlinkError
    */
-  async ensureVf(pciAddress: string, signal?: AbortSignal): Promise<void> {
+  async ensureVf(pciAddress: string, signal?: AbortSignal): Promise<VfPlace> {
     const { pf, vf } = this.#find(pciAddress);
     const { connection } = this.#options;
     const endsAt = this.#clock.nowMs() + netnsTeardownMs;
     while (true) {
       const links = await connection.links();
       const bridge = await this.#ensureBridge(pf, links);
-      if ((await this.#ensurePair(vf, bridge, links)) === 'here' || this.#clock.nowMs() >= endsAt) return;
+      if ((await this.#ensurePair(vf, bridge, links)) === 'here') return 'here';
+      if (this.#clock.nowMs() >= endsAt) return 'elsewhere';
       await this.#clock.sleep(pollMs, signal);
     }
+  }
+
+  /**
+   * The same, but a VF that stays elsewhere is made anew: deleting the host's end of the pair deletes the other one, in
+   * whatever namespace it is.
+   * @returns whether it was made anew
+   * @throws as {@link ensureVf}
+   */
+  async reclaimVf(pciAddress: string): Promise<boolean> {
+    if ((await this.ensureVf(pciAddress)) === 'here') return false;
+    const { connection } = this.#options;
+    const { pf, vf } = this.#find(pciAddress);
+    const peer = await connection.link({ name: vf.peerName });
+    if (peer !== undefined) await unlessGone(connection.deleteLink(peer.index));
+    const links = await connection.links();
+    await this.#ensurePair(vf, await this.#ensureBridge(pf, links), links);
+    return true;
   }
 
   /** Takes everything away, VFs in pods too. */
@@ -109,7 +131,7 @@ export class SimulatedNic {
   }
 
   /** Whether the VF is in this namespace afterwards; otherwise it is in that of a pod. */
-  async #ensurePair(vf: SimulatedVf, bridge: Link, links: Link[]): Promise<'here' | 'elsewhere'> {
+  async #ensurePair(vf: SimulatedVf, bridge: Link, links: Link[]): Promise<VfPlace> {
     const { connection } = this.#options;
     const { name, hardwareAddress, peerName, peerAddress } = vf;
     let peer = links.find((link) => link.name === peerName);

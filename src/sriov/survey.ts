@@ -21,7 +21,13 @@ export type HeldDevices = ReadonlyMap<string, HeldFacts>;
 export type Remembered = Partial<Pick<NetworkDevice, 'hardwareAddress' | 'mtuBytes' | 'linkType' | 'linkSpeedMbps'>>;
 
 /** A PCI function with what is known of its interface. */
-export type Seen<T extends PciFunction> = T & Remembered & { interfaceName?: string; links: Link[] };
+export type Seen<T extends PciFunction> = T &
+  Remembered & {
+    interfaceName?: string;
+    links: Link[];
+    /** Whether it has an interface, but in another network namespace. */
+    isElsewhere: boolean;
+  };
 
 export interface SurveyOptions {
   sysfs: Sysfs;
@@ -120,13 +126,16 @@ export class Survey {
     const known = overlay(pciFunction, held.get(pciAddress) ?? {});
     const link = this.#network.linkOf({ pciAddress, simulated });
     if (link !== undefined) {
-      return { ...interfaceFacts(link), ...known, links: simulated ? [link] : this.#network.linksOf(pciAddress) };
+      const links = simulated ? [link] : this.#network.linksOf(pciAddress);
+      return { ...interfaceFacts(link), ...known, links, isElsewhere: false };
     }
     const interfaces = await sysfs.interfaces(pciAddress);
     const names = interfaces.map(({ name }) => name);
     const links = this.#network.linksOf(pciAddress, names);
     const own = links.find((each) => !isRepresentor(each)) ?? (links.length === 0 ? interfaces[0] : undefined);
-    return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links };
+    const isVisible = links.length > 0 || (interfaces.length > 0 && !simulated);
+    const isElsewhere = !isVisible && (await sysfs.hasInterfaces(pciAddress));
+    return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links, isElsewhere };
   }
 
   async #seePort<T extends PciFunction>(seen: Seen<T>): Promise<Seen<T>> {

@@ -150,6 +150,11 @@ export class Sysfs {
     return await readNetInterfaces(this.#dirOf(pciAddress));
   }
 
+  /** Whether a function has interfaces, in whatever network namespace. Unlike them, their directory is always visible. */
+  async hasInterfaces(pciAddress: string): Promise<boolean> {
+    return (await listOptionalDir(join(this.#dirOf(pciAddress), 'net'))) !== undefined;
+  }
+
   /** What one of those is connected with. */
   async port(pciAddress: string, interfaceName: string): Promise<Port> {
     return await readPort(this.#dirOf(pciAddress), interfaceName);

@@ -112,7 +112,7 @@ const explanations: Record<ExclusionReason, string> = {
   'not-selected': 'no rule of the policy selects it',
   'has-vfs': 'its VFs are on, and are offered in its place',
   virtio: 'a hypervisor made it up; there is no card to hand out',
-  'interface-elsewhere': 'its interface is in the network namespace of somebody else',
+  'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
 };
 
 export function formatInventory(terminal: Terminal, view: InventoryView): string {

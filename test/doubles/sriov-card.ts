@@ -29,6 +29,8 @@ export const vfAddress = (index: number) => `0000:01:10.${index}`;
 interface Vf {
   info: VfInfo;
   link?: Link;
+  /** The link is in another network namespace. */
+  isAway?: boolean;
   /** The address in `info` is the VF's own: gone when it is reset. */
   isOwnAddress?: boolean;
 }
@@ -79,6 +81,16 @@ export class SriovCard implements Disposable {
       rmSync(this.path('bus/pci/devices', vfAddress(index)), { recursive: true });
     }
     this.#vfs.length = 0;
+  }
+
+  /** Moves a VF's link into another network namespace. */
+  moveAway(vfIndex: number): void {
+    this.#vfs[vfIndex]!.isAway = true;
+  }
+
+  /** The kernel returns it, as it does when that namespace ends. */
+  comeBack(vfIndex: number): void {
+    this.#vfs[vfIndex]!.isAway = false;
   }
 
   get root(): string {
@@ -141,7 +153,8 @@ export class SriovCard implements Disposable {
   readonly host: VfHardwareOptions['host'] = {
     links: async () => {
       const pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
-      return [pf, ...this.#vfs.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
+      const here = this.#vfs.filter(({ isAway }) => !isAway);
+      return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
     },
     vfInfos: async () => this.#vfs.map(({ info }) => structuredClone(info)),
     setVf: async (_pf, vfIndex, change) => this.#setVf(vfIndex, change),
@@ -196,6 +209,7 @@ export class SriovCard implements Disposable {
     if (vf.isOwnAddress) delete vf.info.hardwareAddress;
     if (driver.includes('vfio')) return;
     vf.link = this.#newLink(`eth${this.#nextIndex}`, pciAddress);
+    vf.isAway = false;
     const { hardwareAddress } = vf.info;
     if (hardwareAddress !== undefined) vf.link.hardwareAddress = hardwareAddress;
     else if (this.#options.tellsOwnAddresses) {

@@ -236,9 +236,10 @@ describe('simulated VFs', () => {
       simulated: { bool: true },
     });
     await putIntoPod(first);
-    expect(await inventory.scan()).toEqual(report);
+    const held = new Map([[first, {}]]);
+    expect(await inventory.scan(held)).toEqual(report);
     const restarted = new Inventory({ sysfs: nic.sysfs, connection, simulated: true });
-    expect(await restarted.scan()).toEqual(report);
+    expect(await restarted.scan(held)).toEqual(report);
   });
 
   it('are not offered once the host leaves by one', async () => {

@@ -45,6 +45,7 @@ class Bench implements AsyncDisposable {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
       ensureLink: async () => undefined,
+      reclaimLink: async () => undefined,
     },
     cni: new CniAttacher(this.runner),
     store: this.store,

@@ -55,6 +55,36 @@ describe('Inventory, of VFs', () => {
     expect([excluded, problems]).toEqual([[], []]);
   });
 
+  it('does not offer a VF whose interface is in another network namespace, and offers it again when it is back', async () => {
+    const inventory = node.inventory();
+    await inventory.scan();
+    const links = node.links;
+    node.takeAway('ensAv0');
+    // The directory stays, and has no entry that is visible on the host.
+    rmSync(file(a0, 'net/ensAv0'), { recursive: true });
+    // Whether a claim has it may have changed during the first scan.
+    expect(addresses(await inventory.scan())).toContain(a0);
+    const { devices, excluded } = await inventory.scan();
+    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([a1, b0]);
+    expect(excluded).toEqual([{ pciAddress: a0, pfAddress: pfA, reason: 'interface-elsewhere' }]);
+    expect(addresses(await inventory.scan(new Map([[a0, {}]])))).toContain(a0);
+    node.links = links;
+    expect(addresses(await inventory.scan())).toContain(a0);
+  });
+
+  it('does not offer such a VF from the start', async () => {
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net/ensAv0'), { recursive: true });
+    const { excluded } = await node.inventory().scan();
+    expect(excluded).toEqual([{ pciAddress: a0, pfAddress: pfA, reason: 'interface-elsewhere' }]);
+  });
+
+  it('offers a VF that has no interface in any network namespace', async () => {
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+    expect(addresses(await node.inventory().scan())).toContain(a0);
+  });
+
   it('never offers the VF that carries the default route, in whatever table', async () => {
     node.routes = [{ ...defaultRoute(node.indexOf('ensAv0')), table: 100 }];
     const report = await node.inventory().scan();
