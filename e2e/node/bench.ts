@@ -14,6 +14,7 @@ import { Kubelet } from '../../test/doubles/kubelet.ts';
 import { buildNode, type Identified, testDriver, testNode } from '../../test/doubles/objects.ts';
 import type { IpLink } from '../ip-link.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
+import type { CallOptions } from './cri.ts';
 import { type ExecResult, exec, removePodSandboxes, runContainer, runPod, type Sandbox } from './pod.ts';
 
 export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'requestTimeoutMs' | 'tools'> {
@@ -145,10 +146,15 @@ export class Bench implements AsyncDisposable {
     await this.kubelet.prepare(pod);
   }
 
-  async runSandbox(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Sandbox> {
+  /** @param options an abort cancels the call, as the kubelet's death does */
+  async runSandbox(
+    pod: Identified<V1Pod>,
+    more: { hostNetwork?: boolean } = {},
+    options: CallOptions = {},
+  ): Promise<Sandbox> {
     const { name, namespace, uid } = pod.metadata;
     // Every try is another sandbox, as the kubelet does it: a refused one may go on holding its name.
-    return await runPod(this.containerd.cri, { name, namespace, uid, attempt: this.#attempts++, ...more });
+    return await runPod(this.containerd.cri, { name, namespace, uid, attempt: this.#attempts++, ...more }, options);
   }
 
   /** Creates and starts a container of the pod with the CDI devices that the kubelet has for it. @throws CriError */

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { NetdraError } from '../../src/errors.ts';
-import type { ContainerConfig, CriClient, PodSandboxConfig } from './cri.ts';
+import type { CallOptions, ContainerConfig, CriClient, PodSandboxConfig } from './cri.ts';
 import { endSandbox } from './end-sandbox.ts';
 import { busyboxImage } from './images.ts';
 import { removeCgroups } from './teardown.ts';
@@ -76,10 +76,10 @@ export function podSandboxConfig(cri: PodRuntime, spec: PodSpec): PodSandboxConf
 }
 
 /** Runs a pod sandbox. @throws CriError e.g. when an NRI plugin refuses it */
-export async function runPod(cri: PodRuntime, spec: PodSpec): Promise<Sandbox> {
+export async function runPod(cri: PodRuntime, spec: PodSpec, options: CallOptions = {}): Promise<Sandbox> {
   const config = podSandboxConfig(cri, spec);
   mkdirSync(config.logDirectory!, { recursive: true });
-  const { podSandboxId: id } = await cri.call('RunPodSandbox', { config });
+  const { podSandboxId: id } = await cri.call('RunPodSandbox', { config }, options);
   const { status, info } = await cri.call('PodSandboxStatus', { podSandboxId: id, verbose: true });
   const { pid, netnsPath } = parseSandboxInfo(info.info ?? '');
   const { ip = '', additionalIps = [] } = status.network ?? {};

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { describe, expect, vi } from 'vitest';
 import { retry } from '../../node/bench.ts';
 import type { Sandbox } from '../../node/pod.ts';
@@ -73,6 +73,36 @@ describe('after unprepare a VF is what it was before', () => {
     // The runtime may be about to notice that the pod's processes are gone, and then fails to stop them.
     await retry(() => node.bench.endPod(pod));
     expect(hostVfStates()).toEqual(vfs);
+  });
+
+  it('when the path of the network namespace is removed and the sandbox lives on, also for a driver started since', async ({
+    node,
+    vfs,
+  }) => {
+    // One with an address of its claim, and one whose address is lost when its driver is bound again.
+    const [changed, plain] = [vfs[3]!, vfs[4]!];
+    const pods = [
+      createPod(node, 'leaked-changed', changed),
+      node.createPod('leaked-plain', plain, [vfConfig({ interfaceName: 'net1', mtu: 1400 })]),
+    ];
+    const sandboxes: Sandbox[] = [];
+    for (const pod of pods) sandboxes.push(await node.bench.startPod(pod));
+    for (const [index, { netnsPath, pid }] of sandboxes.entries()) {
+      const inSandbox = `/proc/${pid}/ns/net`;
+      await expect.poll(() => linkOf([changed, plain][index]!, inSandbox)).toMatchObject({ ifname: 'net1' });
+      execFileSync('umount', ['--lazy', netnsPath]);
+      rmSync(netnsPath);
+    }
+    for (const { pciAddress } of [changed, plain]) {
+      // By this the inventory knows a VF that is elsewhere: there is the directory, and nothing in it.
+      expect(readdirSync(`/sys/bus/pci/devices/${pciAddress}/net`)).toEqual([]);
+    }
+    await node.killDriver();
+    await node.startDriver();
+    for (const pod of pods) await node.bench.kubelet.unprepare(pod);
+    expect(hostVfStates()).toEqual(vfs);
+    for (const { pid } of sandboxes) expect(existsSync(`/proc/${pid}/ns/net`)).toBe(true);
+    for (const pod of pods) await retry(() => node.bench.endPod(pod));
   });
 
   it('when the driver is killed between prepare and hook, and between hook and stop', async ({ node, vfs }) => {
