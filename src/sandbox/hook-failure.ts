@@ -19,7 +19,9 @@ const fixedIn: Readonly<Record<string, number>> = { '2.0': Infinity, '2.1': Infi
  */
 export function resolveHookFailure(mode: HookFailureMode, runtime: { name: string; version: string }): HookFailure {
   if (mode !== 'auto') return mode;
+  if (runtime.name !== 'containerd') return 'reject';
   const [, minor, patch] = /^v?(\d+\.\d+)\.(\d+)/.exec(runtime.version) ?? [];
-  if (runtime.name !== 'containerd' || minor === undefined) return 'reject';
+  // A build that does not say its version may be an affected one.
+  if (minor === undefined) return 'gate';
   return Number(patch) < (fixedIn[minor] ?? 0) ? 'gate' : 'reject';
 }

@@ -6,8 +6,6 @@ import { Bench, ipLinks, retry } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
 
 const netnsDir = '/var/run/netns';
-const device = 'fe00-00-02-0';
-const vf = 'nsim0v0';
 
 /**
  * What the kubelet's death in RunPodSandbox does: its call is cancelled while the driver's hook runs. containerd then
@@ -30,7 +28,7 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
     expect(bench.claimFiles()).toEqual([]);
   });
 
-  const podWithVf = (name: string) => {
+  const podWithVf = (name: string, device: string) => {
     const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
     const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', interfaceName: 'net1' };
     const config = [{ source: 'FromClaim' as const, parameters }];
@@ -57,18 +55,21 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
     goOn();
   }
 
-  it.each(['attachment-recorded', 'vf-moved'] as const)(
+  it.each([
+    ['attachment-recorded', 'fe00-00-02-0', 'nsim0v0'],
+    ['vf-moved', 'fe00-00-02-1', 'nsim0v1'],
+  ] as const)(
     'does not cost the VF that its hook has moved, or moves yet: cancelled at %s',
-    async (step) => {
+    async (step, device, vf) => {
       await bench.startDriver();
-      const pod = podWithVf(`cancelled-${step}`);
+      const pod = podWithVf(`cancelled-${step}`, device);
       await cancelAt(step, pod);
       await bench.stopDriver();
       await bench.startDriver();
       await bench.kubelet.unprepare(pod);
       expect(bench.hostVfs()).toContain(vf);
 
-      const next = podWithVf(`next-${step}`);
+      const next = podWithVf(`next-${step}`, device);
       const sandbox = await retry(() => bench.startPod(next));
       expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
       await bench.startContainer(sandbox, next);
@@ -79,13 +80,13 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
 
   it('does not keep its pod from getting the VF in its next sandbox', async () => {
     await bench.startDriver();
-    const pod = podWithVf('again');
+    const pod = podWithVf('again', 'fe00-00-02-2');
     await cancelAt('vf-moved', pod);
     const sandbox = await retry(() => bench.runSandbox(pod));
     const container = await retry(() => bench.startContainer(sandbox, pod));
     expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
     expect((await container.exec('ls', `/var/run/dra-device-attributes/again/vf`)).stdout).toContain(testDriver);
     await bench.endPod(pod);
-    expect(bench.hostVfs()).toContain(vf);
+    expect(bench.hostVfs()).toContain('nsim0v2');
   });
 });

@@ -1,6 +1,7 @@
-import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { describe, expect, vi } from 'vitest';
+import { readSnippets } from '../../../test/unit/docs/pages.ts';
 import { retry } from '../../node/bench.ts';
 import type { Sandbox } from '../../node/pod.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
@@ -39,6 +40,14 @@ async function expectChanged(node: VmNode, pod: Pod, sandbox: Sandbox, vf: VfSta
 /** The kernel brings the VF back as the pod had it, a moment after the namespace has gone. */
 async function expectBackUnrestored(vf: VfState): Promise<void> {
   await expect.poll(() => linkOf(vf), { timeout: 20_000 }).toMatchObject({ address: changesOf(vf).macAddress });
+}
+
+/** A process in a network namespace of its own. */
+function holdNetns(): Disposable & { pid: number } {
+  const { pid } = spawn('unshare', ['--net', 'sleep', '600'], { stdio: 'ignore' });
+  if (pid === undefined) throw new Error('unshare cannot be started');
+  while (readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net')) execFileSync('sleep', ['0.1']);
+  return { pid, [Symbol.dispose]: () => void process.kill(pid, 'SIGKILL') };
 }
 
 /** The fixture compares all VFs once more, when all pods have ended. */
@@ -103,6 +112,22 @@ describe('after unprepare a VF is what it was before', () => {
     expect(hostVfStates()).toEqual(vfs);
     for (const { pid } of sandboxes) expect(existsSync(`/proc/${pid}/ns/net`)).toBe(true);
     for (const pod of pods) await retry(() => node.bench.endPod(pod));
+  });
+
+  it('when another component loses it, by the commands of docs/troubleshooting.md; it is not offered until then', async ({
+    node,
+    vfs,
+  }) => {
+    const vf = vfs[5]!;
+    using holder = holdNetns();
+    execFileSync('ip', ['link', 'set', vf.name, 'netns', String(holder.pid)]);
+    await expect.poll(() => node.offeredDevices().length, { timeout: 30_000 }).toBe(vfs.length - 1);
+
+    const [commands] = readSnippets('docs/troubleshooting.md').filter(({ info }) => info === 'sh rebind');
+    execFileSync('sh', ['-c', commands!.content.replace('0000:3b:02.0', vf.pciAddress)]);
+    await expect.poll(() => node.offeredDevices().length, { timeout: 30_000 }).toBe(vfs.length);
+    execFileSync('ip', ['link', 'set', linkOf(vf)!.ifname, 'name', vf.name, 'address', vf.address]);
+    expect(hostVfStates()).toEqual(vfs);
   });
 
   it('when the driver is killed between prepare and hook, and between hook and stop', async ({ node, vfs }) => {

@@ -18,6 +18,9 @@ export interface RuntimeCheck {
   probeNri(socketPath: string): Promise<{ name: string; version: string; requestTimeoutMs: number }>;
 }
 
+/** How to recover a containerd that does not start for the sandboxes that it has leaked. */
+const leakedSandboxesPage = '"containerd does not start any more" in docs/troubleshooting.md';
+
 type Runtime = Pick<CriRuntime, 'name' | 'version'>;
 
 /** First releases with NRI as the driver needs it. */
@@ -65,14 +68,17 @@ function checkVersion({ name, version }: Runtime): Finding[] {
     return [problem(check, `${message} has no NRI that is of use`, `use ${name} ${oldMajor}.${oldMinor} or newer`)];
   }
   if (resolveHookFailure('auto', { name, version }) === 'reject') return [ok(check, message)];
-  const leak = `${message} keeps a record of every sandbox that is refused, and may not start again for it; the driver holds containers back instead (--hook-failure auto)`;
-  return [warning(check, leak, 'use containerd 2.2.6, 2.3.3 or newer; 2.0 and 2.1 have no release without it')];
+  const leak = `${message} leaks every sandbox that an NRI plugin refuses or whose start is cancelled, and may then fail to start again with "failed to reserve sandbox name"; the driver refuses none with --hook-failure auto`;
+  const fix = `use containerd 2.2.6, 2.3.3 or newer (2.0 and 2.1 have no fix), but remove leaked sandboxes first: ${leakedSandboxesPage}`;
+  return [warning(check, leak, fix)];
 }
 
 function noCri({ criSockets }: RuntimeCheck, error: unknown): Finding {
-  const why = error === undefined ? 'is not there' : 'does not answer';
-  const message = `${criSockets.join(' or ')} ${why}, so CDI cannot be looked at`;
-  return warning('CRI', message, 'run this on the node itself, or give --cri-socket');
+  const [why, fix] =
+    error === undefined
+      ? ['is not there', 'run this on the node itself, or give --cri-socket']
+      : ['does not answer', `start the runtime; if containerd fails to reserve a sandbox name: ${leakedSandboxesPage}`];
+  return warning('CRI', `${criSockets.join(' or ')} ${why}, so CDI cannot be looked at`, fix);
 }
 
 function nriOn({ nriSocket }: RuntimeCheck, requestTimeoutMs: number): Finding {

@@ -13,6 +13,12 @@ export const executed: { page: string; infos: string[]; test: string }[] = [
     test: 'test/integration/consumer/docs.test.ts',
   },
   { page: 'docs/metadata.md', infos: ['json'], test: 'test/unit/metadata/docs.test.ts' },
+  {
+    page: 'docs/troubleshooting.md',
+    infos: ['sh leaked-sandboxes'],
+    test: 'e2e/node/cases/leaked-records.test.ts',
+  },
+  { page: 'docs/troubleshooting.md', infos: ['sh rebind'], test: 'e2e/vm/cases/restored-vf.test.ts' },
 ];
 
 /** What is wrong with a piece of code on a page. An unknown kind of block is wrong, too. */

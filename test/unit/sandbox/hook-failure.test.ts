@@ -13,7 +13,11 @@ describe('resolveHookFailure', () => {
     ['containerd', 'v2.4.0', 'reject'],
     ['containerd', '1.7.24~ds1', 'reject'],
     ['cri-o', '1.34.0', 'reject'],
-    ['containerd', 'unknown', 'reject'],
+    ['containerd', '2.2.0-rc.1', 'gate'],
+    ['containerd', '2.3.0', 'gate'],
+    ['containerd', '2.10.0', 'reject'],
+    // May be any of them.
+    ['containerd', 'unknown', 'gate'],
   ])('chooses by itself for %s %s: %s', (name, version, expected) => {
     expect(resolveHookFailure('auto', { name, version })).toBe(expected);
   });

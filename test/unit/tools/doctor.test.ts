@@ -87,13 +87,14 @@ describe('runDoctor', () => {
   });
 
   it.each(['2.0.5', '2.1.9+unknown', '2.2.5', '2.3.2'])(
-    'warns of containerd %s, which keeps refused sandboxes',
+    'warns of containerd %s, which leaks refused sandboxes',
     async (version) => {
       const [finding, ...others] = await diagnose({ cri: containerd(version) });
       expect(finding).toContain(
-        `warning runtime: containerd ${version} keeps a record of every sandbox that is refused`,
+        `warning runtime: containerd ${version} leaks every sandbox that an NRI plugin refuses`,
       );
       expect(others).toEqual([]);
+      expect((await findingOf('runtime', { cri: containerd(version) }))?.fix).toContain('docs/troubleshooting.md');
     },
   );
 

@@ -1,0 +1,79 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createPlugin } from '../../../nri/index.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { readSnippets } from '../../../test/unit/docs/pages.ts';
+import { type Containerd, startContainerd } from '../containerd.ts';
+import { runPod } from '../pod.ts';
+import { locateTools } from '../tools.ts';
+
+const app = { name: 'app', namespace: 'default', uid: 'app-uid' };
+
+let containerd: Containerd;
+beforeAll(async () => {
+  containerd = await startContainerd({ version: '2.1', dir: mkdtempSync(join(tmpdir(), 'netdra-leak-')) });
+});
+afterAll(async () => await containerd?.[Symbol.asyncDispose]());
+
+const podNames = async () =>
+  (await containerd.cri.call('ListPodSandbox', {})).items.map(({ metadata }) => metadata.name).sort();
+
+/** A containerd on the same state without its CRI plugin. */
+async function startWithoutCri() {
+  const { containerdDirs, runc } = locateTools(process.env);
+  const path = join(containerd.dir, 'config.toml');
+  const config = readFileSync(path, 'utf8');
+  writeFileSync(path, `disabled_plugins = ["io.containerd.grpc.v1.cri"]\n${config}`);
+  const child = spawn(join(containerdDirs['2.1'], 'containerd'), ['--config', path], {
+    stdio: 'ignore',
+    env: { ...process.env, PATH: [dirname(runc), process.env.PATH].join(':') },
+  });
+  await expect.poll(() => containerd.ctr('version').catch(() => ''), { timeout: 20_000 }).toContain('Server');
+  return {
+    async [Symbol.asyncDispose]() {
+      const exited = new Promise((resolve) => child.once('exit', resolve));
+      child.kill('SIGTERM');
+      await exited;
+      writeFileSync(path, config);
+    },
+  };
+}
+
+it('containerd 2.1 that does not start for leaked sandboxes starts again after the commands of docs/troubleshooting.md', async () => {
+  await runPod(containerd.cri, { ...app, name: 'other', uid: 'other-uid' });
+  {
+    const runPodSandbox = () => Promise.reject(new Error('refused'));
+    await using plugin = createPlugin({
+      name: 'refuses',
+      index: '10',
+      socketPath: containerd.nriSocketPath,
+      env: {},
+      handlers: { runPodSandbox },
+      logger: new RecordingLogger(),
+    });
+    plugin.start();
+    await plugin.whenConnected();
+    for (const _ of [1, 2]) await expect(runPod(containerd.cri, app)).rejects.toThrow(/refused/);
+  }
+  await containerd.stop();
+  await expect(containerd.start()).rejects.toThrow(/ended with 1/);
+  expect(containerd.logTail(1)).toMatch(/failed to reserve sandbox name .*app_default_app-uid_0/);
+  await containerd.stop();
+
+  {
+    await using _ = await startWithoutCri();
+    const commands = readSnippets('docs/troubleshooting.md').filter(({ info }) => info === 'sh leaked-sandboxes');
+    const path = [locateTools(process.env).containerdDirs['2.1'], process.env.PATH].join(':');
+    execFileSync('bash', ['-ec', commands.map(({ content }) => content).join('')], {
+      stdio: 'pipe',
+      env: { ...process.env, PATH: path, CONTAINERD_ADDRESS: containerd.socketPath },
+    });
+  }
+  await containerd.start();
+  expect(await podNames()).toEqual(['other']);
+  await runPod(containerd.cri, app);
+  expect(await podNames()).toEqual(['app', 'other']);
+});
