@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { KubeConfig, type KubernetesObject, type V1Node, type V1Pod } from '@kubernetes/client-node';
-import { parseRawYaml } from '../../../deploy/render/raw-yaml.ts';
 import { systemClock } from '../../../src/clock.ts';
 import { KubeClient, ResourceApi, type ResourceClaim } from '../../../src/kube/index.ts';
 import { buildNode, buildPod, type Identified } from '../../../test/doubles/objects.ts';
+import { parseObjects } from '../../release/chart.ts';
 import { ControlPlane } from '../control-plane.ts';
 import { readPrograms } from '../programs.ts';
 
@@ -44,7 +44,7 @@ export class ApiCluster implements AsyncDisposable {
     const config = new KubeConfig();
     config.loadFromFile(adminKubeconfig);
     const cluster = new ApiCluster(config, stack.move());
-    for (const object of parseRawYaml(readFileSync(manifest, 'utf8'))) await cluster.create(object);
+    for (const object of parseObjects(readFileSync(manifest, 'utf8'))) await cluster.create(object);
     return cluster;
   }
 

@@ -2,7 +2,7 @@ import { consumerImage, importConsumerImage } from '../../node/cluster/consumer-
 import { CommandError } from '../../node/packages/run.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
-import { driverImageFolder } from '../../release/driver-image.ts';
+import { locateDriverImage } from '../../release/driver-image.ts';
 import { type HelmVersion, runHelm, valueArguments } from '../../release/helm.ts';
 import { type Registry, startRegistry } from '../../release/registry.ts';
 import type { ClusterTarget } from '../target.ts';
@@ -52,7 +52,7 @@ export class InstalledDriver implements AsyncDisposable {
   static async install(node: RealNode, { simulate, helmVersion = 'helm-4' }: DriverOptions): Promise<InstalledDriver> {
     await using stack = new AsyncDisposableStack();
     const registry = stack.use(await startRegistry({ cacheDir }));
-    registry.push(driverImageFolder(cacheDir), 'netdra:e2e');
+    registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
     await importConsumerImage(node.containerd);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
     const driver = new InstalledDriver(node, registry, { image, kubeletPlugin: { simulate } });
