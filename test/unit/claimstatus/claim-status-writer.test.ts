@@ -137,11 +137,14 @@ describe('ClaimStatusWriter', () => {
         writer.set(claim, [device(n, { round })]);
       });
       await expect
-        .poll(() => {
-          // After the first conflict it waits for a moment.
-          bench.clock.advance(1_000);
-          return bench.entries()?.map(({ data }) => data);
-        })
+        .poll(
+          () => {
+            // After the first conflict it waits for a moment.
+            bench.clock.advance(1_000);
+            return bench.entries()?.map(({ data }) => data);
+          },
+          { timeout: 10_000 },
+        )
         .toEqual([{ round }, { round }]);
     }
     expect(bench.patches().filter(({ status }) => status === 409)).not.toEqual([]);
@@ -187,10 +190,13 @@ describe('ClaimStatusWriter', () => {
     await using writer = new ClaimStatusWriter(api, { driver: testDriver, clock, logger });
     writer.set(claim, [ready('vf-0')]);
     await expect
-      .poll(() => {
-        clock.advance(400);
-        return bench.warnings();
-      })
+      .poll(
+        () => {
+          clock.advance(400);
+          return bench.warnings();
+        },
+        { timeout: 10_000 },
+      )
       .toMatchObject([{ code: 'status-failed' }]);
     // One read at first, and one after each of five patches.
     expect(version).toBe(6);
