@@ -148,11 +148,11 @@ export class VfMover implements VfCarrier {
       await cni.remove(device, attachment, deadline.signal);
       await this.#leave(device, attachment);
     }
-    // One that never left need not be looked for among all links of the node, and one that we only observe comes back by
-    // whoever moved it, after the stop hook.
-    const hasLeft = attachment !== undefined && device.config.attach !== 'observe';
-    if (hasLeft) await vfs.reclaimLink(device.pciAddress);
-    if (attachment?.host !== undefined) await this.#settle(device, attachment.host);
+    // Not stored of a VF that never left, that has no interface, or that another component moves and takes back.
+    if (attachment?.host !== undefined) {
+      await vfs.reclaimLink(device.pciAddress);
+      await this.#settle(device, attachment.host);
+    }
     await onStep('vf-returned', { device: device.name });
     store.putDevice(rest);
     await onStep('attachment-cleared', { device: device.name });

@@ -169,8 +169,7 @@ export class VfHardware {
   /** igbvf, for one, learns of its address only when it is bound. */
   async #rebind(pciAddress: string, driver: string | undefined): Promise<void> {
     if (driver === undefined || isVfio(driver)) return;
-    await this.#binding.bind(pciAddress, undefined);
-    await this.#binding.bind(pciAddress, driver);
+    await this.#binding.rebind(pciAddress);
   }
 
   /** A driver that was bound gives its interface a name of the kernel's choice, which nobody else may know. */
