@@ -19,6 +19,7 @@ import type { ClusterTarget } from './target.ts';
 /** Where objects of a kind are. */
 const places = {
   Pod: ['/api/v1', 'pods'],
+  ReplicaSet: ['/apis/apps/v1', 'replicasets'],
   ServiceAccount: ['/api/v1', 'serviceaccounts'],
   Event: ['/apis/events.k8s.io/v1', 'events'],
   ResourceClaim: ['/apis/resource.k8s.io/v1', 'resourceclaims'],
@@ -112,9 +113,13 @@ export class Cluster implements AsyncDisposable {
     return await this.#list<Stored<T>>(this.#path(kind));
   }
 
-  /** Deletes an object, if it is there, and waits until it is gone. @throws ClusterError `not-in-time` */
-  async remove(kind: Kind, name: string): Promise<void> {
-    await this.#delete(`${this.#path(kind)}/${name}`, kind === 'Pod' ? { gracePeriodSeconds: 1 } : {});
+  /**
+   * Deletes an object, if it is there, and waits until it is gone.
+   * @param gracePeriodSeconds of a pod; with 0 it is gone at once, whatever of it is still on the node
+   * @throws ClusterError `not-in-time`
+   */
+  async remove(kind: Kind, name: string, gracePeriodSeconds = 1): Promise<void> {
+    await this.#delete(`${this.#path(kind)}/${name}`, kind === 'Pod' ? { gracePeriodSeconds } : {});
     await this.until(`${kind} ${name} is gone`, async () => (await this.find(kind, name)) === undefined);
   }
 

@@ -12,6 +12,8 @@ export interface TestCluster {
   cluster: Cluster;
   nodeFiles: NodeFiles;
   view(pod: string, container?: string): ContainerView;
+  /** Waits until pods that are gone have left nothing on the node; does nothing where that cannot be seen. */
+  expectRestored(): Promise<void>;
 }
 
 /** Gives the cases their cluster, once it is there. */
@@ -21,9 +23,14 @@ export type GetCluster = () => TestCluster;
 export interface OpenCluster {
   target: ClusterTarget;
   close?: () => Promise<void>;
+  /**
+   * For clusters whose nodes can be looked at: called before the first test. What it resolves to is called after each test,
+   * when what the test made is removed, and throws if something of it is left on the node.
+   */
+  openCheck?: () => Promise<() => Promise<void>>;
 }
 
-const kinds: Kind[] = ['Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
+const kinds: Kind[] = ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
 
 /** What there is to test: known before the cluster is there. */
 export type CaseOptions = Pick<ClusterTarget, 'simulated' | 'admissionPolicies'>;
@@ -44,16 +51,19 @@ export function describeCluster(
     let isKept = false;
 
     beforeAll(async () => {
-      const { target, close } = await open();
+      const { target, close, openCheck } = await open();
       if (close !== undefined) stack.defer(close);
       const cluster = await Cluster.open(target);
       stack.defer(() => (isKept ? cluster.leave() : cluster[Symbol.asyncDispose]()));
       const nodeFiles = await NodeFiles.open(cluster);
-      test = { cluster, nodeFiles, view: (pod, container) => new ContainerView(cluster, pod, container) };
+      const view = (pod: string, container?: string) => new ContainerView(cluster, pod, container);
+      test = { cluster, nodeFiles, view, expectRestored: (await openCheck?.()) ?? (async () => undefined) };
     });
     afterEach(async ({ task }) => {
       isKept ||= test.cluster.target.keepFailed && task.result?.state === 'fail';
-      if (!isKept) await removeAll(test.cluster);
+      if (isKept) return;
+      await removeAll(test.cluster);
+      await test.expectRestored();
     });
     afterAll(async () => {
       await stack.disposeAsync();
@@ -70,8 +80,7 @@ export function describeCluster(
 /** Removes what a test has left, so that the next one finds all VFs free. */
 async function removeAll(cluster: Cluster): Promise<void> {
   for (const kind of kinds) {
-    for (const { metadata } of await cluster.list<object>(kind)) {
-      if (metadata.name !== NodeFiles.podName) await cluster.remove(kind, metadata.name);
-    }
+    const names = (await cluster.list<object>(kind)).map(({ metadata }) => metadata.name);
+    await Promise.all(names.flatMap((name) => (name === NodeFiles.podName ? [] : [cluster.remove(kind, name)])));
   }
 }

@@ -68,6 +68,7 @@ function nodeFilesPod(cluster: Cluster): V1Pod & KubernetesObject {
     metadata: { name: podName, namespace: cluster.namespace },
     spec: {
       ...onNode(cluster),
+      restartPolicy: 'Always',
       hostNetwork: true,
       containers: [
         {

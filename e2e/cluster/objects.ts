@@ -86,6 +86,8 @@ export interface ContainerSpec {
 }
 
 export interface PodSpec {
+  /** Default: `Never`. */
+  restartPolicy?: 'Always';
   claims?: { name: string; resourceClaimName?: string; resourceClaimTemplateName?: string }[];
   /** Default: one, `main`. */
   containers?: ContainerSpec[];
@@ -97,7 +99,7 @@ const waitingCommand = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 3600 
 export function testPod(
   cluster: Cluster,
   name: string,
-  { claims = [], containers }: PodSpec,
+  { claims = [], containers, restartPolicy }: PodSpec,
 ): V1Pod & KubernetesObject {
   const specs = containers ?? [{ name: 'main' }];
   return {
@@ -106,6 +108,7 @@ export function testPod(
     metadata: { name, namespace: cluster.namespace },
     spec: {
       ...onNode(cluster),
+      ...(restartPolicy === undefined ? {} : { restartPolicy }),
       ...(claims.length === 0 ? {} : { resourceClaims: claims }),
       containers: specs.map((spec) => toContainer(cluster, spec, claims)),
     },

@@ -1,6 +1,8 @@
+import { describeFaults } from './cases/faults.ts';
 import { describeCluster } from './describe-cluster.ts';
 import { InstalledDriver } from './node/driver.ts';
-import { RealNode } from './node/real-node.ts';
+import { NodeCheck } from './node/node-check.ts';
+import { bootIdPath, RealNode } from './node/real-node.ts';
 import { readPrograms } from './programs.ts';
 
 const programs = readPrograms(process.env);
@@ -14,11 +16,21 @@ describeCluster(
   async () => {
     await using stack = new AsyncDisposableStack();
     node = stack.use(await RealNode.start(programs));
-    const driver = stack.use(await InstalledDriver.install(node, { simulate: '2x40' }));
+    const driver = stack.use(
+      await InstalledDriver.install(node, {
+        simulate: '2x40',
+        // What only reconciliation brings back is waited for after each test.
+        extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
+      }),
+    );
+    const { target } = driver;
     const owned = stack.move();
-    return { target: driver.target, close: () => owned.disposeAsync() };
+    const openCheck = async () => {
+      const check = new NodeCheck(node, target);
+      return () => check.expectRestored();
+    };
+    return { target, close: () => owned.disposeAsync(), openCheck };
   },
   options,
-  // Cases that kill parts of the node or look into it: describeFaults(get, () => node).
-  () => undefined,
+  (get) => describeFaults(get, () => node),
 );

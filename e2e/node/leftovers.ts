@@ -25,19 +25,25 @@ export function takeBaseline(): NodeBaseline {
 /**
  * What is on the node now and was not before: mounts, links, network namespaces, CNI results, and processes and
  * cgroups of the containerd. Each a line for people; an empty list means that nothing was left behind.
+ * @param isExpected whether a path, a name or an argument of a process belongs to something that may be there
  */
 export function listLeftovers(
   { socketPath, cri: { cgroupParent } }: Pick<Containerd, 'socketPath' | 'cri'>,
   before: NodeBaseline,
+  isExpected: (text: string) => boolean = () => false,
 ): string[] {
   const now = takeBaseline();
-  const added = (kind: keyof NodeBaseline) => now[kind].filter((each) => !before[kind].includes(each));
+  const added = (kind: keyof NodeBaseline) =>
+    now[kind].filter((each) => !before[kind].includes(each) && !isExpected(each));
+  const processes = listOwnProcesses(socketPath, cgroupParent).filter(
+    ({ args, cgroups }) => ![...args, ...cgroups].some(isExpected),
+  );
   return [
-    ...listOwnProcesses(socketPath, cgroupParent).map(({ pid, args }) => `process ${pid} ${args.join(' ')}`),
+    ...processes.map(({ pid, args }) => `process ${pid} ${args.join(' ')}`),
     ...added('mounts').map((path) => `mount ${path}`),
     ...added('netns').map((name) => `network namespace ${netnsDir}/${name}`),
     ...added('links').map((name) => `link ${name}`),
     ...added('cniResults').map((name) => `CNI result ${cniResultsDir}/${name}`),
-    ...listCgroupFolders(cgroupParent).map((path) => `cgroup ${path}`),
+    ...listCgroupFolders(cgroupParent).flatMap((path) => (isExpected(path) ? [] : [`cgroup ${path}`])),
   ];
 }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { errnoCode } from '../../src/errors.ts';
 import { type CriClient, CriError } from './cri.ts';
 import { endSandbox } from './end-sandbox.ts';
-import { listCgroupFolders, listFolder, listMountPoints, listProcesses } from './host-state.ts';
+import { listCgroupFolders, listFolder, listMountPoints, listProcesses, type ProcessInfo } from './host-state.ts';
 import { run } from './packages/run.ts';
 import type { PodNetwork } from './pod-network.ts';
 
@@ -23,7 +23,7 @@ export async function removePods(cri: CriClient): Promise<void> {
 }
 
 /** Processes that belong to a containerd: its shims by the socket they were given, containers by their cgroup. */
-export function listOwnProcesses(socketPath: string, cgroupParent: string): { pid: number; args: string[] }[] {
+export function listOwnProcesses(socketPath: string, cgroupParent: string): ProcessInfo[] {
   const isOwn = (path: string) => path === cgroupParent || path.startsWith(`${cgroupParent}/`);
   return listProcesses().filter(
     ({ pid, args, cgroups }) =>

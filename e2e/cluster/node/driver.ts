@@ -15,6 +15,8 @@ const cacheDir = cacheFolder(process.env);
 export interface DriverOptions {
   /** How many simulated VFs, as `kubeletPlugin.simulate` takes it. */
   simulate: string;
+  /** Flags of the driver that the chart has no values for. */
+  extraArgs?: readonly string[];
   helmVersion?: HelmVersion;
 }
 
@@ -49,15 +51,23 @@ export class InstalledDriver implements AsyncDisposable {
   }
 
   /** Pushes the image, installs the chart and waits until the driver is ready. @throws CommandError, RegistryError */
-  static async install(node: RealNode, { simulate, helmVersion = 'helm-4' }: DriverOptions): Promise<InstalledDriver> {
+  static async install(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
     await using stack = new AsyncDisposableStack();
     const registry = stack.use(await startRegistry({ cacheDir }));
     registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
     await importConsumerImage(node.containerd);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
-    const driver = new InstalledDriver(node, registry, { image, kubeletPlugin: { simulate } });
+    const { simulate, extraArgs = [], helmVersion = 'helm-4' } = options;
+    const values = { image, kubeletPlugin: { simulate, extraArgs } };
+    const driver = new InstalledDriver(node, registry, values);
     const install = ['install', release, chartDir, '--create-namespace', '--wait', '--timeout', '3m'];
-    driver.helm([...install, ...valueArguments({ image, 'kubeletPlugin.simulate': simulate })], helmVersion);
+    driver.helm(
+      [
+        ...install,
+        ...valueArguments({ image, 'kubeletPlugin.simulate': simulate, 'kubeletPlugin.extraArgs': extraArgs }),
+      ],
+      helmVersion,
+    );
     stack.move();
     return driver;
   }

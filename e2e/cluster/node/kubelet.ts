@@ -112,7 +112,7 @@ function fixSysctls(dir: string): void {
 }
 
 /** In every hierarchy: those of cgroup v1 are folders of `/sys/fs/cgroup`, that of v2 is the folder itself. */
-function makeCgroup(cgroup: string): void {
+export function makeCgroup(cgroup: string): void {
   const root = '/sys/fs/cgroup';
   const hierarchies = existsSync(join(root, 'cgroup.controllers'))
     ? [root]

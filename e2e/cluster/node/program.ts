@@ -86,6 +86,12 @@ export class Program implements AsyncDisposable {
     clearTimeout(timer);
   }
 
+  /** `stop` and `start`. @throws NodeError `program-ended`, `not-ready` */
+  async restart(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
+    await this.stop(signal);
+    await this.start();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop('SIGKILL');
   }

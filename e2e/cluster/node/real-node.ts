@@ -1,13 +1,17 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import type { KubernetesObject } from '@kubernetes/client-node';
 import { type Containerd, startContainerd } from '../../node/containerd.ts';
+import { listFolder, listProcesses } from '../../node/host-state.ts';
 import { run } from '../../node/packages/run.ts';
+import { endProcesses, removeCgroups, unmountBelow } from '../../node/teardown.ts';
 import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
 import { ControlPlane } from '../control-plane.ts';
 import { NodeError } from './errors.ts';
-import { kubeletDir, startKubelet } from './kubelet.ts';
+import { kubeletDir, makeCgroup, startKubelet } from './kubelet.ts';
 import type { Program } from './program.ts';
 
 export interface RealNodeOptions {
@@ -27,6 +31,16 @@ const nodeAddress = '10.250.0.1';
 
 /** Folders where the chart's default values have them. */
 export const nodePaths = { kubeletPlugins: `${kubeletDir}/plugins`, cdi: '/var/run/cdi', nri: '/var/run/nri' };
+
+/**
+ * The boot id of the node, in a folder that the driver's pod mounts: a container has a /proc of its own, so that the driver
+ * has to be told to read it there. The kubelet finds it in its usual place.
+ */
+export const bootIdPath = `${nodePaths.kubeletPlugins}/sriov.netdra.dev/boot-id`;
+
+/** What tests kill. */
+export const nodeParts = ['kubelet', 'driver', 'container runtime', 'API server'] as const;
+export type NodePart = (typeof nodeParts)[number];
 
 /**
  * A cluster of one real node: control plane, container runtime and kubelet, in the namespaces that scripts/in-node.sh has
@@ -66,7 +80,9 @@ export class RealNode implements AsyncDisposable {
     // Volumes that the kubelet mounts have to be seen by containers, and those that drivers mount by the kubelet.
     run('mount', ['--make-rshared', '/']);
     run('ip', ['address', 'replace', `${nodeAddress}/32`, 'dev', 'lo']);
-    for (const folder of Object.values(nodePaths)) mkdirSync(folder, { recursive: true });
+    for (const folder of [...Object.values(nodePaths), dirname(bootIdPath)]) mkdirSync(folder, { recursive: true });
+    writeBootId();
+    run('mount', ['--bind', bootIdPath, '/proc/sys/kernel/random/boot_id']);
     const { etcd, kubernetes, featureGates } = options;
     const gates = featureGates === undefined ? {} : { featureGates };
     const [controlPlane, containerd] = await Promise.all([
@@ -96,6 +112,64 @@ export class RealNode implements AsyncDisposable {
     return stdout + stderr;
   }
 
+  /** Objects of all namespaces. @throws SyntaxError with what kubectl printed if that is not a list */
+  list<T extends KubernetesObject>(...resources: string[]): T[] {
+    const printed = this.kubectl('get', resources.join(','), '--all-namespaces', '--output', 'json');
+    return (JSON.parse(printed) as { items: T[] }).items;
+  }
+
+  /** Pids of the driver's instances. */
+  driverPids(): number[] {
+    const isDriver = (args: string[]) => args.some((arg) => arg.startsWith('--driver-name='));
+    return listProcesses().flatMap(({ pid, args }) => (isDriver(args) ? [pid] : []));
+  }
+
+  /**
+   * Ends parts of the cluster with SIGKILL, all of them before the first one is started again, and waits until they serve.
+   * The driver is started again by the kubelet, and not waited for.
+   * @throws NodeError, ContainerdError
+   */
+  async crash(...parts: NodePart[]): Promise<void> {
+    const { kubelet, containerd, controlPlane } = this;
+    const isHit = (part: NodePart) => parts.includes(part);
+    const before = [
+      ...(isHit('API server') ? [controlPlane.programs.apiServer] : []),
+      ...(isHit('container runtime') ? [containerd] : []),
+    ];
+    const hit = isHit('kubelet') ? [...before, kubelet] : before;
+    const ended = hit.map((each) => each.stop('SIGKILL'));
+    if (isHit('driver')) for (const pid of this.driverPids()) process.kill(pid, 'SIGKILL');
+    await Promise.all(ended);
+    await Promise.all(before.map((each) => each.start()));
+    await kubelet.start();
+  }
+
+  /**
+   * What is left of a node after its power was cut: its disk. Processes, cgroups, network namespaces, links, mounts and
+   * what is below /run are gone, and the boot id is another one. The control plane is elsewhere and goes on.
+   */
+  async reboot(): Promise<void> {
+    const { kubelet, containerd } = this;
+    const { socketPath, cri, dir } = containerd;
+    await Promise.all([kubelet.stop('SIGKILL'), containerd.stop('SIGKILL')]);
+    await endProcesses(socketPath, cri.cgroupParent);
+    unmountVolumes();
+    unmountBelow(dir);
+    unmountBelow('/run/netns');
+    for (const folder of [join(dir, 'state'), '/run/netns', nodePaths.cdi, nodePaths.nri]) {
+      for (const name of listFolder(folder)) rmSync(join(folder, name), { recursive: true });
+    }
+    // The other end of a pair goes with the first one.
+    for (const name of listFolder('/sys/class/net')) {
+      if (name !== 'lo') spawnSync('ip', ['link', 'delete', name]);
+    }
+    removeCgroups(cri.cgroupParent);
+    makeCgroup(cri.cgroupParent);
+    writeBootId();
+    await containerd.start();
+    await kubelet.start();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stack.disposeAsync();
   }
@@ -115,6 +189,11 @@ async function startRuntime(dir: string, { runtime }: RealNodeOptions): Promise<
     requestTimeoutMs: 2_000,
     tools,
   });
+}
+
+/** In place: the file is mounted. */
+function writeBootId(): void {
+  writeFileSync(bootIdPath, `${randomUUID()}\n`);
 }
 
 /** Token and ConfigMap volumes are mounts below the kubelet's folder. */

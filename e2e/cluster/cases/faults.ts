@@ -1,0 +1,194 @@
+import type { KubernetesObject, V1Pod, V1ReplicaSet } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import { expectedNetworkData } from '../../ip-link.ts';
+import type { Cluster } from '../cluster.ts';
+import type { GetCluster, TestCluster } from '../describe-cluster.ts';
+import { nodeParts, type RealNode } from '../node/real-node.ts';
+import { testClaim, testPod, testTemplate } from '../objects.ts';
+
+/** How long pods may take to run after a fault. A driver that was killed before waits 10 s, then 20 s, to be started. */
+const recovery = { timeout: 120_000, interval: 500 };
+
+/** Pods that come and go on a real node while parts of it are killed or replaced. */
+export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
+  describe('faults of a node', () => {
+    it('pods that are created while the kubelet is down run when it is back', async () => {
+      const { cluster } = get();
+      const { kubelet } = getNode();
+      await kubelet.stop('SIGKILL');
+      try {
+        const pods = await createPods(cluster, 3);
+        const nodes = () => Promise.all(pods.map(async ({ name }) => (await findPod(cluster, name))?.spec?.nodeName));
+        await expect.poll(nodes, recovery).toEqual(pods.map(() => cluster.node.name));
+        await kubelet.start();
+        await expectServed(get(), pods);
+      } finally {
+        await kubelet.start();
+      }
+    });
+
+    const faults = [
+      ...nodeParts.map((part) => ({ name: `the ${part}`, parts: [part] })),
+      { name: 'all of them', parts: nodeParts },
+    ];
+    it.each(faults)('30 pods run, though $name is killed with SIGKILL while they are created', async ({ parts }) => {
+      const { cluster } = get();
+      const pods = await createPods(cluster, 30);
+      const running = async () => 30 - (await notRunning(cluster, pods)).length;
+      // In the middle: some run, the others are in each of the steps before that.
+      await expect.poll(running, { ...recovery, interval: 50 }).toBeGreaterThan(2);
+      await getNode().crash(...parts);
+      await expectServed(get(), pods);
+    });
+
+    it('force deletion of pods that run, and of pods that are being created, leaves nothing behind', async () => {
+      const { cluster } = get();
+      const running = await createPods(cluster, 5);
+      await expectServed(get(), running);
+      const creating = await createPods(cluster, 5, 5);
+      const all = [...running, ...creating];
+      await Promise.all(all.map(({ name }) => cluster.remove('Pod', name, 0)));
+      await Promise.all(all.map(({ name }) => cluster.remove('ResourceClaim', name)));
+      // Their successors have the same names and addresses, and come while the first ones end.
+      await expectServed(get(), await createPods(cluster, 10));
+    });
+
+    it('pods come and go during a rolling update, with two instances of the driver', async () => {
+      const { cluster, view } = get();
+      const node = getNode();
+      const rollout = (...args: string[]) =>
+        node.kubectl('rollout', ...args, 'daemonset/netdra', '--namespace', cluster.target.driverNamespace);
+      const [before] = await createPods(cluster, 1);
+      await expectServed(get(), [before!]);
+      const read = () => view('pod-0').read('cat', view('pod-0').metadataPath('resourceclaims/pod-0', 'vf'));
+      const document = await read();
+      expect(rollout('restart')).toContain('restarted');
+      let instances = 0;
+      for (let first = 1, isDone = false; !isDone; first = (first % 60) + 3) {
+        const pods = await createPods(cluster, 3, first);
+        await expectServed(get(), pods);
+        instances = Math.max(instances, node.driverPids().length);
+        isDone = rollout('status', '--watch=false').includes('successfully rolled out');
+        await removePods(cluster, pods);
+      }
+      expect(instances).toBe(2);
+      expect(await read()).toBe(document);
+    });
+
+    it('a drained node has all its VFs back, and serves pods again when it is uncordoned', async () => {
+      const { cluster } = get();
+      const node = getNode();
+      await cluster.create(testTemplate(cluster, 'drained', [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+      await cluster.create(replicaSet(cluster, 'drained', 5));
+      const list = async () =>
+        (await cluster.list<V1Pod>('Pod')).filter(({ metadata: { name } }) => name.startsWith('drained-'));
+      const phases = async () => (await list()).map(({ status }) => status?.phase);
+      await expect.poll(phases, recovery).toEqual(Array(5).fill('Running'));
+      const evicted = await list();
+      const drain = ['--pod-selector=app=drained', '--grace-period=1', '--timeout=60s'];
+      try {
+        expect(node.kubectl('drain', cluster.node.name, ...drain)).toContain(`node/${cluster.node.name} drained`);
+        await expect.poll(phases, recovery).toEqual(Array(5).fill('Pending'));
+        await get().expectRestored();
+      } finally {
+        node.kubectl('uncordon', cluster.node.name);
+      }
+      await expect.poll(phases, recovery).toEqual(Array(5).fill('Running'));
+      const pods = await list();
+      expect(pods.filter(({ metadata }) => evicted.some((each) => each.metadata.uid === metadata.uid))).toEqual([]);
+      for (const { metadata } of pods) await expectTruth(get(), metadata.name, 'resourceclaimtemplates/nic');
+    });
+
+    it('after a reboot pods run again, each with the metadata of its new sandbox', async () => {
+      const { cluster } = get();
+      const node = getNode();
+      const pods = await createPods(cluster, 5);
+      await expectServed(get(), pods);
+      const containers = async () =>
+        Promise.all(
+          pods.map(async ({ name }) => (await findPod(cluster, name))?.status?.containerStatuses?.[0]?.containerID),
+        );
+      const before = await containers();
+      await node.reboot();
+      // Until the kubelet has looked, the API server has what was so before.
+      const kept = async () => (await containers()).filter((id) => before.includes(id));
+      await expect.poll(kept, recovery).toEqual([]);
+      await expectServed(get(), pods);
+      const log = node.kubectl('logs', 'daemonset/netdra', '--namespace', cluster.target.driverNamespace);
+      expect(log.match(/the node has booted: the claim is to be prepared again/g)).toHaveLength(5);
+    });
+  });
+}
+
+/** Pods with a claim each, made from a template, that are not for nodes that are cordoned. */
+function replicaSet(cluster: Cluster, name: string, replicas: number): V1ReplicaSet & KubernetesObject {
+  const claims = [{ name: 'nic', resourceClaimTemplateName: name }];
+  const { spec } = testPod(cluster, name, { claims, restartPolicy: 'Always' });
+  const { tolerations: _, ...podSpec } = spec!;
+  const labels = { app: name };
+  const template = { metadata: { labels }, spec: podSpec };
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'ReplicaSet',
+    metadata: { name, namespace: cluster.namespace },
+    spec: { replicas, selector: { matchLabels: labels }, template },
+  };
+}
+
+interface VfPod {
+  /** Of the pod and of its claim. */
+  name: string;
+  address: string;
+}
+
+/** Creates pods that have a VF each, with an address that no other one has. @param first number of the first pod */
+async function createPods(cluster: Cluster, count: number, first = 0): Promise<VfPod[]> {
+  const numbers = Array.from({ length: count }, (_, index) => first + index);
+  const pods = numbers.map((number) => ({ name: `pod-${number}`, address: `192.0.2.${number + 1}/24` }));
+  await Promise.all(
+    pods.map(async ({ name, address }) => {
+      const config = { interfaceName: 'net1', addresses: [address] };
+      await cluster.create(testClaim(cluster, name, [{ name: 'vf', config }]));
+      const claims = [{ name: 'nic', resourceClaimName: name }];
+      await cluster.create(testPod(cluster, name, { claims, restartPolicy: 'Always' }));
+    }),
+  );
+  return pods;
+}
+
+async function removePods(cluster: Cluster, pods: VfPod[]): Promise<void> {
+  await Promise.all(pods.map(({ name }) => cluster.remove('Pod', name)));
+  await Promise.all(pods.map(({ name }) => cluster.remove('ResourceClaim', name)));
+}
+
+const findPod = (cluster: Cluster, name: string) => cluster.find<V1Pod>('Pod', name);
+
+/** Those that do not run, with what the kubelet says of them. */
+async function notRunning(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
+  const found = await cluster.list<V1Pod>('Pod');
+  return pods.flatMap(({ name }) => {
+    const status = found.find(({ metadata }) => metadata.name === name)?.status;
+    const isReady = status?.conditions?.some((each) => each.type === 'Ready' && each.status === 'True');
+    return isReady ? [] : [`${name} ${status?.phase} ${JSON.stringify(status?.containerStatuses?.[0]?.state)}`];
+  });
+}
+
+/** Waits until pods run, and compares what each one is told with what `ip` says there. */
+async function expectServed(test: TestCluster, pods: VfPod[]): Promise<void> {
+  await expect.poll(() => notRunning(test.cluster, pods), recovery).toEqual([]);
+  await Promise.all(
+    pods.map(async ({ name, address }) => {
+      const { claim, ips } = await expectTruth(test, name, `resourceclaims/${name}`);
+      expect({ claim, ips }).toEqual({ claim: name, ips: [address] });
+    }),
+  );
+}
+
+/** Compares a pod's metadata file with what `ip` says of its VF, `net1`. @returns what the file says */
+async function expectTruth({ view }: TestCluster, pod: string, claim: string) {
+  const container = view(pod);
+  const [document, links] = await Promise.all([container.metadata(claim, 'vf'), container.links()]);
+  const networkData = expectedNetworkData(links.find(({ ifname }) => ifname === 'net1'));
+  expect(document.devices.map((device) => device.networkData)).toEqual([networkData]);
+  return { claim: document.claim.name, ips: networkData.ips };
+}

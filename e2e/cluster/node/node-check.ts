@@ -1,0 +1,146 @@
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
+import { formatSimulatedAlias } from '../../../src/sriov/index.ts';
+import { readStoredClaims } from '../../../src/tools/stored-claims.ts';
+import { listFolder } from '../../node/host-state.ts';
+import { listLeftovers, type NodeBaseline, takeBaseline } from '../../node/leftovers.ts';
+import { run } from '../../node/packages/run.ts';
+import type { Slice } from '../cluster-facts.ts';
+import type { ClusterTarget } from '../target.ts';
+import { NodeError } from './errors.ts';
+import type { RealNode } from './real-node.ts';
+
+/** What a link of the simulated cards has to be again. */
+interface LinkState {
+  ifname: string;
+  [property: string]: unknown;
+}
+
+type HostLink = LinkState & {
+  flags: string[];
+  linkinfo?: { info_kind: string };
+  addr_info: { local: string; scope: string }[];
+};
+
+/** How long the kubelet, the driver and the runtime may take to clear up: two rounds of reconciliation among others. */
+const settleMs = 60_000;
+const pollMs = 250;
+
+/**
+ * What a node with simulated VFs has while no pod uses one: every VF on the host as it was before the first test, and
+ * offered; no claim, file, CDI spec, mount, network namespace, process, cgroup or sandbox of a pod that is gone.
+ */
+export class NodeCheck {
+  readonly #node: RealNode;
+  readonly #target: ClusterTarget;
+  readonly #links: LinkState[] = readLinks();
+  readonly #before: NodeBaseline = takeBaseline();
+  /** So that a test does not fail for what an earlier one has left. */
+  readonly #reported = new Set<string>();
+
+  /** Takes the node as it is for what it has to be. */
+  constructor(node: RealNode, target: ClusterTarget) {
+    this.#node = node;
+    this.#target = target;
+  }
+
+  /** Waits until nothing is left on the node. @throws NodeError `left-behind` with a line for each thing that is */
+  async expectRestored(): Promise<void> {
+    let left: string[] = [];
+    for (const endsAt = performance.now() + settleMs; ; await sleep(pollMs)) {
+      left = (await this.#listLeft()).filter((line) => !this.#reported.has(line));
+      if (left.length === 0) return;
+      if (performance.now() > endsAt) break;
+    }
+    for (const line of left) this.#reported.add(line);
+    throw new NodeError('left-behind', `left on the node after ${settleMs / 1_000} s:\n${left.join('\n')}`);
+  }
+
+  async #listLeft(): Promise<string[]> {
+    const { containerd } = this.#node;
+    const objects = this.#node.list<KubernetesObject>('pods', 'resourceslices');
+    const pods = objects.filter(({ kind }) => kind === 'Pod') as V1Pod[];
+    const slices = objects.filter(({ kind }) => kind === 'ResourceSlice') as (KubernetesObject & Slice)[];
+    const uids = pods.map(({ metadata }) => metadata?.uid ?? '');
+    const { items } = await containerd.cri.call('ListPodSandbox', {});
+    const sandboxes = Map.groupBy(items, ({ metadata }) => uids.includes(metadata.uid));
+    const { containers } = await containerd.cri.call('ListContainers', {});
+    const expected = sandboxes.get(true)?.map(({ id }) => id) ?? [];
+    expected.push(...containers.flatMap(({ id, podSandboxId }) => (expected.includes(podSandboxId) ? [id] : [])));
+    const { cgroupParent } = containerd.cri;
+    const isExpected = (text: string) =>
+      [containerd.network.bridge, cgroupParent].includes(text) ||
+      text.endsWith(cgroupParent) ||
+      [...expected, ...uids].some((id) => text.includes(id));
+    return [
+      ...this.#listLinks(),
+      ...this.#listDevices(slices),
+      ...this.#listDriverState(),
+      // Those that have ended are records, which the kubelet collects once a minute.
+      ...(sandboxes.get(false) ?? []).flatMap(({ id, state, metadata }) =>
+        state === 'SANDBOX_READY' ? [`sandbox ${id} of ${metadata.namespace}/${metadata.name}`] : [],
+      ),
+      ...listLeftovers(containerd, this.#before, isExpected),
+    ];
+  }
+
+  #listLinks(): string[] {
+    const now = readLinks();
+    return this.#links.flatMap((before) => {
+      const link = now.find(({ ifname }) => ifname === before.ifname);
+      if (link === undefined) return [`link ${before.ifname} is not on the host`];
+      const differ = Object.keys({ ...before, ...link }).filter((key) => !isDeepStrictEqual(link[key], before[key]));
+      const describe = (key: string) => `${key} ${JSON.stringify(link[key])}, was ${JSON.stringify(before[key])}`;
+      return differ.length === 0 ? [] : [`link ${before.ifname}: ${differ.map(describe).join('; ')}`];
+    });
+  }
+
+  /** What is offered and has no interface on the host, and what has one and is not offered. */
+  #listDevices(slices: Slice[]): string[] {
+    const offered = slices
+      .filter(({ spec }) => spec.driver === this.#target.driver)
+      .flatMap(({ spec }) => spec.devices ?? [])
+      .map(({ attributes }) => attributes?.['resource.kubernetes.io/pciBusID']?.string ?? '');
+    const aliases = offered.map(formatSimulatedAlias);
+    const vfs = readLinks().flatMap(({ ifname, ifalias }) => (isVf(ifname) ? [ifalias] : []));
+    return [
+      ...aliases.filter((alias) => !vfs.includes(alias)).map((alias) => `offered without an interface: ${alias}`),
+      ...vfs.filter((alias) => !aliases.includes(alias as string)).map((alias) => `not offered: ${alias}`),
+    ];
+  }
+
+  #listDriverState(): string[] {
+    const { driver, paths } = this.#target;
+    const dir = join(paths.kubeletPlugins, driver);
+    const claims = readStoredClaims(join(dir, 'state.db'));
+    const files = listFolder(join(dir, 'dra-device-metadata'));
+    return [
+      ...claims.map(({ state, identity }) => `${state} claim ${identity.namespace}/${identity.name} in the store`),
+      ...files.map((name) => `metadata ${name}`),
+      ...listFolder(paths.cdi).map((name) => `CDI spec ${name}`),
+    ];
+  }
+}
+
+const isVf = (name: string) => /^nsim\d+v\d+$/.test(name);
+
+/** But for what the kernel numbers anew for a link that comes back, and counters. */
+function readLinks(): LinkState[] {
+  const links = JSON.parse(run('ip', ['-json', '-details', 'addr'])) as HostLink[];
+  return links
+    .filter(({ ifname }) => ifname.startsWith('nsim'))
+    .map(({ linkinfo, addr_info, flags, ifname, ...link }) => ({
+      ifname,
+      ...Object.fromEntries(comparedProperties.map((name) => [name, link[name]])),
+      flags: flags.toSorted(),
+      kind: linkinfo?.info_kind,
+      addresses: addr_info.flatMap(({ local, scope }) => (scope === 'link' ? [] : [local])),
+    }));
+}
+
+const comparedProperties = [
+  ...['address', 'permaddr', 'broadcast', 'mtu', 'txqlen', 'altnames', 'ifalias', 'group', 'master', 'operstate'],
+  ...['link', 'promiscuity', 'allmulti', 'qdisc', 'xdp'],
+];
