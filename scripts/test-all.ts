@@ -1,15 +1,14 @@
 /**
  * Runs all tests and ends with a table of their parts: `node scripts/test-all.ts`. A part that this machine cannot run is
- * listed with the reason; where `CI` is set, that fails the run.
+ * listed with the reason; where `CI` is set, that fails the run. Arguments go to vitest, which then chooses among the tests
+ * of vitest.config.ts.
  */
-import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { fetchClusterPrograms, type ProgramChoice, testedPairs, toEnv } from '../e2e/cluster/programs.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';
 import { explain } from '../src/errors.ts';
+import { runCommand } from './run-command.ts';
 import { formatTable, isSuccess, type PartResult, readVitestSummary } from './test-table.ts';
 
-const repository = fileURLToPath(new URL('..', import.meta.url));
 const print = (line: string) => console.error(`netdra: ${line}`);
 
 interface Part {
@@ -48,20 +47,6 @@ async function runPart({ name, versions, command, needs }: Part): Promise<PartRe
   return { ...nothing, ...readVitestSummary(output), seconds, succeeded };
 }
 
-async function runCommand([program = '', ...args]: string[], env: Record<string, string>) {
-  const child = spawn(program, args, {
-    cwd: repository,
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  const chunks: Buffer[] = [];
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-  const { promise, resolve, reject } = Promise.withResolvers<number | null>();
-  child.once('error', reject).once('close', resolve);
-  const code = await promise;
-  return { output: Buffer.concat(chunks).toString(), succeeded: code === 0 };
-}
-
 /** Built while other parts run. Each waits for what it needs only. */
 function buildCluster(choice: ProgramChoice, after: Promise<unknown>): Promise<Record<string, string>> {
   const building = after.then(async () => toEnv(await fetchClusterPrograms(cacheFolder(process.env), choice, print)));
@@ -94,6 +79,11 @@ async function main(): Promise<boolean> {
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
     { name: 'downloads', versions: '', command: ['bash', 'scripts/fetch-tools.sh'] },
     { name: 'units', versions: `Node.js ${process.versions.node}`, command: onNode('quick') },
+    {
+      name: 'neighbours',
+      versions: 'NRI runtime side and metadata codec in Go',
+      command: ['bash', 'scripts/e2e-neighbours.sh'],
+    },
   ]);
   // The rest waits for most of its time.
   const lanes = await Promise.all([
@@ -114,4 +104,10 @@ async function main(): Promise<boolean> {
   return isSuccess(results, Boolean(process.env.CI));
 }
 
-process.exitCode = (await main()) ? 0 : 1;
+const args = process.argv.slice(2);
+if (args.length === 0) process.exitCode = (await main()) ? 0 : 1;
+else {
+  const downloads = await runCommand(['bash', 'scripts/fetch-tools.sh'], {}, true);
+  const tests = ['bash', 'scripts/in-node.sh', 'vitest', 'run', ...args];
+  process.exitCode = downloads.succeeded && (await runCommand(tests, {}, true)).succeeded ? 0 : 1;
+}

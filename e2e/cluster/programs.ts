@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { NetdraError } from '../../src/errors.ts';
-import { ensureGoPrograms } from '../go/build.ts';
+import { ensureGoPrograms, pinnedVersion } from '../go/build.ts';
 import { type DebianPackage, fetchDebianPackages, packageFolder } from '../node/packages/debian-packages.ts';
 import type { ContainerdSeries } from '../node/tools.ts';
 
@@ -61,8 +61,13 @@ export async function fetchClusterPrograms(
   };
 }
 
+/** The names of a pair for people: `Kubernetes 1.36.3, containerd-2.1`. */
+export function describePair({ kubernetes, runtime }: ProgramChoice): string {
+  return `Kubernetes ${pinnedVersion(`kubernetes-${kubernetes}`, 'k8s.io/kubernetes')}, ${runtime}`;
+}
+
 /** What `npm test` runs: the newest and the oldest Kubernetes, and two versions of containerd. */
-export const testedPairs: readonly ProgramChoice[] = [
+export const testedPairs: readonly [ProgramChoice, ...ProgramChoice[]] = [
   { kubernetes: '1.36', runtime: 'containerd-2.1' },
   { kubernetes: '1.34', runtime: 'containerd-2.4' },
 ];

@@ -1,26 +1,25 @@
 /** The suite on a real cluster of one node: `npm run e2e:cluster -- --help`. Exits with 0 if all tests passed, 2 for wrong usage. */
-import { spawnSync } from 'node:child_process';
-import { resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
-import { explain, NetdraError } from '../../src/errors.ts';
-import { cacheFolder } from '../node/tools.ts';
+import { repository } from '../../scripts/run-command.ts';
+import { readVitestSummary } from '../../scripts/test-table.ts';
+import { formatCompatibility, type PairResult } from './compatibility.ts';
+import { print, runOnCluster } from './launch.ts';
 import {
-  fetchClusterPrograms,
+  describePair,
   type KubernetesVersion,
   kubernetesVersions,
+  type ProgramChoice,
   type RuntimeName,
   runtimeNames,
-  toEnv,
 } from './programs.ts';
-
-const repository = fileURLToPath(new URL('../..', import.meta.url));
-const print = (line: string) => console.error(`netdra: ${line}`);
 
 interface Flags {
   kubernetes: KubernetesVersion;
   runtime: RuntimeName;
   kubernetesBin?: string;
+  all?: true;
 }
 
 function clusterCommand(): Command {
@@ -33,38 +32,44 @@ function clusterCommand(): Command {
     .option('--kubernetes-bin <dir>', 'programs of Kubernetes to take in place of those built here', (dir) =>
       resolve(dir),
     )
+    .option('--all', 'every version with every runtime; writes docs/compatibility.md')
     .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"')
     .allowUnknownOption()
     .showHelpAfterError('(npm run e2e:cluster -- --help lists the options)')
     .exitOverride();
 }
 
-async function main(argv: string[]): Promise<number> {
-  const command = clusterCommand();
-  command.parse(argv, { from: 'user' });
-  const { kubernetes, runtime, kubernetesBin } = command.opts<Flags>();
-  const bin = kubernetesBin === undefined ? {} : { kubernetesDir: kubernetesBin };
-  const programs = await fetchClusterPrograms(cacheFolder(process.env), { kubernetes, runtime, ...bin }, print);
-  const { status: fetched } = spawnSync('bash', ['scripts/fetch-tools.sh'], { cwd: repository, stdio: 'inherit' });
-  if (fetched !== 0) return fetched ?? 1;
-  const tests = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...command.args];
-  const { status } = spawnSync('bash', ['scripts/in-node.sh', ...tests], {
-    cwd: repository,
-    stdio: 'inherit',
-    env: { ...process.env, ...toEnv(programs) },
-  });
-  return status ?? 1;
+async function runSuite(choice: ProgramChoice, vitestArguments: readonly string[]) {
+  return await runOnCluster(choice, ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...vitestArguments]);
+}
+
+/** One after another; all of them, whatever fails. */
+async function runAll(vitestArguments: readonly string[]): Promise<boolean> {
+  const results: PairResult[] = [];
+  for (const kubernetes of kubernetesVersions) {
+    for (const runtime of runtimeNames) {
+      print(`${describePair({ kubernetes, runtime })} ...`);
+      const { output, succeeded } = await runSuite({ kubernetes, runtime }, vitestArguments);
+      results.push({ kubernetes, runtime, succeeded, ...readVitestSummary(output) });
+    }
+  }
+  const path = join(repository, 'docs/compatibility.md');
+  writeFileSync(path, formatCompatibility(results));
+  print(`the results are in ${path}`);
+  return results.every(({ succeeded }) => succeeded);
 }
 
 try {
-  process.exitCode = await main(process.argv.slice(2));
+  const command = clusterCommand();
+  command.parse(process.argv.slice(2), { from: 'user' });
+  const { kubernetes, runtime, kubernetesBin, all } = command.opts<Flags>();
+  const bin = kubernetesBin === undefined ? {} : { kubernetesDir: kubernetesBin };
+  const succeeded = all
+    ? await runAll(command.args)
+    : (await runSuite({ kubernetes, runtime, ...bin }, command.args)).succeeded;
+  process.exitCode = succeeded ? 0 : 1;
 } catch (error) {
-  if (error instanceof CommanderError) {
-    // It has said why.
-    process.exitCode = error.exitCode === 0 ? 0 : 2;
-  } else {
-    if (!(error instanceof NetdraError)) throw error;
-    print(explain(error));
-    process.exitCode = 1;
-  }
+  if (!(error instanceof CommanderError)) throw error;
+  // It has said why.
+  process.exitCode = error.exitCode === 0 ? 0 : 2;
 }

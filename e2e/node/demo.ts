@@ -1,31 +1,26 @@
 import { pino } from 'pino';
 import { explain } from '../../src/errors.ts';
 import { buildClaim, buildPod, testDriver } from '../../test/doubles/objects.ts';
+import { demoStep } from '../demo-step.ts';
 import { Bench } from './bench.ts';
 import { DriverProcess } from './driver-process.ts';
 
 const startedAt = performance.now();
 
-/** Says what is being done, and how long it took when it is. */
-async function step<T>(what: string, task: () => Promise<T>): Promise<T> {
-  const from = performance.now();
-  process.stdout.write(`${what} ... `);
-  const result = await task();
-  console.log(`${Math.round(performance.now() - from)} ms`);
-  return result;
-}
-
 async function demo(): Promise<void> {
   const logger = pino({ level: 'silent' });
-  await using bench = await step('starting containerd, an API server double and a kubelet stand-in', () =>
+  await using bench = await demoStep('starting containerd, an API server double and a kubelet stand-in', () =>
     Bench.start({ version: '2.1', logger }),
   );
   await using driver = new DriverProcess(bench.settings);
-  await step('netdra run --simulate 8: registering with the kubelet and the runtime, publishing its VFs', async () => {
-    await bench.kubelet.waitForDriver(testDriver, 30_000);
-    await until(driver, () => driver.log.some(({ msg }) => msg === 'connected to the runtime'));
-    await until(driver, () => bench.api.objects('ResourceSlice').length > 0);
-  });
+  await demoStep(
+    'netdra run --simulate 8: registering with the kubelet and the runtime, publishing its VFs',
+    async () => {
+      await bench.kubelet.waitForDriver(testDriver, 30_000);
+      await until(driver, () => driver.log.some(({ msg }) => msg === 'connected to the runtime'));
+      await until(driver, () => bench.api.objects('ResourceSlice').length > 0);
+    },
+  );
   const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
   const device = slice?.spec.devices[0]?.name ?? '';
 
@@ -40,16 +35,16 @@ async function demo(): Promise<void> {
   const config = [{ source: 'FromClaim' as const, parameters }];
   bench.api.create(buildClaim('fast-net', { requests: [{ name: 'vf', devices: [device] }], config, pods: [pod] }));
 
-  await step('NodePrepareResources: the mount is laid down, no file yet', () => bench.prepare(pod));
-  const sandbox = await step('RunPodSandbox: CNI, then our NRI hook moves the VF and writes generation 1', () =>
+  await demoStep('NodePrepareResources: the mount is laid down, no file yet', () => bench.prepare(pod));
+  const sandbox = await demoStep('RunPodSandbox: CNI, then our NRI hook moves the VF and writes generation 1', () =>
     bench.runSandbox(pod),
   );
-  const container = await step('CreateContainer, StartContainer', () => bench.startContainer(sandbox, pod));
+  const container = await demoStep('CreateContainer, StartContainer', () => bench.startContainer(sandbox, pod));
   const path = `/var/run/dra-device-attributes/fast-net/vf/${testDriver}-metadata.json`;
   const { stdout, stderr, exitCode } = await container.exec('cat', path);
   if (exitCode !== 0) throw new Error(`cat in the container failed: ${stderr}`);
-  await step('StopPodSandbox, NodeUnprepareResources: the VF is back, the files are gone', () => bench.endPod(pod));
-  const code = await step('SIGTERM to the driver', () => driver.stop());
+  await demoStep('StopPodSandbox, NodeUnprepareResources: the VF is back, the files are gone', () => bench.endPod(pod));
+  const code = await demoStep('SIGTERM to the driver', () => driver.stop());
   if (code !== 0) throw new Error(`the driver ended with code ${code}: ${driver.stderr}`);
   const document = JSON.parse(stdout);
   const { generation } = document.metadata;

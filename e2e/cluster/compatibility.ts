@@ -1,0 +1,44 @@
+import { pinnedVersion } from '../go/build.ts';
+import { type KubernetesVersion, kubernetesVersions, type RuntimeName, runtimeNames } from './programs.ts';
+
+/** How the suite ended with one Kubernetes and one runtime. */
+export interface PairResult {
+  kubernetes: KubernetesVersion;
+  runtime: RuntimeName;
+  succeeded: boolean;
+  passed: number;
+  failed: number;
+  skipped: number;
+}
+
+/** The text of docs/compatibility.md. */
+export function formatCompatibility(results: readonly PairResult[]): string {
+  const cell = (kubernetes: KubernetesVersion, runtime: RuntimeName) => {
+    const result = results.find((each) => each.kubernetes === kubernetes && each.runtime === runtime);
+    if (result === undefined) return 'not run';
+    const { succeeded, passed, failed, skipped } = result;
+    const counts = [
+      `${passed} passed`,
+      ...(failed > 0 ? [`${failed} failed`] : []),
+      ...(skipped > 0 ? [`${skipped} skipped`] : []),
+    ];
+    return succeeded || failed > 0 ? counts.join(', ') : 'did not start';
+  };
+  const row = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  const rows = kubernetesVersions.map((kubernetes) => {
+    const version = pinnedVersion(`kubernetes-${kubernetes}`, 'k8s.io/kubernetes') ?? kubernetes;
+    return row([version, ...runtimeNames.map((runtime) => cell(kubernetes, runtime))]);
+  });
+  return `# Compatibility
+
+Written by \`npm run e2e:cluster -- --all\`: the suite of \`e2e/cluster\` on a real cluster of one node, with each version of
+Kubernetes and each container runtime. Cases are skipped where the version or the runtime does not have what they test; the
+run names the reason.
+
+${row(['Kubernetes', ...runtimeNames.map((name) => name.replace('-', ' '))])}
+${row(['---', ...runtimeNames.map(() => '---')])}
+${rows.join('\n')}
+
+CRI-O is in no registry that the suite could build it from.
+`;
+}

@@ -1,0 +1,24 @@
+import { runCommand } from '../../scripts/run-command.ts';
+import { explain, NetdraError } from '../../src/errors.ts';
+import { cacheFolder } from '../node/tools.ts';
+import { fetchClusterPrograms, type ProgramChoice, toEnv } from './programs.ts';
+
+export const print = (line: string) => console.error(`netdra: ${line}`);
+
+/**
+ * Fetches and builds what a real cluster needs, and runs a command on a node of its own that finds it there.
+ * @returns what the command printed, and whether all of it succeeded
+ */
+export async function runOnCluster(choice: ProgramChoice, command: readonly string[]) {
+  const failure = { output: '', succeeded: false };
+  try {
+    const programs = await fetchClusterPrograms(cacheFolder(process.env), choice, print);
+    const tools = await runCommand(['bash', 'scripts/fetch-tools.sh'], {}, true);
+    if (!tools.succeeded) return failure;
+    return await runCommand(['bash', 'scripts/in-node.sh', ...command], toEnv(programs), true);
+  } catch (error) {
+    if (!(error instanceof NetdraError)) throw error;
+    print(explain(error));
+    return failure;
+  }
+}
