@@ -25,7 +25,10 @@ const commands = blocks
 const options: Record<string, string[]> = {
   'docker buildx build': ['--platform=', '--tag=', '--push'],
   'helm install': ['--namespace=', '--create-namespace', '--set=', '--set-string='],
-  'helm upgrade': ['--namespace=', '--reuse-values', '--set='],
+  'helm upgrade': ['--namespace=', '--reset-then-reuse-values', '--set='],
+  'helm test': ['--namespace='],
+  'helm package': [],
+  'helm push': [],
   'helm rollback': ['--namespace='],
   'helm uninstall': ['--namespace='],
   'kubectl apply': ['--filename='],
