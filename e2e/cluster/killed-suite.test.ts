@@ -1,0 +1,52 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, it } from 'vitest';
+import { listCgroupFolders, listProcesses } from '../node/host-state.ts';
+import { takeBaseline } from '../node/leftovers.ts';
+import { run } from '../node/packages/run.ts';
+
+const repository = fileURLToPath(new URL('../..', import.meta.url));
+const script = 'scripts/in-node.sh';
+/** A case with a pod, which is still at work when it is killed: it replaces the driver. */
+const suite = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', 'suite.test.ts', '-t', 'is replaced'];
+const startup = { timeout: 170_000, interval: 200 };
+const teardown = { timeout: 30_000, interval: 200 };
+
+/** What is on the machine. It is the node that this test is on: the suite that is killed has a node within that one. */
+function look() {
+  const processes = listProcesses().map(({ pid, args }) => `${pid} ${args.join(' ')}`);
+  return { ...takeBaseline(), processes, cgroups: listCgroupFolders(process.env.NETDRA_CGROUP_PARENT ?? '') };
+}
+
+/** Pids of processes that were started since and have an argument that matches. */
+function startedSince(before: ReturnType<typeof look>, argument: RegExp): number[] {
+  const isOld = (pid: number) => before.processes.some((each) => each.startsWith(`${pid} `));
+  return listProcesses().flatMap(({ pid, args }) =>
+    !isOld(pid) && args.some((arg) => argument.test(arg)) ? [pid] : [],
+  );
+}
+
+describe('SIGKILL of the suite leaves nothing on the machine', () => {
+  let suiteProcess: ChildProcess | undefined;
+  afterEach(() => {
+    suiteProcess?.kill('SIGKILL');
+  });
+
+  it.each(['of its tests', 'of the script that made its node'])('%s', { timeout: 240_000 }, async (which) => {
+    const before = look();
+    suiteProcess = spawn('bash', [script, ...suite], { cwd: repository, stdio: 'ignore' });
+    const exited = once(suiteProcess, 'exit');
+    await expect.poll(() => startedSince(before, /^--driver-name=/), startup).toHaveLength(1);
+    // Pods of the tests have a network namespace of their own.
+    await expect.poll(() => startedSince(before, /^trap "exit 0" TERM/).length, startup).toBeGreaterThan(1);
+    const killed = which === 'of its tests' ? startedSince(before, /\/\.bin\/vitest$/) : [suiteProcess.pid!];
+    expect(killed).toHaveLength(1);
+    process.kill(killed[0]!, 'SIGKILL');
+    await exited;
+    await expect.poll(() => look().processes, teardown).toEqual(before.processes);
+    // A script that was killed leaves empty cgroups, which the next one removes.
+    run('bash', [script, 'true'], { cwd: repository });
+    expect(look()).toEqual(before);
+  });
+});
