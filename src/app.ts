@@ -16,7 +16,7 @@ import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
 import { type MetricSources, Operations, observeHandlers, observePlugin, observeUpdater } from './ops/index.ts';
-import { AbandonedClaims, endEarlierBoots, OrphanedFiles, Reconciler, readBootId } from './recovery/index.ts';
+import { endEarlierBoots, InactiveClaims, OrphanedFiles, Reconciler, readBootId } from './recovery/index.ts';
 import { createSliceApi, SlicePublisher } from './resourceslice/index.ts';
 import {
   CniAttacher,
@@ -157,6 +157,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
     carrier: mover,
     control: vfs.control,
+    attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
     deviceSpecs,
     dialectFiles,
     networkAttachments: createKubeNetworkAttachmentReader(kube),
@@ -199,12 +200,18 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       store,
       mover,
       writer,
-      withdraw: (claim) => helper.withdrawMetadata(claim),
+      // What requests with admin access say does not depend on the sandbox, and their devices are not stored.
+      withdraw: (claim) =>
+        helper.withdrawMetadata(
+          claim,
+          store.claim(claim.uid)?.devices.map(({ request }) => request),
+        ),
       isFilePlace: (path) => metadata.isFilePlace(path),
       isFileOf: (claim, path) => metadata.isFileOf(claim, path),
       claimMutex,
       assure: (claim, device) => networkDriver.assure(claim, device),
       onSynchronized: () => reconciler.nudge(),
+      onOtherPod: () => reconciler.nudge(),
       hookFailure: settings.hookFailure,
       onFailure: (claim, reason) => {
         tellStatus(claim, reason);
@@ -235,7 +242,17 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   );
   const { known } = handler;
   const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
-  const abandoned = new AbandonedClaims({ driver, pool: nodeName, store, known, claims: resources, helper, logger });
+  const inactive = new InactiveClaims({
+    driver,
+    pool: nodeName,
+    store,
+    known,
+    claims: resources,
+    helper,
+    // The next pod may be there already.
+    onHandedOver: () => reconciler.nudge(),
+    logger,
+  });
   const orphans = new OrphanedFiles({
     store,
     metadata,
@@ -248,7 +265,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       tasks: [
         { name: 'sandboxes', run: (signal) => handler.reconcile(signal) },
         { name: 'VFs', run: (signal) => vfs.reclaimLost(signal) },
-        { name: 'claims', run: (signal) => abandoned.sweep(signal) },
+        { name: 'claims', run: (signal) => inactive.sweep(signal) },
         { name: 'files', run: (signal) => orphans.sweep(signal) },
         { name: 'CNI attachments', run: (signal) => cniCleanUp.sweep(signal) },
       ],

@@ -26,6 +26,7 @@ const places = {
   ResourceClaimTemplate: ['/apis/resource.k8s.io/v1', 'resourceclaimtemplates'],
   DeviceClass: ['/apis/resource.k8s.io/v1', 'deviceclasses'],
   Namespace: ['/api/v1', 'namespaces'],
+  Job: ['/apis/batch/v1', 'jobs'],
 } as const;
 export type Kind = keyof typeof places;
 const clusterScoped: Kind[] = ['DeviceClass', 'Namespace'];
@@ -78,8 +79,11 @@ export class Cluster implements AsyncDisposable {
     const namespace = `netdra-e2e-${randomBytes(3).toString('hex')}`;
     const parts = { namespace, node, config, client };
     const cluster = new Cluster(target, parts, stack.move());
-    // One of the pods mounts folders of the node.
-    const labels = { 'pod-security.kubernetes.io/enforce': 'privileged' };
+    // One of the pods mounts folders of the node, and one of the claims looks at devices that others have.
+    const labels = {
+      'pod-security.kubernetes.io/enforce': 'privileged',
+      'resource.kubernetes.io/admin-access': 'true',
+    };
     await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace, labels } });
     try {
       // Pods are refused before it is there, and a controller makes it.

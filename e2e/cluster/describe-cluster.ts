@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe } from 'vitest';
 import { describeDpdk } from './cases/dpdk.ts';
 import { describeKep5304 } from './cases/kep-5304.ts';
+import { describePods } from './cases/pods.ts';
+import { describeRequests } from './cases/requests.ts';
 import { describeTrouble } from './cases/trouble.ts';
 import { Cluster, type Kind } from './cluster.ts';
 import { ContainerView } from './container-view.ts';
@@ -30,7 +32,7 @@ export interface OpenCluster {
   openCheck?: () => Promise<() => Promise<void>>;
 }
 
-const kinds: Kind[] = ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
+const kinds: Kind[] = ['ReplicaSet', 'Job', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
 
 /** What there is to test: known before the cluster is there. */
 export type CaseOptions = Pick<ClusterTarget, 'simulated' | 'admissionPolicies'>;
@@ -72,6 +74,8 @@ export function describeCluster(
     const get = () => test;
     describeKep5304(get, options);
     describeDpdk(get, options);
+    describePods(get);
+    describeRequests(get);
     describeTrouble(get, options);
     describeMore(get);
   });

@@ -4,7 +4,11 @@ import type {
   V1Capabilities,
   V1Container,
   V1DeviceClass,
+  V1DeviceRequest,
+  V1DeviceSubRequest,
+  V1Job,
   V1Pod,
+  V1PodSpec,
   V1ResourceClaimTemplate,
 } from '@kubernetes/client-node';
 import type { Cluster } from './cluster.ts';
@@ -13,6 +17,12 @@ export interface RequestSpec {
   name: string;
   /** How many devices, default 1. */
   count?: number;
+  /** To look at devices only, whoever has them. */
+  adminAccess?: boolean;
+  /** CEL expressions that a device has to meet besides those of its class. */
+  selectors?: string[];
+  /** Alternatives in place of all that is said here, the best first. */
+  firstAvailable?: V1DeviceSubRequest[];
   /** Default: the chart's, for interfaces. */
   deviceClassName?: string;
   /** The VFConfig of the request, but for its version. */
@@ -30,15 +40,22 @@ function claimSpec(cluster: Cluster, requests: RequestSpec[]): ClaimSpec {
   const withConfig = requests.flatMap(({ name, config }) => (config === undefined ? [] : [{ name, config }]));
   return {
     devices: {
-      requests: requests.map(({ name, count = 1, deviceClassName = cluster.target.classes.kernel }) => ({
-        name,
-        exactly: { deviceClassName, allocationMode: 'ExactCount', count },
-      })),
+      requests: requests.map((request) => toRequest(cluster, request)),
       ...(withConfig.length === 0
         ? {}
         : { config: withConfig.map(({ name, config }) => ({ requests: [name], ...vfConfig(cluster, config) })) }),
     },
   };
+}
+
+function toRequest(cluster: Cluster, { name, count = 1, firstAvailable, ...request }: RequestSpec): V1DeviceRequest {
+  if (firstAvailable !== undefined) return { name, firstAvailable };
+  const { deviceClassName = cluster.target.classes.kernel, adminAccess, selectors } = request;
+  const optional = {
+    ...(adminAccess === undefined ? {} : { adminAccess }),
+    ...(selectors === undefined ? {} : { selectors: selectors.map((expression) => ({ cel: { expression } })) }),
+  };
+  return { name, exactly: { deviceClassName, allocationMode: 'ExactCount', count, ...optional } };
 }
 
 /** A claim in the namespace of the tests. */
@@ -83,6 +100,10 @@ export interface ContainerSpec {
   command?: string[];
   /** Default: none that needs to be asked for. */
   capabilities?: V1Capabilities;
+  /** Of an init container: it goes on beside the others (a sidecar). */
+  restartPolicy?: 'Always';
+  /** Extended resources, by their names. */
+  limits?: Record<string, string>;
 }
 
 export interface PodSpec {
@@ -91,27 +112,44 @@ export interface PodSpec {
   claims?: { name: string; resourceClaimName?: string; resourceClaimTemplateName?: string }[];
   /** Default: one, `main`. */
   containers?: ContainerSpec[];
+  /** They run first, one after the other. Default: none. */
+  initContainers?: ContainerSpec[];
+  /** `false`: in a user namespace of its own. */
+  hostUsers?: false;
 }
 
 const waitingCommand = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'];
 
 /** A pod on the node of the tests. Its containers have a shell, iproute2, DPDK's testpmd and netdra-metadata. */
-export function testPod(
-  cluster: Cluster,
-  name: string,
-  { claims = [], containers, restartPolicy }: PodSpec,
-): V1Pod & KubernetesObject {
-  const specs = containers ?? [{ name: 'main' }];
+export function testPod(cluster: Cluster, name: string, spec: PodSpec): V1Pod & KubernetesObject {
   return {
     apiVersion: 'v1',
     kind: 'Pod',
     metadata: { name, namespace: cluster.namespace },
-    spec: {
-      ...onNode(cluster),
-      ...(restartPolicy === undefined ? {} : { restartPolicy }),
-      ...(claims.length === 0 ? {} : { resourceClaims: claims }),
-      containers: specs.map((spec) => toContainer(cluster, spec, claims)),
-    },
+    spec: podSpec(cluster, spec),
+  };
+}
+
+/** A job that runs such a pod to its end. */
+export function testJob(cluster: Cluster, name: string, spec: PodSpec): V1Job & KubernetesObject {
+  return {
+    apiVersion: 'batch/v1',
+    kind: 'Job',
+    metadata: { name, namespace: cluster.namespace },
+    spec: { backoffLimit: 0, template: { spec: podSpec(cluster, spec) } },
+  };
+}
+
+function podSpec(cluster: Cluster, { claims = [], containers, initContainers = [], ...rest }: PodSpec): V1PodSpec {
+  const specs = containers ?? [{ name: 'main' }];
+  return {
+    ...onNode(cluster),
+    ...rest,
+    ...(claims.length === 0 ? {} : { resourceClaims: claims }),
+    ...(initContainers.length === 0
+      ? {}
+      : { initContainers: initContainers.map((each) => toContainer(cluster, each, claims)) }),
+    containers: specs.map((each) => toContainer(cluster, each, claims)),
   };
 }
 
@@ -128,7 +166,7 @@ export function onNode(cluster: Cluster) {
 
 export function toContainer(
   { target }: Cluster,
-  { name, claims, command = waitingCommand, capabilities }: ContainerSpec,
+  { name, claims, command = waitingCommand, capabilities, restartPolicy, limits }: ContainerSpec,
   podClaims: { name: string }[] = [],
 ): V1Container {
   const used = claims ?? podClaims.map((each) => ({ name: each.name }));
@@ -137,7 +175,10 @@ export function toContainer(
     image: target.consumerImage,
     imagePullPolicy: 'IfNotPresent',
     command,
-    ...(used.length === 0 ? {} : { resources: { claims: used } }),
+    ...(used.length + Object.keys(limits ?? {}).length === 0
+      ? {}
+      : { resources: { claims: used, ...(limits && { limits }) } }),
+    ...(restartPolicy === undefined ? {} : { restartPolicy }),
     ...(capabilities === undefined ? {} : { securityContext: { capabilities } }),
   };
 }

@@ -22,6 +22,9 @@ export interface DeviceResolverOptions {
   claimsOfPod: (podUid: string) => StoredClaim[];
 }
 
+/** A device that a claim may look at, whoever has it. */
+export type ObservedDevice = Pick<StoredDevice, 'pool' | 'name' | 'request' | 'pciAddress'>;
+
 /** Finds out which VFs a claim has been given, and what each shall be like. Changes nothing. */
 export class DeviceResolver {
   readonly #options: DeviceResolverOptions;
@@ -31,11 +34,12 @@ export class DeviceResolver {
   }
 
   /**
-   * @returns the devices of the allocation that are this driver's, in its order
+   * @returns the devices of the allocation that are this driver's and the claim's own, in its order: without those of
+   * requests with `adminAccess`, which other claims may hold
    * @throws DriverError `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError `cni-config-invalid`
    */
   async resolve(claim: AllocatedClaim, signal: AbortSignal): Promise<StoredDevice[]> {
-    const results = claim.results.filter(({ driver }) => driver === this.#options.driver);
+    const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess !== true);
     const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), signal);
     const devices = results.map(({ pool, device: name, request }): StoredDevice => {
       const { pciAddress, pfAddress, vfIndex } = this.#find(claim, pool, name);
@@ -50,6 +54,21 @@ export class DeviceResolver {
       return { ...address, pool, name, request, config };
     });
     return this.#nameInterfaces(claim, devices);
+  }
+
+  /**
+   * The devices that the claim may look at only (`adminAccess`). Its config is not applied to them.
+   * @throws DriverError `device-unknown`
+   */
+  observed(claim: AllocatedClaim): ObservedDevice[] {
+    const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess === true);
+    return results.map(({ pool, device: name, request }) => {
+      return { pool, name, request, pciAddress: this.#find(claim, pool, name).pciAddress };
+    });
+  }
+
+  #resultsOf({ results }: AllocatedClaim) {
+    return results.filter(({ driver }) => driver === this.#options.driver);
   }
 
   async #configs(claim: AllocatedClaim, requests: Set<string>, signal: AbortSignal): Promise<Map<string, VfConfig>> {

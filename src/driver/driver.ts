@@ -1,7 +1,7 @@
 import type { DialectFiles } from '../dialects/index.ts';
 import type { KeyedMutex } from '../keyed-mutex.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../kubeletplugin/index.ts';
-import { baseRequest, type CdiSpecs, type ClaimIdentity } from '../metadata/index.ts';
+import { baseRequest, type CdiSpecs, type ClaimIdentity, type DeviceAttributes } from '../metadata/index.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
 import { invalidConfig } from './config.ts';
 import { findUserSpaceProblems } from './config-rules.ts';
@@ -32,6 +32,8 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   store: Store;
   carrier: VfCarrier;
   control: VfControl;
+  /** What a device's ResourceSlice says of it. */
+  attributesOf: (pciAddress: string) => DeviceAttributes;
   /** CDI specs for what containers need besides the metadata. */
   deviceSpecs: CdiSpecs;
   /** What they get for software that knows no metadata. */
@@ -42,8 +44,9 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
 
 /**
  * Prepares VFs for claims: sets them up from outside and remembers what they were. What they are like in the pod is
- * known only in its sandbox, so metadata is always deferred; VFs without device files have nothing else to mount, and
- * the result is empty then.
+ * known only in its sandbox, so metadata is deferred; VFs without device files have nothing else to mount, and the
+ * result is empty then. VFs of requests with `adminAccess` belong to other claims or to none: they are described, and
+ * neither touched nor remembered.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
@@ -97,10 +100,12 @@ export class Driver implements DraPlugin {
     const { store } = this.#options;
     const { identity, podUids } = claim;
     const known = store.claim(identity.uid);
-    if (known?.state === 'prepared') return await this.#prepareAgain(claim, known.devices);
-    checkSinglePod(claim);
+    if (known?.state === 'prepared')
+      return await this.#prepareAgain({ ...claim, podUids: nextPods(known, claim) }, known.devices);
+    const resolved = await this.#resolver.resolve(claim, signal);
+    if (resolved.length > 0) checkSinglePod(claim);
     const devices: StoredDevice[] = [];
-    for (const device of await this.#resolver.resolve(claim, signal)) {
+    for (const device of resolved) {
       // What was read first counts: an attempt before this one may have changed the VF.
       const earlier = known?.devices.find(({ pciAddress }) => pciAddress === device.pciAddress);
       const before = earlier?.before ?? (await this.#readBefore(device));
@@ -132,11 +137,13 @@ export class Driver implements DraPlugin {
       complete.push({ ...device, access: known ?? (await this.#access(claim, device)) });
     }
     const groups = await this.#groupsOf(complete.filter(isUserSpace));
-    const prepared = await this.#describe({ identity, podUids, devices: complete });
+    const prepared = [...(await this.#describe({ identity, podUids, devices: complete })), ...this.#observed(claim)];
     // In one step with what is stored, so that of two claims only one gets a group.
     for (const [device, members] of groups) this.#checkGroup(claim, device, members);
     this.#options.store.putClaim({ identity, podUids, state: 'prepared', devices: complete });
-    return prepared;
+    // Without any: the framework defers all requests.
+    const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
+    return isDeferredOnly ? [] : prepared;
   }
 
   async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
@@ -189,7 +196,6 @@ export class Driver implements DraPlugin {
     return access;
   }
 
-  /** Nothing for claims without device files and variables: the framework defers all their requests. */
   async #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): Promise<PreparedDevice[]> {
     const { uid } = claim.identity;
     const dialectIds = new Map(await this.#dialects.layDown(claim));
@@ -202,7 +208,14 @@ export class Driver implements DraPlugin {
       const cdiDeviceIds = [...(await this.#writeSpec(uid, device)), ...(dialectId === undefined ? [] : [dialectId])];
       prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
     }
-    return prepared.every(({ cdiDeviceIds }) => cdiDeviceIds.length === 0) ? [] : prepared;
+    return prepared;
+  }
+
+  #observed(claim: AllocatedClaim): PreparedDevice[] {
+    return this.#resolver.observed(claim).map(({ request, pool, name, pciAddress }) => {
+      const metadata = { attributes: this.#options.attributesOf(pciAddress) };
+      return { requests: [request], poolName: pool, deviceName: name, cdiDeviceIds: [], metadata };
+    });
   }
 
   /** @returns the CDI id of the device's files; none if it has none */
@@ -240,6 +253,15 @@ export class Driver implements DraPlugin {
     await carrier.release(device);
     if (device.before !== undefined) await control.restore(device, device.before);
   }
+}
+
+/**
+ * The pods that a prepared claim is for: those that it was prepared for, as long as it is reserved for them, and then the
+ * next one. The kubelet does not ask again for a pod that takes over a prepared claim, and a VF is in one pod at a time.
+ */
+function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
+  const kept = known.podUids.filter((uid) => podUids.includes(uid));
+  return kept.length > 0 ? kept : podUids.slice(0, 1);
 }
 
 /** @throws DriverError `claim-shared` */

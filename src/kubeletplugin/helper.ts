@@ -93,8 +93,9 @@ export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {
   /**
    * Hides a claim's files from containers that do not have them mounted yet, until the next update. For a driver that
    * knows that what they say is over: the devices have left the pod's sandbox.
+   * @param requests whose files, by base name or full `request/subrequest`; default all
    */
-  withdrawMetadata(claim: ClaimIdentity): Promise<void>;
+  withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void>;
   /**
    * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for one that no kubelet knows
    * any more. Whatever fails is logged.
@@ -104,6 +105,18 @@ export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {
   reclaim(
     claim: ClaimIdentity,
     isOver: (signal: AbortSignal) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<boolean>;
+  /**
+   * Prepares a claim once more as if the kubelet had asked for it: for one that passes to another pod while it is
+   * prepared, about which the kubelet makes no call. What the driver answers for the claim is logged.
+   * @param isDue asked when no call about the claim is under way, in any instance
+   * @returns whether it was prepared
+   * @throws KubeletPluginError `claim-unavailable`
+   */
+  prepareAgain(
+    claim: ClaimIdentity,
+    isDue: (signal: AbortSignal) => Promise<boolean>,
     signal: AbortSignal,
   ): Promise<boolean>;
 }
@@ -124,8 +137,9 @@ export async function startKubeletPlugin(
     },
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
-    withdrawMetadata: (claim) => running.withdrawMetadata(claim),
+    withdrawMetadata: (claim, requests) => running.withdrawMetadata(claim, requests),
     reclaim: (claim, isOver, signal) => running.reclaim(claim, isOver, signal),
+    prepareAgain: (claim, isDue, signal) => running.prepareAgain(claim, isDue, signal),
     updateRequestMetadata: (claim, request, devices) => running.updateRequestMetadata(claim, request, devices),
     [Symbol.asyncDispose]: () => running.stop(),
   };
@@ -216,12 +230,16 @@ class Running {
     return await this.#tracked(this.#metadata.update(claim, request, devices));
   }
 
-  async withdrawMetadata(claim: ClaimIdentity): Promise<void> {
-    if (this.#metadata !== undefined) await this.#tracked(this.#metadata.withdraw(claim));
+  async withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
+    if (this.#metadata !== undefined) await this.#tracked(this.#metadata.withdraw(claim, requests));
   }
 
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
     return await this.#tracked(this.#calls.reclaim(claim, isOver, signal));
+  }
+
+  async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    return await this.#tracked(this.#calls.prepareAgain(claim, isDue, signal));
   }
 
   /** Stopping waits for it. */

@@ -56,18 +56,19 @@ export class PluginCalls implements DraCalls {
     return await this.#call('NodePrepareResources', refs, context, async (facts, { waiting, working }) => {
       // Outside of the queue: the API server may be slow, and others need not wait for that.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, waiting));
-      return await this.#inTurn(refs, waiting, async () => {
-        const results = await failWith('prepare resource claims', () =>
-          this.#plugin.prepareResourceClaims(claims, { signal: working }),
-        );
-        this.#reportStrangers(facts, refs, results);
-        return await answerEach(
-          claims,
-          (claim) => claim.identity.uid,
-          (claim, uid) => this.#answer(facts, claim, results.get(uid)),
-        );
-      });
+      return await this.#inTurn(refs, waiting, () => this.#prepare(facts, claims, working));
     });
+  }
+
+  /** Prepares a claim for which the kubelet does not ask. @returns whether it did; `isDue` is asked in its turn */
+  async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { waiting, working }) =>
+      this.#inTurn([claim], waiting, async () => {
+        if (!(await isDue(waiting))) return false;
+        const answers = await this.#prepare(facts, await fetchClaims(this.#options.claims, [claim], waiting), working);
+        return isDone(answers.get(claim.uid));
+      }),
+    );
   }
 
   async nodeUnprepareResources(refs: ClaimIdentity[], context: CallContext) {
@@ -78,13 +79,24 @@ export class PluginCalls implements DraCalls {
 
   /** Unprepares a claim that the kubelet does not ask for. @returns whether it was; `isOver` is asked in its turn */
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
-    const context = { timeoutMs: longestCallMs / shareOfTimeout, signal };
-    return await this.#call('reclaim', [claim], context, (facts, { waiting, working }) =>
+    return await this.#call('reclaim', [claim], ownContext(signal), (facts, { waiting, working }) =>
       this.#inTurn([claim], waiting, async () => {
         if (!(await isOver(waiting))) return false;
-        const answer = (await this.#unprepare(facts, [claim], working)).get(claim.uid);
-        return answer !== undefined && answer.error === undefined;
+        return isDone((await this.#unprepare(facts, [claim], working)).get(claim.uid));
       }),
+    );
+  }
+
+  async #prepare(facts: CallFacts, claims: AllocatedClaim[], signal: AbortSignal) {
+    const results = await failWith('prepare resource claims', () =>
+      this.#plugin.prepareResourceClaims(claims, { signal }),
+    );
+    const refs = claims.map(({ identity }) => identity);
+    this.#reportStrangers(facts, refs, results);
+    return await answerEach(
+      claims,
+      (claim) => claim.identity.uid,
+      (claim, uid) => this.#answer(facts, claim, results.get(uid)),
     );
   }
 
@@ -185,6 +197,15 @@ export class PluginCalls implements DraCalls {
     if (strangers.length === 0) return;
     this.#options.logger.warn({ ...facts, claimUids: strangers }, 'the driver gave results for claims not asked for');
   }
+}
+
+/** For what the driver does on its own, in the time that the kubelet would give it. */
+function ownContext(signal: AbortSignal): CallContext {
+  return { timeoutMs: longestCallMs / shareOfTimeout, signal };
+}
+
+function isDone(answer: { error?: string } | undefined): boolean {
+  return answer !== undefined && answer.error === undefined;
 }
 
 /** Exactly one answer for each claim, by UID; the claims' files are written at once. */

@@ -128,19 +128,20 @@ export class ClaimMetadata {
    * Takes the files of a claim away from containers that do not have them mounted yet: none of them starts before the
    * next update. Generations are remembered. For a pod that gets a new sandbox: what the files say is over. What the
    * layout `attributes-json` says is not, it stays.
+   * @param requests whose files, by base name or full reference; default all
    */
-  async withdraw(claim: ClaimIdentity): Promise<void> {
+  async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
+    const bases = requests?.map(baseRequest);
     await this.#inTurn(claim, async (held) => {
       const state = await this.#readState(claim, held);
       if (state?.claim.uid !== claim.uid) return;
-      const requests = Object.fromEntries(
-        Object.entries(state.requests).map(([base, { content: _over, ...request }]) => [base, request]),
-      );
-      const next = { ...state, requests };
-      const isVisible = Object.values(state.requests).some(({ content }) => content !== undefined);
+      const over = Object.entries(state.requests).filter(([base]) => bases?.includes(base) ?? true);
+      const withdrawn = over.map(([base, { content: _over, ...request }]) => [base, request]);
+      const next = { ...state, requests: { ...state.requests, ...Object.fromEntries(withdrawn) } };
+      const isVisible = over.some(([, { content }]) => content !== undefined);
       // The state first: if we end in between, the next call still knows that the files are to go.
       if (isVisible) await writeClaimState(this.#options.dataDir, next, held);
-      for (const base of Object.keys(requests)) await this.#files.layDown(next, base, held);
+      for (const [base] of over) await this.#files.layDown(next, base, held);
     });
   }
 

@@ -1,4 +1,4 @@
-export { AbandonedClaims } from './abandoned-claims.ts';
 export { defaultBootIdPath, endEarlierBoots, readBootId } from './boot.ts';
+export { InactiveClaims } from './inactive-claims.ts';
 export { OrphanedFiles } from './orphaned-files.ts';
 export { Reconciler, type ReconcileTask } from './reconciler.ts';

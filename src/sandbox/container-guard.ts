@@ -14,6 +14,8 @@ export interface ContainerGuardOptions {
   exists: (path: string) => boolean;
   /** Why the sandbox is not served, as far as that is known. */
   reasonOf: (sandboxId: string) => string | undefined;
+  /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
+  onOtherPod: () => void;
 }
 
 /**
@@ -33,12 +35,12 @@ export class ContainerGuard {
    * @throws SandboxError `not-served` with the reason; DriverError `store-unusable`
    */
   check(pod: PodSandbox, container: Container): void {
-    const { store, isFilePlace, isFileOf, exists, reasonOf } = this.#options;
+    const { store, isFilePlace, isFileOf, exists, reasonOf, onOtherPod } = this.#options;
     const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
     if (sources.length === 0) return;
     const filesOf = ({ identity }: StoredClaim) => sources.filter((source) => isFileOf(identity, source));
     const isOpen = (claim: StoredClaim) => claim.devices.some((device) => !isServed(device, pod));
-    // Not only claims of this pod: the kubelet prepares a claim once, and a pod that it is reserved for later is not told.
+    // Not only claims of this pod: the kubelet prepares a claim once, and makes no call for a pod that it is reserved for later.
     const open = store.claims().find((claim) => {
       const files = filesOf(claim);
       return files.length > 0 && (isOpen(claim) || !files.every(exists));
@@ -46,6 +48,7 @@ export class ContainerGuard {
     if (open === undefined) return;
     const { namespace, name } = open.identity;
     const isOurs = open.podUids.includes(pod.uid);
+    if (!isOurs) onOtherPod();
     const missing = isOpen(open) ? 'its devices are not in this sandbox yet' : 'it is not written yet';
     const reason = isOurs
       ? (reasonOf(pod.id) ?? missing)

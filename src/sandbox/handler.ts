@@ -44,6 +44,8 @@ export interface SandboxHandlerOptions {
    * Cheap when nothing has changed.
    */
   assure?: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+  /** Called when a container waits for a claim that is prepared for another pod. */
+  onOtherPod?: () => void;
   /** Told after the runtime has said which sandboxes there are. */
   onSynchronized?: () => void;
   /** Shared with the driver: one task at a time on the VFs of a claim. */
@@ -95,6 +97,7 @@ export class SandboxHandler implements PluginHandlers, AsyncDisposable {
       isFileOf,
       exists: existsSync,
       reasonOf: (sandboxId) => this.#reasons.get(sandboxId),
+      onOtherPod: () => options.onOtherPod?.(),
     });
   }
 

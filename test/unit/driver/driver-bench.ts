@@ -117,6 +117,7 @@ export class DriverBench implements Disposable {
       inventory: { find: (pool, name) => (pool === testNode ? vfOf(name) : undefined) },
       networkAttachments,
       control: this.control,
+      attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),
       carrier: { release: (device) => this.#release(device) },
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),
       dialectFiles: new DialectFiles({

@@ -199,14 +199,66 @@ describe('a claim for several pods', () => {
     expect(bench.control.calls).toEqual([]);
   });
 
-  it('stays prepared for the pod that has it, and the other one is known too, to be refused in its hook', async () => {
-    const [first] = pods;
+  it('stays prepared for the pod that has it, and passes to the next one when it is reserved for that only', async () => {
+    const [first, second] = pods.map(({ metadata }) => metadata.uid);
     const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     const shared = allocated('shared', ['dev-1'], { pods, uid: claim.identity.uid });
     expect(await bench.prepare(shared)).toEqual({ devices: [] });
-    for (const pod of pods) expect(bench.store.claimsOfPod(pod.metadata.uid)).toHaveLength(1);
-    expect(first?.metadata.uid).toBe(claim.podUids[0]);
+    expect(bench.store.claim(claim.identity.uid)?.podUids).toEqual([first]);
+    const passed = allocated('shared', ['dev-1'], { pods: pods.slice(1), uid: claim.identity.uid });
+    expect(await bench.prepare(passed)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)?.podUids).toEqual([second]);
+    expect(bench.store.claimsOfPod(first!)).toEqual([]);
+  });
+});
+
+describe('a request with admin access', () => {
+  const observed = { device: 'dev-1', adminAccess: true };
+  const answer = {
+    ...{ requests: ['watch'], poolName: 'node-1', deviceName: 'dev-1', cdiDeviceIds: [] },
+    metadata: { attributes: { 'resource.kubernetes.io/pciBusID': { string: '0000:00:00.1' } } },
+  };
+  const monitor = () =>
+    allocated('monitor', [], {
+      requests: [{ name: 'watch', devices: [observed] }],
+      config: [fromClass({ vf: { trust: true } })],
+    });
+
+  it('describes a device that another claim holds, and touches neither', async () => {
+    const user = allocated('user', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
+    await bench.prepare(user);
+    const before = [...bench.control.calls];
+    const claim = monitor();
+    for (const _ of ['prepared', 'again']) expect(await bench.prepare(claim)).toEqual({ devices: [answer] });
+    expect(bench.store.holderOf('0000:00:00.1')?.identity).toEqual(user.identity);
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.control.calls).toEqual(before);
+    expect([bench.released, bench.store.claims().length]).toEqual([[], 1]);
+  });
+
+  it('leaves the device to the next claim', async () => {
+    await bench.prepare(monitor());
+    expect(await bench.prepare(allocated('user', ['dev-1']))).toEqual({ devices: [] });
+  });
+
+  it("goes with requests whose devices are the claim's own, and with several pods without them", async () => {
+    const requests = [
+      { name: 'watch', devices: [observed] },
+      { name: 'own', devices: ['dev-2'] },
+    ];
+    const both = allocated('both', [], { requests });
+    const own = { requests: ['own'], poolName: 'node-1', deviceName: 'dev-2', cdiDeviceIds: [], metadata: 'deferred' };
+    expect(await bench.prepare(both)).toEqual({ devices: [own, answer] });
+    expect(bench.store.claim(both.identity.uid)?.devices.map(({ name }) => name)).toEqual(['dev-2']);
+    const pods = ['a', 'b'].map((name) => buildPod(name));
+    const shared = allocated('shared', [], { requests: [{ name: 'watch', devices: [observed] }], pods });
+    expect(await bench.prepare(shared)).toEqual({ devices: [answer] });
+  });
+
+  it('is refused for a device that the node has not', async () => {
+    const requests = [{ name: 'watch', devices: [{ ...observed, device: 'other' }] }];
+    expect(await bench.prepare(allocated('lost', [], { requests }))).toMatchObject(refusal('device-unknown'));
   });
 });
 

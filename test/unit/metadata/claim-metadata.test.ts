@@ -156,6 +156,16 @@ describe('ClaimMetadata', () => {
     expect(readdirSync(join(file, '..')).sort()).toEqual(['metadata-kep.json', 'metadata.json']);
   });
 
+  it('withdraws some requests only, and goes on hiding nothing else', async () => {
+    const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
+    await metadata.prepare({ ...record, requests }, new Map([['other', [{ driver, pool: 'node-1', name: 'dev-2' }]]]));
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    await metadata.withdraw(claim, ['vf']);
+    expect(existsSync(file)).toBe(false);
+    expect(await metadata.read(claim, 'other')).toMatchObject({ generation: 1, devices: [{ name: 'dev-2' }] });
+    expect(existsSync(join(file, '../../other/metadata.json'))).toBe(true);
+  });
+
   it('takes a file that a power loss left empty for one that is not there', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);

@@ -51,6 +51,26 @@ describe('calls of the kubelet with serialize: false', () => {
   });
 });
 
+describe('prepareAgain', () => {
+  it('prepares a claim with the pods that it is reserved for now, if that is due when its turn has come', async () => {
+    const podUids: string[][] = [];
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) => {
+        podUids.push(...claims.map((claim) => claim.podUids));
+        return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
+      },
+    });
+    const { claim, pod, wire } = bench.addPod('shared');
+    await bench.kubelet.prepare(pod);
+    claim.status = { ...claim.status, reservedFor: [{ resource: 'pods', name: 'next', uid: 'next-uid' }] };
+    bench.api.update(claim);
+    expect(await bench.helper.prepareAgain(wire, async () => false, never)).toBe(false);
+    expect(await bench.helper.prepareAgain(wire, async () => true, never)).toBe(true);
+    expect(podUids).toEqual([[pod.metadata.uid], ['next-uid']]);
+    expect(bench.claimDirs()).toEqual(['default_shared']);
+  });
+});
+
 describe('reclaim', () => {
   it('unprepares a claim with its files, when its turn has come and it is over', async () => {
     await using bench = await startBench();

@@ -28,6 +28,7 @@ describe('ContainerGuard', () => {
   let store: Store;
   const reasons = new Map<string, string>();
   const missing = new Set<string>();
+  let otherPods = 0;
   let guard: ContainerGuard;
 
   beforeEach(() => {
@@ -35,12 +36,14 @@ describe('ContainerGuard', () => {
     store = new Store(join(dir.path, 'state.db'));
     reasons.clear();
     missing.clear();
+    otherPods = 0;
     guard = new ContainerGuard({
       store,
       isFilePlace: (path) => path.startsWith('/files/'),
       isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
       exists: (path) => !missing.has(path),
       reasonOf: (sandboxId) => reasons.get(sandboxId),
+      onOtherPod: () => otherPods++,
     });
   });
   afterEach(() => {
@@ -94,6 +97,7 @@ describe('ContainerGuard', () => {
     expect(() => guard.check(other, container('/files/ns_nic/vf/metadata.json'))).toThrow(
       /cannot have the metadata of claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
     );
+    expect(otherPods).toBe(1);
     expect(() => guard.check(other, container('/etc'))).not.toThrow();
   });
 

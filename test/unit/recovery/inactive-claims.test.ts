@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { StoredClaim } from '../../../src/driver/index.ts';
 import { KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
-import { AbandonedClaims } from '../../../src/recovery/index.ts';
+import { InactiveClaims } from '../../../src/recovery/index.ts';
 import { KnownSandboxes } from '../../../src/sandbox/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../doubles/objects.ts';
@@ -29,8 +29,10 @@ async function sweep(answer: () => unknown, options: { sandboxes?: [string, stri
   const claim = options.claim ?? stored;
   const reclaimed: string[] = [];
   const reads: string[] = [];
+  const handedOver: string[] = [];
+  let told = 0;
   const logger = new RecordingLogger();
-  const abandoned = new AbandonedClaims({
+  const inactive = new InactiveClaims({
     driver: testDriver,
     pool: testNode,
     store: { claims: () => [claim], claim: () => claim },
@@ -47,11 +49,17 @@ async function sweep(answer: () => unknown, options: { sandboxes?: [string, stri
         if (over) reclaimed.push(asked);
         return over;
       },
+      prepareAgain: async ({ name: asked }, isDue, signal) => {
+        const due = await isDue(signal);
+        if (due) handedOver.push(asked);
+        return due;
+      },
     },
+    onHandedOver: () => told++,
     logger,
   });
-  const failure = await abandoned.sweep(never).catch((error: unknown) => error);
-  return { reclaimed, failure, reads, logger, abandoned, known };
+  const failure = await inactive.sweep(never).catch((error: unknown) => error);
+  return { reclaimed, handedOver, told, failure, reads, logger, inactive, known };
 }
 
 const refuse = (code: ConstructorParameters<typeof KubeError>[0]) => () => {
@@ -63,7 +71,7 @@ const changed = (change: (claim: ResourceClaim) => void) => () => {
   return copy;
 };
 
-describe('AbandonedClaims', () => {
+describe('InactiveClaims', () => {
   it.each<[string, () => unknown]>([
     ['was deleted', refuse('api-not-found')],
     [
@@ -114,9 +122,9 @@ describe('AbandonedClaims', () => {
   });
 
   it('does nothing while it is not known which sandboxes there are', async () => {
-    const { abandoned, known, reclaimed, reads } = await sweep(() => object);
+    const { inactive, known, reclaimed, reads } = await sweep(() => object);
     known.expire();
-    await abandoned.sweep(never);
+    await inactive.sweep(never);
     expect([reclaimed, reads.length]).toEqual([[], 1]);
   });
 
@@ -128,5 +136,35 @@ describe('AbandonedClaims', () => {
       return object;
     });
     expect([asked, reclaimed]).toEqual([2, []]);
+  });
+
+  describe('a claim that is reserved for another pod by now', () => {
+    const next = buildPod('next');
+    const reservedFor = (...pods: (typeof pod)[]) =>
+      changed((claim) => {
+        const consumers = pods.map(({ metadata }) => ({ resource: 'pods', name: metadata.name, uid: metadata.uid }));
+        claim.status = { ...claim.status, reservedFor: consumers };
+      });
+
+    it('is prepared for that one', async () => {
+      const { reclaimed, handedOver, told } = await sweep(reservedFor(next), { sandboxes: [['s', next.metadata.uid]] });
+      expect([reclaimed, handedOver, told]).toEqual([[], [name], 1]);
+    });
+
+    it('stays with its pod while it is reserved for that, too, or while that has a sandbox', async () => {
+      const waiting = await sweep(reservedFor(pod, next));
+      const running = await sweep(reservedFor(next), { sandboxes: [['s', podUid]] });
+      for (const { handedOver, told } of [waiting, running]) expect([handedOver, told]).toEqual([[], 0]);
+    });
+
+    it.each(['preparing', 'unpreparing'] as const)('is left to the kubelet while it is %s', async (state) => {
+      expect((await sweep(reservedFor(next), { claim: { ...stored, state } })).handedOver).toEqual([]);
+    });
+
+    it('is not prepared when it was given up meanwhile', async () => {
+      let asked = 0;
+      const { handedOver, told } = await sweep(() => (asked++ === 0 ? reservedFor(next)() : object));
+      expect([asked, handedOver, told]).toEqual([2, [], 0]);
+    });
   });
 });

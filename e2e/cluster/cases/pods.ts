@@ -1,0 +1,88 @@
+import type { KubernetesObject, V1Job, V1Pod } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import type { GetCluster } from '../describe-cluster.ts';
+import { type ContainerSpec, testClaim, testJob, testPod, testTemplate } from '../objects.ts';
+
+/** Prints the name and the address of the VF that the metadata file names. */
+const tellVf = [
+  'netdra-metadata',
+  'exec',
+  'nic/vf',
+  '--',
+  'sh',
+  '-c',
+  'echo "$NETDRA_NIC_VF_INTERFACE $NETDRA_NIC_VF_IPS"',
+];
+const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
+const told = 'net1 192.0.2.7/24\n';
+const claims = [{ name: 'nic', resourceClaimTemplateName: 'nics' }];
+
+/** Kinds of pods and containers, and claims that go from pod to pod: what only a real scheduler and kubelet do. */
+export function describePods(get: GetCluster): void {
+  describe('pods of all kinds', () => {
+    it('init containers, sidecars and containers of a template claim read the same file', async () => {
+      const { cluster, view } = get();
+      await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
+      const initContainers: ContainerSpec[] = [
+        { name: 'first', command: tellVf },
+        { name: 'sidecar', restartPolicy: 'Always' },
+        { name: 'second', command: tellVf },
+      ];
+      await cluster.create(testPod(cluster, 'staged', { claims, initContainers }));
+      await cluster.waitUntilRunning('staged');
+      for (const name of ['first', 'second']) expect(await cluster.log('staged', name), name).toBe(told);
+      for (const name of ['sidecar', 'main']) {
+        const { devices } = await view('staged', name).metadata('resourceclaimtemplates/nic', 'vf');
+        expect(devices[0]?.networkData, name).toMatchObject({ interfaceName: 'net1', ips: ['192.0.2.7/24'] });
+      }
+    });
+
+    it('a pod that is never restarted, and a job, run to their ends, and their VFs are free afterwards', async () => {
+      const { cluster, nodeFiles } = get();
+      const before = await nodeFiles.simulatedVfs();
+      await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
+      const containers = [{ name: 'main', command: tellVf }];
+      await cluster.create(testPod(cluster, 'once', { claims, containers }));
+      await cluster.create(testJob(cluster, 'job', { claims, containers }));
+      expect((await cluster.waitUntilEnded('once')).status?.phase).toBe('Succeeded');
+      expect(await cluster.log('once', 'main')).toBe(told);
+      const isComplete = async () => (await cluster.find<V1Job>('Job', 'job'))?.status?.succeeded === 1;
+      await cluster.until('the job is complete', isComplete);
+      // Both pods are still there, and the VFs are not theirs any more.
+      expect(await cluster.list<V1Pod>('Pod')).toHaveLength(3);
+      await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
+      await cluster.remove('Job', 'job');
+    });
+
+    it('a named claim passes to the next pod when its pod is gone', async () => {
+      const { cluster, view } = get();
+      await cluster.create(testClaim(cluster, 'passed', [{ name: 'vf', config }]));
+      const create = (name: string) =>
+        cluster.create<V1Pod & KubernetesObject>(
+          testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: 'passed' }] }),
+        );
+      const address = async (pod: string) =>
+        (await view(pod).metadata('resourceclaims/passed', 'vf')).devices[0]?.networkData?.ips;
+      await create('first');
+      await cluster.waitUntilRunning('first');
+      await cluster.remove('Pod', 'first');
+      await create('second');
+      await cluster.waitUntilRunning('second');
+      expect(await address('second')).toEqual(['192.0.2.7/24']);
+
+      // Reserved for both from now on. The kubelet prepares a claim once, so it makes no call for the third pod.
+      await create('third');
+      const isRefused = async () =>
+        (await cluster.events()).some(
+          ({ regarding, note }) =>
+            regarding.name === 'third' && note.includes('its devices are prepared for another pod'),
+        );
+      await cluster.until('the third pod waits for the claim', isRefused);
+      expect(await address('second')).toEqual(['192.0.2.7/24']);
+      await cluster.remove('Pod', 'second');
+      await cluster.waitUntilRunning('third');
+      expect(await address('third')).toEqual(['192.0.2.7/24']);
+      expect((await view('third').links()).map(({ ifname }) => ifname)).toContain('net1');
+    });
+  });
+}

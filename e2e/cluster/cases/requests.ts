@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest';
+import type { GetCluster } from '../describe-cluster.ts';
+import { testClaim, testPod } from '../objects.ts';
+
+/** Ways to ask for devices besides a claim with plain requests. */
+export function describeRequests(get: GetCluster): void {
+  describe('requests of all kinds', () => {
+    it('firstAvailable: the path has the name of the request, the file that of the alternative, too', async () => {
+      const { cluster, view } = get();
+      const { kernel } = cluster.target.classes;
+      const never = [{ cel: { expression: 'device.attributes["resource.kubernetes.io"].pciBusID == "none"' } }];
+      const firstAvailable = [
+        { name: 'best', deviceClassName: kernel, selectors: never },
+        { name: 'other', deviceClassName: kernel, count: 2 },
+      ];
+      const requests = [{ name: 'vf', firstAvailable, config: { interfaceName: 'net%d' } }];
+      await cluster.create(testClaim(cluster, 'choice', requests));
+      await cluster.create(testPod(cluster, 'choice', { claims: [{ name: 'nic', resourceClaimName: 'choice' }] }));
+      await cluster.waitUntilRunning('choice');
+      const container = view('choice');
+      const document = await container.metadata('resourceclaims/choice', 'vf');
+      expect(document.request).toBe('vf/other');
+      expect(document.devices.map(({ networkData }) => networkData?.interfaceName)).toEqual(['net0', 'net1']);
+      expect(await container.metadataFiles()).toEqual(
+        [container.kepPath('choice', 'vf'), container.metadataPath('resourceclaims/choice', 'vf')].sort(),
+      );
+      // By either name.
+      for (const name of ['vf', 'vf/other']) {
+        expect(
+          (
+            await container.read(
+              'netdra-metadata',
+              'get',
+              `choice/${name}`,
+              '.requests[0].devices[0].networkData.interfaceName',
+            )
+          ).trim(),
+        ).toBe('net0');
+      }
+    });
+
+    it('adminAccess: a claim that looks at a VF sees what it is, and takes nothing from the pod that has it', async () => {
+      const { cluster, view } = get();
+      const path = { claim: 'resourceclaims/used', request: 'vf' };
+      await cluster.create(testClaim(cluster, 'used', [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+      await cluster.create(testPod(cluster, 'user', { claims: [{ name: 'nic', resourceClaimName: 'used' }] }));
+      await cluster.waitUntilRunning('user');
+      const used = await view('user').metadata(path.claim, path.request);
+      const linkOfUser = async () => (await view('user').links()).find(({ ifname }) => ifname === 'net1');
+      const before = await linkOfUser();
+      const [device] = used.devices;
+
+      const busIdName = 'resource.kubernetes.io/pciBusID';
+      const busId = device?.attributes?.[busIdName]?.string;
+      const selectors = [`device.attributes["resource.kubernetes.io"].pciBusID == "${busId}"`];
+      await cluster.create(testClaim(cluster, 'watch', [{ name: 'vf', adminAccess: true, selectors }]));
+      await cluster.create(testPod(cluster, 'monitor', { claims: [{ name: 'nic', resourceClaimName: 'watch' }] }));
+      await cluster.waitUntilRunning('monitor');
+      const seen = await view('monitor').metadata('resourceclaims/watch', 'vf');
+      const { networkData: _inPod, attributes: _seenInPod, ...identity } = device ?? {};
+      expect(seen).toMatchObject({ generation: 1, request: 'vf' });
+      expect(seen.devices).toEqual([
+        { ...identity, attributes: expect.objectContaining({ [busIdName]: { string: busId } }) },
+      ]);
+      // The pod that has it has it still, and the monitor has none.
+      expect(await linkOfUser()).toEqual(before);
+      expect((await view('monitor').links()).map(({ ifname }) => ifname)).toEqual(['lo']);
+      // Its end changes nothing either.
+      await cluster.remove('Pod', 'monitor');
+      await cluster.remove('ResourceClaim', 'watch');
+      expect(await linkOfUser()).toEqual(before);
+      expect(await view('user').metadata(path.claim, path.request)).toEqual(used);
+    });
+  });
+}

@@ -1,0 +1,105 @@
+import type { Store, StoredClaim } from '../driver/index.ts';
+import { isKubeError } from '../kube/index.ts';
+import type { ClaimReader, KubeletPluginHelper } from '../kubeletplugin/index.ts';
+import type { Logger } from '../logger.ts';
+import type { KnownSandboxes } from '../sandbox/index.ts';
+
+/** For one question to the API server: the sweep has many, and nobody waits for it. */
+const readTimeoutMs = 10_000;
+
+export interface InactiveClaimsOptions {
+  driver: string;
+  /** Pool of this node's devices. */
+  pool: string;
+  store: Pick<Store, 'claim' | 'claims'>;
+  known: Pick<KnownSandboxes, 'isFresh' | 'has' | 'hasPod'>;
+  claims: ClaimReader;
+  helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
+  /** Called after a claim was prepared for another pod. */
+  onHandedOver: () => void;
+  logger: Logger;
+}
+
+/** What is to be done about a claim: give it up, or prepare it for the next pod. */
+type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
+
+/**
+ * Claims none of whose pods is on the node.
+ *
+ * Those that the API server has no longer, or not for this node, are unprepared: no kubelet will ask for it. A kubelet that
+ * lost its own state, or a node that was taken out of the cluster for a while, would otherwise keep their VFs for ever.
+ *
+ * Those that are reserved for other pods by now are prepared for the next one. The kubelet makes no call for a pod that
+ * takes over a claim which is prepared, so nothing else names that pod to the driver.
+ */
+export class InactiveClaims {
+  readonly #options: InactiveClaimsOptions;
+
+  constructor(options: InactiveClaimsOptions) {
+    this.#options = options;
+  }
+
+  /** Does nothing while it is not known which sandboxes there are. An API server that does not answer ends the sweep. */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const { store, helper, logger } = this.#options;
+    for (const claim of store.claims()) {
+      if (signal.aborted || !this.#options.known.isFresh) return;
+      if (this.#isAlive(claim)) continue;
+      // First without its turn, which is not to be taken for nothing.
+      const verdict = await this.#judge(claim, signal);
+      if (verdict === undefined) continue;
+      const { uid, namespace, name } = claim.identity;
+      const log = { claim: `${namespace}/${name}`, claimUid: uid };
+      const isStill = async (turn: AbortSignal) => (await this.#judgeAgain(uid, turn))?.action === verdict.action;
+      if (verdict.action === 'hand-over') {
+        if (!(await helper.prepareAgain(claim.identity, isStill, signal))) continue;
+        logger.info(log, 'claim passes to the next pod that it is reserved for');
+        this.#options.onHandedOver();
+      } else {
+        logger.warn({ ...log, reason: verdict.reason }, 'claim is given up: nobody will unprepare it');
+        await helper.reclaim(claim.identity, isStill, signal);
+      }
+    }
+  }
+
+  async #judgeAgain(uid: string, signal: AbortSignal): Promise<Verdict | undefined> {
+    const claim = this.#options.store.claim(uid);
+    return claim === undefined || this.#isAlive(claim) ? undefined : await this.#judge(claim, signal);
+  }
+
+  #isAlive({ podUids, devices }: StoredClaim): boolean {
+    const { known } = this.#options;
+    const isIn = (sandboxId: string | undefined) => sandboxId !== undefined && known.has(sandboxId);
+    return (
+      !known.isFresh || podUids.some((uid) => known.hasPod(uid)) || devices.some((d) => isIn(d.attachment?.sandboxId))
+    );
+  }
+
+  /** @throws KubeError if the API server does not say: then nothing may be concluded */
+  async #judge({ identity, devices, podUids, state }: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
+    const { claims, driver, pool } = this.#options;
+    const { namespace, name, uid } = identity;
+    const timeout = AbortSignal.any([signal, AbortSignal.timeout(readTimeoutMs)]);
+    const object = await claims.readClaim(namespace, name, timeout).catch((error: unknown) => {
+      if (isKubeError(error, 'api-not-found')) return undefined;
+      throw error;
+    });
+    const giveUp = (reason: string): Verdict => ({ action: 'give-up', reason });
+    if (object === undefined) return giveUp('it was deleted');
+    if (object.metadata?.uid !== uid) return giveUp('there is another one of its name');
+    const { allocation, reservedFor = [] } = object.status ?? {};
+    if (allocation === undefined) return giveUp('it is not allocated any more');
+    if (reservedFor.length === 0) return giveUp('it is not reserved for anybody');
+    const results = allocation.devices?.results ?? [];
+    const isOurs = results.some(
+      (result) =>
+        result.driver === driver &&
+        result.pool === pool &&
+        (result.adminAccess === true || devices.some(({ name: own }) => own === result.device)),
+    );
+    if (!isOurs) return giveUp('it has other devices now');
+    const pods = reservedFor.filter(({ resource }) => resource === 'pods');
+    const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
+    return isKept || state !== 'prepared' ? undefined : { action: 'hand-over' };
+  }
+}
