@@ -1,5 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { CoreV1Api, type KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/client-node';
+import {
+  CoreV1Api,
+  KubeConfig,
+  type KubernetesObject,
+  type V1Node,
+  type V1NodeStatus,
+  type V1Pod,
+} from '@kubernetes/client-node';
 import { systemClock } from '../../src/clock.ts';
 import { isKubeError, KubeClient, type KubeList } from '../../src/kube/index.ts';
 import { loadKubeConfig } from '../../src/kube/kube-config.ts';
@@ -14,6 +21,7 @@ import {
   timeoutMs,
 } from './cluster-facts.ts';
 import { type ExecResult, execInPod } from './pod-exec.ts';
+import { readText } from './read-text.ts';
 import type { ClusterTarget } from './target.ts';
 
 /** Where objects of a kind are. */
@@ -25,11 +33,12 @@ const places = {
   ResourceClaim: ['/apis/resource.k8s.io/v1', 'resourceclaims'],
   ResourceClaimTemplate: ['/apis/resource.k8s.io/v1', 'resourceclaimtemplates'],
   DeviceClass: ['/apis/resource.k8s.io/v1', 'deviceclasses'],
+  ResourceSlice: ['/apis/resource.k8s.io/v1', 'resourceslices'],
   Namespace: ['/api/v1', 'namespaces'],
   Job: ['/apis/batch/v1', 'jobs'],
 } as const;
 export type Kind = keyof typeof places;
-const clusterScoped: Kind[] = ['DeviceClass', 'Namespace'];
+const clusterScoped: Kind[] = ['DeviceClass', 'Namespace', 'ResourceSlice'];
 
 export type Stored<T> = T & { metadata: { name: string; uid: string } };
 
@@ -112,6 +121,12 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
+  /** The node of the tests as it is now. */
+  async nodeStatus(): Promise<V1NodeStatus> {
+    const path = `/api/v1/nodes/${this.node.name}`;
+    return (await this.#client.request<V1Node>({ method: 'GET', path })).status ?? {};
+  }
+
   /** Those in the namespace. */
   async list<T>(kind: Kind): Promise<Stored<T>[]> {
     return await this.#list<Stored<T>>(this.#path(kind));
@@ -125,6 +140,57 @@ export class Cluster implements AsyncDisposable {
   async remove(kind: Kind, name: string, gracePeriodSeconds = 1): Promise<void> {
     await this.#delete(`${this.#path(kind)}/${name}`, kind === 'Pod' ? { gracePeriodSeconds } : {});
     await this.until(`${kind} ${name} is gone`, async () => (await this.find(kind, name)) === undefined);
+  }
+
+  /**
+   * The feature gates that the API server has switched on.
+   * @returns none if it is no real one: those of the tests have no `/metrics`
+   * Source: Kubernetes metrics reference, `kubernetes_feature_enabled`.
+   */
+  async features(): Promise<Set<string>> {
+    const text = await readText(this.#config, '/metrics');
+    return new Set(
+      Array.from(text.matchAll(/^kubernetes_feature_enabled\{name="(\w+)".*\} 1$/gm), ([, name]) => name!),
+    );
+  }
+
+  /**
+   * Has the API server check an object as if it were applied, and stores nothing.
+   * @param client default: the administrator's
+   * @throws KubeError with the server's reason
+   */
+  async check<T extends KubernetesObject>(object: T, client = this.#client): Promise<void> {
+    const path = `${this.#path(object.kind as Kind)}/${object.metadata?.name}`;
+    const query = { dryRun: 'All', fieldValidation: 'Strict', fieldManager: 'netdra-e2e', force: 'true' };
+    await client.request({ method: 'PATCH', path, query, body: object, contentType: 'application/apply-patch+yaml' });
+  }
+
+  /** Has the API server check whether an object may be deleted. @throws KubeError with the server's reason */
+  async checkDelete(kind: Kind, name: string, client: KubeClient): Promise<void> {
+    await client.request({ method: 'DELETE', path: `${this.#path(kind)}/${name}`, query: { dryRun: 'All' } });
+  }
+
+  /**
+   * The API as the driver's service account may use it.
+   * @param bound whether the token is for the driver's pod on the node, as the one that the kubelet mounts; else for none
+   */
+  async driverClient(bound: boolean): Promise<KubeClient> {
+    const [pod] = await this.#driverPods();
+    if (pod === undefined) throw new ClusterError('no-driver', `no pod of the driver is on ${this.node.name}`);
+    const { name, uid } = pod.metadata;
+    const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name, uid };
+    const { status } = await this.#client.request<{ status: { token: string } }>({
+      method: 'POST',
+      path: `/api/v1/namespaces/${this.target.driverNamespace}/serviceaccounts/${pod.spec?.serviceAccountName}/token`,
+      body: {
+        apiVersion: 'authentication.k8s.io/v1',
+        kind: 'TokenRequest',
+        spec: { expirationSeconds: 600, ...(bound ? { boundObjectRef } : {}) },
+      },
+    });
+    const config = new KubeConfig();
+    config.loadFromClusterAndUser(this.#config.getCurrentCluster()!, { name: 'driver', token: status.token });
+    return this.#stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
   }
 
   /** Waits until all containers of a pod run. @throws ClusterError `not-in-time` with what the API knows of the pod */

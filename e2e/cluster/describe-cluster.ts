@@ -1,5 +1,7 @@
-import { afterAll, afterEach, beforeAll, describe } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe } from 'vitest';
+import { describeAdmission } from './cases/admission.ts';
 import { describeDpdk } from './cases/dpdk.ts';
+import { describeExamples } from './cases/examples.ts';
 import { describeKep5304 } from './cases/kep-5304.ts';
 import { describePods } from './cases/pods.ts';
 import { describeRequests } from './cases/requests.ts';
@@ -74,9 +76,16 @@ export function describeCluster(
     const get = () => test;
     describeKep5304(get, options);
     describeDpdk(get, options);
-    describePods(get);
-    describeRequests(get);
     describeTrouble(get, options);
+    describe('scheduler, controllers and kubelet', () => {
+      beforeEach(async ({ skip }) => {
+        skip((await test.cluster.features()).size === 0, 'they are played here');
+      });
+      describePods(get);
+      describeRequests(get);
+      describeAdmission(get, options);
+      describeExamples(get);
+    });
     describeMore(get);
   });
 }

@@ -8,6 +8,9 @@ import { readPrograms } from './programs.ts';
 const programs = readPrograms(process.env);
 const title = `Kubernetes ${programs.kubernetesVersion} with ${programs.runtime.name}`;
 const options = { simulated: true, admissionPolicies: true };
+// On by default from 1.36.
+const newFeatures = { DRAExtendedResource: true, ResourceHealthStatus: true };
+const featureGates = programs.kubernetesVersion === '1.36' ? {} : newFeatures;
 
 let node: RealNode;
 
@@ -15,7 +18,7 @@ describeCluster(
   title,
   async () => {
     await using stack = new AsyncDisposableStack();
-    node = stack.use(await RealNode.start(programs));
+    node = stack.use(await RealNode.start({ ...programs, featureGates }));
     const driver = stack.use(
       await InstalledDriver.install(node, {
         simulate: '2x40',

@@ -17,13 +17,13 @@ describe('deviceHealth', () => {
     ]);
   });
 
-  it('says once, and why, that it knows nothing of a device that is gone while claims hold it', () => {
+  it('says once, and why, that a device is unhealthy that is gone while claims hold it', () => {
     const claims = [claimOf('node-1', 'gone', 'gone'), claimOf('other-pool', 'not-ours')];
     expect(deviceHealth('node-1', [], claims)).toEqual([
       {
         poolName: 'node-1',
         deviceName: 'gone',
-        health: 'unknown',
+        health: 'unhealthy',
         message: expect.stringContaining('not found on the node any more'),
       },
     ]);

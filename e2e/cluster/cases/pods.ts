@@ -1,5 +1,6 @@
 import type { KubernetesObject, V1Job, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { type ContainerSpec, testClaim, testJob, testPod, testTemplate } from '../objects.ts';
 
@@ -52,6 +53,45 @@ export function describePods(get: GetCluster): void {
       expect(await cluster.list<V1Pod>('Pod')).toHaveLength(3);
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
       await cluster.remove('Job', 'job');
+    });
+
+    it('the health of a VF is in the status of its container', async ({ skip }) => {
+      const { cluster, nodeFiles, view } = get();
+      skip(!cluster.target.simulated, 'a real VF is not taken away from its card');
+      skip(!(await cluster.features()).has('ResourceHealthStatus'), 'the feature gate ResourceHealthStatus is off');
+      await cluster.create(testClaim(cluster, 'health', [{ name: 'vf' }]));
+      await cluster.create(testPod(cluster, 'health', { claims: [{ name: 'nic', resourceClaimName: 'health' }] }));
+      await cluster.waitUntilRunning('health');
+      const health = async () => {
+        const { status } = (await cluster.find<V1Pod>('Pod', 'health')) ?? {};
+        const [resource] = status?.containerStatuses?.[0]?.allocatedResourcesStatus ?? [];
+        return [resource?.name, ...(resource?.resources ?? []).map((each) => each.health)];
+      };
+      const timeout = { timeout: 60_000, interval: 250 };
+      await expect.poll(health, timeout).toEqual(['claim:nic', 'Healthy']);
+      const [device] = (await view('health').metadata('resourceclaims/health', 'vf')).devices;
+      const offered = (await cluster.devices()).length;
+      await nodeFiles.loseSimulatedVf(device?.attributes?.['resource.kubernetes.io/pciBusID']?.string ?? '');
+      await expect.poll(health, timeout).toEqual(['claim:nic', 'Unhealthy']);
+      // Started anew, the simulation has all its VFs again.
+      await cluster.remove('Pod', 'health');
+      await cluster.restartDriver();
+      await expect.poll(async () => (await cluster.devices()).length, timeout).toBe(offered);
+    });
+
+    it('a pod in a user namespace has its VF and reads its file', async ({ skip }) => {
+      const { cluster, view } = get();
+      const { runtimeHandlers = [] } = await cluster.nodeStatus();
+      const isSupported = runtimeHandlers.some(({ name, features }) => !name && features?.userNamespaces === true);
+      skip(!isSupported, 'the runtime of the node reports no support for user namespaces: it needs runc 1.2 or newer');
+      await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
+      await cluster.create(testPod(cluster, 'mapped', { claims, hostUsers: false }));
+      await cluster.waitUntilRunning('mapped');
+      const container = view('mapped');
+      expect(await container.read('cat', '/proc/self/uid_map')).not.toMatch(/^\s*0\s+0\s/);
+      const { devices } = await container.metadata('resourceclaimtemplates/nic', 'vf');
+      const link = (await container.links()).find(({ ifname }) => ifname === 'net1');
+      expect(devices[0]?.networkData).toEqual(expectedNetworkData(link));
     });
 
     it('a named claim passes to the next pod when its pod is gone', async () => {

@@ -1,3 +1,4 @@
+import type { V1DeviceClass } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import type { GetCluster } from '../describe-cluster.ts';
 import { testClaim, testPod } from '../objects.ts';
@@ -37,6 +38,45 @@ export function describeRequests(get: GetCluster): void {
           ).trim(),
         ).toBe('net0');
       }
+    });
+
+    it('extended resources: the files of the claim that the scheduler makes are found without its name', async ({
+      skip,
+    }) => {
+      const { cluster, view } = get();
+      skip(!(await cluster.features()).has('DRAExtendedResource'), 'the feature gate DRAExtendedResource is off');
+      const { extendedResourceName = '' } =
+        (await cluster.find<V1DeviceClass>('DeviceClass', cluster.target.classes.kernel))?.spec ?? {};
+      expect(extendedResourceName).toBe('netdra.dev/kernel-vf');
+      const containers = [
+        { name: 'main', limits: { [extendedResourceName]: '2' } },
+        { name: 'other', limits: { [extendedResourceName]: '1' } },
+      ];
+      await cluster.create(testPod(cluster, 'extended', { containers }));
+      const { status } = await cluster.waitUntilRunning('extended');
+      const claim = status?.extendedResourceClaimStatus?.resourceClaimName ?? '';
+      const mappings = status?.extendedResourceClaimStatus?.requestMappings ?? [];
+      expect(mappings).toHaveLength(2);
+      const links = (await view('extended').links()).filter(({ ifname }) => ifname !== 'lo');
+      expect(links).toHaveLength(3);
+      const seen: string[] = [];
+      for (const { containerName, requestName } of mappings) {
+        const container = view('extended', containerName);
+        const paths = [
+          container.kepPath(claim, requestName),
+          container.metadataPath(`resourceclaims/${claim}`, requestName),
+        ];
+        expect(await container.metadataFiles()).toEqual(paths.sort());
+        // The tool finds them without knowing the name of the claim.
+        const [header = '', ...rows] = (await container.read('netdra-metadata', 'list')).trim().split('\n');
+        const column = (name: string) => rows.map((row) => row.split(' ')[header.split(' ').indexOf(name)] ?? '');
+        expect(column('REQUEST')).toEqual(rows.map(() => `${claim}/${requestName}`));
+        const all = await container.read('netdra-metadata', 'env', '--prefix', 'NIC');
+        expect(all).toContain(`NIC_COUNT='${rows.length}'`);
+        seen.push(...column('MAC'));
+      }
+      // Each container knows its own, and together they know all.
+      expect(seen.sort()).toEqual(links.map(({ address }) => address).sort());
     });
 
     it('adminAccess: a claim that looks at a VF sees what it is, and takes nothing from the pod that has it', async () => {

@@ -1,0 +1,120 @@
+import type { KubernetesObject } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import { type PrivilegedField, privilegedFields } from '../../../src/driver/index.ts';
+import { explain } from '../../../src/errors.ts';
+import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
+
+const vfConfig = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
+
+/** A VFConfig that asks for each privileged field. */
+const privileged: Record<PrivilegedField, object> = {
+  driver: { driver: 'vfio-pci' },
+  macAddress: { macAddress: '02:00:00:00:00:01' },
+  'vf.trust': { vf: { trust: true } },
+  'vf.spoofCheck': { vf: { spoofCheck: false } },
+  vhost: { vhost: true },
+  sysctls: { sysctls: { 'net.ipv4.conf.IFNAME.arp_notify': 1 } },
+  cni: { attach: 'cni', cni: { type: 'host-device' } },
+  ipam: { ipam: { type: 'host-local' } },
+  'networkAttachmentDefinition.namespace': { networkAttachmentDefinition: { name: 'x', namespace: 'other' } },
+  dialects: { dialects: { sriovNetwork: {} } },
+};
+
+const claimKinds = ['ResourceClaim', 'ResourceClaimTemplate'] as const;
+const kinds = [...claimKinds, 'DeviceClass'] as const;
+
+/** The chart's policies, judged by the API server. */
+export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOptions): void {
+  describe.runIf(admissionPolicies)('admission policies for ResourceSlices', () => {
+    const sliceOf = (nodeName: string | undefined, driver: string) => ({
+      apiVersion: 'resource.k8s.io/v1',
+      kind: 'ResourceSlice',
+      metadata: { name: `policy-${nodeName ?? 'all'}` },
+      spec: {
+        ...(nodeName === undefined ? { allNodes: true } : { nodeName }),
+        driver,
+        pool: { name: nodeName ?? 'all', generation: 1, resourceSliceCount: 1 },
+        devices: [],
+      },
+    });
+
+    it('let the driver write and delete those of its own node only', async () => {
+      const { cluster } = get();
+      const { driver } = cluster.target;
+      const client = await cluster.driverClient(true);
+      const own = sliceOf(cluster.node.name, driver);
+      const other = sliceOf('elsewhere', driver);
+      const refused = `netdra on node ${cluster.node.name} may not touch a ResourceSlice of node 'elsewhere'`;
+      await cluster.check(own, client);
+      await expect(cluster.check(other, client).catch(explain)).resolves.toContain(refused);
+      await expect(cluster.check(sliceOf(undefined, driver), client).catch(explain)).resolves.toContain("of node ''");
+      await expect(
+        cluster.check(sliceOf(cluster.node.name, 'gpu.example.com'), client).catch(explain),
+      ).resolves.toContain(`netdra may touch ResourceSlices of ${driver} only`);
+      // Of those that are there: an administrator may write and delete what the driver may not.
+      for (const slice of [own, other]) await cluster.create(slice);
+      try {
+        await cluster.check({ ...own, metadata: { ...own.metadata, labels: { changed: 'yes' } } }, client);
+        await cluster.checkDelete('ResourceSlice', own.metadata.name, client);
+        const labelled = { ...other, metadata: { ...other.metadata, labels: { changed: 'yes' } } };
+        await expect(cluster.check(labelled, client).catch(explain)).resolves.toContain(refused);
+        const deleted = cluster.checkDelete('ResourceSlice', other.metadata.name, client);
+        await expect(deleted.catch(explain)).resolves.toContain(refused);
+      } finally {
+        for (const { metadata } of [own, other]) await cluster.remove('ResourceSlice', metadata.name);
+      }
+    });
+
+    it('refuse a token that is bound to no node', async () => {
+      const { cluster } = get();
+      const client = await cluster.driverClient(false);
+      const refused = await cluster.check(sliceOf(cluster.node.name, cluster.target.driver), client).catch(explain);
+      expect(refused).toContain('the token of netdra is bound to no node; it must be that of a pod');
+    });
+  });
+
+  describe.runIf(admissionPolicies)('admission policies for VFConfig', () => {
+    /** The API server's reason to refuse an object of a kind with these parameters; `undefined` if it takes it. */
+    async function refusal(kind: (typeof kinds)[number], parameters: object, driver?: string) {
+      const { cluster } = get();
+      const { namespace, target } = cluster;
+      const config = [{ opaque: { driver: driver ?? target.driver, parameters } }];
+      const requests = [{ name: 'vf', exactly: { deviceClassName: target.classes.kernel } }];
+      const spec = { devices: { requests, config } };
+      const specs = { ResourceClaim: spec, ResourceClaimTemplate: { spec }, DeviceClass: { config } };
+      const metadata = { name: 'checked', ...(kind === 'DeviceClass' ? {} : { namespace }) };
+      const object = { apiVersion: 'resource.k8s.io/v1', kind, metadata, spec: specs[kind] } as KubernetesObject;
+      return await cluster.check(object).then(() => undefined, explain);
+    }
+
+    it.each(claimKinds)('%s: may set what is not privileged, and anything for other drivers', async (kind) => {
+      // Policies are in force a moment after they were installed.
+      await expect.poll(() => refusal(kind, { ...vfConfig, vhost: true }), { timeout: 30_000 }).toBeDefined();
+      const { namespace } = get().cluster;
+      const plain = { vf: { vlan: 7, trust: false, spoofCheck: true }, vhost: false, addresses: ['192.0.2.1/24'] };
+      expect(await refusal(kind, { ...vfConfig, ...plain })).toBeUndefined();
+      const own = { networkAttachmentDefinition: { name: 'x', namespace } };
+      expect(await refusal(kind, { ...vfConfig, ...own })).toBeUndefined();
+      expect(await refusal(kind, { anything: 1 }, 'gpu.example.com')).toBeUndefined();
+    });
+
+    it.each(privilegedFields)('%s is for DeviceClasses', async (field) => {
+      const parameters = { ...vfConfig, ...privileged[field] };
+      for (const kind of claimKinds) {
+        expect(await refusal(kind, parameters), kind).toContain(
+          `${field} of a VFConfig is for DeviceClasses; claims may not set it`,
+        );
+      }
+      expect(await refusal('DeviceClass', parameters)).toBeUndefined();
+    });
+
+    it.each(kinds)('%s: parameters of other kinds are refused', async (kind) => {
+      const others = [{}, { ...vfConfig, kind: 'VfConfig' }, { ...vfConfig, apiVersion: 'netdra.dev/v2' }];
+      for (const parameters of [...others, { kind: 'VFConfig' }]) {
+        expect(await refusal(kind, parameters), JSON.stringify(parameters)).toContain(
+          `parameters for ${get().cluster.target.driver} must be of kind VFConfig, netdra.dev/v1alpha1`,
+        );
+      }
+    });
+  });
+}

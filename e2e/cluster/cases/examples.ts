@@ -1,0 +1,103 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { type KubernetesObject, loadAllYaml, type V1Container, type V1Pod } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import type { Cluster } from '../cluster.ts';
+import type { GetCluster } from '../describe-cluster.ts';
+import { onNode } from '../objects.ts';
+
+const folder = new URL('../../../examples/', import.meta.url);
+const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.yaml'));
+
+/** Kinds of other projects, which no API server of the tests has. */
+const foreignKinds = ['VirtualMachineInstance'];
+
+/** The objects of an example, in the namespace of the tests. */
+function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
+  const objects = loadAllYaml(readFileSync(new URL(file, folder), 'utf8')) as KubernetesObject[];
+  return objects.map((object) =>
+    object.kind === 'DeviceClass' ? object : { ...object, metadata: { ...object.metadata, namespace } },
+  );
+}
+
+/**
+ * An example as simulated VFs and a small node can run it. Replaced are: images, by that of the tests; the class of VFs for
+ * DPDK, by that of interfaces, which DPDK then uses through packet sockets; huge pages and processors, by none.
+ */
+function adapt(cluster: Cluster, object: KubernetesObject): KubernetesObject {
+  const { kernel, dpdk } = cluster.target.classes;
+  const adapted = JSON.parse(JSON.stringify(object).replaceAll(`"${dpdk}"`, `"${kernel}"`)) as KubernetesObject;
+  if (adapted.kind !== 'Pod') return adapted;
+  const { spec } = adapted as V1Pod;
+  Object.assign(spec!, onNode(cluster), { restartPolicy: spec?.restartPolicy ?? 'Always' });
+  for (const volume of spec?.volumes ?? []) volume.emptyDir = {};
+  for (const container of [...(spec?.initContainers ?? []), ...(spec?.containers ?? [])])
+    adaptContainer(cluster, container);
+  return adapted;
+}
+
+function adaptContainer({ target }: Cluster, container: V1Container): void {
+  const { image, resources } = container;
+  container.image = target.consumerImage;
+  // What the image of the tool starts.
+  if (image?.includes('/metadata-tool:')) container.command = ['netdra-metadata'];
+  if (resources !== undefined) container.resources = { claims: resources.claims ?? [] };
+  if (container.args?.[0] !== 'dpdk-testpmd') return;
+  container.command = container.command?.flatMap((word) => (word === 'exec' ? [word, '--af-packet'] : [word])) ?? [];
+  container.args = container.args.flatMap((word) => {
+    if (word === '{eal-args}') return [word, '--no-huge', '-m', '64', '--iova-mode=va', '--no-telemetry'];
+    return word === '--' ? [word, '--total-num-mbufs=2048'] : [word];
+  });
+  container.securityContext = { capabilities: { drop: ['ALL'], add: ['NET_RAW'] } };
+}
+
+/** The examples of the documentation: all are checked by the API server, and those that can be are run. */
+export function describeExamples(get: GetCluster): void {
+  describe('the examples', () => {
+    it.each(files)('%s is accepted by the API server', async (file) => {
+      const { cluster } = get();
+      const objects = loadExample(cluster, file);
+      const known = objects.filter(({ kind = '' }) => !foreignKinds.includes(kind));
+      expect(known).not.toEqual([]);
+      for (const object of known) await cluster.check(object);
+    });
+
+    async function start(file: string): Promise<void> {
+      const { cluster } = get();
+      for (const object of loadExample(cluster, file)) await cluster.create(adapt(cluster, object));
+    }
+
+    it('kernel-mode.yaml: the pod says what it has been given', async () => {
+      const { cluster } = get();
+      await start('kernel-mode.yaml');
+      const { status } = await cluster.waitUntilEnded('kernel-mode');
+      const log = await cluster.log('kernel-mode', 'app');
+      expect(status?.phase, log).toBe('Succeeded');
+      expect(log).toMatch(/^interface net1 with 192\.0\.2\.10\/24 2001:db8::10\/64, MTU 1400, MAC [0-9a-f:]{17}$/m);
+      expect(log).toMatch(/^\d+: net1 +inet 192\.0\.2\.10\/24 /m);
+    });
+
+    it('dpdk-testpmd.yaml: testpmd forwards on the VF', async () => {
+      const { cluster } = get();
+      await start('dpdk-testpmd.yaml');
+      await cluster.waitUntilRunning('dpdk-testpmd');
+      await expect
+        .poll(() => cluster.log('dpdk-testpmd', 'testpmd'), { timeout: 30_000 })
+        .toMatch(/NIC statistics for port 0/);
+    });
+
+    it('multi-nic.yaml: testpmd has two VFs, the control container the third one', async () => {
+      const { cluster } = get();
+      await start('multi-nic.yaml');
+      await cluster.waitUntilRunning('gateway');
+      expect(await cluster.log('gateway', 'control')).toBe('control plane on ctl0, 192.0.2.20\n');
+      await expect
+        .poll(() => cluster.log('gateway', 'forwarder'), { timeout: 30_000 })
+        .toMatch(/NIC statistics for port 1/);
+      const restarts = (await cluster.find<V1Pod>('Pod', 'gateway'))?.status?.containerStatuses;
+      expect(restarts?.map(({ name, restartCount }) => [name, restartCount])).toEqual([
+        ['control', 0],
+        ['forwarder', 0],
+      ]);
+    });
+  });
+}
