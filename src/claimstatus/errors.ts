@@ -20,19 +20,19 @@ export function toStatusError(cause: unknown, claim: string, driver: string): Cl
     const rule = '{apiGroups: [resource.k8s.io], resources: [resourceclaims/status], verbs: [patch]}';
     return fail('status-forbidden', { hint: `add to the role of the driver: ${rule}` });
   }
-  // Kubernetes 1.36 and newer look at the driver whose entries change, and answer as if the object were wrong.
-  if (isKubeError(cause, 'api-invalid') && cause.message.includes('resourceclaims/driver')) {
+  // Kubernetes 1.36 and newer look at the drivers whose entries change, and answer as if the object were wrong.
+  const isDriverRefused = isKubeError(cause, 'api-invalid') && cause.message.includes('resourceclaims/driver');
+  if (isDriverRefused && cause.message.includes(`"${driver}"`)) {
     const rule = `{apiGroups: [resource.k8s.io], resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${driver}]}`;
     const hint = `add to the role of the driver: ${rule}; its token must be that of a pod on the claim's node`;
     return fail('status-forbidden', { hint });
   }
-  // A patch makes the API server encode the allocation anew. Where a client has sent opaque parameters in another form than
-  // Go's, that is a change, which nobody may make.
-  if (isKubeError(cause, 'api-invalid') && cause.message.includes('status.allocation')) {
-    const what =
-      'the API server takes its allocation for changed, since it encodes its opaque parameters in another way';
-    const hint =
-      'create the claim with parameters in compact JSON, without blanks outside of texts and without <, > and &, as kubectl does';
+  // A patch makes the API server encode the whole claim anew. What a client has sent in another form than Go's is then a
+  // change, of the allocation or of an entry that is not ours.
+  if (isDriverRefused || (isKubeError(cause, 'api-invalid') && cause.message.includes('status.allocation'))) {
+    const [part, json] = isDriverRefused ? ['the entry of another driver', 'data'] : ['its allocation', 'parameters'];
+    const what = `the API server takes ${part} for changed, since it encodes its ${json} in another way`;
+    const hint = `${json} must be sent in compact JSON, without blanks outside of texts and without <, > and &, as kubectl does`;
     return new ClaimStatusError('status-invalid', `${message}: ${what}`, { claim, hint });
   }
   if (isKubeError(cause, 'api-invalid')) return fail('status-invalid', {});
