@@ -97,6 +97,21 @@ describe('VfSource', () => {
     expect(restarted.attributesOf(first)).toMatchObject({ driver: { string: '' } });
   });
 
+  it('neither offers nor takes back a real VF that another component has moved away', async () => {
+    node.takeAway('enp1s0f0v0');
+    rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
+    const source = open();
+    await source.scan();
+    expect(source.offered().map(({ name }) => name)).not.toContain('0000-01-10-0');
+    expect(logger.lines.find(({ message }) => message === 'device not offered')?.fields).toMatchObject({
+      pciAddress: first,
+      reason: 'interface-elsewhere',
+    });
+    // It would have to write into sysfs, where no kernel answers here.
+    await source.reclaimLost(new AbortController().signal);
+    expect(logger.messages('warn')).toEqual([]);
+  });
+
   it('follows the policy file, and goes on with the last good one while it is broken', async () => {
     const path = join(node.root, 'policy.yaml');
     const vfsOf = (driver: string) => `${head}pfs: [{ select: { driver: ${driver} }, resourceName: example.com/x }]`;

@@ -124,7 +124,7 @@ describe('after unprepare a VF is what it was before', () => {
     await expect.poll(() => node.offeredDevices().length, { timeout: 30_000 }).toBe(vfs.length - 1);
 
     const [commands] = readSnippets('docs/troubleshooting.md').filter(({ info }) => info === 'sh rebind');
-    execFileSync('sh', ['-c', commands!.content.replace('0000:3b:02.0', vf.pciAddress)]);
+    execFileSync('bash', ['-c', commands!.content.replace('0000:3b:02.0', vf.pciAddress)]);
     await expect.poll(() => node.offeredDevices().length, { timeout: 30_000 }).toBe(vfs.length);
     execFileSync('ip', ['link', 'set', linkOf(vf)!.ifname, 'name', vf.name, 'address', vf.address]);
     expect(hostVfStates()).toEqual(vfs);
