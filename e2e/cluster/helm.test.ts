@@ -15,10 +15,17 @@ const kinds = 'daemonsets,pods,serviceaccounts,configmaps,resourceclaims,resourc
 const clusterKinds =
   'clusterroles,clusterrolebindings,deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings';
 
+let node: RealNode;
+beforeAll(async () => {
+  node = await RealNode.start(programs);
+});
+afterAll(async () => {
+  await node[Symbol.asyncDispose]();
+});
+
 /** Everything that operators do with the chart, in one release: docs/operators.md and docs/upgrade.md. */
 describe.each(helmVersions)(`the chart by %s on Kubernetes ${programs.kubernetesVersion}`, (version) => {
   const stack = new AsyncDisposableStack();
-  let node: RealNode;
   let driver: InstalledDriver;
   const helm = (...args: string[]) => driver.helm(args, version);
   const kubectl = (...args: string[]) => node.kubectl('--namespace', driverNamespace, ...args).trim();
@@ -26,7 +33,6 @@ describe.each(helmVersions)(`the chart by %s on Kubernetes ${programs.kubernetes
   const holder = () => JSON.parse(kubectl('get', 'pod', 'holder', '--output', 'json')) as V1Pod;
 
   beforeAll(async () => {
-    node = stack.use(await RealNode.start(programs));
     driver = stack.use(await InstalledDriver.install(node, { simulate: '1x4', helmVersion: version }));
   });
   afterAll(async () => {
@@ -65,7 +71,9 @@ describe.each(helmVersions)(`the chart by %s on Kubernetes ${programs.kubernetes
   it('is uninstalled, and leaves nothing', async () => {
     helm('uninstall', 'netdra', '--wait');
     const selector = ['--selector', 'app.kubernetes.io/instance=netdra'];
-    expect(kubectl('get', kinds, ...selector)).toContain('No resources found');
+    // Helm does not wait for pods.
+    const objects = () => kubectl('get', kinds, ...selector);
+    await expect.poll(objects, { timeout: 60_000, interval: 500 }).toContain('No resources found');
     expect(node.kubectl('get', clusterKinds, ...selector)).toContain('No resources found');
     // The kubelet deletes the slices of a driver that has been gone for half a minute.
     const slices = () => node.kubectl('get', 'resourceslices');
