@@ -69,7 +69,7 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletOptio
     // No systemd here, and the cgroups above the node's own are not the kubelet's to manage.
     cgroupDriver: 'cgroupfs',
     cgroupRoot: options.cgroupRoot,
-    cgroupsPerQOS: false,
+    cgroupsPerQOS: true,
     enforceNodeAllocatable: [],
     failCgroupV1: false,
     failSwapOn: false,

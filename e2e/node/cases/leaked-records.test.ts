@@ -1,12 +1,12 @@
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createPlugin } from '../../../nri/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
-import { readSnippets } from '../../../test/unit/docs/pages.ts';
 import { type Containerd, startContainerd } from '../containerd.ts';
+import { removeLeakedSandboxes } from '../leaked-sandboxes.ts';
 import { runPod } from '../pod.ts';
 import { locateTools } from '../tools.ts';
 
@@ -65,12 +65,7 @@ it('containerd 2.1 that does not start for leaked sandboxes starts again after t
 
   {
     await using _ = await startWithoutCri();
-    const commands = readSnippets('docs/troubleshooting.md').filter(({ info }) => info === 'sh leaked-sandboxes');
-    const path = [locateTools(process.env).containerdDirs['2.1'], process.env.PATH].join(':');
-    execFileSync('bash', ['-ec', commands.map(({ content }) => content).join('')], {
-      stdio: 'pipe',
-      env: { ...process.env, PATH: path, CONTAINERD_ADDRESS: containerd.socketPath },
-    });
+    removeLeakedSandboxes(containerd);
   }
   await containerd.start();
   expect(await podNames()).toEqual(['other']);

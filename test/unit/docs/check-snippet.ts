@@ -16,7 +16,7 @@ export const executed: { page: string; infos: string[]; test: string }[] = [
   {
     page: 'docs/troubleshooting.md',
     infos: ['sh leaked-sandboxes'],
-    test: 'e2e/node/cases/leaked-records.test.ts',
+    test: 'e2e/node/leaked-sandboxes.ts',
   },
   { page: 'docs/troubleshooting.md', infos: ['sh rebind'], test: 'e2e/vm/cases/restored-vf.test.ts' },
 ];
