@@ -15,8 +15,10 @@ const teardown = { timeout: 30_000, interval: 200 };
 
 /** What is on the machine. It is the node that this test is on: the suite that is killed has a node within that one. */
 function look() {
+  const own = process.env.NETDRA_CGROUP_PARENT ?? '';
   const processes = listProcesses().map(({ pid, args }) => `${pid} ${args.join(' ')}`);
-  return { ...takeBaseline(), processes, cgroups: listCgroupFolders(process.env.NETDRA_CGROUP_PARENT ?? '') };
+  const cgroups = listCgroupFolders(own).filter((folder) => !folder.endsWith(own));
+  return { ...takeBaseline(), processes, cgroups };
 }
 
 /** Pids of processes that were started since and have an argument that matches. */
@@ -40,6 +42,8 @@ describe('SIGKILL of the suite leaves nothing on the machine', () => {
     await expect.poll(() => startedSince(before, /^--driver-name=/), startup).toHaveLength(1);
     // Pods of the tests have a network namespace of their own.
     await expect.poll(() => startedSince(before, /^trap "exit 0" TERM/).length, startup).toBeGreaterThan(1);
+    // What is elsewhere, nobody would remove.
+    expect(look().cgroups).toContainEqual(expect.stringMatching(`/netdra-node-${suiteProcess.pid}/.*/pod`));
     const killed = which === 'of its tests' ? startedSince(before, /\/\.bin\/vitest$/) : [suiteProcess.pid!];
     expect(killed).toHaveLength(1);
     process.kill(killed[0]!, 'SIGKILL');
