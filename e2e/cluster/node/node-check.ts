@@ -51,20 +51,19 @@ export class NodeCheck {
   }
 
   /**
-   * Waits until nothing is left on the node. What containerd itself leaks is removed as administrators do it, since it could
-   * not be restarted otherwise, and its own processes and mounts for that are passed over.
+   * Waits until nothing is left on the node. Processes and mounts that containerd itself leaks are passed over. Its records
+   * of leaked sandboxes are removed as the docs say, since it could not be restarted otherwise.
    * @throws NodeError `left-behind` with a line for each thing that is left
    */
   async expectRestored(): Promise<void> {
-    let left = await this.#listLeft();
-    if (left.length > 0 && this.#isLeaking) removeLeakedSandboxes(this.#node.containerd);
     for (const endsAt = performance.now() + settleMs; ; await sleep(pollMs)) {
-      left = (await this.#listLeft()).filter((line) => !this.#reported.has(line));
-      if (left.length === 0) return;
-      if (performance.now() > endsAt) break;
+      const left = (await this.#listLeft()).filter((line) => !this.#reported.has(line));
+      if (left.length === 0) break;
+      if (performance.now() < endsAt) continue;
+      for (const line of left) this.#reported.add(line);
+      throw new NodeError('left-behind', `left on the node after ${settleMs / 1_000} s:\n${left.join('\n')}`);
     }
-    for (const line of left) this.#reported.add(line);
-    throw new NodeError('left-behind', `left on the node after ${settleMs / 1_000} s:\n${left.join('\n')}`);
+    if (this.#isLeaking) removeLeakedSandboxes(this.#node.containerd);
   }
 
   get #isLeaking(): boolean {
