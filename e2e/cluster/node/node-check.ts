@@ -51,8 +51,8 @@ export class NodeCheck {
   }
 
   /**
-   * Waits until nothing is left on the node. Processes and mounts that containerd itself leaks are passed over. Its records
-   * of leaked sandboxes are removed as the docs say, since it could not be restarted otherwise.
+   * Waits until nothing is left on the node. Shims and mounts that containerd itself leaks are passed over. Where it leaks
+   * whole sandboxes, their records are removed as the docs say, since it could not be restarted otherwise.
    * @throws NodeError `left-behind` with a line for each thing that is left
    */
   async expectRestored(): Promise<void> {
@@ -63,11 +63,8 @@ export class NodeCheck {
       for (const line of left) this.#reported.add(line);
       throw new NodeError('left-behind', `left on the node after ${settleMs / 1_000} s:\n${left.join('\n')}`);
     }
-    if (this.#isLeaking) removeLeakedSandboxes(this.#node.containerd);
-  }
-
-  get #isLeaking(): boolean {
-    return leaksSandboxes(this.#node.containerd);
+    const { containerd } = this.#node;
+    if (leaksSandboxes(containerd)) removeLeakedSandboxes(containerd);
   }
 
   async #listLeft(): Promise<string[]> {
@@ -81,7 +78,9 @@ export class NodeCheck {
     const { containers } = await containerd.cri.call('ListContainers', {});
     const expected = sandboxes.get(true)?.map(({ id }) => id) ?? [];
     expected.push(...containers.flatMap(({ id, podSandboxId }) => (expected.includes(podSandboxId) ? [id] : [])));
-    const known = [...expected, ...uids, ...(this.#isLeaking ? [containerd.dir] : [])];
+    // containerd, 2.4.2 too, leaks the shim of some sandboxes that are refused or whose start is cancelled. A process of such
+    // a sandbox would be seen in its cgroup.
+    const known = [...expected, ...uids, containerd.dir];
     const own = [containerd.network.bridge, ...kubeletCgroups.map((name) => `${containerd.cri.cgroupParent}${name}`)];
     const isExpected = (text: string) =>
       own.some((each) => text.endsWith(each)) || known.some((each) => text.includes(each));
