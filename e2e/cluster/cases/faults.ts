@@ -63,15 +63,16 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const read = () => view('pod-0').read('cat', view('pod-0').metadataPath('resourceclaims/pod-0', 'vf'));
       const document = await read();
       expect(rollout('restart')).toContain('restarted');
-      let instances = 0;
-      for (let first = 1, isDone = false; !isDone; first = (first % 60) + 3) {
-        const pods = await createPods(cluster, 3, first);
-        await expectServed(get(), pods);
-        instances = Math.max(instances, node.driverPids().length);
-        isDone = rollout('status', '--watch=false').includes('successfully rolled out');
+      let pods = await createPods(cluster, 3, 1);
+      await expect.poll(() => node.driverPids().length, recovery).toBe(2);
+      const isDone = () => rollout('status', '--watch=false').includes('successfully rolled out');
+      for (let first = 4; !isDone(); first = (first % 60) + 3) {
+        const next = await createPods(cluster, 3, first);
+        await expectServed(get(), [...pods, ...next]);
         await removePods(cluster, pods);
+        pods = next;
       }
-      expect(instances).toBe(2);
+      await expectServed(get(), pods);
       expect(await read()).toBe(document);
     });
 
