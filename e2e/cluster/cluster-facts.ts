@@ -1,10 +1,10 @@
-import type { V1Node } from '@kubernetes/client-node';
+import type { KubernetesObject, V1Node } from '@kubernetes/client-node';
 import { systemClock } from '../../src/clock.ts';
 import { NetdraError } from '../../src/errors.ts';
 import type { KubeClient, KubeList } from '../../src/kube/index.ts';
 import type { Device } from '../../src/resourceslice/index.ts';
 
-export interface Slice {
+export interface Slice extends KubernetesObject {
   spec: { driver: string; nodeName?: string; pool: { name: string }; devices?: Device[] };
 }
 

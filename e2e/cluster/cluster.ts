@@ -18,6 +18,7 @@ import {
   findNode,
   listSlices,
   pollMs,
+  type Slice,
   timeoutMs,
 } from './cluster-facts.ts';
 import { type ExecResult, execInPod } from './pod-exec.ts';
@@ -156,18 +157,18 @@ export class Cluster implements AsyncDisposable {
 
   /**
    * Has the API server check an object as if it were applied, and stores nothing.
-   * @param client default: the administrator's
    * @throws KubeError with the server's reason
    */
-  async check<T extends KubernetesObject>(object: T, client = this.#client): Promise<void> {
+  async check<T extends KubernetesObject>(object: T): Promise<void> {
     const path = `${this.#path(object.kind as Kind)}/${object.metadata?.name}`;
     const query = { dryRun: 'All', fieldValidation: 'Strict', fieldManager: 'netdra-e2e', force: 'true' };
-    await client.request({ method: 'PATCH', path, query, body: object, contentType: 'application/apply-patch+yaml' });
-  }
-
-  /** Has the API server check whether an object may be deleted. @throws KubeError with the server's reason */
-  async checkDelete(kind: Kind, name: string, client: KubeClient): Promise<void> {
-    await client.request({ method: 'DELETE', path: `${this.#path(kind)}/${name}`, query: { dryRun: 'All' } });
+    await this.#client.request({
+      method: 'PATCH',
+      path,
+      query,
+      body: object,
+      contentType: 'application/apply-patch+yaml',
+    });
   }
 
   /**
@@ -232,10 +233,15 @@ export class Cluster implements AsyncDisposable {
     return await this.list<EventText>('Event');
   }
 
+  /** What the driver has published for the node. */
+  async slices(): Promise<Slice[]> {
+    const slices = await listSlices(this.#client, this.target.driver);
+    return slices.filter(({ spec }) => spec.nodeName === this.node.name);
+  }
+
   /** What the driver offers on the node now. */
   async devices(): Promise<Device[]> {
-    const slices = await listSlices(this.#client, this.target.driver);
-    return slices.flatMap(({ spec }) => (spec.nodeName === this.node.name ? (spec.devices ?? []) : []));
+    return (await this.slices()).flatMap(({ spec }) => spec.devices ?? []);
   }
 
   /** Deletes the driver's pod on the node and waits for the next one. @throws ClusterError `not-in-time` */

@@ -1,5 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { type KubernetesObject, loadAllYaml, type V1Container, type V1Pod } from '@kubernetes/client-node';
+import {
+  type KubernetesObject,
+  loadAllYaml,
+  type V1Container,
+  type V1Pod,
+  type V1ResourceClaimTemplate,
+} from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import type { Cluster } from '../cluster.ts';
 import type { GetCluster } from '../describe-cluster.ts';
@@ -21,11 +27,17 @@ function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
 
 /**
  * An example as simulated VFs and a small node can run it. Replaced are: images, by that of the tests; the class of VFs for
- * DPDK, by that of interfaces, which DPDK then uses through packet sockets; huge pages and processors, by none.
+ * DPDK, by that of interfaces, which DPDK then uses through packet sockets. Left out are huge pages, processors, VLANs, which
+ * a PF sets, and constraints, which are about NUMA nodes.
  */
 function adapt(cluster: Cluster, object: KubernetesObject): KubernetesObject {
   const { kernel, dpdk } = cluster.target.classes;
   const adapted = JSON.parse(JSON.stringify(object).replaceAll(`"${dpdk}"`, `"${kernel}"`)) as KubernetesObject;
+  if (adapted.kind === 'ResourceClaimTemplate') {
+    const { devices } = (adapted as V1ResourceClaimTemplate).spec.spec;
+    delete devices?.constraints;
+    for (const { opaque } of devices?.config ?? []) delete (opaque?.parameters as { vf?: object }).vf;
+  }
   if (adapted.kind !== 'Pod') return adapted;
   const { spec } = adapted as V1Pod;
   Object.assign(spec!, onNode(cluster), { restartPolicy: spec?.restartPolicy ?? 'Always' });

@@ -1,7 +1,11 @@
 import type { V1DeviceClass } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { testClaim, testPod } from '../objects.ts';
+
+/** What a pod has besides VFs. */
+const podLinks = ['lo', 'eth0'];
 
 /** Ways to ask for devices besides a claim with plain requests. */
 export function describeRequests(get: GetCluster): void {
@@ -57,7 +61,7 @@ export function describeRequests(get: GetCluster): void {
       const claim = status?.extendedResourceClaimStatus?.resourceClaimName ?? '';
       const mappings = status?.extendedResourceClaimStatus?.requestMappings ?? [];
       expect(mappings).toHaveLength(2);
-      const links = (await view('extended').links()).filter(({ ifname }) => ifname !== 'lo');
+      const links = (await view('extended').links()).filter(({ ifname }) => !podLinks.includes(ifname));
       expect(links).toHaveLength(3);
       const seen: string[] = [];
       for (const { containerName, requestName } of mappings) {
@@ -69,7 +73,7 @@ export function describeRequests(get: GetCluster): void {
         expect(await container.metadataFiles()).toEqual(paths.sort());
         // The tool finds them without knowing the name of the claim.
         const [header = '', ...rows] = (await container.read('netdra-metadata', 'list')).trim().split('\n');
-        const column = (name: string) => rows.map((row) => row.split(' ')[header.split(' ').indexOf(name)] ?? '');
+        const column = (name: string) => rows.map((row) => row.split(/ +/)[header.split(/ +/).indexOf(name)] ?? '');
         expect(column('REQUEST')).toEqual(rows.map(() => `${claim}/${requestName}`));
         const all = await container.read('netdra-metadata', 'env', '--prefix', 'NIC');
         expect(all).toContain(`NIC_COUNT='${rows.length}'`);
@@ -82,11 +86,16 @@ export function describeRequests(get: GetCluster): void {
     it('adminAccess: a claim that looks at a VF sees what it is, and takes nothing from the pod that has it', async () => {
       const { cluster, view } = get();
       const path = { claim: 'resourceclaims/used', request: 'vf' };
-      await cluster.create(testClaim(cluster, 'used', [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+      await cluster.create(
+        testClaim(cluster, 'used', [{ name: 'vf', config: { interfaceName: 'net1', addresses: ['192.0.2.1/24'] } }]),
+      );
       await cluster.create(testPod(cluster, 'user', { claims: [{ name: 'nic', resourceClaimName: 'used' }] }));
       await cluster.waitUntilRunning('user');
       const used = await view('user').metadata(path.claim, path.request);
-      const linkOfUser = async () => (await view('user').links()).find(({ ifname }) => ifname === 'net1');
+      const linkOfUser = async () => {
+        const links = await view('user').links();
+        return expectedNetworkData(links.find(({ ifname }) => ifname === 'net1'));
+      };
       const before = await linkOfUser();
       const [device] = used.devices;
 
@@ -104,7 +113,8 @@ export function describeRequests(get: GetCluster): void {
       ]);
       // The pod that has it has it still, and the monitor has none.
       expect(await linkOfUser()).toEqual(before);
-      expect((await view('monitor').links()).map(({ ifname }) => ifname)).toEqual(['lo']);
+      const links = (await view('monitor').links()).map(({ ifname }) => ifname);
+      expect(links.filter((name) => !podLinks.includes(name))).toEqual([]);
       // Its end changes nothing either.
       await cluster.remove('Pod', 'monitor');
       await cluster.remove('ResourceClaim', 'watch');

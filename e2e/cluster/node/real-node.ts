@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { KubernetesObject } from '@kubernetes/client-node';
@@ -76,6 +76,8 @@ export class RealNode implements AsyncDisposable {
     }
     await using stack = new AsyncDisposableStack();
     const dir = mkdtempSync(join(tmpdir(), 'cluster-'));
+    // Pods in a user namespace reach their root file system through it.
+    chmodSync(dir, 0o711);
     stack.defer(() => rmSync(dir, { recursive: true, force: true }));
     // Volumes that the kubelet mounts have to be seen by containers, and those that drivers mount by the kubelet.
     run('mount', ['--make-rshared', '/']);

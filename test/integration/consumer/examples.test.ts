@@ -140,7 +140,7 @@ describe('the commands of the examples', () => {
   it('give each container of the gateway its own VFs', async () => {
     const forwarder = await start('multi-nic.yaml', 'forwarder');
     expect(forwarder.stdout).toBe(
-      'dpdk-testpmd -l 0,1 -a 0000:3b:02.1 -a 0000:3b:02.2 -- --forward-mode=mac --auto-start\n',
+      'dpdk-testpmd -l 0,1 -a 0000:3b:02.1 -a 0000:3b:02.2 -- --forward-mode=mac --auto-start --stats-period=10\n',
     );
     const control = await start('multi-nic.yaml', 'control');
     expect(control.stdout).toBe('control plane on net1, 192.0.2.1\nsleep inf\n');
