@@ -36,7 +36,7 @@ function adapt(cluster: Cluster, object: KubernetesObject): KubernetesObject {
   if (adapted.kind === 'ResourceClaimTemplate') {
     const { devices } = (adapted as V1ResourceClaimTemplate).spec.spec;
     delete devices?.constraints;
-    for (const { opaque } of devices?.config ?? []) delete (opaque?.parameters as { vf?: object }).vf;
+    for (const { opaque } of devices?.config ?? []) delete (opaque?.parameters as { vf?: object } | undefined)?.vf;
   }
   if (adapted.kind !== 'Pod') return adapted;
   const { spec } = adapted as V1Pod;

@@ -73,10 +73,13 @@ export function describeRequests(get: GetCluster): void {
         expect(await container.metadataFiles()).toEqual(paths.sort());
         // The tool finds them without knowing the name of the claim.
         const [header = '', ...rows] = (await container.read('netdra-metadata', 'list')).trim().split('\n');
-        const column = (name: string) => rows.map((row) => row.split(/ +/)[header.split(/ +/).indexOf(name)] ?? '');
+        const column = (name: string) => rows.map((row) => row.split(/\s+/)[header.split(/\s+/).indexOf(name)] ?? '');
         expect(column('REQUEST')).toEqual(rows.map(() => `${claim}/${requestName}`));
-        const all = await container.read('netdra-metadata', 'env', '--prefix', 'NIC');
-        expect(all).toContain(`NIC_COUNT='${rows.length}'`);
+        // As docs/cnf-developers.md shows it.
+        const script = `eval "$(netdra-metadata env)"
+          eval "$(netdra-metadata env "$NETDRA_REQUESTS" --prefix NIC)"
+          echo "$NIC_COUNT $NIC_0_MAC"`;
+        expect(await container.read('sh', '-euc', script)).toBe(`${rows.length} ${column('MAC')[0]}\n`);
         seen.push(...column('MAC'));
       }
       // Each container knows its own, and together they know all.

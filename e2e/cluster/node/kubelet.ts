@@ -37,7 +37,8 @@ export async function startKubelet(options: KubeletOptions): Promise<Program> {
   const kubeconfig = authority.kubeconfig('kubelet', `/O=system:nodes/CN=system:node:${nodeName}`, options.server);
   const config = join(dir, 'kubelet.yaml');
   writeFileSync(config, JSON.stringify(kubeletConfig(options), null, 2));
-  fixSysctls(dir);
+  mountWholeProc();
+  fixSysctls();
   makeCgroup(options.cgroupRoot);
   const flags = { config, kubeconfig, 'node-ip': nodeAddress, 'hostname-override': nodeName, 'root-dir': kubeletDir };
   return await Program.start({
@@ -88,6 +89,17 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletOptio
 }
 
 /**
+ * The kernel lets a user namespace mount a proc only while its mount namespace has one that nothing covers (EPERM
+ * otherwise), and `fixSysctls` covers files of the one at `/proc`.
+ */
+function mountWholeProc(): void {
+  const path = '/run/whole-proc';
+  if (existsSync(path)) return;
+  mkdirSync(path);
+  run('mount', ['-t', 'proc', 'proc', path]);
+}
+
+/**
  * What a kubelet wants of the kernel. It would set it itself, for the whole machine; here it finds files with these values
  * in the place of the settings, in this mount namespace only.
  * Source: kubelet reference, `protectKernelDefaults`.
@@ -101,9 +113,10 @@ const sysctls = {
   'kernel/keys/root_maxbytes': 25_000_000,
 };
 
-function fixSysctls(dir: string): void {
+function fixSysctls(): void {
   for (const [name, value] of Object.entries(sysctls)) {
-    const file = join(dir, 'sysctl', name);
+    // One place for all clusters that follow each other on a node: what is mounted stays.
+    const file = join('/run/netdra/sysctl', name);
     if (existsSync(file)) continue;
     mkdirSync(join(file, '..'), { recursive: true });
     writeFileSync(file, `${value}\n`);
