@@ -29,6 +29,12 @@ function startedSince(before: ReturnType<typeof look>, argument: RegExp): number
   );
 }
 
+/** Waits until the suite has the driver, and pods of a test: NodeFiles' own is the first. */
+async function untilPodsRun(before: ReturnType<typeof look>): Promise<void> {
+  await expect.poll(() => startedSince(before, /^--driver-name=/), startup).toHaveLength(1);
+  await expect.poll(() => startedSince(before, /^trap "exit 0" TERM/).length, startup).toBeGreaterThan(1);
+}
+
 describe('SIGKILL of the suite leaves nothing on the machine', () => {
   let suiteProcess: ChildProcess | undefined;
   afterEach(() => {
@@ -37,11 +43,15 @@ describe('SIGKILL of the suite leaves nothing on the machine', () => {
 
   it.each(['of its tests', 'of the script that made its node'])('%s', { timeout: 240_000 }, async (which) => {
     const before = look();
-    suiteProcess = spawn('bash', [script, ...suite], { cwd: repository, stdio: 'ignore' });
+    suiteProcess = spawn('bash', [script, ...suite], { cwd: repository, stdio: ['ignore', 'pipe', 'ignore'] });
+    let output = '';
+    suiteProcess.stdout?.on('data', (data) => {
+      output += data;
+    });
     const exited = once(suiteProcess, 'exit');
-    await expect.poll(() => startedSince(before, /^--driver-name=/), startup).toHaveLength(1);
-    // Pods of the tests have a network namespace of their own.
-    await expect.poll(() => startedSince(before, /^trap "exit 0" TERM/).length, startup).toBeGreaterThan(1);
+    const early = exited.then(() => Promise.reject(new Error(`the suite ended before it was killed:\n${output}`)));
+    early.catch(() => undefined);
+    await Promise.race([early, untilPodsRun(before)]);
     // What is elsewhere, nobody would remove.
     expect(look().cgroups).toContainEqual(expect.stringMatching(`/netdra-node-${suiteProcess.pid}/.*/pod`));
     const killed = which === 'of its tests' ? startedSince(before, /\/\.bin\/vitest$/) : [suiteProcess.pid!];
@@ -51,6 +61,7 @@ describe('SIGKILL of the suite leaves nothing on the machine', () => {
     await expect.poll(() => look().processes, teardown).toEqual(before.processes);
     // A script that was killed leaves empty cgroups, which the next one removes.
     run('bash', [script, 'true'], { cwd: repository });
-    expect(look()).toEqual(before);
+    // Its last process may not be gone yet.
+    await expect.poll(look, teardown).toEqual(before);
   });
 });

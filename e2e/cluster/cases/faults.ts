@@ -79,7 +79,8 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
     it('a drained node has all its VFs back, and serves pods again when it is uncordoned', async () => {
       const { cluster } = get();
       const node = getNode();
-      await cluster.create(testTemplate(cluster, 'drained', [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+      const config = { interfaceName: 'net1', addresses: ['192.0.2.1/24'] };
+      await cluster.create(testTemplate(cluster, 'drained', [{ name: 'vf', config }]));
       await cluster.create(replicaSet(cluster, 'drained', 5));
       const list = async () =>
         (await cluster.list<V1Pod>('Pod')).filter(({ metadata: { name } }) => name.startsWith('drained-'));
