@@ -38,12 +38,14 @@ export function listLeftovers(
   const processes = listOwnProcesses(socketPath, cgroupParent).filter(
     ({ args, cgroups }) => ![...args, ...cgroups].some(isExpected),
   );
+  // The same ones are in each hierarchy of cgroup v1.
+  const cgroups = listCgroupFolders(cgroupParent).filter((path) => !isExpected(path));
   return [
     ...processes.map(({ pid, args }) => `process ${pid} ${args.join(' ')}`),
     ...added('mounts').map((path) => `mount ${path}`),
     ...added('netns').map((name) => `network namespace ${netnsDir}/${name}`),
     ...added('links').map((name) => `link ${name}`),
     ...added('cniResults').map((name) => `CNI result ${cniResultsDir}/${name}`),
-    ...listCgroupFolders(cgroupParent).flatMap((path) => (isExpected(path) ? [] : [`cgroup ${path}`])),
+    ...new Set(cgroups.map((path) => `cgroup ${path.slice(path.indexOf(cgroupParent))}`)),
   ];
 }
