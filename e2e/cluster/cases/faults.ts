@@ -53,7 +53,9 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       await expectServed(get(), await createPods(cluster, 10));
     });
 
-    it('pods come and go during a rolling update, with two instances of the driver', async () => {
+    // A minute where the machine has time.
+    const updateTimeout = { timeout: 2 * recovery.timeout };
+    it('pods come and go during a rolling update, with two instances of the driver', updateTimeout, async () => {
       const { cluster, view } = get();
       const node = getNode();
       const rollout = (...args: string[]) =>
@@ -65,8 +67,11 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       expect(rollout('restart')).toContain('restarted');
       let pods = await createPods(cluster, 3, 1);
       await expect.poll(() => node.driverPids().length, recovery).toBe(2);
-      const isDone = () => rollout('status', '--watch=false').includes('successfully rolled out');
-      for (let first = 4; !isDone(); first = (first % 60) + 3) {
+      const endsAt = performance.now() + recovery.timeout;
+      for (let first = 4; ; first = (first % 60) + 3) {
+        const status = rollout('status', '--watch=false');
+        if (status.includes('successfully rolled out')) break;
+        if (performance.now() > endsAt) throw new Error(`the update has not ended: ${status}`);
         const next = await createPods(cluster, 3, first);
         await expectServed(get(), [...pods, ...next]);
         await removePods(cluster, pods);
