@@ -197,7 +197,10 @@ export class Cluster implements AsyncDisposable {
   /** Waits until all containers of a pod run. @throws ClusterError `not-in-time` with what the API knows of the pod */
   async waitUntilRunning(name: string): Promise<Stored<V1Pod>> {
     return await this.#waitForPod(name, 'runs', ({ status }) => {
-      if (status?.phase === 'Failed' || status?.phase === 'Succeeded') throw new Error(`it has ended: ${status.phase}`);
+      if (status?.phase === 'Failed' || status?.phase === 'Succeeded') {
+        const ends = (status.containerStatuses ?? []).map(({ name, state }) => `${name}: ${JSON.stringify(state)}`);
+        throw new Error(`it has ended: ${[status.phase, ...ends].join('\n')}`);
+      }
       const conditions = status?.conditions ?? [];
       return conditions.some((each) => each.type === 'Ready' && each.status === 'True');
     });

@@ -101,7 +101,9 @@ export function describeExamples(get: GetCluster): void {
       const { cluster } = get();
       await start('multi-nic.yaml');
       await cluster.waitUntilRunning('gateway');
-      expect(await cluster.log('gateway', 'control')).toBe('control plane on ctl0, 192.0.2.20\n');
+      await expect
+        .poll(() => cluster.log('gateway', 'control'), { timeout: 30_000 })
+        .toBe('control plane on ctl0, 192.0.2.20\n');
       await expect
         .poll(() => cluster.log('gateway', 'forwarder'), { timeout: 30_000 })
         .toMatch(/NIC statistics for port 1/);

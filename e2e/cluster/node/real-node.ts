@@ -82,6 +82,10 @@ export class RealNode implements AsyncDisposable {
     // Volumes that the kubelet mounts have to be seen by containers, and those that drivers mount by the kubelet.
     run('mount', ['--make-rshared', '/']);
     run('ip', ['address', 'replace', `${nodeAddress}/32`, 'dev', 'lo']);
+    mkdirSync(kubeletDir, { recursive: true });
+    // Mounts of the node's overlay cannot be mapped for pods in a user namespace, and volumes are such mounts.
+    run('mount', ['-t', 'tmpfs', '-o', 'mode=750', 'kubelet', kubeletDir]);
+    stack.defer(() => void run('umount', ['--lazy', kubeletDir]));
     for (const folder of [...Object.values(nodePaths), dirname(bootIdPath)]) mkdirSync(folder, { recursive: true });
     writeBootId();
     run('mount', ['--bind', bootIdPath, '/proc/sys/kernel/random/boot_id']);
