@@ -34,7 +34,7 @@ export interface OpenCluster {
   openCheck?: () => Promise<() => Promise<void>>;
 }
 
-const kinds: Kind[] = ['ReplicaSet', 'Job', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
+const kinds: Kind[] = ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
 
 /** What there is to test: known before the cluster is there. */
 export type CaseOptions = Pick<ClusterTarget, 'simulated' | 'admissionPolicies'>;

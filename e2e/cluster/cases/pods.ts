@@ -45,6 +45,7 @@ export function describePods(get: GetCluster): void {
       const containers = [{ name: 'main', command: tellVf }];
       await cluster.create(testPod(cluster, 'once', { claims, containers }));
       await cluster.create(testJob(cluster, 'job', { claims, containers }));
+      await using _ = { [Symbol.asyncDispose]: () => cluster.remove('Job', 'job') };
       expect((await cluster.waitUntilEnded('once')).status?.phase).toBe('Succeeded');
       expect(await cluster.log('once', 'main')).toBe(told);
       const isComplete = async () => (await cluster.find<V1Job>('Job', 'job'))?.status?.succeeded === 1;
@@ -52,7 +53,6 @@ export function describePods(get: GetCluster): void {
       // Both pods are still there, and the VFs are not theirs any more.
       expect(await cluster.list<V1Pod>('Pod')).toHaveLength(3);
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
-      await cluster.remove('Job', 'job');
     });
 
     it('the health of a VF is in the status of its container', async ({ skip }) => {
