@@ -17,7 +17,6 @@ export interface DriverOptions {
   simulate: string;
   /** Flags of the driver that the chart has no values for. */
   extraArgs?: readonly string[];
-  helmVersion?: HelmVersion;
 }
 
 /**
@@ -50,24 +49,27 @@ export class InstalledDriver implements AsyncDisposable {
     };
   }
 
-  /** Pushes the image, installs the chart and waits until the driver is ready. @throws CommandError, RegistryError */
-  static async install(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
+  /**
+   * Starts a registry with the driver's image, and gives the node the image of the tests. The chart is left to the caller.
+   * @throws CommandError, RegistryError
+   */
+  static async prepare(node: RealNode, { simulate, extraArgs = [] }: DriverOptions): Promise<InstalledDriver> {
     await using stack = new AsyncDisposableStack();
     const registry = stack.use(await startRegistry({ cacheDir }));
     registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
     await importConsumerImage(node.containerd);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
-    const { simulate, extraArgs = [], helmVersion = 'helm-4' } = options;
-    const values = { image, kubeletPlugin: { simulate, extraArgs } };
-    const driver = new InstalledDriver(node, registry, values);
+    const driver = new InstalledDriver(node, registry, { image, kubeletPlugin: { simulate, extraArgs } });
+    stack.move();
+    return driver;
+  }
+
+  /** The same, with the chart installed and the driver ready. @throws CommandError, RegistryError */
+  static async install(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
+    await using stack = new AsyncDisposableStack();
+    const driver = stack.use(await InstalledDriver.prepare(node, options));
     const install = ['install', release, chartDir, '--create-namespace', '--wait', '--timeout', '3m'];
-    driver.helm(
-      [
-        ...install,
-        ...valueArguments({ image, 'kubeletPlugin.simulate': simulate, 'kubeletPlugin.extraArgs': extraArgs }),
-      ],
-      helmVersion,
-    );
+    driver.helm([...install, ...valueArguments(driver.values)]);
     stack.move();
     return driver;
   }

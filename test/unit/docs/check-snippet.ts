@@ -27,9 +27,8 @@ export function findSnippetProblems({ page, info, content }: Snippet): string[] 
   if (byTest !== undefined) return findCoverageProblems(page, byTest.test);
   switch (info) {
     case 'inline':
-      return isCommand(content) ? findCommandProblems([content], true) : [];
     case 'sh':
-      return findCommandProblems(commandLines(content));
+      return findCommandProblems(commandsOf({ info, content }), info === 'inline');
     case 'yaml':
     case 'yaml values':
     case 'json':
@@ -52,6 +51,12 @@ function findCoverageProblems(page: string, test: string): string[] {
   return readFileSync(join(repo, test), 'utf8').includes(page) ? [] : [`${test} does not look at ${page}`];
 }
 
+/** The commands of a `sh` block, one for each line, or the one that code within a line is. */
+export function commandsOf({ info, content }: Pick<Snippet, 'info' | 'content'>): string[] {
+  if (info === 'inline') return isCommand(content) ? [content] : [];
+  return info === 'sh' ? commandLines(content) : [];
+}
+
 /** Whether code within a line is a command: a known program and at least one word more. */
 function isCommand(code: string): boolean {
   const [program = '', ...rest] = code.split(' ');
@@ -66,7 +71,7 @@ function commandLines(script: string): string[] {
     .filter((line) => line.trim() !== '' && !line.trim().startsWith('#'));
 }
 
-function findCommandProblems(lines: string[], isMention = false): string[] {
+function findCommandProblems(lines: string[], isMention: boolean): string[] {
   return lines.flatMap((line) => {
     const problem = findCommandProblem(line, { isMention });
     return problem === undefined ? [] : [`${line}: ${problem}`];

@@ -1,0 +1,129 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { V1Pod } from '@kubernetes/client-node';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { listFolder } from '../../node/host-state.ts';
+import { cacheFolder } from '../../node/tools.ts';
+import { packageChart, pushChart } from '../../release/chart.ts';
+import { locateDriverImage } from '../../release/driver-image.ts';
+import { helmVersions, valueArguments } from '../../release/helm.ts';
+import { driverNamespace, type InstalledDriver } from '../node/driver.ts';
+import { nodePaths, type RealNode } from '../node/real-node.ts';
+
+/** A node without the driver, and what its chart and its image are installed with. */
+export interface ReleaseSite {
+  node: RealNode;
+  driver: InstalledDriver;
+}
+
+const cacheDir = cacheFolder(process.env);
+const kinds = 'daemonsets,pods,services,serviceaccounts,configmaps,resourceclaims,resourceclaimtemplates';
+const clusterKinds =
+  'clusterroles,clusterrolebindings,deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings';
+const wait = ['--wait', '--timeout', '2m'];
+const nextTag = 'e2e-next';
+
+/** The life of a release, once with each version of Helm: what one has uninstalled, the next one installs again. */
+export function describeRelease(get: () => ReleaseSite): void {
+  describe.each(helmVersions)('a release by %s', (version) => {
+    let chart: string;
+    const helm = (...args: string[]) => get().driver.helm(args, version);
+    const kubectl = (...args: string[]) =>
+      get()
+        .node.kubectl('--namespace', driverNamespace, ...args)
+        .trim();
+    const holder = () => JSON.parse(kubectl('get', 'pod', 'holder', '--output', 'json')) as V1Pod;
+    const driverImages = () =>
+      kubectl('get', 'pods', '--selector', 'app.kubernetes.io/name=netdra', '--output', 'jsonpath={..image}');
+
+    beforeAll(() => {
+      const { node, driver } = get();
+      driver.registry.push(locateDriverImage(cacheDir), `netdra:${nextTag}`);
+      chart = pushChart(cacheDir, packageChart(cacheDir, node.dir, version), driver.registry.address, version);
+    });
+
+    it('is installed from a registry and offers VFs', async () => {
+      const { node, driver } = get();
+      const values = valueArguments({ ...driver.values, 'kubeletPlugin.minReadySeconds': 0 });
+      helm('install', 'netdra', chart, '--plain-http', '--create-namespace', ...values, ...wait);
+      const offered = () =>
+        node.kubectl('get', 'resourceslices', '--output', 'jsonpath={.items[*].spec.devices[*].name}');
+      await expect.poll(() => offered().split(' ')).toHaveLength(4);
+    });
+
+    it('passes its test: a pod gets a VF and reads its file; nothing of it stays', () => {
+      expect(helm('test', 'netdra')).toMatch(/TEST SUITE: +netdra-test\n.*\n.*\nPhase: +Succeeded/);
+      const selector = ['--selector', 'app.kubernetes.io/name=netdra-test'];
+      expect(kubectl('get', 'pods,resourceclaimtemplates', ...selector)).toContain('No resources found');
+    });
+
+    it('is upgraded to another image and rolled back under a pod with a VF, which goes on as it was', () => {
+      const { node, driver } = get();
+      const path = join(node.dir, 'holder.json');
+      writeFileSync(path, JSON.stringify(holderObjects('holder', 'holder', driver.target.consumerImage)));
+      kubectl('apply', '--filename', path);
+      expect(kubectl('wait', 'pod/holder', '--for=condition=Ready', '--timeout=60s')).toContain('condition met');
+      const before = holder();
+      const look = () =>
+        kubectl('exec', 'holder', '--', 'sh', '-c', 'ip -o link; find /var/run/kubernetes.io -type f -exec cat {} +');
+      const seen = look();
+      expect(seen).toContain('"kind": "DeviceMetadata"');
+      helm(
+        'upgrade',
+        'netdra',
+        chart,
+        '--plain-http',
+        '--reset-then-reuse-values',
+        `--set=image.tag=${nextTag}`,
+        ...wait,
+      );
+      expect(driverImages()).toContain(`/netdra:${nextTag}`);
+      helm('rollback', 'netdra', ...wait);
+      expect(driverImages()).not.toContain(nextTag);
+      expect(helm('history', 'netdra')).toMatch(/deployed .*Rollback to 1/);
+      expect(holder().metadata?.uid).toBe(before.metadata?.uid);
+      expect(holder().status?.containerStatuses).toEqual(before.status?.containerStatuses);
+      expect(look()).toBe(seen);
+      kubectl('delete', '--filename', path, '--timeout=60s');
+    });
+
+    it('is uninstalled, and leaves what docs/operators.md says', async () => {
+      const { node } = get();
+      helm('uninstall', 'netdra', ...wait);
+      const selector = ['--selector', 'app.kubernetes.io/instance=netdra'];
+      expect(kubectl('get', kinds, ...selector)).toContain('No resources found');
+      expect(node.kubectl('get', clusterKinds, ...selector)).toContain('No resources found');
+      expect(kubectl('get', 'secrets', '--selector', 'owner=helm')).toContain('No resources found');
+      expect(node.driverPids()).toEqual([]);
+      const dir = join(nodePaths.kubeletPlugins, 'sriov.netdra.dev');
+      const left = [dir, `${nodePaths.kubeletPlugins}_registry`, nodePaths.cdi].map(listFolder);
+      console.log(left, listFolder(join(dir, 'dra-device-metadata')), listFolder('/sys/class/net'), existsSync(dir));
+      // The kubelet deletes the slices of a driver that has been gone for half a minute.
+      const slices = () => node.kubectl('get', 'resourceslices');
+      await expect.poll(slices, { timeout: 60_000, interval: 500 }).toContain('No resources found');
+    });
+  });
+}
+
+/** A pod that keeps a VF, and its claim. */
+export function holderObjects(podName: string, claimName: string, image: string) {
+  const requests = [{ name: 'vf', exactly: { deviceClassName: 'netdra-kernel' } }];
+  const claim = {
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'ResourceClaim',
+    metadata: { name: claimName },
+    spec: { devices: { requests } },
+  };
+  const container = { name: 'main', image, command: ['sleep', '3600'], resources: { claims: [{ name: 'nic' }] } };
+  const pod = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: podName },
+    spec: {
+      resourceClaims: [{ name: 'nic', resourceClaimName: claimName }],
+      containers: [container],
+      terminationGracePeriodSeconds: 1,
+    },
+  };
+  return { apiVersion: 'v1', kind: 'List', items: [claim, pod] };
+}

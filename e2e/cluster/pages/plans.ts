@@ -1,0 +1,133 @@
+/**
+ * How the commands of the pages for operators are run on the cluster of the tests. Commands are named by a pattern; a test
+ * fails for a pattern that no command of the page matches.
+ */
+export interface PagePlan {
+  page: string;
+  /** What is not run, and why. Everything else is. */
+  notRun?: [RegExp, reason: string][];
+  /** Commands that come before the first one of the page. */
+  setUp?: string[];
+  /** Commands that come before one of the page: what its text asks for in words, and what makes room for another install. */
+  before?: [RegExp, string[]][];
+  /** Commands that come after one of the page. */
+  after?: [RegExp, string[]][];
+  /** Arguments that are added to a command. */
+  additions?: [RegExp, string][];
+  /** What a command has to print, besides ending with exit code 0. */
+  output?: [RegExp, RegExp][];
+}
+
+/** What this cluster is, in place of the names on the pages. */
+export interface Site {
+  /** `127.0.0.1:PORT`, without TLS. */
+  registry: string;
+  kubeconfig: string;
+  node: string;
+  /** File with values of the chart. */
+  values: string;
+  /** File with the objects of `my-pod`, a pod with a VF by the claim `my-claim`. */
+  holder: string;
+}
+
+/** Replaced in every command, in this order. */
+export const placeholders: [string, (site: Site) => string][] = [
+  ['registry.example.com', ({ registry }) => registry],
+  ['<registry>', ({ registry }) => registry],
+  ['<kubeconfig>', ({ kubeconfig }) => kubeconfig],
+  ['<values>', ({ values }) => values],
+  ['<my-pod.yaml>', ({ holder }) => holder],
+  ['worker-1', ({ node }) => node],
+  [
+    'netdra-abcde',
+    () =>
+      '$(kubectl --namespace netdra get pods --output name --field-selector status.phase=Running | head -n 1 | cut -d / -f 2)',
+  ],
+];
+
+const install = `helm install netdra deploy/helm/netdra --namespace netdra --create-namespace --wait --timeout 2m \
+--set image.repository=registry.example.com/netdra --values <values>`;
+const uninstall = 'helm uninstall netdra --namespace netdra --wait';
+const noEngine =
+  'needs a container engine; e2e/release builds the Dockerfile with Buildah and pushes the image with crane';
+const kind = 'needs kind with a container engine';
+const mention = 'names a command without its arguments';
+/** Simulated VFs, and no waiting after each update of the DaemonSet. */
+const values = '--values <values>';
+
+export const pagePlans: PagePlan[] = [
+  {
+    page: 'docs/operators.md',
+    notRun: [
+      [/^docker buildx build /, noEngine],
+      [/^helm (test|lint --strict)$/, mention],
+      [/ netdra-test$/, 'shows why `helm test` failed, and it does not fail'],
+    ],
+    before: [
+      [/^helm install netdra oci:/, [uninstall]],
+      [
+        /^kubectl apply --filename deploy\/manifests/,
+        [uninstall, 'sed -i "s|image: netdra:|image: registry.example.com/netdra:|" deploy/manifests/netdra.yaml'],
+      ],
+      [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
+      [
+        /^kubectl --namespace netdra get pods --selector/,
+        [
+          install,
+          'kubectl apply --filename <my-pod.yaml>',
+          'kubectl wait pod/my-pod --for=condition=Ready --timeout=1m',
+        ],
+      ],
+    ],
+    after: [
+      [
+        /^kubectl apply --filename deploy\/manifests/,
+        ['kubectl --namespace kube-system rollout status daemonset/netdra --timeout 2m'],
+      ],
+      [/^kubectl get resourceclaim my-claim/, ['kubectl delete --filename <my-pod.yaml>', uninstall]],
+    ],
+    additions: [
+      [/^helm (push|install netdra oci:)/, '--plain-http'],
+      [/^helm install netdra (deploy|oci:)/, `--wait --timeout 2m ${values}`],
+      [/^helm uninstall/, '--wait'],
+    ],
+    output: [
+      [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
+      [/^helm test netdra/, /Phase: +Succeeded/],
+      [/^kubectl get --raw/, /\[\+\]nri ok/],
+      [/^kubectl describe pod my-pod/, /^Status: +Running$/m],
+      [/^kubectl get resourceclaim my-claim/, /driver: sriov\.netdra\.dev/],
+    ],
+  },
+  {
+    page: 'docs/upgrade.md',
+    notRun: [[/^helm upgrade$/, mention]],
+    setUp: [install],
+    after: [[/^kubectl exec /, [uninstall]]],
+    output: [
+      [/^helm get values/, /repository:/],
+      [/^helm history/, /Upgrade complete/],
+      [/^kubectl drain/, /drained/],
+      [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],
+    ],
+  },
+  {
+    page: 'docs/kind.md',
+    notRun: [
+      [/^docker /, noEngine],
+      [/^kind /, kind],
+      [/^npm run e2e:kind$/, kind],
+      [/^npm run e2e:kind -- --(keep|engine|values|reuse)/, kind],
+      [/^helm (upgrade --install|uninstall)$/, mention],
+      [/ node-files /, 'the pod is there only while the cases run, or after one that failed'],
+    ],
+    setUp: [install],
+    before: [
+      [/--existing --values/, [uninstall]],
+      [/--existing --no-install/, [install]],
+    ],
+    after: [[/--existing --no-install/, [uninstall]]],
+    additions: [[/--existing/, '-- -t "Cleanup on delete"']],
+    output: [[/--existing/, /Tests +1 passed/]],
+  },
+];

@@ -1,0 +1,84 @@
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { repository, runCommand } from '../../../scripts/run-command.ts';
+import { commandsOf } from '../../../test/unit/docs/check-snippet.ts';
+import { readSnippets } from '../../../test/unit/docs/pages.ts';
+import { CommandError } from '../../node/packages/run.ts';
+import { type PagePlan, placeholders, type Site } from './plans.ts';
+
+export interface PageCommand {
+  line: number;
+  /** As it is on the page. */
+  text: string;
+}
+
+/** Where commands of pages are run. */
+export interface Shell {
+  /** A copy of the repository: commands may change what they find in it. */
+  dir: string;
+  env: Record<string, string>;
+}
+
+/** All commands of a page in their order: the lines of its `sh` blocks, and those within its text. */
+export function readCommands(page: string): PageCommand[] {
+  return readSnippets(page).flatMap((snippet) => commandsOf(snippet).map((text) => ({ line: snippet.line, text })));
+}
+
+/** Patterns of a plan that no command of its page matches: it speaks of a page that has changed. */
+export function findStalePatterns(plan: PagePlan): string[] {
+  const commands = readCommands(plan.page);
+  const { notRun = [], before = [], after = [], additions = [], output = [] } = plan;
+  const patterns = [...notRun, ...before, ...after, ...additions, ...output].map(([pattern]) => pattern);
+  return patterns.filter((each) => !commands.some(({ text }) => each.test(text))).map(String);
+}
+
+/**
+ * The repository as a user has it, for commands that write to it: `deploy` is copied, everything else linked.
+ * @param programs by name: what the commands find in PATH
+ * @param parent folder for it
+ */
+export function openShell(parent: string, programs: Record<string, string>, kubeconfig: string): Shell {
+  const dir = mkdtempSync(join(parent, 'checkout-'));
+  for (const name of readdirSync(repository)) {
+    if (name === 'deploy') cpSync(join(repository, name), join(dir, name), { recursive: true });
+    else if (!name.startsWith('.')) symlinkSync(join(repository, name), join(dir, name));
+  }
+  const bin = mkdtempSync(join(parent, 'bin-'));
+  for (const [name, path] of Object.entries(programs)) symlinkSync(path, join(bin, name));
+  const helm = mkdtempSync(join(parent, 'helm-'));
+  const folders = ['CACHE', 'CONFIG', 'DATA'].map((name) => [`HELM_${name}_HOME`, join(helm, name)]);
+  for (const [, path = ''] of folders) mkdirSync(path);
+  return { dir, env: { ...Object.fromEntries(folders), KUBECONFIG: kubeconfig, PATH: `${bin}:${process.env.PATH}` } };
+}
+
+/**
+ * Runs a command of a page with what its plan puts around it.
+ * @returns `undefined`, or why the command is not run
+ * @throws CommandError `command-failed` with all that was printed
+ */
+export async function runPageCommand(
+  { notRun = [], before = [], after = [], additions = [], output = [] }: PagePlan,
+  { text }: PageCommand,
+  shell: Shell,
+  site: Site,
+): Promise<string | undefined> {
+  const reason = notRun.find(([pattern]) => pattern.test(text))?.[1];
+  if (reason !== undefined) return reason;
+  const matching = <T>(table: [RegExp, T][]) => table.flatMap(([pattern, each]) => (pattern.test(text) ? [each] : []));
+  for (const command of matching(before).flat()) await runInShell(command, shell, site);
+  const printed = await runInShell([text, ...matching(additions)].join(' '), shell, site);
+  for (const expected of matching(output)) {
+    if (expected.test(printed)) continue;
+    throw new CommandError('command-failed', `${text} does not print ${expected}:\n${printed}`);
+  }
+  for (const command of matching(after).flat()) await runInShell(command, shell, site);
+  return undefined;
+}
+
+/** @returns what it printed @throws CommandError `command-failed` */
+export async function runInShell(command: string, { dir, env }: Shell, site: Site): Promise<string> {
+  const filled = placeholders.reduce((text, [name, fill]) => text.replaceAll(name, fill(site)), command);
+  const { output, succeeded } = await runCommand(['sh', '-c', `cd "$0" && ${filled}`, dir], env);
+  if (!succeeded) throw new CommandError('command-failed', `$ ${filled}\n${output}`);
+  return output;
+}

@@ -1,0 +1,27 @@
+import { afterAll, beforeAll, describe } from 'vitest';
+import { describePages } from './cases/pages.ts';
+import { describeRelease } from './cases/release.ts';
+import { InstalledDriver } from './node/driver.ts';
+import { RealNode } from './node/real-node.ts';
+import { readPrograms } from './programs.ts';
+
+const programs = readPrograms(process.env);
+
+/** The chart, and the pages for operators. On a cluster of their own, since they install and remove the driver. */
+describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
+  const stack = new AsyncDisposableStack();
+  let node: RealNode;
+  let driver: InstalledDriver;
+
+  beforeAll(async () => {
+    node = stack.use(await RealNode.start(programs));
+    driver = stack.use(await InstalledDriver.prepare(node, { simulate: '1x4' }));
+  });
+  afterAll(async () => {
+    await stack.disposeAsync();
+  });
+
+  const get = () => ({ node, driver });
+  describeRelease(get);
+  describePages(get);
+});
