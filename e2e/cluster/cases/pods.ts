@@ -60,7 +60,8 @@ export function describePods(get: GetCluster): void {
       skip(!cluster.target.simulated, 'a real VF is not taken away from its card');
       skip(!(await cluster.features()).has('ResourceHealthStatus'), 'the feature gate ResourceHealthStatus is off');
       await cluster.create(testClaim(cluster, 'health', [{ name: 'vf' }]));
-      await cluster.create(testPod(cluster, 'health', { claims: [{ name: 'nic', resourceClaimName: 'health' }] }));
+      // Under its own name: the kubelet of 1.34 knows no other (UpdateAllocatedResourcesStatus compares the two).
+      await cluster.create(testPod(cluster, 'health', { claims: [{ name: 'health', resourceClaimName: 'health' }] }));
       await cluster.waitUntilRunning('health');
       const health = async () => {
         const { status } = (await cluster.find<V1Pod>('Pod', 'health')) ?? {};
@@ -68,11 +69,11 @@ export function describePods(get: GetCluster): void {
         return [resource?.name, ...(resource?.resources ?? []).map((each) => each.health)];
       };
       const timeout = { timeout: 60_000, interval: 250 };
-      await expect.poll(health, timeout).toEqual(['claim:nic', 'Healthy']);
+      await expect.poll(health, timeout).toEqual(['claim:health', 'Healthy']);
       const [device] = (await view('health').metadata('resourceclaims/health', 'vf')).devices;
       const offered = (await cluster.devices()).length;
       await nodeFiles.loseSimulatedVf(device?.attributes?.['resource.kubernetes.io/pciBusID']?.string ?? '');
-      await expect.poll(health, timeout).toEqual(['claim:nic', 'Unhealthy']);
+      await expect.poll(health, timeout).toEqual(['claim:health', 'Unhealthy']);
       // Started anew, the simulation has all its VFs again.
       await cluster.remove('Pod', 'health');
       await cluster.restartDriver();
