@@ -16,46 +16,50 @@ import {
   runPageCommand,
   type Shell,
 } from '../pages/run-page.ts';
-import { readPrograms } from '../programs.ts';
+import { kubernetesVersions, readPrograms } from '../programs.ts';
 import { holderObjects, type ReleaseSite } from './release.ts';
 
 const cacheDir = cacheFolder(process.env);
+const programs = readPrograms(process.env);
 
-/** Every command of the pages for operators, as it stands there, by the real programs. */
+/** Every command of the pages for operators, as it stands there, by the real programs. Once: on the newest Kubernetes. */
 export function describePages(get: () => ReleaseSite): void {
-  let shell: Shell;
-  let site: Site;
+  const isNewest = programs.kubernetesVersion === kubernetesVersions[0];
+  describe.runIf(isNewest)('the pages for operators', () => {
+    let shell: Shell;
+    let site: Site;
 
-  beforeAll(() => {
-    const { node, driver } = get();
-    const image = locateDriverImage(cacheDir);
-    // The chart's own version, those that the pages upgrade to, and the one that is tested.
-    for (const tag of ['0.1.0', '0.1.1', 'e2e']) driver.registry.push(image, `netdra:${tag}`);
-    const archive = join(node.dir, 'consumer.tar');
-    writeConsumerArchive(archive);
-    driver.registry.push(archive, 'netdra-consumer:e2e');
-    const kubeconfig = node.controlPlane.adminKubeconfig;
-    const kubectl = join(readPrograms(process.env).kubernetes, 'kubectl');
-    const promtool = locatePromtool(cacheDir, process.env);
-    shell = openShell(node.dir, { kubectl, promtool, helm: locateHelm(cacheDir, 'helm-4') }, kubeconfig);
-    const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
-    writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0 } }));
-    writeFileSync(holder, JSON.stringify(holderObjects('my-pod', 'my-claim', driver.target.consumerImage)));
-    site = { registry: driver.registry.address, kubeconfig, node: nodeName, values, holder };
-  });
-
-  describe.each(pagePlans)('the commands of $page', (plan) => {
-    beforeAll(async () => {
-      for (const command of plan.setUp ?? []) await runInShell(command, shell, site);
+    beforeAll(() => {
+      const { node, driver } = get();
+      const image = locateDriverImage(cacheDir);
+      // The chart's own version, those that the pages upgrade to, and the one that is tested.
+      for (const tag of ['0.1.0', '0.1.1', 'e2e']) driver.registry.push(image, `netdra:${tag}`);
+      const archive = join(node.dir, 'consumer.tar');
+      writeConsumerArchive(archive);
+      driver.registry.push(archive, 'netdra-consumer:e2e');
+      const kubeconfig = node.controlPlane.adminKubeconfig;
+      const kubectl = join(programs.kubernetes, 'kubectl');
+      const promtool = locatePromtool(cacheDir, process.env);
+      shell = openShell(node.dir, { kubectl, promtool, helm: locateHelm(cacheDir, 'helm-4') }, kubeconfig);
+      const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
+      writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0 } }));
+      writeFileSync(holder, JSON.stringify(holderObjects('my-pod', 'my-claim', driver.target.consumerImage)));
+      site = { registry: driver.registry.address, kubeconfig, node: nodeName, values, holder };
     });
 
-    it('are those that the plan speaks of', () => {
-      expect(findStalePatterns(plan)).toEqual([]);
-    });
+    describe.each(pagePlans)('the commands of $page', (plan) => {
+      beforeAll(async () => {
+        for (const command of plan.setUp ?? []) await runInShell(command, shell, site);
+      });
 
-    it.for(readCommands(plan.page))('$line: $text', async (command, { skip }) => {
-      const reason = await runPageCommand(plan, command, shell, site);
-      skip(reason !== undefined, reason);
+      it('are those that the plan speaks of', () => {
+        expect(findStalePatterns(plan)).toEqual([]);
+      });
+
+      it.for(readCommands(plan.page))('$line: $text', async (command, { skip }) => {
+        const reason = await runPageCommand(plan, command, shell, site);
+        skip(reason !== undefined, reason);
+      });
     });
   });
 }

@@ -21,6 +21,7 @@ const kinds = 'daemonsets,pods,services,serviceaccounts,configmaps,resourceclaim
 const clusterKinds =
   'clusterroles,clusterrolebindings,deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings';
 const wait = ['--wait', '--timeout', '2m'];
+const settled = { timeout: 30_000, interval: 500 };
 const nextTag = 'e2e-next';
 
 /** The life of a release, once with each version of Helm: what one has uninstalled, the next one installs again. */
@@ -33,8 +34,15 @@ export function describeRelease(get: () => ReleaseSite): void {
         .node.kubectl('--namespace', driverNamespace, ...args)
         .trim();
     const holder = () => JSON.parse(kubectl('get', 'pod', 'holder', '--output', 'json')) as V1Pod;
-    const driverImages = () =>
-      kubectl('get', 'pods', '--selector', 'app.kubernetes.io/name=netdra', '--output', 'jsonpath={..image}');
+    const driverImage = () =>
+      kubectl(
+        'get',
+        'pods',
+        '--selector',
+        'app.kubernetes.io/name=netdra',
+        '--output',
+        'jsonpath={.items[*].spec..image}',
+      );
 
     beforeAll(() => {
       const { node, driver } = get();
@@ -57,8 +65,9 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(kubectl('get', 'pods,resourceclaimtemplates', ...selector)).toContain('No resources found');
     });
 
-    it('is upgraded to another image and rolled back under a pod with a VF, which goes on as it was', () => {
+    it('is upgraded to another image and rolled back under a pod with a VF, which goes on as it was', async () => {
       const { node, driver } = get();
+      const image = `${driver.registry.address}/netdra`;
       const path = join(node.dir, 'holder.json');
       writeFileSync(path, JSON.stringify(holderObjects('holder', 'holder', driver.target.consumerImage)));
       kubectl('apply', '--filename', path);
@@ -77,9 +86,10 @@ export function describeRelease(get: () => ReleaseSite): void {
         `--set=image.tag=${nextTag}`,
         ...wait,
       );
-      expect(driverImages()).toContain(`/netdra:${nextTag}`);
+      // The old instance is ending when the new one is ready.
+      await expect.poll(driverImage, settled).toBe(`${image}:${nextTag}`);
       helm('rollback', 'netdra', ...wait);
-      expect(driverImages()).not.toContain(nextTag);
+      await expect.poll(driverImage, settled).toBe(`${image}:e2e`);
       expect(helm('history', 'netdra')).toMatch(/deployed .*Rollback to 1/);
       expect(holder().metadata?.uid).toBe(before.metadata?.uid);
       expect(holder().status?.containerStatuses).toEqual(before.status?.containerStatuses);
@@ -87,17 +97,20 @@ export function describeRelease(get: () => ReleaseSite): void {
       kubectl('delete', '--filename', path, '--timeout=60s');
     });
 
-    it('is uninstalled, and leaves what docs/operators.md says', async () => {
+    it('is uninstalled, and leaves its state on the node', async () => {
       const { node } = get();
       helm('uninstall', 'netdra', ...wait);
       const selector = ['--selector', 'app.kubernetes.io/instance=netdra'];
-      expect(kubectl('get', kinds, ...selector)).toContain('No resources found');
+      // Helm does not wait for what controllers remove.
+      await expect.poll(() => kubectl('get', kinds, ...selector), settled).toContain('No resources found');
       expect(node.kubectl('get', clusterKinds, ...selector)).toContain('No resources found');
       expect(kubectl('get', 'secrets', '--selector', 'owner=helm')).toContain('No resources found');
       expect(node.driverPids()).toEqual([]);
       const dir = join(nodePaths.kubeletPlugins, 'sriov.netdra.dev');
       const left = [dir, `${nodePaths.kubeletPlugins}_registry`, nodePaths.cdi].map(listFolder);
       console.log(left, listFolder(join(dir, 'dra-device-metadata')), listFolder('/sys/class/net'), existsSync(dir));
+      // Once is enough, as it takes long: the next version takes over the slices that are still there.
+      if (version !== helmVersions.at(-1)) return;
       // The kubelet deletes the slices of a driver that has been gone for half a minute.
       const slices = () => node.kubectl('get', 'resourceslices');
       await expect.poll(slices, { timeout: 60_000, interval: 500 }).toContain('No resources found');

@@ -127,7 +127,7 @@ export const pagePlans: PagePlan[] = [
       [/--existing --no-install/, [install]],
     ],
     after: [[/--existing --no-install/, [uninstall]]],
-    additions: [[/--existing/, '-- -t "Cleanup on delete"']],
+    additions: [[/--existing/, '-- -t Cleanup']],
     output: [[/--existing/, /Tests +1 passed/]],
   },
 ];

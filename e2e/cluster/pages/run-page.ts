@@ -33,15 +33,16 @@ export function findStalePatterns(plan: PagePlan): string[] {
 }
 
 /**
- * The repository as a user has it, for commands that write to it: `deploy` is copied, everything else linked.
- * @param programs by name: what the commands find in PATH
+ * A copy of the repository, with the packages that are installed, and programs for the commands.
  * @param parent folder for it
+ * @param programs what the commands find in PATH besides what is there, by name
  */
 export function openShell(parent: string, programs: Record<string, string>, kubeconfig: string): Shell {
   const dir = mkdtempSync(join(parent, 'checkout-'));
   for (const name of readdirSync(repository)) {
-    if (name === 'deploy') cpSync(join(repository, name), join(dir, name), { recursive: true });
-    else if (!name.startsWith('.')) symlinkSync(join(repository, name), join(dir, name));
+    if (name === 'node_modules') symlinkSync(join(repository, name), join(dir, name));
+    else if (!name.startsWith('.') && name !== 'dist')
+      cpSync(join(repository, name), join(dir, name), { recursive: true });
   }
   const bin = mkdtempSync(join(parent, 'bin-'));
   for (const [name, path] of Object.entries(programs)) symlinkSync(path, join(bin, name));
