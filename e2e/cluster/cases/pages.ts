@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { locatePromtool } from '../../../deploy/alerts/promtool.ts';
 import { writeConsumerArchive } from '../../node/cluster/consumer-image.ts';
 import { cacheFolder } from '../../node/tools.ts';
@@ -50,6 +50,9 @@ export function describePages(get: () => ReleaseSite): void {
     describe.each(pagePlans)('the commands of $page', (plan) => {
       beforeAll(async () => {
         for (const command of plan.setUp ?? []) await runInShell(command, shell, site);
+      });
+      afterAll(async () => {
+        for (const command of plan.tearDown ?? []) await runInShell(command, shell, site);
       });
 
       it('are those that the plan speaks of', () => {

@@ -8,6 +8,8 @@ export interface PagePlan {
   notRun?: [RegExp, reason: string][];
   /** Commands that come before the first one of the page. */
   setUp?: string[];
+  /** Commands that come after the last one, whatever failed. */
+  tearDown?: string[];
   /** Commands that come before one of the page: what its text asks for in words, and what makes room for another install. */
   before?: [RegExp, string[]][];
   /** Commands that come after one of the page. */
@@ -41,13 +43,14 @@ export const placeholders: [string, (site: Site) => string][] = [
   [
     'netdra-abcde',
     () =>
-      '$(kubectl --namespace netdra get pods --output name --field-selector status.phase=Running | head -n 1 | cut -d / -f 2)',
+      '$(kubectl --namespace netdra get pods --output name --field-selector status.phase=Running --sort-by .metadata.creationTimestamp | tail -n 1 | cut -d / -f 2)',
   ],
 ];
 
 const install = `helm install netdra deploy/helm/netdra --namespace netdra --create-namespace --wait --timeout 2m \
 --set image.repository=registry.example.com/netdra --values <values>`;
 const uninstall = 'helm uninstall netdra --namespace netdra --wait';
+const remove = `${uninstall} --ignore-not-found`;
 const noEngine =
   'needs a container engine; e2e/release builds the Dockerfile with Buildah and pushes the image with crane';
 const kind = 'needs kind with a container engine';
@@ -58,6 +61,7 @@ const values = '--values <values>';
 export const pagePlans: PagePlan[] = [
   {
     page: 'docs/operators.md',
+    tearDown: [remove],
     notRun: [
       [/^docker buildx build /, noEngine],
       [/^helm (test|lint --strict)$/, mention],
@@ -84,7 +88,7 @@ export const pagePlans: PagePlan[] = [
         /^kubectl apply --filename deploy\/manifests/,
         ['kubectl --namespace kube-system rollout status daemonset/netdra --timeout 2m'],
       ],
-      [/^kubectl get resourceclaim my-claim/, ['kubectl delete --filename <my-pod.yaml>', uninstall]],
+      [/^kubectl get resourceclaim my-claim/, ['kubectl delete --filename <my-pod.yaml>']],
     ],
     additions: [
       [/^helm (push|install netdra oci:)/, '--plain-http'],
@@ -103,7 +107,8 @@ export const pagePlans: PagePlan[] = [
     page: 'docs/upgrade.md',
     notRun: [[/^helm upgrade$/, mention]],
     setUp: [install],
-    after: [[/^kubectl exec /, [uninstall]]],
+    tearDown: [remove],
+    before: [[/get pods --output wide/, ['kubectl --namespace netdra rollout status daemonset/netdra --timeout 2m']]],
     output: [
       [/^helm get values/, /repository:/],
       [/^helm history/, /Upgrade complete/],
@@ -122,11 +127,11 @@ export const pagePlans: PagePlan[] = [
       [/ node-files /, 'the pod is there only while the cases run, or after one that failed'],
     ],
     setUp: [install],
+    tearDown: [remove],
     before: [
       [/--existing --values/, [uninstall]],
       [/--existing --no-install/, [install]],
     ],
-    after: [[/--existing --no-install/, [uninstall]]],
     additions: [[/--existing/, '-- -t Cleanup']],
     output: [[/--existing/, /Tests +1 passed/]],
   },

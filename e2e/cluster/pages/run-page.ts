@@ -49,7 +49,10 @@ export function openShell(parent: string, programs: Record<string, string>, kube
   const helm = mkdtempSync(join(parent, 'helm-'));
   const folders = ['CACHE', 'CONFIG', 'DATA'].map((name) => [`HELM_${name}_HOME`, join(helm, name)]);
   for (const [, path = ''] of folders) mkdirSync(path);
-  return { dir, env: { ...Object.fromEntries(folders), KUBECONFIG: kubeconfig, PATH: `${bin}:${process.env.PATH}` } };
+  return {
+    dir,
+    env: { ...Object.fromEntries(folders), NO_COLOR: '1', KUBECONFIG: kubeconfig, PATH: `${bin}:${process.env.PATH}` },
+  };
 }
 
 /**
