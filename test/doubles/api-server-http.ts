@@ -1,222 +1,201 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { toServedVersion, toStoredVersion } from './api-server-convert.ts';
-import type { LoggedRequest } from './api-server-log.ts';
-import type { DeleteOptions, PatchType, Registry } from './api-server-registry.ts';
-import { apiVersionOf, type ResourcePath, type ResourceType } from './api-server-resources.ts';
-import { parseFieldSelector, parseLabelSelector, type Selector } from './api-server-selectors.ts';
-import { ApiStatusError, badRequest, expired } from './api-server-status.ts';
-import type { ObjectStore } from './api-server-store.ts';
-import type { WriteContext } from './api-server-strategy.ts';
-import { isJsonObject, type Json, type JsonObject, type KubeObject, valueAt } from './api-server-types.ts';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Activity } from './activity.ts';
+import { type Fault, Faults, type LoggedRequest } from './api-server-log.ts';
+import { applyPatch } from './api-server-patch.ts';
+import { ApiStatusError } from './api-server-status.ts';
+import { type KubeObject, type ObjectInput, type ObjectStore, type Resource, resources } from './api-server-store.ts';
+import { type Selection, WatchStream } from './api-server-watch.ts';
 
-/** A request for a resource, resolved. */
-export interface ResourceRequest {
-  type: ResourceType;
-  version: string;
-  path: ResourcePath;
-  query: URLSearchParams;
-  logged: LoggedRequest;
+/** Versions of resource.k8s.io that can be served, newest first. All have the same shape here. */
+export const draVersions = ['v1', 'v1beta2', 'v1beta1'] as const;
+export type DraVersion = (typeof draVersions)[number];
+
+/** A verb on a resource; `resource` has the subresource behind a slash: `resourceclaims/status`. */
+export interface DeniedAccess {
+  verb: string;
+  resource: string;
 }
 
-/** An answer: its HTTP status and its body. */
-export interface Answer {
-  status: number;
-  body: object;
+/** What the path of a request names. */
+interface Target {
+  resource: Resource;
+  namespace: string | undefined;
+  /** `undefined`: the collection. */
+  name: string | undefined;
 }
 
-const patchTypes: Record<string, PatchType> = {
-  'application/merge-patch+json': 'merge',
-  'application/json-patch+json': 'json',
-};
+const accessReviews = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
 
-/** Answers everything but watches. @throws ApiStatusError for what is refused */
-export function serveResource(registry: Registry, store: ObjectStore, request: ResourceRequest): Answer {
-  const { type, path, logged } = request;
-  if (path.subresource !== undefined && !(path.subresource === 'status' && type.hasStatus)) throw unknownResource();
-  if (type.namespaced && path.namespace === undefined && path.name !== undefined) throw unknownResource();
-  if (!type.namespaced && path.namespace !== undefined) throw unknownResource();
-  const name = path.name ?? '';
-  switch (`${logged.method} ${path.name === undefined ? 'collection' : 'object'}`) {
-    case 'GET collection':
-      return ok(listObjects(store, request));
-    case 'GET object':
-      return ok(served(request, registry.get(type, path.namespace, name)));
-    case 'POST collection': {
-      if (type.namespaced && path.namespace === undefined) throw methodNotAllowed();
-      const created = registry.create(type, path.namespace, body(request), context(request, 'create'));
-      return { status: 201, body: served(request, created) };
+/** The HTTP side of the API server double: logs requests, applies faults, and reads and writes the store. */
+export class ApiListener implements AsyncDisposable {
+  readonly log: LoggedRequest[] = [];
+  readonly faults = new Faults();
+  readonly watches = new Set<WatchStream>();
+  readonly activity = new Activity('API server double');
+  /** What a SelfSubjectAccessReview says no to. */
+  readonly denied: DeniedAccess[] = [];
+  /** Versions of resource.k8s.io that are served now. */
+  draVersions: readonly DraVersion[];
+  readonly #store: ObjectStore;
+  readonly #token: string | undefined;
+  readonly #server: Server;
+  #closing: Promise<void> | undefined;
+
+  constructor(store: ObjectStore, versions: readonly DraVersion[], token: string | undefined) {
+    this.#store = store;
+    this.draVersions = versions;
+    this.#token = token;
+    this.#server = createServer((message, response) => void this.#handle(message, response));
+    store.onChange(() => this.activity.wake());
+  }
+
+  /** Listens on a free port of 127.0.0.1. */
+  async listen(): Promise<void> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  dropConnections(): void {
+    this.#server.closeAllConnections();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#closing ??= new Promise((resolve) => {
+      this.#server.close(() => resolve());
+      this.#server.closeAllConnections();
+    });
+    return this.#closing;
+  }
+
+  async #handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(message.url ?? '/', 'http://localhost');
+    const logged = newLogEntry(message, url);
+    this.log.push(logged);
+    response.once('close', () => {
+      logged.endedMs = performance.now();
+      this.activity.wake();
+    });
+    const send = (status: number, body: object, headers: Record<string, string> = {}) => {
+      logged.status = status;
+      if (response.destroyed) return;
+      response.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(JSON.stringify(body));
+    };
+    try {
+      const body = await text(message);
+      if (body !== '') logged.body = JSON.parse(body);
+      this.activity.wake();
+      for (const fault of this.faults.take(logged)) await apply(fault);
+      if (this.#token !== undefined && logged.authorization !== `Bearer ${this.#token}`) {
+        throw new ApiStatusError(401, 'Unauthorized');
+      }
+      if (!logged.isWatch) return send(logged.method === 'POST' ? 201 : 200, this.#serve(logged));
+      logged.status = 200;
+      await this.#watch(this.#resolve(logged.path), logged, response);
+    } catch (error) {
+      const known = error instanceof ApiStatusError ? error : new ApiStatusError(500, String(error));
+      const { retryAfterSeconds } = known.details;
+      const headers = retryAfterSeconds === undefined ? {} : { 'Retry-After': String(retryAfterSeconds) };
+      send(known.httpStatus, known.toStatus(), headers);
     }
-    case 'PUT object': {
-      const updated = registry.update(type, path.namespace, name, body(request), context(request, 'update'));
-      return ok(served(request, updated));
+  }
+
+  /** @throws ApiStatusError */
+  #serve({ method, path, query, contentType, body }: LoggedRequest): object {
+    if (path === '/version') return { gitVersion: 'v1.36.0-double' };
+    if (path === accessReviews) return this.#reviewAccess(body as ReviewedAccess);
+    const target = this.#resolve(path);
+    const { resource, namespace, name } = target;
+    const store = this.#store;
+    if (name === undefined) {
+      if (method === 'POST') return store.create(resource, namespace, body as ObjectInput);
+      const items = store.list(resource, namespace).filter(selectionOf(target, query).selects);
+      const metadata = { resourceVersion: String(store.resourceVersion) };
+      return { kind: `${resource.kind}List`, metadata, items };
     }
-    case 'PATCH object':
-      return patchObject(registry, request);
-    case 'DELETE object':
-      return deleteObject(registry, request);
-    case 'DELETE collection':
-      return deleteCollection(registry, store, request);
-    default:
-      throw methodNotAllowed();
+    if (method === 'PUT') return store.replace(resource, namespace, name, body as ObjectInput);
+    if (method === 'DELETE') {
+      const { preconditions } = (body ?? {}) as { preconditions?: { uid?: string; resourceVersion?: string } };
+      return store.delete(resource, namespace, name, preconditions);
+    }
+    const current = store.get(resource, namespace, name);
+    if (method === 'GET') return current;
+    return store.replace(resource, namespace, name, applyPatch(current, contentType, body));
+  }
+
+  #reviewAccess(review: ReviewedAccess): object {
+    const { verb, resource, subresource } = review.spec.resourceAttributes;
+    const full = subresource === undefined ? resource : `${resource}/${subresource}`;
+    const isDenied = this.denied.some((each) => each.verb === verb && each.resource === full);
+    return { ...review, status: { allowed: !isDenied } };
+  }
+
+  /** @throws ApiStatusError 404 when the resource is not served */
+  #resolve(path: string): Target {
+    const [root, ...steps] = path
+      .split('/')
+      .filter((step) => step !== '')
+      .map(decodeURIComponent);
+    const group = root === 'api' ? '' : steps.shift();
+    const version = steps.shift() as DraVersion;
+    const isServed = group === 'resource.k8s.io' ? this.draVersions.includes(version) : version === 'v1';
+    const namespace = steps[0] === 'namespaces' ? steps.splice(0, 2)[1] : undefined;
+    const [plural, name] = steps;
+    const resource = resources.find((each) => each.group === group && each.plural === plural);
+    if (resource === undefined || !isServed) throw new ApiStatusError(404, `nothing serves ${path}`);
+    return { resource, namespace, name };
+  }
+
+  async #watch(target: Target, { query }: LoggedRequest, response: ServerResponse): Promise<void> {
+    const watch = new WatchStream(this.#store, selectionOf(target, query), response);
+    this.watches.add(watch);
+    this.activity.wake();
+    await watch.run(Number(query.resourceVersion)).finally(() => this.watches.delete(watch));
   }
 }
 
-/** Which objects of the resource a list, a watch or a deletion is about. */
-export function selectorOf({ type, path, query }: ResourceRequest): Selector {
-  const byField = parseFieldSelector(query.get('fieldSelector'), type);
-  const byLabel = parseLabelSelector(query.get('labelSelector'));
-  return (object) =>
-    (path.name === undefined || object.metadata.name === path.name) && byField(object) && byLabel(object);
+interface ReviewedAccess {
+  spec: { resourceAttributes: { verb: string; resource: string; subresource?: string } };
 }
 
-/** @throws ApiStatusError 413, 400 */
-export async function readBody(message: IncomingMessage): Promise<unknown> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of message as AsyncIterable<Buffer>) {
-    length += chunk.length;
-    if (length > 3 * 1024 * 1024) throw new ApiStatusError(413, 'Request entity too large: limit is 3145728');
-    chunks.push(chunk);
-  }
-  if (length === 0) return undefined;
-  const text = Buffer.concat(chunks).toString();
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw badRequest(`the body is not JSON: ${cause instanceof Error ? cause.message : cause}`);
-  }
-}
-
-export function sendJson(
-  response: ServerResponse,
-  status: number,
-  value: object,
-  headers: Record<string, string> = {},
-): void {
-  if (response.destroyed || response.headersSent) return;
-  response.writeHead(status, { 'Content-Type': 'application/json', ...headers });
-  response.end(JSON.stringify(value));
-}
-
-export function unknownResource(): ApiStatusError {
-  return new ApiStatusError(404, 'the server could not find the requested resource', {});
-}
-
-function methodNotAllowed(): ApiStatusError {
-  return new ApiStatusError(405, 'the server does not allow this method on the requested resource');
-}
-
-function ok(value: object): Answer {
-  return { status: 200, body: value };
-}
-
-function served({ type, version }: ResourceRequest, object: KubeObject): KubeObject {
-  return toServedVersion(type, object, version);
-}
-
-/** The body in the stored shape. */
-function body({ type, version, logged }: ResourceRequest): JsonObject {
-  if (!isJsonObject(logged.body)) throw badRequest('the body must be an object');
-  const { apiVersion, kind } = logged.body;
-  if (
-    (apiVersion !== undefined && apiVersion !== apiVersionOf(type, version)) ||
-    (kind !== undefined && kind !== type.kind)
-  ) {
-    throw badRequest(
-      `the API version in the data (${apiVersion}, ${kind}) does not match the expected API version (${apiVersionOf(type, version)}, ${type.kind})`,
-    );
-  }
-  return { ...toStoredVersion(type, logged.body, version), kind: type.kind };
-}
-
-function context({ path, query }: ResourceRequest, verb: WriteContext['verb']): WriteContext {
-  return { verb, endpoint: path.subresource === 'status' ? 'status' : 'main', dryRun: query.get('dryRun') === 'All' };
-}
-
-function listObjects(store: ObjectStore, request: ResourceRequest): object {
-  const { type, version, path, query } = request;
-  const objects = store.list(type, path.namespace, selectorOf(request));
-  const limit = Number(query.get('limit') ?? 0);
-  const start = parseContinue(store, query.get('continue'));
-  const page = limit > 0 ? objects.slice(start, start + limit) : objects.slice(start);
-  const remaining = objects.length - start - page.length;
-  const resourceVersion = String(store.resourceVersion);
-  const items = page.map((object) => {
-    const { apiVersion, kind, ...rest } = toServedVersion(type, object, version);
-    return type.isCustom ? { apiVersion, kind, ...rest } : rest;
-  });
-  const more =
-    remaining > 0
-      ? { continue: formatContinue(start + page.length, resourceVersion), remainingItemCount: remaining }
-      : {};
+/** Field selectors are lists of `field=value` here. */
+function selectionOf({ resource, namespace }: Target, { fieldSelector = '' }: LoggedRequest['query']): Selection {
+  const terms = fieldSelector.split(',').flatMap((term) => (term === '' ? [] : [term.split('=') as [string, string]]));
   return {
-    kind: `${type.kind}List`,
-    apiVersion: apiVersionOf(type, version),
-    metadata: { resourceVersion, ...more },
-    items,
+    resource,
+    selects: (object) =>
+      (namespace === undefined || object.metadata.namespace === namespace) &&
+      terms.every(([field, value]) => valueAt(object, field) === value),
   };
 }
 
-function formatContinue(start: number, resourceVersion: string): string {
-  return Buffer.from(JSON.stringify({ start, resourceVersion })).toString('base64url');
+function valueAt(object: KubeObject, field: string): unknown {
+  return field.split('.').reduce<unknown>((value, step) => (value as Record<string, unknown> | undefined)?.[step], object);
 }
 
-/** The position in the list. The double pages over the list of now, not over that of the first page. */
-function parseContinue(store: ObjectStore, token: string | null): number {
-  if (token === null || token === '') return 0;
-  const decoded: unknown = JSON.parse(Buffer.from(token, 'base64url').toString());
-  if (Number(valueAt(decoded, 'resourceVersion')) < store.compactedVersion) {
-    throw expired('The provided continue parameter is too old to display a consistent list result.');
-  }
-  return Number(valueAt(decoded, 'start'));
-}
-
-function patchObject(registry: Registry, request: ResourceRequest): Answer {
-  const { type, version, path, logged } = request;
-  const contentType = logged.contentType?.split(';')[0]?.trim() ?? '';
-  const kind = patchTypes[contentType];
-  if (kind === undefined) {
-    const supported = Object.keys(patchTypes).join(', ');
-    throw new ApiStatusError(
-      415,
-      `the body of the request was in an unknown format - accepted media types include: ${supported}`,
-    );
-  }
-  const patch = isJsonObject(logged.body) ? toStoredVersion(type, logged.body, version) : (logged.body as Json);
-  if (isJsonObject(patch)) delete patch.apiVersion;
-  const patched = registry.patch(type, path.namespace, path.name ?? '', kind, patch, context(request, 'patch'));
-  return ok(served(request, patched));
-}
-
-function deleteOptions({ type, logged, query }: ResourceRequest, object: KubeObject): DeleteOptions {
-  const options = isJsonObject(logged.body) ? (logged.body as DeleteOptions) : {};
-  const asked =
-    options.gracePeriodSeconds ??
-    (query.has('gracePeriodSeconds') ? Number(query.get('gracePeriodSeconds')) : undefined);
-  const usual = type.kind === 'Pod' ? Number(valueAt(object, 'spec.terminationGracePeriodSeconds') ?? 30) : 0;
-  return { ...options, gracePeriodSeconds: asked ?? usual };
-}
-
-function deleteObject(registry: Registry, request: ResourceRequest): Answer {
-  const { type, path } = request;
-  const name = path.name ?? '';
-  const object = registry.get(type, path.namespace, name);
-  const gone = registry.delete(type, path.namespace, name, deleteOptions(request, object));
-  if (type.kind === 'Pod' || type.group === 'resource.k8s.io') return ok(served(request, gone));
-  const details = {
-    name,
-    ...(type.group === '' ? {} : { group: type.group }),
-    kind: type.plural,
-    uid: gone.metadata.uid,
+function newLogEntry(message: IncomingMessage, url: URL): LoggedRequest {
+  return {
+    method: message.method ?? 'GET',
+    path: url.pathname,
+    query: Object.fromEntries(url.searchParams),
+    userAgent: message.headers['user-agent'] ?? '',
+    contentType: message.headers['content-type'],
+    authorization: message.headers.authorization,
+    body: undefined,
+    isWatch: url.searchParams.has('watch'),
+    startedMs: performance.now(),
+    endedMs: undefined,
+    status: undefined,
   };
-  return ok({ kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success', details });
 }
 
-function deleteCollection(registry: Registry, store: ObjectStore, request: ResourceRequest): Answer {
-  const { type, path } = request;
-  const list = listObjects(store, request);
-  for (const object of store.list(type, path.namespace, selectorOf(request))) {
-    registry.delete(type, object.metadata.namespace, object.metadata.name, deleteOptions(request, object));
-  }
-  return ok(list);
+async function apply(fault: Fault): Promise<void> {
+  if (fault.kind === 'delay') await sleep(fault.ms);
+  else if (fault.kind === 'hang') await fault.released;
+  else throw fault.error;
 }

@@ -45,8 +45,7 @@ export interface FailureOptions {
 export type Fault =
   | { kind: 'delay'; ms: number }
   | { kind: 'hang'; released: Promise<void> }
-  | { kind: 'fail'; error: ApiStatusError }
-  | { kind: 'disconnect' };
+  | { kind: 'fail'; error: ApiStatusError };
 
 interface ArmedFault {
   match: RequestMatch;
@@ -66,7 +65,7 @@ export class Faults {
   /** Answers the next request (or the next `times`) with an error, without doing what it asks. */
   failNext(match: RequestMatch, status: number, options: FailureOptions = {}): Disposable {
     const { times = 1, message = `injected failure ${status}`, reason, retryAfterSeconds } = options;
-    const details = retryAfterSeconds === undefined ? undefined : { retryAfterSeconds };
+    const details = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
     const error = new ApiStatusError(status, message, details, reason);
     return this.#arm({ match, fault: { kind: 'fail', error }, timesLeft: times });
   }
@@ -81,11 +80,6 @@ export class Faults {
         resolve();
       },
     };
-  }
-
-  /** Cuts the connection of the next request without an answer. */
-  disconnectNext(match: RequestMatch, times = 1): Disposable {
-    return this.#arm({ match, fault: { kind: 'disconnect' }, timesLeft: times });
   }
 
   /** The faults for a request, in the order they were set up. */

@@ -1,75 +1,53 @@
-import { ApiStatusError, badRequest } from './api-server-status.ts';
-import { isJsonObject, type Json, type JsonObject, jsonEqual } from './api-server-types.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { ApiStatusError } from './api-server-status.ts';
 
-/** RFC 7386: objects are merged, `null` removes, everything else replaces. */
-export function applyMergePatch(target: Json | undefined, patch: Json): Json {
-  if (!isJsonObject(patch)) return patch;
-  const result: JsonObject = isJsonObject(target) ? { ...target } : {};
-  for (const [key, value] of Object.entries(patch)) {
-    if (value === null) delete result[key];
-    else result[key] = applyMergePatch(result[key], value);
-  }
-  return result;
-}
+type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+type Parent = { [key: string]: Json };
 
 interface JsonPatchOperation {
-  op: string;
+  op: 'add' | 'replace' | 'remove' | 'test';
   path: string;
   value?: Json;
 }
 
-/**
- * RFC 6902 with `add`, `replace`, `remove` and `test`; `move` and `copy` are not needed by any client here.
- * @throws ApiStatusError 400 for what is no patch, 422 when an operation does not fit the object
- */
-export function applyJsonPatch(target: JsonObject, patch: Json): JsonObject {
-  if (!Array.isArray(patch)) throw badRequest('json: cannot unmarshal the body into a list of JSON patch operations');
+/** @throws ApiStatusError 415 for a patch of another type, 422 when an operation does not fit the object */
+export function applyPatch<T extends object>(target: T, contentType: string | undefined, patch: unknown): T {
+  if (contentType === 'application/merge-patch+json') return mergePatch(target as Json, patch as Json) as T;
+  if (contentType !== 'application/json-patch+json') throw new ApiStatusError(415, `no patch: ${contentType}`);
   const root = structuredClone(target);
-  for (const operation of patch as unknown as JsonPatchOperation[]) applyOperation(root, operation);
+  for (const operation of patch as JsonPatchOperation[]) applyOperation(root as Json, operation);
   return root;
 }
 
-function applyOperation(root: JsonObject, { op, path, value }: JsonPatchOperation): void {
-  const steps = path
-    .split('/')
-    .slice(1)
-    .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
-  const last = steps.pop();
-  if (last === undefined) throw badRequest(`JSON patch: ${op} of the whole object is not supported`);
-  let parent: Json | undefined = root;
-  for (const step of steps)
-    parent = Array.isArray(parent) ? parent[Number(step)] : isJsonObject(parent) ? parent[step] : undefined;
-  if (Array.isArray(parent)) changeList(parent, last, op, path, value);
-  else if (isJsonObject(parent)) changeObject(parent, last, op, path, value);
-  else throw unfit(op, path, 'missing path');
+/** RFC 7386: objects are merged, `null` removes, everything else replaces. */
+function mergePatch(target: Json | undefined, patch: Json): Json {
+  if (!isObject(patch)) return patch;
+  const result = isObject(target) ? { ...target } : {};
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) delete result[key];
+    else result[key] = mergePatch(result[key], value);
+  }
+  return result;
 }
 
-function changeObject(parent: JsonObject, key: string, op: string, path: string, value: Json | undefined): void {
-  if (op === 'add') parent[key] = value ?? null;
-  else if (!(key in parent)) throw unfit(op, path, 'missing value');
-  else if (op === 'replace') parent[key] = value ?? null;
+/** RFC 6902, without `move` and `copy`. */
+function applyOperation(root: Json, { op, path, value = null }: JsonPatchOperation): void {
+  const steps = path.split('/').map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const last = steps.pop() ?? '';
+  const parent = steps.slice(1).reduce<Json | undefined>((each, step) => (each as Parent | undefined)?.[step], root);
+  const unfit = new ApiStatusError(422, `the request is invalid: ${op} ${path} does not fit`);
+  if (typeof parent !== 'object' || parent === null) throw unfit;
+  const key = Array.isArray(parent) && last === '-' ? String(parent.length) : last;
+  const isThere = key in parent;
+  const isAppended = Array.isArray(parent) && key === String(parent.length);
+  if (!isThere && !(op === 'add' && (!Array.isArray(parent) || isAppended))) throw unfit;
+  if (op === 'test' && !isDeepStrictEqual((parent as Parent)[key], value)) throw unfit;
+  if (op === 'test') return;
+  if (Array.isArray(parent)) parent.splice(Number(key), op === 'add' ? 0 : 1, ...(op === 'remove' ? [] : [value]));
   else if (op === 'remove') delete parent[key];
-  else checkTest(op, path, parent[key], value);
+  else parent[key] = value;
 }
 
-function changeList(parent: Json[], key: string, op: string, path: string, value: Json | undefined): void {
-  const index = key === '-' ? parent.length : Number(key);
-  const end = op === 'add' ? parent.length : parent.length - 1;
-  if (!Number.isInteger(index) || index < 0 || index > end) throw unfit(op, path, 'invalid index');
-  if (op === 'add') parent.splice(index, 0, value ?? null);
-  else if (op === 'replace') parent[index] = value ?? null;
-  else if (op === 'remove') parent.splice(index, 1);
-  else checkTest(op, path, parent[index], value);
-}
-
-function checkTest(op: string, path: string, found: Json | undefined, value: Json | undefined): void {
-  if (op !== 'test') throw badRequest(`JSON patch: operation "${op}" is not supported`);
-  if (!jsonEqual(found, value ?? null)) throw unfit(op, path, 'test failed');
-}
-
-function unfit(op: string, path: string, why: string): ApiStatusError {
-  return new ApiStatusError(
-    422,
-    `the server rejected our request due to an error in our request: ${op} ${path}: ${why}`,
-  );
+function isObject(value: Json | undefined): value is Parent {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

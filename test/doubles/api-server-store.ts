@@ -1,19 +1,65 @@
-import type { ResourceType } from './api-server-resources.ts';
-import type { KubeObject } from './api-server-types.ts';
+import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { ApiStatusError } from './api-server-status.ts';
+
+/** A stored object. `spec`, `status` and what else it has are plain JSON. */
+export interface KubeObject {
+  apiVersion: string;
+  kind: string;
+  metadata: {
+    name: string;
+    namespace?: string;
+    uid: string;
+    /** Decimal; grows with every change of anything in the server. */
+    resourceVersion: string;
+    [field: string]: unknown;
+  };
+  [field: string]: unknown;
+}
+
+/** What is written: the server fills in the rest of the metadata. */
+export interface ObjectInput {
+  apiVersion?: string;
+  kind?: string;
+  metadata?: { name?: string; namespace?: string; uid?: string; resourceVersion?: string };
+}
+
+/** A kind of objects that the double keeps. */
+export interface Resource {
+  group: string;
+  plural: string;
+  kind: string;
+  namespaced: boolean;
+}
+
+/** What netdra reads and writes. */
+export const resources: readonly Resource[] = [
+  { group: '', plural: 'nodes', kind: 'Node', namespaced: false },
+  { group: '', plural: 'pods', kind: 'Pod', namespaced: true },
+  { group: 'events.k8s.io', plural: 'events', kind: 'Event', namespaced: true },
+  { group: 'resource.k8s.io', plural: 'resourceclaims', kind: 'ResourceClaim', namespaced: true },
+  { group: 'resource.k8s.io', plural: 'resourceslices', kind: 'ResourceSlice', namespaced: false },
+  {
+    group: 'k8s.cni.cncf.io',
+    plural: 'network-attachment-definitions',
+    kind: 'NetworkAttachmentDefinition',
+    namespaced: true,
+  },
+];
 
 /** One change: an object appeared (`before` missing), changed, or went (`after` missing). */
 export interface StoreChange {
   resourceVersion: number;
-  type: ResourceType;
+  resource: Resource;
   before?: KubeObject;
-  /** When the object went: what it was last, with the resourceVersion of its end. */
-  last?: KubeObject;
   after?: KubeObject;
 }
 
 /** The objects of all kinds, their common version counter, and the history that watches start from. */
 export class ObjectStore {
-  readonly #objects = new Map<string, { type: ResourceType; object: KubeObject }>();
+  /** Called with every object before it is stored. */
+  readonly admit = new Set<(object: KubeObject) => void>();
+  readonly #objects = new Map<string, KubeObject>();
   readonly #listeners = new Set<(change: StoreChange) => void>();
   #history: StoreChange[] = [];
   #resourceVersion = 1000;
@@ -24,62 +70,74 @@ export class ObjectStore {
     return this.#resourceVersion;
   }
 
-  /** Changes up to this version are forgotten. */
-  get compactedVersion(): number {
-    return this.#compactedVersion;
+  find(resource: Resource, namespace: string | undefined, name: string): KubeObject | undefined {
+    return structuredClone(this.#objects.get(keyOf(resource, namespace, name)));
   }
 
-  get(type: ResourceType, namespace: string | undefined, name: string): KubeObject | undefined {
-    const entry = this.#objects.get(keyOf(type, namespace, name));
-    return entry === undefined ? undefined : structuredClone(entry.object);
+  /** @throws ApiStatusError 404 */
+  get(resource: Resource, namespace: string | undefined, name: string): KubeObject {
+    const object = this.find(resource, namespace, name);
+    if (object === undefined) throw new ApiStatusError(404, `${resource.plural} "${name}" not found`, { name });
+    return object;
   }
 
-  /** Sorted by namespace and name, as etcd gives them back. */
-  list(type: ResourceType, namespace?: string, isWanted: (object: KubeObject) => boolean = () => true): KubeObject[] {
-    return [...this.#objects]
-      .filter(
-        ([, entry]) =>
-          entry.type === type &&
-          (namespace === undefined || entry.object.metadata.namespace === namespace) &&
-          isWanted(entry.object),
-      )
-      .sort(([left], [right]) => (left < right ? -1 : 1))
-      .map(([, entry]) => structuredClone(entry.object));
+  /** Sorted by namespace and name. */
+  list({ group, plural }: Resource, namespace?: string): KubeObject[] {
+    const prefix = [group, plural, ...(namespace === undefined ? [] : [namespace]), ''].join('\0');
+    const found = [...this.#objects].filter(([key]) => key.startsWith(prefix));
+    return found.sort(([left], [right]) => (left < right ? -1 : 1)).map(([, object]) => structuredClone(object));
   }
 
-  all(): { type: ResourceType; object: KubeObject }[] {
-    return [...this.#objects.values()].map(({ type, object }) => ({ type, object: structuredClone(object) }));
+  /** @throws ApiStatusError 409 AlreadyExists */
+  create(resource: Resource, namespace: string | undefined, input: ObjectInput): KubeObject {
+    const { name = '', uid = randomUUID() } = input.metadata ?? {};
+    if (this.find(resource, namespace, name) !== undefined) {
+      throw new ApiStatusError(409, `${resource.plural} "${name}" already exists`, { name }, 'AlreadyExists');
+    }
+    const metadata = {
+      ...input.metadata,
+      ...(namespace === undefined ? {} : { namespace }),
+      ...{ name, uid, resourceVersion: '', creationTimestamp: `${new Date().toISOString().slice(0, 19)}Z` },
+    };
+    return this.#put(resource, undefined, { ...input, metadata } as KubeObject);
   }
 
-  /** Stores an object, new or changed, under the next resourceVersion, and returns it as stored. */
-  put(type: ResourceType, object: KubeObject): KubeObject {
-    const key = keyOf(type, object.metadata.namespace, object.metadata.name);
-    const before = this.#objects.get(key)?.object;
-    const after = structuredClone(object);
-    after.metadata.resourceVersion = String(++this.#resourceVersion);
-    this.#objects.set(key, { type, object: after });
-    this.#publish({ resourceVersion: this.#resourceVersion, type, ...(before === undefined ? {} : { before }), after });
-    return structuredClone(after);
+  /**
+   * Stores a changed object. One that is as before gets no new version, and is seen by no watch.
+   * @throws ApiStatusError 404, 409 if its uid or resourceVersion is not the current one
+   */
+  replace(resource: Resource, namespace: string | undefined, name: string, input: ObjectInput): KubeObject {
+    const before = this.get(resource, namespace, name);
+    checkPrecondition(before, input.metadata ?? {});
+    const { uid, resourceVersion, creationTimestamp } = before.metadata;
+    const metadata = { ...before.metadata, ...input.metadata, uid, resourceVersion, creationTimestamp };
+    return this.#put(resource, before, { ...input, metadata } as KubeObject);
   }
 
-  /** Forgets an object and returns its last state. */
-  remove(type: ResourceType, object: KubeObject): KubeObject {
-    const key = keyOf(type, object.metadata.namespace, object.metadata.name);
-    const before = this.#objects.get(key)?.object ?? object;
-    this.#objects.delete(key);
-    const last = structuredClone(before);
-    last.metadata.resourceVersion = String(++this.#resourceVersion);
-    this.#publish({ resourceVersion: this.#resourceVersion, type, before, last });
-    return structuredClone(last);
+  /** @throws ApiStatusError 404, 409 */
+  delete(
+    resource: Resource,
+    namespace: string | undefined,
+    name: string,
+    preconditions: { uid?: string; resourceVersion?: string } = {},
+  ): KubeObject {
+    const before = this.get(resource, namespace, name);
+    checkPrecondition(before, preconditions);
+    this.#objects.delete(keyOf(resource, namespace, name));
+    before.metadata.resourceVersion = String(++this.#resourceVersion);
+    this.#publish({ resourceVersion: this.#resourceVersion, resource, before });
+    return before;
   }
 
-  /** @returns `undefined` when changes after `resourceVersion` are already forgotten */
-  changesAfter(resourceVersion: number): StoreChange[] | undefined {
-    if (resourceVersion < this.#compactedVersion) return undefined;
+  /** @throws ApiStatusError 410 when changes after `resourceVersion` are already forgotten */
+  changesAfter(resourceVersion: number): StoreChange[] {
+    if (resourceVersion < this.#compactedVersion) {
+      throw new ApiStatusError(410, `too old resource version: ${resourceVersion} (${this.#compactedVersion})`);
+    }
     return this.#history.filter((change) => change.resourceVersion > resourceVersion);
   }
 
-  /** Forgets the history, as etcd does every few minutes: whoever comes with an older version gets 410. */
+  /** Forgets the history, as etcd does every few minutes: requests for changes since an older version get 410. */
   compact(): void {
     this.#history = [];
     // One step ahead, so that a client that is up to date finds its version too old as well.
@@ -91,12 +149,30 @@ export class ObjectStore {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
+  #put(resource: Resource, before: KubeObject | undefined, object: KubeObject): KubeObject {
+    const after = structuredClone(object);
+    for (const admit of this.admit) admit(after);
+    if (before !== undefined && isDeepStrictEqual(before, after)) return before;
+    after.metadata.resourceVersion = String(++this.#resourceVersion);
+    this.#objects.set(keyOf(resource, after.metadata.namespace, after.metadata.name), after);
+    const change = { resourceVersion: this.#resourceVersion, resource, after };
+    this.#publish(before === undefined ? change : { ...change, before });
+    return structuredClone(after);
+  }
+
   #publish(change: StoreChange): void {
     this.#history.push(change);
     for (const listener of [...this.#listeners]) listener(change);
   }
 }
 
-function keyOf(type: ResourceType, namespace: string | undefined, name: string): string {
-  return [type.group, type.plural, namespace ?? '', name].join('\0');
+function checkPrecondition(before: KubeObject, wanted: { uid?: string; resourceVersion?: string }): void {
+  const { name, uid, resourceVersion } = before.metadata;
+  const isSame = (wanted.uid ?? uid) === uid && (wanted.resourceVersion || resourceVersion) === resourceVersion;
+  if (isSame) return;
+  throw new ApiStatusError(409, `Operation cannot be fulfilled on "${name}": the object has been modified`, { name });
+}
+
+function keyOf({ group, plural }: Resource, namespace: string | undefined, name: string): string {
+  return [group, plural, namespace ?? '', name].join('\0');
 }

@@ -1,37 +1,30 @@
 import { writeFile } from 'node:fs/promises';
-import type { DeniedAccess } from './api-server-access.ts';
-import { ApiListener } from './api-server-listener.ts';
+import { ApiListener, type DeniedAccess, type DraVersion, draVersions } from './api-server-http.ts';
 import { type FailureOptions, type LoggedRequest, matchesRequest, type RequestMatch } from './api-server-log.ts';
-import type { PodStreams } from './api-server-pods.ts';
-import { Registry, type RegistryPolicy } from './api-server-registry.ts';
-import { apiVersionOf, type DraVersion, draVersions, type ResourceType, typeOfKind } from './api-server-resources.ts';
-import { ObjectStore } from './api-server-store.ts';
-import { type JsonObject, jsonCopy, type KubeObject, type ObjectInput } from './api-server-types.ts';
+import { type KubeObject, type ObjectInput, ObjectStore, type Resource, resources } from './api-server-store.ts';
 
 export interface ApiServerOptions {
   /** Which versions of resource.k8s.io are served; requests for the others get 404. Default: all. */
-  draVersions?: DraVersion[];
+  draVersions?: readonly DraVersion[];
   /** When given, requests without this bearer token get 401. It is in the kubeconfig in any case. */
   token?: string;
 }
 
 /**
- * A Kubernetes API server for the resources that netdra uses, on a port of 127.0.0.1. It keeps objects in memory and
- * behaves like the real one where a client can tell: versions and conflicts, watches, refusals.
- * It knows no users, admission or quotas, and checks of each object only what its validate files name.
+ * A store with the HTTP of an API server, on a port of 127.0.0.1: objects with versions, conflicts and watches, and faults
+ * where a test wants them. It takes whatever is written: what the real server validates, converts, defaults and permits is
+ * shown in e2e/cluster/api.
  *
- * The synchronous methods are the test's own hand: they write spec and status at once.
+ * The synchronous methods are the test's own hand.
  */
 export class ApiServer implements AsyncDisposable {
   readonly #store = new ObjectStore();
-  readonly #policy: RegistryPolicy = { admit: new Set() };
-  readonly #registry = new Registry(this.#store, this.#policy);
   readonly #listener: ApiListener;
   readonly #token: string | undefined;
 
   private constructor(options: ApiServerOptions) {
     this.#token = options.token;
-    this.#listener = new ApiListener(this.#store, this.#registry, options.draVersions ?? draVersions, options.token);
+    this.#listener = new ApiListener(this.#store, options.draVersions ?? draVersions, options.token);
   }
 
   static async start(options: ApiServerOptions = {}): Promise<ApiServer> {
@@ -47,11 +40,6 @@ export class ApiServer implements AsyncDisposable {
   /** Every request, in the order of arrival. */
   get log(): readonly LoggedRequest[] {
     return this.#listener.log;
-  }
-
-  /** From now on pods have logs, and commands run in their containers. */
-  servePods(streams: PodStreams): void {
-    this.#listener.podStreams = streams;
   }
 
   /** A kubeconfig as text, for `KubeConfig.loadFromString`. JSON is YAML too. */
@@ -72,60 +60,42 @@ export class ApiServer implements AsyncDisposable {
     await writeFile(path, this.kubeconfig(), { mode: 0o600 });
   }
 
-  /** @throws ApiStatusError as the API would answer */
+  /** @throws ApiStatusError 409 */
   create<T extends ObjectInput>(object: T): T & KubeObject {
-    const { type, namespace, input } = this.#resolve(object);
-    return this.#registry.create(type, namespace, input, { verb: 'create', endpoint: 'all' }) as T & KubeObject;
+    const { resource, namespace } = locate(object.kind, object.metadata?.namespace);
+    return this.#store.create(resource, namespace, jsonCopy(object)) as T & KubeObject;
   }
 
   /** @returns a copy, `undefined` if there is none. Namespace of a namespaced kind: `default` unless given. */
   get<T = KubeObject>(kind: string, name: string, namespace?: string): T | undefined {
-    const type = typeOfKind(kind);
-    return this.#store.get(type, namespaceFor(type, namespace), name) as T | undefined;
+    const place = locate(kind, namespace);
+    return this.#store.find(place.resource, place.namespace, name) as T | undefined;
   }
 
-  /** Replaces spec and status. A `resourceVersion` that is not the current one is a conflict; leave it out to force. */
+  /** Replaces all of it. A `resourceVersion` that is not the current one is a conflict; leave it out to force. */
   update<T extends ObjectInput>(object: T): T & KubeObject {
-    const { type, namespace, input } = this.#resolve(object);
+    const { resource, namespace } = locate(object.kind, object.metadata?.namespace);
     const name = object.metadata?.name ?? '';
-    return this.#registry.update(type, namespace, name, input, { verb: 'update', endpoint: 'all' }) as T & KubeObject;
+    return this.#store.replace(resource, namespace, name, jsonCopy(object)) as T & KubeObject;
   }
 
   /** Changes the current object in place: `server.edit<V1Pod>('Pod', 'p', (pod) => { … })`. */
   edit<T = KubeObject>(kind: string, name: string, change: (object: T) => void, namespace?: string): T & KubeObject {
-    const type = typeOfKind(kind);
-    const object = this.#registry.get(type, namespaceFor(type, namespace), name);
+    const place = locate(kind, namespace);
+    const object = this.#store.get(place.resource, place.namespace, name);
     change(object as T);
     return this.update(object) as T & KubeObject;
   }
 
-  /** Removes at once (a pod too), unless there are finalizers. @throws ApiStatusError 404 */
+  /** @throws ApiStatusError 404 */
   delete(kind: string, name: string, namespace?: string): void {
-    const type = typeOfKind(kind);
-    this.#registry.delete(type, namespaceFor(type, namespace), name);
+    const place = locate(kind, namespace);
+    this.#store.delete(place.resource, place.namespace, name);
   }
 
   /** Copies of all objects of a kind, sorted by namespace and name. */
   objects<T = KubeObject>(kind: string, namespace?: string): T[] {
-    return this.#store.list(typeOfKind(kind), namespace) as T[];
-  }
-
-  /** Removes what is owned only by objects that are gone, as the garbage collector would. @returns how many went */
-  collectGarbage(): number {
-    let count = 0;
-    for (let more = true; more; ) {
-      const uids = new Set(this.#store.all().map(({ object }) => object.metadata.uid));
-      const orphans = this.#store.all().filter(({ object }) => {
-        const owners = object.metadata.ownerReferences ?? [];
-        const isHeld = object.metadata.deletionTimestamp !== undefined;
-        return owners.length > 0 && !isHeld && owners.every(({ uid }) => !uids.has(uid));
-      });
-      for (const { type, object } of orphans)
-        this.#registry.delete(type, object.metadata.namespace, object.metadata.name);
-      count += orphans.length;
-      more = orphans.length > 0;
-    }
-    return count;
+    return this.#store.list(locate(kind).resource, namespace) as T[];
   }
 
   /** Requests so far that match. */
@@ -150,15 +120,6 @@ export class ApiServer implements AsyncDisposable {
     return this.#listener.faults.hang(match);
   }
 
-  disconnectNext(match: RequestMatch, times?: number): Disposable {
-    return this.#listener.faults.disconnectNext(match, times);
-  }
-
-  /** From now on only these drivers may change `status.devices` of claims; `undefined` lifts it. */
-  allowDeviceStatus(drivers: string[] | undefined): void {
-    this.#policy.deviceStatusDrivers = drivers;
-  }
-
   /**
    * From now on a SelfSubjectAccessReview says that the client may not do this. Requests themselves are not refused:
    * `failNext` does that.
@@ -167,35 +128,33 @@ export class ApiServer implements AsyncDisposable {
     this.#listener.denied.push(denied);
   }
 
-  /** Runs on every object of the kind before it is validated and stored, e.g. to drop a field of a disabled feature. */
+  /** Changes every object of the kind before it is stored, e.g. to drop a field of a disabled feature. */
   admit(kind: string, change: (object: KubeObject) => void): Disposable {
-    const admit = (type: ResourceType, object: KubeObject) => {
-      if (type.kind === kind) change(object);
+    const admit = (object: KubeObject) => {
+      if (object.kind === kind) change(object);
     };
-    this.#policy.admit.add(admit);
-    return { [Symbol.dispose]: () => void this.#policy.admit.delete(admit) };
+    this.#store.admit.add(admit);
+    return { [Symbol.dispose]: () => void this.#store.admit.delete(admit) };
   }
 
   /** Switches the served versions of resource.k8s.io, as an upgrade of the cluster does. */
-  serveDraVersions(versions: DraVersion[]): void {
+  serveDraVersions(versions: readonly DraVersion[]): void {
     this.#listener.draVersions = versions;
   }
 
-  /** Forgets the history: watches and continue tokens from before get 410. */
+  /** Forgets the history: watches from before get 410. */
   compact(): void {
     this.#store.compact();
   }
 
-  /** Sends a bookmark on every watch that wants them. */
+  /** Sends a bookmark on every watch. */
   sendBookmarks(): void {
     for (const watch of this.#listener.watches) watch.bookmark();
   }
 
-  /** Ends all watches. @returns how many there were */
-  endWatches(): number {
-    const count = this.#listener.watches.size;
+  /** Ends all watches. */
+  endWatches(): void {
     for (const watch of this.#listener.watches) watch.end();
-    return count;
   }
 
   /** Cuts all connections, requests on the way included. */
@@ -210,14 +169,15 @@ export class ApiServer implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.#listener[Symbol.asyncDispose]();
   }
-
-  #resolve(object: ObjectInput): { type: ResourceType; namespace: string | undefined; input: JsonObject } {
-    const type = typeOfKind(object.kind);
-    const input = { ...(jsonCopy(object) as JsonObject), apiVersion: apiVersionOf(type, type.storageVersion) };
-    return { type, namespace: namespaceFor(type, object.metadata?.namespace), input };
-  }
 }
 
-function namespaceFor(type: ResourceType, namespace: string | undefined): string | undefined {
-  return type.namespaced ? (namespace ?? 'default') : undefined;
+function locate(kind: string | undefined, namespace = 'default'): { resource: Resource; namespace: string | undefined } {
+  const resource = resources.find((each) => each.kind === kind);
+  if (resource === undefined) throw new Error(`the API server double keeps no objects of kind ${kind}`);
+  return { resource, namespace: resource.namespaced ? namespace : undefined };
+}
+
+/** A copy that went through JSON: dates become text and `undefined` members vanish, as on the wire. */
+function jsonCopy<T>(value: T): T {
+  return JSON.parse(JSON.stringify(value)) as T;
 }

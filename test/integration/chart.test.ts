@@ -19,7 +19,6 @@ import { privilegedFields } from '../../src/driver/index.ts';
 import { layoutNames } from '../../src/metadata/index.ts';
 import { hookFailureModes } from '../../src/sandbox/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { review } from '../unit/deploy/admission.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../deploy/${path}`, import.meta.url), 'utf8');
@@ -163,19 +162,6 @@ describe('the chart', () => {
     expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(8)).toEqual(['/etc/netdra']);
     const rule = { apiGroups: ['k8s.cni.cncf.io'], resources: ['network-attachment-definitions'], verbs: ['get'] };
     expect(find<V1ClusterRole>('ClusterRole', { cni: { enabled: true } }).rules).toContainEqual(rule);
-  });
-
-  it('opens a privileged field to claims in the policy and in the driver alike', () => {
-    const values = { kubeletPlugin: { openClaimFields: ['macAddress'] } };
-    expect(podOf(values)?.containers[0]?.args).toContain('--open-claim-fields=macAddress');
-    const policies = renderObjects({ values }).filter(({ kind }) => kind === 'ValidatingAdmissionPolicy');
-    const claim = (fields: object) => {
-      const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields };
-      const config = [{ opaque: { driver: 'sriov.netdra.dev', parameters } }];
-      return { operation: 'CREATE' as const, resource: 'resourceclaims', object: { spec: { devices: { config } } } };
-    };
-    expect(review(policies, claim({ macAddress: '02:00:00:00:00:01' }))).toEqual([]);
-    expect(review(policies, claim({ driver: 'vfio-pci' }))).toHaveLength(1);
   });
 
   it('has the alert rules as they are', () => {

@@ -1,4 +1,4 @@
-import { consumerImage, importConsumerImage } from '../../node/cluster/consumer-image.ts';
+import { consumerImage, importConsumerImage } from '../../release/consumer-image.ts';
 import { CommandError } from '../../node/packages/run.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';

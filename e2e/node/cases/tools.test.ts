@@ -129,7 +129,7 @@ describe.each(containerdSeries)('the tools beside a driver on containerd %s', (v
     await expect(bench.startPod(pod, { hostNetwork: true })).rejects.toThrow(/uses the host's network/);
     const events = () =>
       bench.api
-        .objects<KubeEvent>('Event.events.k8s.io')
+        .objects<KubeEvent>('Event')
         .map(({ regarding: { kind, name, uid }, reason, note }) => ({ kind, name, uid, reason, note }));
     const note =
       "Devices of claim default/on-host are not in the pod's network; it is tried again: pod default/on-host uses the host's network, where it cannot get a VF of its own (remove hostNetwork from the pod, or the claim)";

@@ -22,8 +22,8 @@ async function startBench() {
   const owned = stack.move();
   return {
     ...{ api, clock, logger, writer },
-    events: () => api.objects<StoredEvent>('Event.events.k8s.io'),
-    counts: () => api.objects<StoredEvent>('Event.events.k8s.io').map(({ series }) => series?.count ?? 1),
+    events: () => api.objects<StoredEvent>('Event'),
+    counts: () => api.objects<StoredEvent>('Event').map(({ series }) => series?.count ?? 1),
     /** Waits until the writer knows that so many were written. */
     async written(count: number) {
       await poll(() => logger.messages('debug').filter((message) => message === 'event written')).toHaveLength(count);
@@ -84,7 +84,7 @@ describe('EventWriter', () => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     const [first] = bench.events();
-    bench.api.delete('Event.events.k8s.io', first?.metadata.name ?? '', 'apps');
+    bench.api.delete('Event', first?.metadata.name ?? '', 'apps');
     bench.writer.report(report('no VF'));
     bench.writer.report(report('no VF'));
     await poll(() => bench.clock.sleeping()).toEqual([30_000]);
