@@ -17,6 +17,8 @@ export interface ControlPlaneOptions {
   kubernetes: string;
   /** Feature gates that differ from the version's defaults. */
   featureGates?: Record<string, boolean>;
+  /** API versions that are served besides those of the version's defaults: `resource.k8s.io/v1beta1`. */
+  apiVersions?: readonly string[];
   /** Only etcd and the API server: for tests that need no controllers and no pods. */
   apiServerOnly?: boolean;
 }
@@ -65,7 +67,7 @@ export class ControlPlane implements AsyncDisposable {
     const ready = () => isApiServerReady(server, authority, pki);
     const apiServer = await start(
       join(kubernetes, 'kube-apiserver'),
-      [...apiServerArgs(authority, signingKey), ...gates],
+      [...apiServerArgs(authority, signingKey), ...gates, ...formatApiVersions(options.apiVersions ?? [])],
       ready,
       'kube-apiserver',
     );
@@ -137,6 +139,10 @@ function apiServerArgs(authority: CertificateAuthority, signingKey: string): str
 function formatFeatureGates(gates: Record<string, boolean>): string[] {
   const texts = Object.entries(gates).map(([name, value]) => `${name}=${value}`);
   return texts.length === 0 ? [] : [`--feature-gates=${texts.join(',')}`];
+}
+
+function formatApiVersions(versions: readonly string[]): string[] {
+  return versions.length === 0 ? [] : [`--runtime-config=${versions.map((version) => `${version}=true`).join(',')}`];
 }
 
 /** With the administrator's certificate: an API server that answers it has its RBAC rules. */

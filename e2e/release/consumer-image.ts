@@ -2,14 +2,14 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildConsumer } from '../../consumer/build.ts';
 import { NetdraError } from '../../src/errors.ts';
-import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 import type { Containerd } from '../node/containerd.ts';
 import { importArchive } from '../node/import-archive.ts';
 import { encodeOciArchive } from '../node/oci-image.ts';
 import { run } from '../node/packages/run.ts';
 import { readTarEntries, type TarEntry } from '../node/tar.ts';
 import { cacheFolder, locateTools } from '../node/tools.ts';
+import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 
 /** What e2e/kind/consumer.Dockerfile makes, with a busybox where that has Debian's own commands. */
 export const consumerImage = 'localhost/netdra/consumer:e2e';

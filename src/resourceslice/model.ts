@@ -36,6 +36,7 @@ export interface Device {
   bindsToNode?: boolean;
   /** Types of conditions that must be true in the claim's status before the pod is bound. */
   bindingConditions?: string[];
+  /** Types of conditions that end the attempt. Given if and only if `bindingConditions` are. */
   bindingFailureConditions?: string[];
 }
 

@@ -83,8 +83,21 @@ function validateDevice(report: Report, device: Device, driver: string): void {
     validateQuantity(report, `capacity[${name}].value`, value);
   }
   validateTaints(report, device.taints ?? []);
-  atMost(report, 'bindingConditions', device.bindingConditions?.length ?? 0, 'bindingConditions');
-  atMost(report, 'bindingFailureConditions', device.bindingFailureConditions?.length ?? 0, 'bindingConditions');
+  validateBindingConditions(report, device);
+}
+
+function validateBindingConditions(
+  report: Report,
+  { bindingConditions = [], bindingFailureConditions = [] }: Device,
+): void {
+  atMost(report, 'bindingConditions', bindingConditions.length, 'bindingConditions');
+  atMost(report, 'bindingFailureConditions', bindingFailureConditions.length, 'bindingConditions');
+  if (bindingConditions.length === 0 && bindingFailureConditions.length > 0) {
+    report('bindingConditions', 'are required with bindingFailureConditions');
+  }
+  if (bindingFailureConditions.length === 0 && bindingConditions.length > 0) {
+    report('bindingFailureConditions', 'are required with bindingConditions');
+  }
 }
 
 function valuesOf(attribute: DeviceAttribute): unknown[] {

@@ -175,7 +175,9 @@ function selectionOf({ resource, namespace }: Target, { fieldSelector = '' }: Lo
 }
 
 function valueAt(object: KubeObject, field: string): unknown {
-  return field.split('.').reduce<unknown>((value, step) => (value as Record<string, unknown> | undefined)?.[step], object);
+  return field
+    .split('.')
+    .reduce<unknown>((value, step) => (value as Record<string, unknown> | undefined)?.[step], object);
 }
 
 function newLogEntry(message: IncomingMessage, url: URL): LoggedRequest {

@@ -171,7 +171,10 @@ export class ApiServer implements AsyncDisposable {
   }
 }
 
-function locate(kind: string | undefined, namespace = 'default'): { resource: Resource; namespace: string | undefined } {
+function locate(
+  kind: string | undefined,
+  namespace = 'default',
+): { resource: Resource; namespace: string | undefined } {
   const resource = resources.find((each) => each.kind === kind);
   if (resource === undefined) throw new Error(`the API server double keeps no objects of kind ${kind}`);
   return { resource, namespace: resource.namespaced ? namespace : undefined };

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { tmpdir } from 'node:os';
@@ -9,11 +9,10 @@ import { KubeConfig, type KubernetesObject, type V1Node, type V1Pod } from '@kub
 import { systemClock } from '../../../src/clock.ts';
 import { KubeClient, ResourceApi, type ResourceClaim } from '../../../src/kube/index.ts';
 import { buildNode, buildPod, type Identified } from '../../../test/doubles/objects.ts';
-import { parseObjects } from '../../release/chart.ts';
-import { ControlPlane } from '../control-plane.ts';
+import { renderObjects } from '../../release/chart.ts';
+import { ControlPlane, type ControlPlaneOptions } from '../control-plane.ts';
 import { readPrograms } from '../programs.ts';
 
-const manifest = new URL('../../../deploy/manifests/netdra.yaml', import.meta.url);
 const driverAccount = { namespace: 'kube-system', name: 'netdra' };
 
 /** A client of the API server with the permissions of one user. */
@@ -22,7 +21,12 @@ export interface ApiUser {
   resources: ResourceApi;
 }
 
-/** A real API server with the objects of deploy/manifests, and users of it. Nothing acts on its objects. */
+export interface ApiClusterOptions extends Pick<ControlPlaneOptions, 'featureGates' | 'apiVersions'> {
+  /** The chart's. */
+  values?: Record<string, unknown>;
+}
+
+/** A real API server with the objects of the chart, and users of it. Nothing acts on its objects. */
 export class ApiCluster implements AsyncDisposable {
   readonly admin: ApiUser;
   readonly #config: KubeConfig;
@@ -35,16 +39,18 @@ export class ApiCluster implements AsyncDisposable {
   }
 
   /** Only in the suite that e2e/cluster/run.ts starts. @throws NodeError, NetdraError `programs-missing` */
-  static async start(): Promise<ApiCluster> {
+  static async start({ values = {}, ...options }: ApiClusterOptions = {}): Promise<ApiCluster> {
     await using stack = new AsyncDisposableStack();
     const { etcd, kubernetes } = readPrograms(process.env);
     const dir = mkdtempSync(join(tmpdir(), 'api-'));
     stack.defer(() => rmSync(dir, { recursive: true, force: true }));
-    const { adminKubeconfig } = stack.use(await ControlPlane.start({ dir, etcd, kubernetes, apiServerOnly: true }));
+    const { adminKubeconfig } = stack.use(
+      await ControlPlane.start({ ...options, dir, etcd, kubernetes, apiServerOnly: true }),
+    );
     const config = new KubeConfig();
     config.loadFromFile(adminKubeconfig);
     const cluster = new ApiCluster(config, stack.move());
-    for (const object of parseObjects(readFileSync(manifest, 'utf8'))) await cluster.create(object);
+    for (const object of renderObjects({ values })) await cluster.create(object);
     return cluster;
   }
 

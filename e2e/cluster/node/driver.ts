@@ -1,7 +1,7 @@
-import { consumerImage, importConsumerImage } from '../../release/consumer-image.ts';
 import { CommandError } from '../../node/packages/run.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
+import { consumerImage, importConsumerImage } from '../../release/consumer-image.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { type HelmVersion, runHelm, valueArguments } from '../../release/helm.ts';
 import { type Registry, startRegistry } from '../../release/registry.ts';

@@ -1,0 +1,224 @@
+import type { KubernetesObject } from '@kubernetes/client-node';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
+import { explain } from '../../../src/errors.ts';
+import { type KubeClient, type KubeRequest, ResourceApi } from '../../../src/kube/index.ts';
+import { type ResourceVersion, resourceVersions } from '../../../src/kube/resource-versions.ts';
+import {
+  createSliceApi,
+  type Device,
+  type Pool,
+  type ResourceSlice,
+  SlicePublisher,
+} from '../../../src/resourceslice/index.ts';
+import { validatePool } from '../../../src/resourceslice/validate.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
+import { devices } from '../../../test/unit/resourceslice/bench.ts';
+import { badDevices, fullDevice, sharedCounters } from '../../../test/unit/resourceslice/device-table.ts';
+import { readPrograms } from '../programs.ts';
+import { ApiCluster, type ApiUser } from './api-cluster.ts';
+
+const { kubernetesVersion } = readPrograms(process.env);
+/**
+ * Before 1.36 there are no lists as values, 4 taints at most and none without effect, and counters have to be in the slice
+ * of the devices that consume them.
+ */
+const isNewest = kubernetesVersion === '1.36';
+const featureGates = {
+  ...{ DRADeviceTaints: true, DRADeviceBindingConditions: true, DRAResourceClaimDeviceStatus: true },
+  ...{
+    DRAConsumableCapacity: true,
+    ...(isNewest ? { DRAPartitionableDevices: true, DRAListTypeAttributes: true } : {}),
+  },
+};
+const taints = [{ key: 'netdra.dev/link-down', effect: 'NoSchedule' as const }];
+
+let cluster: ApiCluster;
+let nodes = 0;
+
+beforeAll(async () => {
+  cluster = await ApiCluster.start({
+    featureGates,
+    apiVersions: ['resource.k8s.io/v1beta1', 'resource.k8s.io/v1beta2'],
+    values: { kubeletPlugin: { openClaimFields: ['macAddress'] } },
+  });
+}, 120_000);
+afterAll(async () => await cluster?.[Symbol.asyncDispose]());
+
+/** A client of a cluster that serves one version of resource.k8s.io: others get the answer for one that no server has. */
+function serving(client: KubeClient, version: ResourceVersion): KubeClient {
+  const others = new RegExp(`/resource\\.k8s\\.io/(?!${version}/)\\w+`);
+  const redirect = <T extends Pick<KubeRequest, 'path'>>(request: T): T => ({
+    ...request,
+    path: request.path.replace(others, '/resource.k8s.io/v0'),
+  });
+  return Object.create(client, {
+    request: { value: (request: KubeRequest) => client.request(redirect(request)) },
+    watch: { value: (request: Pick<KubeRequest, 'path'>) => client.watch(redirect(request)) },
+  });
+}
+
+/** The driver on a node of its own, and what it publishes. */
+async function openPublisher(version: ResourceVersion = 'v1') {
+  const nodeName = `node-${++nodes}`;
+  const user = await cluster.driverOn(nodeName);
+  const client = serving(user.client, version);
+  const place = { driver: testDriver, nodeName };
+  const errors: Error[] = [];
+  const publisher = new SlicePublisher(createSliceApi(client, new ResourceApi(client), place), {
+    ...{ ...place, clock: systemClock, logger: new RecordingLogger(), onError: (error) => errors.push(error) },
+  });
+  const slices = async () => {
+    const path = 'resourceslices';
+    const { items } = await cluster.admin.resources.list<ResourceSlice>({ path });
+    return items
+      .filter(({ spec }) => spec.nodeName === nodeName)
+      .sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+  };
+  return {
+    ...{ nodeName, errors, slices },
+    publish: (pool: Pool) => publisher.publish({ pools: { [nodeName]: pool } }),
+    /** Looks again at what is stored, and waits long enough for a write. @returns the slices */
+    async recheck(): Promise<ResourceSlice[]> {
+      publisher.recheck();
+      await systemClock.sleep(500);
+      return await slices();
+    },
+    [Symbol.asyncDispose]: () => publisher[Symbol.asyncDispose](),
+  };
+}
+
+const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 20_000, interval: 100 });
+/** What this server knows of it. */
+function known({ consumesCounters = [], attributes = {}, ...device }: Device): Device {
+  if (isNewest) return { ...device, attributes, consumesCounters };
+  const plain = Object.entries(attributes).filter(([, value]) => !('ints' in value));
+  return { ...device, attributes: Object.fromEntries(plain), taints: (device.taints ?? []).slice(0, 4) };
+}
+
+describe('slices that the driver publishes to a real API server', () => {
+  it('are stored as they are, 512 devices with all that devices can have, and are written once', async () => {
+    await using node = await openPublisher();
+    const capacity = { memory: { value: '1024Mi' }, share: { value: '1000m' } };
+    const more = { capacity, taints, allowMultipleAllocations: true };
+    const counted = isNewest ? { sharedCounters } : {};
+    node.publish({ devices: [known(fullDevice), ...devices(511, more)], ...counted, maxDevicesPerSlice: 64 });
+    await eventually(async () => (await node.slices()).length).toBe(isNewest ? 11 : 8);
+    const stored = await node.slices();
+    expect(node.errors).toEqual([]);
+    const [first, second, ...rest] = stored.flatMap(({ spec }) => spec.devices ?? []);
+    expect(rest).toHaveLength(510);
+    expect(first).toMatchObject(known(fullDevice));
+    // The server writes quantities its own way, and notes the time of taints.
+    expect(second).toEqual({
+      ...{ ...devices(1, more)[0], capacity: { memory: { value: '1Gi' }, share: { value: '1' } } },
+      taints: [{ ...taints[0], timeAdded: expect.stringMatching(/Z$/) }],
+    });
+    expect(stored.flatMap(({ spec }) => spec.sharedCounters ?? [])).toHaveLength(isNewest ? 20 : 0);
+    expect(await node.recheck()).toEqual(stored);
+  });
+
+  it.each(resourceVersions)('come back as they were, and change in place, where only %s is served', async (version) => {
+    await using node = await openPublisher(version);
+    node.publish({ devices: devices(2, { taints }) });
+    await eventually(async () => (await node.slices()).length).toBe(1);
+    const [before] = await node.slices();
+    expect(before?.spec.devices).toMatchObject(devices(2, { taints }));
+    expect(await node.recheck()).toEqual([before]);
+    node.publish({ devices: devices(3, { taints }) });
+    await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
+    const [after] = await node.slices();
+    expect(after?.metadata.uid).toBe(before?.metadata.uid);
+    // What others remove is seen by the watch.
+    await cluster.admin.resources.request({ method: 'DELETE', path: `resourceslices/${after?.metadata.name}` });
+    await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
+    expect(node.errors).toEqual([]);
+  });
+
+  it.each(resourceVersions)('belong to claims that are read the same where only %s is served', async (version) => {
+    const pod = buildPod(`reader-${version}`);
+    const requests = [
+      { name: 'plain', deviceClassName: 'netdra-kernel', devices: ['vf-0'] },
+      { name: 'either', deviceClassName: 'netdra-kernel', subrequest: 'fast', devices: ['vf-1'] },
+    ];
+    const claim = buildClaim(`read-${version}`, { requests, pods: [pod] });
+    const { uid: _, ...metadata } = claim.metadata;
+    const created = await cluster.createClaim({ ...claim, metadata } as typeof claim);
+    const { client } = await cluster.driverOn(`reader-of-${version}`);
+    const resources = new ResourceApi(serving(client, version));
+    const { metadata: read, spec, status } = await resources.readClaim('default', claim.metadata.name);
+    expect({ uid: read?.uid, spec, status }).toMatchObject({
+      uid: created.metadata.uid,
+      spec: claim.spec,
+      status: claim.status,
+    });
+    expect(resources.version).toBe(version);
+    await expect(resources.readClaim('default', 'nobody')).rejects.toMatchObject({ code: 'api-not-found' });
+  });
+});
+
+describe("the driver's own validation of devices, and that of a real API server", () => {
+  /** What the server would say to a slice with the device; `undefined` if it takes it. */
+  async function refusal(user: ApiUser, device: Device): Promise<string | undefined> {
+    const { driver, nodeName } = { driver: testDriver, nodeName: 'validated' };
+    const pool = { name: nodeName, generation: 1, resourceSliceCount: 1 };
+    const metadata = { name: 'validated' };
+    const body = { kind: 'ResourceSlice', metadata, spec: { driver, nodeName, pool, devices: [device] } };
+    const request = { method: 'POST' as const, path: 'resourceslices', query: { dryRun: 'All' }, body };
+    return await user.resources.request(request).then(() => undefined, explain);
+  }
+
+  it('agree on what is just within the limits', async () => {
+    expect(validatePool('validated', { devices: [fullDevice], sharedCounters }, testDriver)).toEqual([]);
+    expect(await refusal(cluster.admin, known(fullDevice))).toBeUndefined();
+  });
+
+  /** What the server takes for good, and the driver does not. */
+  const stricter = [
+    // Not a number that JavaScript can keep.
+    'a number beyond 2^53',
+    // A second name for one attribute.
+    "the driver's own domain",
+    // The server looks at one slice at a time.
+    'an unknown counter set',
+    'an unknown counter',
+  ];
+  const judged = badDevices.filter(([, { attributes = {}, taints, consumesCounters }]) => {
+    const hasList = Object.values(attributes).some((value) => 'ints' in value);
+    return isNewest || !(hasList || taints || consumesCounters);
+  });
+
+  it.each(judged)('agree on %s', async (what, more) => {
+    const device = { name: 'vf', ...more };
+    expect(validatePool('validated', { devices: [device], sharedCounters }, testDriver)).toHaveLength(1);
+    const refused = await refusal(cluster.admin, device);
+    if (stricter.includes(what)) expect(refused).toBeUndefined();
+    else
+      expect(refused).toMatch(
+        /the API server answered (422: .* is invalid: spec\.devices\[0\]|400: .* cannot be handled)/,
+      );
+  });
+});
+
+describe('the policies of a chart that opens fields to claims', () => {
+  it('let claims set those, and no others', async () => {
+    const answer = async (fields: object) => {
+      const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields };
+      const claim = buildClaim('opened', {
+        requests: [{ name: 'vf', deviceClassName: 'netdra-kernel', devices: [] }],
+        config: [{ source: 'FromClaim', parameters }],
+        allocated: false,
+      });
+      const { uid: _, ...metadata } = claim.metadata;
+      const path = '/apis/resource.k8s.io/v1/namespaces/default/resourceclaims';
+      const body: KubernetesObject = { ...claim, metadata };
+      return await cluster.admin.client
+        .request({ method: 'POST', path, query: { dryRun: 'All' }, body })
+        .then(() => 'accepted', explain);
+    };
+    // Policies are in force a moment after they were installed.
+    await eventually(() => answer({ driver: 'vfio-pci' })).toContain('driver of a VFConfig is for DeviceClasses');
+    expect(await answer({ macAddress: '02:00:00:00:00:01' })).toBe('accepted');
+  });
+});
