@@ -145,7 +145,6 @@ export class Cluster implements AsyncDisposable {
 
   /**
    * The feature gates that the API server has switched on.
-   * @returns none if it is no real one: those of the tests have no `/metrics`
    * Source: Kubernetes metrics reference, `kubernetes_feature_enabled`.
    */
   async features(): Promise<Set<string>> {

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe } from 'vitest';
 import { describeAdmission } from './cases/admission.ts';
 import { describeDpdk } from './cases/dpdk.ts';
 import { describeExamples } from './cases/examples.ts';
@@ -77,15 +77,10 @@ export function describeCluster(
     describeKep5304(get, options);
     describeDpdk(get, options);
     describeTrouble(get, options);
-    describe('scheduler, controllers and kubelet', () => {
-      beforeEach(async ({ skip }) => {
-        skip((await test.cluster.features()).size === 0, 'they are played here');
-      });
-      describePods(get);
-      describeRequests(get);
-      describeAdmission(get, options);
-      describeExamples(get);
-    });
+    describePods(get);
+    describeRequests(get);
+    describeAdmission(get, options);
+    describeExamples(get);
     describeMore(get);
   });
 }

@@ -1,4 +1,5 @@
 import { describeFaults } from './cases/faults.ts';
+import { describeInstalledDriver } from './cases/installed-driver.ts';
 import { describeCluster } from './describe-cluster.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { NodeCheck } from './node/node-check.ts';
@@ -22,6 +23,7 @@ describeCluster(
     const driver = stack.use(
       await InstalledDriver.install(node, {
         simulate: '2x40',
+        cni: true,
         // What only reconciliation brings back is waited for after each test.
         extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
       }),
@@ -35,5 +37,8 @@ describeCluster(
     return { target, close: () => owned.disposeAsync(), openCheck };
   },
   options,
-  (get) => describeFaults(get, () => node),
+  (get) => {
+    describeInstalledDriver(get, () => node);
+    describeFaults(get, () => node);
+  },
 );

@@ -44,24 +44,6 @@ export interface ContainerMetadata {
   attempt: number;
 }
 
-export type MountPropagation = 'PROPAGATION_PRIVATE' | 'PROPAGATION_HOST_TO_CONTAINER' | 'PROPAGATION_BIDIRECTIONAL';
-
-export interface SecurityProfile {
-  profileType: 'RuntimeDefault' | 'Unconfined';
-}
-
-export interface LinuxContainerSecurityContext {
-  capabilities?: { addCapabilities: string[]; dropCapabilities: string[] };
-  namespaceOptions?: { network?: NamespaceMode; pid?: NamespaceMode; ipc?: NamespaceMode };
-  runAsUser?: { value: number };
-  readonlyRootfs?: boolean;
-  noNewPrivs?: boolean;
-  maskedPaths?: readonly string[];
-  readonlyPaths?: readonly string[];
-  seccomp?: SecurityProfile;
-  apparmor?: SecurityProfile;
-}
-
 export interface ContainerConfig {
   metadata: ContainerMetadata;
   image: { image: string };
@@ -69,12 +51,11 @@ export interface ContainerConfig {
   args?: string[];
   workingDir?: string;
   envs?: { key: string; value: string }[];
-  mounts?: { containerPath: string; hostPath: string; readonly?: boolean; propagation?: MountPropagation }[];
+  mounts?: { containerPath: string; hostPath: string; readonly?: boolean }[];
   labels?: Record<string, string>;
   annotations?: Record<string, string>;
   /** Relative to the sandbox's `logDirectory`. */
   logPath?: string;
-  linux?: { securityContext?: LinuxContainerSecurityContext };
   CDIDevices?: { name: string }[];
 }
 

@@ -1,7 +1,7 @@
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import type { WireClaim, WireDevice } from './kubelet-dra-client.ts';
 
-/** What the kubelet remembers of a claim. All but `prepared` is in its checkpoint. */
+/** What the kubelet remembers of a claim. */
 export interface ClaimInfo extends WireClaim {
   podUids: Set<string>;
   /** Driver to devices, an entry for each driver of the allocation. Devices are only ever added. */
@@ -14,14 +14,11 @@ export interface PodClaim {
   podClaimName: string;
   /** `undefined`: the pod turned out to need no claim. */
   claimName: string | undefined;
-  /** Made from a template: must belong to the pod. */
-  isGenerated: boolean;
 }
 
-/** The kubelet's memory of claims, with the file that outlives it played by a copy. */
+/** The kubelet's memory of claims. */
 export class ClaimCache {
-  #claims = new Map<string, ClaimInfo>();
-  #checkpoint = new Map<string, ClaimInfo>();
+  readonly #claims = new Map<string, ClaimInfo>();
 
   get(namespace: string, name: string): ClaimInfo | undefined {
     return this.#claims.get(`${namespace}/${name}`);
@@ -46,18 +43,8 @@ export class ClaimCache {
     this.#claims.delete(`${info.namespace}/${info.name}`);
   }
 
-  all(): ClaimInfo[] {
-    return [...this.#claims.values()];
-  }
-
-  /** Writes the checkpoint. */
-  save(): void {
-    this.#checkpoint = structuredClone(this.#claims);
-  }
-
-  /** What a new kubelet process finds: the last checkpoint, and nothing known to be prepared. */
-  reload(): void {
-    this.#claims = structuredClone(this.#checkpoint);
+  /** What a new kubelet process does not know: that claims are prepared. Their devices are in its checkpoint. */
+  restart(): void {
     for (const info of this.#claims.values()) info.prepared = false;
   }
 }
@@ -69,27 +56,12 @@ export function driversOf(claim: ResourceV1ResourceClaim): string[] {
 /** @throws for a template whose claim does not exist yet */
 export function podClaimsOf(pod: V1Pod): PodClaim[] {
   return (pod.spec?.resourceClaims ?? []).map(({ name, resourceClaimName }) => {
-    if (resourceClaimName !== undefined)
-      return { podClaimName: name, claimName: resourceClaimName, isGenerated: false };
+    if (resourceClaimName !== undefined) return { podClaimName: name, claimName: resourceClaimName };
     const generated = pod.status?.resourceClaimStatuses?.find((entry) => entry.name === name);
     if (generated === undefined)
       throw new Error(`prepare resource claim: pod claim ${name}: ResourceClaim not created yet`);
-    return { podClaimName: name, claimName: generated.resourceClaimName, isGenerated: true };
+    return { podClaimName: name, claimName: generated.resourceClaimName };
   });
-}
-
-/** What the kubelet checks of a claim before anything else. @throws Error */
-export function checkClaim(pod: V1Pod, { isGenerated }: PodClaim, claim: ResourceV1ResourceClaim): void {
-  const { name = '', uid = '' } = pod.metadata ?? {};
-  const claimName = claim.metadata?.name;
-  const owners = claim.metadata?.ownerReferences ?? [];
-  if (isGenerated && !owners.some((owner) => owner.uid === uid && owner.controller === true)) {
-    throw new Error(`ResourceClaim ${claimName} was not created for pod ${name} (pod is not owner)`);
-  }
-  if (!(claim.status?.reservedFor ?? []).some((consumer) => consumer.uid === uid)) {
-    throw new Error(`pod ${name} (${uid}) is not allowed to use ResourceClaim ${claimName} (${claim.metadata?.uid})`);
-  }
-  if (claim.status?.allocation === undefined) throw new Error(`ResourceClaim ${claimName} is not allocated`);
 }
 
 /** The CDI names of a claim for a container that uses the whole claim or one request of it. */

@@ -22,12 +22,6 @@ export interface KubeletPluginsOptions extends RegistryTimes {
   registryDir: string;
   /** Refuses plugins that are well-formed. */
   refuse?: Refusal;
-  /** How long a driver may take for a call. Default 45 s. */
-  callTimeoutMs?: number;
-  /** Deletes the ResourceSlices of the node: of one driver, or at the kubelet's start of all of them. */
-  wipeSlices?: (driver: string | undefined) => Promise<void>;
-  /** How long a driver may be gone before its slices are deleted. Default 30 s. */
-  wipeDelayMs?: number;
   /** Gate `ResourceHealthStatus`: watches the health of devices. Default false. */
   watchHealth?: boolean;
   /** Pause before a health stream that ended is opened again. Default 5 s. */
@@ -40,7 +34,6 @@ export class KubeletPlugins implements Disposable {
   readonly #options: KubeletPluginsOptions;
   readonly #registry: PluginRegistry;
   readonly #activity = new Activity('kubelet');
-  readonly #wipes = new Map<string, NodeJS.Timeout>();
   #plugins: Plugin[] = [];
 
   constructor(options: KubeletPluginsOptions) {
@@ -59,7 +52,6 @@ export class KubeletPlugins implements Disposable {
 
   /** @throws if the registry directory does not exist */
   async start(): Promise<void> {
-    void this.#options.wipeSlices?.(undefined);
     await this.#registry.start();
   }
 
@@ -84,8 +76,6 @@ export class KubeletPlugins implements Disposable {
     this.#registry[Symbol.dispose]();
     for (const plugin of this.#plugins) close(plugin);
     this.#plugins = [];
-    for (const timer of this.#wipes.values()) clearTimeout(timer);
-    this.#wipes.clear();
   }
 
   #add(registration: Registration): void {
@@ -94,7 +84,7 @@ export class KubeletPlugins implements Disposable {
       const why = `endpoint ${endpoint} already registered for plugin name ${driver}`;
       throw new Error(`RegisterPlugin error -- plugin registration failed with err: ${why}`);
     }
-    const client = new DraClient(endpoint, service, this.#options.callTimeoutMs);
+    const client = new DraClient(endpoint, service);
     const plugin: Plugin = { ...registration, client, isConnected: false };
     const { watchHealth = false, healthReconnectMs: reconnectMs = 5_000 } = this.#options;
     if (watchHealth) {
@@ -104,7 +94,6 @@ export class KubeletPlugins implements Disposable {
     this.#plugins.push(plugin);
     client.watchConnection((isConnected) => {
       plugin.isConnected = isConnected;
-      this.#scheduleWipe(driver);
       this.#activity.wake();
     });
   }
@@ -113,20 +102,7 @@ export class KubeletPlugins implements Disposable {
     const isGone = (plugin: Plugin) => plugin.driver === driver && plugin.endpoint === endpoint;
     for (const plugin of this.#plugins.filter(isGone)) close(plugin);
     this.#plugins = this.#plugins.filter((plugin) => !isGone(plugin));
-    this.#scheduleWipe(driver);
     this.#activity.wake();
-  }
-
-  /** Starts the clock when the last connected instance of a driver is gone, and stops it when one is back. */
-  #scheduleWipe(driver: string): void {
-    clearTimeout(this.#wipes.get(driver));
-    this.#wipes.delete(driver);
-    const { wipeSlices, wipeDelayMs = 30_000 } = this.#options;
-    if (wipeSlices === undefined || this.list(driver).some(({ isConnected }) => isConnected)) return;
-    this.#wipes.set(
-      driver,
-      setTimeout(() => void wipeSlices(driver), wipeDelayMs),
-    );
   }
 }
 

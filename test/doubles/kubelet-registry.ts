@@ -33,11 +33,7 @@ export interface RegistrationAttempt {
   notifyError?: string;
 }
 
-/** How patient the kubelet is. */
 export interface RegistryTimes {
-  dialTimeoutMs?: number;
-  getInfoTimeoutMs?: number;
-  notifyTimeoutMs?: number;
   /** Pause before a failed registration is tried again; doubles each time. */
   retryMs?: number;
 }
@@ -141,12 +137,11 @@ export class PluginRegistry implements Disposable {
   }
 
   async #shakeHands(path: string, socket: WatchedSocket, attempt: RegistrationAttempt): Promise<void> {
-    const { dialTimeoutMs = 10_000, getInfoTimeoutMs = 1_000, notifyTimeoutMs = 5_000 } = this.#options;
     // The real kubelet dials the bare path, so that its HTTP/2 `:authority` is the percent-encoded path.
     const definition = loadProto('plugin-registration.proto');
     using client = new UnixGrpcClient(path, definition, 'pluginregistration.Registration', encodeURIComponent(path));
-    await client.waitForReady(dialTimeoutMs);
-    const info = await client.call<PluginInfo>('GetInfo', {}, getInfoTimeoutMs).catch((error) => {
+    await client.waitForReady(10_000);
+    const info = await client.call<PluginInfo>('GetInfo', {}, 1_000).catch((error) => {
       throw new Error(
         `RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket ${path}, err: ${formatRpcError(error)}`,
       );
@@ -155,7 +150,7 @@ export class PluginRegistry implements Disposable {
     let refusal: string | undefined;
     let registration: Registration | undefined;
     try {
-      registration = validatePlugin(info, path);
+      registration = toRegistration(info, path);
       const reason = this.#options.refuse?.(info);
       if (reason !== undefined) {
         throw new Error(`RegisterPlugin error -- plugin validation failed with err: ${reason}`);
@@ -167,7 +162,7 @@ export class PluginRegistry implements Disposable {
       refusal = error instanceof Error ? error.message : String(error);
     }
     const status = { pluginRegistered: refusal === undefined, error: refusal ?? '' };
-    const notified = client.call('NotifyRegistrationStatus', status, notifyTimeoutMs);
+    const notified = client.call('NotifyRegistrationStatus', status, 5_000);
     if (refusal !== undefined) {
       // A plugin may answer a refusal with an error; the refusal is what counts.
       await notified.catch((error) => {
@@ -182,27 +177,10 @@ export class PluginRegistry implements Disposable {
 }
 
 /** @throws Error with the text that the plugin gets to see */
-function validatePlugin(info: PluginInfo, socketPath: string): Registration {
-  if (info.type !== 'DRAPlugin') {
-    throw new Error(
-      `RegisterPlugin error -- no handler registered for plugin type: ${info.type} at socket ${socketPath}`,
-    );
-  }
-  const failed = 'RegisterPlugin error -- plugin validation failed with err:';
-  if (!/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/i.test(info.name) || info.name.length > 63) {
-    throw new Error(`${failed} invalid driver name ${JSON.stringify(info.name)}`);
-  }
-  // An empty endpoint means that the plugin serves on the registration socket.
-  const endpoint = info.endpoint === '' ? socketPath : info.endpoint;
-  if (!endpoint.startsWith('/'))
-    throw new Error(`${failed} endpoint ${endpoint} of ${info.name} is not an absolute path`);
-  if (info.supportedVersions.length === 0)
-    throw new Error(`${failed} empty list of supported gRPC services for plugin ${info.name}`);
+function toRegistration(info: PluginInfo, socketPath: string): Registration {
   const service = info.supportedVersions.find(isDraServiceName);
-  if (service === undefined) {
-    throw new Error(
-      `${failed} none of the gRPC services of ${info.name} is supported: ${info.supportedVersions.join(', ')}`,
-    );
+  if (info.type !== 'DRAPlugin' || service === undefined) {
+    throw new Error(`RegisterPlugin error -- no DRA plugin at socket ${socketPath}: ${JSON.stringify(info)}`);
   }
-  return { socketPath, driver: info.name, endpoint, service, services: info.supportedVersions };
+  return { socketPath, driver: info.name, endpoint: info.endpoint, service, services: info.supportedVersions };
 }

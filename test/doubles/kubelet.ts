@@ -1,5 +1,5 @@
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
-import { ClaimCache, type ClaimInfo, cdiDevicesOf, checkClaim, driversOf, podClaimsOf } from './kubelet-claims.ts';
+import { ClaimCache, type ClaimInfo, cdiDevicesOf, driversOf, podClaimsOf } from './kubelet-claims.ts';
 import { type DraClient, formatRpcError, type WireClaim } from './kubelet-dra-client.ts';
 import { KubeletPlugins, type KubeletPluginsOptions, type Plugin } from './kubelet-plugins.ts';
 import type { RegistrationAttempt } from './kubelet-registry.ts';
@@ -19,8 +19,8 @@ export class KubeletError extends Error {
  * pods prepared and unprepared, and knows the CDI devices of each container. Running pods is not its business: call
  * `prepare` before the sandbox is made, pass `cdiDevicesForContainer` to the runtime, call `unprepare` at the end.
  *
- * Works as kubelet 1.36 does, texts of errors included. Drivers are called in the order of the allocation results,
- * where the real one has no order.
+ * For tests that look at each call, or start a driver hundreds of times. It is a well-behaved kubelet and no measure of one:
+ * what the real one checks and does is shown in e2e/cluster.
  */
 export class Kubelet implements Disposable {
   readonly #options: KubeletOptions;
@@ -88,33 +88,9 @@ export class Kubelet implements Disposable {
     await this.#unprepare(pod.metadata?.uid ?? '', infos);
   }
 
-  /** What the reconcile loop does now and then: unprepares the claims of pods that are no longer there. */
-  async unprepareVanished(isAlive: (podUid: string) => boolean): Promise<void> {
-    const podUids = new Set(this.#cache.all().flatMap((info) => [...info.podUids]));
-    for (const podUid of podUids) {
-      if (!isAlive(podUid))
-        await this.#unprepare(
-          podUid,
-          this.#cache.all().filter((info) => info.podUids.has(podUid)),
-        );
-    }
-  }
-
   /** What the kubelet knows of a claim; `undefined` before `prepare` and after `unprepare`. */
   claimInfo(namespace: string, name: string): Readonly<ClaimInfo> | undefined {
     return this.#cache.get(namespace, name);
-  }
-
-  /**
-   * CDI names for a container that uses a claim.
-   * @param request the request that the container names; `undefined`: the whole claim
-   * @throws KubeletError for a claim that the kubelet does not know
-   */
-  cdiDevicesFor(namespace: string, claimName: string, request?: string): string[] {
-    const info = this.#cache.get(namespace, claimName);
-    if (info === undefined)
-      throw new KubeletError(`unable to get claim info for claim ${claimName} in namespace ${namespace}`);
-    return cdiDevicesOf(info, request);
   }
 
   /** All CDI names that go into the CreateContainer call, in the order of the container's claims. */
@@ -124,14 +100,16 @@ export class Kubelet implements Disposable {
     const podClaims = podClaimsOf(pod);
     return uses.flatMap(({ name, request }) => {
       const claimName = podClaims.find(({ podClaimName }) => podClaimName === name)?.claimName;
-      return claimName === undefined ? [] : this.cdiDevicesFor(pod.metadata?.namespace ?? '', claimName, request);
+      const info = this.#cache.get(pod.metadata?.namespace ?? '', claimName ?? '');
+      if (info === undefined) throw new KubeletError(`unable to get claim info for claim ${claimName}`);
+      return cdiDevicesOf(info, request);
     });
   }
 
-  /** Ends the process and starts it again: registrations and `prepared` are forgotten, checkpointed devices are not. */
+  /** Ends the process and starts it again: registrations and `prepared` are forgotten, devices are not. */
   async restart(): Promise<void> {
     this.#plugins[Symbol.dispose]();
-    this.#cache.reload();
+    this.#cache.restart();
     this.#plugins = new KubeletPlugins(this.#options);
     await this.#plugins.start();
   }
@@ -150,24 +128,20 @@ export class Kubelet implements Disposable {
         addToBatch(batches, this.#plugins.get(driver), info);
       return info;
     });
-    this.#cache.save();
     for (const [plugin, batch] of batches) await this.#callPrepare(plugin, batch);
     for (const info of infos) info.prepared = true;
-    this.#cache.save();
   }
 
   /** The pod's claims, all checked before any of them is touched. */
   async #fetchClaims(pod: V1Pod): Promise<ResourceV1ResourceClaim[]> {
     const claims: ResourceV1ResourceClaim[] = [];
-    for (const podClaim of podClaimsOf(pod)) {
-      const { claimName } = podClaim;
+    for (const { claimName } of podClaimsOf(pod)) {
       if (claimName === undefined) continue;
       const claim = await this.#options.getClaim(pod.metadata?.namespace ?? '', claimName).catch((cause) => {
         throw new Error(`fetch ResourceClaim ${claimName}: ${cause instanceof Error ? cause.message : cause}`, {
           cause,
         });
       });
-      checkClaim(pod, podClaim, claim);
       for (const driver of driversOf(claim)) this.#plugins.get(driver);
       claims.push(claim);
     }
@@ -197,7 +171,6 @@ export class Kubelet implements Disposable {
       }
       for (const [plugin, batch] of batches) await this.#callUnprepare(plugin, batch);
       for (const info of last) this.#cache.delete(info);
-      this.#cache.save();
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);
       throw new KubeletError(`unprepare dynamic resources: ${message}`, { cause });

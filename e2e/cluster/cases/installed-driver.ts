@@ -1,0 +1,55 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { deviceInfoDir } from '../../../src/dialects/index.ts';
+import type { GetCluster } from '../describe-cluster.ts';
+import type { RealNode } from '../node/real-node.ts';
+import { testClaim, testClass, testPod } from '../objects.ts';
+
+/** What the chart's DaemonSet gives the driver, as it is on the node. */
+export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode): void {
+  describe('the driver as the chart installs it', () => {
+    it('has two capabilities, a seccomp profile, no way to more, and can write to its mounts only', () => {
+      const [pid] = getNode().driverPids();
+      const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+      const field = (name: string) => new RegExp(`^${name}:\\s+(\\S+)`, 'm').exec(status)?.[1];
+      // CAP_NET_ADMIN is 12, CAP_SYS_ADMIN 21.
+      const capabilities = ((1n << 12n) | (1n << 21n)).toString(16).padStart(16, '0');
+      for (const set of ['CapEff', 'CapPrm', 'CapBnd']) expect(field(set), set).toBe(capabilities);
+      expect(field('NoNewPrivs')).toBe('1');
+      expect(field('Seccomp')).toBe('2');
+      const lines = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').trim().split('\n');
+      const mounts = lines.map((line) => line.split(' '));
+      const optionsOf = (path: string) => mounts.findLast((each) => each[4] === path)?.[5]?.split(',') ?? [];
+      expect(optionsOf('/')).toContain('ro');
+      expect(optionsOf('/var/run/netns')).toContain('ro');
+      expect(optionsOf('/sys')).toContain('rw');
+      expect(optionsOf(deviceInfoDir)).toContain('rw');
+    });
+
+    it("runs the node's IPAM plugins, and describes devices in the node's device-info folder", async () => {
+      const { cluster, view } = get();
+      const range = { subnet: '198.18.9.0/24', rangeStart: '198.18.9.5', rangeEnd: '198.18.9.5' };
+      const config = {
+        interfaceName: 'net1',
+        ipam: { type: 'host-local', ranges: [[range]] },
+        dialects: { deviceInfo: { resourceName: 'example.com/nic' } },
+      };
+      const { metadata } = await cluster.create(testClass(cluster, 'ipam', config));
+      try {
+        const request = { name: 'vf', deviceClassName: metadata.name };
+        await cluster.create(testClaim(cluster, 'ipam', [request]));
+        await cluster.create(testPod(cluster, 'ipam', { claims: [{ name: 'nic', resourceClaimName: 'ipam' }] }));
+        await cluster.waitUntilRunning('ipam');
+        const link = (await view('ipam').links()).find(({ ifname }) => ifname === 'net1');
+        expect(link?.addr_info).toContainEqual(expect.objectContaining({ local: '198.18.9.5', prefixlen: 24 }));
+        const [device] = (await view('ipam').metadata('resourceclaims/ipam', 'vf')).devices;
+        expect(device?.networkData).toMatchObject({ interfaceName: 'net1', ips: ['198.18.9.5/24'] });
+        expect(readdirSync(deviceInfoDir)).toEqual([expect.stringMatching(/^example\.com-nic-.*-device\.json$/)]);
+        await cluster.remove('Pod', 'ipam');
+        await expect.poll(() => readdirSync(deviceInfoDir), { timeout: 30_000 }).toEqual([]);
+      } finally {
+        await cluster.remove('DeviceClass', metadata.name);
+      }
+    });
+  });
+}
