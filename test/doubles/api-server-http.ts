@@ -155,7 +155,7 @@ export class ApiListener implements AsyncDisposable {
     const watch = new WatchStream(this.#store, selectionOf(target, query), response);
     this.watches.add(watch);
     this.activity.wake();
-    await watch.run(Number(query.resourceVersion)).finally(() => this.watches.delete(watch));
+    await watch.run(query.resourceVersion).finally(() => this.watches.delete(watch));
   }
 }
 

@@ -20,13 +20,17 @@ export class WatchStream {
     this.#response = response;
   }
 
-  /** Sends what happened since a version, then everything that happens, until either side ends it. */
-  async run(resourceVersion: number): Promise<void> {
+  /**
+   * Sends what happened since a version, then everything that happens, until either side ends it.
+   * @param resourceVersion none: all objects that are there come first
+   */
+  async run(resourceVersion: string | undefined): Promise<void> {
     this.#response.writeHead(200, { 'Content-Type': 'application/json' });
     this.#response.flushHeaders();
     const closed = new Promise<void>((resolve) => this.#response.once('close', resolve));
     try {
-      for (const change of this.#store.changesAfter(resourceVersion)) this.#sendChange(change);
+      if (resourceVersion === undefined) this.#sendAll();
+      else for (const change of this.#store.changesAfter(Number(resourceVersion))) this.#sendChange(change);
     } catch (error) {
       if (!(error instanceof ApiStatusError)) throw error;
       this.#write('ERROR', error.toStatus());
@@ -46,6 +50,11 @@ export class WatchStream {
   /** Ends the answer in an orderly way, as the API server does after some minutes. */
   end(): void {
     this.#response.end();
+  }
+
+  #sendAll(): void {
+    const { resource, selects } = this.#selection;
+    for (const object of this.#store.list(resource).filter(selects)) this.#write('ADDED', object);
   }
 
   /** To a watch with a selector, an object that starts to match was added, and one that stops to match was deleted. */

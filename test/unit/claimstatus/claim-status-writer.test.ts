@@ -398,7 +398,7 @@ describe('ClaimStatusWriter', () => {
   it('says which permission is missing since Kubernetes 1.36, once, and works when it is given', async () => {
     await using bench = await startBench();
     const claims = ['one', 'two', 'three'].map((name) => bench.createClaim(name));
-    const message = 'status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver"';
+    const message = `status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver" permission: no rule allows it for driver "${testDriver}"`;
     const refused = bench.api.failNext('PATCH /status', 422, { times: Infinity, message });
     const writer = bench.start();
     for (const claim of claims) writer.set(claim, [ready('vf-0')]);
