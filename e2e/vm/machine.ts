@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { packagedProgram } from './image/package-programs.ts';
 
 /** Ports of the guest, each a unix socket of that name in the folder of the run. */
-export const ports = ['control', 'stdout', 'stderr', 'terminal'] as const;
+export const ports = ['control', 'stdin', 'stdout', 'stderr', 'terminal'] as const;
 export type Port = (typeof ports)[number];
 
 export interface MachineOptions {
@@ -18,6 +18,10 @@ export interface MachineOptions {
   repository: string;
   /** Folder of this run: sockets, log of the kernel, and what the guest reads and writes. A short path. */
   runDir: string;
+  /** File with a third file system, which the guest may write to: `/dev/vdc`. */
+  dataDisk?: string;
+  /** A TAP interface of the host that the management interface is connected to. Absent: it leads nowhere. */
+  tap?: string;
 }
 
 /** Memory of each NUMA node. There is a processor, a network card and its VFs on either. */
@@ -32,7 +36,7 @@ const cards = [
 
 /**
  * The command line of the machine: two NUMA nodes, an IOMMU, two network cards with SR-IOV that are connected to each
- * other, and one for management that leads nowhere. Nothing listens; QEMU connects to the sockets in `runDir`.
+ * other, and one for management. Nothing listens; QEMU connects to the sockets in `runDir`.
  * @returns the program and its arguments
  */
 export function machineCommand(options: MachineOptions): [string, ...string[]] {
@@ -55,6 +59,7 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
     ...['-serial', `file:${inRun('kernel.log')}`, '-device', 'virtio-rng-pci'],
     ...diskArguments('root', options.disk),
     ...diskArguments('modules', options.modulesDisk),
+    ...(options.dataDisk === undefined ? [] : diskArguments('data', options.dataDisk, 'off')),
     ...shareArguments('run', runDir, ''),
     ...shareArguments('repository', options.repository, ',readonly=on,multidevs=remap'),
     ...['-device', 'virtio-serial-pci'],
@@ -62,15 +67,20 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
       ...['-chardev', `socket,id=${port},path=${inRun(port)}`],
       ...['-device', `${port === 'terminal' ? 'virtconsole' : 'virtserialport'},chardev=${port},name=${port}`],
     ]),
-    ...['-netdev', 'user,id=management,restrict=on', '-device', 'virtio-net-pci,netdev=management,romfile='],
+    ...['-netdev', managementNetwork(options.tap), '-device', 'virtio-net-pci,netdev=management,romfile='],
     ...networkCardArguments(),
   ];
 }
 
-function diskArguments(id: string, path: string): string[] {
-  const file = `file.driver=file,file.filename=${escapeOption(path)},file.read-only=on,file.locking=off`;
+function managementNetwork(tap: string | undefined): string {
+  if (tap === undefined) return 'user,id=management,restrict=on';
+  return `tap,id=management,ifname=${tap},script=no,downscript=no`;
+}
+
+function diskArguments(id: string, path: string, readOnly: 'on' | 'off' = 'on'): string[] {
+  const file = `file.driver=file,file.filename=${escapeOption(path)},file.read-only=${readOnly},file.locking=off`;
   return [
-    ...['-blockdev', `driver=raw,node-name=${id},read-only=on,${file}`],
+    ...['-blockdev', `driver=raw,node-name=${id},read-only=${readOnly},${file}`],
     ...['-device', `virtio-blk-pci,drive=${id},serial=${id}`],
   ];
 }

@@ -9,13 +9,25 @@ export interface GuestTask {
   repository: string;
   /** Absent: a shell. */
   command: string[];
-  /** Whether the command gets the guest's terminal, or else stdout and stderr of their own and no input. */
+  /** Whether the command gets the guest's terminal, or else stdout and stderr of their own. */
   terminal: boolean;
+  /** Whether the command reads from the host, or else has no input; for one that has no terminal. */
+  input?: boolean;
+  /** Of the guest's management interface, default one that leads nowhere. */
+  network?: GuestNetwork;
   /** Of the terminal. */
   rows: number;
   columns: number;
   env: NodeJS.ProcessEnv;
 }
+
+export interface GuestNetwork {
+  /** With the length of the prefix: `10.250.0.1/24`. */
+  address: string;
+  gateway: string;
+}
+
+const isolated: GuestNetwork = { address: '10.0.2.15/24', gateway: '10.0.2.2' };
 
 /** Folders of a run: what the command leaves, what the driver's image has besides Node.js, and programs for containers. */
 export const runFolders = { results: 'results', image: 'image', tools: 'tools' };
@@ -35,10 +47,14 @@ export function writeRunFiles(runDir: string, task: GuestTask): void {
 }
 
 /** @returns assignments for the script that starts the guest */
-export function formatSettings({ repository, terminal, rows, columns }: GuestTask): string {
+export function formatSettings(task: GuestTask): string {
+  const { repository, terminal, input = false, network = isolated, rows, columns } = task;
   return [
     `repository=${quote(repository)}`,
     `terminal=${terminal ? 'yes' : 'no'}`,
+    `input=${input ? 'yes' : 'no'}`,
+    `address=${quote(network.address)}`,
+    `gateway=${quote(network.gateway)}`,
     `rows=${rows}`,
     `columns=${columns}`,
     '',

@@ -12,15 +12,11 @@ import { errnoCode, explain, NetdraError } from '../../src/errors.ts';
 import { cacheFolder } from '../node/tools.ts';
 import { takeMachineParts } from './parts.ts';
 import { runFolders, writeRunFiles } from './run-files.ts';
-import { runSession } from './session.ts';
+import { runSession, sessionLimits } from './session.ts';
 import type { GuestStreams } from './virtual-machine.ts';
 
 /** The machine failed, not the command: as `docker run` has it. */
 const machineExitCode = 125;
-const defaultTimeoutSeconds = 1_800;
-/** Three to six times of what it takes. */
-const bootTimeoutMs = 120_000;
-const bootAttempts = 3;
 /** Followed by our pid: what a run that was killed left behind is removed by the next one. */
 const runDirPrefix = 'netdra-vm-';
 
@@ -45,7 +41,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     using streams = openStreams(terminal);
     const machine = { ...files, repository, runDir };
     const { signal } = stop;
-    return await runSession({ machine, streams, timeoutMs, bootTimeoutMs, bootAttempts, signal, log });
+    return await runSession({ ...sessionLimits, machine, streams, timeoutMs, signal, log });
   } finally {
     collectResults(runDir, resultsDir);
     rmSync(runDir, { recursive: true, force: true });
@@ -60,7 +56,7 @@ function copyTools(toolsDir: string, cacheDir: string): void {
 }
 
 function parseTimeout(text: string | undefined): number {
-  const seconds = Number(text ?? defaultTimeoutSeconds);
+  const seconds = Number(text ?? sessionLimits.timeoutMs / 1_000);
   if (Number.isInteger(seconds) && seconds > 0) return 1_000 * seconds;
   throw new NetdraError('timeout-invalid', `NETDRA_VM_TIMEOUT is ${JSON.stringify(text)}`, {
     hint: 'give a number of seconds',

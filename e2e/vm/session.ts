@@ -20,6 +20,9 @@ export interface SessionOptions {
   log: (line: string) => void;
 }
 
+/** What a session may take. A boot takes a third to a sixth of its limit. */
+export const sessionLimits = { bootTimeoutMs: 120_000, bootAttempts: 3, timeoutMs: 1_800_000 };
+
 /** What `timeout` of coreutils exits with. */
 const timeoutExitCode = 124;
 const powerOffMs = 15_000;
@@ -40,7 +43,7 @@ export async function runSession(options: SessionOptions): Promise<number> {
       throw new MachineError('machine-failed', `the machine ${failure}; what it said last:\n${report}`);
     }
     // With emulated processors about one boot in fifty stands still for good: a timer interrupt gets lost.
-    log(`the machine ${failure}: starting it again`);
+    log(`the machine ${failure}: starting it again; what it said last:\n${report}`);
   }
 }
 

@@ -9,6 +9,8 @@ import { type MachineOptions, machineCommand, type Port, ports } from './machine
 
 /** The host's ends of what the guest talks to. */
 export interface GuestStreams {
+  /** What the command reads, if it has an input. */
+  stdin?: Readable;
   stdout: Writable;
   stderr: Writable;
   /** Absent: nobody looks at the guest's terminal. */
@@ -78,10 +80,11 @@ export class VirtualMachine implements AsyncDisposable {
   }
 }
 
-function connect(port: Port, socket: Socket, { stdout, stderr, terminal, onLine }: GuestStreams): void {
+function connect(port: Port, socket: Socket, { stdin, stdout, stderr, terminal, onLine }: GuestStreams): void {
   // The guest is gone: what it did not say any more is of no interest.
   socket.on('error', () => undefined);
   if (port === 'control') createInterface(socket).on('line', onLine);
+  else if (port === 'stdin') stdin?.pipe(socket);
   else if (port !== 'terminal') socket.pipe(port === 'stdout' ? stdout : stderr, { end: false });
   else if (terminal === undefined) socket.resume();
   else {

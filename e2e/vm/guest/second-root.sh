@@ -65,9 +65,9 @@ set_up_network() {
   ip link set lo up
   modprobe -a virtio_net igb igbvf vfio-pci bridge veth
   name_links
-  ip address add 10.0.2.15/24 dev mgmt0
+  ip address add "$address" dev mgmt0
   ip link set mgmt0 up
-  ip route add default via 10.0.2.2
+  ip route add default via "$gateway"
 }
 
 finish() {
@@ -87,6 +87,8 @@ if [ "$terminal" = yes ]; then
   stty rows "$rows" columns "$columns" </dev/hvc0
   setsid --ctty --wait bash "$share/command.sh" <>/dev/hvc0 >&0 2>&1 || code=$?
 else
-  bash "$share/command.sh" </dev/null >"$(port stdout)" 2>"$(port stderr)" || code=$?
+  stdin=/dev/null
+  if [ "$input" = yes ]; then stdin=$(port stdin); fi
+  bash "$share/command.sh" <"$stdin" >"$(port stdout)" 2>"$(port stderr)" || code=$?
 fi
 finish "$code"

@@ -35,4 +35,11 @@ describe('the script that the guest runs', () => {
     const script = `${formatSettings({ ...task, terminal: true })}echo "$repository $terminal $rows $columns"`;
     expect(bash(script)).toBe('/a repository yes 24 80\n');
   });
+
+  it('has no input and an interface that leads nowhere, unless the task says otherwise', () => {
+    const settings = (more: object) => bash(`${formatSettings({ ...task, ...more })}echo "$input $address $gateway"`);
+    expect(settings({})).toBe('no 10.0.2.15/24 10.0.2.2\n');
+    const network = { address: '192.0.2.1/24', gateway: '192.0.2.2' };
+    expect(settings({ input: true, network })).toBe('yes 192.0.2.1/24 192.0.2.2\n');
+  });
 });
