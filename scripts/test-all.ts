@@ -93,7 +93,13 @@ async function main(): Promise<boolean> {
       {
         name: 'virtual machine',
         versions: 'QEMU igb',
-        command: ['bash', 'scripts/e2e-vm.sh', '--exclude', '**/image.test.ts'],
+        command: ['bash', 'scripts/e2e-vm.sh'],
+      },
+      {
+        name: 'virtual machine with a kubelet',
+        versions: `Kubernetes ${testedPairs[0].kubernetes}, QEMU igb`,
+        command: ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'],
+        ...(clusters[0]?.needs === undefined ? {} : { needs: clusters[0].needs }),
       },
     ]),
     runLane([{ name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') }, ...clusters]),

@@ -15,7 +15,7 @@ export interface ClusterNode {
 }
 
 /** How long something may take: images are there, so it is seconds, but a busy laptop has its own idea of those. */
-export const timeoutMs = 60_000;
+export const defaultTimeoutMs = 60_000;
 export const pollMs = 100;
 
 /** A cluster that is not, or does not, as the tests need it. */
@@ -43,7 +43,7 @@ export async function listSlices(client: KubeClient, driver: string): Promise<Sl
 }
 
 /** The first node on which the driver offers devices. @throws ClusterError `no-devices` */
-export async function findNode(client: KubeClient, driver: string): Promise<ClusterNode> {
+export async function findNode(client: KubeClient, driver: string, timeoutMs: number): Promise<ClusterNode> {
   for (const endsAt = systemClock.nowMs() + timeoutMs; ; await systemClock.sleep(pollMs)) {
     const slices = await listSlices(client, driver);
     const name = slices.find(({ spec }) => (spec.devices ?? []).length > 0)?.spec.nodeName;

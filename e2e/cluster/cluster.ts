@@ -15,11 +15,11 @@ import {
   ClusterError,
   type ClusterNode,
   checkVersion,
+  defaultTimeoutMs,
   findNode,
   listSlices,
   pollMs,
   type Slice,
-  timeoutMs,
 } from './cluster-facts.ts';
 import { type ExecResult, execInPod } from './pod-exec.ts';
 import { readText } from './read-text.ts';
@@ -85,7 +85,7 @@ export class Cluster implements AsyncDisposable {
     const config = loadKubeConfig(target.kubeconfig);
     const client = stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
     await checkVersion(client, target.oldestKubernetes);
-    const node = await findNode(client, target.driver);
+    const node = await findNode(client, target.driver, target.timeoutMs ?? defaultTimeoutMs);
     const namespace = `netdra-e2e-${randomBytes(3).toString('hex')}`;
     const parts = { namespace, node, config, client };
     const cluster = new Cluster(target, parts, stack.move());
@@ -193,6 +193,14 @@ export class Cluster implements AsyncDisposable {
     return this.#stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
   }
 
+  /** Removes what tests make in the namespace, but for objects of the given names, and waits until it is gone. */
+  async removeAll(except: readonly string[] = []): Promise<void> {
+    for (const kind of ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'] as const) {
+      const names = (await this.list<object>(kind)).map(({ metadata }) => metadata.name);
+      await Promise.all(names.filter((name) => !except.includes(name)).map((name) => this.remove(kind, name)));
+    }
+  }
+
   /** Waits until all containers of a pod run. @throws ClusterError `not-in-time` with what the API knows of the pod */
   async waitUntilRunning(name: string): Promise<Stored<V1Pod>> {
     return await this.#waitForPod(name, 'runs', ({ status }) => {
@@ -263,6 +271,7 @@ export class Cluster implements AsyncDisposable {
 
   /** Waits for something to become so. @throws ClusterError `not-in-time` */
   async until(what: string, condition: () => Promise<boolean>, explain = async () => ''): Promise<void> {
+    const { timeoutMs = defaultTimeoutMs } = this.target;
     for (const endsAt = systemClock.nowMs() + timeoutMs; !(await condition()); await systemClock.sleep(pollMs)) {
       if (systemClock.nowMs() < endsAt) continue;
       throw new ClusterError('not-in-time', `not within ${timeoutMs / 1_000} s: ${what}${await explain()}`);

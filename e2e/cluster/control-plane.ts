@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
@@ -34,12 +35,15 @@ export class ControlPlane implements AsyncDisposable {
   readonly adminKubeconfig: string;
   /** Absent while `apiServerOnly`. */
   readonly programs: { etcd: Program; apiServer: Program; controllerManager?: Program; scheduler?: Program };
+  readonly #kubectl: string;
   readonly #stack: AsyncDisposableStack;
 
   private constructor(
     parts: Pick<ControlPlane, 'authority' | 'server' | 'adminKubeconfig' | 'programs'>,
+    kubectl: string,
     stack: AsyncDisposableStack,
   ) {
+    this.#kubectl = kubectl;
     this.authority = parts.authority;
     this.server = parts.server;
     this.adminKubeconfig = parts.adminKubeconfig;
@@ -89,7 +93,15 @@ export class ControlPlane implements AsyncDisposable {
       ]);
       Object.assign(programs, { controllerManager, scheduler: started });
     }
-    return new ControlPlane({ authority, server, adminKubeconfig, programs }, stack.move());
+    const kubectl = join(kubernetes, 'kubectl');
+    return new ControlPlane({ authority, server, adminKubeconfig, programs }, kubectl, stack.move());
+  }
+
+  /** Runs kubectl as the administrator. @returns what it printed; an error's text if it failed */
+  kubectl(...args: string[]): string {
+    const all = ['--kubeconfig', this.adminKubeconfig, ...args];
+    const { stdout, stderr } = spawnSync(this.#kubectl, all, { encoding: 'utf8', timeout: 60_000 });
+    return stdout + stderr;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

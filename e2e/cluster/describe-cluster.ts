@@ -6,7 +6,7 @@ import { describeKep5304 } from './cases/kep-5304.ts';
 import { describePods } from './cases/pods.ts';
 import { describeRequests } from './cases/requests.ts';
 import { describeTrouble } from './cases/trouble.ts';
-import { Cluster, type Kind } from './cluster.ts';
+import { Cluster } from './cluster.ts';
 import { ContainerView } from './container-view.ts';
 import { NodeFiles } from './node-files.ts';
 import type { ClusterTarget } from './target.ts';
@@ -33,8 +33,6 @@ export interface OpenCluster {
    */
   openCheck?: () => Promise<() => Promise<void>>;
 }
-
-const kinds: Kind[] = ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'];
 
 /** What there is to test: known before the cluster is there. */
 export type CaseOptions = Pick<ClusterTarget, 'simulated' | 'admissionPolicies'>;
@@ -66,7 +64,8 @@ export function describeCluster(
     afterEach(async ({ task }) => {
       isKept ||= test.cluster.target.keepFailed && task.result?.state === 'fail';
       if (isKept) return;
-      await removeAll(test.cluster);
+      // The next test finds all VFs free.
+      await test.cluster.removeAll([NodeFiles.podName]);
       await test.expectRestored();
     });
     afterAll(async () => {
@@ -83,12 +82,4 @@ export function describeCluster(
     describeExamples(get);
     describeMore(get);
   });
-}
-
-/** Removes what a test has left, so that the next one finds all VFs free. */
-async function removeAll(cluster: Cluster): Promise<void> {
-  for (const kind of kinds) {
-    const names = (await cluster.list<object>(kind)).map(({ metadata }) => metadata.name);
-    await Promise.all(names.flatMap((name) => (name === NodeFiles.podName ? [] : [cluster.remove(kind, name)])));
-  }
 }

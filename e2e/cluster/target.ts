@@ -22,6 +22,8 @@ export const clusterTargetSchema = z.strictObject({
   admissionPolicies: z.boolean(),
   /** Whether what a failed test made stays for a look. */
   keepFailed: z.boolean(),
+  /** How long anything may take, default 60 s. */
+  timeoutMs: z.number().positive().optional(),
   /** `1.36`: older servers are refused. */
   oldestKubernetes: z.string().regex(/^\d+\.\d+$/),
 });

@@ -16,7 +16,7 @@ export const consumerImage = 'localhost/netdra/consumer:e2e';
 
 const packages: PackageSet = {
   suite: 'bookworm',
-  packages: ['dpdk-dev', 'librte-net-af-packet*', 'librte-mempool-ring*', 'iproute2'],
+  packages: ['dpdk-dev', 'librte-net-af-packet*', 'librte-net-e1000-*', 'librte-mempool-ring*', 'iproute2'],
   // What is for building programs and for packages' scripts, which do not run here.
   without: [
     'libdpdk-dev',

@@ -5,6 +5,7 @@ import { consumerImage, importConsumerImage } from '../../release/consumer-image
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { type HelmVersion, runHelm, valueArguments } from '../../release/helm.ts';
 import { type Registry, startRegistry } from '../../release/registry.ts';
+import type { ControlPlane } from '../control-plane.ts';
 import type { ClusterTarget } from '../target.ts';
 import { nodePaths, type RealNode } from './real-node.ts';
 
@@ -37,18 +38,7 @@ export class InstalledDriver implements AsyncDisposable {
     this.registry = registry;
     this.values = values;
     this.#node = node;
-    this.target = {
-      kubeconfig: node.controlPlane.adminKubeconfig,
-      driver: 'sriov.netdra.dev',
-      driverNamespace,
-      consumerImage,
-      classes: { kernel: 'netdra-kernel', dpdk: 'netdra-dpdk' },
-      simulated: true,
-      paths: { kubeletPlugins: nodePaths.kubeletPlugins, cdi: nodePaths.cdi },
-      admissionPolicies: true,
-      keepFailed: false,
-      oldestKubernetes: '1.34',
-    };
+    this.target = chartTarget(node.controlPlane, true);
   }
 
   /**
@@ -102,4 +92,20 @@ export class InstalledDriver implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.registry[Symbol.asyncDispose]();
   }
+}
+
+/** A cluster that the chart is installed in, with its default values. */
+export function chartTarget({ adminKubeconfig }: ControlPlane, simulated: boolean): ClusterTarget {
+  return {
+    kubeconfig: adminKubeconfig,
+    driver: 'sriov.netdra.dev',
+    driverNamespace,
+    consumerImage,
+    classes: { kernel: 'netdra-kernel', dpdk: 'netdra-dpdk' },
+    simulated,
+    paths: { kubeletPlugins: nodePaths.kubeletPlugins, cdi: nodePaths.cdi },
+    admissionPolicies: true,
+    keepFailed: false,
+    oldestKubernetes: '1.34',
+  };
 }

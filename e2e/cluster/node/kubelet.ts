@@ -5,11 +5,9 @@ import { run } from '../../node/packages/run.ts';
 import type { CertificateAuthority } from './certificates.ts';
 import { Program } from './program.ts';
 
-export interface KubeletOptions {
-  /** For certificates, configuration and logs. */
+export interface KubeletFiles {
+  /** For certificates and configuration. Files name each other by this path, so the kubelet has to see them there. */
   dir: string;
-  /** The program `kubelet`. */
-  program: string;
   nodeName: string;
   /** An address of the node, where the API server reaches the kubelet. */
   nodeAddress: string;
@@ -23,6 +21,11 @@ export interface KubeletOptions {
   featureGates?: Record<string, boolean>;
 }
 
+export interface KubeletOptions extends KubeletFiles {
+  /** The program `kubelet`. Its log is in the folder `logs` of `dir`. */
+  program: string;
+}
+
 /** Where kubelets keep what they have: the default, which the chart's values name too. */
 export const kubeletDir = '/var/lib/kubelet';
 
@@ -33,23 +36,25 @@ const healthPort = 10_248;
  * (authorization mode Node). The container runtime has to be there.
  */
 export async function startKubelet(options: KubeletOptions): Promise<Program> {
+  const { dir, program } = options;
+  const args = writeKubeletFiles(options);
+  mountWholeProc();
+  fixSysctls();
+  makeCgroup(options.cgroupRoot);
+  return await Program.start({ program, args, logPath: join(dir, 'logs', 'kubelet.log'), isReady: isHealthy });
+}
+
+/** Writes certificates and configuration of a kubelet. @returns its arguments */
+export function writeKubeletFiles(options: KubeletFiles): string[] {
   const { dir, authority, nodeName, nodeAddress } = options;
   const kubeconfig = authority.kubeconfig('kubelet', `/O=system:nodes/CN=system:node:${nodeName}`, options.server);
   const config = join(dir, 'kubelet.yaml');
   writeFileSync(config, JSON.stringify(kubeletConfig(options), null, 2));
-  mountWholeProc();
-  fixSysctls();
-  makeCgroup(options.cgroupRoot);
   const flags = { config, kubeconfig, 'node-ip': nodeAddress, 'hostname-override': nodeName, 'root-dir': kubeletDir };
-  return await Program.start({
-    program: options.program,
-    args: Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
-    logPath: join(dir, 'logs', 'kubelet.log'),
-    isReady: isHealthy,
-  });
+  return Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
 }
 
-function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletOptions): object {
+function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles): object {
   const serving = authority.sign('kubelet-server', `/O=system:nodes/CN=system:node:${options.nodeName}`, [
     `IP:${nodeAddress}`,
   ]);
@@ -100,11 +105,10 @@ function mountWholeProc(): void {
 }
 
 /**
- * What a kubelet wants of the kernel. It would set it itself, for the whole machine; here it finds files with these values
- * in the place of the settings, in this mount namespace only.
+ * What a kubelet requires of the kernel with `protectKernelDefaults`, by the file below /proc/sys.
  * Source: kubelet reference, `protectKernelDefaults`.
  */
-const sysctls = {
+export const kubeletSysctls = {
   'vm/overcommit_memory': 1,
   'vm/panic_on_oom': 0,
   'kernel/panic': 10,
@@ -113,8 +117,12 @@ const sysctls = {
   'kernel/keys/root_maxbytes': 25_000_000,
 };
 
+/**
+ * Mounts files with these values over the settings, in this mount namespace only: the settings themselves are the whole
+ * machine's.
+ */
 function fixSysctls(): void {
-  for (const [name, value] of Object.entries(sysctls)) {
+  for (const [name, value] of Object.entries(kubeletSysctls)) {
     // One place for all clusters that follow each other on a node: what is mounted stays.
     const file = join('/run/netdra/sysctl', name);
     if (existsSync(file)) continue;

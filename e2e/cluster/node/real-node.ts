@@ -51,19 +51,16 @@ export class RealNode implements AsyncDisposable {
   readonly controlPlane: ControlPlane;
   readonly containerd: Containerd;
   readonly kubelet: Program;
-  readonly #kubectl: string;
   readonly #stack: AsyncDisposableStack;
 
   private constructor(
     parts: Pick<RealNode, 'dir' | 'controlPlane' | 'containerd' | 'kubelet'>,
-    kubectl: string,
     stack: AsyncDisposableStack,
   ) {
     this.dir = parts.dir;
     this.controlPlane = parts.controlPlane;
     this.containerd = parts.containerd;
     this.kubelet = parts.kubelet;
-    this.#kubectl = kubectl;
     this.#stack = stack;
   }
 
@@ -107,15 +104,12 @@ export class RealNode implements AsyncDisposable {
     });
     stack.defer(() => unmountVolumes());
     stack.use(kubelet);
-    const kubectl = join(kubernetes, 'kubectl');
-    return new RealNode({ dir, controlPlane, containerd, kubelet }, kubectl, stack.move());
+    return new RealNode({ dir, controlPlane, containerd, kubelet }, stack.move());
   }
 
   /** Runs kubectl as the administrator. @returns what it printed; an error's text if it failed */
   kubectl(...args: string[]): string {
-    const all = ['--kubeconfig', this.controlPlane.adminKubeconfig, ...args];
-    const { stdout, stderr } = spawnSync(this.#kubectl, all, { encoding: 'utf8', timeout: 60_000 });
-    return stdout + stderr;
+    return this.controlPlane.kubectl(...args);
   }
 
   /** Objects of all namespaces. @throws SyntaxError with what kubectl printed if that is not a list */

@@ -1,0 +1,191 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster } from '../../cluster/cluster.ts';
+import { ContainerView } from '../../cluster/container-view.ts';
+import { driverNamespace } from '../../cluster/node/driver.ts';
+import { type RequestSpec, testClaim, testPod } from '../../cluster/objects.ts';
+import { readPrograms } from '../../cluster/programs.ts';
+import { type VfState, withoutAddresses } from '../vfs.ts';
+import { GuestCluster, slowMs } from './guest-cluster.ts';
+
+const programs = readPrograms(process.env);
+const vfCount = 14;
+const slow = { timeout: slowMs, interval: 500 };
+
+/**
+ * testpmd answers ARP requests and pings of any address. It takes commands from a FIFO, so that it goes on until the pod
+ * ends. No huge pages: the container would need a limit for them.
+ */
+const testpmd = `mkfifo /tmp/commands
+exec 3<>/tmp/commands
+exec dpdk-testpmd -l 0,1 "$@" --no-huge -m 64 --iova-mode=va --no-telemetry -- \\
+  -i --total-num-mbufs=2048 --forward-mode=icmpecho --auto-start <&3`;
+
+const startedAt = performance.now();
+const log = (line: string) => console.error(`${Math.round((performance.now() - startedAt) / 1_000)} s: ${line}`);
+
+const ipv4 = (index: number) => `198.51.100.${index + 1}/24`;
+
+describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual machine`, () => {
+  const stack = new AsyncDisposableStack();
+  let node: GuestCluster;
+  let cluster: Cluster;
+  let vfs: VfState[];
+
+  beforeAll(async () => {
+    node = stack.use(await GuestCluster.start(programs, log));
+    cluster = stack.use(await Cluster.open(node.installDriver()));
+    await offers(vfCount);
+    log('all VFs are offered');
+    vfs = await node.vfStates();
+    expect(vfs).toHaveLength(vfCount);
+  });
+  afterEach(async ({ task }) => {
+    if (task.result?.state === 'fail') await describeFailure();
+    await cluster.removeAll();
+    let now: VfState[] = [];
+    const isSo = async () => {
+      now = await node.vfStates();
+      return isDeepStrictEqual(now, vfs);
+    };
+    const explain = async () => JSON.stringify(now.filter((each) => !vfs.some((vf) => isDeepStrictEqual(vf, each))));
+    await cluster.until('all VFs are on the host as they were', isSo, explain);
+  });
+  afterAll(() => stack.disposeAsync());
+
+  const view = (pod: string) => new ContainerView(cluster, pod);
+  const offered = async () => (await cluster.devices()).length;
+  const offers = (count: number) =>
+    cluster.until(
+      `${count} VFs are offered`,
+      async () => (await offered()) === count,
+      async () => ` (${await offered()})`,
+    );
+
+  async function describeFailure(): Promise<void> {
+    log(node.controlPlane.kubectl('get', 'pods,events', '--all-namespaces'));
+    for (const { metadata } of await cluster.list<object>('Pod')) {
+      const args = ['logs', metadata.name, '--namespace', cluster.namespace, '--all-containers', '--tail=30'];
+      log(`${metadata.name} has written:\n${node.controlPlane.kubectl(...args)}`);
+    }
+    log(node.controlPlane.kubectl('logs', 'daemonset/netdra', '--namespace', driverNamespace, '--tail=60'));
+  }
+
+  /** Creates a pod and a claim of the same name with one request, `vf`. */
+  async function createPod(name: string, request: Omit<RequestSpec, 'name'>, container: object = {}): Promise<void> {
+    await cluster.create(testClaim(cluster, name, [{ name: 'vf', ...request }]));
+    const claims = [{ name: 'nic', resourceClaimName: name }];
+    await cluster.create(testPod(cluster, name, { claims, containers: [{ name: 'main', ...container }] }));
+  }
+
+  /** What the metadata file says of the only device of a pod's claim. */
+  async function deviceOf(name: string) {
+    const [device] = (await view(name).metadata(`resourceclaims/${name}`, 'vf')).devices;
+    return device;
+  }
+
+  /** What the claim's status says of it. */
+  async function networkDataInStatus(name: string) {
+    const claim = await cluster.find<ResourceV1ResourceClaim>('ResourceClaim', name);
+    return claim?.status?.devices?.[0]?.networkData;
+  }
+
+  it('a pod with an interface and one with DPDK get VFs of the cards, and packets go between them', async () => {
+    const vf = { vlan: 7 };
+    await createPod('kernel', { config: { interfaceName: 'net1', addresses: ['192.0.2.1/24'], vf } });
+    await createPod(
+      'dpdk',
+      {
+        deviceClassName: cluster.target.classes.dpdk,
+        config: { interfaceName: 'dpdk0', addresses: ['192.0.2.2/24'], vf },
+      },
+      {
+        command: ['netdra-metadata', 'exec', '--', 'sh', '-euc', testpmd, 'sh', '{eal-args}'],
+        capabilities: { drop: ['ALL'], add: ['IPC_LOCK'] },
+      },
+    );
+    await cluster.waitUntilRunning('kernel');
+    await cluster.waitUntilRunning('dpdk');
+
+    const kernel = await deviceOf('kernel');
+    const link = (await view('kernel').links()).find(({ ifname }) => ifname === 'net1');
+    expect(kernel?.networkData).toEqual({
+      interfaceName: 'net1',
+      hardwareAddress: link?.address,
+      ips: ['192.0.2.1/24'],
+    });
+    await expect.poll(() => networkDataInStatus('kernel'), slow).toEqual(kernel?.networkData);
+    expect(vfs.find(({ pciAddress }) => pciAddress === pciAddressOf(kernel))).toMatchObject({ driver: 'igbvf' });
+
+    const dpdk = await deviceOf('dpdk');
+    expect(dpdk).toMatchObject({
+      attributes: {
+        driver: { string: 'vfio-pci' },
+        vlan: { int: 7 },
+        vfioDevice: { string: expect.stringMatching(/^\/dev\/vfio\/\d+$/) },
+      },
+      networkData: { interfaceName: 'dpdk0', ips: ['192.0.2.2/24'] },
+    });
+    await expect.poll(() => networkDataInStatus('dpdk'), slow).toEqual(dpdk?.networkData);
+
+    const output = () => cluster.log('dpdk', 'main');
+    await expect.poll(output, slow).toMatch(/icmpecho packet forwarding/);
+    const ping = await view('kernel').read('ping', '-c', '5', '-W', '10', '192.0.2.2');
+    expect(ping).toContain('5 packets transmitted, 5 packets received');
+    const neighbor = await view('kernel').read('ip', 'neigh', 'show', '192.0.2.2');
+    expect(neighbor).toContain(`lladdr ${dpdk?.networkData?.hardwareAddress}`);
+    // Pings and the ARP request: counted by the card's driver at one end, by DPDK at the other.
+    const [{ stats64 }] = JSON.parse(await view('kernel').read('ip', '-j', '-s', 'link', 'show', 'net1'));
+    expect(stats64.rx.packets).toBeGreaterThanOrEqual(6);
+    await view('dpdk').read('sh', '-c', "printf 'stop\\nquit\\n' >/tmp/commands");
+    await cluster.waitUntilEnded('dpdk');
+    const [, received, sent] = /RX-packets: (\d+)[\s\S]*?TX-packets: (\d+)/.exec(await output()) ?? [];
+    expect(Number(received)).toBeGreaterThanOrEqual(6);
+    expect(Number(sent)).toBeGreaterThanOrEqual(6);
+  });
+
+  it('pods are served and no VF is lost when kubelet and driver are killed while pods are created', async () => {
+    const names = Array.from({ length: 6 }, (_, index) => `crowd-${index}`);
+    const config = (index: number) => ({ interfaceName: 'net1', addresses: [ipv4(index)] });
+    await Promise.all(names.map((name, index) => createPod(name, { config: config(index) })));
+    // Sandboxes are being made now: some have got their VF, some are on the way.
+    const sandboxes = async () => Number(await node.guest.run('ls /var/run/netns | wc -l'));
+    await expect.poll(sandboxes, { timeout: 60_000, interval: 100 }).toBeGreaterThanOrEqual(3);
+    await node.killKubelet();
+    await node.killDriver();
+    await node.startKubelet();
+    for (const [index, name] of names.entries()) {
+      await cluster.waitUntilRunning(name);
+      const device = await deviceOf(name);
+      const link = (await view(name).links()).find(({ ifname }) => ifname === 'net1');
+      expect(device?.networkData).toMatchObject({ hardwareAddress: link?.address, ips: [ipv4(index)] });
+    }
+  });
+
+  it('VFs of a card that was reset are offered again once they are created anew, and packets go through them', async () => {
+    // Without netdra, too, VFs of an igb card have no link after a reset of their PF until they are created anew.
+    await node.resetPf('pf1');
+    const half = vfCount / 2;
+    await node.switchVfs('pf1', 0);
+    await offers(half);
+    await node.switchVfs('pf1', half);
+    await offers(vfCount);
+    // The kernel makes up addresses for VFs that are new.
+    const anew = await node.vfStates();
+    expect(anew.map(withoutAddresses)).toEqual(vfs.map(withoutAddresses));
+    vfs = anew;
+    const pfs = ['pf0', 'pf1'];
+    for (const [index, pf] of pfs.entries()) {
+      const selector = `device.attributes["${cluster.target.driver}"].pfName == "${pf}"`;
+      await createPod(pf, { selectors: [selector], config: { interfaceName: 'net1', addresses: [ipv4(index)] } });
+    }
+    for (const pf of pfs) await cluster.waitUntilRunning(pf);
+    const ping = await view('pf0').read('ping', '-c', '3', '-W', '10', ipv4(1).replace('/24', ''));
+    expect(ping).toContain('3 packets transmitted, 3 packets received');
+  });
+});
+
+function pciAddressOf(device: { attributes?: Record<string, { string?: string }> } | undefined): string | undefined {
+  return device?.attributes?.['resource.kubernetes.io/pciBusID']?.string;
+}

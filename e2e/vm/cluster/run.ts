@@ -1,0 +1,22 @@
+/**
+ * The cases on a real cluster whose node has real VFs: `npm run e2e:vm-cluster -- [VITEST_ARGUMENT...]`. Fetches and builds
+ * what they need, and starts them where there is no network. Exits with 0 if all tests passed.
+ */
+import { join } from 'node:path';
+import { repository } from '../../../scripts/run-command.ts';
+import { explain, NetdraError } from '../../../src/errors.ts';
+import { print, runOnCluster } from '../../cluster/launch.ts';
+import { testedPairs } from '../../cluster/programs.ts';
+import { cacheFolder } from '../../node/tools.ts';
+import { takeMachineParts } from '../parts.ts';
+
+try {
+  const cacheDir = join(cacheFolder(process.env), 'vm');
+  takeMachineParts({ repository, cacheDir, env: process.env, log: print }).lock[Symbol.dispose]();
+  const tests = ['vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts', ...process.argv.slice(2)];
+  process.exitCode = (await runOnCluster(testedPairs[0], tests)).succeeded ? 0 : 1;
+} catch (error) {
+  if (!(error instanceof NetdraError)) throw error;
+  print(explain(error));
+  process.exitCode = 1;
+}

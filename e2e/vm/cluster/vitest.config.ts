@@ -1,0 +1,13 @@
+import { defineConfig } from 'vitest/config';
+
+/** The cases on a real kubelet with real VFs. Started by run.ts, which says where their programs are. */
+export default defineConfig({
+  root: import.meta.dirname,
+  test: {
+    name: 'e2e-vm-cluster',
+    include: ['*.test.ts'],
+    testTimeout: 900_000,
+    hookTimeout: 600_000,
+    fileParallelism: false,
+  },
+});
