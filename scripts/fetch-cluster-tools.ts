@@ -4,8 +4,8 @@
  * `node scripts/fetch-cluster-tools.ts`.
  */
 import { fetchKind } from '../e2e/kind/debian-kind.ts';
-import { fetchConsumerPackages } from '../e2e/release/consumer-image.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';
+import { fetchConsumerPackages } from '../e2e/release/consumer-image.ts';
 import { explain, NetdraError } from '../src/errors.ts';
 
 try {

@@ -21,67 +21,7 @@ const blocks = [...page.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].map(([, languag
 const commands = blocks
   .filter(({ language }) => language === 'sh')
   .flatMap(({ content }) => content.trim().split('\n'));
-/** Options that a command of ours has, with a value or without. */
-const options: Record<string, string[]> = {
-  'docker buildx build': ['--platform=', '--tag=', '--push'],
-  'helm install': ['--namespace=', '--create-namespace', '--set=', '--set-string='],
-  'helm upgrade': ['--namespace=', '--reset-then-reuse-values', '--set='],
-  'helm test': ['--namespace='],
-  'helm package': [],
-  'helm push': [],
-  'helm rollback': ['--namespace='],
-  'helm uninstall': ['--namespace='],
-  'kubectl apply': ['--filename='],
-  'kubectl rollout status': ['--namespace='],
-  'kubectl get': ['--namespace=', '--selector=', '--output=', '--field-selector=', '--all-namespaces', '--raw='],
-  'kubectl logs': ['--namespace=', '--tail='],
-  'kubectl describe': [],
-  'promtool check rules': [],
-  'promtool test rules': [],
-};
-
-/** Words of a command; options before the verb count as after it. */
-function parseCommand(line: string) {
-  const words = line.split(' ');
-  const given: [string, string][] = [];
-  const plain: string[] = [];
-  const all = Object.values(options).flat();
-  for (let index = 0; index < words.length; index++) {
-    const word = words[index] ?? '';
-    if (!word.startsWith('--')) plain.push(word);
-    else if (all.includes(`${word}=`)) given.push([`${word}=`, words[++index] ?? '']);
-    else given.push([word, '']);
-  }
-  const verb = Object.keys(options).find((each) => plain.join(' ').startsWith(each));
-  return { verb, given, rest: plain.slice(verb?.split(' ').length ?? 0) };
-}
-
-/** `a.b=c` as an object. */
-function nest(path: string, value: unknown): Record<string, unknown> {
-  const [head = '', ...rest] = path.split('.');
-  return { [head]: rest.length === 0 ? value : nest(rest.join('.'), value) };
-}
-
 describe('docs/operators.md', () => {
-  it.each(commands)('$ %s', (line) => {
-    expect(spawnSync('sh', ['-n', '-c', line]).status).toBe(0);
-    const { verb = '', given, rest } = parseCommand(line);
-    expect(Object.keys(options), line).toContain(verb);
-    for (const [name, value] of given) {
-      expect(options[verb], name).toContain(name);
-      if (name === '--filename=') rest.push(value);
-      if (name.startsWith('--set')) {
-        const [path = '', text = ''] = value.split('=');
-        expect(schema.safeParse(nest(path, text)).error).toBeUndefined();
-        expect(
-          path.split('.').reduce<unknown>((each, key) => (each as Record<string, unknown>)?.[key], defaults),
-        ).toBeDefined();
-      }
-    }
-    for (const word of rest.filter((each) => each.startsWith('deploy/')))
-      expect(existsSync(join(repo, word)), word).toBe(true);
-  });
-
   it('has blocks of kinds that are looked at here, and no others', () => {
     expect(new Set(blocks.map(({ language }) => language))).toEqual(new Set(['sh', 'yaml values', 'toml']));
     expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
