@@ -18,6 +18,7 @@ import { fileURLToPath } from 'node:url';
 import { type Architecture, architectures } from '../../deploy/image/layout.ts';
 import { NetdraError } from '../../src/errors.ts';
 import { run } from '../node/packages/run.ts';
+import { encodeTar, readTarEntries } from '../node/tar.ts';
 import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 import { buildahPackages, insideFolders, runBuildah, unpackBuildah } from './buildah.ts';
@@ -89,6 +90,11 @@ export function locateDriverImage(cacheDir: string): string {
   throw new NetdraError('tool-missing', `no image of these sources in ${folder}`, {
     hint: 'run `node scripts/fetch-release-tools.ts` first',
   });
+}
+
+/** Writes that image as OCI archive, as `ctr images import` takes it. @throws NetdraError `tool-missing` */
+export function writeDriverArchive(path: string, cacheDir: string): void {
+  writeFileSync(path, encodeTar(readTarEntries(locateDriverImage(cacheDir))));
 }
 
 const imagesFolder = (cacheDir: string) => join(cacheDir, 'image');

@@ -8,7 +8,6 @@ import { kubeletDir, kubeletSysctls, writeKubeletFiles } from '../../cluster/nod
 import { nodePaths } from '../../cluster/node/real-node.ts';
 import type { ClusterPrograms } from '../../cluster/programs.ts';
 import type { ClusterTarget } from '../../cluster/target.ts';
-import { importConsumerImage } from '../../node/cluster/consumer-image.ts';
 import { startContainerd } from '../../node/containerd.ts';
 import { type ContainerdSettings, formatContainerdConfig } from '../../node/containerd-config.ts';
 import { pauseImage } from '../../node/images.ts';
@@ -17,6 +16,7 @@ import { run } from '../../node/packages/run.ts';
 import { createPodNetwork, formatConflist } from '../../node/pod-network.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
+import { importConsumerImage } from '../../release/consumer-image.ts';
 import { driverImage, writeDriverArchive } from '../../release/driver-image.ts';
 import { runHelm, valueArguments } from '../../release/helm.ts';
 import { Guest } from '../guest.ts';
