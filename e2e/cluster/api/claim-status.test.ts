@@ -1,3 +1,4 @@
+import type { V1ClusterRole, V1PolicyRule } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   type ClaimStatusApi,
@@ -225,6 +226,37 @@ describe('claim status on a real API server, with the permissions of the driver'
     await eventually(async () => status.warnings()).toEqual([
       expect.stringContaining('takes the entry of another driver'),
     ]);
+  });
+
+  it('is given up for a device that is not allocated', async () => {
+    const claim = await createClaim('unallocated');
+    await using status = open(driver);
+    status.writer.set(claim, [{ ...attached, device: 'vf-9' }]);
+    const reason = expect.stringContaining('must be an allocated device in the claim');
+    await eventually(async () => status.warnings()).toEqual([reason]);
+  });
+
+  it('waits for the permission on its entries, where the API server asks for one, and names it', async ({ skip }) => {
+    skip((await cluster.minorVersion()) < 36, 'Kubernetes 1.36 and newer have it');
+    const path = '/apis/rbac.authorization.k8s.io/v1/clusterroles';
+    const { items } = await cluster.admin.client.request<KubeList<V1ClusterRole>>({ method: 'GET', path });
+    const asksFor = ({ resources }: V1PolicyRule) => resources?.includes('resourceclaims/driver') ?? false;
+    const role = items.find(({ metadata, rules }) => metadata?.name === 'netdra' && rules?.some(asksFor));
+    const setRules = async (rules: V1PolicyRule[] | undefined) => {
+      const body = { metadata: { name: role?.metadata?.name }, rules };
+      await cluster.admin.client.request({ method: 'PUT', path: `${path}/${role?.metadata?.name}`, body });
+    };
+    const claim = await createClaim('unpermitted');
+    await setRules(role?.rules?.filter((rule) => !asksFor(rule)));
+    await using status = open(driver);
+    try {
+      status.writer.set(claim, [attached]);
+      const rule = `resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${testDriver}]`;
+      await eventually(async () => status.warnings()).toEqual([expect.stringContaining(rule)]);
+    } finally {
+      await setRules(role?.rules);
+    }
+    await eventually(() => entriesOf(claim)).toEqual([ours]);
   });
 
   it('is reported in an event of the claim where the API server takes its parameters for changed', async () => {
