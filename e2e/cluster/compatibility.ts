@@ -11,8 +11,13 @@ export interface PairResult {
   skipped: number;
 }
 
-/** The text of docs/compatibility.md. */
-export function formatCompatibility(results: readonly PairResult[]): string {
+/**
+ * The text of docs/compatibility.md.
+ * @param vitestArguments what chose among the cases; none: all were run
+ */
+export function formatCompatibility(results: readonly PairResult[], vitestArguments: readonly string[]): string {
+  const quoted = vitestArguments.map((word) => (/^[\w./-]+$/.test(word) ? word : `'${word}'`));
+  const command = ['npm run e2e:cluster -- --all', ...(quoted.length === 0 ? [] : ['--', ...quoted])].join(' ');
   const cell = (kubernetes: KubernetesVersion, runtime: RuntimeName) => {
     const result = results.find((each) => each.kubernetes === kubernetes && each.runtime === runtime);
     if (result === undefined) return 'not run';
@@ -31,7 +36,7 @@ export function formatCompatibility(results: readonly PairResult[]): string {
   });
   return `# Compatibility
 
-Written by \`npm run e2e:cluster -- --all\`: the suite of \`e2e/cluster\` on a real cluster of one node, with each version of
+Written by \`${command}\`: the suite of \`e2e/cluster\` on a real cluster of one node, with each version of
 Kubernetes and each container runtime. Cases are skipped where the version or the runtime does not have what they test; the
 run names the reason.
 

@@ -54,7 +54,7 @@ async function runAll(vitestArguments: readonly string[]): Promise<boolean> {
     }
   }
   const path = join(repository, 'docs/compatibility.md');
-  writeFileSync(path, formatCompatibility(results));
+  writeFileSync(path, formatCompatibility(results, vitestArguments));
   print(`the results are in ${path}`);
   return results.every(({ succeeded }) => succeeded);
 }
