@@ -20,7 +20,7 @@ export const testNode = 'node-1';
 /** A node that is ready. */
 export function buildNode(
   name = testNode,
-  more: { uid?: string; labels?: Record<string, string> } = {},
+  more: { uid?: string } = {},
 ): V1Node & { apiVersion: string; kind: string; metadata: { name: string; uid: string } } {
   return {
     apiVersion: 'v1',
@@ -28,7 +28,7 @@ export function buildNode(
     metadata: {
       name,
       uid: more.uid ?? randomUUID(),
-      labels: { 'kubernetes.io/hostname': name, ...more.labels },
+      labels: { 'kubernetes.io/hostname': name },
     },
     spec: {},
     status: { addresses: [{ type: 'Hostname', address: name }] },
@@ -44,8 +44,6 @@ export interface PodOptions {
   resourceClaims?: { name: string; resourceClaimName?: string; resourceClaimTemplateName?: string }[];
   /** Default: one container `main` that uses every claim as a whole. */
   containers?: { name: string; claims: { name: string; request?: string }[] }[];
-  annotations?: Record<string, string>;
-  labels?: Record<string, string>;
 }
 
 /** A pod that is bound to a node and waits for its sandbox. */
@@ -61,8 +59,6 @@ export function buildPod(name: string, options: PodOptions = {}): Identified<V1P
       name,
       namespace: options.namespace ?? 'default',
       uid: options.uid ?? randomUUID(),
-      ...(options.annotations === undefined ? {} : { annotations: options.annotations }),
-      ...(options.labels === undefined ? {} : { labels: options.labels }),
     },
     spec: {
       nodeName: options.nodeName ?? testNode,
