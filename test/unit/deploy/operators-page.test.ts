@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
@@ -17,14 +17,10 @@ const blocks = [...page.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].map(([, languag
   language,
   content,
 }));
-const commands = blocks
-  .filter(({ language }) => language === 'sh')
-  .flatMap(({ content }) => content.trim().split('\n'));
 describe('docs/operators.md', () => {
   it('has blocks of kinds that are looked at here, and no others', () => {
     expect(new Set(blocks.map(({ language }) => language))).toEqual(new Set(['sh', 'yaml values', 'toml']));
     expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
-    expect(commands.length).toBeGreaterThan(12);
     for (const [, script = ''] of page.matchAll(/`npm run (\w+)`/g)) expect(packageInfo.scripts).toHaveProperty(script);
   });
 
@@ -77,18 +73,5 @@ describe('docs/operators.md', () => {
     const known = [...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
     const named = [...page.matchAll(/`((?:netdra|dra_metadata|process|nodejs)_\w+)`/g)].map(([, name]) => name);
     expect(named.sort()).toEqual(known.sort());
-  });
-
-  it('links to pages and headings that are there', () => {
-    const headings = [...page.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) =>
-      title
-        .toLowerCase()
-        .replaceAll(/[^\w -]/g, '')
-        .replaceAll(' ', '-'),
-    );
-    for (const [, target = ''] of page.matchAll(/\]\(([^)]+)\)/g)) {
-      if (target.startsWith('#')) expect(headings).toContain(target.slice(1));
-      else expect(existsSync(join(repo, 'docs', target)), target).toBe(true);
-    }
   });
 });

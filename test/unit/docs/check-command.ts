@@ -39,7 +39,7 @@ const others: Record<string, string[]> = {
   'kind delete cluster': ['--name='],
   'kind load image-archive': ['--name='],
   'kind export logs': ['--name='],
-  'kubectl apply': ['--filename=', '-f='],
+  'kubectl apply': ['--filename=', '-f=', '--server-side'],
   'kubectl annotate node': ['--overwrite'],
   'kubectl cordon': [],
   'kubectl delete': ['--filename=', '-f=', '--namespace=', '-n='],
