@@ -79,8 +79,9 @@ function start(metadata: ClaimMetadata, { kind, claim: index }: Operation, model
   const value = kind === 'updateAgain' ? model.lastValue : ++model.lastValue;
   const updating = metadata.update(claim, 'vf', deviceOf(index, value)).catch((error) => error.code);
   if (!model.prepared) return [updating, 'metadata-not-prepared'];
-  if (model.value !== value) Object.assign(model, { value, generation: model.generation + 1 });
-  return [updating, model.generation];
+  const isWritten = model.value !== value;
+  if (isWritten) Object.assign(model, { value, generation: model.generation + 1 });
+  return [updating, { generation: model.generation, isWritten }];
 }
 
 /** The files that have to be there, by their paths below the node's directory. */

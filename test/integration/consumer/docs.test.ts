@@ -15,6 +15,7 @@ const page = readFileSync(join(repo, 'docs/cnf-developers.md'), 'utf8');
 
 describe('docs/cnf-developers.md', () => {
   const blocks = fencedBlocks(page);
+  const extendedResources = blocks.find(({ content }) => content.includes('$NETDRA_REQUESTS'));
 
   it('shows the examples as they are', () => {
     const shown = blocks.filter(({ file }) => file !== undefined);
@@ -24,7 +25,7 @@ describe('docs/cnf-developers.md', () => {
 
   it('has nothing else in blocks but commands that are run here', () => {
     const others = blocks.filter(({ file, language }) => file === undefined && language !== 'console');
-    expect(others).toEqual([]);
+    expect(others).toEqual([extendedResources]);
     // A block that the expression above did not see would not be tested.
     expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
   });
@@ -54,6 +55,17 @@ describe('docs/cnf-developers.md', () => {
       .flatMap(({ content }) => consoleCommands(content));
     it.each(commands)('$ $command', async ({ command, output }) => {
       using root = await container();
+      expect(runIn(root, command)).toBe(output);
+    });
+
+    it('a script that finds the VFs of an extended resource', async () => {
+      using root = new ContainerRoot();
+      const names = { claim: 'app-extended-resources-5x2wk', request: 'container-0-request-0' };
+      await root.prepare({ ...names, devices: [vf(1), vf(2, 'igbvf')] });
+      expect(runIn(root, extendedResources?.content ?? '')).toBe('2 VFs, the first one is net1\n');
+    });
+
+    function runIn(root: ContainerRoot, command: string): string {
       const binDir = join(root.path, 'bin');
       mkdirSync(binDir);
       writeFileSync(join(binDir, 'netdra-metadata'), `#!/bin/sh\nexec '${tool}' --root '${root.path}' "$@"\n`, {
@@ -64,8 +76,8 @@ describe('docs/cnf-developers.md', () => {
         encoding: 'utf8',
       });
       // Columns stand between tabs, which a page does not show.
-      expect(`${stdout}${stderr.replaceAll(root.path, '')}`.replaceAll('\t', ' ')).toBe(output);
-    });
+      return `${stdout}${stderr.replaceAll(root.path, '')}`.replaceAll('\t', ' ');
+    }
 
     it('that are many enough to be the page', () => expect(commands.length).toBeGreaterThan(10));
   });
