@@ -63,7 +63,7 @@ export const pagePlans: PagePlan[] = [
     page: 'docs/operators.md',
     tearDown: [remove],
     notRun: [
-      [/^docker buildx build /, noEngine],
+      [/^docker buildx build/, noEngine],
       [/^helm (test|lint --strict)$/, mention],
       [/ netdra-test$/, 'shows why `helm test` failed, and it does not fail'],
     ],
