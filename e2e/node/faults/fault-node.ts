@@ -85,7 +85,9 @@ export class FaultNode implements AsyncDisposable {
   /** After something was lost: the next pod finds a clean node as far as that can be had. */
   async recover(): Promise<void> {
     this.disarm();
-    if (this.#driver === undefined || this.#driver.hasExited) await this.startDriver();
+    // Always another one: that one may still be about to die at a point that it reached before.
+    await this.stopDriver();
+    await this.startDriver();
     await this.bench.endAllPods();
     await this.stopDriver();
   }
