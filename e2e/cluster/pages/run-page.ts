@@ -79,10 +79,10 @@ export async function runPageCommand(
   return undefined;
 }
 
-/** @returns what it printed @throws CommandError `command-failed` */
+/** @returns what it printed @throws CommandError `command-failed`, also after 150 s, before the test runs out of time */
 export async function runInShell(command: string, { dir, env }: Shell, site: Site): Promise<string> {
   const filled = placeholders.reduce((text, [name, fill]) => text.replaceAll(name, fill(site)), command);
-  const { output, succeeded } = await runCommand(['sh', '-c', `cd "$0" && ${filled}`, dir], env);
+  const { output, succeeded } = await runCommand(['timeout', '150', 'sh', '-c', `cd "$0" && ${filled}`, dir], env);
   if (!succeeded) throw new CommandError('command-failed', `$ ${filled}\n${output}`);
   return output;
 }
