@@ -25,7 +25,8 @@ export function formatCompatibility(results: readonly PairResult[], vitestArgume
     const counts = [
       `${passed} passed`,
       ...(failed > 0 ? [`${failed} failed`] : []),
-      ...(skipped > 0 ? [`${skipped} skipped`] : []),
+      // With arguments, those that were not chosen count as skipped.
+      ...(skipped > 0 && vitestArguments.length === 0 ? [`${skipped} skipped`] : []),
     ];
     return succeeded || failed > 0 ? counts.join(', ') : 'did not start';
   };
@@ -37,8 +38,11 @@ export function formatCompatibility(results: readonly PairResult[], vitestArgume
   return `# Compatibility
 
 Written by \`${command}\`: the suite of \`e2e/cluster\` on a real cluster of one node, with each version of
-Kubernetes and each container runtime. Cases are skipped where the version or the runtime does not have what they test; the
-run names the reason.
+Kubernetes and each container runtime. ${
+    vitestArguments.length === 0
+      ? 'Cases are skipped where the version or the runtime does not have what they\ntest; the run names the reason.'
+      : 'The arguments choose among the cases; `npm test` runs all of them on the\nnewest and the oldest Kubernetes.'
+  }
 
 ${row(['Kubernetes', ...runtimeNames.map((name) => name.replace('-', ' '))])}
 ${row(['---', ...runtimeNames.map(() => '---')])}

@@ -52,7 +52,7 @@ describe('SIGKILL of the suite leaves nothing on the machine', () => {
     const early = exited.then(() => Promise.reject(new Error(`the suite ended before it was killed:\n${output}`)));
     early.catch(() => undefined);
     await Promise.race([early, untilPodsRun(before)]);
-    // What is elsewhere, nobody would remove.
+    // Nothing would remove cgroups elsewhere.
     expect(look().cgroups).toContainEqual(expect.stringMatching(`/netdra-node-${suiteProcess.pid}/.*/pod`));
     const killed = which === 'of its tests' ? startedSince(before, /\/\.bin\/vitest$/) : [suiteProcess.pid!];
     expect(killed).toHaveLength(1);

@@ -17,7 +17,7 @@ export interface RequestSpec {
   name: string;
   /** How many devices, default 1. */
   count?: number;
-  /** To look at devices only, whoever has them. */
+  /** To look at devices only, also at those that are allocated. */
   adminAccess?: boolean;
   /** CEL expressions that a device has to meet besides those of its class. */
   selectors?: string[];

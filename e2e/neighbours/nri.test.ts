@@ -163,10 +163,10 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
         }),
       );
     await runSome(0, 100);
-    const told: string[] = [];
+    const received: string[] = [];
     const plugin = startPlugin(path, {
-      synchronize: (pods) => void told.push(...pods.map(({ id }) => id)),
-      runPodSandbox: ({ id }) => void told.push(id),
+      synchronize: (pods) => void received.push(...pods.map(({ id }) => id)),
+      runPodSandbox: ({ id }) => void received.push(id),
     });
     let next = 100;
     while (!plugin.connected) {
@@ -174,8 +174,8 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
       next += 20;
     }
     await runSome(next, 20);
-    expect(told).toHaveLength(expected.size);
-    expect(new Set(told)).toEqual(expected);
+    expect(received).toHaveLength(expected.size);
+    expect(new Set(received)).toEqual(expected);
   });
 
   it('is refused in time by the stub when a handler is too slow, and keeps the connection', async () => {
@@ -198,7 +198,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     expect([plugin.connected, lost]).toEqual([true, []]);
   });
 
-  it('goes on without a plugin whose event loop is blocked, which comes back and is told of the pod', async () => {
+  it('goes on without a plugin whose event loop is blocked, which reconnects and receives the pod in Synchronize', async () => {
     const lists: string[][] = [];
     const events: string[] = [];
     const { runtime, plugin } = await stage(
@@ -241,7 +241,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     expect(lines.length).toBeLessThan(100);
   });
 
-  it('dies and comes back, and the plugin finds the new socket and is told what exists', async () => {
+  it('dies and comes back, and the plugin finds the new socket and is synchronized', async () => {
     const seen: unknown[] = [];
     const release = Promise.withResolvers<void>();
     const path = socketPath();

@@ -26,7 +26,7 @@ export interface ClaimStatusWriterOptions {
   logger: Logger;
   /**
    * Called when a claim's status cannot be written and several attempts, or the kind of failure, show that it will not be
-   * without somebody's help: once for each claim, until its status is written again.
+   * without intervention: once for each claim, until its status is written again.
    */
   onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
 }
@@ -137,7 +137,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
         entry.stored = toStoredStatus(claim, await this.#api.patch(claim, patch, signal));
       } catch (error) {
         if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
-        // The first time the version was most likely that of an earlier write; later ones race with somebody.
+        // The first time the version was most likely that of an earlier write; later ones race with another writer.
         if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * Math.random(), signal);
         // An index that does not fit a newer list is invalid before the version is compared.
         entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));

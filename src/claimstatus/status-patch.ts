@@ -15,7 +15,7 @@ export interface StoredStatus {
  *
  * A JSON patch, because it names our own entries only. What other drivers have written never passes through us: a merge
  * patch would carry the whole list, in which the API server sorts the keys of `data`, and in which JavaScript rounds
- * integers beyond 2^53. Since Kubernetes 1.36 that is refused as a change of somebody else's entry.
+ * integers beyond 2^53. Since Kubernetes 1.36 that is refused as a change of another driver's entry.
  */
 export function statusPatch(
   { resourceVersion, devices }: StoredStatus,

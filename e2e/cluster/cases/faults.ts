@@ -180,7 +180,7 @@ async function notRunning(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
   });
 }
 
-/** Waits until pods run, and compares what each one is told with what `ip` says there. */
+/** Waits until pods run, and compares the metadata of each one with what `ip` says there. */
 async function expectServed(test: TestCluster, pods: VfPod[]): Promise<void> {
   await expect.poll(() => notRunning(test.cluster, pods), recovery).toEqual([]);
   await Promise.all(

@@ -15,7 +15,7 @@ const tellVf = [
   'echo "$NETDRA_NIC_VF_INTERFACE $NETDRA_NIC_VF_IPS"',
 ];
 const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
-const told = 'net1 192.0.2.7/24\n';
+const expected = 'net1 192.0.2.7/24\n';
 const claims = [{ name: 'nic', resourceClaimTemplateName: 'nics' }];
 
 /** Kinds of pods and containers, and claims that go from pod to pod: what only a real scheduler and kubelet do. */
@@ -31,7 +31,7 @@ export function describePods(get: GetCluster): void {
       ];
       await cluster.create(testPod(cluster, 'staged', { claims, initContainers }));
       await cluster.waitUntilRunning('staged');
-      for (const name of ['first', 'second']) expect(await cluster.log('staged', name), name).toBe(told);
+      for (const name of ['first', 'second']) expect(await cluster.log('staged', name), name).toBe(expected);
       for (const name of ['sidecar', 'main']) {
         const { devices } = await view('staged', name).metadata('resourceclaimtemplates/nic', 'vf');
         expect(devices[0]?.networkData, name).toMatchObject({ interfaceName: 'net1', ips: ['192.0.2.7/24'] });
@@ -47,7 +47,7 @@ export function describePods(get: GetCluster): void {
       await cluster.create(testJob(cluster, 'job', { claims, containers }));
       await using _ = { [Symbol.asyncDispose]: () => cluster.remove('Job', 'job') };
       expect((await cluster.waitUntilEnded('once')).status?.phase).toBe('Succeeded');
-      expect(await cluster.log('once', 'main')).toBe(told);
+      expect(await cluster.log('once', 'main')).toBe(expected);
       const isComplete = async () => (await cluster.find<V1Job>('Job', 'job'))?.status?.succeeded === 1;
       await cluster.until('the job is complete', isComplete);
       // Both pods are still there, and the VFs are not theirs any more.

@@ -68,7 +68,7 @@ export class Program implements AsyncDisposable {
     const log = openSync(logPath, 'a');
     try {
       this.#child = spawn(program, args, { stdio: ['ignore', log, log], env: env ?? process.env });
-      // Reported as "ended" by whoever waits; an unheard event would end the suite.
+      // The wait in `start` reports it as ended; an event without a listener would end the suite.
       this.#child.on('error', () => undefined);
     } finally {
       closeSync(log);

@@ -34,7 +34,7 @@ export const nodePaths = { kubeletPlugins: `${kubeletDir}/plugins`, cdi: '/var/r
 
 /**
  * The boot id of the node, in a folder that the driver's pod mounts: a container has a /proc of its own, so that the driver
- * has to be told to read it there. The kubelet finds it in its usual place.
+ * has to be given its path. The kubelet finds it in its usual place.
  */
 export const bootIdPath = `${nodePaths.kubeletPlugins}/sriov.netdra.dev/boot-id`;
 
