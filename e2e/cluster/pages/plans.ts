@@ -122,7 +122,7 @@ export const pagePlans: PagePlan[] = [
       [/^docker /, noEngine],
       [/^kind /, kind],
       [/^npm run e2e:kind$/, kind],
-      [/^npm run e2e:cluster$/, 'is the suite that this is a part of'],
+      [/^npm test$/, 'runs the suite that this is a part of'],
       [/^npm run e2e:kind -- --(keep|engine|values|reuse)/, kind],
       [/^helm (upgrade --install|uninstall)$/, mention],
       [/ node-files /, 'the pod is there only while the cases run, or after one that failed'],
