@@ -2,7 +2,7 @@ import type { StoredClaim } from './driver/index.ts';
 import type { DeviceHealth } from './kubeletplugin/index.ts';
 
 /**
- * What the kubelet is told of the node's devices: those that are there are healthy; one that a claim holds and that is not
+ * The health of the node's devices that the kubelet receives: those that are there are healthy; one that a claim holds and that is not
  * found any more is not. What claims hold is offered whatever the inventory policy says, as long as it is there.
  * @param offered names of the devices that were found
  */

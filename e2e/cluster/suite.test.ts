@@ -24,7 +24,7 @@ describeCluster(
       await InstalledDriver.install(node, {
         simulate: '2x40',
         cni: true,
-        // What only reconciliation brings back is waited for after each test.
+        // The check after each test waits for what only reconciliation restores.
         extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
       }),
     );

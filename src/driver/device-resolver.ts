@@ -22,7 +22,7 @@ export interface DeviceResolverOptions {
   claimsOfPod: (podUid: string) => StoredClaim[];
 }
 
-/** A device that a claim may look at, whoever has it. */
+/** A device that a claim may look at, also while another claim has it. */
 export type ObservedDevice = Pick<StoredDevice, 'pool' | 'name' | 'request' | 'pciAddress'>;
 
 /** Finds out which VFs a claim has been given, and what each shall be like. Changes nothing. */

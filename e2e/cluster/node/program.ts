@@ -45,15 +45,10 @@ export class Program implements AsyncDisposable {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** `undefined` while it is stopped. */
-  get pid(): number | undefined {
-    return this.isRunning ? this.#child?.pid : undefined;
-  }
-
   /** Starts the program, unless it runs. @throws NodeError `program-ended`, `not-ready` */
   async start(): Promise<void> {
     if (this.isRunning) return;
-    this.spawn();
+    this.#spawn();
     const { isReady, timeoutMs = 60_000 } = this.#options;
     for (const endsAt = performance.now() + timeoutMs; ; await sleep(pollMs)) {
       if (!this.isRunning) throw this.#failure('program-ended', 'ended while it was started');
@@ -62,8 +57,7 @@ export class Program implements AsyncDisposable {
     }
   }
 
-  /** Starts the program and does not wait for it. */
-  spawn(): void {
+  #spawn(): void {
     const { program, args, logPath, env } = this.#options;
     const log = openSync(logPath, 'a');
     try {
