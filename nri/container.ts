@@ -18,6 +18,8 @@ export interface Container {
   /** As `NAME=value`. */
   env: string[];
   mounts: { destination: string; type: string; source: string; options: string[] }[];
+  /** OCI hooks that run on the host before the container's root is entered, CDI's among them. */
+  createRuntimeHooks: { path: string; args: string[] }[];
   namespaces: LinuxNamespace[];
   cgroupsPath: string;
   /** On the host; 0 if it is not running. */
@@ -45,6 +47,7 @@ export function parseContainer(wire: WireContainer): Container {
     mounts: (wire.mounts ?? []).map(({ destination = '', type = '', source = '', options = [] }) => {
       return { destination, type, source, options };
     }),
+    createRuntimeHooks: (wire.hooks?.createRuntime ?? []).map(({ path = '', args = [] }) => ({ path, args })),
     namespaces: parseNamespaces(wire.linux?.namespaces),
     cgroupsPath: wire.linux?.cgroupsPath ?? '',
     pid: wire.pid ?? 0,
@@ -58,12 +61,14 @@ export function parseContainer(wire: WireContainer): Container {
 
 /** The other direction, for the runtime's side: what is empty is left out, as Go does. */
 export function formatContainer(container: Partial<Container>): WireContainer {
-  const { state, namespaces, cgroupsPath, createdAtNs, startedAtNs, finishedAtNs, cdiDevices, mounts, ...rest } =
+  const { state, namespaces, cgroupsPath, createdAtNs, startedAtNs, finishedAtNs, cdiDevices, mounts, ...others } =
     container;
+  const { createRuntimeHooks, ...rest } = others;
   return withoutEmpty({
     ...rest,
     state: states.indexOf(state ?? 'unknown'),
     mounts: mounts?.map(withoutEmpty),
+    hooks: withoutEmpty({ createRuntime: createRuntimeHooks?.map(withoutEmpty) }),
     linux: withoutEmpty({ namespaces: namespaces?.map(withoutEmpty), cgroupsPath }),
     createdAt: createdAtNs,
     startedAt: startedAtNs,

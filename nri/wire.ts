@@ -33,6 +33,7 @@ export interface WireContainer {
   args?: string[];
   env?: string[];
   mounts?: { destination?: string; type?: string; source?: string; options?: string[] }[];
+  hooks?: { createRuntime?: { path?: string; args?: string[] }[] };
   linux?: { namespaces?: WireNamespace[]; cgroupsPath?: string };
   pid?: number;
   createdAt?: number;

@@ -1,4 +1,4 @@
-import type { VfConfig } from './vf-config.ts';
+import type { VfConfig } from '../state/index.ts';
 
 /** What netdra sets only where it moves the VF itself. */
 const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', 'routes', 'sysctls'] as const;

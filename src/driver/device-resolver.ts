@@ -4,8 +4,8 @@ import { configForDevice, invalidConfig, resolveVfConfig } from './config.ts';
 import { DriverError } from './errors.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 import type { PrivilegedField } from './privileges.ts';
-import type { StoredClaim, StoredDevice } from './store.ts';
-import type { VfConfig } from './vf-config.ts';
+import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import type { VfConfig } from '../state/index.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
 export interface Inventory {

@@ -1,20 +1,22 @@
 import type { DialectFiles } from '../dialects/index.ts';
-import type { KeyedMutex } from '../keyed-mutex.ts';
+import { explain } from '../errors.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../kubeletplugin/index.ts';
+import type { Logger } from '../logger.ts';
 import { baseRequest, type CdiSpecs, type ClaimIdentity, type DeviceAttributes } from '../metadata/index.ts';
+import { isUserSpace, type Locks, type Store, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../state/index.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
 import { invalidConfig } from './config.ts';
 import { findUserSpaceProblems } from './config-rules.ts';
 import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
+import { fingerprintOf } from './fingerprint.ts';
 import { PodDialects } from './pod-dialects.ts';
-import type { Store, StoredClaim, StoredDevice } from './store.ts';
-import { isUserSpace, toVfWanted } from './vf-wanted.ts';
+import { toVfWanted } from './vf-wanted.ts';
 
-/** Brings VFs back from where they are. */
-export interface VfCarrier {
-  /** Afterwards the VF is in the host's network namespace, as it was before it left. Idempotent. */
-  release(device: StoredDevice): Promise<void>;
+/** Takes VFs out of the sandboxes that they are in. */
+export interface VfDetacher {
+  /** Afterwards the VF is in the host's network namespace, as it was before it was attached. Idempotent. */
+  detach(claimUid: string, device: StoredDevice): Promise<void>;
 }
 
 /** Changes VFs from outside: kernel driver, and what the PF has set. */
@@ -30,7 +32,7 @@ export interface VfControl {
 
 export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'> {
   store: Store;
-  carrier: VfCarrier;
+  attachments: VfDetacher;
   control: VfControl;
   /** What a device's ResourceSlice says of it. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
@@ -38,8 +40,9 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   deviceSpecs: CdiSpecs;
   /** What they get for software that knows no metadata. */
   dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
-  /** Serializes what is done to the VFs of one claim, with the sandbox side. */
-  claimMutex: KeyedMutex;
+  /** Shared with the sandbox side. */
+  locks: Locks;
+  logger: Logger;
 }
 
 /**
@@ -67,7 +70,7 @@ export class Driver implements DraPlugin {
     for (const claim of claims) {
       const { uid } = claim.identity;
       try {
-        results.set(uid, { devices: await this.#options.claimMutex.run(uid, () => this.#prepare(claim, signal)) });
+        results.set(uid, { devices: await this.#options.locks.run(uid, () => this.#prepare(claim, signal)) });
       } catch (error) {
         results.set(uid, { error: error as Error });
       }
@@ -79,7 +82,7 @@ export class Driver implements DraPlugin {
     const results = new Map<string, Error | undefined>();
     for (const claim of claims) {
       try {
-        await this.#options.claimMutex.run(claim.uid, () => this.#unprepare(claim));
+        await this.#options.locks.run(claim.uid, () => this.#unprepare(claim));
         results.set(claim.uid, undefined);
       } catch (error) {
         results.set(claim.uid, error as Error);
@@ -99,11 +102,18 @@ export class Driver implements DraPlugin {
   async #prepare(claim: AllocatedClaim, signal: AbortSignal): Promise<PreparedDevice[]> {
     const { store } = this.#options;
     const { identity, podUids } = claim;
-    const known = store.claim(identity.uid);
-    if (known?.state === 'prepared')
+    const allocation = fingerprintOf(claim);
+    let known = store.claim(identity.uid);
+    if (known?.state === 'prepared' && (known.allocation ?? allocation) === allocation) {
       return await this.#prepareAgain({ ...claim, podUids: nextPods(known, claim) }, known.devices);
+    }
     const resolved = await this.#resolver.resolve(claim, signal);
     if (resolved.length > 0) checkSinglePod(claim);
+    if (known !== undefined && (known.allocation ?? allocation) !== allocation) {
+      // Allocated anew while it was prepared: nothing of what it had before may stay with it.
+      await this.#unprepare(identity);
+      known = undefined;
+    }
     const devices: StoredDevice[] = [];
     for (const device of resolved) {
       // What was read first counts: an attempt before this one may have changed the VF.
@@ -113,7 +123,7 @@ export class Driver implements DraPlugin {
     }
     // In one step with what is stored, so that of two claims of a pod only one gets a variable.
     this.#dialects.check(claim, devices);
-    store.putClaim({ identity, podUids, state: 'preparing', devices });
+    store.putClaim({ identity, podUids, state: 'preparing', allocation, devices });
     for (const device of devices) await this.#setUp(claim, device);
     return await this.#complete(claim, devices);
   }
@@ -140,14 +150,17 @@ export class Driver implements DraPlugin {
     const prepared = [...(await this.#describe({ identity, podUids, devices: complete })), ...this.#observed(claim)];
     // In one step with what is stored, so that of two claims only one gets a group.
     for (const [device, members] of groups) this.#checkGroup(claim, device, members);
-    this.#options.store.putClaim({ identity, podUids, state: 'prepared', devices: complete });
+    const allocation = fingerprintOf(claim);
+    this.#options.store.putClaim({ identity, podUids, state: 'prepared', allocation, devices: complete });
     // Without any: the framework defers all requests.
     const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
     return isDeferredOnly ? [] : prepared;
   }
 
+  /** Of every VF, also of one whose claim changes nothing from outside: a CNI plugin may. */
   async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
-    return toVfWanted(device.config) === undefined ? undefined : await this.#options.control.read(device);
+    const isVf = device.pfAddress !== undefined;
+    return isVf || toVfWanted(device.config) !== undefined ? await this.#options.control.read(device) : undefined;
   }
 
   async #setUp(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
@@ -227,32 +240,52 @@ export class Driver implements DraPlugin {
     return [deviceSpecs.deviceId(claimUid, name)];
   }
 
+  /**
+   * A VF that cannot be restored does not keep its claim, and so the pod, from ending: it is unavailable until it is.
+   */
   async #unprepare(identity: ClaimIdentity): Promise<void> {
-    const { uid, namespace, name } = identity;
+    const { uid } = identity;
     const { store, deviceSpecs } = this.#options;
     const claim = store.claim(uid);
-    const errors: Error[] = [];
+    const unrestored: UnrestoredVf[] = [];
     if (claim !== undefined) {
-      const leaving: StoredClaim = { ...claim, state: 'unpreparing' };
-      store.putClaim(leaving);
-      for (const device of leaving.devices) await this.#giveBack(device).catch((error) => errors.push(error));
+      store.putClaim({ ...claim, state: 'unpreparing' });
+      for (const device of claim.devices) {
+        const reason = await this.#restore(identity, device);
+        if (reason !== undefined) unrestored.push({ device, reason });
+      }
     }
     await deviceSpecs.removeClaim(uid);
     await this.#dialects.remove({ identity, podUids: claim?.podUids ?? [] });
-    if (errors.length > 1) {
-      const message = `${errors.length} devices of claim ${namespace}/${name} cannot be given back`;
-      const cause = new AggregateError(errors, errors.map((error) => error.message).join('; '));
-      throw new DriverError('device-not-returned', message, { claim: `${namespace}/${name}`, retriable: true, cause });
-    }
-    if (errors[0] !== undefined) throw errors[0];
-    store.deleteClaim(uid);
+    store.releaseClaim(uid, unrestored);
   }
 
-  async #giveBack(device: StoredDevice): Promise<void> {
-    const { carrier, control } = this.#options;
-    await carrier.release(device);
-    if (device.before !== undefined) await control.restore(device, device.before);
+  /** @returns why the VF is not restored */
+  async #restore({ uid, namespace, name }: ClaimIdentity, device: StoredDevice): Promise<string | undefined> {
+    const { attachments, control, logger } = this.#options;
+    try {
+      await restoreVf({ attachments, control }, uid, device);
+      return undefined;
+    } catch (error) {
+      const fields = { claim: `${namespace}/${name}`, device: device.name, err: error };
+      logger.error(fields, 'VF is unavailable until it is restored');
+      return explain(error);
+    }
   }
+}
+
+/** Detaches a VF and makes it what it was before its claim. @throws the first failure, after all steps were tried */
+export async function restoreVf(
+  { attachments, control }: { attachments: VfDetacher; control: Pick<VfControl, 'restore'> },
+  claimUid: string,
+  device: StoredDevice,
+): Promise<void> {
+  const errors: unknown[] = [];
+  await attachments.detach(claimUid, device).catch((error: unknown) => errors.push(error));
+  if (device.before !== undefined) {
+    await control.restore(device, device.before).catch((error: unknown) => errors.push(error));
+  }
+  if (errors.length > 0) throw errors[0];
 }
 
 /**

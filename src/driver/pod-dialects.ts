@@ -3,7 +3,7 @@ import { KeyedMutex } from '../keyed-mutex.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { baseRequest } from '../metadata/index.ts';
 import { invalidConfig } from './config.ts';
-import type { Store, StoredClaim, StoredDevice } from './store.ts';
+import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
 
 type ClaimOfPod = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
 

@@ -1,11 +1,5 @@
 import type { VfWanted } from '../sriov/index.ts';
-import type { StoredDevice } from './store.ts';
-import type { VfConfig } from './vf-config.ts';
-
-/** Whether the VF goes to user space: it has no interface then. Known when it is prepared. */
-export function isUserSpace({ access }: Pick<StoredDevice, 'access'>): boolean {
-  return access?.vfio !== undefined;
-}
+import type { VfConfig } from '../state/index.ts';
 
 /** What has to be changed of the VF from outside, before it goes to a pod; `undefined` if nothing has. */
 export function toVfWanted(config: VfConfig): VfWanted | undefined {

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
-import type { Store, StoredClaim, StoredDevice } from '../driver/index.ts';
 import { NetdraError } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
+import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
 
 /** Where the kernel tells which boot this is. Source: random(4), `boot_id`. */
 export const defaultBootIdPath = '/proc/sys/kernel/random/boot_id';
@@ -19,7 +19,7 @@ export async function readBootId(path: string = defaultBootIdPath): Promise<stri
 }
 
 export interface EndEarlierBootsOptions {
-  store: Pick<Store, 'claimsOfEarlierBoots' | 'putClaim'>;
+  store: Pick<Store, 'claimsOfEarlierBoots' | 'forgetUnrestoredOfEarlierBoots' | 'putClaim' | 'setAttachments'>;
   /** Hides a claim's files from containers that have not started yet. */
   withdraw: (claim: ClaimIdentity) => Promise<void>;
   logger: Logger;
@@ -30,7 +30,7 @@ export interface EndEarlierBootsOptions {
  * makes them, and what was remembered for giving them back would undo the work of others. Claims that were prepared are
  * as if their preparing had been interrupted: the kubelet prepares them again, and all is set up anew.
  * @returns how many claims there were
- * @throws DriverError `store-unusable`
+ * @throws StateError `store-unusable`
  */
 export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBootsOptions): Promise<number> {
   const claims = store.claimsOfEarlierBoots();
@@ -41,9 +41,11 @@ export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBoo
     await withdraw(claim.identity).catch((error: unknown) => {
       logger.error({ ...log, err: error }, 'metadata of an earlier boot cannot be withdrawn');
     });
+    store.setAttachments(uid, new Map(claim.devices.map(({ pciAddress }) => [pciAddress, undefined])));
     store.putClaim(afterBoot(claim));
     logger.info(log, 'the node has booted: the claim is to be prepared again');
   }
+  store.forgetUnrestoredOfEarlierBoots();
   return claims.length;
 }
 
@@ -51,9 +53,6 @@ function afterBoot({ state, devices, ...claim }: StoredClaim): StoredClaim {
   return {
     ...claim,
     state: state === 'unpreparing' ? 'unpreparing' : 'preparing',
-    devices: devices.map(
-      ({ before: _before, access: _access, attachment: _attachment, networkData: _data, ...device }): StoredDevice =>
-        device,
-    ),
+    devices: devices.map(({ before: _before, access: _access, attachment: _attachment, ...device }): StoredDevice => device),
   };
 }

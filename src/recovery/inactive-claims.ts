@@ -1,8 +1,8 @@
-import type { Store, StoredClaim } from '../driver/index.ts';
 import { isKubeError } from '../kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
-import type { KnownSandboxes } from '../sandbox/index.ts';
+import type { SandboxRegistry } from '../sandbox/index.ts';
+import type { Store, StoredClaim } from '../state/index.ts';
 
 /** For one question to the API server: the sweep has many, and nobody waits for it. */
 const readTimeoutMs = 10_000;
@@ -12,7 +12,7 @@ export interface InactiveClaimsOptions {
   /** Pool of this node's devices. */
   pool: string;
   store: Pick<Store, 'claim' | 'claims'>;
-  known: Pick<KnownSandboxes, 'isFresh' | 'has' | 'hasPod'>;
+  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'has' | 'hasPod'>;
   claims: ClaimReader;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
   /** Called after a claim was prepared for another pod. */
@@ -43,7 +43,7 @@ export class InactiveClaims {
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, helper, logger } = this.#options;
     for (const claim of store.claims()) {
-      if (signal.aborted || !this.#options.known.isFresh) return;
+      if (signal.aborted || !this.#options.sandboxes.isFresh) return;
       if (this.#isAlive(claim)) continue;
       // First without its turn, which is not to be taken for nothing.
       const verdict = await this.#judge(claim, signal);
@@ -56,7 +56,7 @@ export class InactiveClaims {
         logger.info(log, 'claim passes to the next pod that it is reserved for');
         this.#options.onHandedOver();
       } else {
-        logger.warn({ ...log, reason: verdict.reason }, 'claim is given up: nobody will unprepare it');
+        logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
         await helper.reclaim(claim.identity, isStill, signal);
       }
     }
@@ -68,10 +68,10 @@ export class InactiveClaims {
   }
 
   #isAlive({ podUids, devices }: StoredClaim): boolean {
-    const { known } = this.#options;
-    const isIn = (sandboxId: string | undefined) => sandboxId !== undefined && known.has(sandboxId);
+    const { sandboxes } = this.#options;
+    const isIn = (sandboxId: string | undefined) => sandboxId !== undefined && sandboxes.has(sandboxId);
     return (
-      !known.isFresh || podUids.some((uid) => known.hasPod(uid)) || devices.some((d) => isIn(d.attachment?.sandboxId))
+      !sandboxes.isFresh || podUids.some((uid) => sandboxes.hasPod(uid)) || devices.some((d) => isIn(d.attachment?.sandboxId))
     );
   }
 

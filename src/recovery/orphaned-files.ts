@@ -1,7 +1,7 @@
-import type { Store } from '../driver/index.ts';
 import type { KubeletPluginHelper } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
 import type { CdiSpecs, ClaimMetadata } from '../metadata/index.ts';
+import type { Store } from '../state/index.ts';
 
 export interface OrphanedFilesOptions {
   store: Pick<Store, 'claim'>;
@@ -28,7 +28,7 @@ export class OrphanedFiles {
     this.#options = options;
   }
 
-  /** @throws MetadataError `metadata-io`; DriverError `store-unusable` */
+  /** @throws MetadataError `metadata-io`; StateError `store-unusable` */
   async sweep(signal: AbortSignal): Promise<void> {
     const orphans = new Map([...(await this.#directories(signal)), ...(await this.#specs())]);
     for (const [what, remove] of orphans) {

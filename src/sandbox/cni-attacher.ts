@@ -1,7 +1,11 @@
+import type { Clock } from '../clock.ts';
 import { type CniResult, type CniRunner, parseCniIpam, parseCniNetwork } from '../cni/index.ts';
-import type { StoredDevice } from '../driver/index.ts';
+import type { Logger } from '../logger.ts';
 import { maxInterfaceNameBytes } from '../netlink/index.ts';
-import type { SandboxPlace } from './place.ts';
+import type { SandboxPlace, StoredDevice } from '../state/index.ts';
+
+/** How long a DEL may take. The kubelet waits 45 s for unprepare, which may be behind a stop of the sandbox. */
+const removeBudgetMs = 10_000;
 
 /** Addresses and routes for a VF that netdra sets up itself. */
 export interface IpamResult {
@@ -9,12 +13,25 @@ export interface IpamResult {
   routes: { destination: string; gateway?: string }[];
 }
 
+/** What of the runner is used here. */
+export type CniPlugins = Pick<CniRunner, 'add' | 'delete' | 'ipamAdd' | 'ipamDelete'>;
+
+export interface CniAttacherOptions {
+  runner: CniPlugins;
+  clock: Clock;
+  logger: Logger;
+}
+
 /** The part of attaching VFs that CNI plugins do: all of it (`attach: cni`), or the addresses (`ipam`). */
 export class CniAttacher {
-  readonly #runner: CniRunner;
+  readonly #runner: CniPlugins;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
 
-  constructor(runner: CniRunner) {
+  constructor({ runner, clock, logger }: CniAttacherOptions) {
     this.#runner = runner;
+    this.#clock = clock;
+    this.#logger = logger;
   }
 
   /** Has the claim's plugins attach the VF. @throws CniError */
@@ -38,11 +55,21 @@ export class CniAttacher {
     };
   }
 
-  /** Takes back what plugins gave for a VF in a sandbox; it may be nothing. @throws CniError */
-  async remove(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<void> {
+  /**
+   * Has plugins release what they gave to a VF in a sandbox. A failure does not keep the VF from being detached: the
+   * attachment stays in the runner's cache, and {@link CniCleanUp} repeats the DEL.
+   */
+  async remove(device: StoredDevice, place: SandboxPlace): Promise<void> {
     const { attach, ipam } = device.config;
-    if (attach === 'cni') await this.#runner.delete(chainOf(device, place), { signal });
-    else if (ipam !== undefined) await this.#runner.ipamDelete(ipamOf(device, place), { signal });
+    using deadline = this.#clock.deadline(removeBudgetMs);
+    const { signal } = deadline;
+    try {
+      if (attach === 'cni') await this.#runner.delete(chainOf(device, place), { signal });
+      else if (ipam !== undefined) await this.#runner.ipamDelete(ipamOf(device, place), { signal });
+    } catch (error) {
+      const fields = { device: device.name, sandbox: place.sandboxId, err: error };
+      this.#logger.warn(fields, 'CNI DEL failed and is repeated by reconciliation');
+    }
   }
 }
 

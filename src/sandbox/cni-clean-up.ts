@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts';
 import type { CachedAttachment, CniRunner } from '../cni/index.ts';
-import type { Store } from '../driver/index.ts';
 import type { Logger } from '../logger.ts';
+import type { Store } from '../state/index.ts';
 import { cniInterfaceName } from './cni-attacher.ts';
 
 /** For one attachment: a plugin that hangs must not keep the others. */

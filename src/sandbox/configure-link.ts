@@ -1,33 +1,18 @@
-import type { VfConfig } from '../driver/index.ts';
-import {
-  formatCidr,
-  type Link,
-  NetlinkError,
-  type NetnsHandle,
-  parseCidr,
-  type RtnlConnection,
-  writeInterfaceSysctls,
-} from '../netlink/index.ts';
-
-/** Where a link is set up. */
-export interface PodNetwork {
-  /** Into {@link netns}. */
-  pod: RtnlConnection;
-  netns: NetnsHandle;
-  /** Where the host's `/proc/sys` is, writable. */
-  procSysDir: string;
-}
+import { formatCidr, type Link, NetlinkError, parseCidr } from '../netlink/index.ts';
+import type { VfConfig } from '../state/index.ts';
+import type { LinkConnection, NetworkNamespace } from './networks.ts';
 
 /**
  * Everything that the claim asks for; what is there already from an attempt before is left as it is. Kernel settings come
  * before addresses and before the link is up: some count only then, such as `disable_ipv6`, `accept_dad`, `arp_notify`.
  */
 export async function configureLink(
-  { pod, netns, procSysDir }: PodNetwork,
+  namespace: Pick<NetworkNamespace, 'connection' | 'writeSysctls'>,
   link: Link,
   config: VfConfig,
 ): Promise<void> {
   const { macAddress, mtu, addresses = [], routes = [], sysctls = {} } = config;
+  const pod = namespace.connection;
   await pod.setLink(link.index, {
     // Not again what it is already: a VF whose PF has set the address may not set it itself.
     ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
@@ -35,7 +20,7 @@ export async function configureLink(
       : { hardwareAddress: macAddress }),
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
   });
-  if (Object.keys(sysctls).length > 0) writeInterfaceSysctls(netns, link.name, sysctls, procSysDir);
+  if (Object.keys(sysctls).length > 0) namespace.writeSysctls(link.name, sysctls);
   for (const address of addresses) {
     await unlessThere(pod.addAddress(link.index, address, { noDad: true }), async () => true);
   }
@@ -47,7 +32,7 @@ export async function configureLink(
 }
 
 /** EEXIST also means that another interface has such a route, the default route above all: then ours is not there. */
-async function hasRoute(pod: RtnlConnection, index: number, destination: string): Promise<boolean> {
+async function hasRoute(pod: LinkConnection, index: number, destination: string): Promise<boolean> {
   const wanted = canonicalCidr(destination);
   return (await pod.routes(index)).some((route) => route.destination === wanted);
 }

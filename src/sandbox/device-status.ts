@@ -1,5 +1,5 @@
 import type { DeviceStatus } from '../claimstatus/index.ts';
-import type { StoredClaim, StoredDevice } from '../driver/index.ts';
+import type { StoredClaim, StoredDevice } from '../state/index.ts';
 
 /**
  * What a claim's status tells of its VFs: the network data that its metadata files have too.
@@ -7,7 +7,8 @@ import type { StoredClaim, StoredDevice } from '../driver/index.ts';
  */
 export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): DeviceStatus[] {
   return devices.map((device) => {
-    const { pool, name, networkData } = device;
+    const { pool, name, attachment } = device;
+    const networkData = attachment?.networkData;
     const facts = { pool, device: name, data: toData(device) };
     return failure === undefined && networkData !== undefined
       ? { ...facts, ready: true, reason: 'Attached', networkData }

@@ -3,16 +3,16 @@ import { NetdraError } from '../errors.ts';
 export type SandboxErrorCode =
   /** The pod shares the host's network, where no VF can be moved to. */
   | 'host-network'
-  /** The VF is neither in the host's network namespace nor where it was last. */
+  /** The pod's network namespace does not exist. */
+  | 'netns-missing'
+  /** The VF is neither in the host's network namespace nor in the pod's. */
   | 'vf-missing'
   /** The VF is in the sandbox of another pod. */
   | 'vf-busy'
-  /** The pod lives in another sandbox by now. */
-  | 'sandbox-over'
-  /** A container would mount metadata of a claim whose VFs are not in its sandbox. */
-  | 'not-served'
-  /** The work did not end within what the runtime allows for the hook. */
-  | 'hook-timeout';
+  /** Properties of the VF are not what they were before it was attached. */
+  | 'restore-incomplete'
+  /** A container would start with a claim that is not ready in its sandbox. */
+  | 'not-ready';
 
-/** Why a VF is not in its pod, or the pod's metadata not written. */
+/** Why a VF is not in its pod, or not back on the host. */
 export class SandboxError extends NetdraError<SandboxErrorCode> {}

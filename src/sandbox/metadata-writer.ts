@@ -1,36 +1,35 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { PodSandbox } from '../../nri/index.ts';
-import type { Store, StoredDevice } from '../driver/index.ts';
-import type { MetadataUpdater } from '../kubeletplugin/index.ts';
+import type { KubeletPluginHelper } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../metadata/index.ts';
-import { isServed, type VfState } from './place.ts';
+import type { StoredDevice } from '../state/index.ts';
+import type { Attachments, VfState } from './attach/index.ts';
 import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
-import { openPodNetns } from './pod-netns.ts';
-import type { OnStep } from './steps.ts';
-import type { VfMover } from './vf-mover.ts';
 
-/** A device and what it is like in its pod. */
-export interface ServedDevice {
+/** A device of a claim and its state in the pod; without one, it cannot be read now. */
+export interface DeviceReading {
   request: string;
   device: StoredDevice;
-  state: VfState;
+  state: VfState | undefined;
 }
+
+/** The framework's calls about the metadata of a claim. */
+export type MetadataFiles = Pick<
+  KubeletPluginHelper,
+  'updateRequestMetadata' | 'withdrawMetadata' | 'openGate' | 'holdGate' | 'endGate'
+>;
 
 export interface MetadataWriterOptions {
   driver: string;
-  store: Store;
-  mover: VfMover;
-  /** Absent: device metadata is off. */
-  updater?: MetadataUpdater;
+  attachments: Pick<Attachments, 'recordNetworkData'>;
+  files: MetadataFiles;
   attributesOf: (pciAddress: string) => DeviceAttributes;
-  /** Called after a claim's network data was stored and its files were written, or both were found to be right. */
+  /** Called after a claim's network data was stored and its files were written, or both were up to date. */
   onWritten?: (claim: ClaimIdentity) => void;
   logger: Logger;
-  onStep: OnStep;
 }
 
-/** Turns what devices are like in a pod into the metadata of their requests. To be called with the claim's mutex held. */
+/** Turns the state of devices in a pod into the metadata of their requests. To be called with the claim's lock held. */
 export class MetadataWriter {
   readonly #options: MetadataWriterOptions;
 
@@ -38,68 +37,56 @@ export class MetadataWriter {
     this.#options = options;
   }
 
-  /** Stores the network data and writes the files, request by request. */
-  async write(identity: ClaimIdentity, served: ServedDevice[]): Promise<void> {
-    const { updater, driver, attributesOf, onStep } = this.#options;
-    const lines: [fields: object, message: string][] = [];
-    for (const [request, entries] of byRequest(served)) {
-      const devices = entries.map(({ device, state }) =>
-        toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state),
-      );
-      const isNew = this.#storeNetworkData(identity, entries);
-      await onStep('network-data-stored', {});
-      const update = await updater?.updateRequestMetadata(identity, request, devices);
-      await onStep('metadata-written', {});
-      const facts = { request, devices: devices.map(({ name }) => name) };
-      if (update?.isWritten) lines.push([{ ...facts, generation: update.generation }, 'metadata written']);
-      // 0: it was off when the claim was prepared, so containers have no mount to read it by.
-      else if (isNew && !update?.generation) lines.push([facts, 'devices ready; metadata files are off']);
-    }
-    // When the runtime has its answer: a pod waits for that.
-    if (served.length > 0) setImmediate(() => this.#report(identity, lines));
-  }
-
-  #report(identity: ClaimIdentity, lines: readonly [fields: object, message: string][]): void {
-    const { logger, onWritten } = this.#options;
-    const claim = `${identity.namespace}/${identity.name}`;
-    for (const [fields, message] of lines) logger.info({ claim, ...fields }, message);
-    try {
-      onWritten?.(identity);
-    } catch (error) {
-      logger.warn({ claim, err: error }, 'claim status not updated');
-    }
-  }
-
   /**
-   * Reads the claim's devices again, as far as they are in the pod. Only requests of which every device can
-   * be read: the metadata of a request is written as a whole.
+   * Stores network data and writes files, for those requests whose devices could all be read: a file describes its
+   * request as a whole. When all requests are written, containers of this sandbox may start.
    */
-  async readAgain(pod: PodSandbox, identity: ClaimIdentity): Promise<ServedDevice[]> {
-    const { store, mover } = this.#options;
-    const devices = (store.claim(identity.uid)?.devices ?? []).filter((device) => isServed(device, pod));
-    if (devices.length === 0) return [];
-    using netns = openPodNetns(pod);
-    const states = await mover.read(devices, netns);
-    const read = devices.map((device) => ({ request: device.request, device, state: states.get(device) }));
-    return [...byRequest(read).values()].flatMap((entries) => {
-      const known = entries.flatMap(({ state, ...entry }) => (state === undefined ? [] : [{ ...entry, state }]));
-      return known.length === entries.length ? known : [];
-    });
+  async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
+    const { files, driver, attributesOf, logger, onWritten } = this.#options;
+    const claim = `${identity.namespace}/${identity.name}`;
+    const complete = [...byRequest([...readings])].filter(([, entries]) => entries.every(isRead));
+    const known = complete.flatMap(([, entries]) => entries.filter(isRead));
+    const isNew = this.#recordNetworkData(identity, known);
+    for (const [request, entries] of complete) {
+      const devices = entries
+        .filter(isRead)
+        .map(({ device, state }) => toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state));
+      const update = await files.updateRequestMetadata(identity, request, devices);
+      const facts = { claim, request, devices: devices.map(({ name }) => name) };
+      if (update.isWritten) logger.info({ ...facts, generation: update.generation }, 'metadata written');
+      // 0: the claim was prepared while metadata was off, so containers have no mount to read it by.
+      else if (isNew && update.generation === 0) logger.info(facts, 'devices ready; metadata files are off');
+    }
+    if (known.length === readings.length) await files.openGate(identity, sandboxId);
+    if (known.length > 0) onWritten?.(identity);
   }
 
-  /** @returns whether it was not stored already */
-  #storeNetworkData({ uid }: ClaimIdentity, entries: ServedDevice[]): boolean {
-    const { store } = this.#options;
-    const wanted = new Map(entries.map(({ device, state }) => [device.pciAddress, toNetworkData(state)]));
-    const change = (device: StoredDevice) => {
-      const networkData = wanted.get(device.pciAddress);
-      const isKnown = networkData === undefined || isDeepStrictEqual(device.networkData, networkData);
-      return isKnown ? undefined : { ...device, networkData };
-    };
-    // Most looks find nothing new, and need not keep other writers waiting. What is new as we know it need not be asked for.
-    const isNew = entries.some(({ device }) => change(device) !== undefined);
-    if (!isNew && !store.claim(uid)?.devices.some((device) => change(device) !== undefined)) return false;
-    store.changeDevices(uid, change);
-    return true;
+  /** Hides what the claim's files say, and stops containers that have not started, until the next `write`. */
+  async withdraw(identity: ClaimIdentity, requests: readonly string[]): Promise<void> {
+    await this.#options.files.withdrawMetadata(identity, requests);
   }
+
+  /** Lets containers that wait for the claim show why. */
+  async hold(identity: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
+    await this.#options.files.holdGate(identity, sandboxId, reason);
+  }
+
+  /** Ends containers that wait in a sandbox that is gone. */
+  async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
+    await this.#options.files.endGate(identity, sandboxId);
+  }
+
+  /** @returns whether it differs from what was stored */
+  #recordNetworkData({ uid }: ClaimIdentity, readings: readonly ReadDevice[]): boolean {
+    const states = readings.map(({ device, state }) => [device, toNetworkData(state)] as const);
+    const changed = states.filter(([device, data]) => !isDeepStrictEqual(device.attachment?.networkData, data));
+    this.#options.attachments.recordNetworkData(uid, new Map(changed));
+    return changed.length > 0;
+  }
+}
+
+type ReadDevice = DeviceReading & { state: VfState };
+
+function isRead(reading: DeviceReading): reading is ReadDevice {
+  return reading.state !== undefined;
 }

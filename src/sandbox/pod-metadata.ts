@@ -1,8 +1,8 @@
-import type { StoredDevice } from '../driver/index.ts';
 import type { DeviceAttributes, DeviceMetadata, NetworkDeviceData } from '../metadata/index.ts';
 import { baseRequest } from '../metadata/index.ts';
 import type { VfAccess } from '../sriov/index.ts';
-import type { VfState } from './place.ts';
+import type { StoredDevice } from '../state/index.ts';
+import type { VfState } from './attach/index.ts';
 
 /** The API's network data; what is not known is left out. */
 export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
@@ -13,7 +13,7 @@ export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState):
   };
 }
 
-/** What a container is told about a device: what the inventory has, what its claim changed, and its network data. */
+/** Metadata of a device: its published attributes, those that its claim changed, and its network data. */
 export function toDeviceMetadata(
   driver: string,
   device: StoredDevice,

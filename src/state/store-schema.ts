@@ -1,5 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { DriverError } from './errors.ts';
+import { StateError } from './errors.ts';
 
 /**
  * What brings a store from each schema to the next; the first one makes it. A step that was released is never changed,
@@ -16,13 +16,19 @@ const migrations: readonly string[] = [
   `,
   // In which boot of the node a claim was written last. What an older version writes is of this boot, as far as we know.
   'ALTER TABLE claims ADD COLUMN boot_id TEXT',
+  `
+    ALTER TABLE claims ADD COLUMN allocation TEXT;
+    CREATE TABLE unrestored (
+      pci_address TEXT PRIMARY KEY, data TEXT NOT NULL, reason TEXT NOT NULL, boot_id TEXT
+    ) STRICT;
+  `,
 ];
 
 export const schemaVersion = migrations.length;
 
 /**
  * Makes a store what this version works with.
- * @throws DriverError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors
+ * @throws StateError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors
  */
 export function migrate(database: DatabaseSync, path: string): void {
   // Looked at in the transaction: another instance of the driver may be at it too.
@@ -42,7 +48,7 @@ export function migrate(database: DatabaseSync, path: string): void {
 
 /**
  * Whether this version can read a store that it does not bring up to date: an older schema has less, and that is known.
- * @throws DriverError `store-unusable` if a newer version has written it; SQLite's errors
+ * @throws StateError `store-unusable` if a newer version has written it; SQLite's errors
  */
 export function checkReadable(database: DatabaseSync, path: string): void {
   const found = readVersion(database);
@@ -57,15 +63,15 @@ function readVersion(database: DatabaseSync): number {
 function checkIntact(database: DatabaseSync, path: string): void {
   const [{ quick_check: verdict } = {}] = database.prepare('PRAGMA quick_check(1)').all();
   if (verdict === 'ok') return;
-  throw new DriverError('store-unusable', `state store ${path} is damaged: ${verdict}`, { path, hint: damagedHint });
+  throw new StateError('store-unusable', `state store ${path} is damaged: ${verdict}`, { path, hint: damagedHint });
 }
 
 /** What to do about a store that cannot be read any more. */
 export const damagedHint =
   'drain the node, so that no pod has a VF any more, stop the driver, move the file away together with those beside it that begin with its name, and start the driver';
 
-function tooNew(path: string, found: number): DriverError {
-  return new DriverError(
+function tooNew(path: string, found: number): StateError {
+  return new StateError(
     'store-unusable',
     `state store ${path} has schema ${found}, this version knows ${schemaVersion}`,
     { path, hint: 'run the newer version of the driver' },

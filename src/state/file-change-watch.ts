@@ -1,10 +1,15 @@
 import { type FSWatcher, watch } from 'node:fs';
 
+/** Whether a file may have changed since the last call of `takeChange`. */
+export interface ChangeWatch extends Disposable {
+  takeChange(): boolean;
+}
+
 /**
  * Tells whether a file was written to, by whatever process, without asking the file: the kernel says so of its own
  * accord, and the event loop takes that word before anything that happened later.
  */
-export class FileChangeWatch implements Disposable {
+export class FileChangeWatch implements ChangeWatch {
   #watcher: FSWatcher | undefined;
   #changed = true;
 

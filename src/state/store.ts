@@ -2,21 +2,35 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
+import type { LinkState } from '../netlink/index.ts';
 import type { VfAccess, VfBefore } from '../sriov/index.ts';
-import { DriverError } from './errors.ts';
-import { FileChangeWatch } from './file-change-watch.ts';
+import { StateError } from './errors.ts';
+import { type ChangeWatch, FileChangeWatch } from './file-change-watch.ts';
 import { checkReadable, damagedHint, migrate } from './store-schema.ts';
 import type { VfConfig } from './vf-config.ts';
 
-/** Where a VF is while it is away from the host's network namespace, and what it was before. */
-export interface Attachment {
+/** The pod sandbox that a VF is in. */
+export interface SandboxPlace {
   podUid: string;
+  /** For CNI plugins that ask the API server about the pod; absent in stores of older versions. */
   podNamespace?: string;
   podName?: string;
   sandboxId: string;
   netnsPath: string;
-  /** What to give back: what its interface was like in the host's namespace. Absent: it has no interface (DPDK). */
-  host?: { name: string; hardwareAddress?: string; mtuBytes: number; up: boolean };
+}
+
+/**
+ * Where a VF is while it is away from the host's network namespace, what it was before, and what its metadata says of
+ * it there. All of it ends with the attachment.
+ */
+export interface Attachment extends SandboxPlace {
+  /**
+   * The VF's interface in the host's namespace, as it is restored on detach. Absent: it has no interface (DPDK), or
+   * another component moves it.
+   */
+  host?: LinkState;
+  /** Present once the VF is configured in this sandbox. */
+  networkData?: NetworkDeviceData;
 }
 
 /** A VF that is prepared for a claim. */
@@ -35,7 +49,6 @@ export interface StoredDevice {
   /** What its containers reach it by; absent until it is prepared. */
   access?: VfAccess;
   attachment?: Attachment;
-  networkData?: NetworkDeviceData;
 }
 
 export interface StoredClaim {
@@ -43,7 +56,16 @@ export interface StoredClaim {
   podUids: string[];
   /** `preparing` and `unpreparing` are intents: the host may be in any state between before and after. */
   state: 'preparing' | 'prepared' | 'unpreparing';
+  /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
+  allocation?: string;
   devices: StoredDevice[];
+}
+
+/** A VF that no claim has any more and that could not be restored yet. */
+export interface UnrestoredVf {
+  device: StoredDevice;
+  /** Why, for the operator. */
+  reason: string;
 }
 
 export interface StoreOptions {
@@ -51,6 +73,8 @@ export interface StoreOptions {
   bootId?: string;
   /** For tools beside the driver: nothing is made, brought up to date or changed, and no writer is kept waiting. */
   readOnly?: boolean;
+  /** Reports whether another process has written to a file. Default: inotify. */
+  watchChanges?: (path: string) => ChangeWatch;
 }
 
 /** What SQLite says of a file that is none of its own, or was damaged. Source: sqlite.org/rescode.html. */
@@ -62,7 +86,7 @@ const podUidsMaxAgeMs = 10_000;
  * What the driver must know after a restart: claims with their VFs, and where each VF is. Written before the host is
  * touched. SQLite in WAL mode, since two instances of the driver share it during a rolling update; one device belongs to
  * at most one claim, which the primary key enforces.
- * @throws DriverError `store-unusable`: a store that cannot be read is an error, never "empty"
+ * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
  */
 export class Store implements Disposable {
   readonly #database: DatabaseSync;
@@ -75,12 +99,14 @@ export class Store implements Disposable {
   #podUidsReadAtMs = 0;
   /** What SQLite says to whether others have written. */
   #dataVersion: unknown;
-  #watch: FileChangeWatch | undefined;
+  readonly #watchChanges: (path: string) => ChangeWatch;
+  #watch: ChangeWatch | undefined;
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
-  constructor(path: string, { bootId, readOnly = false }: StoreOptions = {}) {
+  constructor(path: string, { bootId, readOnly = false, watchChanges }: StoreOptions = {}) {
     this.#path = path;
     this.#bootId = bootId;
+    this.#watchChanges = watchChanges ?? ((file) => new FileChangeWatch(file));
     this.#isReadOnly = readOnly;
     this.#database = this.#guard(() => {
       if (readOnly) return openToRead(path);
@@ -102,6 +128,12 @@ export class Store implements Disposable {
     return this.#bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', this.#bootId);
   }
 
+  /** Forgets VFs that were not restored in an earlier boot of the node: the kernel has made them anew since. */
+  forgetUnrestoredOfEarlierBoots(): void {
+    if (this.#bootId === undefined) return;
+    this.#guard(() => this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string));
+  }
+
   /** The claims that are prepared for a pod, whatever their state. Free of charge for one that has none. */
   claimsOfPod(podUid: string): StoredClaim[] {
     if (!this.#hasClaims(podUid)) return [];
@@ -114,61 +146,77 @@ export class Store implements Disposable {
   }
 
   /**
-   * Adds or replaces a claim and its devices. What is known of a device that stays (where it is, its network data) is
-   * part of what the caller passes.
-   * @throws DriverError `device-in-use` if another claim holds one of the devices: looked at and written in one step
+   * Adds or replaces a claim and its devices. A device that the claim has already keeps its stored attachment, whatever
+   * the caller passes: only the sandbox side changes it, possibly in another instance of the driver.
+   * @throws StateError `device-in-use` if another claim holds one of the devices, `device-unrestored` if one was not
+   * restored after its last claim
    */
   putClaim(claim: StoredClaim): void {
     this.#guard(() =>
       this.#transaction(() => {
         const { uid, namespace, name } = claim.identity;
         this.#checkFree(claim);
+        const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
         for (const podUid of claim.podUids) this.#podUids?.add(podUid);
         this.#run('DELETE FROM claims WHERE uid = ?', uid);
         this.#run(
-          'INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id) VALUES (?, ?, ?, ?, ?, ?)',
-          ...[uid, namespace, name, JSON.stringify(claim.podUids), claim.state, this.#bootId ?? null],
+          'INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)',
+          ...[uid, namespace, name, JSON.stringify(claim.podUids), claim.state],
+          ...[this.#bootId ?? null, claim.allocation ?? null],
         );
-        for (const device of claim.devices) {
-          const { pciAddress, ...rest } = device;
-          this.#run(
-            'INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)',
-            pciAddress,
-            uid,
-            JSON.stringify(rest),
-          );
+        for (const { pciAddress, attachment: given, ...rest } of claim.devices) {
+          const known = stored.get(pciAddress);
+          const attachment = known === undefined ? given : known.attachment;
+          const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
+          this.#run('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
         }
-      }),
-    );
-  }
-
-  /** Replaces what is stored of one device of a claim. */
-  putDevice(device: StoredDevice): void {
-    this.#guard(() => this.#updateDevice(device));
-  }
-
-  /** The same for several, in one step. */
-  putDevices(devices: readonly StoredDevice[]): void {
-    if (devices.length === 0) return;
-    this.#guard(() =>
-      this.#transaction(() => {
-        for (const device of devices) this.#updateDevice(device);
       }),
     );
   }
 
   /**
-   * Changes what is stored of the devices of a claim, all in one step, as they are at this moment: another instance of the
-   * driver may have changed them.
-   * @param change gives `undefined` if there is nothing to change
+   * Changes the attachments of devices of a claim in one step.
+   * @param changes by PCI address; `undefined` removes the attachment. Devices that the claim no longer has are passed over
    */
-  changeDevices(claimUid: string, change: (device: StoredDevice) => StoredDevice | undefined): void {
+  setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
+    if (changes.size === 0) return;
     this.#guard(() =>
       this.#transaction(() => {
-        for (const current of this.#devices(claimUid)) {
-          const next = change(current);
-          if (next !== undefined) this.#updateDevice(next);
+        for (const { attachment: _old, pciAddress, ...rest } of this.#devices(claimUid)) {
+          if (!changes.has(pciAddress)) continue;
+          const attachment = changes.get(pciAddress);
+          const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
+          this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
         }
+      }),
+    );
+  }
+
+  /** VFs that are not available until they are restored. */
+  unrestored(): UnrestoredVf[] {
+    return this.#guard(() =>
+      this.#prepare('SELECT * FROM unrestored ORDER BY pci_address').all().map((row) => ({
+        device: toDevice(row),
+        reason: String(row.reason),
+      })),
+    );
+  }
+
+  /** Updates why a VF is not restored. */
+  putUnrestored({ device, reason }: UnrestoredVf): void {
+    this.#guard(() => this.#insertUnrestored(device, reason));
+  }
+
+  deleteUnrestored(pciAddress: string): void {
+    this.#guard(() => this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress));
+  }
+
+  /** Deletes a claim and keeps those of its devices that could not be restored, in one step. */
+  releaseClaim(uid: string, unrestored: readonly UnrestoredVf[]): void {
+    this.#guard(() =>
+      this.#transaction(() => {
+        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
+        this.#run('DELETE FROM claims WHERE uid = ?', uid);
       }),
     );
   }
@@ -186,7 +234,7 @@ export class Store implements Disposable {
   #hasClaims(podUid: string): boolean {
     const nowMs = performance.now();
     // The instance beside us in a rolling update writes, too.
-    this.#watch ??= new FileChangeWatch(`${this.#path}-wal`);
+    this.#watch ??= this.#watchChanges(`${this.#path}-wal`);
     const isOld = nowMs - this.#podUidsReadAtMs > podUidsMaxAgeMs;
     if ((this.#watch.takeChange() && this.#isChangedByOthers()) || isOld || this.#podUids === undefined) {
       this.#podUids = this.#guard(() => {
@@ -209,11 +257,17 @@ export class Store implements Disposable {
   #checkFree({ identity, devices }: StoredClaim): void {
     const claim = `${identity.namespace}/${identity.name}`;
     for (const { pciAddress, name } of devices) {
+      const row = this.#prepare('SELECT reason FROM unrestored WHERE pci_address = ?').get(pciAddress);
+      if (row !== undefined) {
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is not restored after its last claim: ${row.reason}`;
+        const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
+        throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
+      }
       const holder = this.holderOf(pciAddress)?.identity;
       if (holder === undefined || holder.uid === identity.uid) continue;
       const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${holder.namespace}/${holder.name}`;
       const hint = 'it is free again when that claim is unprepared';
-      throw new DriverError('device-in-use', message, { claim, device: name, retriable: true, hint });
+      throw new StateError('device-in-use', message, { claim, device: name, retriable: true, hint });
     }
   }
 
@@ -239,8 +293,11 @@ export class Store implements Disposable {
     return rows.map(toDevice);
   }
 
-  #updateDevice({ pciAddress, ...rest }: StoredDevice): void {
-    this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', JSON.stringify(rest), pciAddress);
+  #insertUnrestored({ pciAddress, ...rest }: StoredDevice, reason: string): void {
+    const data = JSON.stringify(rest);
+    const columns = 'pci_address, data, reason, boot_id';
+    const statement = `INSERT OR REPLACE INTO unrestored (${columns}) VALUES (?, ?, ?, ?)`;
+    this.#run(statement, pciAddress, data, reason, this.#bootId ?? null);
   }
 
   #run(statement: string, ...parameters: (string | null)[]): void {
@@ -270,8 +327,8 @@ export class Store implements Disposable {
     try {
       return task();
     } catch (cause) {
-      if (cause instanceof DriverError) throw cause;
-      throw new DriverError('store-unusable', `state store ${this.#path} cannot be used`, {
+      if (cause instanceof StateError) throw cause;
+      throw new StateError('store-unusable', `state store ${this.#path} cannot be used`, {
         cause,
         path: this.#path,
         retriable: !isDamage(cause),
@@ -288,17 +345,25 @@ export class Store implements Disposable {
 
 type Row = Record<string, unknown>;
 
-function toClaim({ uid, namespace, name, pod_uids, state }: Row): StoredClaim {
+function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): StoredClaim {
   return {
     identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
     podUids: JSON.parse(String(pod_uids)),
     state: state as StoredClaim['state'],
+    ...(allocation === null || allocation === undefined ? {} : { allocation: String(allocation) }),
     devices: [],
   };
 }
 
 function toDevice({ pci_address, data }: Row): StoredDevice {
-  return { pciAddress: String(pci_address), ...JSON.parse(String(data)) };
+  // Older versions stored network data beside the attachment, where it outlived it: it is read anew from the pod.
+  const { networkData: _old, ...device } = JSON.parse(String(data));
+  return { pciAddress: String(pci_address), ...device };
+}
+
+/** Whether the VF has no interface: it is bound to vfio. Known once it is prepared. */
+export function isUserSpace({ access }: Pick<StoredDevice, 'access'>): boolean {
+  return access?.vfio !== undefined;
 }
 
 /** Whether the file is at fault: SQLite's own word for it, or content that this driver cannot have written. */

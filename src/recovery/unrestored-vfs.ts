@@ -1,0 +1,38 @@
+import type { VfControl, VfDetacher } from '../driver/index.ts';
+import { restoreVf } from '../driver/index.ts';
+import { explain } from '../errors.ts';
+import type { Logger } from '../logger.ts';
+import type { Store } from '../state/index.ts';
+
+export interface UnrestoredVfsOptions {
+  store: Pick<Store, 'unrestored' | 'putUnrestored' | 'deleteUnrestored'>;
+  attachments: VfDetacher;
+  control: Pick<VfControl, 'restore'>;
+  logger: Logger;
+}
+
+/** Tries again to restore the VFs that could not be restored when their claims were unprepared. */
+export class UnrestoredVfs {
+  readonly #options: UnrestoredVfsOptions;
+
+  constructor(options: UnrestoredVfsOptions) {
+    this.#options = options;
+  }
+
+  /** @throws StateError `store-unusable` */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const { store, attachments, control, logger } = this.#options;
+    for (const { device, reason } of store.unrestored()) {
+      if (signal.aborted) return;
+      try {
+        await restoreVf({ attachments, control }, '', device);
+        store.deleteUnrestored(device.pciAddress);
+        logger.info({ device: device.name }, 'VF restored; it is available again');
+      } catch (error) {
+        const now = explain(error);
+        logger.warn({ device: device.name, err: error }, 'VF still not restored');
+        if (now !== reason) store.putUnrestored({ device, reason: now });
+      }
+    }
+  }
+}

@@ -1,0 +1,69 @@
+import { type Link, type LinkState, moveLink, readLinkState, restoreLinkState, scrubLink, type VfInfo } from '../../netlink/index.ts';
+import type { VfAddress } from '../../sriov/index.ts';
+import type { Attachment, StoredDevice } from '../../state/index.ts';
+import type { Networks } from '../networks.ts';
+import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
+import { type AttachTask, missing } from './strategy.ts';
+
+/** The node's VFs, as the sandbox side needs them. */
+export interface VfHost {
+  linkKey: LinkKey;
+  /** What the PF has set for a VF: all that is known of one without an interface. `undefined`: simulated, or no VF. */
+  adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
+  /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns. */
+  ensureLink(pciAddress: string): Promise<void>;
+  /** The same for a VF that was moved away: it is made anew if it is in a namespace that cannot be reached. */
+  reclaimLink(pciAddress: string): Promise<void>;
+}
+
+/** The interfaces of VFs on their way from the host's network namespace and back. */
+export class HostLinks {
+  readonly #networks: Networks;
+  readonly #vfs: VfHost;
+
+  constructor({ networks, vfs }: { networks: Networks; vfs: VfHost }) {
+    this.#networks = networks;
+    this.#vfs = vfs;
+  }
+
+  /** Stores the VF's state on the host before it leaves. @throws SandboxError `vf-missing` */
+  async take({ device, before, record }: AttachTask): Promise<Link> {
+    await this.#vfs.ensureLink(device.pciAddress);
+    const { connection } = this.#networks.host;
+    const link = await findOn(connection, device, this.#vfs.linkKey);
+    if (link === undefined) throw missing(device, "it has no interface in the host's network namespace");
+    record(before ?? (await readLinkState(connection, link.index)));
+    return link;
+  }
+
+  /** Moves the VF into the pod, under the name that its claim gives it. */
+  async moveToPod(link: Link, { device, pod, before }: AttachTask): Promise<Link> {
+    const { connection, netns } = pod.namespace;
+    const name = device.config.interfaceName ?? before?.name ?? link.name;
+    const moved = await moveLink(this.#networks.host.connection, link.index, { connection, netns }, { name });
+    pod.changed();
+    return moved;
+  }
+
+  /** Moves the VF back. If the pod's namespace is gone, it returned by itself, or is made anew. */
+  async returnFromPod(device: StoredDevice, { netnsPath }: Attachment): Promise<void> {
+    using namespace = this.#networks.open(netnsPath);
+    if (namespace !== undefined && !namespace.isHost) {
+      const link = await new PodLinks(namespace, this.#vfs.linkKey).find(device);
+      if (link !== undefined) {
+        await scrubLink(namespace.connection, link.index);
+        await moveLink(namespace.connection, link.index, this.#networks.host, { anyName: true });
+      }
+    }
+    await this.#vfs.reclaimLink(device.pciAddress);
+  }
+
+  /** @returns properties of the VF's interface on the host that are not what they were */
+  async restore(device: StoredDevice, before: LinkState): Promise<{ property: string; error: unknown }[]> {
+    const { connection } = this.#networks.host;
+    const link = await findOn(connection, device, this.#vfs.linkKey);
+    // Bound to vfio meanwhile, or switched off.
+    if (link === undefined) return [];
+    return await restoreLinkState(connection, link.index, before);
+  }
+}

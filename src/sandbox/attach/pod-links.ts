@@ -1,0 +1,56 @@
+import { findVf, type Link, type NetworkState, toNetworkState, type VfIdentity } from '../../netlink/index.ts';
+import type { StoredDevice } from '../../state/index.ts';
+import type { LinkConnection, NetworkNamespace } from '../networks.ts';
+
+/** Identifies the link of a VF in whatever namespace it is. */
+export type LinkKey = (pciAddress: string) => VfIdentity;
+
+/** A pod's network namespace during one pass over its VFs: its links are listed once, until one is changed. */
+export class PodLinks {
+  readonly namespace: NetworkNamespace;
+  readonly #keyOf: LinkKey;
+  #links: Promise<Link[]> | undefined;
+
+  constructor(namespace: NetworkNamespace, keyOf: LinkKey) {
+    this.namespace = namespace;
+    this.#keyOf = keyOf;
+  }
+
+  /** To be called after a link was moved or changed. */
+  changed(): void {
+    this.#links = undefined;
+  }
+
+  /** @param hardwareAddress that the VF had on the host, if that is not stored with its attachment yet */
+  async find(device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
+    this.#links ??= this.namespace.connection.links();
+    return findDevice(await this.#links, device, this.#keyOf, hardwareAddress);
+  }
+
+  /** @throws NetlinkError */
+  async stateOf(link: Link): Promise<NetworkState> {
+    return toNetworkState(link, await this.namespace.connection.addresses(link.index));
+  }
+}
+
+export async function findOn(
+  connection: LinkConnection,
+  device: StoredDevice,
+  keyOf: LinkKey,
+): Promise<Link | undefined> {
+  return findDevice(await connection.links(), device, keyOf);
+}
+
+/** By its key, or by its MAC address if a CNI plugin has replaced the key: the old one, or the one that the claim asks for. */
+function findDevice(
+  links: Link[],
+  { pciAddress, attachment, config }: StoredDevice,
+  keyOf: LinkKey,
+  hardwareAddress = attachment?.host?.hardwareAddress,
+): Link | undefined {
+  const key = keyOf(pciAddress);
+  return (
+    findVf(links, { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) }) ??
+    (config.macAddress === undefined ? undefined : findVf(links, { ...key, hardwareAddress: config.macAddress }))
+  );
+}

@@ -1,0 +1,101 @@
+import type { ClaimIdentity } from '../metadata/index.ts';
+import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import type { Attachments, PodLinks } from './attach/index.ts';
+import type { DeviceReading, MetadataWriter } from './metadata-writer.ts';
+import type { NetworkNamespace } from './networks.ts';
+
+export interface ClaimWorkOptions {
+  store: Pick<Store, 'claim'>;
+  locks: Locks;
+  attachments: Attachments;
+  writer: MetadataWriter;
+  /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
+  assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+}
+
+/** What is done with one claim in one sandbox, each step with the claim's lock held. */
+export class ClaimWork {
+  readonly #options: ClaimWorkOptions;
+
+  constructor(options: ClaimWorkOptions) {
+    this.#options = options;
+  }
+
+  podLinks(namespace: NetworkNamespace): PodLinks {
+    return this.#options.attachments.podLinks(namespace);
+  }
+
+  /**
+   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata.
+   * @returns `tentative` if addresses will change soon; `gone` if the claim is not prepared for the pod any more
+   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError
+   */
+  async serve(
+    { uid }: ClaimIdentity,
+    place: SandboxPlace,
+    pod: PodLinks,
+    signal: AbortSignal,
+  ): Promise<'ready' | 'tentative' | 'gone'> {
+    const { store, locks, writer } = this.#options;
+    return await locks.run(uid, async () => {
+      signal.throwIfAborted();
+      const claim = store.claim(uid);
+      if (claim?.state !== 'prepared' || !claim.podUids.includes(place.podUid)) return 'gone';
+      const { identity, devices } = claim;
+      // First, so that no container starts with what an earlier sandbox of the pod had.
+      const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
+      if (isElsewhere) await writer.withdraw(identity, requestsOf(devices));
+      const readings: DeviceReading[] = [];
+      for (const device of devices) {
+        readings.push({ request: device.request, device, state: await this.#attach(claim, device, place, pod, signal) });
+      }
+      signal.throwIfAborted();
+      await writer.write(identity, place.sandboxId, readings);
+      return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
+    });
+  }
+
+  /**
+   * Detaches those of the claim's VFs that are in the sandbox, and ends containers that wait there.
+   * @returns how many VFs were in it
+   */
+  async detach({ uid }: ClaimIdentity, sandboxId: string): Promise<number> {
+    const { store, locks, writer, attachments } = this.#options;
+    return await locks.run(uid, async () => {
+      const claim = store.claim(uid);
+      if (claim === undefined) return 0;
+      const { identity, devices } = claim;
+      const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
+      // Before any VF leaves: until then the files say where it is.
+      if (here.length > 0) await writer.withdraw(identity, requestsOf(devices));
+      await writer.end(identity, sandboxId);
+      const errors: unknown[] = [];
+      for (const device of here) {
+        await attachments.detach(uid, device).catch((error: unknown) => errors.push(error));
+      }
+      if (errors.length > 0) throw errors[0];
+      return here.length;
+    });
+  }
+
+  /** Lets containers that wait for the claim in the sandbox say why. */
+  async hold({ uid }: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
+    const { store, locks, writer } = this.#options;
+    await locks.run(uid, async () => {
+      const claim = store.claim(uid);
+      if (claim?.state === 'prepared') await writer.hold(claim.identity, sandboxId, reason);
+    });
+  }
+
+  async #attach(claim: StoredClaim, device: StoredDevice, place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
+    const { attachments, assure } = this.#options;
+    const { sandboxId, networkData } = device.attachment ?? {};
+    if (sandboxId === place.sandboxId && networkData !== undefined) return await attachments.read(device, pod);
+    if (sandboxId === undefined) await assure(claim, device);
+    return await attachments.attach(claim.identity.uid, device, place, pod, signal);
+  }
+}
+
+function requestsOf(devices: readonly StoredDevice[]): string[] {
+  return devices.map(({ request }) => request);
+}

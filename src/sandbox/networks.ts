@@ -1,0 +1,142 @@
+import { existsSync } from 'node:fs';
+import {
+  type InterfaceSysctls,
+  NetlinkError,
+  NetnsHandle,
+  NetworkWatch,
+  RtnlConnection,
+  writeInterfaceSysctls,
+} from '../netlink/index.ts';
+
+/** The requests to one network namespace that the sandbox side makes. */
+export type LinkConnection = Pick<
+  RtnlConnection,
+  | 'addAddress'
+  | 'addAltName'
+  | 'addRoute'
+  | 'addresses'
+  | 'link'
+  | 'links'
+  | 'qdiscs'
+  | 'removeAddress'
+  | 'removeAltName'
+  | 'removeQdisc'
+  | 'routes'
+  | 'setLink'
+>;
+
+/** A network namespace, open. While it is, the kernel does not take it down and VFs in it do not return to the host. */
+export interface NetworkNamespace extends Disposable {
+  /** As `RtnlConnection.setLink` takes it, to move a link here. */
+  readonly netns: Pick<NetnsHandle, 'fd' | 'path'>;
+  readonly connection: LinkConnection;
+  /** Whether it is the host's own. */
+  readonly isHost: boolean;
+  /** Equal for handles of the same namespace; paths can be reused. */
+  readonly identity: string;
+  /** @throws NetlinkError with the name of the setting */
+  writeSysctls(interfaceName: string, settings: InterfaceSysctls): void;
+  /** Calls back at each change of a link or address, until it is disposed of. Keeps the namespace alive. */
+  watch(onChange: () => void): Disposable;
+}
+
+/** The network namespaces of the node: the kernel's, or simulated ones (`npm run simulate`). */
+export interface Networks {
+  /** Stays open. */
+  readonly host: Pick<NetworkNamespace, 'netns' | 'connection'>;
+  /**
+   * @returns `undefined` if there is no namespace at the path any more
+   * @throws NetlinkError `netns-refused`: it is not known whether there is one
+   */
+  open(path: string): NetworkNamespace | undefined;
+  /**
+   * Whether the namespace that was at a path is gone for sure. A file that is no namespace may be one that is not mounted
+   * into our container, and too many open files say nothing at all.
+   */
+  isGone(path: string): boolean;
+}
+
+export interface KernelNetworksOptions {
+  /** The host's `/proc/sys`, writable. */
+  procSysDir: string;
+}
+
+/** The network namespaces of this machine. */
+export class KernelNetworks implements Networks, Disposable {
+  readonly host: { readonly netns: NetnsHandle; readonly connection: RtnlConnection };
+  readonly #options: KernelNetworksOptions;
+
+  /** @throws NetlinkError if the host's namespace cannot be opened */
+  constructor(options: KernelNetworksOptions) {
+    this.#options = options;
+    this.host = { netns: NetnsHandle.own(), connection: RtnlConnection.open() };
+  }
+
+  open(path: string): NetworkNamespace | undefined {
+    const netns = openIfThere(path);
+    return netns && new KernelNamespace(netns, this.host.netns, this.#options.procSysDir);
+  }
+
+  isGone(path: string): boolean {
+    try {
+      NetnsHandle.open(path)[Symbol.dispose]();
+      return false;
+    } catch (error) {
+      // Only in a directory that can be seen: the runtime's may not be mounted into our container.
+      return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(parentOf(path));
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.host.connection[Symbol.dispose]();
+    this.host.netns[Symbol.dispose]();
+  }
+}
+
+class KernelNamespace implements NetworkNamespace {
+  readonly netns: NetnsHandle;
+  readonly isHost: boolean;
+  readonly identity: string;
+  readonly #procSysDir: string;
+  #connection: RtnlConnection | undefined;
+
+  constructor(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {
+    this.netns = netns;
+    this.isHost = netns.equals(host);
+    this.identity = `${netns.inode.dev}:${netns.inode.ino}`;
+    this.#procSysDir = procSysDir;
+  }
+
+  get connection(): RtnlConnection {
+    this.#connection ??= RtnlConnection.open(this.netns);
+    return this.#connection;
+  }
+
+  writeSysctls(interfaceName: string, settings: InterfaceSysctls): void {
+    writeInterfaceSysctls(this.netns, interfaceName, settings, this.#procSysDir);
+  }
+
+  watch(onChange: () => void): Disposable {
+    return NetworkWatch.open(this.netns, onChange);
+  }
+
+  [Symbol.dispose](): void {
+    this.#connection?.[Symbol.dispose]();
+    this.#connection = undefined;
+    this.netns[Symbol.dispose]();
+  }
+}
+
+function openIfThere(path: string): NetnsHandle | undefined {
+  try {
+    return NetnsHandle.open(path);
+  } catch (error) {
+    // A runtime that was killed may leave the plain file on which it had bound the namespace.
+    if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
+    throw error;
+  }
+}
+
+function parentOf(path: string): string {
+  return path.slice(0, Math.max(1, path.lastIndexOf('/')));
+}

@@ -1,0 +1,82 @@
+import type { CallContext, Container, PluginHandlers, PodSandbox, RuntimeInfo } from '../../nri/index.ts';
+import type { Clock } from '../clock.ts';
+import type { Logger } from '../logger.ts';
+import { factsOf } from './pod.ts';
+import type { SandboxRegistry } from './sandbox-registry.ts';
+import type { StartGuard } from './start-guard.ts';
+
+/**
+ * How long a hook waits for the work that it has started. Usually that is done by then. A slow hook delays every other
+ * request to the runtime that takes NRI's lock, so what takes longer goes on behind the answer, and containers wait for it
+ * in their start gate.
+ */
+const budgetMs = 500;
+/** Of the runtime's own deadline, after which it goes on without us. */
+const deadlineShare = 0.5;
+
+export interface NriHooksOptions {
+  registry: SandboxRegistry;
+  guard: StartGuard;
+  /** Called after the runtime has listed its sandboxes. */
+  onSynchronized: () => void;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * Translates events of the runtime into what is wanted of sandboxes. They may come in any order and for sandboxes that were
+ * never seen, and are answered before the runtime's own deadline: see nri/README.md.
+ */
+export class NriHooks implements PluginHandlers {
+  readonly #options: NriHooksOptions;
+
+  constructor(options: NriHooksOptions) {
+    this.#options = options;
+  }
+
+  configure({ name, version }: RuntimeInfo): void {
+    this.#options.logger.info({ runtime: name, version }, 'connected to the runtime');
+  }
+
+  synchronize(pods: PodSandbox[], containers: Container[]): void {
+    const { registry, onSynchronized } = this.#options;
+    registry.synchronize(pods.map(factsOf), new Set(containers.map(({ podSandboxId }) => podSandboxId)));
+    onSynchronized();
+  }
+
+  disconnected(): void {
+    this.#options.registry.expire();
+  }
+
+  /** Never refuses a sandbox: its containers do not start before it is ready. */
+  async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
+    const sandbox = this.#options.registry.adopt(factsOf(pod));
+    await this.#within(context, sandbox.want('ready'));
+  }
+
+  /** @throws SandboxError `not-ready` */
+  createContainer(pod: PodSandbox, container: Container): void {
+    // Its RunPodSandbox may have been missed: while we were away, or connecting.
+    const sandbox = this.#options.registry.adopt(factsOf(pod));
+    sandbox.want('ready').catch(() => undefined);
+    this.#options.guard.check(pod, container, sandbox);
+  }
+
+  /** Best effort: CRI-O would refuse to stop the pod. What fails is repeated in the background, and by unprepare. */
+  async stopPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
+    await this.#within(context, this.#options.registry.end(factsOf(pod)));
+  }
+
+  /** After a failure containerd sends this without a stop before it. */
+  async removePodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
+    await this.stopPodSandbox(pod, context);
+  }
+
+  /** Waits for the work as long as the hook may take. Failures are logged by the sandbox. */
+  async #within({ timeoutMs }: CallContext, work: Promise<void>): Promise<void> {
+    using deadline = this.#options.clock.deadline(Math.min(budgetMs, Math.floor(deadlineShare * timeoutMs)));
+    const { promise: late, resolve } = Promise.withResolvers<void>();
+    deadline.signal.addEventListener('abort', () => resolve(), { once: true });
+    await Promise.race([work.catch(() => undefined), late]);
+  }
+}

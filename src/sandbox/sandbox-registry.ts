@@ -1,0 +1,170 @@
+import type { Logger } from '../logger.ts';
+import type { Attachment } from '../state/index.ts';
+import type { SandboxFacts } from './pod.ts';
+import { Sandbox, type SandboxDeps } from './sandbox.ts';
+
+interface Entry {
+  sandbox: Sandbox;
+  /** Whether the runtime has shown it since it connected. */
+  isListed: boolean;
+  /** Whether it was missing at the last requeue already. */
+  isSuspect: boolean;
+}
+
+/**
+ * The sandboxes of the node: those that the runtime has shown, and those in which the store still has VFs. The runtime's
+ * list is incomplete in both directions: a containerd that was restarted does not report the end of what it had before, and
+ * lists what is left of a sandbox that it was making; some runtimes leave sandboxes out that they are just making.
+ */
+export class SandboxRegistry implements AsyncDisposable {
+  readonly #deps: SandboxDeps;
+  readonly #logger: Logger;
+  /** By sandbox id. */
+  readonly #entries = new Map<string, Entry>();
+  /** By UID of the pod: id of the sandbox that it lives in, once the runtime has shown that. */
+  readonly #current = new Map<string, string>();
+  #isFresh = false;
+
+  constructor(deps: SandboxDeps) {
+    this.#deps = deps;
+    this.#logger = deps.logger;
+  }
+
+  /** Whether the runtime's list of sandboxes is known: a sandbox that is not here does not exist. */
+  get isFresh(): boolean {
+    return this.#isFresh;
+  }
+
+  has(sandboxId: string): boolean {
+    return this.#entries.get(sandboxId)?.isListed === true;
+  }
+
+  hasPod(podUid: string): boolean {
+    return [...this.#entries.values()].some(({ sandbox, isListed }) => isListed && sandbox.facts.podUid === podUid);
+  }
+
+  find(sandboxId: string): Sandbox | undefined {
+    return this.#entries.get(sandboxId)?.sandbox;
+  }
+
+  /**
+   * The runtime lists the sandboxes that it has.
+   * @param current ids of sandboxes with containers: their pods live in them
+   */
+  synchronize(pods: readonly SandboxFacts[], current: ReadonlySet<string>): void {
+    for (const entry of this.#entries.values()) entry.isListed = false;
+    for (const facts of pods) this.#add(facts);
+    for (const { podUid, sandboxId } of pods) if (current.has(sandboxId)) this.#makeCurrent(podUid, sandboxId);
+    this.#isFresh = true;
+    this.requeueAll();
+  }
+
+  /** The connection to the runtime is gone: its list is stale until it connects again. */
+  expire(): void {
+    this.#isFresh = false;
+  }
+
+  /** The runtime does something in a sandbox that it does only in the one that the pod lives in. */
+  adopt(facts: SandboxFacts): Sandbox {
+    const sandbox = this.#add(facts);
+    this.#makeCurrent(facts.podUid, facts.sandboxId);
+    return sandbox;
+  }
+
+  /** The runtime stops or removes a sandbox. @throws what keeps its VFs from being detached */
+  async end(facts: SandboxFacts): Promise<void> {
+    const sandbox = this.#add(facts);
+    const entry = this.#entries.get(facts.sandboxId);
+    if (entry !== undefined) entry.isListed = false;
+    await this.#end(sandbox);
+  }
+
+  /**
+   * Has every sandbox look again whether all is as wanted, and finds those that have ended unseen: their namespace is gone,
+   * or the runtime does not list them for the second time.
+   */
+  requeueAll(): void {
+    for (const attachment of this.#storedAttachments()) this.#addStored(attachment);
+    for (const entry of [...this.#entries.values()]) this.#requeue(entry);
+  }
+
+  async [Symbol.asyncDispose]() {
+    const entries = [...this.#entries.values()];
+    this.#entries.clear();
+    await Promise.all(entries.map(({ sandbox }) => sandbox[Symbol.asyncDispose]()));
+  }
+
+  #requeue(entry: Entry): void {
+    const { sandbox, isListed, isSuspect } = entry;
+    const { netnsPath, podUid, sandboxId } = sandbox.facts;
+    const isGone = netnsPath !== undefined && this.#deps.networks.isGone(netnsPath);
+    const isUnlisted = this.#isFresh && !isListed;
+    entry.isSuspect = isUnlisted;
+    if (isGone || (isUnlisted && isSuspect)) this.#inBackground(this.#end(sandbox));
+    else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(sandbox.refresh());
+  }
+
+  /**
+   * Whether the pod lives in this sandbox. If the runtime has not shown which since we started, it is the one that has its
+   * VFs: its containers may be running.
+   */
+  #livesIn(podUid: string, sandboxId: string): boolean {
+    const current = this.#current.get(podUid);
+    if (current !== undefined) return current === sandboxId;
+    const attached = this.#deps.store.claimsOfPod(podUid).flatMap(({ devices }) => devices.flatMap((d) => d.attachment ?? []));
+    return !attached.some(
+      (other) =>
+        other.podUid === podUid &&
+        other.sandboxId !== sandboxId &&
+        this.has(other.sandboxId) &&
+        !this.#deps.networks.isGone(other.netnsPath),
+    );
+  }
+
+  /** Others of the pod are what is left of earlier attempts. */
+  #makeCurrent(podUid: string, sandboxId: string): void {
+    if (this.#current.get(podUid) === sandboxId) return;
+    this.#current.set(podUid, sandboxId);
+    for (const { sandbox } of [...this.#entries.values()]) {
+      const { facts } = sandbox;
+      if (facts.podUid === podUid && facts.sandboxId !== sandboxId) this.#inBackground(this.#end(sandbox));
+    }
+  }
+
+  #add(facts: SandboxFacts): Sandbox {
+    const found = this.#entries.get(facts.sandboxId);
+    if (found !== undefined && found.sandbox.phase !== 'gone') {
+      found.isListed = true;
+      return found.sandbox;
+    }
+    const sandbox = new Sandbox(facts, this.#deps);
+    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, isSuspect: false });
+    return sandbox;
+  }
+
+  #addStored({ sandboxId, podUid, podNamespace, podName, netnsPath }: Attachment): void {
+    if (this.#entries.has(sandboxId)) return;
+    const names = {
+      ...(podNamespace === undefined ? {} : { podNamespace }),
+      ...(podName === undefined ? {} : { podName }),
+    };
+    const sandbox = new Sandbox({ sandboxId, podUid, ...names, netnsPath }, this.#deps);
+    this.#entries.set(sandboxId, { sandbox, isListed: false, isSuspect: false });
+  }
+
+  #storedAttachments(): Attachment[] {
+    return this.#deps.store.claims().flatMap(({ devices }) => devices.flatMap(({ attachment }) => attachment ?? []));
+  }
+
+  async #end(sandbox: Sandbox): Promise<void> {
+    const { sandboxId, podUid } = sandbox.facts;
+    await sandbox.want('gone');
+    if (this.#entries.get(sandboxId)?.sandbox === sandbox) this.#entries.delete(sandboxId);
+    if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);
+  }
+
+  /** Failures are logged and repeated by the sandbox itself. */
+  #inBackground(work: Promise<void>): void {
+    work.catch((error: unknown) => this.#logger.debug({ err: error }, 'sandbox is requeued'));
+  }
+}

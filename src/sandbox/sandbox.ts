@@ -1,0 +1,236 @@
+import type { Clock } from '../clock.ts';
+import { explain } from '../errors.ts';
+import type { Logger } from '../logger.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
+import { isUserSpace, type Store, type StoredClaim } from '../state/index.ts';
+import type { ClaimWork } from './claim-work.ts';
+import { SandboxError } from './errors.ts';
+import { Follow } from './follow.ts';
+import type { NetworkNamespace, Networks } from './networks.ts';
+import type { SandboxFacts } from './pod.ts';
+import { Retry } from './retry.ts';
+
+/** Addresses that are still tentative are read again: duplicate address detection takes 1 to 3 s. */
+const tentative = { everyMs: 500, reads: 10 };
+
+/**
+ * Where a sandbox stands.
+ * `pending`: nothing was done yet. `attaching`: VFs are on their way into it; after a failure it is tried again.
+ * `ready`: VFs are in it, and metadata is written. `detaching`: VFs are on their way out of it; after a failure it is
+ * tried again. `gone`: no VF is in it.
+ */
+export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
+
+export interface SandboxDeps {
+  store: Pick<Store, 'claims' | 'claimsOfPod'>;
+  claims: ClaimWork;
+  networks: Networks;
+  /** Called for each claim that is not ready after an attempt. */
+  onFailure: (claim: ClaimIdentity, reason: string) => void;
+  /** Whether changes in running pods are followed. */
+  liveUpdates: boolean;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * One pod sandbox, and the VFs of the pod's claims in it. It is told what is wanted of it, and works until that is so:
+ * every pass begins from what is stored and what the kernel says, so it can be repeated at any time.
+ */
+export class Sandbox implements AsyncDisposable {
+  readonly facts: SandboxFacts;
+  readonly #deps: SandboxDeps;
+  readonly #log: object;
+  readonly #retry: Retry;
+  /** UIDs of the claims that are ready here. */
+  readonly #ready = new Set<string>();
+  #phase: Phase = 'pending';
+  #lastError: unknown;
+  #wanted: 'ready' | 'gone' = 'ready';
+  /** Something may have changed since the last pass. */
+  #isDirty = true;
+  #tentativeReads = 0;
+  /** Ends attempts to attach. */
+  readonly #attaching = new AbortController();
+  #pass: Promise<void> | undefined;
+  #follow: Follow | undefined;
+
+  constructor(facts: SandboxFacts, deps: SandboxDeps) {
+    this.facts = facts;
+    this.#deps = deps;
+    this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
+    this.#retry = new Retry(deps.clock, () => this.#again());
+  }
+
+  get phase(): Phase {
+    return this.#phase;
+  }
+
+  /** Why the last attempt failed, and how many have failed in a row. */
+  get failure(): { error: unknown; attempts: number } | undefined {
+    return this.#lastError === undefined ? undefined : { error: this.#lastError, attempts: this.#retry.attempts };
+  }
+
+  /** Whether the claim's VFs are here and its metadata is written. */
+  isReady(claimUid: string): boolean {
+    return this.#phase !== 'detaching' && this.#ready.has(claimUid);
+  }
+
+  /**
+   * Says what is wanted; a sandbox that is to be gone never becomes ready again. Joins the pass under way.
+   * @throws what the pass failed with; it is repeated in the background
+   */
+  async want(desired: 'ready' | 'gone'): Promise<void> {
+    if (desired === 'gone' && this.#wanted === 'ready') {
+      this.#wanted = 'gone';
+      this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
+    }
+    if (this.#isSettled()) return;
+    this.#retry.cancel();
+    this.#pass ??= this.#run().finally(() => {
+      this.#pass = undefined;
+    });
+    await this.#pass;
+  }
+
+  /** Reads the VFs again, and looks for claims that came since. */
+  async refresh(): Promise<void> {
+    this.#isDirty = true;
+    await this.want(this.#wanted);
+  }
+
+  /** Stops all work; VFs stay where they are. */
+  async [Symbol.asyncDispose]() {
+    this.#retry[Symbol.dispose]();
+    this.#follow?.[Symbol.dispose]();
+    this.#attaching.abort(new SandboxError('not-ready', 'the driver is being stopped'));
+    await this.#pass?.catch(() => undefined);
+    this.#retry[Symbol.dispose]();
+    this.#follow?.[Symbol.dispose]();
+  }
+
+  #isSettled(): boolean {
+    if (this.#phase === 'gone') return true;
+    if (this.#wanted === 'gone' || this.#phase !== 'ready' || this.#isDirty) return false;
+    return this.#claims().every(({ identity }) => this.#ready.has(identity.uid));
+  }
+
+  /** One pass; another one at once if something else is wanted by then. */
+  async #run(): Promise<void> {
+    for (;;) {
+      const goal = this.#wanted;
+      try {
+        await (goal === 'ready' ? this.#attach() : this.#detach());
+        if (goal !== this.#wanted) continue;
+        this.#lastError = undefined;
+        this.#retry.reset();
+        return;
+      } catch (error) {
+        if (goal !== this.#wanted) continue;
+        await this.#failed(error);
+        throw error;
+      }
+    }
+  }
+
+  async #attach(): Promise<void> {
+    const { clock, logger, networks } = this.#deps;
+    const claims = this.#claims();
+    this.#isDirty = false;
+    if (claims.length === 0) return;
+    const startedAt = clock.nowMs();
+    const isFirst = this.#phase !== 'ready';
+    if (isFirst) this.#phase = 'attaching';
+    using namespace = this.#open(networks);
+    const place = { ...this.facts, netnsPath: namespace.netns.path };
+    const pod = this.#deps.claims.podLinks(namespace);
+    let isTentative = false;
+    for (const { identity } of claims) {
+      const found = await this.#deps.claims.serve(identity, place, pod, this.#attaching.signal);
+      if (found === 'gone') continue;
+      this.#ready.add(identity.uid);
+      if (found === 'tentative') isTentative = true;
+    }
+    if (isFirst) {
+      this.#phase = 'ready';
+      logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
+    }
+    if (this.#wanted === 'ready') this.#watch(claims, isTentative);
+  }
+
+  async #detach(): Promise<void> {
+    const { store, logger } = this.#deps;
+    const { sandboxId, podUid } = this.facts;
+    this.#phase = 'detaching';
+    this.#follow?.[Symbol.dispose]();
+    this.#follow = undefined;
+    const isHere = (claim: StoredClaim) => claim.devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
+    const claims = store.claims().filter((claim) => isHere(claim) || claim.podUids.includes(podUid));
+    let count = 0;
+    for (const { identity } of claims) {
+      this.#ready.delete(identity.uid);
+      count += await this.#deps.claims.detach(identity, sandboxId);
+    }
+    this.#ready.clear();
+    this.#phase = 'gone';
+    if (count > 0) logger.info({ ...this.#log, devices: count }, 'VFs detached');
+  }
+
+  async #failed(error: unknown): Promise<void> {
+    const { onFailure, logger, claims } = this.#deps;
+    this.#lastError = error;
+    const reason = explain(error);
+    const retryMs = this.#retry.schedule();
+    const message = this.#wanted === 'gone' ? 'VFs not detached yet' : 'sandbox not ready yet';
+    logger.warn({ ...this.#log, err: error, retryMs }, message);
+    if (this.#wanted === 'gone') return;
+    for (const { identity } of this.#claims().filter(({ identity }) => !this.#ready.has(identity.uid))) {
+      onFailure(identity, reason);
+      await claims
+        .hold(identity, this.facts.sandboxId, reason)
+        .catch((cause: unknown) => logger.warn({ ...this.#log, err: cause }, 'start gate not updated'));
+    }
+  }
+
+  #again(): void {
+    // A failure is logged where it happens.
+    void this.refresh().catch(() => undefined);
+  }
+
+  /** Prepared claims of the pod. @throws StateError `store-unusable` */
+  #claims(): StoredClaim[] {
+    return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
+  }
+
+  /** @throws SandboxError `host-network`, `netns-missing`; NetlinkError `netns-refused` */
+  #open(networks: Networks): NetworkNamespace {
+    const { netnsPath, podNamespace, podName } = this.facts;
+    const namespace = netnsPath === undefined ? undefined : networks.open(netnsPath);
+    if (namespace !== undefined && !namespace.isHost) return namespace;
+    namespace?.[Symbol.dispose]();
+    if (netnsPath === undefined || namespace !== undefined) {
+      const message = `pod ${podNamespace}/${podName} uses the host's network, where it cannot have a VF of its own`;
+      throw new SandboxError('host-network', message, { hint: 'remove hostNetwork from the pod, or the claim' });
+    }
+    throw new SandboxError('netns-missing', `pod ${podNamespace}/${podName} has no network namespace at ${netnsPath}`, {
+      path: netnsPath,
+      retriable: true,
+      hint: 'the sandbox is being removed, or the directory is not mounted with mountPropagation: HostToContainer',
+    });
+  }
+
+  /** @param isTentative whether addresses will change soon */
+  #watch(claims: readonly StoredClaim[], isTentative: boolean): void {
+    const { liveUpdates, networks, clock, logger } = this.#deps;
+    const { netnsPath } = this.facts;
+    this.#tentativeReads = isTentative ? this.#tentativeReads + 1 : 0;
+    if (isTentative && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
+    const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
+    if (!liveUpdates || !hasInterfaces || netnsPath === undefined || this.#follow !== undefined) return;
+    try {
+      this.#follow = new Follow({ networks, netnsPath, clock, onChange: () => this.#again() });
+    } catch (error) {
+      logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
+    }
+  }
+}

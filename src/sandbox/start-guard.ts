@@ -1,0 +1,75 @@
+import type { Container, PodSandbox } from '../../nri/index.ts';
+import { explain, NetdraError } from '../errors.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
+import type { Store, StoredClaim } from '../state/index.ts';
+import { SandboxError } from './errors.ts';
+import type { Sandbox } from './sandbox.ts';
+
+/** After so many failures in a row an error counts as lasting, even if it may pass. */
+const lastingAttempts = 3;
+
+export interface StartGuardOptions {
+  store: Pick<Store, 'claims' | 'claimsOfPod'>;
+  /** Whether an OCI hook makes a container wait for a claim. */
+  isGateOf: (claim: ClaimIdentity, hookArgs: readonly string[]) => boolean;
+  /** Whether the runtime handler of a pod runs OCI hooks. */
+  runsHooks: (runtimeHandler: string) => boolean;
+  /** Whether a path on the host could be a metadata file, of whatever claim. */
+  isFilePlace: (path: string) => boolean;
+  /** Whether it is a metadata file of a claim. */
+  isFileOf: (claim: ClaimIdentity, path: string) => boolean;
+  /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
+  onOtherPod: () => void;
+}
+
+/**
+ * Decides whether a container may be created while a claim of its pod is not ready. One that has the start gate in it waits
+ * by itself, unless waiting is in vain. Others are refused: the kubelet tries again, without counting it as a start.
+ */
+export class StartGuard {
+  readonly #options: StartGuardOptions;
+
+  constructor(options: StartGuardOptions) {
+    this.#options = options;
+  }
+
+  /** @throws SandboxError `not-ready` with the reason; StateError `store-unusable` */
+  check(pod: PodSandbox, container: Container, sandbox: Sandbox): void {
+    const { store, isFilePlace, isFileOf, onOtherPod } = this.#options;
+    for (const claim of store.claimsOfPod(pod.uid)) {
+      if (claim.state !== 'prepared' || claim.devices.length === 0 || sandbox.isReady(claim.identity.uid)) continue;
+      const reason = this.#refusal(claim, pod, container, sandbox);
+      if (reason !== undefined) throw refused(container, claim, reason);
+    }
+    const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
+    if (sources.length === 0) return;
+    // The kubelet prepares a claim once, and makes no call for a pod that it is reserved for later.
+    const other = store.claims().find(({ identity, podUids, devices }) => {
+      return devices.length > 0 && !podUids.includes(pod.uid) && sources.some((source) => isFileOf(identity, source));
+    });
+    if (other === undefined) return;
+    onOtherPod();
+    throw refused(container, other, 'its devices are prepared for another pod, and cannot be in two');
+  }
+
+  /** @returns why the container is not to be created; `undefined` if it waits by itself */
+  #refusal({ identity }: StoredClaim, pod: PodSandbox, container: Container, sandbox: Sandbox): string | undefined {
+    const { isGateOf, runsHooks } = this.#options;
+    const { failure } = sandbox;
+    if (failure !== undefined && isLasting(failure)) return explain(failure.error);
+    const waits =
+      runsHooks(pod.runtimeHandler) && container.createRuntimeHooks.some(({ args }) => isGateOf(identity, args));
+    if (waits) return undefined;
+    return failure === undefined ? 'its devices are not in this sandbox yet' : explain(failure.error);
+  }
+}
+
+function isLasting({ error, attempts }: { error: unknown; attempts: number }): boolean {
+  return attempts >= lastingAttempts || (error instanceof NetdraError && error.retriable !== true);
+}
+
+function refused(container: Container, { identity }: StoredClaim, reason: string): SandboxError {
+  const claim = `${identity.namespace}/${identity.name}`;
+  const message = `container ${container.name} cannot start with claim ${claim}: ${reason}`;
+  return new SandboxError('not-ready', message, { claim, retriable: true });
+}

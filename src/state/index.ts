@@ -1,0 +1,12 @@
+export { ClaimLocks, type Locks } from './claim-locks.ts';
+export { StateError } from './errors.ts';
+export {
+  type Attachment,
+  isUserSpace,
+  type SandboxPlace,
+  Store,
+  type StoredClaim,
+  type StoredDevice,
+  type UnrestoredVf,
+} from './store.ts';
+export { type VfConfig, vfConfigSchema } from './vf-config.ts';
