@@ -5,7 +5,7 @@ import { formatCidr, isUnicast, parseCidr } from './cidr.ts';
 
 /** `IFA_*` of Linux `if_addr.h`. */
 const AddressAttribute = { address: 1, local: 2, flags: 8 } as const;
-const flag = { noDad: 0x02, dadFailed: 0x08, deprecated: 0x20, tentative: 0x40 } as const;
+const flag = { noDad: 0x02, dadFailed: 0x08, deprecated: 0x20, tentative: 0x40, permanent: 0x80 } as const;
 const headerBytes = 8;
 
 /** `RT_SCOPE_*` of Linux `rtnetlink.h`. */
@@ -24,6 +24,8 @@ export interface Address {
   dadFailed: boolean;
   /** Its preferred lifetime is over: new connections use others. */
   deprecated: boolean;
+  /** It has a lifetime, because a router or a DHCP client has assigned it; absent: it stays until it is removed. */
+  dynamic?: true;
 }
 
 /** `undefined` for families other than IP. */
@@ -41,6 +43,7 @@ export function decodeAddress(message: Buffer): Address | undefined {
     tentative: (flags & flag.tentative) !== 0,
     dadFailed: (flags & flag.dadFailed) !== 0,
     deprecated: (flags & flag.deprecated) !== 0,
+    ...((flags & flag.permanent) === 0 ? { dynamic: true } : {}),
   };
 }
 

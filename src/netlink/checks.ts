@@ -51,6 +51,20 @@ export function parseHardwareAddress(text: string): Buffer {
   );
 }
 
+/**
+ * The octets of any hardware address, 20 for InfiniBand.
+ * @throws NetlinkError `netlink-invalid`
+ */
+export function parseOctets(text: string): Buffer {
+  if (/^[0-9a-f]{2}(:[0-9a-f]{2}){0,31}$/i.test(text)) return Buffer.from(text.replaceAll(':', ''), 'hex');
+  throw invalid(`${JSON.stringify(text)} is no hardware address`, 'use up to 32 octets with colons');
+}
+
+/** Whether it has the six octets of Ethernet. InfiniBand has 20, of which the host's side cannot set any. */
+export function isEthernetAddress(text: string): boolean {
+  return /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text);
+}
+
 export function invalid(message: string, hint: string, interfaceName?: string): NetlinkError {
   return new NetlinkError('netlink-invalid', message, { hint, interfaceName });
 }

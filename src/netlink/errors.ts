@@ -63,7 +63,8 @@ const hints: Record<string, string> = {
   EPERM: 'give the process CAP_NET_ADMIN, and CAP_SYS_ADMIN to enter namespaces',
   ENODEV: 'the interface is gone or was moved: list the links again',
   EBUSY: 'set the interface down first',
-  EOPNOTSUPP: 'the kernel or the driver of the interface cannot do this',
+  // libuv's name for EOPNOTSUPP.
+  ENOTSUP: 'the kernel or the driver of the interface cannot do this',
 };
 
 const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);

@@ -1,9 +1,33 @@
 export type { Address, AddressScope } from './address.ts';
-export { assertInterfaceName, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
+export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
 export { formatCidr, isNetwork, isUnicast, parseCidr } from './cidr.ts';
 export { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
-export type { Link, LinkChange, OperState } from './link.ts';
-export { type MoveTarget, moveLink } from './move-link.ts';
+export {
+  EthtoolConnection,
+  type EthtoolGroup,
+  type EthtoolState,
+  type EthtoolValues,
+  type LinkEthtool,
+} from './ethtool.ts';
+export type {
+  Link,
+  LinkChange,
+  LinkFlag,
+  LinkMode,
+  NetnsReference,
+  OffloadLimits,
+  OperState,
+  XdpMode,
+} from './link.ts';
+export {
+  type LinkState,
+  type LinkStateConnection,
+  type RestoreFailure,
+  readLinkState,
+  restoreLinkState,
+  scrubLink,
+} from './link-state.ts';
+export { type MoveOptions, type MoveTarget, moveLink } from './move-link.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
 export {
   findVf,
@@ -14,6 +38,7 @@ export {
   type VfIdentity,
 } from './network-state.ts';
 export { NetworkWatch } from './network-watch.ts';
+export type { QdiscPlace } from './qdisc.ts';
 export { isDefaultRoute, type NewRoute, type NextHop, type Route } from './route.ts';
 export { type LinkSelector, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';

@@ -1,4 +1,4 @@
-import { getS32, getU8, getU32, putU32 } from 'netlink';
+import { getS32, getU8, getU32, putS32, putU32 } from 'netlink';
 import {
   type Attribute,
   decodeAttributes,
@@ -8,28 +8,45 @@ import {
   encodeString,
   listAttributes,
 } from './attributes.ts';
-import { assertAlias, assertIndex, assertInterfaceName, assertMtu, parseHardwareAddress } from './checks.ts';
+import {
+  assertAlias,
+  assertIndex,
+  assertInterfaceName,
+  assertMtu,
+  parseHardwareAddress,
+  parseOctets,
+} from './checks.ts';
 import type { NetnsHandle } from './netns.ts';
 
 /** `IFLA_*` of Linux `if_link.h`. */
 export const LinkAttribute = {
   address: 1,
+  broadcast: 2,
   name: 3,
   mtu: 4,
   link: 5,
   master: 10,
+  txQueueLength: 13,
   operState: 16,
+  linkMode: 17,
   linkInfo: 18,
   alias: 20,
+  group: 27,
   netnsFd: 28,
   extMask: 29,
   carrier: 33,
   linkNetnsId: 37,
   physPortName: 38,
+  gsoMaxSegments: 40,
+  gsoMaxBytes: 41,
+  xdp: 43,
   propList: 52,
   altName: 53,
   permanentAddress: 54,
   parentDevName: 56,
+  groMaxBytes: 58,
+  gsoMaxBytesIpv4: 63,
+  groMaxBytesIpv4: 64,
 } as const;
 
 const infoKind = 1;
@@ -37,6 +54,46 @@ const infoData = 2;
 const vethInfoPeer = 1;
 const headerBytes = 16;
 const flagUp = 1;
+
+/** The `IFF_*` of Linux `if.h` that user space can set besides `IFF_UP`; the kernel ignores changes of all others. */
+const flagBits = {
+  debug: 0x4,
+  noTrailers: 0x20,
+  noArp: 0x80,
+  promiscuous: 0x100,
+  allMulticast: 0x200,
+  multicast: 0x1000,
+  portSelect: 0x2000,
+  autoMedia: 0x4000,
+  dynamic: 0x8000,
+} as const;
+export type LinkFlag = keyof typeof flagBits;
+const linkFlags = Object.keys(flagBits) as LinkFlag[];
+
+/** `IF_LINK_MODE_*`: what the operational state is while the driver has a carrier. */
+const linkModes = ['default', 'dormant', 'testing'] as const;
+export type LinkMode = (typeof linkModes)[number];
+
+/** Upper limits of what the stack hands to the device in one piece; those of IPv4 are apart since Linux 6.3. */
+export interface OffloadLimits {
+  gsoMaxSegments?: number;
+  gsoMaxBytes?: number;
+  groMaxBytes?: number;
+  gsoMaxBytesIpv4?: number;
+  groMaxBytesIpv4?: number;
+}
+/** In the order in which the kernel applies them: a limit for all families also sets the one for IPv4. */
+const offloadLimits = ['gsoMaxBytes', 'gsoMaxSegments', 'groMaxBytes', 'gsoMaxBytesIpv4', 'groMaxBytesIpv4'] as const;
+
+/** Where an XDP program runs. Each mode has its attribute `IFLA_XDP_*_PROG_ID` and its flag `XDP_FLAGS_*_MODE`. */
+const xdpModes = {
+  driver: { programId: 5, flag: 4 },
+  generic: { programId: 6, flag: 2 },
+  hardware: { programId: 7, flag: 8 },
+} as const;
+export type XdpMode = keyof typeof xdpModes;
+const xdpFd = 1;
+const xdpFlags = 3;
 
 /** RFC 2863 states in the order of Linux `IF_OPER_*`, with the words of sysfs. */
 const operStates = ['unknown', 'notpresent', 'down', 'lowerlayerdown', 'testing', 'dormant', 'up'] as const;
@@ -69,6 +126,18 @@ export interface Link {
   lower?: number;
   /** The kernel's number for the namespace that `lower` is in, if that is another one. */
   lowerNetnsId?: number;
+  /** Those that are set, of the ones that user space can set. `promiscuous` as requested, not as in effect. */
+  flags?: LinkFlag[];
+  linkMode?: LinkMode;
+  /** Lower case with colons. */
+  broadcastAddress?: string;
+  /** 0 is the default group. */
+  group?: number;
+  /** In packets. */
+  txQueueLength?: number;
+  offloadLimits?: OffloadLimits;
+  /** Modes in which an XDP program is attached; absent: none. */
+  xdp?: XdpMode[];
 }
 
 /** Changes to a link; what is absent stays. */
@@ -80,15 +149,29 @@ export interface LinkChange {
   /** `''` takes it away. */
   alias?: string;
   /** Moves the link there; everything else then holds in the new namespace. */
-  netns?: NetnsHandle;
+  netns?: NetnsReference;
   /** Index of the bridge or bond; 0 for none. */
   master?: number;
+  /** Flags that are absent stay. */
+  flags?: Partial<Record<LinkFlag, boolean>>;
+  linkMode?: LinkMode;
+  /** As many octets as the link's own address. */
+  broadcastAddress?: string;
+  group?: number;
+  txQueueLength?: number;
+  offloadLimits?: OffloadLimits;
+  /** Takes away the XDP program of that mode; EBUSY if a BPF link holds it. */
+  detachXdp?: XdpMode;
 }
+
+/** A network namespace as a request names it. */
+export type NetnsReference = Pick<NetnsHandle, 'fd' | 'path'>;
 
 /** @throws RangeError, TypeError or Error if the message is too short */
 export function decodeLink(message: Buffer): Link {
   const attributes = decodeAttributes(message.subarray(headerBytes));
   const info = decodeAttributes(attributes.get(LinkAttribute.linkInfo) ?? Buffer.alloc(0));
+  const flags = getU32(message.subarray(8, 12));
   const number = (type: number, read: (data: Buffer) => number) => {
     const data = attributes.get(type);
     return data === undefined ? undefined : read(data);
@@ -97,12 +180,11 @@ export function decodeLink(message: Buffer): Link {
     index: getS32(message.subarray(4, 8)),
     name: decodeString(attributes.get(LinkAttribute.name)) ?? '',
     mtuBytes: number(LinkAttribute.mtu, getU32) ?? 0,
-    up: (getU32(message.subarray(8, 12)) & flagUp) !== 0,
+    up: (flags & flagUp) !== 0,
+    flags: linkFlags.filter((flag) => (flags & flagBits[flag]) !== 0),
     operState: operStates[number(LinkAttribute.operState, getU8) ?? 0] ?? 'unknown',
     carrier: number(LinkAttribute.carrier, getU8) === 1,
-    altNames: listAttributes(attributes.get(LinkAttribute.propList) ?? Buffer.alloc(0))
-      .filter(({ type }) => type === LinkAttribute.altName)
-      .map(({ data }) => decodeString(data)),
+    altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
     ...defined({
       hardwareAddress: decodeHardwareAddress(attributes.get(LinkAttribute.address)),
       permanentAddress: decodeHardwareAddress(attributes.get(LinkAttribute.permanentAddress)),
@@ -113,22 +195,67 @@ export function decodeLink(message: Buffer): Link {
       master: number(LinkAttribute.master, getU32),
       lower: number(LinkAttribute.link, getU32),
       lowerNetnsId: number(LinkAttribute.linkNetnsId, getS32),
+      linkMode: linkModes[number(LinkAttribute.linkMode, getU8) ?? -1],
+      broadcastAddress: decodeHardwareAddress(attributes.get(LinkAttribute.broadcast)),
+      group: number(LinkAttribute.group, getU32),
+      txQueueLength: number(LinkAttribute.txQueueLength, getU32),
+      offloadLimits: decodeOffloadLimits(attributes),
+      xdp: decodeXdp(attributes.get(LinkAttribute.xdp)),
     }),
   };
+}
+
+/**
+ * Alternative names as the kernel has them, without the final NUL byte. They need not be UTF-8, so only these bytes name
+ * them in a request.
+ */
+export function altNamesOf(message: Buffer): Buffer[] {
+  return decodeAltNames(decodeAttributes(message.subarray(headerBytes)));
+}
+
+function decodeAltNames(attributes: Map<number, Buffer>): Buffer[] {
+  return listAttributes(attributes.get(LinkAttribute.propList) ?? Buffer.alloc(0))
+    .filter(({ type }) => type === LinkAttribute.altName)
+    .map(({ data }) => data.subarray(0, data.indexOf(0) === -1 ? data.length : data.indexOf(0)));
+}
+
+function decodeOffloadLimits(attributes: Map<number, Buffer>): OffloadLimits | undefined {
+  const entries = offloadLimits.flatMap((limit) => {
+    const data = attributes.get(LinkAttribute[limit]);
+    return data === undefined ? [] : [[limit, getU32(data)]];
+  });
+  return entries.length === 0 ? undefined : Object.fromEntries(entries);
+}
+
+function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {
+  if (data === undefined) return undefined;
+  const attributes = decodeAttributes(data);
+  const modes = (Object.keys(xdpModes) as XdpMode[]).filter((mode) => attributes.has(xdpModes[mode].programId));
+  return modes.length === 0 ? undefined : modes;
 }
 
 /**
  * The payload of a link message: `struct ifinfomsg` and attributes.
  * @param index 0 if the kernel chooses, or finds the link by name
  */
-export function encodeLink(index: number, attributes: Attribute[], up?: boolean): Uint8Array[] {
-  return [encodeHeader(index, up), ...encodeAttributes(attributes)];
+export function encodeLink(
+  index: number,
+  attributes: Attribute[],
+  flags: Pick<LinkChange, 'up' | 'flags'> = {},
+): Uint8Array[] {
+  return [encodeHeader(index, flags), ...encodeAttributes(attributes)];
+}
+
+/** The payload of a message that adds or removes an alternative name: `IFLA_PROP_LIST`. */
+export function encodeAltName(index: number, name: Uint8Array): Uint8Array[] {
+  const value = [{ type: LinkAttribute.altName, value: Buffer.concat([name, Buffer.of(0)]) }];
+  return encodeLink(index, [{ type: LinkAttribute.propList, value }]);
 }
 
 /** @throws NetlinkError `netlink-invalid` */
 export function encodeLinkChange(index: number, change: LinkChange): Uint8Array[] {
   assertIndex(index);
-  return encodeLink(index, encodeProperties(change), change.up);
+  return encodeLink(index, encodeProperties(change), change);
 }
 
 /**
@@ -148,9 +275,10 @@ export function encodeKind(kind: string, data: Attribute[] = []): Attribute {
   return { type: LinkAttribute.linkInfo, value };
 }
 
-/** All of a change but `up`, which is in the header. */
+/** All of a change but `up` and `flags`, which are in the header. */
 export function encodeProperties(change: LinkChange): Attribute[] {
   const { name, mtuBytes, hardwareAddress, alias, netns, master } = change;
+  const { linkMode, broadcastAddress, group, txQueueLength, offloadLimits: limits = {}, detachXdp } = change;
   const attributes: Attribute[] = [];
   const add = (type: number, value: Uint8Array) => attributes.push({ type, value });
   if (name !== undefined) {
@@ -172,16 +300,37 @@ export function encodeProperties(change: LinkChange): Attribute[] {
     if (master !== 0) assertIndex(master);
     add(LinkAttribute.master, putU32(master));
   }
+  if (linkMode !== undefined) add(LinkAttribute.linkMode, Buffer.of(linkModes.indexOf(linkMode)));
+  if (broadcastAddress !== undefined) add(LinkAttribute.broadcast, parseOctets(broadcastAddress));
+  if (group !== undefined) add(LinkAttribute.group, putU32(group));
+  if (txQueueLength !== undefined) add(LinkAttribute.txQueueLength, putU32(txQueueLength));
+  for (const limit of offloadLimits) {
+    const value = limits[limit];
+    if (value !== undefined) add(LinkAttribute[limit], putU32(value));
+  }
+  if (detachXdp !== undefined) attributes.push({ type: LinkAttribute.xdp, value: encodeXdp(-1, detachXdp) });
   return attributes;
 }
 
-function encodeHeader(index: number, up: boolean | undefined): Buffer {
+/** @param fd of a program; -1 takes the one away that is attached */
+export function encodeXdp(fd: number, mode: XdpMode): Attribute[] {
+  return [
+    { type: xdpFd, value: putS32(fd) },
+    { type: xdpFlags, value: putU32(xdpModes[mode].flag) },
+  ];
+}
+
+function encodeHeader(index: number, { up, flags = {} }: Pick<LinkChange, 'up' | 'flags'>): Buffer {
   const header = Buffer.alloc(headerBytes);
   putU32(index).copy(header, 4);
-  if (up !== undefined) {
-    putU32(up ? flagUp : 0).copy(header, 8);
-    putU32(flagUp).copy(header, 12);
+  let [values, mask] = [up ? flagUp : 0, up === undefined ? 0 : flagUp];
+  for (const flag of linkFlags) {
+    if (flags[flag] === undefined) continue;
+    mask |= flagBits[flag];
+    if (flags[flag]) values |= flagBits[flag];
   }
+  putU32(values).copy(header, 8);
+  putU32(mask).copy(header, 12);
   return header;
 }
 

@@ -1,34 +1,75 @@
 import { NetlinkError } from './errors.ts';
-import type { Link, LinkChange } from './link.ts';
-import type { NetnsHandle } from './netns.ts';
+import { freeName } from './free-name.ts';
+import type { Link, LinkChange, NetnsReference } from './link.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
 export interface MoveTarget {
-  netns: NetnsHandle;
-  connection: RtnlConnection;
+  netns: NetnsReference;
+  connection: Pick<RtnlConnection, 'link'>;
 }
+
+export interface MoveOptions {
+  /**
+   * Whether a name that is taken in the target is replaced by a free one. For the way back to the host: it must not fail
+   * for a name that a pod or the host has given to another link.
+   */
+  acceptOtherName?: boolean;
+}
+
+/** A process in either namespace can take names while we move. */
+const attempts = 5;
 
 /**
  * Moves a link into another namespace and gives it its name there in the same step, so that it need not be free here.
- * The kernel takes the link down and drops its addresses and routes; its index may change.
+ * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before it would
+ * be there twice. The kernel takes the link down and drops its addresses, routes, qdiscs and upper links; its index may
+ * change.
  * @param change applied in the target; without a name the link keeps its own
  * @returns the link as it is in the target
  * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link of that name; then nothing was moved
  */
 export async function moveLink(
-  from: RtnlConnection,
+  from: Pick<RtnlConnection, 'link' | 'setLink' | 'removeAltNames'>,
   index: number,
   to: MoveTarget,
   change: Omit<LinkChange, 'netns'> = {},
+  { acceptOtherName = false }: MoveOptions = {},
 ): Promise<Link> {
-  const name = change.name ?? (await from.link({ index }))?.name;
-  if (name === undefined) throw missing(`#${index}`, undefined, 'it is gone or was moved: list the links again');
-  // Asked before: the kernel finds out after the move and leaves the link in the target under its old name.
-  if ((await to.connection.link({ name })) !== undefined) throw nameTaken(name, to.netns.path);
-  await from.setLink(index, { ...change, name, netns: to.netns });
-  const moved = await to.connection.link({ name });
-  if (moved === undefined) throw missing(name, to.netns.path, 'somebody in the namespace took or renamed it');
-  return moved;
+  for (let attempt = 1; ; attempt++) {
+    const link = await from.link({ index });
+    if (link === undefined) throw missing(`#${index}`, undefined, 'it is gone or was moved: list the links again');
+    // If this fails and matters, the move says so.
+    if (link.altNames.length > 0) await from.removeAltNames(index).catch(() => undefined);
+    const wanted = change.name ?? link.name;
+    // Asked before: the kernel finds out after the move and leaves the link in the target under its old name.
+    const isTaken = (await to.connection.link({ name: wanted })) !== undefined;
+    if (isTaken && !acceptOtherName) throw nameTaken(wanted, to.netns.path);
+    const name = isTaken ? await freeName(to.connection, index) : wanted;
+    try {
+      await from.setLink(index, { ...change, name, netns: to.netns });
+    } catch (error) {
+      const lostName = error instanceof NetlinkError && error.errno === 'EEXIST';
+      if (!acceptOtherName || !lostName || attempt === attempts) throw error;
+      const moved = await findUnderOldName(from, link, to);
+      if (moved !== undefined) return moved;
+      continue;
+    }
+    const moved = await to.connection.link({ name });
+    if (moved === undefined) throw missing(name, to.netns.path, 'a process in the namespace took or renamed it');
+    return moved;
+  }
+}
+
+/** The kernel moves before it renames: if the new name was taken in between, the link is in the target already. */
+async function findUnderOldName(
+  from: Pick<RtnlConnection, 'link'>,
+  { index, name, parentDevice, hardwareAddress }: Link,
+  to: MoveTarget,
+): Promise<Link | undefined> {
+  if ((await from.link({ index })) !== undefined) return undefined;
+  const found = await to.connection.link({ name });
+  const isSame = found?.parentDevice === parentDevice && found?.hardwareAddress === hardwareAddress;
+  return isSame ? found : undefined;
 }
 
 function nameTaken(name: string, netns: string): NetlinkError {

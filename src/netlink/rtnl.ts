@@ -1,11 +1,13 @@
-import { FlagsNew, type NetlinkMessage, Protocol, putU32, RawNetlinkSocket } from 'netlink';
+import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32, RawNetlinkSocket } from 'netlink';
 import { type Clock, systemClock } from '../clock.ts';
 import { type Address, decodeAddress, encodeAddress } from './address.ts';
 import { type Attribute, encodeString } from './attributes.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
 import { describe, NetlinkError, type RequestSubject } from './errors.ts';
 import {
+  altNamesOf,
   decodeLink,
+  encodeAltName,
   encodeKind,
   encodeLink,
   encodeLinkChange,
@@ -16,6 +18,7 @@ import {
   type LinkChange,
 } from './link.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
+import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
 import { decodeRoute, encodeRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
 import { encodeVfChange, type VfChange } from './vf-change.ts';
@@ -33,6 +36,11 @@ const MessageType = {
   newRoute: 24,
   delRoute: 25,
   getRoute: 26,
+  newQdisc: 36,
+  delQdisc: 37,
+  getQdisc: 38,
+  newLinkProperty: 108,
+  delLinkProperty: 109,
 } as const;
 
 /** `RTEXT_FILTER_VF`. */
@@ -94,18 +102,9 @@ export class RtnlConnection implements Disposable {
     return decodeAll(messages, MessageType.newLink, decodeLink, subject);
   }
 
-  /** `undefined` if there is none. Alternative names are not looked at. */
+  /** `undefined` if there is none. One that has the name as an alternative name is found by it, too. */
   async link(by: LinkSelector): Promise<Link | undefined> {
-    const subject = this.#subject('read link', nameOf(by));
-    const attributes: Attribute[] = [{ type: LinkAttribute.extMask, value: putU32(skipStats) }];
-    if ('index' in by) assertIndex(by.index);
-    else {
-      assertInterfaceName(by.name);
-      attributes.push({ type: LinkAttribute.name, value: encodeString(by.name) });
-    }
-    const payload = encodeLink('index' in by ? by.index : 0, attributes);
-    const messages = await this.#requestLink(payload, subject);
-    return decodeAll(messages, MessageType.newLink, decodeLink, subject)[0];
+    return (await this.#readLink(by, decodeLink))[0];
   }
 
   /**
@@ -131,6 +130,59 @@ export class RtnlConnection implements Disposable {
       const subject = this.#subject(`set ${property} of VF ${vfIndex} of link`, `#${pfIndex}`);
       await this.#socket.request({ type: MessageType.setLink, payload: encodeLink(pfIndex, attributes) }, subject);
     }
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST` if it is a name of any link of the namespace */
+  async addAltName(index: number, name: string): Promise<void> {
+    const subject = this.#subject(`add alternative name ${name} to link`, `#${index}`, {
+      EEXIST: `the name ${name} is taken`,
+    });
+    const payload = encodeAltName(index, Buffer.from(name));
+    await this.#socket.request({ type: MessageType.newLinkProperty, flags: createExclusive, payload }, subject);
+  }
+
+  /**
+   * Takes all alternative names away that are not among those to keep, also those that are not UTF-8.
+   * @throws NetlinkError the first failure, after all of them were tried
+   */
+  async removeAltNames(index: number, keep: readonly string[] = []): Promise<void> {
+    const kept = keep.map((name) => Buffer.from(name));
+    const names = (await this.#readLink({ index }, altNamesOf)).flat();
+    const errors: unknown[] = [];
+    for (const name of names.filter((each) => !kept.some((other) => other.equals(each)))) {
+      const subject = this.#subject(`remove alternative name ${name} of link`, `#${index}`);
+      const request = { type: MessageType.delLinkProperty, payload: encodeAltName(index, name) };
+      await this.#socket.request(request, subject).catch((error: unknown) => errors.push(error));
+    }
+    if (errors.length > 0) throw errors[0];
+  }
+
+  /** The kind of what was attached to a link by request; `undefined` where the kernel's default is, or nothing. */
+  async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
+    const subject = this.#subject(`read the ${place} qdisc of link`, `#${index}`);
+    // Without the flag the kernel tells only those who listen for changes.
+    const request = { type: MessageType.getQdisc, flags: Flags.ECHO, payload: encodeQdisc(index, place) };
+    try {
+      const messages = await this.#socket.request(request, subject);
+      return decodeAll(messages, MessageType.newQdisc, decodeQdisc, subject)[0];
+    } catch (error) {
+      // ENOENT: nothing is there; EINVAL: what the kernel shows nobody, such as noqueue.
+      if (error instanceof NetlinkError && ['ENOENT', 'EINVAL'].includes(error.errno ?? '')) return undefined;
+      throw error;
+    }
+  }
+
+  /** With the defaults of its kind. */
+  async addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
+    const subject = this.#subject(`add ${place} qdisc ${kind} to link`, `#${index}`);
+    const payload = encodeQdisc(index, place, kind);
+    await this.#socket.request({ type: MessageType.newQdisc, flags: createExclusive, payload }, subject);
+  }
+
+  /** Brings the kernel's default back, with all filters and classes gone. */
+  async removeQdisc(index: number, place: QdiscPlace): Promise<void> {
+    const subject = this.#subject(`remove the ${place} qdisc of link`, `#${index}`);
+    await this.#socket.request({ type: MessageType.delQdisc, payload: encodeQdisc(index, place) }, subject);
   }
 
   /** IPv4 and IPv6, of one link or of all. */
@@ -214,6 +266,18 @@ export class RtnlConnection implements Disposable {
 
   [Symbol.dispose](): void {
     this.#socket[Symbol.dispose]();
+  }
+
+  async #readLink<T>(by: LinkSelector, decode: (message: Buffer) => T): Promise<T[]> {
+    const subject = this.#subject('read link', nameOf(by));
+    const attributes: Attribute[] = [{ type: LinkAttribute.extMask, value: putU32(skipStats) }];
+    if ('index' in by) assertIndex(by.index);
+    else {
+      assertInterfaceName(by.name);
+      attributes.push({ type: LinkAttribute.name, value: encodeString(by.name) });
+    }
+    const payload = encodeLink('index' in by ? by.index : 0, attributes);
+    return decodeAll(await this.#requestLink(payload, subject), MessageType.newLink, decode, subject);
   }
 
   async #requestLink(payload: Uint8Array[], subject: RequestSubject): Promise<NetlinkMessage[]> {

@@ -33,7 +33,10 @@ function sampleLinks(): Uint8Array[] {
     { type: 33, value: Buffer.of(1) },
   ];
   const link = [text(3, 'net1'), text(20, 'netdra:x'), text(56, '0000:3b:02.1'), kind, names, ...macs, ...numbers];
-  return [Buffer.concat(encodeLink(7, [...link, ...states], true)), Buffer.concat(encodeLink(8, [sampleVfs()]))];
+  return [
+    Buffer.concat(encodeLink(7, [...link, ...states], { up: true })),
+    Buffer.concat(encodeLink(8, [sampleVfs()])),
+  ];
 }
 
 function sampleVfs(): Attribute {

@@ -15,7 +15,7 @@ import { decodeVfInfos } from '../../../src/netlink/vf-info.ts';
 
 const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
 const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attributes));
-const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, attributes, true));
+const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, attributes, { up: true }));
 const invalid = expect.objectContaining({ code: 'netlink-invalid' });
 
 describe('attributes', () => {
@@ -62,6 +62,7 @@ describe('decodeLink', () => {
       parentDevice: '0000:3b:02.1',
       altNames: ['a', 'b'],
       master: 4,
+      flags: [],
     });
   });
 
@@ -72,7 +73,7 @@ describe('decodeLink', () => {
       attribute(16, Buffer.of(250)),
     ]);
     expect(Object.keys(decodeLink(message)).sort()).toEqual(
-      ['altNames', 'carrier', 'index', 'mtuBytes', 'name', 'operState', 'up'].sort(),
+      ['altNames', 'carrier', 'flags', 'index', 'mtuBytes', 'name', 'operState', 'up'].sort(),
     );
     expect(decodeLink(message).operState).toBe('unknown');
   });

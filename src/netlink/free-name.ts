@@ -1,0 +1,26 @@
+import { NetlinkError } from './errors.ts';
+import type { RtnlConnection } from './rtnl.ts';
+
+const prefix = 'netdra';
+const candidates = 100;
+
+/**
+ * A name that no link of the namespace has, for one whose own name is taken there: `netdra17`, of the link's index, or
+ * `netdra17-1` and so on.
+ * @throws NetlinkError `netlink-refused` with `EEXIST`
+ */
+export async function freeName(connection: Pick<RtnlConnection, 'link'>, index: number): Promise<string> {
+  for (let n = 0; n < candidates; n++) {
+    const name = n === 0 ? `${prefix}${index % 1e6}` : `${prefix}${index % 1e6}-${n}`;
+    if ((await connection.link({ name })) === undefined) return name;
+  }
+  throw new NetlinkError('netlink-refused', `no name from ${prefix}${index % 1e6} on is free (EEXIST)`, {
+    errno: 'EEXIST',
+    hint: `delete links whose names begin with ${prefix}`,
+  });
+}
+
+/** Whether a link has such a name. */
+export function isFallbackName(name: string): boolean {
+  return /^netdra\d+(-\d+)?$/.test(name);
+}

@@ -1,0 +1,347 @@
+import { isEthernetAddress } from './checks.ts';
+import { NetlinkError } from './errors.ts';
+import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
+import { freeName, isFallbackName } from './free-name.ts';
+import type { Link, LinkChange, LinkFlag, LinkMode, OffloadLimits, XdpMode } from './link.ts';
+import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
+import type { RtnlConnection } from './rtnl.ts';
+
+/**
+ * Everything about a link that a process with CAP_NET_ADMIN in its namespace can change and that neither the move into
+ * another namespace nor the end of a namespace undoes. Plain data, to be stored. What is absent is unknown, as in states
+ * that older versions have stored, and is left as it is.
+ */
+export interface LinkState {
+  name: string;
+  /** Absent for links without one. Only Ethernet addresses are restored: no others can be set. */
+  hardwareAddress?: string;
+  mtuBytes: number;
+  up: boolean;
+  altNames?: string[];
+  /** `''`: none. */
+  alias?: string;
+  flags?: LinkFlag[];
+  linkMode?: LinkMode;
+  broadcastAddress?: string;
+  group?: number;
+  txQueueLength?: number;
+  offloadLimits?: OffloadLimits;
+  /** Programs of these modes are left alone; those of others are detached. Absent: detached, whatever the mode. */
+  xdp?: XdpMode[];
+  /** Kinds of those that are not the kernel's default; restored with the defaults of their kind. */
+  qdiscs?: Partial<Record<QdiscPlace, string>>;
+  /** CIDRs of global scope without a lifetime. */
+  addresses?: string[];
+  /** Absent also where there is no access to ethtool. */
+  ethtool?: EthtoolState;
+}
+
+/** What is read and set of a link: of {@link RtnlConnection}, into the namespace that the link is in. */
+export type LinkStateConnection = Pick<
+  RtnlConnection,
+  | 'link'
+  | 'setLink'
+  | 'addAltName'
+  | 'removeAltNames'
+  | 'qdisc'
+  | 'addQdisc'
+  | 'removeQdisc'
+  | 'addresses'
+  | 'addAddress'
+  | 'removeAddress'
+>;
+
+/** A property that could not be made what it was. */
+export interface RestoreFailure {
+  /** A member of {@link LinkState}, a group of ethtool's, or `link` if nothing could be read. */
+  property: Exclude<keyof LinkState, 'ethtool'> | EthtoolGroup | 'link';
+  error: unknown;
+}
+
+/**
+ * The state of a link, taken before it goes to a pod.
+ * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
+ */
+export async function readLinkState(
+  connection: LinkStateConnection,
+  index: number,
+  ethtool?: LinkEthtool,
+): Promise<LinkState> {
+  const link = await connection.link({ index });
+  if (link === undefined) throw gone(index);
+  const qdiscs = await unlessRefused(readQdiscs(connection, index));
+  const addresses = await unlessRefused(readAddresses(connection, index));
+  const ethtoolState = ethtool === undefined ? undefined : await unlessRefused(ethtool.read(index));
+  return {
+    ...simpleState(link),
+    ...(qdiscs === undefined ? {} : { qdiscs }),
+    ...(addresses === undefined ? {} : { addresses }),
+    ...(ethtoolState === undefined ? {} : { ethtool: ethtoolState }),
+  };
+}
+
+/**
+ * Takes from a link what would harm the host when it appears there: it is set down, and its alternative names and XDP
+ * programs are removed. Called in the pod's namespace before the link is moved back; each step is best effort, and
+ * {@link restoreLinkState} does the rest.
+ * @returns what was refused
+ */
+export async function scrubLink(connection: LinkStateConnection, index: number): Promise<RestoreFailure[]> {
+  const steps = new Steps();
+  await steps.run('up', () => connection.setLink(index, { up: false }));
+  await steps.run('altNames', () => connection.removeAltNames(index));
+  await steps.run('xdp', async () => detachXdp(connection, index, (await connection.link({ index }))?.xdp));
+  return steps.failures;
+}
+
+/**
+ * Makes a link in the host's namespace what it was, also one that came back by itself with what a pod has made of it.
+ * Each property by itself, and all of them whatever comes of the others. A link whose name another link has taken gets a
+ * free one, so that a name that a pod has chosen does not stay on the host. Can be repeated.
+ * @returns what could not be restored
+ */
+export async function restoreLinkState(
+  connection: LinkStateConnection,
+  index: number,
+  before: LinkState,
+  ethtool?: LinkEthtool,
+): Promise<RestoreFailure[]> {
+  let now: LinkState;
+  try {
+    now = await readLinkState(connection, index, ethtool);
+  } catch (error) {
+    return [{ property: 'link', error }];
+  }
+  const steps = new Steps();
+  const { name, hardwareAddress, mtuBytes, up } = before;
+  const isOtherAddress =
+    hardwareAddress !== undefined && isEthernetAddress(hardwareAddress) && now.hardwareAddress !== hardwareAddress;
+  const set = (change: LinkChange) => connection.setLink(index, change);
+
+  // In a request of its own: before Linux 6.2 no link that is up can be renamed, and many drivers keep the MAC, too.
+  const mustBeDown = now.up && (!up || now.name !== name || isOtherAddress);
+  if (mustBeDown) await steps.run('up', () => set({ up: false }));
+  await steps.run('name', () => restoreName(connection, index, name));
+  await steps.run('altNames', () => restoreAltNames(connection, index, before.altNames));
+  await steps.run('xdp', () => detachXdp(connection, index, now.xdp, before.xdp));
+  if (isOtherAddress) await steps.run('hardwareAddress', () => set({ hardwareAddress }));
+  if (now.mtuBytes !== mtuBytes) await steps.run('mtuBytes', () => set({ mtuBytes }));
+  for (const change of simpleChanges(now, before)) {
+    const [property] = Object.keys(change) as SimpleProperty[];
+    if (property !== undefined) await steps.run(property, () => set(change));
+  }
+  await steps.run('qdiscs', () => restoreQdiscs(connection, index, now.qdiscs, before.qdiscs));
+  if (ethtool !== undefined) {
+    for (const [group, values] of ethtoolChanges(now.ethtool, before.ethtool)) {
+      await steps.run(group, () => ethtool.set(index, group, values));
+    }
+  }
+  if (up !== (now.up && !mustBeDown)) await steps.run('up', () => set({ up }));
+  // Last: a link that goes down loses its IPv6 addresses.
+  await steps.run('addresses', () => restoreAddresses(connection, index, before.addresses));
+  return steps.failures;
+}
+
+/** Runs steps that do not depend on each other. */
+class Steps {
+  readonly failures: RestoreFailure[] = [];
+
+  async run(property: RestoreFailure['property'], task: () => Promise<void>): Promise<void> {
+    try {
+      await task();
+    } catch (error) {
+      this.failures.push({ property, error });
+    }
+  }
+}
+
+/** What is in a link's own message. */
+function simpleState(link: Link): LinkState {
+  const { name, hardwareAddress, mtuBytes, up, altNames, alias = '', flags, linkMode } = link;
+  const { broadcastAddress, group, txQueueLength, offloadLimits, xdp } = link;
+  return {
+    name,
+    ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
+    mtuBytes,
+    up,
+    altNames,
+    alias,
+    ...(flags === undefined ? {} : { flags }),
+    ...(linkMode === undefined ? {} : { linkMode }),
+    ...(broadcastAddress === undefined ? {} : { broadcastAddress }),
+    ...(group === undefined ? {} : { group }),
+    ...(txQueueLength === undefined ? {} : { txQueueLength }),
+    ...(offloadLimits === undefined ? {} : { offloadLimits }),
+    ...(xdp === undefined ? {} : { xdp }),
+  };
+}
+
+type SimpleProperty = 'alias' | 'flags' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength' | 'offloadLimits';
+
+/** A change for each of the properties that one request sets and that nothing else depends on. */
+function simpleChanges(now: LinkState, before: LinkState): LinkChange[] {
+  const { alias, flags, linkMode, broadcastAddress, group, txQueueLength, offloadLimits } = before;
+  const isEthernet = broadcastAddress !== undefined && isEthernetAddress(broadcastAddress);
+  return [
+    ...(alias === undefined || alias === now.alias ? [] : [{ alias }]),
+    ...(flags === undefined || now.flags === undefined ? [] : flagChanges(now.flags, flags)),
+    ...(linkMode === undefined || linkMode === now.linkMode ? [] : [{ linkMode }]),
+    ...(!isEthernet || broadcastAddress === now.broadcastAddress ? [] : [{ broadcastAddress }]),
+    ...(group === undefined || group === now.group ? [] : [{ group }]),
+    ...(txQueueLength === undefined || txQueueLength === now.txQueueLength ? [] : [{ txQueueLength }]),
+    ...limitChanges(now.offloadLimits, offloadLimits),
+  ];
+}
+
+function flagChanges(now: LinkFlag[], before: LinkFlag[]): LinkChange[] {
+  const differing = [...new Set([...now, ...before])].filter((flag) => now.includes(flag) !== before.includes(flag));
+  if (differing.length === 0) return [];
+  return [{ flags: Object.fromEntries(differing.map((flag) => [flag, before.includes(flag)])) }];
+}
+
+/** All of them if one differs: the kernel derives some from others. */
+function limitChanges(now: OffloadLimits = {}, before: OffloadLimits = {}): LinkChange[] {
+  const limits = Object.entries(before) as [keyof OffloadLimits, number][];
+  return limits.some(([limit, value]) => now[limit] !== value) ? [{ offloadLimits: before }] : [];
+}
+
+/** udev gives a link its own name as an alternative one when it comes back under another name, at any moment. */
+const renameAttempts = 3;
+
+async function restoreName(connection: LinkStateConnection, index: number, name: string): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const link = await connection.link({ index });
+    if (link === undefined) throw gone(index);
+    if (link.name === name) return;
+    const { altNames } = link;
+    if (altNames.includes(name)) {
+      await connection.removeAltNames(
+        index,
+        altNames.filter((each) => each !== name),
+      );
+    }
+    try {
+      return await connection.setLink(index, { name });
+    } catch (error) {
+      if (!(error instanceof NetlinkError && error.errno === 'EEXIST')) throw error;
+      if (attempt < renameAttempts) continue;
+      if (!isFallbackName(link.name)) await connection.setLink(index, { name: await freeName(connection, index) });
+      throw await nameTaken(connection, index, name, error);
+    }
+  }
+}
+
+async function restoreAltNames(connection: LinkStateConnection, index: number, before?: string[]): Promise<void> {
+  if (before === undefined) return;
+  const link = await connection.link({ index });
+  if (link === undefined) throw gone(index);
+  const { altNames } = link;
+  if (altNames.some((name) => !before.includes(name))) await connection.removeAltNames(index, before);
+  for (const name of before) {
+    if (!altNames.includes(name) && name !== link.name) await connection.addAltName(index, name);
+  }
+}
+
+async function detachXdp(
+  connection: LinkStateConnection,
+  index: number,
+  now: readonly XdpMode[] = [],
+  before: readonly XdpMode[] = [],
+): Promise<void> {
+  for (const mode of now.filter((each) => !before.includes(each))) {
+    await connection.setLink(index, { detachXdp: mode });
+  }
+}
+
+async function readQdiscs(
+  connection: LinkStateConnection,
+  index: number,
+): Promise<Partial<Record<QdiscPlace, string>>> {
+  const qdiscs: Partial<Record<QdiscPlace, string>> = {};
+  for (const place of qdiscPlaces) {
+    const kind = await connection.qdisc(index, place);
+    if (kind !== undefined) qdiscs[place] = kind;
+  }
+  return qdiscs;
+}
+
+async function restoreQdiscs(
+  connection: LinkStateConnection,
+  index: number,
+  now: LinkState['qdiscs'],
+  before: LinkState['qdiscs'],
+): Promise<void> {
+  if (now === undefined || before === undefined) return;
+  for (const place of qdiscPlaces) {
+    const [current, wanted] = [now[place], before[place]];
+    if (current === wanted) continue;
+    if (current !== undefined) await connection.removeQdisc(index, place);
+    if (wanted !== undefined) await connection.addQdisc(index, place, wanted);
+  }
+}
+
+async function readAddresses(connection: LinkStateConnection, index: number): Promise<string[]> {
+  const addresses = await connection.addresses(index);
+  return addresses
+    .filter(({ scope, dynamic }) => scope === 'global' && dynamic !== true)
+    .map(({ cidr }) => cidr)
+    .sort();
+}
+
+async function restoreAddresses(connection: LinkStateConnection, index: number, before?: string[]): Promise<void> {
+  if (before === undefined) return;
+  const now = await readAddresses(connection, index);
+  for (const cidr of now.filter((each) => !before.includes(each))) await connection.removeAddress(index, cidr);
+  for (const cidr of before.filter((each) => !now.includes(each))) await connection.addAddress(index, cidr);
+}
+
+/** In the order in which they can depend on each other. */
+const ethtoolGroups = ['privateFlags', 'channels', 'rings', 'coalescing', 'pause', 'features'] as const;
+
+/** What differs, of what the driver still has. */
+function ethtoolChanges(now: EthtoolState = {}, before: EthtoolState = {}): [EthtoolGroup, EthtoolValues][] {
+  return ethtoolGroups.flatMap((group): [EthtoolGroup, EthtoolValues][] => {
+    const current = now[group] ?? {};
+    const differing = Object.entries(before[group] ?? {}).filter(
+      ([name, value]) => name in current && current[name] !== value,
+    );
+    return differing.length === 0 ? [] : [[group, Object.fromEntries(differing)]];
+  });
+}
+
+/** `undefined` where the kernel has no such thing, as without qdiscs. */
+async function unlessRefused<T>(read: Promise<T>): Promise<T | undefined> {
+  try {
+    return await read;
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === 'netlink-refused') return undefined;
+    throw error;
+  }
+}
+
+async function nameTaken(
+  connection: LinkStateConnection,
+  index: number,
+  name: string,
+  cause: NetlinkError,
+): Promise<NetlinkError> {
+  const holder = await connection.link({ name });
+  const by = holder === undefined ? '' : ` by link #${holder.index} (${holder.name})`;
+  return new NetlinkError('netlink-refused', `cannot rename link #${index} to ${name}: the name is taken${by}`, {
+    cause,
+    errno: 'EEXIST',
+    operation: 'rename link',
+    interfaceName: name,
+    retriable: true,
+    hint: `rename or delete the link that has the name ${name}`,
+  });
+}
+
+function gone(index: number): NetlinkError {
+  return new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
+    errno: 'ENODEV',
+    operation: 'read the state of link',
+    interfaceName: `#${index}`,
+    hint: 'it was moved or deleted: look for the VF again',
+  });
+}

@@ -1,0 +1,34 @@
+import { getU32, putU32 } from 'netlink';
+import { type Attribute, decodeAttributes, decodeString, encodeAttributes, encodeString } from './attributes.ts';
+import { assertIndex } from './checks.ts';
+
+/** `TC_H_ROOT` and `TC_H_INGRESS` of Linux `pkt_sched.h`. `clsact` is at the latter, too. */
+const parents = { root: 0xffffffff, ingress: 0xfffffff1 } as const;
+/** The handle of what is at `ingress`; at the root the kernel chooses one. */
+const ingressHandle = 0xffff0000;
+/** `TCA_KIND` of Linux `rtnetlink.h`. */
+const kindType = 1;
+/** `struct tcmsg`. */
+const headerBytes = 20;
+const [indexOffset, handleOffset, parentOffset] = [4, 8, 12];
+
+/** Where a queueing discipline is attached to a link. */
+export type QdiscPlace = keyof typeof parents;
+export const qdiscPlaces = Object.keys(parents) as QdiscPlace[];
+
+/** @param kind what to attach; absent to name what is there */
+export function encodeQdisc(index: number, place: QdiscPlace, kind?: string): Uint8Array[] {
+  assertIndex(index);
+  const header = Buffer.alloc(headerBytes);
+  putU32(index).copy(header, indexOffset);
+  if (place === 'ingress') putU32(ingressHandle).copy(header, handleOffset);
+  putU32(parents[place]).copy(header, parentOffset);
+  const attributes: Attribute[] = kind === undefined ? [] : [{ type: kindType, value: encodeString(kind) }];
+  return [header, ...encodeAttributes(attributes)];
+}
+
+/** The kind, such as `fq`; `undefined` for one that the kernel has chosen: only others have a handle. */
+export function decodeQdisc(message: Buffer): string | undefined {
+  if (getU32(message.subarray(handleOffset, handleOffset + 4)) === 0) return undefined;
+  return decodeString(decodeAttributes(message.subarray(headerBytes)).get(kindType));
+}

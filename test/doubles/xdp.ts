@@ -1,0 +1,38 @@
+import { closeSync } from 'node:fs';
+import koffi from 'koffi';
+import { Protocol, RawNetlinkSocket } from 'netlink';
+import { systemClock } from '../../src/clock.ts';
+import { type NetnsHandle, openInNetns, type XdpMode } from '../../src/netlink/index.ts';
+import { encodeLink, encodeXdp, LinkAttribute } from '../../src/netlink/link.ts';
+import { RequestSocket } from '../../src/netlink/socket.ts';
+
+/** `bpf` of `asm/unistd_64.h`, `BPF_PROG_LOAD` and `BPF_PROG_TYPE_XDP` of Linux `bpf.h`, `RTM_SETLINK`. */
+const [bpfCall, loadProgram, xdpProgram, setLink] = [321, 5, 6, 19];
+/** `r0 = XDP_PASS; exit`. */
+const instructions = Buffer.from('b700000002000000' + '9500000000000000', 'hex');
+
+/** Attaches a program that lets everything pass to a link. x86-64 only. */
+export async function attachXdp(netns: NetnsHandle, index: number, mode: XdpMode = 'generic'): Promise<void> {
+  const fd = load();
+  using socket = new RequestSocket(
+    openInNetns(netns, () => new RawNetlinkSocket(Protocol.ROUTE)),
+    systemClock,
+  );
+  const payload = encodeLink(index, [{ type: LinkAttribute.xdp, value: encodeXdp(fd, mode) }]);
+  await socket.request({ type: setLink, payload }, { operation: 'attach XDP to link', interfaceName: `#${index}` });
+  closeSync(fd);
+}
+
+function load(): number {
+  const syscall = koffi.load(null).func('long syscall(long number, int command, void *attributes, uint size)');
+  const license = Buffer.from('GPL\0');
+  // union bpf_attr: type, number of instructions, their address, that of the licence.
+  const attributes = Buffer.alloc(48);
+  attributes.writeUInt32LE(xdpProgram, 0);
+  attributes.writeUInt32LE(instructions.length / 8, 4);
+  attributes.writeBigUInt64LE(BigInt(koffi.address(instructions)), 8);
+  attributes.writeBigUInt64LE(BigInt(koffi.address(license)), 16);
+  const fd = Number(syscall(bpfCall, loadProgram, attributes, attributes.length));
+  if (fd < 0) throw new Error(`bpf(BPF_PROG_LOAD) failed: errno ${koffi.errno()}`);
+  return fd;
+}
