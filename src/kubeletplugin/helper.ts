@@ -71,10 +71,33 @@ export interface MetadataUpdater {
 }
 
 /**
+ * What a driver calls when its `ClaimMetadata` has a gate: containers of claims with deferred requests wait in an OCI
+ * hook until their sandbox is served, and fail when the hook's time is over. Calls about claims without a gate do
+ * nothing, and so do all of them without device metadata.
+ */
+export interface StartGate {
+  /**
+   * Lets the containers of a sandbox start, now and whenever one is restarted, also while the driver is away. To be called
+   * after the metadata of every request of the claim was updated for that sandbox, and again for sandboxes that are served
+   * when the driver starts: a claim that an older version laid down gets its gate when it is prepared again.
+   * @param sandboxId as the container runtime names it
+   * @throws MetadataError `metadata-not-prepared`, `metadata-not-written` if a request of the claim has no metadata yet
+   */
+  openGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
+  /**
+   * Says why the containers of a sandbox have to wait: the last such reason is in the error of one that waited too long.
+   * A gate that is open for another sandbox stays so: withdraw the claim's metadata first.
+   */
+  holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void>;
+  /** Lets containers that wait in a sandbox fail at once: it is being stopped. */
+  endGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
+}
+
+/**
  * A driver that is served to the kubelet. Disposing stops it: the registration socket goes first, so that the kubelet
  * turns to another instance; calls in flight end, or are told to after `drainMs`. What is prepared stays prepared.
  */
-export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {
+export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDisposable {
   /** Where it listens. */
   readonly sockets: Readonly<SocketPaths>;
   /** What the kubelet said last; `undefined`: it has not found us yet. */
@@ -91,7 +114,7 @@ export interface KubeletPluginHelper extends MetadataUpdater, AsyncDisposable {
    */
   setHealth(devices: readonly DeviceHealth[]): void;
   /**
-   * Hides a claim's files from containers that do not have them mounted yet, until the next update. For a driver that
+   * Hides what a claim's files say until the next update, and closes its gate: no container starts. For a driver that
    * knows that what they say is over: the devices have left the pod's sandbox.
    * @param requests whose files, by base name or full `request/subrequest`; default all
    */
@@ -138,6 +161,9 @@ export async function startKubeletPlugin(
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
     withdrawMetadata: (claim, requests) => running.withdrawMetadata(claim, requests),
+    openGate: (claim, sandboxId) => running.atGate((files) => files.openGate(claim, sandboxId)),
+    holdGate: (claim, sandboxId, reason) => running.atGate((files) => files.holdGate(claim, sandboxId, reason)),
+    endGate: (claim, sandboxId) => running.atGate((files) => files.endGate(claim, sandboxId)),
     reclaim: (claim, isOver, signal) => running.reclaim(claim, isOver, signal),
     prepareAgain: (claim, isDue, signal) => running.prepareAgain(claim, isDue, signal),
     updateRequestMetadata: (claim, request, devices) => running.updateRequestMetadata(claim, request, devices),
@@ -232,6 +258,10 @@ class Running {
 
   async withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
     if (this.#metadata !== undefined) await this.#tracked(this.#metadata.withdraw(claim, requests));
+  }
+
+  async atGate(call: (files: MetadataFiles) => Promise<void>): Promise<void> {
+    if (this.#metadata !== undefined) await this.#tracked(call(this.#metadata));
   }
 
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {

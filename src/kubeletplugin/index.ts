@@ -13,6 +13,7 @@ export {
   type KubeletPluginHelper,
   type KubeletPluginOptions,
   type MetadataUpdater,
+  type StartGate,
   startKubeletPlugin,
 } from './helper.ts';
 export type {

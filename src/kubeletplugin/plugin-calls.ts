@@ -15,7 +15,10 @@ const longestCallMs = 42_000;
 const shareOfTimeout = 14 / 15;
 
 /** What is done with the files of claims. */
-export type MetadataFiles = Pick<ClaimMetadata, 'prepare' | 'update' | 'withdraw' | 'unprepare'>;
+export type MetadataFiles = Pick<
+  ClaimMetadata,
+  'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
+>;
 
 export interface PluginCallsOptions {
   driver: string;

@@ -21,6 +21,9 @@ export function shareMetadataFiles(files: MetadataFiles, lock: FileLock, clock: 
     prepare: (...args) => locked(() => files.prepare(...args)),
     update: (...args) => locked(() => files.update(...args)),
     withdraw: (...args) => locked(() => files.withdraw(...args)),
+    openGate: (...args) => locked(() => files.openGate(...args)),
+    holdGate: (...args) => locked(() => files.holdGate(...args)),
+    endGate: (...args) => locked(() => files.endGate(...args)),
     unprepare: (...args) => locked(() => files.unprepare(...args)),
   };
 }

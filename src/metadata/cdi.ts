@@ -8,6 +8,8 @@ export interface ContainerEdits {
   deviceNodes?: { path: string; hostPath?: string; permissions?: string }[];
   /** `NAME=value` each. */
   env?: string[];
+  /** OCI hooks: programs of the host, run by the runtime. `args` starts with the program's name; `timeout` in seconds. */
+  hooks?: { hookName: string; path: string; args: string[]; timeout: number }[];
 }
 
 /**

@@ -1,5 +1,5 @@
 import { basename, dirname, join, normalize } from 'node:path';
-import { type ClaimState, claimStateFile, contentOf } from './claim-state.ts';
+import { type ClaimState, claimStateFile, contentOf, requestOf } from './claim-state.ts';
 import type { ClaimIdentity } from './document.ts';
 import {
   type HeldDirectories,
@@ -34,7 +34,8 @@ export class ClaimFiles {
   }
 
   /**
-   * Makes the files of a request say what the state says, or not be there. Files that are right are not touched.
+   * Makes the files of a request say what the state says; while there is nothing to say they are blank if containers wait
+   * at the gate, or else not there. Files that are right are not touched.
    * @returns whether a file was written
    */
   async layDown(state: ClaimState, base: string, held: HeldDirectories): Promise<boolean> {
@@ -42,7 +43,7 @@ export class ClaimFiles {
     let isWritten = false;
     for (const layout of state.layouts) {
       const file = this.#file(state, base, layout);
-      const text = layouts[layout].encode(content);
+      const text = layouts[layout].encode(content) ?? (requestOf(state, base).isGated ? '' : undefined);
       if (text === undefined) await removeFile(file, held);
       else if (await putFile(file, text, held)) isWritten = true;
     }

@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { KeyedMutex } from '../keyed-mutex.ts';
-import { CdiSpecs } from './cdi.ts';
+import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import { ClaimFiles } from './claim-files.ts';
 import type { ClaimRecord, DeviceName, PreparedContent } from './claim-record.ts';
 import {
   type ClaimState,
   contentOf,
   findRequest,
+  hasGate,
   listClaimDirs,
   readClaimState,
   readClaimStateIn,
@@ -21,10 +22,11 @@ import {
   type MetadataDocument,
 } from './document.ts';
 import { MetadataError } from './errors.ts';
+import { checkGateHook, closeGate, type Gate, type GateHook, gateHook, readGate, writeGate } from './gate.ts';
 import { HeldDirectories, removeTree } from './host-file.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
 import { metadataDirName } from './layout-v1.ts';
-import { checkOwnership } from './ownership.ts';
+import { checkAllWritten, checkOwnership } from './ownership.ts';
 import { claimDirName } from './paths.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 import { validateDevices } from './validate.ts';
@@ -35,8 +37,14 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   dataDir: string;
   cdiDir: string;
   layouts: readonly Layout[];
-  /** `false`: nothing for claims that are not laid down yet; those that are keep what they have. Default: `true`. */
+  /** `false`: no files for claims that are not laid down yet; those that are keep what they have. Default: `true`. */
   enabled?: boolean;
+  /**
+   * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox, whatever
+   * the layouts and also without files. Absent: their files are missing until the first update, and the runtime refuses
+   * the containers. A claim changes from one to the other when it is prepared again.
+   */
+  gate?: GateHook;
   /** What a device's ResourceSlice says of it, for layouts that show that; `undefined` if it is not published. */
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node. With it, deferred metadata of an earlier boot is hidden when its claim is prepared again. */
@@ -55,9 +63,9 @@ export interface MetadataUpdate {
 
 /**
  * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts:
- * a deferred request has no file before generation 1, so no container starts without it; generation never goes back for
- * the same claim UID; files that a container may have mounted are changed in place; another UID under the same name
- * starts from nothing. Calls for one claim name run in the order they came.
+ * a deferred request has no file before generation 1, or an empty one and a closed gate, so no container starts without
+ * it; generation never goes back for the same claim UID; files that a container may have mounted are changed in place;
+ * another UID under the same name starts from nothing. Calls for one claim name run in the order they came.
  */
 export class ClaimMetadata {
   readonly #options: ClaimMetadataOptions;
@@ -70,6 +78,7 @@ export class ClaimMetadata {
   constructor(options: ClaimMetadataOptions) {
     const { driver, cdiDir, dataDir, layouts } = options;
     if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
+    if (options.gate !== undefined) checkGateHook(options.gate);
     this.#options = options;
     this.#layouts = layouts.map(({ name }) => name);
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
@@ -78,32 +87,45 @@ export class ClaimMetadata {
   }
 
   /**
-   * Lays down what the containers of a prepared claim will mount. What an update said of the same claim stays.
+   * Lays down what the containers of a prepared claim will mount, and the gate that they wait at. What an update said of
+   * the same claim stays.
    * @param contents by base request name; a request without an entry is deferred
-   * @returns the CDI device id of each request, by base name; none while metadata is off
+   * @returns the CDI device id of each request that has a spec, by base name; none while metadata is off without a gate
    * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
     return await this.#inTurn(record.claim, async (held) => {
       const found = await this.#readState(record.claim, held);
       const kept = found?.claim.uid === record.claim.uid ? found : undefined;
-      const state = this.#isEnabled || kept !== undefined ? this.#nextState(record, contents, kept) : undefined;
+      const state = this.#nextState(record, contents, kept);
       // Nothing is written before all of it was checked.
       if (state !== undefined) this.#files.check(state);
-      if (found !== undefined && kept === undefined) await this.#remove(found, held);
+      if (found !== undefined && (kept === undefined || state === undefined)) await this.#remove(found, held);
       if (state === undefined) return new Map();
+      // What it says is over with the boot, or nothing asks it any more.
+      if (kept?.bootId !== state.bootId || !hasGate(state)) await closeGate(this.#options.dataDir, state.claim, held);
+      const ids = new Map<string, string>();
+      const writeSpecs = async (gated: boolean) => {
+        for (const base of Object.keys(state.requests)) {
+          if ((requestOf(state, base).isGated === true) !== gated) continue;
+          const edits = this.#containerEdits(state, base);
+          if (edits === undefined) continue;
+          await this.#cdi.write(state.claim.uid, base, edits);
+          if (Object.hasOwn(record.requests, base)) ids.set(base, this.#cdi.deviceId(state.claim.uid, base));
+        }
+      };
+      // Wherever we end in between: as long as a file can be blank, the spec that mounts it has the hook.
+      await writeSpecs(true);
       if (!isDeepStrictEqual(state, kept)) await writeClaimState(this.#options.dataDir, state, held);
-      for (const base of Object.keys(state.requests)) {
-        await this.#files.layDown(state, base, held);
-        await this.#cdi.write(state.claim.uid, base, { mounts: this.#files.mounts(state, base, this.#visible(state)) });
-      }
-      return new Map(Object.keys(record.requests).map((base) => [base, this.#cdi.deviceId(record.claim.uid, base)]));
+      for (const base of Object.keys(state.requests)) await this.#files.layDown(state, base, held);
+      await writeSpecs(false);
+      return ids;
     });
   }
 
   /**
    * Writes what a request's devices are like now; the whole list replaces the one before. Nothing is written when it
-   * says what the file says already.
+   * says what the file says already. Containers at the gate go on waiting: see `openGate`.
    * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
    * `metadata-invalid` if a consumer would not have to take it, `metadata-io`
    */
@@ -112,6 +134,7 @@ export class ClaimMetadata {
       const found = await this.#readState(claim, held);
       if (!this.#isEnabled && found?.claim.uid !== claim.uid) return { generation: 0, isWritten: false };
       const state = checkOwnership(found, { claim, request, devices, driver: this.#options.driver });
+      if (state.layouts.length === 0) return { generation: 0, isWritten: false };
       validateDevices(claim, request, devices);
       const base = baseRequest(request);
       const before = requestOf(state, base);
@@ -125,9 +148,9 @@ export class ClaimMetadata {
   }
 
   /**
-   * Takes the files of a claim away from containers that do not have them mounted yet: none of them starts before the
-   * next update. Generations are remembered. For a pod that gets a new sandbox: what the files say is over. What the
-   * layout `attributes-json` says is not, it stays.
+   * Closes the gate of a claim and makes its files blank, or removes them if it has no gate: no container starts before
+   * the next update, and `openGate` after it. Generations are remembered. For a pod that gets a new sandbox: what the
+   * files say is over. What the layout `attributes-json` says is not, it stays.
    * @param requests whose files, by base name or full reference; default all
    */
   async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
@@ -135,6 +158,7 @@ export class ClaimMetadata {
     await this.#inTurn(claim, async (held) => {
       const state = await this.#readState(claim, held);
       if (state?.claim.uid !== claim.uid) return;
+      await closeGate(this.#options.dataDir, claim, held);
       const over = Object.entries(state.requests).filter(([base]) => bases?.includes(base) ?? true);
       const withdrawn = over.map(([base, { content: _over, ...request }]) => [base, request]);
       const next = { ...state, requests: { ...state.requests, ...Object.fromEntries(withdrawn) } };
@@ -142,6 +166,50 @@ export class ClaimMetadata {
       // The state first: if we end in between, the next call still knows that the files are to go.
       if (isVisible) await writeClaimState(this.#options.dataDir, next, held);
       for (const [base] of over) await this.#files.layDown(next, base, held);
+    });
+  }
+
+  /**
+   * Lets the containers of a sandbox start, now and later. Whatever other sandbox could start some cannot any more.
+   * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
+   * `metadata-name-invalid` for what is no sandbox id; `metadata-io`
+   */
+  async openGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
+    await this.#inTurn(claim, async (held) => {
+      const state = await this.#readState(claim, held);
+      if (!this.#isEnabled && state?.claim.uid !== claim.uid) return;
+      checkAllWritten(state, claim);
+      if (hasGate(state)) await writeGate(this.#options.dataDir, claim, { state: 'served', sandboxId }, held);
+    });
+  }
+
+  /**
+   * Says to the containers of a sandbox that they have to wait, and why: what they fail with when their time is over. A
+   * gate that is open for another sandbox stays so, until `withdraw`.
+   * @param reason put into one line of at most 512 characters
+   * @throws MetadataError `metadata-name-invalid` for what is no sandbox id, `metadata-io`
+   */
+  async holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
+    await this.#keepOut(claim, { state: 'waiting', sandboxId, reason });
+  }
+
+  /**
+   * Lets containers of a sandbox that is being stopped fail at once. A gate that is open for another sandbox stays so.
+   * @throws MetadataError `metadata-name-invalid` for what is no sandbox id, `metadata-io`
+   */
+  async endGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
+    await this.#keepOut(claim, { state: 'ended', sandboxId });
+  }
+
+  /**
+   * What the gate says; `undefined` if the claim has none, or if it says nothing: then containers wait.
+   * @throws MetadataError `metadata-io`, `metadata-malformed`
+   */
+  async gateOf(claim: ClaimIdentity): Promise<Gate | undefined> {
+    return await this.#inTurn(claim, async (held) => {
+      const state = await this.#readState(claim, held);
+      if (state?.claim.uid !== claim.uid || !hasGate(state)) return undefined;
+      return await readGate(this.#options.dataDir, claim, held);
     });
   }
 
@@ -219,10 +287,37 @@ export class ClaimMetadata {
     return this.#isEnabled ? this.#layouts : state.layouts;
   }
 
+  /** @returns `undefined` if there is nothing to lay down */
   #nextState(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>, kept: ClaimState | undefined) {
-    const { attributesOf = () => undefined, bootId } = this.#options;
+    const { attributesOf = () => undefined, bootId, gate } = this.#options;
     const layouts = this.#isEnabled ? this.#layouts : [];
-    return prepareState({ record, contents, layouts, bootId, attributesOf, now: this.#now() }, kept);
+    const isGated = gate !== undefined;
+    if (layouts.length === 0 && !isGated && kept === undefined) return undefined;
+    const state = prepareState({ record, contents, layouts, isGated, bootId, attributesOf, now: this.#now() }, kept);
+    return state.layouts.length === 0 && !hasGate(state) ? undefined : state;
+  }
+
+  /** @returns `undefined` if a container gets nothing with this request */
+  #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
+    const { dataDir, gate } = this.#options;
+    const mounts = this.#files.mounts(state, base, this.#visible(state));
+    const isGated = gate !== undefined && requestOf(state, base).isGated === true;
+    if (mounts.length === 0 && !isGated) return undefined;
+    return {
+      ...(mounts.length === 0 ? {} : { mounts }),
+      ...(isGated ? { hooks: [gateHook(gate, dataDir, state.claim)] } : {}),
+    };
+  }
+
+  async #keepOut(claim: ClaimIdentity, gate: Gate): Promise<void> {
+    const { dataDir } = this.#options;
+    await this.#inTurn(claim, async (held) => {
+      const state = await this.#readState(claim, held);
+      if (state?.claim.uid !== claim.uid || !hasGate(state)) return;
+      const found = await readGate(dataDir, claim, held);
+      if (found?.state === 'served' && found.sandboxId !== gate.sandboxId) return;
+      await writeGate(dataDir, claim, gate, held);
+    });
   }
 
   #now(): Date {

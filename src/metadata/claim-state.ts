@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { decodeAttributes, decodeDevice, generation, list, optional, record, string } from './decode.ts';
+import { bool, decodeAttributes, decodeDevice, generation, list, optional, record, string } from './decode.ts';
 import type { ClaimIdentity, DeviceMetadata } from './document.ts';
 import { MetadataError } from './errors.ts';
 import { createFile, type HeldDirectories, type HostFile, hostPath, listDir, readFileIfThere } from './host-file.ts';
@@ -17,6 +17,11 @@ export interface RequestState {
   generation: number;
   /** What the files say; absent while containers are to find none. */
   content?: { devices: DeviceMetadata[]; since: string };
+  /**
+   * Whether its containers wait at the gate: files without content are blank then. Otherwise such files are missing, which
+   * is what keeps containers from starting.
+   */
+  isGated?: true;
 }
 
 /**
@@ -139,11 +144,13 @@ function decodeRequest(value: unknown, path: string): RequestState {
     devices: list(record(found, at).devices, `${at}.devices`, decodeDevice),
     since: string(record(found, at).since, `${at}.since`),
   }));
+  const isGated = optional(request.isGated, `${path}.isGated`, bool);
   return {
     name: string(request.name, `${path}.name`),
     devices: list(request.devices, `${path}.devices`, decodePublished),
     generation: generation(request.generation, `${path}.generation`),
     ...(content === undefined ? {} : { content }),
+    ...(isGated === true ? { isGated } : {}),
   };
 }
 
@@ -178,6 +185,11 @@ export function requestOf(state: ClaimState, base: string): RequestState {
   const request = findRequest(state.requests, base);
   if (request === undefined) throw new TypeError(`request ${base} is not in the claim's state`);
   return request;
+}
+
+/** Whether containers of the claim wait at its gate. */
+export function hasGate({ requests }: ClaimState): boolean {
+  return Object.values(requests).some(({ isGated }) => isGated === true);
 }
 
 /** Own members only: `constructor` is a valid name of a request. */

@@ -153,7 +153,7 @@ export function string(value: unknown, path: string): string {
   throw wrongType(path, 'a string');
 }
 
-function bool(value: unknown, path: string): boolean {
+export function bool(value: unknown, path: string): boolean {
   if (typeof value === 'boolean') return value;
   throw wrongType(path, 'true or false');
 }

@@ -13,6 +13,8 @@ export type MetadataErrorCode =
   | 'metadata-name-invalid'
   /** The update names a claim, a request or a device that this driver has not prepared. */
   | 'metadata-not-prepared'
+  /** Containers of a claim cannot be let in while one of its requests has no metadata. */
+  | 'metadata-not-written'
   /** The file system refused a read, a write or a removal. */
   | 'metadata-io';
 

@@ -16,7 +16,6 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { lstat, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoCode } from '../errors.ts';
 import { MetadataError } from './errors.ts';
@@ -36,8 +35,8 @@ const maxCreateAttempts = 5;
  * link in the place of one, or of the file, is refused. What is done with the file is done relative to an open directory
  * (`/proc/self/fd/N/name` stands for `openat`), so nobody can put a link there in between.
  *
- * What touches one small file is done synchronously: each step takes some microseconds in the kernel's cache, and a trip to
- * the thread pool ten times that, with a pod waiting.
+ * All of it is done synchronously: each step takes some microseconds in the kernel's cache, and a trip to the thread pool
+ * ten times that, with a pod waiting. A simulation can then decide the order of everything else.
  */
 export interface HostFile {
   base: string;
@@ -67,7 +66,7 @@ export async function createFile(
     try {
       return createOnce((held ?? own).make(file), file, text, mode);
     } catch (cause) {
-      if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw await ioError('write', file, cause);
+      if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw ioError('write', file, cause);
       // Another claim of the pod may just have removed the directory that they share.
       (held ?? own)[Symbol.dispose]();
     }
@@ -113,8 +112,8 @@ function removeIfThere(path: string): void {
 /**
  * Makes a file say something, whether it is there or not. Containers may have it mounted, so what is there is replaced by
  * one `pwrite` over the same inode, without truncation: a reader never finds it empty or cut off. Shorter content is
- * padded with blanks, which JSON ignores; before longer content the file is first lengthened with blanks. A file that
- * says it already is not touched.
+ * padded with blanks, which JSON ignores; before longer content the file is first lengthened with blanks. An empty text
+ * leaves nothing but blanks. A file that says it already is not touched.
  * @returns whether anything was written
  * @throws MetadataError `metadata-io`
  */
@@ -167,7 +166,7 @@ export function temporaryName(name: string): string {
 
 /** Removes a directory with all that is in it; a link in its place is removed itself. @throws MetadataError `metadata-io` */
 export async function removeTree(file: HostFile, held?: HeldDirectories): Promise<void> {
-  await inDirectory(file, held, (dir) => rm(dir.at(nameOf(file)), { recursive: true, force: true }));
+  await inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
 }
 
 /** Removes a directory if nothing is in it. @throws MetadataError `metadata-io` */
@@ -187,21 +186,21 @@ export async function listDir(path: string): Promise<string[]> {
     return readdirSync(path);
   } catch (cause) {
     if (errnoCode(cause) === 'ENOENT') return [];
-    throw await ioError('list', { base: path, parts: ['.'] }, cause);
+    throw ioError('list', { base: path, parts: ['.'] }, cause);
   }
 }
 
 async function inDirectory(
   file: HostFile,
   held: HeldDirectories | undefined,
-  task: (dir: Directory) => void | Promise<void>,
+  task: (dir: Directory) => void,
 ): Promise<void> {
   using own = new HeldDirectories();
   try {
     const dir = (held ?? own).find(file);
-    if (dir !== undefined) await task(dir);
+    if (dir !== undefined) task(dir);
   } catch (cause) {
-    if (errnoCode(cause) !== 'ENOENT') throw await ioError('remove', file, cause);
+    if (errnoCode(cause) !== 'ENOENT') throw ioError('remove', file, cause);
   }
 }
 
@@ -233,7 +232,7 @@ async function withFile<T>(
     }
   } catch (cause) {
     if (errnoCode(cause) === 'ENOENT') return absent;
-    throw await ioError(verb, file, cause);
+    throw ioError(verb, file, cause);
   }
 }
 
@@ -345,9 +344,9 @@ const hints: Record<string, string> = {
   EACCES: 'the driver needs write access to that directory',
 };
 
-async function ioError(verb: string, file: HostFile, cause: unknown): Promise<MetadataError> {
+function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   const path = hostPath(file);
-  const link = await firstLink(file);
+  const link = firstLink(file);
   const hint = link === undefined ? hints[errnoCode(cause) ?? ''] : `${link} is a symbolic link, remove it`;
   return new MetadataError('metadata-io', `cannot ${verb} ${path}`, {
     cause,
@@ -358,11 +357,11 @@ async function ioError(verb: string, file: HostFile, cause: unknown): Promise<Me
 }
 
 /** A link in the place of one of our directories, or of the file: the kernel's error text does not tell. */
-async function firstLink({ base, parts }: HostFile): Promise<string | undefined> {
+function firstLink({ base, parts }: HostFile): string | undefined {
   for (let count = 1; count <= parts.length; count++) {
     const path = join(base, ...parts.slice(0, count));
     try {
-      if ((await lstat(path)).isSymbolicLink()) return path;
+      if (lstatSync(path).isSymbolicLink()) return path;
     } catch {
       return undefined;
     }

@@ -13,6 +13,7 @@ export {
   type NetworkDeviceData,
 } from './document.ts';
 export { MetadataError, type MetadataErrorCode } from './errors.ts';
+export type { Gate, GateHook } from './gate.ts';
 export { type InspectedClaim, type InspectedFile, inspectClaim } from './inspect-claim.ts';
 export {
   defaultHostDirs,

@@ -24,8 +24,7 @@ export function checkOwnership(state: ClaimState | undefined, target: UpdateTarg
       claim: subject,
       ...(device === undefined ? {} : { device }),
     });
-  if (state === undefined) throw refuse('it is not prepared');
-  if (state.claim.uid !== claim.uid) throw refuse(`prepared with UID ${state.claim.uid}, not ${claim.uid}`);
+  checkPrepared(state, claim, refuse);
   const base = baseRequest(request);
   const prepared = findRequest(state.requests, base);
   if (prepared === undefined) throw refuse(`request ${request} is not prepared`);
@@ -42,4 +41,34 @@ export function checkOwnership(state: ClaimState | undefined, target: UpdateTarg
     }
   }
   return state;
+}
+
+/**
+ * Containers may start when every request that keeps them waiting says something.
+ * @throws MetadataError `metadata-not-prepared`, `metadata-not-written`
+ */
+export function checkAllWritten(state: ClaimState | undefined, claim: ClaimIdentity): asserts state is ClaimState {
+  const subject = `${claim.namespace}/${claim.name}`;
+  const message = (reason: string) => `cannot let containers of claim ${subject} start: ${reason}`;
+  checkPrepared(
+    state,
+    claim,
+    (reason) => new MetadataError('metadata-not-prepared', message(reason), { claim: subject }),
+  );
+  if (state.layouts.length === 0) return;
+  const empty = Object.values(state.requests).find(({ isGated, content }) => isGated === true && content === undefined);
+  if (empty === undefined) return;
+  throw new MetadataError('metadata-not-written', message(`request ${empty.name} has no metadata yet`), {
+    claim: subject,
+    hint: 'update the metadata of every request first',
+  });
+}
+
+function checkPrepared(
+  state: ClaimState | undefined,
+  { uid }: ClaimIdentity,
+  refuse: (reason: string) => MetadataError,
+): asserts state is ClaimState {
+  if (state === undefined) throw refuse('it is not prepared');
+  if (state.claim.uid !== uid) throw refuse(`prepared with UID ${state.claim.uid}, not ${uid}`);
 }

@@ -12,6 +12,8 @@ export interface Preparation {
   /** By base name; a request without an entry is deferred. */
   contents: ReadonlyMap<string, PreparedContent>;
   layouts: readonly LayoutName[];
+  /** Whether containers wait for deferred requests at the gate. */
+  isGated: boolean;
   bootId: string | undefined;
   attributesOf: (device: DeviceName) => DeviceAttributes | undefined;
   now: Date;
@@ -26,7 +28,10 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   const { record, contents, bootId, layouts } = preparation;
   const { claim, podClaimName } = record;
   pathPart(claim.uid, 'claim UID');
-  const requests = new Map(Object.entries(kept?.requests ?? {}));
+  // The gate opens when every request that has it says something: not for those that are not prepared any more.
+  const requests = new Map<string, RequestState>(
+    Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, ...rest }]) => [base, rest]),
+  );
   for (const [base, request] of Object.entries(record.requests)) {
     const content = contents.get(base) ?? 'deferred';
     if (content !== 'deferred') validateDevices(claim, request.name, content);
@@ -48,7 +53,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
 }
 
 function prepareRequest(
-  { attributesOf, now }: Preparation,
+  { attributesOf, now, isGated }: Preparation,
   { name, devices }: RequestRecord,
   prepared: PreparedContent,
   kept: (RequestState & { isOver: boolean }) | undefined,
@@ -64,7 +69,9 @@ function prepareRequest(
   }));
   const request: RequestState = { name, devices: published, generation: kept?.generation ?? 0 };
   const known = kept?.isOver === false ? kept.content : undefined;
-  if (prepared === 'deferred') return known === undefined ? request : { ...request, content: known };
+  if (prepared === 'deferred') {
+    return { ...request, ...(known === undefined ? {} : { content: known }), ...(isGated ? { isGated } : {}) };
+  }
   const merged = given.map((device) => mergeDevice(find(known?.devices, device), device));
   return withContent(kept?.content === undefined ? request : { ...request, content: kept.content }, merged, now);
 }

@@ -1,0 +1,114 @@
+import { dirname } from 'node:path';
+import { claimStateFile } from './claim-state.ts';
+import type { ClaimIdentity } from './document.ts';
+import { MetadataError } from './errors.ts';
+import { createFile, type HeldDirectories, type HostFile, hostPath, readFileIfThere, removeFile } from './host-file.ts';
+
+/** The OCI hook that keeps containers of a claim from starting. Runtimes run it on the host, as root. */
+export interface GateHook {
+  /** `netdra-gate` as the host sees it; absolute. */
+  program: string;
+  /** How long a container waits for its sandbox to be served: 1 to 110 s, as the kubelet's call ends after 120 s. */
+  timeoutSeconds: number;
+}
+
+/**
+ * What the gate of a claim says. `served`: containers of that sandbox start. `waiting`: not yet, and why. `ended`: never,
+ * the sandbox is being stopped. A container of any other sandbox waits.
+ */
+export interface Gate {
+  state: 'served' | 'waiting' | 'ended';
+  /** As the container runtime names it. */
+  sandboxId: string;
+  /** With `waiting`: one line. */
+  reason?: string;
+}
+
+/** `consumer/src/gate-file.c` reads the same. */
+const firstLine = 'netdra-gate 1';
+const maxReasonChars = 512;
+/** The runtime's own timer runs out after the program's, whose message says more. */
+const runtimeGraceSeconds = 5;
+
+/** @throws MetadataError `metadata-invalid` */
+export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
+  if (!program.startsWith('/')) throw invalid(`gate program ${JSON.stringify(program)} is not an absolute path`);
+  if (!Number.isInteger(timeoutSeconds) || timeoutSeconds < 1 || timeoutSeconds > 110) {
+    throw invalid(`gate timeout of ${timeoutSeconds} s: 1 to 110 s expected`);
+  }
+}
+
+/** The hook for the CDI spec of a claim's request. */
+export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string, claim: ClaimIdentity) {
+  const claimDir = dirname(hostPath(gateFile(dataDir, claim)));
+  return {
+    hookName: 'createRuntime',
+    path: program,
+    args: [program, '--claim-dir', claimDir, '--timeout', String(timeoutSeconds)],
+    timeout: timeoutSeconds + runtimeGraceSeconds,
+  };
+}
+
+/** @returns `undefined` if there is none, or one that says nothing. @throws MetadataError `metadata-io` */
+export async function readGate(
+  dataDir: string,
+  claim: ClaimIdentity,
+  held: HeldDirectories,
+): Promise<Gate | undefined> {
+  return parseGate((await readFileIfThere(gateFile(dataDir, claim), held)) ?? '');
+}
+
+/** A gate that says it already is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+export async function writeGate(
+  dataDir: string,
+  claim: ClaimIdentity,
+  gate: Gate,
+  held: HeldDirectories,
+): Promise<void> {
+  const file = gateFile(dataDir, claim);
+  const text = formatGate(gate);
+  if ((await readFileIfThere(file, held)) === text) return;
+  // By rename: the program reads it whole, and is woken by it.
+  await createFile(file, text, { held });
+}
+
+/** From now on no container starts. @throws MetadataError `metadata-io` */
+export async function closeGate(dataDir: string, claim: ClaimIdentity, held: HeldDirectories): Promise<void> {
+  await removeFile(gateFile(dataDir, claim), held);
+}
+
+/** @throws MetadataError `metadata-name-invalid` */
+export function formatGate({ state, sandboxId, reason }: Gate): string {
+  if (!/^[\x21-\x7e]{1,128}$/.test(sandboxId)) {
+    throw new MetadataError('metadata-name-invalid', `sandbox id ${JSON.stringify(sandboxId)} cannot be used`);
+  }
+  const words = state === 'waiting' ? [state, sandboxId, oneLine(reason ?? '')] : [state, sandboxId];
+  return `${firstLine}\n${words.join(' ').trimEnd()}\n`;
+}
+
+export function parseGate(text: string): Gate | undefined {
+  const [first, second = ''] = text.split('\n');
+  const [, state, sandboxId, reason] = /^(served|waiting|ended) (\S+)(?: (.*))?$/.exec(second) ?? [];
+  if (first !== firstLine || sandboxId === undefined) return undefined;
+  if (state === 'served' || state === 'ended') return { state, sandboxId };
+  return { state: 'waiting', sandboxId, ...(reason === undefined ? {} : { reason }) };
+}
+
+/** Reasons hold what CNI plugins and the kernel say. */
+function oneLine(text: string): string {
+  return text
+    .replaceAll(/[\s\p{C}]+/gu, ' ')
+    .trim()
+    .slice(0, maxReasonChars)
+    .toWellFormed();
+}
+
+/** In the claim's directory: what waits sees both go. */
+function gateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
+  const { base, parts } = claimStateFile(dataDir, claim);
+  return { base, parts: [...parts.slice(0, -1), 'gate'] };
+}
+
+function invalid(message: string): MetadataError {
+  return new MetadataError('metadata-invalid', message);
+}
