@@ -1,5 +1,5 @@
 import { basename, dirname, join, normalize } from 'node:path';
-import { type ClaimState, claimStateFile, contentOf, requestOf } from './claim-state.ts';
+import { type ClaimState, claimStateFile, contentOf, readClaimStateSync, requestOf } from './claim-state.ts';
 import type { ClaimIdentity } from './document.ts';
 import {
   type HeldDirectories,
@@ -15,6 +15,7 @@ import {
 import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
 import { attributesFilePrefix } from './layout-attributes-json.ts';
 import { layouts } from './layouts.ts';
+import { claimDirName } from './paths.ts';
 
 /** The files of claims on the host: written from a claim's state, in the layouts that the state names. */
 export class ClaimFiles {
@@ -62,14 +63,25 @@ export class ClaimFiles {
     );
   }
 
-  /** Whether a path is a file whose content comes with an update. */
+  /** Whether a path is a file whose content comes with an update, of a claim that is prepared. */
   isContentFile(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
     const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, claim)));
     if (path.startsWith(`${claimDir}/`)) return true;
     if (dirname(dirname(path)) !== normalize(this.#dirs.downwardApiDir)) return false;
     const file = basename(path);
     // Names of requests have no dots, names of claims may.
-    return file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
+    const isNamed = file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
+    return isNamed && this.#isPodDir(claim, basename(dirname(path)));
+  }
+
+  /** Claims of the same name in two namespaces have their files in the directories of two pods. */
+  #isPodDir(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, dir: string): boolean {
+    try {
+      return readClaimStateSync(this.#dirs.dataDir, claimDirName(claim))?.podUid === dir;
+    } catch {
+      // A record that cannot be read must not let a container start.
+      return true;
+    }
   }
 
   /** Whether a path could be such a file, of whatever claim. */

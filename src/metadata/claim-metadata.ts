@@ -266,8 +266,8 @@ export class ClaimMetadata {
   }
 
   /**
-   * Whether a path on the host is a file that appears and goes with what a claim's devices are like in their sandbox: not
-   * one of `attributes-json`, which is there from prepare on.
+   * Whether a path on the host is a file of a prepared claim whose content comes and goes with what the devices are like in
+   * their sandbox: not one of `attributes-json`, which says the same from prepare on.
    */
   isFileOf(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
     return this.#files.isContentFile(claim, path);

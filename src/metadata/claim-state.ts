@@ -2,7 +2,14 @@ import { join } from 'node:path';
 import { bool, decodeAttributes, decodeDevice, generation, list, optional, record, string } from './decode.ts';
 import type { ClaimIdentity, DeviceMetadata } from './document.ts';
 import { MetadataError } from './errors.ts';
-import { createFile, type HeldDirectories, type HostFile, hostPath, listDir, readFileIfThere } from './host-file.ts';
+import {
+  createFile,
+  type HeldDirectories,
+  type HostFile,
+  hostPath,
+  listDir,
+  readFileIfThereSync,
+} from './host-file.ts';
 import { formatGoJson, parseExactJson } from './json-stream.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from './layout.ts';
 import { metadataDirName } from './layout-v1.ts';
@@ -79,8 +86,13 @@ export async function readClaimStateIn(
   dir: string,
   held?: HeldDirectories,
 ): Promise<ClaimState | undefined> {
+  return readClaimStateSync(dataDir, dir, held);
+}
+
+/** The same for what cannot wait. */
+export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDirectories): ClaimState | undefined {
   const file = stateFileIn(dataDir, dir);
-  const text = await readFileIfThere(file, held);
+  const text = readFileIfThereSync(file, held);
   return text === undefined ? undefined : parseClaimState(text, hostPath(file), dir);
 }
 

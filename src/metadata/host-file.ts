@@ -128,7 +128,7 @@ async function overwriteFile(
   text: string,
   held?: HeldDirectories,
 ): Promise<'absent' | 'equal' | 'overwritten'> {
-  return await withFile({ file, verb: 'update', flags: O_RDWR, held }, 'absent', (descriptor, size) => {
+  return withFile({ file, verb: 'update', flags: O_RDWR, held }, 'absent', (descriptor, size) => {
     const content = Buffer.from(text);
     const present = Buffer.alloc(size);
     readSync(descriptor, present, 0, size, 0);
@@ -142,8 +142,12 @@ async function overwriteFile(
 
 /** The file's text, or `undefined` if it does not exist. @throws MetadataError `metadata-io` */
 export async function readFileIfThere(file: HostFile, held?: HeldDirectories): Promise<string | undefined> {
+  return readFileIfThereSync(file, held);
+}
+
+export function readFileIfThereSync(file: HostFile, held?: HeldDirectories): string | undefined {
   const access = { file, verb: 'read', flags: O_RDONLY, held };
-  return await withFile(access, undefined, (descriptor) => readFileSync(descriptor, 'utf8'));
+  return withFile(access, undefined, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
 /** Removes a file and what a killed process left of writing it; neither need be there. @throws MetadataError `metadata-io` */
@@ -212,11 +216,11 @@ interface FileAccess {
   held: HeldDirectories | undefined;
 }
 
-async function withFile<T>(
+function withFile<T>(
   { file, verb, flags, held }: FileAccess,
   absent: T,
   task: (descriptor: number, size: number) => T,
-): Promise<T> {
+): T {
   using own = new HeldDirectories();
   try {
     const path = (held ?? own).find(file)?.at(nameOf(file));
