@@ -6,36 +6,35 @@ import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
 import { deviceHealth } from './device-health.ts';
 import { DeviceInfoFiles, DialectFiles, deviceInfoDir } from './dialects/index.ts';
-import { createKubeNetworkAttachmentReader, Driver, Store } from './driver/index.ts';
+import { createKubeNetworkAttachmentReader, Driver } from './driver/index.ts';
 import { explain } from './errors.ts';
 import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
-import { KeyedMutex } from './keyed-mutex.ts';
 import { KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
-import { NetnsHandle, RtnlConnection } from './netlink/index.ts';
-import { type MetricSources, Operations, observeHandlers, observePlugin, observeUpdater } from './ops/index.ts';
-import { endEarlierBoots, InactiveClaims, OrphanedFiles, Reconciler, readBootId } from './recovery/index.ts';
+import { type MetricSources, Operations, observeFiles, observeHandlers, observePlugin } from './ops/index.ts';
+import {
+  endEarlierBoots,
+  InactiveClaims,
+  OrphanedFiles,
+  Reconciler,
+  readBootId,
+  UnrestoredVfs,
+} from './recovery/index.ts';
 import { createSliceApi, SlicePublisher } from './resourceslice/index.ts';
 import {
+  Attachments,
   CniAttacher,
   CniCleanUp,
-  LiveUpdates,
-  MetadataWriter,
-  type OnStep,
-  SandboxHandler,
+  createSandboxSide,
+  KernelNetworks,
   toDeviceStatuses,
-  VfMover,
 } from './sandbox/index.ts';
 import { defaultReconcileIntervalMs, type Settings } from './settings.ts';
+import { ClaimLocks, Store } from './state/index.ts';
 import { heldDevices, openVfSource, type VfSource } from './vf-source.ts';
 import { checkWritableDirectories } from './writable-directories.ts';
-
-/** What tests put in the place of the real thing, or watch. */
-export interface AppSeams {
-  onStep?: OnStep;
-}
 
 /** The driver, running. Disposing stops it; what is prepared stays prepared. */
 export interface App extends AsyncDisposable {
@@ -48,9 +47,8 @@ export interface App extends AsyncDisposable {
  * hook can serve pods before the kubelet can prepare claims for them.
  * @throws NetdraError of whichever part cannot start
  */
-export async function startApp(settings: Settings, logger: Logger, seams: AppSeams = {}): Promise<App> {
+export async function startApp(settings: Settings, logger: Logger): Promise<App> {
   const clock = systemClock;
-  const onStep = seams.onStep ?? (() => undefined);
   const driver = settings.driverName;
   const dataDir = join(settings.kubeletPluginsDir, driver);
   const stateDir = settings.stateDir ?? dataDir;
@@ -90,30 +88,26 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   });
   // Before anything looks at what VFs were in the boot before this one.
   await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
-  const host = stack.use(RtnlConnection.open());
-  const hostNetns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
-  const held = () => heldDevices(store.claims());
+  const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
+  const { connection: host } = networks.host;
   const vfs = stack.use(
-    await openVfSource(settings, { host, stateDir, logger, clock, held, ...policyPathOf(settings) }),
+    await openVfSource(settings, {
+      host,
+      stateDir,
+      logger,
+      clock,
+      held: () => heldDevices(store.claims()),
+      unrestored: () => store.unrestored(),
+      ...policyPathOf(settings),
+    }),
   );
-  const claimMutex = new KeyedMutex();
+  const locks = stack.use(new ClaimLocks(join(stateDir, 'claims.lock'), clock));
   const runner = stack.use(
     new CniRunner({ binDirs: settings.cniBinDirs, cacheDir: join(stateDir, 'cni'), clock, logger }),
   );
-  const cni = new CniAttacher(runner);
+  const cni = new CniAttacher({ runner, clock, logger });
   const cniCleanUp = stack.use(new CniCleanUp({ runner, store, clock, logger }));
-  const live = settings.liveUpdates ? stack.use(new LiveUpdates({ clock, logger })) : undefined;
-  const mover = new VfMover({
-    host,
-    hostNetns,
-    vfs,
-    cni,
-    store,
-    clock,
-    onStep,
-    procSysDir: settings.procSysDir,
-    beforeLeave: (sandboxId) => live?.stop(sandboxId),
-  });
+  const attachments = new Attachments({ networks, vfs, cni, store, clock });
 
   const { nodeName } = settings;
   const publisher = stack.use(
@@ -155,14 +149,15 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     driver,
     store,
     inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
-    carrier: mover,
+    attachments,
     control: vfs.control,
     attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
     deviceSpecs,
     dialectFiles,
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     openClaimFields: settings.openClaimFields,
-    claimMutex,
+    locks,
+    logger,
   });
   const draDriver = withStatusRemoval(networkDriver, status);
   const helper = stack.use(
@@ -185,44 +180,31 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       },
     }),
   );
-  const writer = new MetadataWriter({
+  const { hooks, registry } = createSandboxSide({
     driver,
     store,
-    mover,
-    updater: observeUpdater(helper, ops.metrics, clock),
+    locks,
+    attachments,
+    networks,
+    files: observeFiles(helper, ops.metrics, clock),
     attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
+    assure: (claim, device) => networkDriver.assure(claim, device),
+    isFilePlace: (path) => metadata.isFilePlace(path),
+    isFileOf: (claim, path) => metadata.isFileOf(claim, path),
+    isGateOf: (claim, args) => metadata.isGateOf(claim, args),
+    runsHooks: () => true,
+    liveUpdates: settings.liveUpdates,
     onWritten: tellStatus,
+    onFailure: (claim, reason) => {
+      tellStatus(claim, reason);
+      events.notAttached(claim, podUidsOf(claim), reason);
+    },
+    onSynchronized: () => reconciler.nudge(),
+    onOtherPod: () => reconciler.nudge(),
+    clock,
     logger,
-    onStep,
   });
-  const handler = stack.use(
-    new SandboxHandler({
-      store,
-      mover,
-      writer,
-      // What requests with admin access say does not depend on the sandbox, and their devices are not stored.
-      withdraw: (claim) =>
-        helper.withdrawMetadata(
-          claim,
-          store.claim(claim.uid)?.devices.map(({ request }) => request),
-        ),
-      isFilePlace: (path) => metadata.isFilePlace(path),
-      isFileOf: (claim, path) => metadata.isFileOf(claim, path),
-      claimMutex,
-      assure: (claim, device) => networkDriver.assure(claim, device),
-      onSynchronized: () => reconciler.nudge(),
-      onOtherPod: () => reconciler.nudge(),
-      hookFailure: settings.hookFailure,
-      onFailure: (claim, reason) => {
-        tellStatus(claim, reason);
-        events.notAttached(claim, podUidsOf(claim), reason);
-      },
-      ...(live === undefined ? {} : { live }),
-      clock,
-      logger,
-      onStep,
-    }),
-  );
+  stack.use(registry);
   const plugin = stack.use(
     createPlugin({
       name: settings.nriPluginName,
@@ -230,23 +212,22 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
       socketPath: settings.nriSocket,
       env: process.env,
       handlers: {
-        ...observeHandlers(withPodEvents(handler, events), ops.metrics, clock),
+        ...observeHandlers(withPodEvents(hooks, events), ops.metrics, clock),
         connected: () => ops.setConnected('nri'),
         disconnected: (error) => {
-          handler.disconnected();
+          hooks.disconnected();
           ops.setConnected('nri', error === undefined ? 'closed' : explain(error));
         },
       },
       logger,
     }),
   );
-  const { known } = handler;
   const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
   const inactive = new InactiveClaims({
     driver,
     pool: nodeName,
     store,
-    known,
+    sandboxes: registry,
     claims: resources,
     helper,
     // The next pod may be there already.
@@ -260,10 +241,12 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
     helper,
     logger,
   });
+  const unrestored = new UnrestoredVfs({ store, attachments, control: vfs.control, locks, logger });
   const reconciler: Reconciler = stack.use(
     new Reconciler({
       tasks: [
-        { name: 'sandboxes', run: (signal) => handler.reconcile(signal) },
+        { name: 'sandboxes', run: async () => registry.requeueAll() },
+        { name: 'VFs to restore', run: (signal) => unrestored.sweep(signal) },
         { name: 'VFs', run: (signal) => vfs.reclaimLost(signal) },
         { name: 'claims', run: (signal) => inactive.sweep(signal) },
         { name: 'files', run: (signal) => orphans.sweep(signal) },
@@ -279,7 +262,7 @@ export async function startApp(settings: Settings, logger: Logger, seams: AppSea
   reconciler.start();
   // What could not be told before we were stopped.
   for (const { identity, devices } of store.claims()) {
-    if (devices.some(({ networkData }) => networkData !== undefined)) tellStatus(identity);
+    if (devices.some(({ attachment }) => attachment?.networkData !== undefined)) tellStatus(identity);
   }
   // The pool is named after the node, so that its name is unique in the cluster.
   const publish = () => {

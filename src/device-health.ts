@@ -1,5 +1,5 @@
-import type { StoredClaim } from './driver/index.ts';
 import type { DeviceHealth } from './kubeletplugin/index.ts';
+import type { StoredClaim } from './state/index.ts';
 
 /**
  * The health of the node's devices that the kubelet receives: those that are there are healthy; one that a claim holds and that is not

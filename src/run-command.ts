@@ -5,7 +5,6 @@ import { privilegedFields } from './driver/privileges.ts';
 import { explain } from './errors.ts';
 import { layoutNames } from './metadata/layout.ts';
 import { parseAddress } from './ops/http-server.ts';
-import { hookFailureModes } from './sandbox/hook-failure.ts';
 import { defaultReconcileIntervalMs, parseClaimFields, parseLayouts, parseSeconds, type Settings } from './settings.ts';
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
@@ -61,14 +60,6 @@ export function runCommand(): Command {
         .env('ENABLE_DEVICE_METADATA')
         .default(true)
         .argParser(argument(parseBoolean)),
-    )
-    .addOption(
-      new Option(
-        '--hook-failure <mode>',
-        'when the metadata cannot be written: reject the sandbox, gate its containers, or auto: by runtime version',
-      )
-        .choices(hookFailureModes)
-        .default('auto'),
     )
     .addOption(
       new Option('--live-updates [bool]', 'follow changes of addresses, MTU, MAC and link in running pods')

@@ -1,6 +1,5 @@
 import { type PrivilegedField, privilegedFields } from './driver/privileges.ts';
 import { type LayoutName, layoutNames } from './metadata/layout.ts';
-import type { HookFailureMode } from './sandbox/index.ts';
 
 /** How many virtual functions to simulate. */
 export interface Simulation {
@@ -36,7 +35,6 @@ export interface Settings {
   /** On the host, for device-info files; absent: where Multus looks for them. */
   deviceInfoDir?: string;
   enableDeviceMetadata: boolean;
-  hookFailure: HookFailureMode;
   /** Whether metadata follows what changes in running pods. */
   liveUpdates: boolean;
   /** Privileged fields of VFConfig that claims may set; DeviceClasses always may. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from './clock.ts';
-import type { StoredClaim, VfControl } from './driver/index.ts';
+import type { VfControl } from './driver/index.ts';
 import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
 import type { RtnlConnection, VfIdentity, VfInfo } from './netlink/index.ts';
@@ -26,6 +26,7 @@ import {
   type VfAddress,
   VfHardware,
 } from './sriov/index.ts';
+import type { StoredClaim, UnrestoredVf } from './state/index.ts';
 
 /** Devices that appear or vanish are seen within this time. */
 const rescanMs = 2_000;
@@ -38,6 +39,8 @@ export interface VfSourceOptions {
   policyPath?: string;
   /** What is prepared for claims now. */
   held: () => HeldDevices;
+  /** VFs that are not offered until they are restored. */
+  unrestored: () => readonly UnrestoredVf[];
   /** Where sysfs is mounted; default `/sys`. */
   sysfsRoot?: string;
   stateDir: string;
@@ -88,9 +91,10 @@ export class VfSource implements VfHost, AsyncDisposable {
     const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
     this.#elsewhere = elsewhere.map(({ pciAddress }) => pciAddress);
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
-    const devices = report.devices.map((device) =>
-      held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
-    );
+    const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
+    const devices = report.devices
+      .filter(({ pciAddress }) => !unrestored.has(pciAddress))
+      .map((device) => (held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device));
     const changed = !isDeepStrictEqual(devices, this.#devices);
     this.#devices = devices;
     return changed;

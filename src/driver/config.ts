@@ -2,10 +2,10 @@ import { parseCniIpam, parseCniNetwork } from '../cni/index.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { baseRequest } from '../metadata/index.ts';
 import { assertInterfaceName } from '../netlink/index.ts';
+import { type VfConfig, vfConfigSchema } from '../state/index.ts';
 import { findContradictions } from './config-rules.ts';
 import { DriverError } from './errors.ts';
 import { checkPrivileges, type PrivilegedField } from './privileges.ts';
-import { type VfConfig, vfConfigSchema } from '../state/index.ts';
 
 /**
  * The settings for a request: what the class says, then what the claim says, field by field; of `vf` and `sysctls` entry

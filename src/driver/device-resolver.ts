@@ -1,11 +1,10 @@
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import type { VfAddress } from '../sriov/index.ts';
+import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
 import { configForDevice, invalidConfig, resolveVfConfig } from './config.ts';
 import { DriverError } from './errors.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 import type { PrivilegedField } from './privileges.ts';
-import type { StoredClaim, StoredDevice } from '../state/index.ts';
-import type { VfConfig } from '../state/index.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
 export interface Inventory {

@@ -3,8 +3,15 @@ import { explain } from '../errors.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
 import { baseRequest, type CdiSpecs, type ClaimIdentity, type DeviceAttributes } from '../metadata/index.ts';
-import { isUserSpace, type Locks, type Store, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../state/index.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
+import {
+  isUserSpace,
+  type Locks,
+  type Store,
+  type StoredClaim,
+  type StoredDevice,
+  type UnrestoredVf,
+} from '../state/index.ts';
 import { invalidConfig } from './config.ts';
 import { findUserSpaceProblems } from './config-rules.ts';
 import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';

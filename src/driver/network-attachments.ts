@@ -1,8 +1,8 @@
 import { parseCniNetwork } from '../cni/index.ts';
 import { isKubeError } from '../kube/index.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
-import { DriverError } from './errors.ts';
 import type { VfConfig } from '../state/index.ts';
+import { DriverError } from './errors.ts';
 
 /** The part of a `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition that counts. */
 export interface NetworkAttachmentDefinition {

@@ -2,8 +2,8 @@ import { type DialectFiles, type DialectRequest, findEnvConflicts, viewInDialect
 import { KeyedMutex } from '../keyed-mutex.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { baseRequest } from '../metadata/index.ts';
-import { invalidConfig } from './config.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { invalidConfig } from './config.ts';
 
 type ClaimOfPod = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
 

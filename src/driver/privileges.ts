@@ -1,6 +1,6 @@
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
-import { DriverError } from './errors.ts';
 import type { VfConfig } from '../state/index.ts';
+import { DriverError } from './errors.ts';
 
 /**
  * What only a DeviceClass may set unless the operator opens it to claims: it can reach beyond the pod, to the node or to

@@ -1,7 +1,7 @@
-import type { StoredClaim } from '../driver/index.ts';
 import { explain } from '../errors.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
+import type { StoredClaim } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
 

@@ -1,6 +1,6 @@
 export { watchEventLoop } from './event-loop-watch.ts';
 export { type HttpServer, parseAddress, serveHttp } from './http-server.ts';
 export { type MetricSources, Metrics, type MetricsOptions } from './metrics.ts';
-export { observeHandlers, observePlugin, observeUpdater } from './observe.ts';
+export { observeFiles, observeHandlers, observePlugin } from './observe.ts';
 export { Operations, type OperationsOptions } from './operations.ts';
 export { type Condition, type ConditionState, conditions, Readiness } from './readiness.ts';

@@ -1,7 +1,8 @@
 import type { PluginHandlers } from '../../nri/index.ts';
 import type { Clock } from '../clock.ts';
 import { NetdraError } from '../errors.ts';
-import type { DraPlugin, MetadataUpdater } from '../kubeletplugin/index.ts';
+import type { DraPlugin } from '../kubeletplugin/index.ts';
+import type { MetadataFiles } from '../sandbox/index.ts';
 import type { Metrics } from './metrics.ts';
 
 /** The reason of an error for a label: our own codes are few, whatever else there is counts as one. */
@@ -47,13 +48,13 @@ export function observePlugin(plugin: DraPlugin, metrics: Metrics, clock: Clock)
   };
 }
 
-/** The same updater, with its writes timed and counted. An update that changes nothing is not a write. */
-export function observeUpdater(updater: MetadataUpdater, metrics: Metrics, clock: Clock): MetadataUpdater {
+/** The same calls, with the writes of metadata timed and counted. An update that changes nothing is not a write. */
+export function observeFiles(files: MetadataFiles, metrics: Metrics, clock: Clock): MetadataFiles {
   return {
     async updateRequestMetadata(claim, request, devices) {
       const startedAtMs = clock.nowMs();
       try {
-        const update = await updater.updateRequestMetadata(claim, request, devices);
+        const update = await files.updateRequestMetadata(claim, request, devices);
         if (update.isWritten) metrics.metadataWritten((clock.nowMs() - startedAtMs) / 1000);
         return update;
       } catch (error) {
@@ -61,6 +62,10 @@ export function observeUpdater(updater: MetadataUpdater, metrics: Metrics, clock
         throw error;
       }
     },
+    withdrawMetadata: (claim, requests) => files.withdrawMetadata(claim, requests),
+    openGate: (claim, sandboxId) => files.openGate(claim, sandboxId),
+    holdGate: (claim, sandboxId, reason) => files.holdGate(claim, sandboxId, reason),
+    endGate: (claim, sandboxId) => files.endGate(claim, sandboxId),
   };
 }
 

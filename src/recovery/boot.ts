@@ -53,6 +53,8 @@ function afterBoot({ state, devices, ...claim }: StoredClaim): StoredClaim {
   return {
     ...claim,
     state: state === 'unpreparing' ? 'unpreparing' : 'preparing',
-    devices: devices.map(({ before: _before, access: _access, attachment: _attachment, ...device }): StoredDevice => device),
+    devices: devices.map(
+      ({ before: _before, access: _access, attachment: _attachment, ...device }): StoredDevice => device,
+    ),
   };
 }

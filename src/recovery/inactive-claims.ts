@@ -71,7 +71,9 @@ export class InactiveClaims {
     const { sandboxes } = this.#options;
     const isIn = (sandboxId: string | undefined) => sandboxId !== undefined && sandboxes.has(sandboxId);
     return (
-      !sandboxes.isFresh || podUids.some((uid) => sandboxes.hasPod(uid)) || devices.some((d) => isIn(d.attachment?.sandboxId))
+      !sandboxes.isFresh ||
+      podUids.some((uid) => sandboxes.hasPod(uid)) ||
+      devices.some((d) => isIn(d.attachment?.sandboxId))
     );
   }
 

@@ -2,12 +2,13 @@ import type { VfControl, VfDetacher } from '../driver/index.ts';
 import { restoreVf } from '../driver/index.ts';
 import { explain } from '../errors.ts';
 import type { Logger } from '../logger.ts';
-import type { Store } from '../state/index.ts';
+import type { Locks, Store } from '../state/index.ts';
 
 export interface UnrestoredVfsOptions {
   store: Pick<Store, 'unrestored' | 'putUnrestored' | 'deleteUnrestored'>;
   attachments: VfDetacher;
   control: Pick<VfControl, 'restore'>;
+  locks: Locks;
   logger: Logger;
 }
 
@@ -21,18 +22,26 @@ export class UnrestoredVfs {
 
   /** @throws StateError `store-unusable` */
   async sweep(signal: AbortSignal): Promise<void> {
-    const { store, attachments, control, logger } = this.#options;
-    for (const { device, reason } of store.unrestored()) {
+    for (const { device } of this.#options.store.unrestored()) {
       if (signal.aborted) return;
-      try {
-        await restoreVf({ attachments, control }, '', device);
-        store.deleteUnrestored(device.pciAddress);
-        logger.info({ device: device.name }, 'VF restored; it is available again');
-      } catch (error) {
-        const now = explain(error);
-        logger.warn({ device: device.name, err: error }, 'VF still not restored');
-        if (now !== reason) store.putUnrestored({ device, reason: now });
-      }
+      await this.#options.locks.run(device.pciAddress, () => this.#restore(device.pciAddress));
+    }
+  }
+
+  async #restore(pciAddress: string): Promise<void> {
+    const { store, attachments, control, logger } = this.#options;
+    // Another instance of the driver may have restored it while we waited.
+    const found = store.unrestored().find(({ device }) => device.pciAddress === pciAddress);
+    if (found === undefined) return;
+    const { device, reason } = found;
+    try {
+      await restoreVf({ attachments, control }, '', device);
+      store.deleteUnrestored(pciAddress);
+      logger.info({ device: device.name }, 'VF restored; it is available again');
+    } catch (error) {
+      const now = explain(error);
+      logger.warn({ device: device.name, err: error }, 'VF still not restored');
+      if (now !== reason) store.putUnrestored({ device, reason: now });
     }
   }
 }

@@ -47,7 +47,11 @@ export class ClaimWork {
       if (isElsewhere) await writer.withdraw(identity, requestsOf(devices));
       const readings: DeviceReading[] = [];
       for (const device of devices) {
-        readings.push({ request: device.request, device, state: await this.#attach(claim, device, place, pod, signal) });
+        readings.push({
+          request: device.request,
+          device,
+          state: await this.#attach(claim, device, place, pod, signal),
+        });
       }
       signal.throwIfAborted();
       await writer.write(identity, place.sandboxId, readings);

@@ -1,13 +1,11 @@
 export { Attachments, type VfHost } from './attach/index.ts';
-export { ClaimWork } from './claim-work.ts';
 export { CniAttacher, type CniPlugins } from './cni-attacher.ts';
 export { CniCleanUp } from './cni-clean-up.ts';
 export { toDeviceStatuses } from './device-status.ts';
 export { SandboxError } from './errors.ts';
-export { type MetadataFiles, MetadataWriter } from './metadata-writer.ts';
+export type { MetadataFiles } from './metadata-writer.ts';
 export { KernelNetworks, type LinkConnection, type NetworkNamespace, type Networks } from './networks.ts';
-export { NriHooks } from './nri-hooks.ts';
 export type { SandboxFacts } from './pod.ts';
 export type { Phase } from './sandbox.ts';
-export { SandboxRegistry } from './sandbox-registry.ts';
-export { StartGuard } from './start-guard.ts';
+export type { SandboxRegistry } from './sandbox-registry.ts';
+export { createSandboxSide, type SandboxSide, type SandboxSideOptions } from './side.ts';

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import {
   type InterfaceSysctls,
+  type LinkStateConnection,
   NetlinkError,
   NetnsHandle,
   NetworkWatch,
@@ -9,21 +10,8 @@ import {
 } from '../netlink/index.ts';
 
 /** The requests to one network namespace that the sandbox side makes. */
-export type LinkConnection = Pick<
-  RtnlConnection,
-  | 'addAddress'
-  | 'addAltName'
-  | 'addRoute'
-  | 'addresses'
-  | 'link'
-  | 'links'
-  | 'qdiscs'
-  | 'removeAddress'
-  | 'removeAltName'
-  | 'removeQdisc'
-  | 'routes'
-  | 'setLink'
->;
+export type LinkConnection = LinkStateConnection &
+  Pick<RtnlConnection, 'addAddress' | 'addRoute' | 'addresses' | 'link' | 'links' | 'routes' | 'setLink'>;
 
 /** A network namespace, open. While it is, the kernel does not take it down and VFs in it do not return to the host. */
 export interface NetworkNamespace extends Disposable {

@@ -111,7 +111,9 @@ export class SandboxRegistry implements AsyncDisposable {
   #livesIn(podUid: string, sandboxId: string): boolean {
     const current = this.#current.get(podUid);
     if (current !== undefined) return current === sandboxId;
-    const attached = this.#deps.store.claimsOfPod(podUid).flatMap(({ devices }) => devices.flatMap((d) => d.attachment ?? []));
+    const attached = this.#deps.store
+      .claimsOfPod(podUid)
+      .flatMap(({ devices }) => devices.flatMap((d) => d.attachment ?? []));
     return !attached.some(
       (other) =>
         other.podUid === podUid &&

@@ -1,6 +1,6 @@
+import { createHash } from 'node:crypto';
 import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { createHash } from 'node:crypto';
 import koffi from 'koffi';
 import type { Clock } from '../clock.ts';
 import { KeyedMutex } from '../keyed-mutex.ts';

@@ -195,10 +195,12 @@ export class Store implements Disposable {
   /** VFs that are not available until they are restored. */
   unrestored(): UnrestoredVf[] {
     return this.#guard(() =>
-      this.#prepare('SELECT * FROM unrestored ORDER BY pci_address').all().map((row) => ({
-        device: toDevice(row),
-        reason: String(row.reason),
-      })),
+      this.#prepare('SELECT * FROM unrestored ORDER BY pci_address')
+        .all()
+        .map((row) => ({
+          device: toDevice(row),
+          reason: String(row.reason),
+        })),
     );
   }
 

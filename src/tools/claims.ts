@@ -1,8 +1,8 @@
-import { isUserSpace, type StoredClaim, type StoredDevice } from '../driver/index.ts';
 import { explain } from '../errors.ts';
 import { baseRequest, type InspectedClaim } from '../metadata/index.ts';
 import { findVf, type Link, NetlinkError, NetnsHandle, RtnlConnection } from '../netlink/index.ts';
 import { formatSimulatedAlias } from '../sriov/index.ts';
+import { isUserSpace, type StoredClaim, type StoredDevice } from '../state/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** Where a device of a claim is now. */
@@ -56,7 +56,8 @@ export async function viewClaims({ claims, host, inspect }: ClaimsOptions): Prom
           ? metadata.requests.find(({ base }) => base === baseRequest(request))?.generation
           : undefined;
       const views = devices.map(async (device): Promise<DeviceView> => {
-        const { request, name, pciAddress, networkData } = device;
+        const { request, name, pciAddress, attachment } = device;
+        const networkData = attachment?.networkData;
         return {
           ...{ request, device: name, pciAddress, place: await findPlace(device, hostLinks) },
           ips: networkData?.ips ?? [],

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { Store, type StoredClaim } from '../driver/index.ts';
+import { Store, type StoredClaim } from '../state/index.ts';
 
 /**
  * What the driver's store has, read beside the running driver.

@@ -1,4 +1,13 @@
-import { type Link, type LinkState, moveLink, readLinkState, restoreLinkState, scrubLink, type VfInfo } from '../../netlink/index.ts';
+import {
+  type Link,
+  type LinkState,
+  moveLink,
+  type RestoreFailure,
+  readLinkState,
+  restoreLinkState,
+  scrubLink,
+  type VfInfo,
+} from '../../netlink/index.ts';
 import type { VfAddress } from '../../sriov/index.ts';
 import type { Attachment, StoredDevice } from '../../state/index.ts';
 import type { Networks } from '../networks.ts';
@@ -52,14 +61,14 @@ export class HostLinks {
       const link = await new PodLinks(namespace, this.#vfs.linkKey).find(device);
       if (link !== undefined) {
         await scrubLink(namespace.connection, link.index);
-        await moveLink(namespace.connection, link.index, this.#networks.host, { anyName: true });
+        await moveLink(namespace.connection, link.index, this.#networks.host, {}, { acceptOtherName: true });
       }
     }
     await this.#vfs.reclaimLink(device.pciAddress);
   }
 
   /** @returns properties of the VF's interface on the host that are not what they were */
-  async restore(device: StoredDevice, before: LinkState): Promise<{ property: string; error: unknown }[]> {
+  async restore(device: StoredDevice, before: LinkState): Promise<RestoreFailure[]> {
     const { connection } = this.#networks.host;
     const link = await findOn(connection, device, this.#vfs.linkKey);
     // Bound to vfio meanwhile, or switched off.

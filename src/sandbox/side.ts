@@ -1,0 +1,35 @@
+import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import type { Attachments } from './attach/index.ts';
+import { ClaimWork, type ClaimWorkOptions } from './claim-work.ts';
+import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts';
+import { NriHooks } from './nri-hooks.ts';
+import type { SandboxDeps } from './sandbox.ts';
+import { SandboxRegistry } from './sandbox-registry.ts';
+import { StartGuard, type StartGuardOptions } from './start-guard.ts';
+
+export interface SandboxSideOptions
+  extends Omit<MetadataWriterOptions, 'attachments'>,
+    Omit<ClaimWorkOptions, 'attachments' | 'writer'>,
+    Omit<SandboxDeps, 'claims' | 'store'>,
+    Omit<StartGuardOptions, 'store'> {
+  store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
+  attachments: Attachments;
+  assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+  /** Called after the runtime has listed its sandboxes. */
+  onSynchronized: () => void;
+}
+
+/** Everything between the runtime's events and the kernel: hooks → registry → sandbox → attachments → metadata. */
+export interface SandboxSide {
+  hooks: NriHooks;
+  registry: SandboxRegistry;
+}
+
+export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
+  const { onSynchronized, clock, logger } = options;
+  const writer = new MetadataWriter(options);
+  const claims = new ClaimWork({ ...options, writer });
+  const registry = new SandboxRegistry({ ...options, claims });
+  const guard = new StartGuard(options);
+  return { registry, hooks: new NriHooks({ registry, guard, onSynchronized, clock, logger }) };
+}
