@@ -42,7 +42,7 @@ export class MetadataWriter {
    * request as a whole. When all requests are written, containers of this sandbox may start.
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
-    const { files, driver, attributesOf, logger, onWritten } = this.#options;
+    const { files, driver, attributesOf, logger } = this.#options;
     const claim = `${identity.namespace}/${identity.name}`;
     const complete = [...byRequest([...readings])].filter(([, entries]) => entries.every(isRead));
     const known = complete.flatMap(([, entries]) => entries.filter(isRead));
@@ -58,7 +58,7 @@ export class MetadataWriter {
       else if (isNew && update.generation === 0) logger.info(facts, 'devices ready; metadata files are off');
     }
     if (known.length === readings.length) await files.openGate(identity, sandboxId);
-    if (known.length > 0) onWritten?.(identity);
+    if (known.length > 0) this.#report(identity);
   }
 
   /** Hides what the claim's files say, and stops containers that have not started, until the next `write`. */
@@ -74,6 +74,16 @@ export class MetadataWriter {
   /** Ends containers that wait in a sandbox that is gone. */
   async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
     await this.#options.files.endGate(identity, sandboxId);
+  }
+
+  /** The metadata is written, whatever comes of it. */
+  #report(identity: ClaimIdentity): void {
+    const { logger, onWritten } = this.#options;
+    try {
+      onWritten?.(identity);
+    } catch (error) {
+      logger.warn({ claim: `${identity.namespace}/${identity.name}`, err: error }, 'claim status not updated');
+    }
   }
 
   /** @returns whether it differs from what was stored */

@@ -47,6 +47,8 @@ export interface Networks {
 export interface KernelNetworksOptions {
   /** The host's `/proc/sys`, writable. */
   procSysDir: string;
+  /** Path of the host's network namespace. Default: the one that the driver runs in. */
+  hostPath?: string;
 }
 
 /** The network namespaces of this machine. */
@@ -57,7 +59,9 @@ export class KernelNetworks implements Networks, Disposable {
   /** @throws NetlinkError if the host's namespace cannot be opened */
   constructor(options: KernelNetworksOptions) {
     this.#options = options;
-    this.host = { netns: NetnsHandle.own(), connection: RtnlConnection.open() };
+    const { hostPath } = options;
+    const netns = hostPath === undefined ? NetnsHandle.own() : NetnsHandle.open(hostPath);
+    this.host = { netns, connection: RtnlConnection.open(netns) };
   }
 
   open(path: string): NetworkNamespace | undefined {

@@ -23,7 +23,7 @@ export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
 export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
-  claims: ClaimWork;
+  claims: Pick<ClaimWork, 'detach' | 'hold' | 'podLinks' | 'serve'>;
   networks: Networks;
   /** Called for each claim that is not ready after an attempt. */
   onFailure: (claim: ClaimIdentity, reason: string) => void;

@@ -33,15 +33,22 @@ export class StartGuard {
     this.#options = options;
   }
 
-  /** @throws SandboxError `not-ready` with the reason; StateError `store-unusable` */
-  check(pod: PodSandbox, container: Container, sandbox: Sandbox): void {
+  /**
+   * Containers without metadata of ours are created also while the store cannot be read.
+   * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
+   */
+  check(
+    pod: Pick<PodSandbox, 'runtimeHandler' | 'uid'>,
+    container: Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>,
+    sandbox: Pick<Sandbox, 'failure' | 'isReady'>,
+  ): void {
     const { store, isFilePlace, isFileOf, onOtherPod } = this.#options;
-    for (const claim of store.claimsOfPod(pod.uid)) {
+    const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
+    for (const claim of this.#claimsOf(pod, sources.length > 0)) {
       if (claim.state !== 'prepared' || claim.devices.length === 0 || sandbox.isReady(claim.identity.uid)) continue;
       const reason = this.#refusal(claim, pod, container, sandbox);
       if (reason !== undefined) throw refused(container, claim, reason);
     }
-    const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
     if (sources.length === 0) return;
     // The kubelet prepares a claim once, and makes no call for a pod that it is reserved for later.
     const other = store.claims().find(({ identity, podUids, devices }) => {
@@ -52,13 +59,25 @@ export class StartGuard {
     throw refused(container, other, 'its devices are prepared for another pod, and cannot be in two');
   }
 
+  #claimsOf({ uid }: Pick<PodSandbox, 'uid'>, hasMetadata: boolean): StoredClaim[] {
+    try {
+      return this.#options.store.claimsOfPod(uid);
+    } catch (error) {
+      if (hasMetadata) throw error;
+      return [];
+    }
+  }
+
   /** @returns why the container is not to be created; `undefined` if it waits by itself */
-  #refusal({ identity }: StoredClaim, pod: PodSandbox, container: Container, sandbox: Sandbox): string | undefined {
+  #refusal(
+    { identity }: StoredClaim,
+    { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
+    { createRuntimeHooks }: Pick<Container, 'createRuntimeHooks'>,
+    { failure }: Pick<Sandbox, 'failure'>,
+  ): string | undefined {
     const { isGateOf, runsHooks } = this.#options;
-    const { failure } = sandbox;
     if (failure !== undefined && isLasting(failure)) return explain(failure.error);
-    const waits =
-      runsHooks(pod.runtimeHandler) && container.createRuntimeHooks.some(({ args }) => isGateOf(identity, args));
+    const waits = runsHooks(runtimeHandler) && createRuntimeHooks.some(({ args }) => isGateOf(identity, args));
     if (waits) return undefined;
     return failure === undefined ? 'its devices are not in this sandbox yet' : explain(failure.error);
   }
@@ -68,7 +87,7 @@ function isLasting({ error, attempts }: { error: unknown; attempts: number }): b
   return attempts >= lastingAttempts || (error instanceof NetdraError && error.retriable !== true);
 }
 
-function refused(container: Container, { identity }: StoredClaim, reason: string): SandboxError {
+function refused(container: Pick<Container, 'name'>, { identity }: StoredClaim, reason: string): SandboxError {
   const claim = `${identity.namespace}/${identity.name}`;
   const message = `container ${container.name} cannot start with claim ${claim}: ${reason}`;
   return new SandboxError('not-ready', message, { claim, retriable: true });

@@ -1,10 +1,9 @@
 import { readdirSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { PodSandbox } from '../../nri/index.ts';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import { NetworkWatch } from '../../src/netlink/index.ts';
-import { LiveUpdates } from '../../src/sandbox/live-updates.ts';
-import { RecordingLogger } from '../doubles/logger.ts';
+import { Follow } from '../../src/sandbox/follow.ts';
+import { KernelNetworks } from '../../src/sandbox/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
@@ -47,63 +46,39 @@ describe('NetworkWatch', () => {
   });
 });
 
-describe('LiveUpdates', () => {
-  const logger = new RecordingLogger();
-  const pod = (): PodSandbox =>
-    ({
-      id: 'sandbox',
-      name: 'p',
-      namespace: 'ns',
-      uid: 'u',
-      namespaces: [{ type: 'network', path: netns.path }],
-    }) as Partial<PodSandbox> as PodSandbox;
+describe('Follow', () => {
+  const networks = new KernelNetworks({ procSysDir: '/proc/sys' });
+  afterAll(() => networks[Symbol.dispose]());
+  const follow = (onChange: () => void, netnsPath = netns.path) =>
+    new Follow({ networks, netnsPath, onChange, clock: systemClock });
 
-  it('makes one update of a burst of changes, within a second', async () => {
-    const refreshed: number[] = [];
-    await using live = new LiveUpdates({ clock: systemClock, logger });
-    live.start(pod(), async () => void refreshed.push(performance.now()));
-    await expect.poll(() => refreshed.length).toBe(1);
+  it('reports a burst of changes once for each quarter of a second, within a second', async () => {
+    const seen: number[] = [];
+    using _ = follow(() => seen.push(performance.now()));
+    await expect.poll(() => seen.length).toBe(1);
     const startedAt = performance.now();
     for (let host = 1; host <= 20; host++) netns.exec('ip', 'addr', 'add', `192.0.2.${host}/32`, 'dev', 'vf0');
     const changedAt = performance.now();
-    await expect.poll(() => refreshed.length, { timeout: 2_000 }).toBeGreaterThan(1);
+    await expect.poll(() => seen.length, { timeout: 2_000 }).toBeGreaterThan(1);
     await systemClock.sleep(600);
-    // One for each quarter of a second that the burst lasted, and not one for each of its changes.
-    expect(refreshed.length - 1).toBeLessThanOrEqual(Math.ceil((changedAt - startedAt) / 250) + 1);
-    expect(refreshed.at(-1)! - changedAt).toBeLessThan(1_000);
+    expect(seen.length - 1).toBeLessThanOrEqual(Math.ceil((changedAt - startedAt) / 250) + 1);
+    expect(seen.at(-1)! - changedAt).toBeLessThan(1_000);
   });
 
-  it('looks again when a change comes while it looks, and goes on after a failure', async () => {
-    let looks = 0;
-    await using live = new LiveUpdates({ clock: systemClock, logger });
-    live.start(pod(), async () => {
-      looks++;
-      if (looks === 1) netns.exec('ip', 'link', 'set', 'vf0', 'mtu', '1301');
-      if (looks === 2) throw new Error('planted');
-    });
-    await expect.poll(() => looks, { timeout: 2_000 }).toBe(2);
-    await expect
-      .poll(() => logger.messages('warn'))
-      .toContain('a change of the pod could not be written to its metadata');
-    netns.exec('ip', 'link', 'set', 'vf0', 'mtu', '1302');
-    await expect.poll(() => looks, { timeout: 2_000 }).toBe(3);
-  });
-
-  it('lets go of a namespace that the runtime has let go of, and leaks no descriptor', async () => {
+  it('releases a namespace that the runtime has released, and leaks no descriptor', async () => {
     const before = openDescriptors();
-    await using live = new LiveUpdates({ clock: systemClock, logger });
-    live.start(pod(), async () => undefined);
-    live.start(pod(), async () => undefined);
-    expect(live.size).toBe(1);
+    using _ = follow(() => undefined);
+    expect(openDescriptors()).toBeGreaterThan(before);
     netns.unmount();
-    await expect.poll(() => live.size, { timeout: 3_000 }).toBe(0);
-    await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
+    await expect.poll(openDescriptors, { timeout: 3_000 }).toBeLessThanOrEqual(before);
   });
 
-  it('watches nothing of a pod that is gone or uses the network of the host', async () => {
-    await using live = new LiveUpdates({ clock: systemClock, logger });
-    live.start({ ...pod(), namespaces: [] }, async () => undefined);
-    live.start({ ...pod(), namespaces: [{ type: 'network', path: '/nowhere' }] }, async () => undefined);
-    expect(live.size).toBe(0);
+  it('follows nothing where there is no namespace', async () => {
+    const before = openDescriptors();
+    let changes = 0;
+    using _ = follow(() => changes++, '/run/netns/gone');
+    expect(openDescriptors()).toBe(before);
+    await systemClock.sleep(400);
+    expect(changes).toBe(0);
   });
 });

@@ -5,9 +5,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import { CniRunner } from '../../src/cni/index.ts';
-import { Store } from '../../src/driver/index.ts';
-import { type NetnsHandle, RtnlConnection } from '../../src/netlink/index.ts';
-import { CniAttacher, VfMover } from '../../src/sandbox/index.ts';
+import { Attachments, CniAttacher, KernelNetworks } from '../../src/sandbox/index.ts';
+import { Store } from '../../src/state/index.ts';
 import { heldDevices, openVfSource, type VfSource } from '../../src/vf-source.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
@@ -20,39 +19,36 @@ class Instance implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   readonly store: Store;
   readonly vfs: VfSource;
-  readonly mover: VfMover;
+  readonly networks: KernelNetworks;
+  readonly attachments: Attachments;
 
-  private constructor(stack: AsyncDisposableStack, parts: { store: Store; vfs: VfSource; mover: VfMover }) {
+  private constructor(
+    stack: AsyncDisposableStack,
+    parts: Pick<Instance, 'attachments' | 'networks' | 'store' | 'vfs'>,
+  ) {
     this.#stack = stack;
     this.store = parts.store;
     this.vfs = parts.vfs;
-    this.mover = parts.mover;
+    this.attachments = parts.attachments;
+    this.networks = parts.networks;
   }
 
-  static async start(stateDir: string, hostNetns: NetnsHandle, logger: RecordingLogger): Promise<Instance> {
+  static async start(stateDir: string, hostPath: string, logger: RecordingLogger): Promise<Instance> {
     const stack = new AsyncDisposableStack();
     const clock = systemClock;
     const store = stack.use(new Store(join(stateDir, 'state.db')));
-    const host = stack.use(RtnlConnection.open(hostNetns));
+    const networks = stack.use(new KernelNetworks({ procSysDir: '/proc/sys', hostPath }));
+    const { connection: host } = networks.host;
     const vfs = stack.use(
       await openVfSource(
         { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nlost' } as Parameters<typeof openVfSource>[0],
-        { host, clock, stateDir, logger, held: () => heldDevices(store.claims()) },
+        { host, clock, stateDir, logger, held: () => heldDevices(store.claims()), unrestored: () => [] },
       ),
     );
     const runner = stack.use(new CniRunner({ binDirs: [], cacheDir: join(stateDir, 'cni'), clock, logger }));
-    const mover = new VfMover({
-      host,
-      hostNetns,
-      vfs,
-      cni: new CniAttacher(runner),
-      store,
-      clock,
-      onStep: () => undefined,
-      procSysDir: '/proc/sys',
-      beforeLeave: () => undefined,
-    });
-    return new Instance(stack, { store, vfs, mover });
+    const cni = new CniAttacher({ runner, clock, logger });
+    const attachments = new Attachments({ networks, vfs, cni, store, clock });
+    return new Instance(stack, { store, vfs, networks, attachments });
   }
 
   async [Symbol.asyncDispose]() {
@@ -62,19 +58,17 @@ class Instance implements AsyncDisposable {
 
 let stack: AsyncDisposableStack;
 let host: TestNetns;
-let hostNetns: NetnsHandle;
 let stateDir: string;
 let logger: RecordingLogger;
 beforeEach(() => {
   stack = new AsyncDisposableStack();
   host = stack.use(new TestNetns('host'));
-  hostNetns = stack.use(host.open());
   stateDir = stack.use(tempDir()).path;
   logger = new RecordingLogger();
 });
 afterEach(() => stack.disposeAsync());
 
-const start = async () => stack.use(await Instance.start(stateDir, hostNetns, logger));
+const start = async () => stack.use(await Instance.start(stateDir, host.path, logger));
 const offered = ({ vfs }: Instance) => vfs.offered().map(({ name }) => name);
 const linkOnHost = (name: string) => {
   const links: { ifname: string; address: string; mtu: number; flags: string[]; linkinfo?: object }[] = host.ip('link');
@@ -96,14 +90,14 @@ async function holdNamespace(pod: TestNetns): Promise<ChildProcess> {
 }
 
 /** Prepares a claim for the first VF and puts it into a namespace, as the hook does. */
-async function attach({ store, mover }: Instance, pod: TestNetns): Promise<void> {
+async function attach({ store, attachments, networks }: Instance, pod: TestNetns): Promise<void> {
   const device = { ...first, pool: 'node', request: 'vf', config: { interfaceName: 'net1', mtu: 1400 } };
   const identity = { uid: 'claim', namespace: 'default', name: 'claim' };
   store.putClaim({ identity, podUids: ['pod'], state: 'prepared', devices: [device] });
-  using netns = pod.open();
-  using connection = RtnlConnection.open(netns);
+  using namespace = networks.open(pod.path);
+  if (namespace === undefined) throw new Error(`there is no namespace at ${pod.path}`);
   const place = { podUid: 'pod', podNamespace: 'default', podName: 'app', sandboxId: 'sandbox', netnsPath: pod.path };
-  await mover.attach(device, place, netns, new AbortController().signal, connection);
+  await attachments.attach('claim', device, place, attachments.podLinks(namespace), new AbortController().signal);
 }
 
 /** What containerd does after a cancelled RunPodSandbox: the path goes, the sandbox's process does not. */
@@ -128,7 +122,7 @@ describe('a VF in a network namespace whose path is gone while a process lives i
     expect(linksOf(holder)).toContain('net1');
 
     const restarted = await start();
-    await restarted.mover.release(restarted.store.claim('claim')!.devices[0]!);
+    await restarted.attachments.detach('claim', restarted.store.claim('claim')!.devices[0]!);
     expect(linkOnHost('nlost0v0')).toMatchObject({
       ifname: 'nlost0v0',
       address: before!.address,

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { RtnlConnection, writeInterfaceSysctls } from '../../src/netlink/index.ts';
+import { type InterfaceSysctls, RtnlConnection, writeInterfaceSysctls } from '../../src/netlink/index.ts';
 import { configureLink } from '../../src/sandbox/configure-link.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -106,7 +106,11 @@ describe('configureLink', () => {
   it('sets kernel settings before addresses, so that those of IPv6 find it switched off or on', async () => {
     using bench = await openBench();
     const { pod, netns, link, read, own } = bench;
-    const network = { pod, netns, procSysDir: '/proc/sys' };
+    const network = {
+      connection: pod,
+      writeSysctls: (name: string, settings: InterfaceSysctls) =>
+        writeInterfaceSysctls(netns, name, settings, '/proc/sys'),
+    };
     const off = { 'net.ipv6.conf.IFNAME.disable_ipv6': 1, 'net.ipv4.conf.IFNAME.arp_notify': 1 };
     await configureLink(network, link, { addresses: ['192.0.2.2/24'], sysctls: off });
     expect(read('ipv4/conf/net1/arp_notify')).toBe('1');

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { deviceHealth } from '../../src/device-health.ts';
-import type { StoredClaim } from '../../src/driver/index.ts';
+import type { StoredClaim } from '../../src/state/index.ts';
 
 /** A claim that holds devices of a pool. */
 function claimOf(pool: string, ...names: string[]): StoredClaim {

@@ -2,8 +2,8 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
-import type { StoredClaim, StoredDevice } from '../../src/driver/index.ts';
 import type { RtnlConnection } from '../../src/netlink/index.ts';
+import type { StoredClaim, StoredDevice, UnrestoredVf } from '../../src/state/index.ts';
 import { heldDevices, VfSource } from '../../src/vf-source.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { layFunction } from './sriov/pci-tree.ts';
@@ -17,10 +17,12 @@ const first = '0000:01:10.0';
 let node: TestNode;
 let logger: RecordingLogger;
 let claims: StoredClaim[];
+let unrestored: UnrestoredVf[];
 beforeEach(() => {
   node = new TestNode([...igbTree, ...iceTree]);
   logger = new RecordingLogger();
   claims = [];
+  unrestored = [];
 });
 afterEach(() => node[Symbol.dispose]());
 
@@ -29,6 +31,7 @@ const open = (policyPath?: string) =>
     host: node.connection as unknown as RtnlConnection,
     clock: systemClock,
     held: () => heldDevices(claims),
+    unrestored: () => unrestored,
     sysfsRoot: node.root,
     stateDir: node.root,
     logger,
@@ -93,6 +96,7 @@ describe('VfSource', () => {
     await restarted.scan();
     expect(restarted.attributesOf(first)).toEqual(before);
     claims = [];
+    unrestored = [];
     await restarted.scan();
     expect(restarted.attributesOf(first)).toMatchObject({ driver: { string: '' } });
   });

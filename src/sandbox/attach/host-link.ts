@@ -6,6 +6,7 @@ import {
   readLinkState,
   restoreLinkState,
   scrubLink,
+  type VfIdentity,
   type VfInfo,
 } from '../../netlink/index.ts';
 import type { VfAddress } from '../../sriov/index.ts';
@@ -16,7 +17,7 @@ import { type AttachTask, missing } from './strategy.ts';
 
 /** The node's VFs, as the sandbox side needs them. */
 export interface VfHost {
-  linkKey: LinkKey;
+  linkKey(pciAddress: string): VfIdentity;
   /** What the PF has set for a VF: all that is known of one without an interface. `undefined`: simulated, or no VF. */
   adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
   /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns. */
@@ -29,17 +30,19 @@ export interface VfHost {
 export class HostLinks {
   readonly #networks: Networks;
   readonly #vfs: VfHost;
+  readonly #keyOf: LinkKey;
 
   constructor({ networks, vfs }: { networks: Networks; vfs: VfHost }) {
     this.#networks = networks;
     this.#vfs = vfs;
+    this.#keyOf = (pciAddress) => vfs.linkKey(pciAddress);
   }
 
   /** Stores the VF's state on the host before it leaves. @throws SandboxError `vf-missing` */
   async take({ device, before, record }: AttachTask): Promise<Link> {
     await this.#vfs.ensureLink(device.pciAddress);
     const { connection } = this.#networks.host;
-    const link = await findOn(connection, device, this.#vfs.linkKey);
+    const link = await findOn(connection, device, this.#keyOf);
     if (link === undefined) throw missing(device, "it has no interface in the host's network namespace");
     record(before ?? (await readLinkState(connection, link.index)));
     return link;
@@ -58,7 +61,7 @@ export class HostLinks {
   async returnFromPod(device: StoredDevice, { netnsPath }: Attachment): Promise<void> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace !== undefined && !namespace.isHost) {
-      const link = await new PodLinks(namespace, this.#vfs.linkKey).find(device);
+      const link = await new PodLinks(namespace, this.#keyOf).find(device);
       if (link !== undefined) {
         await scrubLink(namespace.connection, link.index);
         await moveLink(namespace.connection, link.index, this.#networks.host, {}, { acceptOtherName: true });
@@ -70,7 +73,7 @@ export class HostLinks {
   /** @returns properties of the VF's interface on the host that are not what they were */
   async restore(device: StoredDevice, before: LinkState): Promise<RestoreFailure[]> {
     const { connection } = this.#networks.host;
-    const link = await findOn(connection, device, this.#vfs.linkKey);
+    const link = await findOn(connection, device, this.#keyOf);
     // Bound to vfio meanwhile, or switched off.
     if (link === undefined) return [];
     return await restoreLinkState(connection, link.index, before);

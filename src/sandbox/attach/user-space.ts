@@ -23,8 +23,8 @@ export class UserSpaceAttach implements AttachStrategy {
   }
 
   async read(device: StoredDevice): Promise<VfState | undefined> {
-    const { networkData } = device.attachment ?? {};
-    return networkData && (await this.#describe(device, networkData.ips ?? []));
+    const { attachment } = device;
+    return attachment && (await this.#describe(device, attachment.networkData?.ips ?? []));
   }
 
   async leave(device: StoredDevice, attachment: Attachment): Promise<void> {

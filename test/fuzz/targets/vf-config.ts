@@ -43,7 +43,7 @@ function applyLater({
 export const target: FuzzTarget = {
   name: 'vf-config',
   errors: [DriverError, CniError],
-  covers: ['src/driver/config.ts', 'src/driver/vf-config.ts', 'src/driver/privileges.ts', 'src/driver/config-rules.ts'],
+  covers: ['src/driver/config.ts', 'src/state/vf-config.ts', 'src/driver/privileges.ts', 'src/driver/config-rules.ts'],
   shape: 'json',
   maxBytes: 16_384,
   dictionary: [

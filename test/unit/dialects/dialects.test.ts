@@ -8,7 +8,7 @@ import {
   sriovNetworkPodEnv,
   viewInDialects,
 } from '../../../src/dialects/index.ts';
-import type { StoredDevice } from '../../../src/driver/index.ts';
+import type { StoredDevice } from '../../../src/state/index.ts';
 
 const dpdk: DialectDevice = {
   name: '0000-3b-02-1',

@@ -2,9 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CniError } from '../../../src/cni/index.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/config.ts';
-import { DriverError, type PrivilegedField, privilegedFields, type VfConfig } from '../../../src/driver/index.ts';
-import { vfConfigSchema } from '../../../src/driver/vf-config.ts';
+import { DriverError, type PrivilegedField, privilegedFields } from '../../../src/driver/index.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
+import type { VfConfig } from '../../../src/state/index.ts';
+import { vfConfigSchema } from '../../../src/state/vf-config.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
 import { fromClaim, fromClass } from './driver-bench.ts';
 

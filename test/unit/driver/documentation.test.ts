@@ -3,7 +3,7 @@ import { loadAllYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { findContradictions } from '../../../src/driver/config-rules.ts';
 import { privilegedFields } from '../../../src/driver/index.ts';
-import { type VfConfig, vfConfigSchema } from '../../../src/driver/vf-config.ts';
+import { type VfConfig, vfConfigSchema } from '../../../src/state/vf-config.ts';
 
 const page = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8');
 const text = page('docs/vfconfig.md');

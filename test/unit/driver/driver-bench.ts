@@ -1,16 +1,13 @@
 import { join } from 'node:path';
 import { DeviceInfoFiles, DialectFiles } from '../../../src/dialects/index.ts';
-import {
-  Driver,
-  type NetworkAttachmentReader,
-  Store,
-  type StoredDevice,
-  type VfControl,
-} from '../../../src/driver/index.ts';
+import { Driver, type NetworkAttachmentReader, type VfControl } from '../../../src/driver/index.ts';
 import { KeyedMutex } from '../../../src/keyed-mutex.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../src/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../src/metadata/index.ts';
+import { UnrestoredVfs } from '../../../src/recovery/index.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../../../src/sriov/index.ts';
+import { Store, type StoredDevice } from '../../../src/state/index.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
 import { buildClaim, buildPod, type ClaimOptions, testDriver, testNode } from '../../doubles/objects.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
@@ -104,10 +101,11 @@ export class DriverBench implements Disposable {
   readonly deviceInfoDir = join(this.dir, 'devinfo');
   readonly store = this.#stack.use(new Store(join(this.dir, 'state/state.db')));
   readonly control = new FakeControl();
+  readonly logger = new RecordingLogger();
   readonly driver: Driver;
-  /** Names of devices that were brought back, in that order. */
+  /** Names of devices that were detached, in that order. */
   readonly released: string[] = [];
-  /** Thrown when the device of that name is brought back. */
+  /** Thrown when the device of that name is detached. */
   readonly releaseErrors = new Map<string, Error>();
 
   constructor(networkAttachments: NetworkAttachmentReader = noAttachments) {
@@ -118,14 +116,15 @@ export class DriverBench implements Disposable {
       networkAttachments,
       control: this.control,
       attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),
-      carrier: { release: (device) => this.#release(device) },
+      attachments: { detach: (_, device) => this.#release(device) },
       deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),
       dialectFiles: new DialectFiles({
         specs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'dialects' }),
         deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
       }),
       openClaimFields: [],
-      claimMutex: new KeyedMutex(),
+      locks: new KeyedMutex(),
+      logger: this.logger,
     });
   }
 
@@ -140,6 +139,14 @@ export class DriverBench implements Disposable {
 
   async unprepare({ identity }: AllocatedClaim): Promise<Error | undefined> {
     return (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
+  }
+
+  /** One round of the task that restores VFs of claims that are gone. */
+  async restoreAll(): Promise<void> {
+    const { store, control, logger } = this;
+    const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device) };
+    const vfs = new UnrestoredVfs({ store, attachments, control, locks: new KeyedMutex(), logger });
+    await vfs.sweep(new AbortController().signal);
   }
 
   [Symbol.dispose](): void {

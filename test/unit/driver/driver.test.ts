@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { StoredDevice } from '../../../src/driver/index.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
+import type { StoredDevice } from '../../../src/state/index.ts';
 import { buildPod, testDriver } from '../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
 
@@ -267,12 +267,13 @@ describe('a claim that is prepared again', () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
-    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host: { name: 'v', mtuBytes: 1, up: true } };
+    const host = { name: 'v', mtuBytes: 1, up: true };
     const networkData = { interfaceName: 'net1' };
-    bench.store.putDevice({ ...(device as StoredDevice), attachment, networkData });
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host, networkData };
+    bench.store.setAttachments(claim.identity.uid, new Map([[(device as StoredDevice).pciAddress, attachment]]));
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([
-      { attachment, networkData, config: { vf: { trust: true } }, before: { driver: 'igbvf' } },
+      { attachment, config: { vf: { trust: true } }, before: { driver: 'igbvf' } },
     ]);
     // Once prepared, nothing is done again: the VF may be in its pod.
     expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
@@ -342,7 +343,8 @@ describe('VFs that are changed from outside', () => {
     bench.control.failures.clear();
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(bench.store.claim(claim.identity.uid)?.state).toBe('prepared');
-    expect(bench.control.count('read')).toBe(3);
+    // And one of the claim that was refused.
+    expect(['1', '2', '3'].map((index) => bench.control.count(`read 0000:00:00.${index}`))).toEqual([1, 1, 2]);
     await bench.unprepare(claim);
     expect(bench.control.calls.filter((call) => call.startsWith('restore'))).toEqual(
       [1, 2, 3].map((index) => `restore 0000:00:00.${index} {"driver":"igbvf","vf":{"trust":false}}`),
@@ -368,20 +370,55 @@ describe('VFs that are changed from outside', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('can be prepared again when their claim could not be given back', async () => {
+  it('that cannot be restored do not keep their claim, and are unavailable until they are', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     bench.control.failures.set('restore', new Error('busy'));
-    expect(await bench.unprepare(claim)).toMatchObject({ message: 'busy' });
-    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'unpreparing' });
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.claims()).toEqual([]);
+    expect(bench.store.unrestored()).toMatchObject([
+      { device: { name: 'dev-1', before: { driver: 'igbvf' } }, reason: 'busy' },
+    ]);
+    expect(bench.logger.messages('error')).toEqual(['VF is unavailable until it is restored']);
+    const next = allocated('next', ['dev-1'], trusted);
+    expect(await bench.prepare(next)).toMatchObject(refusal('device-unrestored'));
     bench.control.failures.clear();
-    expect(await bench.prepare(claim)).toEqual({ devices: [] });
-    expect(bench.store.claim(claim.identity.uid)).toMatchObject({
-      state: 'prepared',
-      devices: [{ before: { driver: 'igbvf', vf: { trust: false } } }],
-    });
-    // What was read first still counts, and what was taken back is set again.
-    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 2]);
+    await bench.restoreAll();
+    expect(bench.store.unrestored()).toEqual([]);
+    expect(await bench.prepare(next)).toEqual({ devices: [] });
+  });
+
+  it('are read for every VF, whoever attaches it, and restored', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ attach: 'observe' })] });
+    await bench.prepare(claim);
+    await bench.unprepare(claim);
+    expect(bench.control.calls.filter((call) => /^(read|restore)/.test(call))).toEqual([
+      'read 0000:00:00.1',
+      'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
+    ]);
+  });
+});
+
+describe('a claim that was allocated anew while it was prepared', () => {
+  async function prepareForUserSpace() {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
+    await bench.prepare(claim);
+    return claim;
+  }
+
+  it('gives back what is not allocated any more before it gets what is', async () => {
+    const { identity } = await prepareForUserSpace();
+    expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });
+    expect(bench.released).toEqual(['dev-1']);
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
+    expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
+    expect(await bench.prepare(allocated('other', ['dev-1']))).toEqual({ devices: [] });
+  });
+
+  it('gets another configuration of the same device', async () => {
+    const { identity } = await prepareForUserSpace();
+    expect(await bench.prepare({ ...allocated('c', ['dev-1']), identity })).toEqual({ devices: [] });
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
   });
 });
 
@@ -415,7 +452,7 @@ describe('device files', () => {
     expect(await bench.prepare(claim)).toMatchObject({ devices: [{ cdiDeviceIds: [expect.any(String)] }] });
     expect(deviceNodes(claim, 'dev-1').map(({ path }) => path)).toEqual(['/dev/vfio/vfio', '/dev/vfio/1']);
     await bench.unprepare(claim);
-    expect(bench.control.count('restore')).toBe(0);
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('vfio-pci');
   });
 
   it('are refused where what else is asked needs an interface, whoever has bound the driver', async () => {
@@ -443,7 +480,7 @@ describe('device files', () => {
     ]);
     expect(cdiFiles()).toHaveLength(1);
     // Neither changes the VF.
-    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([0, 0]);
+    expect(bench.control.count('apply')).toBe(0);
   });
 
   it('that are missing on the node fail the claim, which can be given up', async () => {
@@ -509,28 +546,19 @@ describe('Driver.unprepareResourceClaims', () => {
     expect(await bench.prepare(allocated('next', ['dev-1']))).toEqual({ devices: [] });
   });
 
-  it('forgets nothing when a device cannot be given back, and gives the others back', async () => {
+  it('restores the other devices when one cannot be detached, and that one later', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
-    const stuck = new Error('stuck');
-    bench.releaseErrors.set('dev-1', stuck);
-    expect(await bench.unprepare(claim)).toBe(stuck);
-    expect(bench.released).toEqual(['dev-2']);
-    expect([bench.control.count('restore 0000:00:00.1'), bench.control.count('restore 0000:00:00.2')]).toEqual([0, 1]);
-    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'unpreparing' });
-    expect(await bench.prepare(allocated('next', ['dev-2']))).toMatchObject(refusal('device-in-use'));
-    bench.releaseErrors.clear();
+    bench.releaseErrors.set('dev-1', new Error('stuck'));
     expect(await bench.unprepare(claim)).toBeUndefined();
-    expect(bench.store.claims()).toEqual([]);
-  });
-
-  it('says all reasons when several devices cannot be given back', async () => {
-    const claim = allocated('c', ['dev-1', 'dev-2']);
-    await bench.prepare(claim);
-    for (const name of ['dev-1', 'dev-2']) bench.releaseErrors.set(name, new Error(`${name} is stuck`));
-    expect(await bench.unprepare(claim)).toMatchObject({
-      code: 'device-not-returned',
-      cause: expect.objectContaining({ message: 'dev-1 is stuck; dev-2 is stuck' }),
-    });
+    expect(bench.released).toEqual(['dev-2']);
+    expect([1, 2].map((index) => bench.control.count(`restore 0000:00:00.${index}`))).toEqual([1, 1]);
+    expect(bench.store.unrestored().map(({ device, reason }) => [device.name, reason])).toEqual([['dev-1', 'stuck']]);
+    expect(await bench.prepare(allocated('next', ['dev-2']))).toEqual({ devices: [] });
+    await bench.restoreAll();
+    expect(bench.store.unrestored().map(({ device }) => device.name)).toEqual(['dev-1']);
+    bench.releaseErrors.clear();
+    await bench.restoreAll();
+    expect([bench.released, bench.store.unrestored()]).toEqual([['dev-2', 'dev-1'], []]);
   });
 });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { DriverError, type StoredClaim } from '../../../src/driver/index.ts';
+import { DriverError } from '../../../src/driver/index.ts';
 import { type EventReport, FailureEvents, withClaimEvents, withPodEvents } from '../../../src/events/index.ts';
 import type { AllocatedClaim, DraPlugin } from '../../../src/kubeletplugin/index.ts';
+import type { StoredClaim } from '../../../src/state/index.ts';
 
 const identity = { namespace: 'apps', name: 'fast-net', uid: 'c-1' };
 const pod = { namespace: 'apps', name: 'web-0', uid: 'p-1' };

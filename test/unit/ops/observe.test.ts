@@ -3,7 +3,8 @@ import type { PodSandbox } from '../../../nri/index.ts';
 import type { Clock } from '../../../src/clock.ts';
 import { NetdraError } from '../../../src/errors.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
-import { Metrics, observeHandlers, observePlugin, observeUpdater } from '../../../src/ops/index.ts';
+import { Metrics, observeFiles, observeHandlers, observePlugin } from '../../../src/ops/index.ts';
+import type { MetadataFiles } from '../../../src/sandbox/index.ts';
 
 /** Each look at the clock is 10 ms after the one before. */
 function createClock(): Clock {
@@ -14,6 +15,14 @@ function createClock(): Clock {
 function refuse(): never {
   throw new Error('not to be called');
 }
+
+const noFiles: MetadataFiles = {
+  updateRequestMetadata: refuse,
+  withdrawMetadata: refuse,
+  openGate: refuse,
+  holdGate: refuse,
+  endGate: refuse,
+};
 
 function createMetrics() {
   return new Metrics({ driver: 'd', version: '1', metadataEnabled: true });
@@ -65,14 +74,15 @@ describe('observePlugin', () => {
   });
 });
 
-describe('observeUpdater', () => {
+describe('observeFiles', () => {
   const claim = { namespace: 'ns', name: 'c', uid: '1' };
 
   it('times writes, and not updates that change nothing', async () => {
     const metrics = createMetrics();
     const updates = [true, false].map((isWritten) => ({ generation: 7, isWritten }));
     for (const update of updates) {
-      const updater = observeUpdater({ updateRequestMetadata: async () => update }, metrics, createClock());
+      const files = { ...noFiles, updateRequestMetadata: async () => update };
+      const updater = observeFiles(files, metrics, createClock());
       expect(await updater.updateRequestMetadata(claim, 'r', [])).toBe(update);
     }
     expect(await series(metrics, 'dra_metadata_write_duration_seconds_sum')).toEqual([
@@ -82,7 +92,7 @@ describe('observeUpdater', () => {
 
   it('counts a failure and lets it through', async () => {
     const metrics = createMetrics();
-    const updater = observeUpdater({ updateRequestMetadata: refuse }, metrics, createClock());
+    const updater = observeFiles(noFiles, metrics, createClock());
     await expect(updater.updateRequestMetadata(claim, 'r', [])).rejects.toThrow('not to be called');
     expect(await series(metrics, 'dra_metadata_update_errors_total')).toEqual(['dra_metadata_update_errors_total 1']);
   });

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Store, type StoredDevice } from '../../../src/driver/index.ts';
 import { endEarlierBoots, readBootId } from '../../../src/recovery/index.ts';
+import { Store, type StoredDevice } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
@@ -19,8 +19,12 @@ const used: StoredDevice = {
   ...device,
   before: { driver: 'iavf', vf: { trust: false } },
   access: { nodes: ['/dev/vfio/7'], vfio: { device: '/dev/vfio/7', iommuGroup: '7' } },
-  attachment: { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' },
-  networkData: { ips: ['192.0.2.1/24'] },
+  attachment: {
+    podUid: 'p',
+    sandboxId: 's',
+    netnsPath: '/run/netns/x',
+    networkData: { ips: ['192.0.2.1/24'] },
+  },
 };
 const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
 

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { StoredClaim } from '../../../src/driver/index.ts';
 import { KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
 import { InactiveClaims } from '../../../src/recovery/index.ts';
-import { KnownSandboxes } from '../../../src/sandbox/index.ts';
+import type { StoredClaim } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../doubles/objects.ts';
 
@@ -19,13 +18,27 @@ const stored: StoredClaim = {
   devices: [device],
 };
 
-const sandbox = (id: string, ofPod: string) =>
-  ({ id, uid: ofPod, name: 'app', namespace, namespaces: [] }) as unknown as Parameters<KnownSandboxes['add']>[0];
+/** What the registry of sandboxes knows: id and UID of the pod. */
+class KnownSandboxes {
+  isFresh = true;
+  readonly #sandboxes: [string, string][];
+
+  constructor(sandboxes: [string, string][]) {
+    this.#sandboxes = sandboxes;
+  }
+
+  has(id: string): boolean {
+    return this.#sandboxes.some(([known]) => known === id);
+  }
+
+  hasPod(podUid: string): boolean {
+    return this.#sandboxes.some(([, of]) => of === podUid);
+  }
+}
 
 /** What becomes of the claim when the API server says this of it. */
 async function sweep(answer: () => unknown, options: { sandboxes?: [string, string][]; claim?: StoredClaim } = {}) {
-  const known = new KnownSandboxes();
-  known.replace((options.sandboxes ?? []).map(([id, of]) => sandbox(id, of)));
+  const known = new KnownSandboxes(options.sandboxes ?? []);
   const claim = options.claim ?? stored;
   const reclaimed: string[] = [];
   const reads: string[] = [];
@@ -36,7 +49,7 @@ async function sweep(answer: () => unknown, options: { sandboxes?: [string, stri
     driver: testDriver,
     pool: testNode,
     store: { claims: () => [claim], claim: () => claim },
-    known,
+    sandboxes: known,
     claims: {
       readClaim: async (_, asked) => {
         reads.push(asked);
@@ -91,7 +104,7 @@ describe('InactiveClaims', () => {
   ])('gives up a claim that %s', async (_, answer) => {
     const { reclaimed, logger } = await sweep(answer);
     expect(reclaimed).toEqual([name]);
-    expect(logger.messages('warn')).toEqual(['claim is given up: nobody will unprepare it']);
+    expect(logger.messages('warn')).toEqual(['claim unprepared: no kubelet will ask for it']);
   });
 
   it('leaves a claim that the API server has, whatever its state here', async () => {
@@ -123,7 +136,7 @@ describe('InactiveClaims', () => {
 
   it('does nothing while it is not known which sandboxes there are', async () => {
     const { inactive, known, reclaimed, reads } = await sweep(() => object);
-    known.expire();
+    known.isFresh = false;
     await inactive.sweep(never);
     expect([reclaimed, reads.length]).toEqual([[], 1]);
   });

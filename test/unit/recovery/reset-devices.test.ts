@@ -47,7 +47,7 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
     const stored = bench.store.claim(first.identity.uid)!;
     const [device] = stored.devices;
     const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
-    bench.store.putDevice({ ...device!, attachment });
+    bench.store.setAttachments(first.identity.uid, new Map([[device!.pciAddress, attachment]]));
     resetPf();
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
     await bench.driver.assure(stored, { ...device!, config: { ...device!.config, attach: 'observe' } });
@@ -70,7 +70,12 @@ describe('a node that has booted', () => {
     await bench.prepare(claim);
     const stored = bench.store.claim(claim.identity.uid)!;
     await endEarlierBoots({
-      store: { claimsOfEarlierBoots: () => [stored], putClaim: (after) => bench.store.putClaim(after) },
+      store: {
+        claimsOfEarlierBoots: () => [stored],
+        forgetUnrestoredOfEarlierBoots: () => undefined,
+        putClaim: (after) => bench.store.putClaim(after),
+        setAttachments: (uid, changes) => bench.store.setAttachments(uid, changes),
+      },
       withdraw: async () => undefined,
       logger: new RecordingLogger(),
     });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { type CachedAttachment, CniError, parseCniNetwork } from '../../../src/cni/index.ts';
-import type { StoredClaim } from '../../../src/driver/index.ts';
 import { CniCleanUp } from '../../../src/sandbox/index.ts';
+import type { StoredClaim } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 
 const network = parseCniNetwork({ cniVersion: '1.0.0', name: 'fast', type: 'sriov' }, 'test');

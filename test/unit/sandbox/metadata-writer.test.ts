@@ -1,12 +1,11 @@
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
-import { Store, type StoredDevice } from '../../../src/driver/index.ts';
-import type { MetadataUpdater } from '../../../src/kubeletplugin/index.ts';
 import { ClaimMetadata, layouts } from '../../../src/metadata/index.ts';
-import { Metrics, observeUpdater } from '../../../src/ops/index.ts';
-import { MetadataWriter, type VfMover } from '../../../src/sandbox/index.ts';
+import { Metrics, observeFiles } from '../../../src/ops/index.ts';
+import type { MetadataFiles } from '../../../src/sandbox/index.ts';
+import { MetadataWriter } from '../../../src/sandbox/metadata-writer.ts';
+import type { StoredDevice } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
@@ -15,74 +14,103 @@ const identity = { uid: 'u', namespace: 'apps', name: 'fast-net' };
 const device: StoredDevice = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} };
 const state = { interfaceName: 'net1', hardwareAddress: '02:00:00:00:00:02', ips: ['192.0.2.7/24'], tentative: false };
 
-/** What is logged of a claim whose files get this generation. @param onWritten told of it */
-async function logOf(generation: number, onWritten = () => {}): Promise<unknown[]> {
-  using dir = tempDir();
-  using store = new Store(join(dir.path, 'state.db'));
-  store.putClaim({ identity, podUids: ['p'], state: 'prepared', devices: [device] });
+const readings = [{ request: 'vf', device, state }];
+
+/** The framework's calls; each is noted. */
+function fakeFiles(generation: number, calls: string[] = []): MetadataFiles {
+  return {
+    updateRequestMetadata: async (_, request) => {
+      calls.push(`update ${request}`);
+      return { generation, isWritten: generation > 0 };
+    },
+    withdrawMetadata: async () => undefined,
+    openGate: async (_, sandboxId) => void calls.push(`open for ${sandboxId}`),
+    holdGate: async () => undefined,
+    endGate: async () => undefined,
+  };
+}
+
+/** A writer of a claim whose files get this generation. */
+function open(files: MetadataFiles, onWritten = () => {}) {
   const logger = new RecordingLogger();
-  const writer = new MetadataWriter({
-    ...{ driver: testDriver, store, logger, attributesOf: () => ({}), onStep: () => undefined },
-    mover: {} as VfMover,
-    updater: { updateRequestMetadata: async () => ({ generation, isWritten: generation > 0 }) },
-    onWritten,
-  });
-  await writer.write(identity, [{ request: 'vf', device, state }]);
-  expect(logger.lines).toEqual([]);
-  // The runtime has its answer by then.
-  await setImmediate();
-  expect(store.claim('u')?.devices[0]?.networkData).toMatchObject({ ips: state.ips });
-  return logger.lines.map(({ message, fields }) => [message, fields]);
+  const recorded: unknown[] = [];
+  const attachments = {
+    recordNetworkData: (_: string, states: ReadonlyMap<StoredDevice, unknown>) =>
+      void recorded.push(...states.values()),
+  };
+  const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), onWritten, logger };
+  return { writer: new MetadataWriter(options), logger, recorded };
 }
 
 describe('MetadataWriter', () => {
   const facts = { claim: 'apps/fast-net', request: 'vf', devices: ['dev-1'] };
 
-  it('logs which generation containers find', async () => {
-    expect(await logOf(3)).toEqual([['metadata written', { ...facts, generation: 3 }]]);
+  it('stores network data, writes the requests, opens the gate, and logs which generation containers find', async () => {
+    const calls: string[] = [];
+    const { writer, logger, recorded } = open(fakeFiles(3, calls));
+    await writer.write(identity, 's1', readings);
+    expect(recorded).toMatchObject([{ ips: state.ips }]);
+    expect(calls).toEqual(['update vf', 'open for s1']);
+    expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
   });
 
   it('does not say that files were written when metadata is off', async () => {
-    expect(await logOf(0)).toEqual([['devices ready; metadata files are off', facts]]);
+    const { writer, logger } = open(fakeFiles(0));
+    await writer.write(identity, 's1', readings);
+    expect(logger.lines).toMatchObject([{ message: 'devices ready; metadata files are off', fields: facts }]);
   });
 
-  it('does not fail when what it wrote cannot be told', async () => {
+  it('neither writes a request nor opens the gate while one of its devices cannot be read', async () => {
+    const calls: string[] = [];
+    const { writer, recorded } = open(fakeFiles(1, calls));
+    const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
+    await writer.write(identity, 's1', [...readings, { request: 'vf', device: other, state: undefined }]);
+    expect([calls, recorded]).toEqual([[], []]);
+    await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
+    expect(calls).toEqual(['update vf']);
+  });
+
+  it('does not open the gate when a file cannot be written', async () => {
+    const calls: string[] = [];
+    const full = new Error('no space left on device');
+    const files = { ...fakeFiles(1, calls), updateRequestMetadata: () => Promise.reject(full) };
+    await expect(open(files).writer.write(identity, 's1', readings)).rejects.toBe(full);
+    expect(calls).toEqual([]);
+  });
+
+  it('does not fail when the claim status cannot be updated', async () => {
     const err = new Error('the store is gone');
-    const lines = await logOf(3, () => {
+    const { writer, logger } = open(fakeFiles(3), () => {
       throw err;
     });
-    expect(lines).toEqual([
-      ['metadata written', { ...facts, generation: 3 }],
-      ['claim status not updated', { claim: facts.claim, err }],
-    ]);
+    await writer.write(identity, 's1', readings);
+    expect(logger.lines.at(-1)).toMatchObject({
+      message: 'claim status not updated',
+      fields: { claim: facts.claim, err },
+    });
   });
 
   it('logs and counts only what it has written, also after a restart', async () => {
     using dir = tempDir();
-    using store = new Store(join(dir.path, 'state.db'));
-    store.putClaim({ identity, podUids: ['p'], state: 'prepared', devices: [device] });
     const logger = new RecordingLogger();
     const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
     const start = () => {
       const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
       const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1, layouts.kep] });
-      const updater: MetadataUpdater = { updateRequestMetadata: (...update) => metadata.update(...update) };
-      const writer = new MetadataWriter({
-        ...{ driver: testDriver, store, logger, attributesOf: () => ({}), onStep: () => undefined },
-        mover: {} as VfMover,
-        updater: observeUpdater(updater, metrics, systemClock),
-      });
-      return { metadata, writer };
+      const update: MetadataFiles['updateRequestMetadata'] = (...call) => metadata.update(...call);
+      const files = observeFiles({ ...fakeFiles(0), updateRequestMetadata: update }, metrics, systemClock);
+      const attachments = { recordNetworkData: () => undefined };
+      const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), logger };
+      return { metadata, writer: new MetadataWriter(options) };
     };
     const { metadata, writer } = start();
     const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
     await metadata.prepare({ claim: identity, requests }, new Map());
     // The hook, the first look after it, the end of duplicate address detection and one more event.
-    for (let look = 0; look < 4; look++) await writer.write(identity, [{ request: 'vf', device, state }]);
+    for (let look = 0; look < 4; look++) await writer.write(identity, 's1', readings);
     const changed = { ...state, ips: ['192.0.2.8/24'] };
-    await writer.write(identity, [{ request: 'vf', device, state: changed }]);
-    await start().writer.write(identity, [{ request: 'vf', device, state: changed }]);
-    await setImmediate();
+    await writer.write(identity, 's1', [{ request: 'vf', device, state: changed }]);
+    await start().writer.write(identity, 's1', [{ request: 'vf', device, state: changed }]);
     expect(logger.lines.map(({ message, fields }) => [message, fields.generation])).toEqual([
       ['metadata written', 1],
       ['metadata written', 2],

@@ -3,11 +3,13 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { Store, type StoredDevice } from '../../../src/driver/index.ts';
+import { Store, type StoredDevice } from '../../../src/state/index.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 const identity = { uid: 'u', namespace: 'n', name: 'c' };
 const device: StoredDevice = { pciAddress: '0000:00:00.1', pool: 'p', name: 'dev-1', request: 'vf', config: {} };
+
+const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
 
 const schema1 = fileURLToPath(new URL('fixtures/state-schema-1.db', import.meta.url));
 
@@ -66,7 +68,7 @@ describe('Store', () => {
     const database = new DatabaseSync(path);
     database.exec('PRAGMA user_version = 99');
     database.close();
-    expect(() => new Store(path)).toThrow(/has schema 99, this version knows 2/);
+    expect(() => new Store(path)).toThrow(/has schema 99, this version knows 3/);
   });
 
   it('brings a store of schema 1 up to date, and loses nothing of it', () => {
@@ -82,8 +84,11 @@ describe('Store', () => {
     expect(device).toMatchObject({
       pciAddress: '0000:3b:02.1',
       attachment: { sandboxId: 'c0ffee', host: { name: 'ens1f0v1' } },
-      networkData: { ips: ['192.0.2.10/24'] },
     });
+    // Stored beside the attachment then, which it outlived: it is read anew from the pod.
+    expect([device, device?.attachment]).not.toContainEqual(
+      expect.objectContaining({ networkData: expect.anything() }),
+    );
     // Of this boot as far as anybody knows, and of an earlier one after the next.
     expect(store.claimsOfEarlierBoots()).toEqual([]);
     store[Symbol.dispose]();
@@ -152,39 +157,71 @@ describe('Store', () => {
     const newer = new DatabaseSync(path);
     newer.exec('PRAGMA user_version = 99');
     newer.close();
-    expect(() => new Store(path, { readOnly: true })).toThrow(/has schema 99, this version knows 2/);
+    expect(() => new Store(path, { readOnly: true })).toThrow(/has schema 99, this version knows 3/);
   });
 
-  it('changes a device as it is at that moment, in one step', () => {
+  it('keeps the attachment of a device that is prepared again, whatever the caller has read before', () => {
     using dir = tempDir();
     using first = new Store(join(dir.path, 'state.db'));
     using second = new Store(join(dir.path, 'state.db'));
     first.putClaim({ identity, podUids: [], state: 'prepared', devices: [device] });
-    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
-    second.putDevice({ ...device, attachment });
-    first.changeDevices('u', (current) => ({ ...current, networkData: { ips: ['192.0.2.1/24'] } }));
-    expect(second.claim('u')?.devices).toEqual([{ ...device, attachment, networkData: { ips: ['192.0.2.1/24'] } }]);
-    first.changeDevices('another claim', () => device);
-    expect(second.claim('u')?.devices[0]?.attachment).toEqual(attachment);
+    const read = first.claim('u')!;
+    // B15: another instance attaches the VF between the read and the write.
+    second.setAttachments('u', new Map([[device.pciAddress, attachment]]));
+    first.putClaim({ ...read, devices: [{ ...device, config: { mtu: 9000 } }] });
+    expect(second.claim('u')?.devices).toEqual([{ ...device, config: { mtu: 9000 }, attachment }]);
   });
 
-  it('stores several devices of a claim in one step, or none of them', () => {
+  it('changes attachments of the claim that has the devices, and of no other', () => {
     using dir = tempDir();
     using store = new Store(join(dir.path, 'state.db'));
     const other = { ...device, pciAddress: '0000:00:00.2', name: 'dev-2' };
     store.putClaim({ identity, podUids: [], state: 'prepared', devices: [device, other] });
-    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
-    const attached = [device, other].map((each) => ({ ...each, attachment }));
-    const broken = {
-      ...other,
-      toJSON: () => {
-        throw new TypeError('cannot be stored');
-      },
-    } as StoredDevice;
-    expect(() => store.putDevices([attached[0]!, broken])).toThrow();
+    const both = new Map([device, other].map(({ pciAddress }) => [pciAddress, attachment]));
+    store.setAttachments('another claim', both);
     expect(store.claim('u')?.devices).toEqual([device, other]);
-    store.putDevices(attached);
-    expect(store.claim('u')?.devices).toEqual(attached);
-    store.putDevices([]);
+    store.setAttachments('u', both);
+    expect(store.claim('u')?.devices.map((each) => each.attachment)).toEqual([attachment, attachment]);
+    store.setAttachments('u', new Map([[other.pciAddress, undefined]]));
+    expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }, other]);
+  });
+
+  it('passes over network data that an older version stored beside the attachment', () => {
+    using dir = tempDir();
+    using store = new Store(join(dir.path, 'state.db'));
+    const old = { ...device, attachment, networkData: { ips: ['192.0.2.1/24'] } };
+    store.putClaim({ identity, podUids: [], state: 'prepared', devices: [old] });
+    expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }]);
+  });
+
+  it('keeps VFs that could not be restored from every claim, until they are', () => {
+    using dir = tempDir();
+    using store = new Store(join(dir.path, 'state.db'));
+    const claim = { identity, podUids: ['p'], state: 'unpreparing', devices: [{ ...device, attachment }] } as const;
+    store.putClaim({ ...claim, podUids: ['p'], devices: [...claim.devices] });
+    store.releaseClaim('u', [{ device: { ...device, attachment }, reason: 'the name is taken' }]);
+    expect([store.claims(), store.unrestored()]).toEqual([
+      [],
+      [{ device: { ...device, attachment }, reason: 'the name is taken' }],
+    ]);
+    const next = { identity: { uid: 'v', namespace: 'n', name: 'd' }, podUids: [], devices: [device] };
+    expect(() => store.putClaim({ ...next, state: 'preparing' })).toThrow(
+      'device dev-1 (0000:00:00.1) cannot be prepared for claim n/d: it is not restored after its last claim: the name is taken',
+    );
+    store.deleteUnrestored(device.pciAddress);
+    store.putClaim({ ...next, state: 'preparing' });
+  });
+
+  it('forgets in another boot what was not restored', () => {
+    using dir = tempDir();
+    {
+      using store = new Store(join(dir.path, 'state.db'), { bootId: 'boot-1' });
+      store.putUnrestored({ device, reason: 'x' });
+      store.forgetUnrestoredOfEarlierBoots();
+      expect(store.unrestored()).toHaveLength(1);
+    }
+    using store = new Store(join(dir.path, 'state.db'), { bootId: 'boot-2' });
+    store.forgetUnrestoredOfEarlierBoots();
+    expect(store.unrestored()).toEqual([]);
   });
 });

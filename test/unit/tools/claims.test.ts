@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Store, type StoredClaim } from '../../../src/driver/index.ts';
 import type { Link } from '../../../src/netlink/index.ts';
+import { Store, type StoredClaim } from '../../../src/state/index.ts';
 import { formatClaims, viewClaims } from '../../../src/tools/claims.ts';
 import { readStoredClaims } from '../../../src/tools/stored-claims.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
@@ -93,7 +93,11 @@ describe('viewClaims', () => {
 
   it('shows them in a table', async () => {
     const networkData = { interfaceName: 'net1', ips: ['192.0.2.1/24', '2001:db8::1/64'] };
-    const views = await view([claim('a', '0000:3b:02.0', { networkData })], [link('ens1v0', '0000:3b:02.0')], 0);
+    const views = await view(
+      [claim('a', '0000:3b:02.0', { attachment: { ...attachment, networkData } })],
+      [link('ens1v0', '0000:3b:02.0')],
+      0,
+    );
     expect(formatClaims(plainTerminal, views)).toBe(
       [
         'CLAIM   STATE     REQUEST  DEVICE        WHERE  INTERFACE  ADDRESSES                    GENERATION',

@@ -5,10 +5,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
 import { systemClock } from '../../src/clock.ts';
 import { CniRunner } from '../../src/cni/index.ts';
-import { Store, type StoredDevice, type VfConfig } from '../../src/driver/index.ts';
-import { NetnsHandle, RtnlConnection, type VfInfo } from '../../src/netlink/index.ts';
-import { CniAttacher, CniCleanUp, VfMover } from '../../src/sandbox/index.ts';
-import type { SandboxPlace } from '../../src/sandbox/place.ts';
+import type { VfInfo } from '../../src/netlink/index.ts';
+import { Attachments, CniAttacher, CniCleanUp, KernelNetworks } from '../../src/sandbox/index.ts';
+import { type SandboxPlace, Store, type StoredDevice, type VfConfig } from '../../src/state/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -17,7 +16,7 @@ const never = new AbortController().signal;
 const pciAddress = (index: number) => `0000:3b:02.${index}`;
 
 /**
- * The mover with a real store and real CNI plugins. VFs are ends of veth pairs in the namespace that the test runs in,
+ * Attachments with a real store and real CNI plugins. VFs are ends of veth pairs in the namespace that the test runs in,
  * told apart by their alias, as simulated ones are.
  */
 class Bench implements AsyncDisposable {
@@ -25,8 +24,7 @@ class Bench implements AsyncDisposable {
   readonly #dir = this.#stack.use(tempDir()).path;
   readonly store = this.#stack.use(new Store(join(this.#dir, 'state.db')));
   readonly logger = new RecordingLogger();
-  readonly #host = this.#stack.use(RtnlConnection.open());
-  readonly #hostNetns = this.#stack.use(NetnsHandle.own());
+  readonly #networks = this.#stack.use(new KernelNetworks({ procSysDir: '/proc/sys' }));
   readonly #leasesDir = join(this.#dir, 'leases');
   readonly runner = this.#stack.use(
     new CniRunner({
@@ -38,21 +36,17 @@ class Bench implements AsyncDisposable {
   );
   /** What the PF has set for all VFs. */
   adminInfo: Omit<VfInfo, 'vfIndex'> | undefined;
-  readonly mover = new VfMover({
-    host: this.#host,
-    hostNetns: this.#hostNetns,
+  readonly #attachments = new Attachments({
+    networks: this.#networks,
     vfs: {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
       ensureLink: async () => undefined,
       reclaimLink: async () => undefined,
     },
-    cni: new CniAttacher(this.runner),
+    cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),
     store: this.store,
     clock: systemClock,
-    onStep: () => undefined,
-    procSysDir: '/proc/sys',
-    beforeLeave: () => undefined,
   });
   readonly cleanUp = new CniCleanUp({
     runner: this.runner,
@@ -105,28 +99,21 @@ class Bench implements AsyncDisposable {
     this.store.putClaim({ identity, podUids: ['pod-uid'], state: 'prepared', devices: stored });
   }
 
-  /** What the hook does for all devices of a claim. */
+  /** What a sandbox does for all devices of a claim. */
   async attach(claim: string, pod: TestNetns, sandboxId = 'sandbox1', podUid = 'pod-uid') {
-    using netns = pod.open();
-    using connection = RtnlConnection.open(netns);
+    using namespace = this.#networks.open(pod.path);
+    if (namespace === undefined) throw new Error(`there is no namespace at ${pod.path}`);
+    const links = this.#attachments.podLinks(namespace);
     const place: SandboxPlace = { podUid, podNamespace: 'default', podName: 'app', sandboxId, netnsPath: pod.path };
     const states = [];
     for (const device of this.devices(claim)) {
-      states.push(await this.mover.attach(device, place, netns, never, connection));
+      states.push(await this.#attachments.attach(claim, device, place, links, never));
     }
     return states;
   }
 
-  /** What the hook does for a claim with `attach: observe`. */
-  async observe(claim: string, pod: TestNetns) {
-    using netns = pod.open();
-    using connection = RtnlConnection.open(netns);
-    const place: SandboxPlace = { podUid: 'pod-uid', sandboxId: 'sandbox1', netnsPath: pod.path };
-    return [...(await this.mover.observe(this.devices(claim), place, connection)).values()];
-  }
-
-  async release(claim: string): Promise<void> {
-    for (const device of this.devices(claim)) await this.mover.release(device);
+  async detach(claim: string): Promise<void> {
+    for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
   }
 
   devices(claim: string): StoredDevice[] {
@@ -197,9 +184,9 @@ describe('several VFs of one pod', () => {
         .sort(),
     ).toEqual(['net0', 'net1', 'net2', 'vf4']);
     expect(pod.exec('cat', '/proc/sys/net/ipv4/conf/net2/arp_ignore').trim()).toBe('2');
-    await bench.release('one');
+    await bench.detach('one');
     expect(inPod(pod)).toHaveLength(3);
-    await bench.release('three');
+    await bench.detach('three');
     expect(inPod(pod)).toEqual([]);
     expect(bench.leases()).toEqual([]);
     const after = JSON.parse(ip('-j', 'link')).map(({ ifname, mtu }: { ifname: string; mtu: number }) => [ifname, mtu]);
@@ -218,7 +205,7 @@ describe('several VFs of one pod', () => {
     // Tried again, as after a failure: nothing more is taken from the pool.
     expect((await bench.attach('c', pod)).map(({ ips }) => ips)).toEqual([['10.89.7.10/24'], ['10.89.7.11/24']]);
     expect(bench.leases()).toEqual(['10.89.7.10', '10.89.7.11']);
-    await bench.release('c');
+    await bench.detach('c');
     expect(bench.leases()).toEqual([]);
   });
 });
@@ -243,7 +230,7 @@ describe('a VF in user space', () => {
     expect(inPod(pod)).toEqual([]);
     expect(bench.leases()).toEqual(['10.89.7.10']);
     pod.unmount();
-    await bench.release('dpdk');
+    await bench.detach('dpdk');
     expect(bench.leases()).toEqual([]);
   });
 
@@ -252,7 +239,7 @@ describe('a VF in user space', () => {
     await bench.attach('dpdk', bench.newPod(), 'sandbox1');
     const [state] = await bench.attach('dpdk', bench.newPod(), 'sandbox2');
     expect(bench.leases().map((address) => `${address}/24`)).toEqual(state?.ips);
-    await bench.release('dpdk');
+    await bench.detach('dpdk');
     expect(bench.leases()).toEqual([]);
   });
 
@@ -308,7 +295,7 @@ describe('a VF that CNI plugins attach', () => {
     // Again, as after a restart in the middle: the plugins are not asked twice.
     expect(await bench.attach('c', pod)).toEqual([state]);
     expect(bench.leases()).toEqual(['10.89.7.10']);
-    await bench.release('c');
+    await bench.detach('c');
     expect(bench.leases()).toEqual([]);
     const [link] = JSON.parse(ip('-j', 'link', 'show', 'vf1'));
     expect(link).toMatchObject({ mtu: 1500, address: '02:00:00:00:00:01' });
@@ -316,18 +303,18 @@ describe('a VF that CNI plugins attach', () => {
   });
 });
 
-describe('a VF that somebody else attaches', () => {
-  it('is reported with what they gave it, and left to them', async () => {
+describe('a VF that another component attaches', () => {
+  it('is reported with what that gave it, and left to it', async () => {
     bench.createVf(1);
     const pod = bench.newPod();
     bench.prepare('c', [{ index: 1, config: { attach: 'observe' } }]);
-    await expect(bench.observe('c', pod)).rejects.toThrow(/nobody has moved it into .*, and attach is "observe"/);
+    await expect(bench.attach('c', pod)).rejects.toThrow(/no component has moved it into .*, and attach is "observe"/);
     ip('link', 'set', 'vf1', 'netns', pod.path);
     // As by CNI plugins: a link that is moved keeps its alias.
     pod.exec('ip', 'link', 'set', 'vf1', 'name', 'net1', 'up');
     pod.exec('ip', 'addr', 'add', '192.0.2.9/24', 'dev', 'net1');
-    expect(await bench.observe('c', pod)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.9/24'] }]);
-    await bench.release('c');
+    expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.9/24'] }]);
+    await bench.detach('c');
     expect(inPod(pod)).toMatchObject([{ ifname: 'net1' }]);
   });
 
@@ -339,12 +326,12 @@ describe('a VF that somebody else attaches', () => {
       [1, 2].map((index) => ({ index, config: { attach: 'observe' } })),
     );
     ip('link', 'set', 'vf1', 'netns', pod.path);
-    await expect(bench.observe('c', pod)).rejects.toThrow(/0000-3b-02-2 .* nobody has moved it/);
+    await expect(bench.attach('c', pod)).rejects.toThrow(/0000-3b-02-2 .* no component has moved it/);
     const sandboxes = () => bench.devices('c').map(({ attachment }) => attachment?.sandboxId);
     expect(sandboxes()).toEqual(['sandbox1', undefined]);
     ip('link', 'set', 'vf2', 'netns', pod.path);
     pod.exec('ip', 'addr', 'add', '192.0.2.9/24', 'dev', 'vf2');
-    expect(await bench.observe('c', pod)).toMatchObject([
+    expect(await bench.attach('c', pod)).toMatchObject([
       { interfaceName: 'vf1', ips: [] },
       { interfaceName: 'vf2', ips: ['192.0.2.9/24'] },
     ]);
@@ -353,7 +340,7 @@ describe('a VF that somebody else attaches', () => {
 });
 
 describe('CniCleanUp', () => {
-  it('takes back what nobody has any more, and leaves what is in use', async () => {
+  it('takes back what no claim has any more, and leaves what is in use', async () => {
     for (const index of [1, 2]) bench.createVf(index);
     bench.prepare('kept', [{ index: 1, config: { interfaceName: 'net1', ipam: bench.ipam() } }]);
     bench.prepare('lost', [{ index: 2, config: { interfaceName: 'net1', ipam: bench.ipam() } }]);

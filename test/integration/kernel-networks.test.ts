@@ -1,0 +1,47 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { KernelNetworks } from '../../src/sandbox/index.ts';
+import { TestNetns } from '../doubles/netns.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+describe('KernelNetworks', () => {
+  let networks: KernelNetworks;
+  let dir: ReturnType<typeof tempDir>;
+  beforeEach(() => {
+    networks = new KernelNetworks({ procSysDir: '/proc/sys' });
+    dir = tempDir();
+  });
+  afterEach(() => {
+    networks[Symbol.dispose]();
+    dir[Symbol.dispose]();
+  });
+
+  it("tells the host's own namespace, by whatever path", () => {
+    using host = networks.open('/proc/self/ns/net');
+    expect(host?.isHost).toBe(true);
+    using own = new TestNetns();
+    using pod = networks.open(own.path);
+    expect([pod?.isHost, pod?.identity === host?.identity]).toEqual([false, false]);
+  });
+
+  it('lists the links of the namespace that it has opened', async () => {
+    using own = new TestNetns();
+    own.exec('ip', 'link', 'add', 'vf0', 'type', 'veth', 'peer', 'name', 'peer0');
+    using pod = networks.open(own.path);
+    expect((await pod?.connection.links())?.map(({ name }) => name)).toEqual(['lo', 'peer0', 'vf0']);
+  });
+
+  it('has none where there is none, and takes a file that is no namespace for what a killed runtime has left', () => {
+    const file = join(dir.path, 'file');
+    writeFileSync(file, '');
+    expect([networks.open('/run/netns/gone'), networks.open(file)]).toEqual([undefined, undefined]);
+  });
+
+  it('knows that a namespace is gone only where it can see its directory', () => {
+    const file = join(dir.path, 'file');
+    writeFileSync(file, '');
+    const gone = [join(dir.path, 'gone'), file, join(dir.path, 'nowhere/netns'), '/proc/self/ns/net'];
+    expect(gone.map((path) => networks.isGone(path))).toEqual([true, false, false, false]);
+  });
+});

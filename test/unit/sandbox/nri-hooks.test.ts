@@ -1,0 +1,93 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Container, PodSandbox } from '../../../nri/index.ts';
+import { NriHooks } from '../../../src/sandbox/nri-hooks.ts';
+import type { SandboxRegistry } from '../../../src/sandbox/sandbox-registry.ts';
+import type { StartGuard } from '../../../src/sandbox/start-guard.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
+import { turns } from './fake-networks.ts';
+
+const pod = { id: 's1', uid: 'pod', namespace: 'apps', name: 'web', namespaces: [] } as unknown as PodSandbox;
+const context = { timeoutMs: 2_000, signal: new AbortController().signal };
+
+describe('NriHooks', () => {
+  let clock: ManualClock;
+  let calls: string[];
+  let work: Promise<void>;
+  let hooks: NriHooks;
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    calls = [];
+    work = Promise.resolve();
+    const noted = <T>(call: string, answer: T): T => {
+      calls.push(call);
+      return answer;
+    };
+    const sandbox = { want: (desired: string) => noted(`want ${desired}`, work) };
+    const registry = {
+      adopt: ({ sandboxId }: { sandboxId: string }) => noted(`adopt ${sandboxId}`, sandbox),
+      end: ({ sandboxId }: { sandboxId: string }) => noted(`end ${sandboxId}`, work),
+      synchronize: (pods: unknown[], current: Set<string>) => calls.push(`list ${pods.length}, in use ${[...current]}`),
+      expire: () => calls.push('expire'),
+    } as unknown as SandboxRegistry;
+    const guard = { check: () => calls.push('check') } as unknown as StartGuard;
+    const onSynchronized = () => calls.push('synchronized');
+    hooks = new NriHooks({ registry, guard, onSynchronized, clock, logger: new RecordingLogger() });
+  });
+
+  /** Whether the hook has answered after so much time, and what. */
+  async function answerAfter(ms: number, answer: Promise<void>): Promise<string> {
+    let state = 'waits';
+    answer.then(
+      () => (state = 'success'),
+      () => (state = 'failure'),
+    );
+    await turns();
+    clock.advance(ms);
+    await turns();
+    return state;
+  }
+
+  it('answers when the sandbox is ready', async () => {
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+    expect(calls).toEqual(['adopt s1', 'want ready']);
+    expect(clock.sleeping()).toEqual([]);
+  });
+
+  it('never refuses a sandbox, neither for time nor for an error', async () => {
+    work = new Promise(() => undefined);
+    expect(await answerAfter(499, hooks.runPodSandbox(pod, context))).toBe('waits');
+    expect(await answerAfter(500, hooks.runPodSandbox(pod, context))).toBe('success');
+    work = Promise.reject(new Error('the VF is gone'));
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+  });
+
+  it('answers well before a runtime that allows less', async () => {
+    work = new Promise(() => undefined);
+    expect(await answerAfter(200, hooks.runPodSandbox(pod, { ...context, timeoutMs: 400 }))).toBe('success');
+  });
+
+  it.each(['stopPodSandbox', 'removePodSandbox'] as const)(
+    'ends the sandbox at %s, as long as it may take',
+    async (name) => {
+      work = new Promise(() => undefined);
+      expect(await answerAfter(500, hooks[name](pod, context))).toBe('success');
+      work = Promise.reject(new Error('busy'));
+      expect(await answerAfter(0, hooks[name](pod, context))).toBe('success');
+      expect(calls).toEqual(['end s1', 'end s1']);
+    },
+  );
+
+  it('looks whether a container may be created, after the sandbox was asked to be ready', () => {
+    work = Promise.reject(new Error('busy'));
+    hooks.createContainer(pod, {} as Container);
+    expect(calls).toEqual(['adopt s1', 'want ready', 'check']);
+  });
+
+  it('passes on what the runtime lists, and that it is gone', () => {
+    hooks.synchronize([pod], [{ podSandboxId: 's1' } as Container]);
+    hooks.disconnected();
+    expect(calls).toEqual(['list 1, in use s1', 'synchronized', 'expire']);
+  });
+});

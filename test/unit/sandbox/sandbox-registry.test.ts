@@ -1,0 +1,199 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { ClaimIdentity } from '../../../src/metadata/index.ts';
+import { SandboxRegistry } from '../../../src/sandbox/sandbox-registry.ts';
+import type { StoredClaim } from '../../../src/state/index.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
+import { FakeNetworks, turns } from './fake-networks.ts';
+
+const pathOf = (sandboxId: string) => `/netns/${sandboxId}`;
+const facts = (sandboxId: string, podUid = `pod-${sandboxId}`) => ({
+  ...{ sandboxId, podUid, podNamespace: 'default', podName: podUid },
+  netnsPath: pathOf(sandboxId),
+});
+const none: ReadonlySet<string> = new Set();
+
+describe('SandboxRegistry', () => {
+  let networks: FakeNetworks;
+  let claims: Map<string, StoredClaim>;
+  /** What was done, such as `serve a in s1`. */
+  let done: string[];
+  let detachFailure: Error | undefined;
+  let registry: SandboxRegistry;
+
+  beforeEach(() => {
+    networks = new FakeNetworks(...['s1', 's2', 's3'].map(pathOf));
+    claims = new Map();
+    done = [];
+    detachFailure = undefined;
+    registry = new SandboxRegistry({
+      store: {
+        claims: () => [...claims.values()],
+        claimsOfPod: (podUid) => [...claims.values()].filter(({ podUids }) => podUids.includes(podUid)),
+      },
+      claims: {
+        podLinks: () => undefined as never,
+        serve: async ({ name }, { sandboxId, podUid }) => {
+          done.push(`serve ${name} in ${sandboxId}`);
+          put(name, podUid, sandboxId);
+          return 'ready';
+        },
+        detach: async ({ name }: ClaimIdentity, sandboxId) => {
+          if (detachFailure !== undefined) throw detachFailure;
+          const claim = claims.get(name);
+          if (claim?.devices[0]?.attachment?.sandboxId !== sandboxId) return 0;
+          done.push(`detach ${name} from ${sandboxId}`);
+          put(name, claim.podUids[0] ?? '');
+          return 1;
+        },
+        hold: async () => undefined,
+      },
+      networks,
+      onFailure: () => undefined,
+      liveUpdates: false,
+      clock: new ManualClock(),
+      logger: new RecordingLogger(),
+    });
+  });
+
+  /** A claim of a pod, whose VF is in a sandbox. */
+  function put(name: string, podUid: string, sandboxId?: string): void {
+    const place = sandboxId === undefined ? {} : { attachment: facts(sandboxId, podUid) };
+    const device = { pciAddress: name, pool: 'n', name, request: 'vf', config: {}, ...place };
+    const identity = { namespace: 'default', name, uid: name };
+    claims.set(name, { identity, podUids: [podUid], state: 'prepared', devices: [device] });
+  }
+
+  async function requeue(times = 1): Promise<void> {
+    for (let n = 0; n < times; n++) {
+      registry.requeueAll();
+      await turns();
+    }
+  }
+
+  it('serves what the runtime lists, and knows whether its list is up to date', async () => {
+    put('a', 'pod-s1');
+    expect([registry.isFresh, registry.has('s1')]).toEqual([false, false]);
+    registry.synchronize([facts('s1'), facts('s2')], none);
+    await turns();
+    expect(done).toEqual(['serve a in s1']);
+    expect([registry.isFresh, registry.has('s1'), registry.hasPod('pod-s2')]).toEqual([true, true, true]);
+    registry.expire();
+    expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
+  });
+
+  it('detaches VFs when their sandbox is stopped, and forgets it', async () => {
+    put('a', 'pod-s1');
+    await registry.adopt(facts('s1')).want('ready');
+    await registry.end(facts('s1'));
+    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
+    expect([registry.find('s1'), registry.hasPod('pod-s1')]).toEqual([undefined, false]);
+  });
+
+  it('detaches VFs of a sandbox that was never seen when it is stopped', async () => {
+    put('a', 'pod-s1', 's1');
+    await registry.end(facts('s1'));
+    expect(done).toEqual(['detach a from s1']);
+  });
+
+  it('detaches VFs at once when the namespace is gone, also of a sandbox that is still listed', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([facts('s1')], none);
+    await turns();
+    networks.gone.add(pathOf('s1'));
+    await requeue();
+    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
+    expect(registry.has('s1')).toBe(false);
+  });
+
+  it('waits for a second look at a sandbox that is not listed: it may be in the making', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    await turns();
+    expect(done).toEqual([]);
+    await requeue();
+    expect(done).toEqual(['detach a from s1']);
+  });
+
+  it('leaves a sandbox alone whose first sign of life came between two looks', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    registry.adopt(facts('s1'));
+    await requeue(3);
+    expect(done.filter((each) => each.startsWith('detach'))).toEqual([]);
+  });
+
+  it('concludes nothing from a list that is not up to date', async () => {
+    put('a', 'pod-s1', 's1');
+    await requeue(3);
+    registry.synchronize([], none);
+    registry.expire();
+    await requeue(3);
+    expect(done).toEqual([]);
+  });
+
+  it('ends a sandbox that is missing in the next list', async () => {
+    put('a', 'pod-s1');
+    registry.synchronize([facts('s1')], none);
+    await turns();
+    registry.synchronize([], none);
+    await requeue();
+    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
+  });
+
+  it('takes the sandbox that was used last for the one that the pod lives in', async () => {
+    put('a', 'pod');
+    registry.adopt(facts('s1', 'pod'));
+    await registry.find('s1')?.want('ready');
+    registry.adopt(facts('s2', 'pod'));
+    await registry.find('s2')?.want('ready');
+    await turns();
+    expect(done).toEqual(['serve a in s1', 'detach a from s1', 'serve a in s2']);
+    // It is still listed, and is not used any more.
+    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], none);
+    await requeue(3);
+    expect(done.filter((each) => each !== 'serve a in s2')).toEqual(['serve a in s1', 'detach a from s1']);
+  });
+
+  it('leaves VFs in the sandbox that has them, until the runtime shows which one the pod lives in', async () => {
+    put('a', 'pod', 's2');
+    const both = [facts('s1', 'pod'), facts('s2', 'pod')];
+    registry.synchronize(both, none);
+    await turns();
+    expect(done).toEqual(['serve a in s2']);
+    done.length = 0;
+    await registry.adopt(facts('s1', 'pod')).want('ready');
+    await turns();
+    expect(done).toEqual(['detach a from s2', 'serve a in s1']);
+  });
+
+  it('takes a listed sandbox with containers for the one that the pod lives in', async () => {
+    put('a', 'pod');
+    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
+    await turns();
+    expect(done).toEqual(['serve a in s2']);
+  });
+
+  it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {
+    put('a', 'pod', 's1');
+    networks.gone.add(pathOf('s1'));
+    registry.synchronize([facts('s2', 'pod')], none);
+    await turns();
+    expect(done).toContain('serve a in s2');
+    expect(registry.find('s2')?.phase).toBe('ready');
+  });
+
+  it('repeats what failed, and then forgets the sandbox', async () => {
+    put('a', 'pod-s1', 's1');
+    detachFailure = new Error('no space left on device');
+    networks.gone.add(pathOf('s1'));
+    await requeue();
+    expect([registry.find('s1')?.phase, claims.get('a')?.devices[0]?.attachment?.sandboxId]).toEqual([
+      'detaching',
+      's1',
+    ]);
+    detachFailure = undefined;
+    await requeue();
+    expect([registry.find('s1'), done]).toEqual([undefined, ['detach a from s1']]);
+  });
+});

@@ -1,0 +1,208 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { ClaimIdentity } from '../../../src/metadata/index.ts';
+import { SandboxError } from '../../../src/sandbox/index.ts';
+import { Sandbox, type SandboxDeps } from '../../../src/sandbox/sandbox.ts';
+import type { StoredClaim } from '../../../src/state/index.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
+import { FakeNetworks, turns } from './fake-networks.ts';
+
+const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
+const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
+const claim = (name: string): StoredClaim => ({
+  identity: { namespace: 'apps', name, uid: name },
+  podUids: ['pod'],
+  state: 'prepared',
+  devices: [device],
+});
+
+/** Answers of the work on claims, and what was asked of it. */
+class FakeWork {
+  readonly done: string[] = [];
+  /** Thrown by `serve`, by name of the claim. */
+  readonly failures = new Map<string, Error>();
+  answer: 'ready' | 'tentative' | 'gone' = 'ready';
+  detachFailure: Error | undefined;
+  /** Keeps `serve` from ending. */
+  hold: Promise<void> | undefined;
+
+  podLinks = () => undefined as never;
+
+  async serve({ name }: ClaimIdentity, _place: unknown, _pod: unknown, signal: AbortSignal) {
+    this.done.push(`serve ${name}`);
+    const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    aborted.catch(() => undefined);
+    await Promise.race([this.hold, aborted]);
+    const failure = this.failures.get(name);
+    if (failure !== undefined) throw failure;
+    return this.answer;
+  }
+
+  async detach({ name }: ClaimIdentity) {
+    this.done.push(`detach ${name}`);
+    if (this.detachFailure !== undefined) throw this.detachFailure;
+    return 1;
+  }
+}
+
+describe('Sandbox', () => {
+  let clock: ManualClock;
+  let logger: RecordingLogger;
+  let networks: FakeNetworks;
+  let work: FakeWork;
+  let claims: StoredClaim[];
+  let failures: string[];
+  let sandbox: Sandbox;
+  const open = (liveUpdates = false) =>
+    new Sandbox(facts, {
+      store: { claims: () => claims, claimsOfPod: () => claims },
+      claims: {
+        podLinks: work.podLinks,
+        serve: work.serve.bind(work),
+        detach: work.detach.bind(work),
+        hold: async ({ name }, _, reason) => void work.done.push(`hold ${name}: ${reason}`),
+      },
+      networks,
+      onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
+      liveUpdates,
+      clock,
+      logger,
+    } satisfies SandboxDeps);
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    logger = new RecordingLogger();
+    networks = new FakeNetworks('/netns/s1');
+    work = new FakeWork();
+    claims = [claim('a'), claim('b')];
+    failures = [];
+    sandbox = open();
+  });
+
+  it('is ready when all claims are, and stays so without another look', async () => {
+    const [first, second] = [sandbox.want('ready'), sandbox.want('ready')];
+    expect(sandbox.phase).toBe('attaching');
+    await Promise.all([first, second]);
+    await sandbox.want('ready');
+    expect([sandbox.phase, work.done, networks.open_]).toEqual(['ready', ['serve a', 'serve b'], 0]);
+    expect(['a', 'b', 'c'].map((uid) => sandbox.isReady(uid))).toEqual([true, true, false]);
+    expect(logger.messages()).toEqual(['sandbox ready']);
+  });
+
+  it('does nothing for a pod without claims', async () => {
+    claims = [];
+    await sandbox.want('ready');
+    expect([sandbox.phase, networks.opened, clock.sleeping()]).toEqual(['pending', 0, []]);
+  });
+
+  it('serves a claim that came later', async () => {
+    await sandbox.want('ready');
+    claims = [...claims, claim('c')];
+    await sandbox.want('ready');
+    expect(sandbox.isReady('c')).toBe(true);
+  });
+
+  it('says why it is not ready, and tries again after growing pauses', async () => {
+    const error = new SandboxError('vf-missing', 'the VF is gone');
+    work.failures.set('b', error);
+    await expect(sandbox.want('ready')).rejects.toBe(error);
+    expect([sandbox.phase, sandbox.failure]).toEqual(['attaching', { error, attempts: 1 }]);
+    expect([failures, work.done.at(-1)]).toEqual([['b: the VF is gone'], 'hold b: the VF is gone']);
+    const pauses: number[] = [];
+    for (let attempt = 0; attempt < 5; attempt++) {
+      const [pause = 0] = clock.sleeping();
+      pauses.push(pause);
+      clock.advance(pause);
+      await turns();
+    }
+    expect([pauses, sandbox.failure?.attempts]).toEqual([[500, 1_000, 2_000, 4_000, 5_000], 6]);
+    work.failures.clear();
+    clock.advance(5_000);
+    await turns();
+    expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
+  });
+
+  it('tries at once when it is asked again', async () => {
+    work.failures.set('a', new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    work.failures.clear();
+    await sandbox.want('ready');
+    expect([sandbox.phase, clock.sleeping()]).toEqual(['ready', []]);
+  });
+
+  it('gives up what is under way when it is to be gone, detaches, and never becomes ready again', async () => {
+    work.hold = new Promise(() => undefined);
+    const ready = sandbox.want('ready');
+    await turns();
+    await sandbox.want('gone');
+    await ready;
+    expect([sandbox.phase, work.done]).toEqual(['gone', ['serve a', 'detach a', 'detach b']]);
+    await sandbox.want('ready');
+    expect([sandbox.phase, sandbox.isReady('a'), work.done.length]).toEqual(['gone', false, 3]);
+  });
+
+  it('detaches again after a failure, and is not reported as a failed claim', async () => {
+    await sandbox.want('ready');
+    work.detachFailure = new Error('busy');
+    await expect(sandbox.want('gone')).rejects.toThrow('busy');
+    expect([sandbox.phase, failures]).toEqual(['detaching', []]);
+    work.detachFailure = undefined;
+    clock.advance(500);
+    await turns();
+    expect([sandbox.phase, clock.sleeping()]).toEqual(['gone', []]);
+  });
+
+  it('refuses the host network, and a namespace that does not exist', async () => {
+    networks.isHost = true;
+    await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'host-network' });
+    networks.isHost = false;
+    networks.paths.clear();
+    await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'netns-missing', retriable: true });
+    expect(work.done.filter((call) => call.startsWith('serve'))).toEqual([]);
+  });
+
+  it('reads tentative addresses again, for some seconds', async () => {
+    work.answer = 'tentative';
+    await sandbox.want('ready');
+    for (let look = 0; look < 20; look++) {
+      clock.advance(500);
+      await turns();
+    }
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
+  });
+
+  it('follows changes of the pod, once for each burst, until the namespace is another one', async () => {
+    sandbox = open(true);
+    await sandbox.want('ready');
+    clock.advance(250);
+    await turns();
+    const looks = () => work.done.filter((call) => call === 'serve a').length;
+    // What changed before the watch was there is seen as well.
+    expect(looks()).toBe(2);
+    for (let change = 0; change < 3; change++) networks.change();
+    clock.advance(250);
+    await turns();
+    expect(looks()).toBe(3);
+    networks.identity = 'another';
+    clock.advance(1_000);
+    await turns();
+    expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
+  it('releases the namespace before VFs leave it', async () => {
+    sandbox = open(true);
+    await sandbox.want('ready');
+    expect(networks.watches).toBe(1);
+    await sandbox.want('gone');
+    expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
+  it('stops working when it is disposed of', async () => {
+    work.hold = new Promise(() => undefined);
+    const ready = sandbox.want('ready').catch((error: unknown) => error);
+    await turns();
+    await sandbox[Symbol.asyncDispose]();
+    expect(await ready).toMatchObject({ message: 'the driver is being stopped' });
+    expect(clock.sleeping()).toEqual([]);
+  });
+});

@@ -1,0 +1,103 @@
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { SandboxError } from '../../../src/sandbox/index.ts';
+import { StartGuard } from '../../../src/sandbox/start-guard.ts';
+import { Store, type StoredDevice } from '../../../src/state/index.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
+
+const identity = { namespace: 'ns', name: 'nic', uid: 'claim-1' };
+const pod = { uid: 'pod-1', runtimeHandler: 'runc' };
+const file = '/files/ns_nic/vf/metadata.json';
+const gate = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_nic'] };
+const device: StoredDevice = { pciAddress: '0000:01:10.0', pool: 'node', name: 'dev', request: 'vf', config: {} };
+const gone = new SandboxError('vf-missing', 'the VF is gone');
+const busy = new SandboxError('vf-busy', 'the VF is in another pod', { retriable: true });
+
+const container = (sources: string[], hooks = [gate]) => ({
+  name: 'app',
+  mounts: sources.map((source) => ({ source, destination: '/x', type: '', options: ['ro', 'bind'] })),
+  createRuntimeHooks: hooks,
+});
+const sandbox = (ready: boolean, failure?: { error: unknown; attempts: number }) => ({
+  isReady: () => ready,
+  failure,
+});
+
+describe('StartGuard', () => {
+  let dir: ReturnType<typeof tempDir>;
+  let store: Store;
+  let otherPods = 0;
+  let guard: StartGuard;
+
+  beforeEach(() => {
+    dir = tempDir();
+    store = new Store(join(dir.path, 'state.db'));
+    otherPods = 0;
+    guard = new StartGuard({
+      store,
+      isGateOf: ({ namespace, name }, args) => args.includes(`/files/${namespace}_${name}`),
+      runsHooks: (handler) => handler !== 'runsc',
+      isFilePlace: (path) => path.startsWith('/files/'),
+      isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
+      onOtherPod: () => otherPods++,
+    });
+    store.putClaim({ identity, podUids: ['pod-1'], state: 'prepared', devices: [device] });
+  });
+  afterEach(() => {
+    store[Symbol.dispose]();
+    dir[Symbol.dispose]();
+  });
+
+  it('lets a container start whose claim is ready', () => {
+    guard.check(pod, container([file], []), sandbox(true, { error: gone, attempts: 5 }));
+  });
+
+  it('lets a container wait that has the gate of the claim in it', () => {
+    guard.check(pod, container([file]), sandbox(false));
+    guard.check(pod, container([]), sandbox(false));
+    guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 2 }));
+  });
+
+  it('refuses a container that waits in vain, with the reason', () => {
+    const refusal = /^container app cannot start with claim ns\/nic: the VF is gone$/;
+    expect(() => guard.check(pod, container([file]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(refusal);
+    expect(() => guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 3 }))).toThrow(
+      /the VF is in another pod$/,
+    );
+  });
+
+  // B3: metadata off, the layout attributes-json alone, claims that an older version has prepared.
+  it('refuses every container of the pod that has no gate of the claim in it', () => {
+    const refusal = 'container app cannot start with claim ns/nic: its devices are not in this sandbox yet';
+    const other = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_other'] };
+    for (const hooks of [[], [other]]) {
+      expect(() => guard.check(pod, container([], hooks), sandbox(false))).toThrow(refusal);
+      expect(() => guard.check(pod, container([file], hooks), sandbox(false))).toThrow(refusal);
+    }
+  });
+
+  it('refuses a container whose runtime does not run hooks', () => {
+    const kept = { ...pod, runtimeHandler: 'runsc' };
+    expect(() => guard.check(kept, container([file]), sandbox(false))).toThrow('not in this sandbox yet');
+    guard.check(kept, container([file]), sandbox(true));
+  });
+
+  it('has nothing against containers of other pods without the metadata', () => {
+    guard.check({ ...pod, uid: 'pod-2' }, container(['/files/ns_other/vf/metadata.json', '/etc'], []), sandbox(false));
+  });
+
+  it('refuses a claim to a pod that it was reserved for after it was prepared for another one', () => {
+    const next = { ...pod, uid: 'pod-2' };
+    expect(() => guard.check(next, container([file]), sandbox(false))).toThrow(
+      /cannot start with claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
+    );
+    expect(otherPods).toBe(1);
+    guard.check(next, container(['/etc']), sandbox(false));
+  });
+
+  it('refuses those with metadata, and no others, while the store cannot be read', () => {
+    store[Symbol.dispose]();
+    guard.check(pod, container(['/etc/hosts'], []), sandbox(false));
+    expect(() => guard.check(pod, container([file]), sandbox(false))).toThrow(/state store .* cannot be used/);
+  });
+});
