@@ -249,7 +249,7 @@ describe('a VF in user space', () => {
     await bench.attach('dpdk', pod);
     await expect(bench.attach('dpdk', bench.newPod(), 'sandbox2', 'other-pod')).rejects.toMatchObject({
       code: 'vf-busy',
-      message: expect.stringContaining('in the sandbox of pod pod-uid'),
+      message: expect.stringContaining('in the sandbox of pod default/app'),
     });
   });
 });
