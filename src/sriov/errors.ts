@@ -1,4 +1,4 @@
-import { NetdraError } from '../errors.ts';
+import { type ErrorDetails, NetdraError } from '../errors.ts';
 
 export type SriovErrorCode =
   /** sysfs cannot be read: a missing mount, or a right that we lack. */
@@ -19,6 +19,8 @@ export type SriovErrorCode =
   | 'property-unsupported'
   /** The PF's driver does not take the value of a property. */
   | 'property-refused'
+  /** Some properties of a device could not be made what they were; `properties` says which. */
+  | 'restore-incomplete'
   /** What the claim asks for has no character device on this node. */
   | 'device-node-missing'
   /** A plain NIC was asked for what only a VF can have. */
@@ -30,5 +32,17 @@ export type SriovErrorCode =
   /** An interface of somebody else has the name that a simulated one needs. */
   | 'simulation-name-taken';
 
-/** Whatever goes wrong with finding, describing or simulating VFs. */
-export class SriovError extends NetdraError<SriovErrorCode> {}
+export interface SriovErrorDetails extends ErrorDetails {
+  properties?: readonly string[];
+}
+
+/** Whatever goes wrong with finding, describing, changing or simulating VFs. */
+export class SriovError extends NetdraError<SriovErrorCode> {
+  /** What could not be set or restored: members of `VfChange`, or paths into `VfBefore` such as `link.name`. */
+  readonly properties: readonly string[];
+
+  constructor(code: SriovErrorCode, message: string, details: SriovErrorDetails = {}) {
+    super(code, message, details);
+    this.properties = details.properties ?? [];
+  }
+}

@@ -1,5 +1,19 @@
 import type { Clock } from '../clock.ts';
-import { type Link, NetlinkError, type RtnlConnection, type VfChange, type VfInfo } from '../netlink/index.ts';
+import { NetdraError } from '../errors.ts';
+import {
+  isEthernetAddress,
+  type Link,
+  type LinkEthtool,
+  type LinkState,
+  type LinkStateConnection,
+  NetlinkError,
+  type RestoreFailure,
+  type RtnlConnection,
+  readLinkState,
+  restoreLinkState,
+  type VfChange,
+  type VfInfo,
+} from '../netlink/index.ts';
 import { DeviceNodes } from './device-nodes.ts';
 import { type DriverBinding, isVfio } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
@@ -14,7 +28,7 @@ export interface VfAddress {
   vfIndex?: number;
 }
 
-/** A VF as it was found, to be so again later. */
+/** Snapshot of a VF, restored when its claim is unprepared. Plain data, to be stored. */
 export interface VfBefore {
   /** Absent: no kernel driver was bound. */
   driver?: string;
@@ -23,7 +37,16 @@ export interface VfBefore {
   /** What the PF had set. */
   vf: VfChange;
   /** Its interface in the host's namespace; absent if it had none. */
-  link?: { name: string; hardwareAddress?: string; mtuBytes: number; up: boolean };
+  link?: LinkState;
+}
+
+export interface RestoreOptions {
+  /**
+   * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function: that
+   * undoes what nobody can read, such as RSS tables, flow rules and BPF programs. Default true. Never done with plain
+   * NICs and PFs.
+   */
+  reset?: boolean;
 }
 
 /** What a VF shall be like; absent stays as it is. */
@@ -53,7 +76,9 @@ export interface VfAccess {
 export interface VfHardwareOptions {
   binding: DriverBinding;
   /** Into the namespace that the PFs' interfaces are in. */
-  host: Pick<RtnlConnection, 'links' | 'setLink' | 'vfInfos' | 'setVf'>;
+  host: Pick<RtnlConnection, 'links' | 'vfInfos' | 'setVf'> & LinkStateConnection;
+  /** In the same namespace; absent: what ethtool sets is neither read nor restored. */
+  ethtool?: LinkEthtool;
   clock: Clock;
   nodes?: DeviceNodes;
 }
@@ -67,13 +92,15 @@ const pollMs = 20;
 export class VfHardware {
   readonly #binding: DriverBinding;
   readonly #host: VfHardwareOptions['host'];
+  readonly #ethtool: LinkEthtool | undefined;
   readonly #clock: Clock;
   readonly #nodes: DeviceNodes;
   readonly #properties: VfProperties;
 
-  constructor({ binding, host, clock, nodes = new DeviceNodes() }: VfHardwareOptions) {
+  constructor({ binding, host, ethtool, clock, nodes = new DeviceNodes() }: VfHardwareOptions) {
     this.#binding = binding;
     this.#host = host;
+    this.#ethtool = ethtool;
     this.#clock = clock;
     this.#nodes = nodes;
     this.#properties = new VfProperties({
@@ -83,6 +110,7 @@ export class VfHardware {
     });
   }
 
+  /** Takes the snapshot. Whatever the claim wants: the VF's pod, or its CNI plugin, may change all of it. */
   async read(address: VfAddress): Promise<VfBefore> {
     const driver = await this.#binding.driverOf(address.pciAddress);
     const driverOverride = await this.#binding.overrideOf(address.pciAddress);
@@ -91,52 +119,70 @@ export class VfHardware {
       ...(driver === undefined ? {} : { driver }),
       ...(driverOverride === undefined ? {} : { driverOverride }),
       vf: await this.#properties.read(address),
-      ...(link === undefined ? {} : { link: stateOf(link) }),
+      ...(link === undefined ? {} : { link: await readLinkState(this.#host, link.index, this.#ethtool) }),
     };
   }
 
   /**
    * Sets what is asked for and leaves the rest; the VF's interface keeps its name. What forbids the whole is looked for
-   * before anything is changed.
-   * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`, `vf-missing`
+   * before anything is changed. Decides by what the VF is now, so that it finishes what an earlier attempt began.
+   * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`, `vf-missing`,
+   * `restore-incomplete` if the interface is not what it was after the driver was bound
    */
   async apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void> {
     const { pciAddress } = address;
-    const { driver } = wanted;
+    const { driver, vf = {} } = wanted;
+    if (driver === undefined && Object.keys(vf).length === 0) return;
     const toUserSpace = driver !== undefined && isVfio(driver);
-    if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, wanted.vf ?? {}, toUserSpace);
+    if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, vf, toUserSpace);
     if (toUserSpace) await this.#checkGroup(pciAddress);
-    const isNewAddress = await this.#properties.set(address, wanted.vf ?? {});
-    const kept = wanted.vf?.hardwareAddress ?? addressToKeep(before);
+    const isNewAddress = await this.#properties.set(address, vf);
+    const kept = vf.hardwareAddress ?? addressToKeep(before);
     if (toUserSpace && kept !== undefined && !isNewAddress) await this.#properties.pinAddress(address, kept);
     const current = await this.#binding.driverOf(pciAddress);
     if (driver === 'default') await this.#binding.bindDefault(pciAddress);
     else if (driver !== undefined) await this.#binding.bind(pciAddress, driver);
+    // An attempt that was cut short has left it without one.
+    else if (current === undefined) await this.#binding.bind(pciAddress, before.driver);
     const isSame = (await this.#binding.driverOf(pciAddress)) === current;
-    if (isNewAddress && isSame) await this.#rebind(pciAddress, current);
+    if (isSame && address.pfAddress !== undefined) await this.#rebindForAddress(pciAddress, vf.hardwareAddress);
     if (before.link === undefined) return;
     const { hardwareAddress: _new, ...link } = before.link;
-    await this.#settleLink(pciAddress, link);
+    const failures = await this.#settleLink(pciAddress, link);
+    // A name that another link has taken does not matter to the pod.
+    const grave = failures.filter(({ property }) => property !== 'name');
+    if (grave.length > 0) throw incomplete(pciAddress, linkFailures(grave));
   }
 
   /**
-   * Makes the VF what it was. Can be repeated, and finishes what an earlier attempt began. A step that fails does not
-   * keep the others from being made; it is thrown at the end. A VF that is gone, and comes back as a new one, needs none.
+   * Makes the VF what it was, whatever changed it and whether its interface was brought back or came back by itself. Can
+   * be repeated, and finishes what an earlier attempt began. No step keeps the others from being made; what failed is
+   * thrown at the end. A VF that is gone, and comes back as a new one, needs none.
+   * @throws SriovError `restore-incomplete` with the properties
    */
-  async restore(address: VfAddress, before: VfBefore): Promise<void> {
+  async restore(address: VfAddress, before: VfBefore, { reset = true }: RestoreOptions = {}): Promise<void> {
     const { pciAddress } = address;
+    const failures: Failure[] = [];
+    const step = async (property: string, task: () => Promise<void>): Promise<void> => {
+      await task().catch((error: unknown) => failures.push(...toFailures(property, error)));
+    };
     if (!(await this.#binding.isPresent(pciAddress))) return;
-    const errors: unknown[] = [];
-    const isNewAddress = await this.#properties.set(address, before.vf).catch((error: unknown) => {
-      errors.push(error);
-      return false;
+    const { hardwareAddress, ...properties } = before.vf;
+    await step('vf', async () => void (await this.#properties.set(address, properties)));
+    await step('vf', () => this.#restoreAdminAddress(address, hardwareAddress, before.link));
+    await step('driver', () => this.#restoreDriver(address, before, reset));
+    await step('driverOverride', async () => {
+      const isRight = (await this.#binding.overrideOf(pciAddress)) === before.driverOverride;
+      if (!isRight) await this.#binding.setOverride(pciAddress, before.driverOverride);
     });
-    const current = await this.#binding.driverOf(pciAddress);
-    await this.#binding.bind(pciAddress, before.driver);
-    if (isNewAddress && current === before.driver) await this.#rebind(pciAddress, current);
-    if (before.driverOverride !== undefined) await this.#binding.setOverride(pciAddress, before.driverOverride);
-    if (before.link !== undefined) await this.#settleLink(pciAddress, before.link);
-    if (errors.length > 0) throw errors[0];
+    await step('link', async () => {
+      if (before.link === undefined) return;
+      const refused = await this.#settleLink(pciAddress, before.link);
+      const isAdministrative = await this.#hasAdminAddress(address);
+      const grave = refused.filter(({ property }) => property !== 'hardwareAddress' || !isAdministrative);
+      failures.push(...linkFailures(grave));
+    });
+    if (failures.length > 0) throw incomplete(pciAddress, failures);
   }
 
   /**
@@ -167,24 +213,52 @@ export class VfHardware {
   }
 
   /** igbvf, for one, learns of its address only when it is bound. */
-  async #rebind(pciAddress: string, driver: string | undefined): Promise<void> {
-    if (driver === undefined || isVfio(driver)) return;
-    await this.#binding.rebind(pciAddress);
+  async #rebindForAddress(pciAddress: string, hardwareAddress: string | undefined): Promise<void> {
+    const driver = await this.#binding.driverOf(pciAddress);
+    if (hardwareAddress === undefined || driver === undefined || isVfio(driver)) return;
+    const link = await this.#link(pciAddress);
+    if (link?.hardwareAddress !== hardwareAddress.toLowerCase()) await this.#binding.rebind(pciAddress);
+  }
+
+  /**
+   * The address that the PF tells may be the VF's own, which its interface can have again: setting it through the PF
+   * would make it administrative, and no later pod could choose another. If it is administrative, the interface is refused
+   * every other.
+   */
+  async #restoreAdminAddress(address: VfAddress, wanted: string | undefined, before?: LinkState): Promise<void> {
+    if (wanted === undefined || (await this.#properties.read(address)).hardwareAddress === wanted) return;
+    const link = wanted === before?.hardwareAddress ? await this.#link(address.pciAddress) : undefined;
+    if (link !== undefined) {
+      await this.#host.setLink(link.index, { up: false, hardwareAddress: wanted }).catch(ignoreRefusal);
+      if ((await this.#properties.read(address)).hardwareAddress === wanted) return;
+    }
+    await this.#properties.set(address, { hardwareAddress: wanted });
+  }
+
+  async #restoreDriver(address: VfAddress, before: VfBefore, reset: boolean): Promise<void> {
+    const { pciAddress, pfAddress } = address;
+    const { driver } = before;
+    if ((await this.#binding.driverOf(pciAddress)) !== driver) return await this.#binding.bind(pciAddress, driver);
+    if (pfAddress === undefined || driver === undefined || isVfio(driver)) return;
+    if (reset) return await this.#binding.rebind(pciAddress);
+    const { hardwareAddress } = before.vf;
+    // An address of the PF's that the interface knew, it has to learn of again.
+    const wasKnown = hardwareAddress === before.link?.hardwareAddress;
+    if (wasKnown) await this.#rebindForAddress(pciAddress, hardwareAddress);
+  }
+
+  /** Whether the VF's interface has the address that its PF has set, and so cannot have any other. */
+  async #hasAdminAddress(address: VfAddress): Promise<boolean> {
+    const { hardwareAddress } = (await this.#properties.info(address)) ?? {};
+    return hardwareAddress !== undefined && hardwareAddress === (await this.#link(address.pciAddress))?.hardwareAddress;
   }
 
   /** A driver that was bound gives its interface a name of the kernel's choice, which nobody else may know. */
-  async #settleLink(pciAddress: string, wanted: NonNullable<VfBefore['link']>): Promise<void> {
+  async #settleLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
     const driver = await this.#binding.driverOf(pciAddress);
-    if (driver === undefined || isVfio(driver)) return;
-    const { name, hardwareAddress, mtuBytes, up } = wanted;
-    const link = await this.#awaitLink(pciAddress);
-    if (link.name !== name) await this.#host.setLink(link.index, { up: false, name });
-    if (link.mtuBytes !== mtuBytes) await this.#host.setLink(link.index, { mtuBytes });
-    if (hardwareAddress !== undefined && link.hardwareAddress !== hardwareAddress) {
-      // A VF whose PF has given it an address may have no other, and one that had another has been reset by its driver.
-      await this.#host.setLink(link.index, { hardwareAddress }).catch(ignoreRefusal);
-    }
-    await this.#host.setLink(link.index, { up });
+    if (driver === undefined || isVfio(driver)) return [];
+    const { index } = await this.#awaitLink(pciAddress);
+    return await restoreLinkState(this.#host, index, wanted, this.#ethtool);
   }
 
   async #awaitLink(pciAddress: string): Promise<Link> {
@@ -229,17 +303,48 @@ export class VfHardware {
   }
 }
 
-function stateOf({ name, hardwareAddress, mtuBytes, up }: Link): NonNullable<VfBefore['link']> {
-  return { name, ...(hardwareAddress === undefined ? {} : { hardwareAddress }), mtuBytes, up };
-}
-
 /**
  * A VF without an administrative address takes another one at every reset, and user space resets it. Whether the one that
  * the PF tells is administrative cannot be seen where the interface has the same.
  */
 function addressToKeep({ vf, link }: VfBefore): string | undefined {
   const { hardwareAddress } = link ?? {};
-  return [noAddress, hardwareAddress].includes(vf.hardwareAddress) ? hardwareAddress : undefined;
+  if (hardwareAddress === undefined || !isEthernetAddress(hardwareAddress)) return undefined;
+  return [noAddress, hardwareAddress].includes(vf.hardwareAddress ?? '') ? hardwareAddress : undefined;
+}
+
+/** What could not be restored: a path into {@link VfBefore}, and why. */
+interface Failure {
+  property: string;
+  error: unknown;
+}
+
+function toFailures(property: string, error: unknown): Failure[] {
+  const named = error instanceof SriovError ? error.properties : [];
+  return named.length === 0 ? [{ property, error }] : named.map((each) => ({ property: `${property}.${each}`, error }));
+}
+
+function linkFailures(failures: RestoreFailure[]): Failure[] {
+  return failures.map(({ property, error }) => ({
+    property: property === 'link' ? 'link' : `link.${property}`,
+    error,
+  }));
+}
+
+function incomplete(pciAddress: string, failures: Failure[]): SriovError {
+  const properties = [...new Set(failures.map(({ property }) => property))];
+  const errors = [...new Set(failures.map(({ error }) => error))];
+  const text = (error: unknown) => (error instanceof Error ? error.message : String(error));
+  const cause = errors.length === 1 ? errors[0] : new AggregateError(errors, errors.map(text).join('; '));
+  return new SriovError('restore-incomplete', `${pciAddress} could not be restored: ${properties.join(', ')}`, {
+    cause,
+    device: pciAddress,
+    properties,
+    retriable: true,
+    hint:
+      (cause instanceof NetdraError ? cause.hint : undefined) ??
+      'remove what the causes name: the next attempt does the rest',
+  });
 }
 
 function ignoreRefusal(error: unknown): void {

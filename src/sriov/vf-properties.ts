@@ -1,4 +1,11 @@
-import { type Link, NetlinkError, type RtnlConnection, type VfChange, type VfInfo } from '../netlink/index.ts';
+import {
+  isEthernetAddress,
+  type Link,
+  NetlinkError,
+  type RtnlConnection,
+  type VfChange,
+  type VfInfo,
+} from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 import { assertNoVfProperties } from './plain-nic.ts';
 import type { VfAddress } from './vf-hardware.ts';
@@ -10,9 +17,11 @@ export interface VfPropertiesOptions {
   /** Into the namespace that the PFs' interfaces are in. */
   host: Pick<RtnlConnection, 'vfInfos' | 'setVf'>;
   /** The interface of a PCI function; `undefined` if it has none there. */
-  linkOf: (pciAddress: string) => Promise<Pick<Link, 'index' | 'name'> | undefined>;
+  linkOf: (pciAddress: string) => Promise<PfLink | undefined>;
   driverOf: (pciAddress: string) => Promise<string | undefined>;
 }
+
+type PfLink = Pick<Link, 'index' | 'name' | 'hardwareAddress'>;
 
 const noAddress = '00:00:00:00:00:00';
 
@@ -36,17 +45,21 @@ export class VfProperties {
 
   /**
    * All that can be known of a VF without an interface; `undefined` for plain NICs, for VFs whose PF has no interface
-   * either (it may be in user space itself), and where the PF leaves it out.
+   * either (it may be in user space itself), and where the PF leaves it out. Addresses are those of Ethernet: what an
+   * InfiniBand PF tells is the beginning of a longer one, which nothing here can set.
    */
-  async info({ pfAddress, vfIndex }: VfAddress): Promise<VfInfo | undefined> {
-    const pf = pfAddress === undefined ? undefined : await this.#options.linkOf(pfAddress);
-    if (pf === undefined) return undefined;
-    return (await this.#options.host.vfInfos(pf.index)).find((info) => info.vfIndex === vfIndex);
+  async info(address: VfAddress): Promise<VfInfo | undefined> {
+    const { info, isInfiniBand } = await this.#ask(address);
+    if (info === undefined || !isInfiniBand) return info;
+    const { hardwareAddress: _truncated, ...rest } = info;
+    return rest;
   }
 
   /** The properties as they are now, in the form that sets them so again. */
   async read(address: VfAddress): Promise<VfChange> {
-    return toChange(await this.info(address));
+    const { info, isInfiniBand } = await this.#ask(address);
+    const { hardwareAddress, ...rest } = toChange(info);
+    return hardwareAddress === undefined || isInfiniBand ? rest : { hardwareAddress, ...rest };
   }
 
   /**
@@ -93,6 +106,14 @@ export class VfProperties {
     }
   }
 
+  async #ask({ pfAddress, vfIndex }: VfAddress): Promise<{ info?: VfInfo; isInfiniBand: boolean }> {
+    const pf = pfAddress === undefined ? undefined : await this.#options.linkOf(pfAddress);
+    if (pf === undefined) return { isInfiniBand: false };
+    const info = (await this.#options.host.vfInfos(pf.index)).find((each) => each.vfIndex === vfIndex);
+    const isInfiniBand = pf.hardwareAddress !== undefined && !isEthernetAddress(pf.hardwareAddress);
+    return { ...(info === undefined ? {} : { info }), isInfiniBand };
+  }
+
   async #explainFailure(address: VfAddress, failed: { property: keyof VfChange; error: unknown }[]): Promise<unknown> {
     const first = failed.find(({ error }) => !isUnsupported(error)) ?? failed[0];
     if (first === undefined) return undefined;
@@ -101,7 +122,11 @@ export class VfProperties {
     const driver = (await this.#options.driverOf(pfAddress)) ?? 'none';
     const subject = `VF ${vfIndex} (${pciAddress}) of PF ${name} (${pfAddress}, driver ${driver})`;
     const properties = failed.map(({ property }) => property).join(', ');
-    const details = { device: pciAddress, cause: first.error };
+    const details = {
+      device: pciAddress,
+      cause: first.error,
+      properties: failed.map(({ property }) => property),
+    };
     if (!failed.every(({ error }) => isUnsupported(error))) {
       const retriable = first.error instanceof NetlinkError && first.error.retriable;
       return new SriovError('property-refused', `cannot set ${properties} of ${subject}`, { ...details, retriable });
@@ -113,7 +138,7 @@ export class VfProperties {
     });
   }
 
-  async #pfLink({ pciAddress, pfAddress }: VfAddress): Promise<Pick<Link, 'index' | 'name'>> {
+  async #pfLink({ pciAddress, pfAddress }: VfAddress): Promise<PfLink> {
     const pf = pfAddress === undefined ? undefined : await this.#options.linkOf(pfAddress);
     if (pf !== undefined) return pf;
     throw new SriovError('vf-missing', `the PF ${pfAddress} of ${pciAddress} has no network interface`, {

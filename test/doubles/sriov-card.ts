@@ -1,6 +1,17 @@
 import { existsSync, mkdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
-import { type Link, NetlinkError, type VfChange, type VfInfo } from '../../src/netlink/index.ts';
+import {
+  type EthtoolState,
+  type Link,
+  type LinkChange,
+  type LinkEthtool,
+  type LinkFlag,
+  NetlinkError,
+  parseHardwareAddress,
+  type QdiscPlace,
+  type VfChange,
+  type VfInfo,
+} from '../../src/netlink/index.ts';
 import type { VfHardwareOptions } from '../../src/sriov/vf-hardware.ts';
 import { tempDir } from './temp-dir.ts';
 
@@ -20,6 +31,8 @@ export interface SriovCardOptions {
   iommufd?: boolean;
   /** Whether the PF tells the address that a VF has taken by itself as if it were administrative, as igb does. */
   tellsOwnAddresses?: boolean;
+  /** Whether its interfaces are IPoIB: addresses of 20 octets, which change at every bind and cannot be set. */
+  isInfiniBand?: boolean;
 }
 
 export const pfAddress = '0000:01:00.0';
@@ -29,6 +42,8 @@ export const vfAddress = (index: number) => `0000:01:10.${index}`;
 interface Vf {
   info: VfInfo;
   link?: Link;
+  qdiscs: Partial<Record<QdiscPlace, string>>;
+  ethtool: EthtoolState;
   /** The link is in another network namespace. */
   isAway?: boolean;
   /** The address in `info` is the VF's own: gone when it is reset. */
@@ -38,7 +53,8 @@ interface Vf {
 /**
  * A card with SR-IOV, as far as `src/sriov` sees one: a sysfs tree in a temporary directory, the kernel's answers to
  * writes into it, and rtnetlink of the PF and the VFs. It is as unpleasant as real ones: a VF without an administrative
- * address has another one after every bind, its interface another name, and the PF refuses what its driver cannot do.
+ * address has another one after every bind, its interface another name, and the PF refuses what its driver cannot do. The
+ * kernel is older than 6.2: it renames no interface that is up.
  */
 export class SriovCard implements Disposable {
   readonly #dir = tempDir();
@@ -60,11 +76,14 @@ export class SriovCard implements Disposable {
       info: { spoofCheck: true, trust: false, linkState: 'auto', minTxRateMbps: 0, maxTxRateMbps: 0 },
       iommufd: false,
       tellsOwnAddresses: false,
+      isInfiniBand: false,
       ...options,
     };
     const { vfs, drivers, info } = this.#options;
     for (const driver of drivers) mkdirSync(this.path('bus/pci/drivers', driver), { recursive: true });
-    this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({ info: { vfIndex, ...info } }));
+    this.#vfs = Array.from({ length: vfs }, (_, vfIndex) => ({
+      ...{ info: { vfIndex, ...info }, qdiscs: {}, ethtool: {} },
+    }));
     this.writeText('class/misc/vfio/uevent', 'MAJOR=10\nMINOR=196\nDEVNAME=vfio/vfio\n');
     this.#addFunction(soundCard, '0x040300');
     this.#bind(soundCard, 'snd');
@@ -131,12 +150,15 @@ export class SriovCard implements Disposable {
   state(vfIndex: number) {
     const { index: _index, ...link }: Partial<Link> = this.link(vfIndex) ?? {};
     const pciAddress = vfAddress(vfIndex);
-    return {
+    const { qdiscs, ethtool } = this.#vfs[vfIndex] ?? {};
+    return structuredClone({
       driver: this.driverOf(pciAddress),
       override: this.overrideOf(pciAddress),
       info: { ...this.info(vfIndex) },
       link,
-    };
+      qdiscs,
+      ethtool,
+    });
   }
 
   /** What the kernel does with a write: `write` of DriverBinding. */
@@ -158,14 +180,54 @@ export class SriovCard implements Disposable {
     },
     vfInfos: async () => this.#vfs.map(({ info }) => structuredClone(info)),
     setVf: async (_pf, vfIndex, change) => this.#setVf(vfIndex, change),
+    link: async (by) => {
+      const links = await this.host.links();
+      return links.find(({ index, name, altNames }) =>
+        'index' in by ? index === by.index : name === by.name || altNames.includes(by.name),
+      );
+    },
     setLink: async (index, change) => {
-      const vf = this.#vfs.find(({ link }) => link?.index === index);
-      if (vf?.link === undefined) throw refusal('ENODEV');
+      const vf = this.#vfAt(index);
       const { hardwareAddress } = vf.info;
       const isOther = change.hardwareAddress !== undefined && change.hardwareAddress !== hardwareAddress;
       if (isOther && hardwareAddress !== undefined && vf.isOwnAddress !== true) throw refusal('EPERM');
-      Object.assign(vf.link, change);
+      if (change.hardwareAddress !== undefined) parseHardwareAddress(change.hardwareAddress);
+      if (change.name !== undefined && vf.link.up) throw refusal('EBUSY');
+      if (change.name !== undefined) await this.#checkFree(change.name);
+      applyChange(vf.link, change);
       if (vf.isOwnAddress) Object.assign(vf.info, { hardwareAddress: vf.link.hardwareAddress });
+    },
+    addAltName: async (index, name) => {
+      await this.#checkFree(name);
+      this.#vfAt(index).link.altNames.push(name);
+    },
+    removeAltNames: async (index, keep = []) => {
+      const { link } = this.#vfAt(index);
+      link.altNames = link.altNames.filter((name) => keep.includes(name));
+    },
+    qdisc: async (index, place) => this.#vfAt(index).qdiscs[place],
+    addQdisc: async (index, place, kind) => {
+      this.#vfAt(index).qdiscs[place] = kind;
+    },
+    removeQdisc: async (index, place) => {
+      delete this.#vfAt(index).qdiscs[place];
+    },
+    addresses: async () => [],
+    addAddress: async () => undefined,
+    removeAddress: async () => undefined,
+  };
+
+  /** As by ethtool in a pod. */
+  changeSettings(vfIndex: number, change: EthtoolState): void {
+    const vf = this.#vfs[vfIndex];
+    if (vf !== undefined) vf.ethtool = structuredClone(change);
+  }
+
+  /** What the driver of the VFs lets ethtool set. */
+  readonly ethtool: LinkEthtool = {
+    read: async (index) => structuredClone(this.#vfAt(index).ethtool),
+    set: async (index, group, values) => {
+      Object.assign(this.#vfAt(index).ethtool[group] ?? {}, values);
     },
   };
 
@@ -210,6 +272,8 @@ export class SriovCard implements Disposable {
     if (driver.includes('vfio')) return;
     vf.link = this.#newLink(`eth${this.#nextIndex}`, pciAddress);
     vf.isAway = false;
+    vf.qdiscs = {};
+    vf.ethtool = { rings: { rx: 256, tx: 256 }, features: { 'rx-checksum': true } };
     const { hardwareAddress } = vf.info;
     if (hardwareAddress !== undefined) vf.link.hardwareAddress = hardwareAddress;
     else if (this.#options.tellsOwnAddresses) {
@@ -240,9 +304,23 @@ export class SriovCard implements Disposable {
 
   #newLink(name: string, parentDevice: string): Link {
     const index = this.#nextIndex++;
-    const hardwareAddress = `02:00:00:00:00:${index.toString(16).padStart(2, '0')}`;
+    const last = index.toString(16).padStart(2, '0');
+    const guid = 'fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77';
+    const hardwareAddress = this.#options.isInfiniBand ? `00:00:10:${last}:${guid}` : `02:00:00:00:00:${last}`;
     const state = { mtuBytes: 1500, up: false, operState: 'down' as const, carrier: false, altNames: [] };
-    return { index, name, parentDevice, hardwareAddress, ...state };
+    const settings = { flags: ['multicast' as const], group: 0, txQueueLength: 1000, alias: '' };
+    return { index, name, parentDevice, hardwareAddress, ...state, ...settings };
+  }
+
+  #vfAt(index: number): Vf & { link: Link } {
+    const vf = this.#vfs.find(({ link, isAway }) => link?.index === index && isAway !== true);
+    const link = vf?.link;
+    if (vf === undefined || link === undefined) throw refusal('ENODEV');
+    return Object.assign(vf, { link });
+  }
+
+  async #checkFree(name: string): Promise<void> {
+    if ((await this.host.link({ name })) !== undefined) throw refusal('EEXIST');
   }
 
   #setVf(vfIndex: number, change: VfChange): void {
@@ -261,6 +339,17 @@ export class SriovCard implements Disposable {
     if (vlan?.id === 0) delete info.vlan;
     else if (vlan !== undefined) info.vlan = { priority: 0, protocol: '802.1q', ...vlan };
   }
+}
+
+function applyChange(link: Link, { flags = {}, detachXdp, netns: _netns, ...rest }: LinkChange): void {
+  Object.assign(link, rest);
+  const set = new Set(link.flags);
+  for (const [flag, value] of Object.entries(flags) as [LinkFlag, boolean][]) {
+    if (value) set.add(flag);
+    else set.delete(flag);
+  }
+  link.flags = [...set];
+  if (detachXdp !== undefined) delete link.xdp;
 }
 
 function refusal(errno: string): NetlinkError {

@@ -10,7 +10,13 @@ function hardwareOf(node: TestNode): VfHardware {
   const calls = async () => {
     throw new Error('nothing may be set by netlink');
   };
-  const host = { ...node.connection, setVf: calls } as unknown as RtnlConnection;
+  const host = {
+    ...node.connection,
+    link: async () => (await node.connection.links()).find(({ parentDevice }) => parentDevice === nic.pciAddress),
+    qdisc: async () => undefined,
+    addresses: async () => [],
+    setVf: calls,
+  } as unknown as RtnlConnection;
   return new VfHardware({ binding: new DriverBinding(node.root), host, clock: systemClock });
 }
 const withDriver = (driver: string) => [{ ...nic, driver, iommuGroup: '7', interfaces: [{ name: 'ensP' }] }];

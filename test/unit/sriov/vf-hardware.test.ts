@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { explain } from '../../../src/errors.ts';
+import { NetlinkError } from '../../../src/netlink/index.ts';
 import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../src/sriov/index.ts';
 import { SriovCard, type SriovCardOptions, soundCard, vfAddress } from '../../doubles/sriov-card.ts';
 
@@ -12,10 +13,11 @@ afterEach(() => {
 function open(options?: SriovCardOptions) {
   const card = new SriovCard(options);
   stack.push(card);
-  const { root, write, host } = card;
+  const { root, write, host, ethtool } = card;
   const hardware = new VfHardware({
     binding: new DriverBinding(root, write),
     host,
+    ethtool,
     clock: systemClock,
     nodes: new DeviceNodes(root),
   });
@@ -126,13 +128,15 @@ describe('VfHardware', () => {
     expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
   });
 
-  it('sets nothing that is so already', async () => {
+  it('sets nothing that is so already, except that a VF is reset', async () => {
     const { card, hardware } = open({ info: { trust: true, vlan: { id: 7, priority: 0 } } });
     const before = await hardware.read(card.address(0));
     await hardware.apply(card.address(0), { vf: { trust: true, vlan: { id: 7 } }, driver: 'igbvf' }, before);
     await hardware.apply(card.address(0), { driver: 'default' }, before);
-    await hardware.restore(card.address(0), before);
+    await hardware.restore(card.address(0), before, { reset: false });
     expect(card.log).toEqual([]);
+    await hardware.restore(card.address(0), before);
+    expect(card.log).toEqual([`unbind ${vfAddress(0)}`, `bind ${vfAddress(0)} igbvf`]);
   });
 
   it('keeps what an administrator has laid down in driver_override', async () => {
@@ -157,6 +161,185 @@ describe('VfHardware', () => {
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
     await hardware.restore(card.address(0), before);
     expect([card.driverOf(vfAddress(0)), card.overrideOf(vfAddress(0))]).toEqual(['vfio-pci', 'vfio-pci']);
+  });
+});
+
+describe('a VF that its pod has changed', () => {
+  /** What a process with NET_ADMIN does to it, and what the kernel and udev make of it when its namespace ends. */
+  function changeAll(card: SriovCard, vfIndex: number): void {
+    const link = card.link(vfIndex);
+    if (link === undefined) throw new Error('the VF has no link');
+    Object.assign(link, { name: 'net1', altNames: ['br-ex', 'ens1f0v0'], alias: 'mine', mtuBytes: 1280, up: true });
+    Object.assign(link, { flags: ['noArp', 'promiscuous'], group: 99, txQueueLength: 7, xdp: ['driver'] });
+    card.changeSettings(vfIndex, { rings: { rx: 64, tx: 64 }, features: { 'rx-checksum': false } });
+  }
+
+  async function prepare(options?: SriovCardOptions) {
+    const { card, hardware } = open(options);
+    Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', altNames: ['enp1s16'], alias: 'first', up: true });
+    card.changeSettings(0, { rings: { rx: 512, tx: 256 }, features: { 'rx-checksum': true } });
+    const [state, before] = [card.state(0), await hardware.read(card.address(0))];
+    // As the store does.
+    return { card, hardware, state, before: JSON.parse(JSON.stringify(before)) };
+  }
+
+  it.each([true, false])(
+    'is what it was, whether it is reset (%s) or not, though nothing was wanted of it',
+    async (reset) => {
+      const { card, hardware, state, before } = await prepare();
+      await hardware.apply(card.address(0), {}, before);
+      expect(card.log).toEqual([]);
+      changeAll(card, 0);
+      await hardware.restore(card.address(0), before, { reset });
+      expect(card.state(0)).toEqual(state);
+      expect(card.log.length > 0).toBe(reset);
+    },
+  );
+
+  it('gets back what a CNI plugin has set through the PF and left', async () => {
+    const { card, hardware, state, before } = await prepare();
+    await card.host.setVf(5, 0, { vlan: { id: 7 }, trust: true, spoofCheck: false, rate: { minMbps: 0, maxMbps: 10 } });
+    await card.host.setVf(5, 0, { hardwareAddress: '02:cc:00:00:00:01', linkState: 'disable' });
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('is restored from the four properties that older versions stored', async () => {
+    const { card, hardware, before } = await prepare();
+    const { name, hardwareAddress, mtuBytes, up } = before.link;
+    changeAll(card, 0);
+    await hardware.restore(card.address(0), { ...before, link: { name, hardwareAddress, mtuBytes, up } });
+    expect(card.link(0)).toMatchObject({ name, hardwareAddress, mtuBytes, up });
+  });
+
+  it('may choose its address again if it could before, as far as the PF tells own addresses like others', async () => {
+    const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
+    const other = { hardwareAddress: '02:dd:00:00:00:01' };
+    await card.host.setLink(card.link(0)!.index, { ...other, up: false });
+    expect(card.info(0)).toMatchObject(other);
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+    await card.host.setLink(card.link(0)!.index, other);
+  });
+
+  it('is not reset if it is a whole NIC, or bound to vfio-pci', async () => {
+    const { card, hardware, before } = await prepare();
+    await hardware.restore({ pciAddress: vfAddress(0) }, { ...before, vf: {} });
+    expect(card.log).toEqual([]);
+    await hardware.apply(card.address(1), { driver: 'vfio-pci' }, await hardware.read(card.address(1)));
+    card.log.length = 0;
+    await hardware.restore(card.address(1), await hardware.read(card.address(1)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is restored but for a name that another interface has taken, which is said', async () => {
+    const { card, hardware, state, before } = await prepare();
+    changeAll(card, 0);
+    Object.assign(card.link(1) ?? {}, { name: 'ens1f0v0' });
+    const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
+    expect(error).toMatchObject({ code: 'restore-incomplete', properties: ['link.name'], retriable: true });
+    expect(explain(error)).toMatch(
+      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #11 .*rename or delete/,
+    );
+    expect(card.state(0)).toEqual({ ...state, link: { ...state.link, name: expect.stringMatching(/^netdra\d+$/) } });
+    Object.assign(card.link(1) ?? {}, { name: 'other' });
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('has its driver bound and the override of the administrator after a restore that was cut short', async () => {
+    const { card, hardware, state, before } = await prepare();
+    // SIGKILL between unbind and bind, and between bind and the end.
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('says all that could not be restored, and does the rest', async () => {
+    const { card, hardware, before } = await prepare();
+    changeAll(card, 0);
+    await card.host.setVf(5, 0, { trust: true, spoofCheck: false });
+    card.failingDrivers.add('igbvf');
+    const { setVf } = card.host;
+    card.host.setVf = async (pf, vf, change) => {
+      if ('trust' in change) throw new NetlinkError('netlink-refused', 'cannot do that', { errno: 'EIO' });
+      await setVf(pf, vf, change);
+    };
+    await expect(hardware.restore(card.address(0), before)).rejects.toMatchObject({
+      code: 'restore-incomplete',
+      message: `${vfAddress(0)} could not be restored: vf.trust, driver`,
+      properties: ['vf.trust', 'driver'],
+      hint: expect.any(String),
+      cause: expect.any(AggregateError),
+    });
+    expect(card.info(0)).toMatchObject({ trust: true, spoofCheck: true });
+  });
+});
+
+describe('a rebind that is due', () => {
+  const wanted = { vf: { hardwareAddress: '02:aa:00:00:00:01' } };
+
+  it('is made by the next attempt if the driver was not bound again', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    card.failingDrivers.add('igbvf');
+    expect(await failure(hardware.apply(card.address(0), wanted, before))).toMatch(/has no driver instead of igbvf/);
+    card.failingDrivers.clear();
+    await hardware.apply(card.address(0), wanted, before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    expect(card.link(0)).toMatchObject({ name: before.link?.name, ...wanted.vf });
+  });
+
+  it('is made by the next attempt if another property was refused after the address was set', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    const { setVf } = card.host;
+    card.host.setVf = async (pf, vf, change) => {
+      if ('vlan' in change) throw new NetlinkError('netlink-refused', 'busy', { errno: 'EBUSY', retriable: true });
+      await setVf(pf, vf, change);
+    };
+    const both = { vf: { ...wanted.vf, vlan: { id: 5 } } };
+    expect(await failure(hardware.apply(card.address(0), both, before))).toMatch(/cannot set vlan/);
+    card.host.setVf = setVf;
+    await hardware.apply(card.address(0), both, before);
+    expect(card.link(0)?.hardwareAddress).toBe(wanted.vf.hardwareAddress);
+  });
+
+  it('is not made twice', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    for (let n = 0; n < 3; n++) await hardware.apply(card.address(0), wanted, before);
+    expect(card.log.filter((entry) => entry.startsWith('bind'))).toHaveLength(1);
+  });
+
+  it('leaves an interface that was cut short after it with the name of before', async () => {
+    const { card, hardware } = open();
+    Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
+    const before = await hardware.read(card.address(0));
+    await card.host.setVf(5, 0, wanted.vf);
+    await new DriverBinding(card.root, card.write).rebind(vfAddress(0));
+    await hardware.apply(card.address(0), wanted, before);
+    expect(card.link(0)).toMatchObject({ name: 'ens1f0v0', mtuBytes: 1400, up: true, ...wanted.vf });
+  });
+});
+
+describe('an InfiniBand VF', () => {
+  it('goes to user space and back; its address of 20 octets is not set, and its queue pair number may differ', async () => {
+    const { card, hardware } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
+    const before = await hardware.read(card.address(0));
+    expect(before.link?.hardwareAddress).toHaveLength(59);
+    expect(before.vf).not.toHaveProperty('hardwareAddress');
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    expect(await hardware.info(card.address(0))).not.toHaveProperty('hardwareAddress');
+    await hardware.restore(card.address(0), before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    expect(card.link(0)).toMatchObject({ name: before.link?.name });
+    expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
   });
 });
 
@@ -196,7 +379,7 @@ describe('what a card cannot do', () => {
     const vf = { trust: false, linkState: 'auto' as const, spoofCheck: true, rate: { minMbps: 0, maxMbps: 0 } };
     await hardware.apply(card.address(0), { vf }, before);
     await hardware.restore(card.address(0), before);
-    expect(card.log).toEqual([]);
+    expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
   });
 
   it('is told even if the card does not say what it has', async () => {
@@ -215,7 +398,9 @@ describe('what a card cannot do', () => {
     const before = await hardware.read(card.address(0));
     await hardware.apply(card.address(0), { driver: 'vfio-pci', vf: { trust: true } }, before);
     unsupported.push('trust');
-    expect(await failure(hardware.restore(card.address(0), before))).toMatch(/the card cannot set trust of VF 0/);
+    const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
+    expect(error).toMatchObject({ code: 'restore-incomplete', device: vfAddress(0), properties: ['vf.trust'] });
+    expect(explain(error)).toMatch(/could not be restored: vf\.trust: the card cannot set trust of VF 0/);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 });
