@@ -9,7 +9,7 @@ import {
   listAttributes,
 } from './attributes.ts';
 import { assertIndex } from './checks.ts';
-import { NetlinkError, type RequestSubject } from './errors.ts';
+import { describe, NetlinkError, type RequestSubject } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { RequestSocket } from './socket.ts';
 
@@ -126,7 +126,7 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
   /** Asked for once: the kernel numbers families as they are registered. */
-  #familyId: Promise<number> | undefined;
+  #familyId: number | undefined;
 
   constructor(socket: RequestSocket, netnsPath?: string) {
     this.#socket = socket;
@@ -165,7 +165,7 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
     const subject = this.#subject(`read ${group} of link`, index);
     try {
       const [message] = await this.#request(groups[group].get, index, [], subject);
-      return message === undefined ? undefined : decodeValues(group, decodeAttributes(message));
+      return message === undefined ? undefined : decodeAnswer(() => decodeValues(group, message), subject);
     } catch (error) {
       if (error instanceof NetlinkError && absentErrnos.includes(error.errno ?? '')) return undefined;
       throw error;
@@ -175,8 +175,8 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
   /** @returns the attributes of each message of the answer */
   async #request(command: number, index: number, attributes: Attribute[], subject: RequestSubject): Promise<Buffer[]> {
     assertIndex(index);
-    this.#familyId ??= this.#readFamilyId(subject);
-    const type = await this.#familyId;
+    this.#familyId ??= await this.#readFamilyId(subject);
+    const type = this.#familyId;
     const header = { type: headerType, value: [{ type: deviceIndexType, value: putU32(index) }] };
     const payload = [Buffer.of(command, version, 0, 0), ...encodeAttributes([header, ...attributes])];
     const messages = await this.#socket.request({ type, payload }, subject);
@@ -187,9 +187,12 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
     const name = { type: control.familyName, value: encodeString('ethtool') };
     const payload = [Buffer.of(control.getFamily, version, 0, 0), ...encodeAttributes([name])];
     const [message] = await this.#socket.request({ type: control.type, payload }, subject);
-    const id = message && decodeAttributes(message.data.subarray(headerBytes)).get(control.familyId);
-    if (id !== undefined) return id.readUInt16LE();
-    throw new NetlinkError('netlink-malformed', 'the kernel gives no number for the ethtool family', { ...subject });
+    return decodeAnswer(() => {
+      const attributes = decodeAttributes(message?.data.subarray(headerBytes) ?? Buffer.alloc(0));
+      const id = attributes.get(control.familyId);
+      if (id === undefined) throw new RangeError('the ethtool family has no number');
+      return id.readUInt16LE();
+    }, subject);
   }
 
   #subject(operation: string, index: number): RequestSubject {
@@ -197,8 +200,23 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
   }
 }
 
-/** @throws RangeError if the message is too short */
-export function decodeValues(group: EthtoolGroup, attributes: Map<number, Buffer>): EthtoolValues {
+function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
+  try {
+    return decode();
+  } catch (cause) {
+    throw new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer cannot be read`, {
+      ...subject,
+      cause,
+    });
+  }
+}
+
+/**
+ * @param message attributes of the answer
+ * @throws RangeError if it is too short
+ */
+export function decodeValues(group: EthtoolGroup, message: Buffer): EthtoolValues {
+  const attributes = decodeAttributes(message);
   if (group === 'features') {
     const changeable = decodeBitset(attributes.get(Features.changeable));
     const wanted = decodeBitset(attributes.get(Features.wanted));

@@ -11,13 +11,14 @@ export interface MoveTarget {
 export interface MoveOptions {
   /**
    * Whether a name that is taken in the target is replaced by a free one. For the way back to the host: it must not fail
-   * for a name that a pod or the host has given to another link.
+   * for a name that a pod or the host has given to another link. A process in the pod that never stops giving alternative
+   * names can still win; then the link has to be made anew, by binding its driver again.
    */
   acceptOtherName?: boolean;
 }
 
-/** A process in either namespace can take names while we move. */
-const attempts = 5;
+/** A process in either namespace can take names while we move, and one in a pod can go on doing so. */
+const attempts = 20;
 
 /**
  * Moves a link into another namespace and gives it its name there in the same step, so that it need not be free here.

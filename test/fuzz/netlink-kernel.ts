@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { formatMessage, parseMessage } from 'netlink';
 import type { Clock } from '../../src/clock.ts';
-import { RtnlConnection } from '../../src/netlink/index.ts';
+import { EthtoolConnection, RtnlConnection } from '../../src/netlink/index.ts';
 import { type DatagramSocket, RequestSocket } from '../../src/netlink/socket.ts';
 
 /** Time stands still: a request that is not answered ends when its connection is closed. */
@@ -43,6 +43,11 @@ class KernelEnd extends EventEmitter implements DatagramSocket {
  */
 export function connectKernel(answer: (seq: number) => Uint8Array): RtnlConnection {
   return new RtnlConnection(new RequestSocket(new KernelEnd(answer), stoppedClock));
+}
+
+/** The same for generic netlink. */
+export function connectEthtool(answer: (seq: number) => Uint8Array): EthtoolConnection {
+  return new EthtoolConnection(new RequestSocket(new KernelEnd(answer), stoppedClock));
 }
 
 /** An answer of one message, complete: acknowledged as single requests are, and ended as dumps are. */

@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   EthtoolConnection,
@@ -125,5 +126,141 @@ describe('a link that a pod had', () => {
     expect(await setup.restore(back.index, before)).toEqual([]);
     expect(await setup.state(back.index)).toEqual(before);
     expect(shown(host, 'ens1f0v0')).toEqual(beforeByIp);
+  });
+});
+
+describe('a link on its way back to the host', () => {
+  const onHost = (...args: string[]) => setup.host.exec('ip', 'link', ...args);
+  const inPod = (...args: string[]) => setup.pod.exec('ip', 'link', ...args);
+
+  /** What the kernel makes of a VF whose namespace ends, and then udev: it is back as the pod left it. */
+  async function comesBackByItself(index: number, name: string): Promise<Link> {
+    await setup.podConnection.setLink(index, { name, netns: setup.hostHandle });
+    const link = await setup.hostConnection.link({ name });
+    if (link === undefined) throw new Error(`${name} did not arrive`);
+    return link;
+  }
+
+  it('brings no alternative names along, so that it neither fails nor takes names from the host', async () => {
+    const { before, inPod: link } = await setup.toPod();
+    // peer0 is another link of the host: since Linux 6.7 a link with such a name cannot be moved.
+    for (const name of ['br-ex', 'peer0', 'x'.repeat(127)]) inPod('property', 'add', 'dev', 'net1', 'altname', name);
+    const back = await setup.back(link.index);
+    expect(back).toMatchObject({ name: 'ens1f0v0', altNames: [] });
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    onHost('add', 'br-ex', 'type', 'bridge');
+  });
+
+  it('loses alternative names that are not text, too', async () => {
+    const { before, inPod: link } = await setup.toPod();
+    setup.pod.exec('bash', '-c', "ip link property add dev net1 altname $'caf\\xe9' altname $'\\xff\\xfe'");
+    expect((await setup.podConnection.link({ index: link.index }))?.altNames).toHaveLength(2);
+    expect(await scrubLink(setup.podConnection, link.index)).toEqual([]);
+    expect((await setup.podConnection.link({ index: link.index }))?.altNames).toEqual([]);
+    setup.pod.exec('bash', '-c', "ip link property add dev net1 altname $'\\xff'");
+    const back = await comesBackByItself(link.index, 'net1');
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    expect(await setup.state(back.index)).toEqual(before);
+  });
+
+  it('gets its name though udev has made it an alternative name of its own', async () => {
+    const { before, inPod: link } = await setup.toPod();
+    const back = await comesBackByItself(link.index, 'net1');
+    onHost('property', 'add', 'dev', 'net1', 'altname', 'ens1f0v0');
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    expect(await setup.state(back.index)).toEqual(before);
+  });
+
+  it('also from the four properties that older versions stored', async () => {
+    const { before, inPod: link } = await setup.toPod();
+    const { name, hardwareAddress = '', mtuBytes, up } = before;
+    const back = await comesBackByItself(link.index, 'net1');
+    onHost('property', 'add', 'dev', 'net1', 'altname', 'ens1f0v0', 'altname', 'kept');
+    onHost('set', 'dev', 'net1', 'mtu', '1300', 'address', '02:66:66:66:66:66', 'up');
+    expect(await setup.restore(back.index, { name, hardwareAddress, mtuBytes, up })).toEqual([]);
+    expect(await setup.state(back.index)).toMatchObject({ name, hardwareAddress, mtuBytes, up, altNames: ['kept'] });
+  });
+
+  it.each([
+    ['is the name of another link', (taken: string) => onHost('add', taken, 'type', 'bridge')],
+    [
+      'is the alternative name of another link',
+      (taken: string) => onHost('property', 'add', 'dev', 'peer0', 'altname', taken),
+    ],
+  ])('takes a free name if its own %s, says so, and gets its own when that is free', async (_, take) => {
+    const { before, inPod: link } = await setup.toPod();
+    take('ens1f0v0');
+    const back = await setup.back(link.index);
+    expect(back.name).toMatch(/^netdra\d+$/);
+    const failures = await setup.restore(back.index, before);
+    expect(failures).toEqual([
+      {
+        property: 'name',
+        error: expect.objectContaining({ code: 'netlink-refused', errno: 'EEXIST', retriable: true }),
+      },
+    ]);
+    expect(failures[0]?.error).toMatchObject({ message: expect.stringMatching(/is taken by link #\d+/) });
+    const { name: _name, ...rest } = before;
+    expect(await setup.state(back.index)).toEqual({ ...rest, name: back.name });
+    const other = (await setup.hostConnection.link({ name: 'ens1f0v0' }))!;
+    if (other.name === 'peer0') await setup.hostConnection.removeAltNames(other.index);
+    else await setup.hostConnection.deleteLink(other.index);
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    expect(await setup.state(back.index)).toEqual(before);
+  });
+
+  it('does not keep a name that its pod has chosen if its own is taken', async () => {
+    const { before, inPod: link } = await setup.toPod();
+    onHost('add', 'ens1f0v0', 'type', 'bridge');
+    onHost('add', 'netdra1', 'type', 'bridge');
+    const back = await comesBackByItself(link.index, 'br-ex');
+    expect(await setup.restore(back.index, before)).toMatchObject([{ property: 'name' }]);
+    expect((await setup.hostConnection.link({ index: back.index }))?.name).toMatch(/^netdra\d+$/);
+  });
+
+  it('arrives although the name that the pod gave it is taken on the host', async () => {
+    const { before, inPod: link } = await setup.toPod('peer0');
+    const back = await setup.back(link.index);
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    expect(await setup.state(back.index)).toEqual(before);
+  });
+
+  it('arrives although a process in the pod goes on giving it names of the host', async () => {
+    const { inPod: link } = await setup.toPod();
+    const loop = 'while sleep 0.001; do ip link property add dev net1 altname peer0 || true; done';
+    const tenant = spawn('nsenter', [`--net=${setup.pod.path}`, 'bash', '-c', loop], { stdio: 'ignore' });
+    try {
+      await expect
+        .poll(async () => (await setup.podConnection.link({ index: link.index }))?.altNames)
+        .toEqual(['peer0']);
+      expect(await setup.back(link.index)).toMatchObject({ name: 'ens1f0v0', altNames: [] });
+    } finally {
+      tenant.kill('SIGKILL');
+    }
+  });
+
+  it('is left alone if it is what it was', async () => {
+    const { index } = await setup.vf();
+    await setup.hostConnection.setLink(index, { up: true });
+    const before = await setup.state(index);
+    const { hostConnection } = setup;
+    const changes: unknown[] = [];
+    const record = async (...change: unknown[]) => void changes.push(change);
+    const recording = {
+      ...{ link: hostConnection.link.bind(hostConnection), qdisc: hostConnection.qdisc.bind(hostConnection) },
+      ...{ addresses: hostConnection.addresses.bind(hostConnection), setLink: record, addAltName: record },
+      ...{ removeAltNames: record, addQdisc: record, removeQdisc: record, addAddress: record, removeAddress: record },
+    };
+    expect(await restoreLinkState(recording, index, before, setup.hostEthtool)).toEqual([]);
+    expect(changes).toEqual([]);
+    await hostConnection.setLink(index, { mtuBytes: 1400 });
+    await restoreLinkState(recording, index, before, setup.hostEthtool);
+    expect(changes).toEqual([[index, { mtuBytes: 1500 }]]);
+  });
+
+  it('that is gone is said to be gone', async () => {
+    const before = await setup.state((await setup.vf()).index);
+    expect(await setup.restore(4711, before)).toMatchObject([{ property: 'link', error: { errno: 'ENODEV' } }]);
+    await expect(setup.state(4711)).rejects.toMatchObject({ errno: 'ENODEV' });
   });
 });

@@ -2,20 +2,28 @@ import { setImmediate } from 'node:timers/promises';
 import { putU16, putU32 } from 'netlink';
 import { encodeAddress } from '../../../src/netlink/address.ts';
 import { type Attribute, encodeAttributes, encodeString } from '../../../src/netlink/attributes.ts';
-import { NetlinkError, type RtnlConnection } from '../../../src/netlink/index.ts';
+import { type EthtoolConnection, NetlinkError, type RtnlConnection } from '../../../src/netlink/index.ts';
 import { encodeLink } from '../../../src/netlink/link.ts';
+import { encodeQdisc } from '../../../src/netlink/qdisc.ts';
 import { encodeRoute } from '../../../src/netlink/route.ts';
-import { completeAnswer, connectKernel } from '../netlink-kernel.ts';
+import { completeAnswer, connectEthtool, connectKernel } from '../netlink-kernel.ts';
 import { expectThat, type FuzzTarget } from '../target.ts';
 
 /** Each request with the type of message that answers it. */
-const requests: readonly { type: number; send: (connection: RtnlConnection) => Promise<unknown> }[] = [
+type Request =
+  | { type: number; send: (connection: RtnlConnection) => Promise<unknown> }
+  | { type: number; sendByEthtool: (connection: EthtoolConnection) => Promise<unknown> };
+const requests: readonly Request[] = [
   { type: 16, send: (connection) => connection.links() },
   { type: 16, send: (connection) => connection.link({ index: 7 }) },
   { type: 16, send: (connection) => connection.vfInfos(7) },
   { type: 20, send: (connection) => connection.addresses() },
   { type: 24, send: (connection) => connection.routes() },
   { type: 2, send: (connection) => connection.setLink(7, { up: true }) },
+  { type: 16, send: (connection) => connection.removeAltNames(7, ['altname0']) },
+  { type: 36, send: (connection) => connection.qdisc(7, 'root') },
+  // The first answer is also that for the number of the family: 16 again.
+  { type: 16, sendByEthtool: (connection) => connection.read(7) },
 ];
 const rawDatagram = 0x80;
 
@@ -27,11 +35,14 @@ function sampleLinks(): Uint8Array[] {
   const kind = { type: 18, value: [text(1, 'veth')] };
   const names = { type: 52, value: [text(53, 'altname0'), text(53, 'altname1')] };
   const macs = [1, 54].map((type) => ({ type, value: Buffer.from('020000000007', 'hex') }));
-  const numbers = [word(4, 9000), word(5, 3), word(10, 4), word(37, 1)];
+  const numbers: Attribute[] = [word(4, 9000), word(5, 3), word(10, 4), word(37, 1)];
   const states = [
     { type: 16, value: Buffer.of(6) },
     { type: 33, value: Buffer.of(1) },
   ];
+  const settings = [word(13, 1000), word(27, 5), word(41, 65536), { type: 17, value: Buffer.of(1) }];
+  const xdp = { type: 43, value: [{ type: 2, value: Buffer.of(2) }, word(6, 17)] };
+  numbers.push(...settings, xdp);
   const link = [text(3, 'net1'), text(20, 'netdra:x'), text(56, '0000:3b:02.1'), kind, names, ...macs, ...numbers];
   return [
     Buffer.concat(encodeLink(7, [...link, ...states], { up: true })),
@@ -68,17 +79,47 @@ function sampleRoutes(): Uint8Array[] {
   ];
 }
 
+/** Of a root qdisc. */
+function sampleQdisc(): Uint8Array[] {
+  return [Buffer.concat([...encodeQdisc(7, 'ingress', 'clsact')])];
+}
+
+/** The number of the family, rings and the beginning of the features, all in one: attributes are known by their type. */
+function sampleEthtool(): Uint8Array[] {
+  const bit = (name: string, parts: Attribute[] = []): Attribute => ({ type: 1, value: [text(2, name), ...parts] });
+  const bits = [bit('rx-checksum', [{ type: 3, value: Buffer.alloc(0) }]), bit('rx-gro')];
+  const bitset = (type: number): Attribute => ({ type, value: [word(2, 64), { type: 3, value: bits }] });
+  const family = { type: 1, value: putU16(16) };
+  const header = Buffer.of(16, 1, 0, 0);
+  return [
+    Buffer.concat([
+      header,
+      ...encodeAttributes([family, word(6, 256), word(9, 256), { type: 11, value: Buffer.of(1) }]),
+    ]),
+    Buffer.concat([header, ...encodeAttributes([family, bitset(2), bitset(3)])]),
+  ];
+}
+
 /** What a kernel answers. First byte: the request; its high bit: what follows is a datagram, not the message in it. */
 export const target: FuzzTarget = {
   name: 'netlink-answers',
   errors: [NetlinkError],
-  covers: ['link', 'address', 'route', 'vf-info', 'attributes', 'socket', 'rtnl'].map(
+  covers: ['link', 'address', 'route', 'vf-info', 'attributes', 'socket', 'rtnl', 'qdisc', 'ethtool'].map(
     (name) => `src/netlink/${name}.ts`,
   ),
   maxBytes: 32_768,
   seeds() {
     const addresses = ['192.0.2.7/24', '2001:db8::7/64'].map((cidr) => Buffer.concat(encodeAddress(7, cidr)));
-    const samples = [sampleLinks(), sampleLinks(), sampleLinks(), addresses, sampleRoutes(), [Buffer.alloc(20)]];
+    const samples = [
+      sampleLinks(),
+      sampleLinks(),
+      sampleLinks(),
+      addresses,
+      sampleRoutes(),
+      [Buffer.alloc(20)],
+      sampleLinks(),
+    ];
+    samples.push(sampleQdisc(), sampleEthtool());
     return samples.flatMap((messages, index) =>
       messages.flatMap((message) => [
         Buffer.concat([Buffer.of(index), message]),
@@ -88,19 +129,24 @@ export const target: FuzzTarget = {
   },
   async run(input) {
     const [head = 0] = input;
-    const { type, send } = requests[(head & 0x7f) % requests.length]!;
+    const request = requests[(head & 0x7f) % requests.length]!;
+    const { type } = request;
     const bytes = Buffer.from(input.subarray(1));
     let answers = 0;
-    using connection = connectKernel((seq) => {
+    const respond = (seq: number): Uint8Array => {
       expectThat(++answers < 50, 'the same is asked again and again');
       if ((head & rawDatagram) === 0) return completeAnswer(seq, type, bytes);
       // The number of the request, in the first message, where the kernel has it.
       if (bytes.length >= 12) putU32(seq).copy(bytes, 8);
       return bytes;
-    });
-    const answer = send(connection);
+    };
+    using stack = new DisposableStack();
+    const answer =
+      'send' in request
+        ? request.send(stack.use(connectKernel(respond)))
+        : request.sendByEthtool(stack.use(connectEthtool(respond)));
     // With nothing more to come, what has not been answered by now is ended by the closing.
-    void setImmediate().then(() => connection[Symbol.dispose]());
+    void setImmediate().then(() => stack.dispose());
     await answer;
   },
 };

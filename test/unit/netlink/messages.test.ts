@@ -9,7 +9,8 @@ import {
   encodeString,
   listAttributes,
 } from '../../../src/netlink/attributes.ts';
-import { decodeLink, encodeLink, encodeLinkChange } from '../../../src/netlink/link.ts';
+import { altNamesOf, decodeLink, encodeAltName, encodeLink, encodeLinkChange } from '../../../src/netlink/link.ts';
+import { decodeQdisc, encodeQdisc } from '../../../src/netlink/qdisc.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../src/netlink/route.ts';
 import { decodeVfInfos } from '../../../src/netlink/vf-info.ts';
 
@@ -48,7 +49,16 @@ describe('decodeLink', () => {
       attribute(56, encodeString('0000:3b:02.1')),
       attribute(52, [attribute(53, encodeString('a')), attribute(53, encodeString('b'))]),
       attribute(10, putU32(4)),
+      attribute(2, Buffer.from('ffffffffffff', 'hex')),
+      attribute(13, putU32(1000)),
+      attribute(17, Buffer.of(1)),
+      attribute(27, putU32(5)),
+      ...[attribute(40, putU32(65_535)), attribute(41, putU32(65_536)), attribute(58, putU32(1))],
+      ...[attribute(63, putU32(2)), attribute(64, putU32(3))],
+      attribute(43, [attribute(2, Buffer.of(4)), attribute(5, putU32(9)), attribute(6, putU32(8))]),
     ]);
+    // `IFF_UP`, `IFF_NOARP`, `IFF_PROMISC`, and `IFF_LOWER_UP`, which user space cannot set.
+    putU32(0x1_0181).copy(message, 8);
     expect(decodeLink(message)).toEqual({
       index: 7,
       name: 'ens1f0v1',
@@ -62,7 +72,19 @@ describe('decodeLink', () => {
       parentDevice: '0000:3b:02.1',
       altNames: ['a', 'b'],
       master: 4,
-      flags: [],
+      flags: ['noArp', 'promiscuous'],
+      broadcastAddress: 'ff:ff:ff:ff:ff:ff',
+      txQueueLength: 1000,
+      linkMode: 'dormant',
+      group: 5,
+      offloadLimits: {
+        gsoMaxSegments: 65_535,
+        gsoMaxBytes: 65_536,
+        groMaxBytes: 1,
+        gsoMaxBytesIpv4: 2,
+        groMaxBytesIpv4: 3,
+      },
+      xdp: ['driver', 'generic'],
     });
   });
 
@@ -86,6 +108,7 @@ describe('encodeLinkChange', () => {
     { hardwareAddress: 'ff:ff:ff:ff:ff:ff' },
     { alias: 'x'.repeat(300) },
     { master: -1 },
+    { broadcastAddress: 'ff'.repeat(40) },
   ])('refuses %j', (change) => expect(() => encodeLinkChange(1, change)).toThrow(invalid));
 
   it('changes no flag unless told to', () => {
@@ -93,6 +116,50 @@ describe('encodeLinkChange', () => {
     expect(flagsAndMask({ mtuBytes: 1500 })).toEqual(Buffer.alloc(8));
     expect(flagsAndMask({ up: true })).toEqual(Buffer.concat([putU32(1), putU32(1)]));
     expect(flagsAndMask({ up: false })).toEqual(Buffer.concat([putU32(0), putU32(1)]));
+    const flags = { noArp: true, allMulticast: false };
+    expect(flagsAndMask({ flags })).toEqual(Buffer.concat([putU32(0x80), putU32(0x280)]));
+    expect(flagsAndMask({ up: true, flags })).toEqual(Buffer.concat([putU32(0x81), putU32(0x281)]));
+  });
+
+  it('takes an XDP program away by the descriptor -1 and the mode', () => {
+    const attributes = decodeAttributes(Buffer.concat(encodeLinkChange(1, { detachXdp: 'generic' })).subarray(16));
+    const xdp = decodeAttributes(attributes.get(43)!);
+    expect([xdp.get(1)?.toString('hex'), xdp.get(3)?.toString('hex')]).toEqual(['ffffffff', '02000000']);
+  });
+});
+
+describe('alternative names', () => {
+  it('need not be text, and are named by the bytes that the kernel has', () => {
+    const name = Buffer.from('63 61 66 e9'.replaceAll(' ', ''), 'hex');
+    const message = linkMessage([attribute(52, [attribute(53, Buffer.concat([name, Buffer.of(0)]))])]);
+    expect(altNamesOf(message)).toEqual([name]);
+    const request = Buffer.concat(encodeAltName(7, name));
+    expect(altNamesOf(request)).toEqual([name]);
+    expect(decodeLink(message).altNames).toEqual(['caf\ufffd']);
+  });
+});
+
+describe('qdiscs', () => {
+  // `tc qdisc show` of iproute2 6.1 on Linux 6.18: fq_codel at the root with a handle, and the default one without.
+  const answer = (handle: number, parent: number, kind: string) =>
+    Buffer.concat([
+      putU32(0),
+      putS32(7),
+      ...[handle, parent, 2].map(putU32),
+      encode([attribute(1, encodeString(kind))]),
+    ]);
+
+  it('are those that were asked for: the default one has no handle', () => {
+    expect(decodeQdisc(answer(0x80010000, 0xffffffff, 'fq_codel'))).toBe('fq_codel');
+    expect(decodeQdisc(answer(0xffff0000, 0xfffffff1, 'clsact'))).toBe('clsact');
+    expect(decodeQdisc(answer(0, 0xffffffff, 'mq'))).toBeUndefined();
+  });
+
+  it('are named by their place', () => {
+    expect(Buffer.concat(encodeQdisc(7, 'root')).toString('hex')).toBe('0000000007000000' + '00000000ffffffff00000000');
+    expect(Buffer.concat(encodeQdisc(7, 'ingress')).toString('hex')).toBe(
+      '0000000007000000' + '0000fffff1ffffff00000000',
+    );
   });
 });
 
