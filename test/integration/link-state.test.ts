@@ -10,6 +10,7 @@ import {
   restoreLinkState,
   scrubLink,
 } from '../../src/netlink/index.ts';
+import { EthtoolIoctl } from '../doubles/ethtool-ioctl.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { attachXdp } from '../doubles/xdp.ts';
 
@@ -24,6 +25,8 @@ class Setup implements Disposable {
   readonly podConnection = this.#stack.use(RtnlConnection.open(this.podHandle));
   readonly hostEthtool = this.#stack.use(EthtoolConnection.open(this.hostHandle));
   readonly podEthtool = this.#stack.use(EthtoolConnection.open(this.podHandle));
+  readonly hostIoctl = this.#stack.use(new EthtoolIoctl(this.hostHandle));
+  readonly podIoctl = this.#stack.use(new EthtoolIoctl(this.podHandle));
 
   constructor() {
     // Several queues, so that their number can be changed.
@@ -78,8 +81,10 @@ function shown(netns: TestNetns, name: string): object {
   return { ...rest, flags: flags.filter((flag: string) => !carrierFlags.includes(flag)) };
 }
 
+const switches = ['txChecksum', 'tcpSegmentation', 'genericReceiveOffload'] as const;
+
 /** All that iproute2 and ethtool can change of a veth end. */
-async function changeEverything({ pod, podEthtool }: Setup, index: number): Promise<void> {
+async function changeEverything({ pod, podEthtool, podIoctl }: Setup, index: number): Promise<void> {
   const set = (...change: string[]) => pod.exec('ip', 'link', 'set', 'dev', 'net1', ...change);
   for (const name of ['br-ex', 'a'.repeat(127), 'peer0']) {
     pod.exec('ip', 'link', 'property', 'add', 'dev', 'net1', 'altname', name);
@@ -96,7 +101,7 @@ async function changeEverything({ pod, podEthtool }: Setup, index: number): Prom
   pod.exec('ip', 'addr', 'add', '192.0.2.9/24', 'dev', 'eth0');
   pod.exec('tc', 'qdisc', 'add', 'dev', 'eth0', 'clsact');
   pod.exec('tc', 'qdisc', 'add', 'dev', 'eth0', 'root', 'htb');
-  await podEthtool.set(index, 'features', { 'tx-tcp-segmentation': false, 'tx-checksum-ip-generic': false });
+  for (const struct of switches) podIoctl.set('eth0', struct, { 0: struct === 'genericReceiveOffload' ? 1 : 0 });
   await podEthtool.set(index, 'channels', { rx: 2, tx: 3 });
   await attachXdp(setup.podHandle, index);
 }
@@ -113,6 +118,8 @@ describe('a link that a pod had', () => {
     const { index } = await setup.vf();
     await setup.hostEthtool.set(index, 'features', { 'tx-gso-list': false });
     const [before, beforeByIp] = [await setup.state(index), shown(host, 'ens1f0v0')];
+    const features = () => switches.map((struct) => setup.hostIoctl.get('ens1f0v0', struct)[0]);
+    expect(features()).toEqual([1, 1, 0]);
     expect(before).toMatchObject({
       ...{ alias: 'VF 0', altNames: ['enp59s0f0v0'], group: 5, txQueueLength: 500, qdiscs: { root: 'pfifo' } },
       ...{ offloadLimits: { gsoMaxBytes: 40_000 }, addresses: ['198.51.100.7/24', '2001:db8::7/64'] },
@@ -126,6 +133,36 @@ describe('a link that a pod had', () => {
     expect(await setup.restore(back.index, before)).toEqual([]);
     expect(await setup.state(back.index)).toEqual(before);
     expect(shown(host, 'ens1f0v0')).toEqual(beforeByIp);
+    expect(features()).toEqual([1, 1, 0]);
+  });
+});
+
+describe('ethtool', () => {
+  it('reads and sets what its ioctls do', async () => {
+    const { host, hostEthtool, hostIoctl } = setup;
+    host.exec('ip', 'tuntap', 'add', 'tap0', 'mode', 'tap');
+    const { index } = (await setup.hostConnection.link({ name: 'tap0' }))!;
+    await hostEthtool.set(index, 'coalescing', { rxMaxFrames: 17 });
+    // The second word is rx_max_coalesced_frames.
+    expect(hostIoctl.get('tap0', 'coalescing')[1]).toBe(17);
+    hostIoctl.set('tap0', 'coalescing', { 1: 4 });
+    hostIoctl.set('tap0', 'genericReceiveOffload', { 0: 0 });
+    expect(await hostEthtool.read(index)).toMatchObject({
+      coalescing: { rxMaxFrames: 4 },
+      features: expect.objectContaining({ 'rx-gro': false, 'tx-tcp-segmentation': true }),
+    });
+    await hostEthtool.set(index, 'features', { 'rx-gro': true });
+    expect(hostIoctl.get('tap0', 'genericReceiveOffload')).toEqual([1]);
+  });
+
+  it('refuses what the driver does not have, and a link that is gone', async () => {
+    const { index } = await setup.vf();
+    await expect(setup.hostEthtool.set(index, 'coalescing', { rxUsecs: 3 })).rejects.toMatchObject({
+      code: 'netlink-refused',
+      operation: 'set coalescing (rxUsecs) of link',
+      hint: expect.stringContaining('driver'),
+    });
+    await expect(setup.hostEthtool.read(4711)).rejects.toMatchObject({ errno: 'ENODEV', interfaceName: '#4711' });
   });
 });
 
