@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "stable-file.h"
+
 /* The work on one catalog. */
 struct loader {
   struct arena *arena;
@@ -141,10 +143,14 @@ static void add_document(struct loader *loader, const struct candidate *file, co
 static void load_file(struct loader *loader, const struct candidate *file) {
   struct problem problem = {0};
   if (file->claim != NULL && !is_wanted(loader, file->kind, file->claim, file->request)) return;
-  const struct document *document = document_read(loader->arena, file->path, &problem);
+  size_t length;
+  const char *text = read_stable_file(loader->arena, file->path, &length, &problem);
+  // Gone between the listing and the reading: as if it had never been there.
+  if (text == NULL && problem.code == exit_not_found) return;
+  const struct document *document =
+      text == NULL ? NULL : document_parse(loader->arena, file->path, text, length, &problem);
   if (document == NULL) {
-    // Gone between the listing and the reading: as if it had never been there.
-    if (problem.code != exit_not_found) add_complaint(loader, &problem);
+    add_complaint(loader, &problem);
     return;
   }
   add_document(loader, file, document);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stable-file.h"
 
 static bool refuse(struct problem *problem, const struct document *document, const char *where, const char *expected,
                    const struct json *found) {
@@ -172,15 +171,9 @@ struct document *document_parse(struct arena *arena, const char *path, const cha
     if (takes(arena, document, object, &unknown, problem)) return problem->code == exit_ok ? document : NULL;
   }
   if (*unknown == '\0') {
-    fail(problem, exit_malformed, "%s is no metadata: it is empty", path);
+    fail(problem, exit_not_found, "%s is empty: its driver has not written it yet, or has withdrawn it", path);
   } else {
     fail(problem, exit_malformed, "%s has no version that is known here (unknown: %s)", path, unknown);
   }
   return NULL;
-}
-
-struct document *document_read(struct arena *arena, const char *path, struct problem *problem) {
-  size_t length;
-  const char *text = read_stable_file(arena, path, &length, problem);
-  return text == NULL ? NULL : document_parse(arena, path, text, length, problem);
 }

@@ -21,12 +21,10 @@ struct document {
 };
 
 /*
- * Reads a file. Of a stream of objects the first whose version is known counts; unknown versions before it are passed
- * over, what follows it is not looked at. NULL with the path and the reason: see read_stable_file, and exit_malformed.
+ * Decodes the text of a file. Of a stream of objects the first whose version is known counts; unknown versions before it
+ * are passed over, what follows it is not looked at. NULL with the path and the reason: exit_malformed, or exit_not_found
+ * for nothing but blanks, which is what a file says that is not written yet.
  */
-struct document *document_read(struct arena *arena, const char *path, struct problem *problem);
-
-/* The same for a text that was read already. */
 struct document *document_parse(struct arena *arena, const char *path, const char *text, size_t length,
                                 struct problem *problem);
 

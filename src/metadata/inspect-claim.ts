@@ -1,4 +1,4 @@
-import { type ClaimState, contentOf, readClaimState } from './claim-state.ts';
+import { type ClaimState, contentOf, readClaimState, requestOf } from './claim-state.ts';
 import type { ClaimIdentity } from './document.ts';
 import { hostPath, readFileIfThere } from './host-file.ts';
 import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
@@ -11,8 +11,8 @@ export interface InspectedFile {
   layout: LayoutName;
   path: string;
   /**
-   * `current`: it says what the driver knows. `pending`: there is none, and there is to be none yet. `missing`: there is
-   * none, but there should be. `different`: it says something else, or is there too early.
+   * `current`: it says what the driver knows. `pending`: it is not written yet, and is not to be. `missing`: it says
+   * nothing, but should, or is not there for containers to mount. `different`: it says something else, or is there too early.
    */
   state: 'current' | 'pending' | 'missing' | 'different';
 }
@@ -61,9 +61,14 @@ async function inspectFile(
   const layout = layouts[name];
   const content = contentOf(state, request, driver);
   const file = layout.hostFile(dirs, placeOf(content));
-  const wanted = layout.encode(content)?.trimEnd();
+  const blank = requestOf(state, request).isGated ? '' : undefined;
+  const wanted = layout.encode(content)?.trimEnd() ?? blank;
   const found = (await readFileIfThere(file))?.trimEnd();
-  const absent = wanted === undefined ? 'pending' : 'missing';
-  const verdict = found === undefined ? absent : found === wanted ? 'current' : 'different';
-  return { request, layout: name, path: hostPath(file), state: verdict };
+  return { request, layout: name, path: hostPath(file), state: compare(wanted, found) };
+}
+
+/** @param wanted `undefined`: no file; empty: one that says nothing yet */
+function compare(wanted: string | undefined, found: string | undefined): InspectedFile['state'] {
+  if (found === wanted) return wanted ? 'current' : 'pending';
+  return found === undefined || (wanted !== undefined && found === '') ? 'missing' : 'different';
 }

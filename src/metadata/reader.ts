@@ -19,8 +19,8 @@ const chunkBytes = 16384;
  * Reads a metadata file with one request in it, as netdra and the Go helper write them. One `pwrite` is not atomic
  * towards a reader, so the file is read until two reads in a row give the same bytes: what is returned stood in the file
  * as a whole.
- * @throws MetadataError with the path: `metadata-not-found`, `metadata-io`, `metadata-malformed`,
- * `metadata-version-unknown`
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file, and retriable if it is empty, which means
+ * not yet; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
  */
 export async function readMetadataFile(path: string): Promise<MetadataDocument> {
   return await readDecoded(path, decodeStream);
@@ -35,6 +35,7 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
   let before: Buffer | undefined;
   for (let look = 1; ; look++) {
     const bytes = await readStable(path);
+    if (isBlank(bytes)) throw notWritten(path);
     try {
       return decode(decodeUtf8(bytes));
     } catch (cause) {
@@ -46,6 +47,24 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
     before = bytes;
     await setTimeout(secondLookMs);
   }
+}
+
+/** What the driver lays down for a container that waits for its sandbox, and leaves when what it said is over. */
+function isBlank(bytes: Buffer): boolean {
+  return bytes.every((byte) => [0x20, 0x0a, 0x0d, 0x09].includes(byte));
+}
+
+function notWritten(path: string): MetadataError {
+  return new MetadataError('metadata-not-found', `metadata file ${path} is empty`, {
+    path,
+    retriable: true,
+    hint: 'its driver has not written it yet, or has withdrawn it',
+  });
+}
+
+/** Whether a file is there and empty. */
+export function isNotWritten(error: unknown): boolean {
+  return error instanceof MetadataError && error.code === 'metadata-not-found' && error.retriable;
 }
 
 async function readStable(path: string): Promise<Buffer> {

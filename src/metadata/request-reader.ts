@@ -38,7 +38,8 @@ export interface RequestMetadata {
 /**
  * Reads what a container was given for a request: the files of the layout `v1`, and those of `kep` of drivers that have
  * none there. Devices come in the order of the drivers' names.
- * @throws MetadataError with the path: `metadata-not-found` if there is no file, `metadata-malformed` if files are of
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file, or one of them is empty,
+ * `metadata-malformed` if files are of
  * two claims, and what `readMetadata` throws
  */
 export async function readRequestMetadata(query: RequestQuery, options: ReaderOptions = {}): Promise<RequestMetadata> {
@@ -57,7 +58,7 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
 }
 
 /**
- * All requests for which a container was given files, in the layouts `v1` and `kep`. A template claim that has files in
+ * All requests for which a container was given files, in the layouts `v1` and `kep`, also while they are empty. A template claim that has files in
  * both comes twice: under the pod's name for it, and under its own.
  * @throws MetadataError `metadata-io`
  */

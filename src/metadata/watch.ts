@@ -1,5 +1,6 @@
 import { type FSWatcher, watch } from 'node:fs';
 import { type Clock, systemClock } from '../clock.ts';
+import { isNotWritten } from './reader.ts';
 import { type ReaderOptions, type RequestMetadata, type RequestQuery, readRequestMetadata } from './request-reader.ts';
 
 export interface WatchOptions extends ReaderOptions {
@@ -14,8 +15,9 @@ export interface WatchOptions extends ReaderOptions {
 
 /**
  * Gives what a container was given for a request, now and whenever a driver has changed it. Changes that come faster than
- * they are taken are given as one. Files are changed in place, so a watch on a mounted file sees them.
- * @throws MetadataError as `readRequestMetadata`: also at the start, when there is no file
+ * they are taken are given as one. Files are changed in place, so a watch on a mounted file sees them. While a file is
+ * empty, since its driver has withdrawn it, there is nothing to give.
+ * @throws MetadataError as `readRequestMetadata`: also at the start, when there is no file, or an empty one
  */
 export async function* watchRequestMetadata(
   query: RequestQuery,
@@ -23,18 +25,27 @@ export async function* watchRequestMetadata(
 ): AsyncGenerator<RequestMetadata, never> {
   const { signal, pollMs = 1_000, clock = systemClock, notify = true } = options;
   using changes = new FileChanges();
-  for (let last = ''; ; ) {
+  for (let last: RequestMetadata | undefined; ; ) {
     signal?.throwIfAborted();
     // Before reading: what changes while we read is not missed.
     const changed = changes.next();
-    const metadata = await readRequestMetadata(query, options);
-    const current = formatVersion(metadata);
-    if (current !== last) {
-      last = current;
+    const metadata = await readUnlessWithdrawn(query, options, last);
+    if (last === undefined || formatVersion(metadata) !== formatVersion(last)) {
+      last = metadata;
       yield metadata;
     }
     if (notify && changes.follow(metadata.files.map(({ path }) => path))) continue;
     await waitFor(changed, pollMs, clock, signal);
+  }
+}
+
+/** While a file is empty, what was read before is as good as nothing new. */
+async function readUnlessWithdrawn(query: RequestQuery, options: ReaderOptions, last: RequestMetadata | undefined) {
+  try {
+    return await readRequestMetadata(query, options);
+  } catch (error) {
+    if (last === undefined || !isNotWritten(error)) throw error;
+    return last;
   }
 }
 

@@ -33,7 +33,7 @@ export interface DeviceView {
   place: DevicePlace;
   ips: string[];
   hardwareAddress: string | undefined;
-  /** Of the request's metadata; 0: containers have no file yet; absent: there is no record of it. */
+  /** Of the request's metadata; 0: it is not written yet; absent: there is no record of it. */
   generation: number | undefined;
 }
 
@@ -105,7 +105,7 @@ export function formatClaims(terminal: Terminal, claims: ClaimView[]): string {
       ...[claim, stateText, request, pciAddress, formatPlace(terminal, place)],
       'interfaceName' in place ? place.interfaceName : '',
       ips.join(' '),
-      generation === 0 ? 'no file yet' : String(generation ?? ''),
+      generation === 0 ? 'not written yet' : String(generation ?? ''),
     ]);
   });
   return formatTable(terminal, head, rows);

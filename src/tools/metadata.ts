@@ -75,7 +75,7 @@ export function formatClaimFiles(terminal: Terminal, view: ClaimFilesView): stri
   const { claim, requests, files, documents } = view;
   const title = `claim ${claim.namespace}/${claim.name} (${claim.uid})`;
   const lines = requests.flatMap(({ name, base, generation }) => {
-    const told = generation === 0 ? 'no file yet' : `generation ${generation}`;
+    const told = generation === 0 ? 'not written yet' : `generation ${generation}`;
     return [
       `request ${name}: ${told}`,
       ...files

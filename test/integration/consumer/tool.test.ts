@@ -157,11 +157,34 @@ describe('versions', () => {
   });
 });
 
+describe('a file that is not written yet', () => {
+  const other = nicFile.replace('d.example', 'other.example');
+
+  it.each([
+    ['empty', ''],
+    ['blank, as a withdrawn one is', ' \n\t '.repeat(100)],
+  ])('%s: is no metadata yet, and no half of the devices is told', (_what, content) => {
+    root.write(nicFile, document());
+    root.write(other, content);
+    const stderr = `netdra-metadata: ${root.path}${other} is empty: its driver has not written it yet, or has withdrawn it\n`;
+    for (const command of ['env', 'get', 'eal-args']) {
+      expect(run(command, 'nic/vf')).toEqual({ exitCode: 1, stdout: '', stderr });
+    }
+    // What can be read is listed.
+    expect(run('list', '--no-headers')).toMatchObject({
+      exitCode: 1,
+      stdout: expect.stringMatching(/^nic\/vf\t/),
+      stderr,
+    });
+    expect(run('wait', '--timeout', '0.1')).toMatchObject({ exitCode: 4 });
+    root.write(other, document());
+    expect(run('wait', '--timeout', '5')).toMatchObject({ exitCode: 0 });
+  });
+});
+
 describe('a malformed file', () => {
   const deep = `${'['.repeat(70)}${']'.repeat(70)}`;
   it.each<[string, string | Uint8Array, string]>([
-    ['empty', '', 'it is empty'],
-    ['blanks', ' \n\t ', 'it is empty'],
     ['NULs', '\0'.repeat(300), 'a value expected, but byte 0x00 at offset 0'],
     ['cut off', document().slice(0, -1), "',' or '}' expected, but the text ends at offset"],
     ['cut off within a text', document().slice(0, 12), 'the end of a string expected'],

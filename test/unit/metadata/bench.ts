@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import {
   ClaimMetadata,
   type ClaimMetadataOptions,
+  type ContainerEdits,
   type LayoutName,
   layoutNames,
   layouts,
@@ -50,10 +51,15 @@ export class Bench implements Disposable {
     return readFileSync(join(this.path, path), 'utf8');
   }
 
+  /** What the CDI specs of a claim change in a container. */
+  edits(claimUid: string, ofDriver = driver): ContainerEdits[] {
+    const specs = this.files(this.cdiDir).filter((name) => name.startsWith(`${ofDriver}_metadata_${claimUid}_`));
+    return specs.map((name) => JSON.parse(this.read(`cdi/${name}`)).devices[0].containerEdits);
+  }
+
   /** What the CDI specs of a claim mount, by path in the container. */
   mounts(claimUid: string, ofDriver = driver): Map<string, string> {
-    const specs = this.files(this.cdiDir).filter((name) => name.startsWith(`${ofDriver}_metadata_${claimUid}_`));
-    const mounts = specs.flatMap((name) => JSON.parse(this.read(`cdi/${name}`)).devices[0].containerEdits.mounts);
+    const mounts = this.edits(claimUid, ofDriver).flatMap((edits) => edits.mounts ?? []);
     return new Map(mounts.map(({ containerPath, hostPath }) => [containerPath, hostPath]));
   }
 

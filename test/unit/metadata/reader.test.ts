@@ -43,8 +43,6 @@ describe('readMetadataFile', () => {
     ['bytes that are not UTF-8', Buffer.from(whole).fill(0xff, 200, 201), 'it is not UTF-8'],
     ['a cut character', Buffer.from([...whole, 0xc3]), 'it is not UTF-8'],
     ['a byte order mark', Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), whole]), 'no JSON object at offset 0'],
-    ['nothing', '', 'no metadata objects found in stream'],
-    ['blanks', ' '.repeat(512), 'no metadata objects found in stream'],
     ['zeros, as a power loss leaves them', Buffer.alloc(512), 'no JSON object at offset 0'],
     ['depth', '{"a":'.repeat(200_000), 'is over 64 deep'],
     ['a stream that is a list', `[${whole.toString('utf8').replace('}\n{', '},{')}]`, 'no JSON object at offset 0'],
@@ -53,6 +51,19 @@ describe('readMetadataFile', () => {
     const error = await readMetadataFile(path).catch((thrown) => thrown);
     expect(error).toMatchObject({ message: `metadata file ${path} cannot be decoded`, path });
     expect((error as MetadataError).cause).toMatchObject({ message: expect.stringContaining(reason) });
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['blanks, as a withdrawn file has them', `${' '.repeat(511)}\n`],
+  ])('says that a file is not written yet: %s', async (_what, content) => {
+    writeFileSync(path, content);
+    await expect(readMetadata(path)).rejects.toMatchObject({
+      code: 'metadata-not-found',
+      message: `metadata file ${path} is empty`,
+      path,
+      retriable: true,
+    });
   });
 
   it('says that there is no file', async () => {
@@ -90,7 +101,7 @@ describe('the reader, fed with anything', () => {
 
   it('answers bytes in a file with its own errors, which name the file', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.uint8Array({ maxLength: 4096 }), async (bytes) => {
+      fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 4096 }), async (bytes) => {
         expect(typeof (await outcome(bytes))).toBe('string');
       }),
       { numRuns: 25 },

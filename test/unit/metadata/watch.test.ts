@@ -55,6 +55,21 @@ describe.each([
     expect(await next(states)).toEqual([3, ['192.0.2.3/24']]);
   });
 
+  it('says nothing while the file is withdrawn, and goes on when it is written again', async () => {
+    const gated = bench.start({ layouts: ['v1'], gate: { program: '/bin/true', timeoutSeconds: 1 } });
+    await gated.prepare(recordOf(kernel), new Map());
+    const states = watch(options);
+    await next(states);
+    const pending = next(states);
+    await gated.withdraw(claim);
+    await setTimeout(20);
+    await gated.update(claim, 'vf', [withIp(7)]);
+    expect(await pending).toEqual([2, ['192.0.2.7/24']]);
+    // From the start there is nothing to give.
+    await gated.withdraw(claim);
+    await expect(watch(options).next()).rejects.toMatchObject({ code: 'metadata-not-found', retriable: true });
+  });
+
   it('says nothing when the file is only written again', async () => {
     const states = watch(options);
     await next(states);

@@ -101,7 +101,7 @@ describe('viewClaims', () => {
     expect(formatClaims(plainTerminal, views)).toBe(
       [
         'CLAIM   STATE     REQUEST  DEVICE        WHERE  INTERFACE  ADDRESSES                    GENERATION',
-        'apps/a  prepared  vf       0000:3b:02.0  host   ens1v0     192.0.2.1/24 2001:db8::1/64  no file yet',
+        'apps/a  prepared  vf       0000:3b:02.0  host   ens1v0     192.0.2.1/24 2001:db8::1/64  not written yet',
         '',
       ].join('\n'),
     );

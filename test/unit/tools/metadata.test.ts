@@ -45,7 +45,7 @@ describe('viewClaimFiles', () => {
     });
     expect(isGood(found)).toBe(true);
     expect(formatClaimFiles(plainTerminal, found)).toContain(
-      'claim apps/fast-net (c-1)\nrequest vf: no file yet\n  v1: not written yet, since the pod has no sandbox with the device',
+      'claim apps/fast-net (c-1)\nrequest vf: not written yet\n  v1: not written yet, since the pod has no sandbox with the device',
     );
   });
 
