@@ -18,25 +18,39 @@ export interface BuildOptions {
 }
 
 /**
- * Builds the tool as it is shipped: one static program.
- * @returns its path
+ * Builds the programs as they are shipped, each one static file.
+ * @returns the path of `netdra-metadata`, the tool for containers
  * @throws ToolchainError, PackageError, CommandError with what the compiler said
  */
 export function buildConsumer(options: BuildOptions): string {
+  return join(buildPrograms(options), 'netdra-metadata');
+}
+
+/** The same for `netdra-gate`, the hook of the driver's claims. */
+export function buildGate(options: BuildOptions): string {
+  return join(buildPrograms(options), 'netdra-gate');
+}
+
+function buildPrograms(options: BuildOptions): string {
   const { outDir, cacheDir, env = process.env, log = () => undefined } = options;
   const compiler = options.compiler ?? findMuslCompiler(resolve(cacheDir), env, log);
   make(options, [`CC=${compiler}`]);
-  return join(resolve(outDir), 'netdra-metadata');
+  return resolve(outDir);
 }
 
-/**
- * Builds the tool with sanitizers, which end it at the first wrong access to memory, and the program that feeds its
- * parsers with noise: slow and large, for tests.
- */
-export function buildCheckedConsumer(options: Omit<BuildOptions, 'cacheDir'>): { tool: string; fuzz: string } {
+/** The programs for tests, slow and large. */
+export interface CheckedPrograms {
+  tool: string;
+  gate: string;
+  /** Feeds the parsers of both with noise. */
+  fuzz: string;
+}
+
+/** Builds the programs with sanitizers, which end them at the first wrong access to memory. */
+export function buildCheckedConsumer(options: Omit<BuildOptions, 'cacheDir'>): CheckedPrograms {
   make(options, [`CC=${options.compiler ?? findCompiler(options.env ?? process.env)}`, 'check']);
   const outDir = resolve(options.outDir);
-  return { tool: join(outDir, 'netdra-metadata'), fuzz: join(outDir, 'fuzz') };
+  return { tool: join(outDir, 'netdra-metadata'), gate: join(outDir, 'netdra-gate'), fuzz: join(outDir, 'fuzz') };
 }
 
 function make({ outDir, env = process.env }: Omit<BuildOptions, 'cacheDir'>, args: string[]): void {
@@ -58,7 +72,7 @@ function make({ outDir, env = process.env }: Omit<BuildOptions, 'cacheDir'>, arg
     {
       env,
       timeoutMs: 120_000,
-      name: 'building netdra-metadata',
+      name: 'building netdra-metadata and netdra-gate',
     },
   );
 }

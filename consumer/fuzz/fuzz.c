@@ -1,8 +1,9 @@
 /*
  * Feeds the parsers with what no writer writes: `fuzz SECONDS SEED FILE...`. Each round takes one of the files, changes
- * it at random places or replaces it by random bytes, decodes it, and asks what the commands ask of a document. It is
- * built with sanitizers, which end it at the first wrong access. Prints how many texts were documents and how many were
- * not; the round that went wrong is on stderr when a sanitizer speaks, and the same SEED makes the same rounds.
+ * it at random places or replaces it by random bytes, decodes it, and asks what the commands ask of a document, and what
+ * netdra-gate asks of a container's state and of a gate. It is built with sanitizers, which end it at the first wrong
+ * access. Prints how many texts were documents and how many were not, how many were states and how many gates; the round
+ * that went wrong is on stderr when a sanitizer speaks, and the same SEED makes the same rounds.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,8 +12,12 @@
 #include <time.h>
 
 #include "device.h"
+#include "gate-file.h"
 #include "json-path.h"
+#include "printable.h"
 #include "stable-file.h"
+
+const char program_name[] = "fuzz";
 
 enum { max_seeds = 64, max_bytes = 64 * 1024 };
 
@@ -37,6 +42,7 @@ static size_t below(size_t limit) { return limit == 0 ? 0 : (size_t)(random_bits
 static void insert_token(struct text *text) {
   static const char *const tokens[] = {
       "{", "}", "[", "]", "\"", ":", ",", "null", "\\u0000", "\\ud800", "\\udc00x", "1e999", "-", "\\", "[[[[[[[[[[[[",
+      "netdra-gate 1\n", "served ", "waiting a b\n", "ended ", "\"annotations\":{", "\"io.kubernetes.cri.sandbox-id\":\"a\"", "\"pid\":",
       "\"apiVersion\":\"metadata.resource.k8s.io/v9\",", "\"claims\":[", "\"requests\":[{\"name\":\"a/b\"}]", "\xf0\x9f",
   };
   const char *token = tokens[below(sizeof tokens / sizeof *tokens)];
@@ -131,6 +137,41 @@ static bool use_text(const struct text *text, FILE *sink) {
   return document != NULL;
 }
 
+/* Nothing that is refused has left something behind that could be used. */
+static bool use_state(const struct text *text, const char *copy) {
+  struct arena arena = {NULL};
+  struct problem problem = {0};
+  struct oci_state container;
+  bool ok = oci_state_parse(&arena, copy, text->length, &container, &problem);
+  if (ok == (problem.code != exit_ok) || (ok && !is_sandbox_id(container.sandbox, strlen(container.sandbox)))) abort();
+  arena_free(&arena);
+  return ok;
+}
+
+static bool use_gate(const struct text *text, const char *copy) {
+  struct problem problem = {0};
+  struct gate gate;
+  char reason[40];
+  bool ok = gate_parse(copy, text->length, &gate, &problem);
+  if (ok == (problem.code != exit_ok)) abort();
+  if (ok && (gate.state == gate_silent) != (gate.sandbox[0] == '\0')) abort();
+  printable(reason, sizeof reason, copy, text->length);
+  for (const char *at = ok ? gate.reason : reason; *at != '\0'; at++) {
+    if (*at < ' ' || *at >= 127) abort();
+  }
+  return ok && gate.state != gate_silent;
+}
+
+/* Exactly as long as it is, so that one byte too far is seen. */
+static void use_in_gate(const struct text *text, size_t *states, size_t *gates) {
+  char *copy = malloc(text->length == 0 ? 1 : text->length);
+  if (copy == NULL) abort();
+  memcpy(copy, text->bytes, text->length);
+  *states += use_state(text, copy);
+  *gates += use_gate(text, copy);
+  free(copy);
+}
+
 static struct text load(const char *path) {
   struct arena arena = {NULL};
   struct problem problem = {0};
@@ -144,7 +185,7 @@ static struct text load(const char *path) {
 
 int main(int argc, char **argv) {
   struct text seeds[max_seeds];
-  size_t seed_count = 0, documents = 0, rounds = 0;
+  size_t seed_count = 0, documents = 0, rounds = 0, states = 0, gates = 0;
   if (argc < 4 || argc > 3 + max_seeds) die(exit_usage, "fuzz SECONDS SEED FILE...");
   for (char **path = argv + 3; *path != NULL; path++) seeds[seed_count++] = load(*path);
   struct text text = {malloc(max_bytes), 0};
@@ -155,8 +196,9 @@ int main(int argc, char **argv) {
   for (; time(NULL) <= end; rounds++) {
     make_text(&text, seeds, seed_count);
     documents += use_text(&text, sink);
+    use_in_gate(&text, &states, &gates);
   }
-  printf("%zu %zu\n", documents, rounds - documents);
+  printf("%zu %zu %zu %zu\n", documents, rounds - documents, states, gates);
   while (seed_count > 0) free(seeds[--seed_count].bytes);
   free(text.bytes);
   fclose(sink);

@@ -13,6 +13,8 @@
 #define VERSION "unknown"
 #endif
 
+const char program_name[] = "netdra-metadata";
+
 typedef enum exit_code command(struct arena *arena, const struct options *options);
 
 static enum exit_code run_help(struct arena *arena, const struct options *options) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
+
 /* Which option belongs to which command; those of no command are for all. */
 static const struct {
   const char *name, *commands;
@@ -22,20 +24,6 @@ static const struct {
     {"--timeout", "wait exec", true},
 };
 enum { known_count = sizeof known / sizeof *known };
-
-/* Seconds, with a fraction if need be, as milliseconds. */
-static bool parse_timeout(const char *text, long *timeout_ms) {
-  char *end;
-  errno = 0;
-  if (*text < '0' || *text > '9') return false;
-  unsigned long seconds = strtoul(text, &end, 10);
-  if (errno != 0 || seconds > 1000000) return false;
-  *timeout_ms = (long)seconds * 1000;
-  if (*end != '.') return *end == '\0';
-  long scale = 100;
-  for (end++; *end >= '0' && *end <= '9'; end++, scale /= 10) *timeout_ms += (*end - '0') * scale;
-  return *end == '\0';
-}
 
 static bool parse_generation(const char *text, long long *generation) {
   char *end;
@@ -81,7 +69,7 @@ static bool set_option(struct options *options, const char *name, const char *va
     ok = parse_generation(value, &options->generation);
   } else {
     options->waits = true;
-    ok = parse_timeout(value, &options->timeout_ms);
+    ok = parse_seconds(value, &options->timeout_ms);
   }
   return ok ? true : fail(problem, exit_usage, "%s %s: not a value that it can have, see --help", name, value);
 }

@@ -14,7 +14,7 @@ bool fail(struct problem *problem, enum exit_code code, const char *format, ...)
 }
 
 static void print_line(const char *format, va_list arguments) {
-  fputs("netdra-metadata: ", stderr);
+  fprintf(stderr, "%s: ", program_name);
   vfprintf(stderr, format, arguments);
   fputc('\n', stderr);
 }

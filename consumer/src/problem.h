@@ -10,7 +10,7 @@ enum exit_code {
   exit_not_found = 1, /* no such claim, request, device or path, or no metadata at all */
   exit_usage = 2,     /* the command line is wrong */
   exit_malformed = 3, /* a file is there and is not metadata that can be read */
-  exit_timeout = 4,   /* `wait` gave up */
+  exit_timeout = 4,   /* the time to wait is over */
   exit_system = 5,    /* unreadable file, no memory, output or program that the system refuses */
 };
 
@@ -23,7 +23,10 @@ struct problem {
 /* Fills in a problem. Returns false, so that a function can end with it. */
 bool fail(struct problem *problem, enum exit_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Prints `netdra-metadata: TEXT` to stderr. */
+/* What the program is called in messages; its main file says it. */
+extern const char program_name[];
+
+/* Prints `PROGRAM: TEXT` to stderr. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Complains and ends the process. */

@@ -21,11 +21,6 @@ static void pause_ns(long nanoseconds) {
   nanosleep(&time, NULL);
 }
 
-void sleep_ms(long milliseconds) {
-  struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-  nanosleep(&time, NULL);
-}
-
 /* All of the file from its start, into memory that is used again for the next read. */
 static bool read_once(int descriptor, struct content *content, const char *path, struct problem *problem) {
   for (content->length = 0;;) {

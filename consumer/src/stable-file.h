@@ -15,7 +15,4 @@ enum { max_file_bytes = 4 * 1024 * 1024 };
  */
 char *read_stable_file(struct arena *arena, const char *path, size_t *length, struct problem *problem);
 
-/* Sleeps; a signal ends it early. */
-void sleep_ms(long milliseconds);
-
 #endif

@@ -1,17 +1,10 @@
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "commands.h"
-#include "stable-file.h"
 
 /* A container seldom waits: its files are there before it starts. What it waits for are changes. */
 enum { poll_ms = 50 };
-
-static long now_ms(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
 
 /* What is still missing; exit_ok if nothing is. Anything but a file that is not there yet ends the process. */
 static struct problem look(struct arena *arena, const struct options *options) {

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
-import { buildCheckedConsumer } from '../../../consumer/build.ts';
+import { buildCheckedConsumer, type CheckedPrograms } from '../../../consumer/build.ts';
 import { cacheFolder } from '../../../e2e/node/tools.ts';
 
 /** Long enough for a compiler on a machine with other work. */
 export const buildTimeoutMs = 180_000;
 
-/** The tool with sanitizers, built if need be. */
-export function checkedTool(): { tool: string; fuzz: string } {
+/** The programs with sanitizers, built if need be. */
+export function checkedTool(): CheckedPrograms {
   return buildCheckedConsumer({ outDir: join(cacheFolder(process.env), 'consumer-check') });
 }

@@ -1,0 +1,119 @@
+#include "gate-wait.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+/* For what inotify does not see: processes that end, and file systems without it. */
+enum { poll_ms = 200 };
+
+bool is_orphan(pid_t parent) { return getppid() != parent; }
+
+/* Whether the container's first process has ended; a zombie has. What cannot be found out is taken for a running one. */
+static bool has_ended(pid_t pid) {
+  char path[32], stat[512];
+  if (pid == 0) return false;
+  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno == ENOENT && access("/proc/self/stat", F_OK) == 0;
+  ssize_t length = read(file, stat, sizeof stat - 1);
+  bool is_gone = length < 0 && errno == ESRCH;
+  close(file);
+  stat[length < 0 ? 0 : length] = '\0';
+  // `pid (name) state`: the name can have anything in it.
+  const char *name_end = strrchr(stat, ')');
+  return is_gone || (name_end != NULL && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0));
+}
+
+/* Whether the directory was removed, and maybe made anew: for another claim of that name. */
+static bool has_gone(const struct gate_wait *wait) {
+  struct stat open_one, named_one;
+  if (fstat(wait->directory, &open_one) != 0) return true;
+  if (stat(wait->claim_dir, &named_one) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return open_one.st_dev != named_one.st_dev || open_one.st_ino != named_one.st_ino;
+}
+
+static bool fail_unprepared(struct problem *problem) {
+  return fail(problem, exit_not_found, "the claim is not prepared on this node any more");
+}
+
+bool gate_open(struct gate_wait *wait, struct problem *problem) {
+  wait->directory = open(wait->claim_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (wait->directory >= 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return fail_unprepared(problem);
+  return fail(problem, exit_system, "the claim's directory cannot be opened: %s", strerror(errno));
+}
+
+static bool is_about(const struct gate *gate, const struct gate_wait *wait) {
+  return strcmp(gate->sandbox, wait->container.sandbox) == 0;
+}
+
+static bool fail_late(const struct gate *gate, const struct gate *last, struct problem *problem) {
+  static const char late[] = "the devices of the claim were not ready in time";
+  if (last->reason[0] != '\0') return fail(problem, exit_timeout, "%s: %s", late, last->reason);
+  if (last->state != gate_silent) return fail(problem, exit_timeout, "%s: the driver gives no reason", late);
+  if (gate->state == gate_served) {
+    return fail(problem, exit_timeout, "%s: they are in sandbox %s", late, gate->sandbox);
+  }
+  return fail(problem, exit_timeout, "%s: the driver has said nothing about this sandbox, it may not be running", late);
+}
+
+/* Returns after a change in the directory, or a moment. */
+static void await_change(int inotify, long at_most_ms) {
+  char events[4096];
+  struct pollfd change = {.fd = inotify, .events = POLLIN};
+  if (inotify < 0) {
+    sleep_ms(at_most_ms);
+    return;
+  }
+  if (poll(&change, 1, (int)at_most_ms) > 0) {
+    while (read(inotify, events, sizeof events) > 0) continue;
+  }
+}
+
+static int watch(int directory) {
+  char path[32];
+  int inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  snprintf(path, sizeof path, "/proc/self/fd/%d", directory);
+  if (inotify < 0) return -1;
+  uint32_t changes = IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
+  if (inotify_add_watch(inotify, path, changes) >= 0) return inotify;
+  close(inotify);
+  return -1;
+}
+
+static bool wait_until_served(const struct gate_wait *wait, int inotify, struct problem *problem) {
+  struct gate gate, last = {.state = gate_silent};
+  for (;;) {
+    if (!gate_read(wait->directory, &gate, problem)) return false;
+    if (is_about(&gate, wait)) {
+      if (gate.state == gate_served) return true;
+      if (gate.state == gate_ended) return fail(problem, exit_not_found, "the sandbox of the container is being stopped");
+      last = gate;
+    }
+    if (has_gone(wait)) return fail_unprepared(problem);
+    if (has_ended(wait->container.pid)) return fail(problem, exit_not_found, "the container has ended");
+    if (is_orphan(wait->parent)) return fail(problem, exit_not_found, "the container runtime has given the container up");
+    long left = wait->deadline_ms - now_ms();
+    if (left <= 0) return fail_late(&gate, &last, problem);
+    await_change(inotify, left < poll_ms ? left : poll_ms);
+  }
+}
+
+bool gate_wait(const struct gate_wait *wait, struct problem *problem) {
+  struct gate gate;
+  if (!gate_read(wait->directory, &gate, problem)) return false;
+  // The usual case, and the one for which there need not be a driver.
+  if (gate.state == gate_served && is_about(&gate, wait)) return true;
+  int inotify = watch(wait->directory);
+  bool ok = wait_until_served(wait, inotify, problem);
+  if (inotify >= 0) close(inotify);
+  return ok;
+}

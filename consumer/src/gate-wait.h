@@ -1,0 +1,27 @@
+/* Waiting for a sandbox to be served. */
+#ifndef NETDRA_GATE_WAIT_H
+#define NETDRA_GATE_WAIT_H
+
+#include "gate-file.h"
+
+struct gate_wait {
+  const char *claim_dir;
+  int directory; /* claim_dir, open */
+  struct oci_state container;
+  pid_t parent;     /* of this process when it started: the runtime */
+  long deadline_ms; /* as of now_ms */
+};
+
+/* Opens the claim's directory. Fails with exit_not_found if there is none: the claim is not prepared. */
+bool gate_open(struct gate_wait *wait, struct problem *problem);
+
+/*
+ * Returns when the container's sandbox is served. Fails with exit_timeout, with exit_not_found when the sandbox has ended,
+ * the claim's directory has gone or nothing waits any more, and with what gate_read fails with.
+ */
+bool gate_wait(const struct gate_wait *wait, struct problem *problem);
+
+/* Whether the runtime that started this process has ended: nothing would come of waiting. */
+bool is_orphan(pid_t parent);
+
+#endif

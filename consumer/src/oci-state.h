@@ -1,0 +1,25 @@
+/* What the runtime says on a hook's standard input. Source: OCI runtime specification, "State". */
+#ifndef NETDRA_OCI_STATE_H
+#define NETDRA_OCI_STATE_H
+
+#include <sys/types.h>
+
+#include "arena.h"
+#include "problem.h"
+
+/* Larger than any state: annotations of a pod have at most 256 kB. */
+enum { max_state_bytes = 1024 * 1024, max_sandbox_bytes = 128 };
+
+struct oci_state {
+  const char *sandbox; /* the id of the pod's sandbox, as containerd or CRI-O has annotated it */
+  pid_t pid;           /* of the container's first process; 0 if the runtime does not say it */
+};
+
+/* Fails with exit_malformed. */
+bool oci_state_parse(struct arena *arena, const char *text, size_t length, struct oci_state *state,
+                     struct problem *problem);
+
+/* Whether a text can be the id of a sandbox: 1 to max_sandbox_bytes printable characters without blanks. */
+bool is_sandbox_id(const char *text, size_t length);
+
+#endif
