@@ -3,9 +3,17 @@ import { argument, commonOptions } from './command-options.ts';
 import { deviceInfoDir } from './dialects/device-info.ts';
 import { privilegedFields } from './driver/privileges.ts';
 import { explain } from './errors.ts';
+import { defaultHooklessHandlers, startGateModes } from './gate/choose-start-gate.ts';
 import { layoutNames } from './metadata/layout.ts';
 import { parseAddress } from './ops/http-server.ts';
-import { defaultReconcileIntervalMs, parseClaimFields, parseLayouts, parseSeconds, type Settings } from './settings.ts';
+import {
+  defaultReconcileIntervalMs,
+  parseClaimFields,
+  parseHandlers,
+  parseLayouts,
+  parseSeconds,
+  type Settings,
+} from './settings.ts';
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
@@ -56,10 +64,34 @@ export function runCommand(): Command {
       ),
     )
     .addOption(
-      new Option('--enable-device-metadata [bool]', 'false: no metadata files and no CDI specs for new claims')
+      new Option('--enable-device-metadata [bool]', 'false: no metadata files for new claims')
         .env('ENABLE_DEVICE_METADATA')
         .default(true)
         .argParser(argument(parseBoolean)),
+    )
+    .addOption(
+      new Option(
+        '--start-gate <mode>',
+        'containers that start before their devices are ready: wait in a hook, have no metadata file and fail, or auto: by runtime handlers of the node',
+      )
+        .env('NETDRA_START_GATE')
+        .choices(startGateModes)
+        .default('auto'),
+    )
+    .addOption(
+      new Option(
+        '--gate-program <path>',
+        'netdra-gate, the program of that hook, which is copied to the node (default: the one beside the driver)',
+      ).env('NETDRA_GATE_PROGRAM'),
+    )
+    .addOption(
+      new Option(
+        '--hookless-runtime-handlers <names>',
+        'runtime handlers that may not run OCI hooks, comma-separated, with * for any characters',
+      )
+        .env('NETDRA_HOOKLESS_RUNTIME_HANDLERS')
+        .default([...defaultHooklessHandlers], defaultHooklessHandlers.join(','))
+        .argParser(argument(parseHandlers)),
     )
     .addOption(
       new Option('--live-updates [bool]', 'follow changes of addresses, MTU, MAC and link in running pods')

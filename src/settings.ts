@@ -1,4 +1,5 @@
 import { type PrivilegedField, privilegedFields } from './driver/privileges.ts';
+import type { StartGateMode } from './gate/choose-start-gate.ts';
 import { type LayoutName, layoutNames } from './metadata/layout.ts';
 
 /** How many virtual functions to simulate. */
@@ -35,6 +36,12 @@ export interface Settings {
   /** On the host, for device-info files; absent: where Multus looks for them. */
   deviceInfoDir?: string;
   enableDeviceMetadata: boolean;
+  /** What keeps containers from starting before their devices are ready; absent: `auto`. */
+  startGate?: StartGateMode;
+  /** Path of `netdra-gate`, which is copied to the node; absent: see `defaultGateProgram`. */
+  gateProgram?: string;
+  /** Runtime handlers, with `*` for any characters, that may not run OCI hooks; absent: `defaultHooklessHandlers`. */
+  hooklessRuntimeHandlers?: string[];
   /** Whether metadata follows what changes in running pods. */
   liveUpdates: boolean;
   /** Privileged fields of VFConfig that claims may set; DeviceClasses always may. */
@@ -74,6 +81,14 @@ export function parseSimulation(text: string): Simulation {
   const valid = simulation.pfs >= 1 && simulation.pfs <= 8 && simulation.vfsPerPf >= 1 && simulation.vfsPerPf <= 128;
   if (!valid) throw new Error('give VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4');
   return simulation;
+}
+
+/** Comma-separated names of runtime handlers, in which `*` stands for any characters; may be empty. */
+export function parseHandlers(text: string): string[] {
+  const names = [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
+  // Source: RuntimeClass `handler`, a DNS label.
+  if (names.every((name) => /^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$/.test(name))) return names;
+  throw new Error('give names of runtime handlers, lower-case, with * for any characters, such as kata,kata-*');
 }
 
 /** Comma-separated layout names, at least one. */

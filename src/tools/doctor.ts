@@ -4,6 +4,7 @@ import { Sysfs } from '../sriov/index.ts';
 import { checkApiServer } from './checks/api-server.ts';
 import { type Cards, readCards } from './checks/cards.ts';
 import { checkDirectories, type DirectoriesCheck } from './checks/directories.ts';
+import { checkGate } from './checks/gate.ts';
 import { checkHugepages } from './checks/hugepages.ts';
 import { checkIommu } from './checks/iommu.ts';
 import { checkKernel } from './checks/kernel.ts';
@@ -38,6 +39,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ['hugepages', () => checkHugepages(sysDir)],
     ['runtime', () => checkRuntime(options)],
     ['directories', () => checkDirectories(options)],
+    ['start gate', () => checkGate(options)],
     ['capabilities', () => checkCapabilities(procDir)],
     ['sysctls', () => checkProcSys(options.procSysDir)],
     ['network namespaces', () => checkNetnsDir(procDir, options.netnsDir)],

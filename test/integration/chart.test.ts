@@ -16,6 +16,7 @@ import {
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
 import { privilegedFields } from '../../src/driver/index.ts';
+import { defaultHooklessHandlers, startGateModes } from '../../src/gate/index.ts';
 import { layoutNames } from '../../src/metadata/index.ts';
 import { hookFailureModes } from '../../src/sandbox/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -101,10 +102,18 @@ describe('the chart', () => {
   });
 
   it('offers in its schema what the driver takes', () => {
-    const { metadataLayouts, hookFailure, openClaimFields } = schema.properties.kubeletPlugin.properties;
+    const { metadataLayouts, hookFailure, startGate, openClaimFields } = schema.properties.kubeletPlugin.properties;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
     expect([...hookFailure.enum].sort()).toEqual([...hookFailureModes].sort());
+    expect([...startGate.enum].sort()).toEqual([...startGateModes].sort());
     expect([...openClaimFields.items.enum].sort()).toEqual([...privilegedFields].sort());
+  });
+
+  it('has the handlers without hooks that the driver has', () => {
+    const { kubeletPlugin } = loadYaml<{ kubeletPlugin: { hooklessRuntimeHandlers: string[] } }>(
+      read('helm/netdra/values.yaml'),
+    );
+    expect(kubeletPlugin.hooklessRuntimeHandlers).toEqual(defaultHooklessHandlers);
   });
 
   it.each([

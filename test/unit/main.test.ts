@@ -34,6 +34,8 @@ describe('netdra', () => {
     [['run', '--node-name=n', '--driver-name=A'], /'--driver-name <name>' argument 'A' is invalid/],
     [['run', '--node-name=n', '--metadata-layouts=v9'], /unknown: v9; known are v1, kep/],
     [['run', '--node-name=n', '--hook-failure=maybe'], /Allowed choices are auto, reject, gate/],
+    [['run', '--node-name=n', '--start-gate=door'], /Allowed choices are auto, hook, file/],
+    [['run', '--node-name=n', '--hookless-runtime-handlers=A'], /such as kata,kata-\*/],
     [['run', '--node-name=n', '--frobnicate'], /unknown option '--frobnicate'/],
     [['walk'], /unknown command 'walk'/],
   ])('refuses %j with the reason and a code', (args, message) => {

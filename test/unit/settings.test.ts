@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseDriverName, parseLayouts, parseSimulation } from '../../src/settings.ts';
+import { parseDriverName, parseHandlers, parseLayouts, parseSimulation } from '../../src/settings.ts';
 
 describe('settings', () => {
   it('reads how many VFs to simulate', () => {
@@ -15,6 +15,13 @@ describe('settings', () => {
     expect(parseLayouts('kep, v1,kep')).toEqual(['kep', 'v1']);
     expect(() => parseLayouts('v1,v2')).toThrow('unknown: v2; known are v1, kep');
     expect(() => parseLayouts('')).toThrow(/unknown/);
+  });
+
+  it('reads runtime handlers with wildcards', () => {
+    expect(parseHandlers('kata, kata-*,runsc,kata')).toEqual(['kata', 'kata-*', 'runsc']);
+    expect(parseHandlers('')).toEqual([]);
+    for (const bad of ['Kata', 'a b', 'a/b', '-a', 'a?'])
+      expect(() => parseHandlers(bad)).toThrow('such as kata,kata-*');
   });
 
   it('takes DNS names for drivers only', () => {

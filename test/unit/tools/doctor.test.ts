@@ -1,3 +1,4 @@
+import { chmodSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { KubeClient } from '../../../src/kube/index.ts';
@@ -37,6 +38,7 @@ describe('runDoctor', () => {
       expect.stringMatching(/^ok plugin directory: .*sriov\.netdra\.dev will be made$/),
       expect.stringMatching(/^ok kubelet registry: .* can be written$/),
       expect.stringMatching(/^ok CDI directory: .* can be written$/),
+      expect.stringMatching(/^ok start gate: .*sriov\.netdra\.dev\/bin\/netdra-gate will be installed$/),
       'ok capabilities: CAP_NET_ADMIN, CAP_SYS_ADMIN',
       expect.stringMatching(/^ok sysctls: /),
       expect.stringMatching(/^ok network namespaces: /),
@@ -65,6 +67,29 @@ describe('runDoctor', () => {
     const faults = { cri: containerd(version, { enabled: false }) };
     expect(await diagnose(faults)).toEqual(['problem CDI: off: containers get neither their metadata nor /dev/vfio']);
     expect((await findingOf('CDI', faults))?.fix).toContain(`enable_cdi = true in [plugins."${section}"]`);
+  });
+
+  it('says that the node would not run the start gate', async () => {
+    using node = new BrokenNode();
+    const mount = (path: string, options: string) => `25 1 8:1 / ${path} ${options} - ext4 /dev/sda1 rw\n`;
+    const plugins = node.path('plugins');
+    node.write('proc/self/mountinfo', mount('/', 'rw,noexec') + mount(plugins, 'rw') + mount(plugins, 'rw,noexec'));
+    expect(await node.findingOf('start gate')).toEqual({
+      check: 'start gate',
+      level: 'problem',
+      message: `${plugins}/sriov.netdra.dev/bin/netdra-gate could not be run: ${plugins} is mounted noexec`,
+      fix: 'mount it without noexec, or run the driver with --start-gate=file',
+    });
+    node.write('proc/self/mountinfo', mount('/', 'rw,noexec') + mount(plugins, 'rw,relatime'));
+    expect((await node.findingOf('start gate'))?.level).toBe('ok');
+    // Once it is installed, the kernel is asked: root may not run what is nobody's to run either.
+    node.write('plugins/sriov.netdra.dev/bin/netdra-gate', '');
+    expect(await node.findingOf('start gate')).toMatchObject({
+      level: 'problem',
+      message: expect.stringContaining('cannot be run (EACCES)'),
+    });
+    chmodSync(node.path('plugins/sriov.netdra.dev/bin/netdra-gate'), 0o755);
+    expect((await node.findingOf('start gate'))?.message).toContain('can be run');
   });
 
   it('says that the runtime looks for CDI specs elsewhere', async () => {

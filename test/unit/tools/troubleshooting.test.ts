@@ -9,9 +9,12 @@ import { metadataCommand } from '../../../src/tools/metadata-command.ts';
 
 const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const page = readFileSync(join(repo, 'docs/troubleshooting.md'), 'utf8');
-const sources = readdirSync(join(repo, 'src'), { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.ts'))
-  .map((path) => readFileSync(join(repo, 'src', path), 'utf8'))
+const sources = ['src', 'consumer/src']
+  .flatMap((folder) =>
+    readdirSync(join(repo, folder), { recursive: true, encoding: 'utf8' }).map((path) => join(repo, folder, path)),
+  )
+  .filter((path) => /\.(ts|c)$/.test(path))
+  .map((path) => readFileSync(path, 'utf8'))
   .join('\n');
 
 /** Apostrophes in comments would look like the start of a text. */

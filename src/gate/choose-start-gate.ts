@@ -1,0 +1,60 @@
+import type { RuntimeHandlers } from './runtime-handlers.ts';
+
+/**
+ * `hook`: containers wait in a hook until their devices are ready. `file`: their metadata file is missing until then, and
+ * the runtime refuses them. `auto`: the hook, unless a runtime handler of the node may not run it.
+ */
+export const startGateModes = ['auto', 'hook', 'file'] as const;
+export type StartGateMode = (typeof startGateModes)[number];
+
+/** gVisor and Kata Containers: they do not run the OCI hooks of CDI devices. `*` stands for any characters. */
+export const defaultHooklessHandlers: readonly string[] = ['runsc', 'runsc-*', 'gvisor', 'gvisor-*', 'kata', 'kata-*'];
+
+export interface StartGateChoice {
+  gate: 'hook' | 'file';
+  /** Why, for the log. */
+  reason: string;
+  /** Whether the operator should know: the choice may not be the one that was wanted. */
+  isDoubtful: boolean;
+}
+
+/**
+ * Chooses the start gate of a node. A container that starts without its devices is worse than one that fails, so `file`
+ * wins where hooks may be ignored, or nothing can be learned of the node. Where only the runtime does not say which
+ * handlers it has, the hook is chosen: pods of such handlers are then kept out by NRI alone, see `isHookless`.
+ */
+export function chooseStartGate(
+  mode: StartGateMode,
+  handlers: RuntimeHandlers,
+  hooklessHandlers: readonly string[],
+): StartGateChoice {
+  const choice = (gate: StartGateChoice['gate'], reason: string, isDoubtful = false) => ({ gate, reason, isDoubtful });
+  const hookless = typeof handlers === 'object' && 'names' in handlers ? namesOf(handlers.names, hooklessHandlers) : '';
+  if (mode === 'file') return choice('file', 'as configured');
+  if (mode === 'hook') {
+    if (hookless === '') return choice('hook', 'as configured');
+    return choice('hook', `as configured, but containers of these runtime handlers may not wait: ${hookless}`, true);
+  }
+  if (handlers === 'unknown') return choice('hook', 'the runtime does not say which handlers it has');
+  if ('unreadable' in handlers) {
+    return choice('file', `runtime handlers cannot be read from the Node: ${handlers.unreadable}`, true);
+  }
+  if (hookless !== '') return choice('file', `runtime handlers that may not run hooks: ${hookless}`);
+  return choice('hook', 'all runtime handlers of the node run hooks');
+}
+
+/**
+ * Whether containers of a runtime handler may start without their hooks having run.
+ * @param handler as NRI has it for a pod; empty for the default one
+ * @param patterns names, in which `*` stands for any characters
+ */
+export function isHookless(handler: string, patterns: readonly string[]): boolean {
+  return patterns.some((pattern) => {
+    const parts = pattern.split('*').map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+    return new RegExp(`^${parts.join('.*')}$`, 's').test(handler);
+  });
+}
+
+function namesOf(handlers: readonly string[], patterns: readonly string[]): string {
+  return handlers.filter((name) => isHookless(name, patterns)).join(', ');
+}
