@@ -2,6 +2,7 @@
 
 export { type Clock, type Deadline, systemClock } from '../clock.ts';
 export { explain, NetdraError } from '../errors.ts';
+export { GateError, type GateErrorCode, installGate } from '../gate/index.ts';
 // A ResourceApi is a ClaimReader.
 export { KubeClient, type KubeClientOptions, ResourceApi } from '../kube/index.ts';
 export type { Logger } from '../logger.ts';

@@ -33,7 +33,7 @@ describe('docs/metadata.md', () => {
     }
     const shown = blocks.map(([, path = '']) => path);
     for (const name of layoutNames) expect(shown).toContain(`test/golden/${name}/kernel.golden`);
-    expect(shown).toContain('test/golden/cdi/kernel.golden');
+    expect(shown).toContain('test/golden/cdi/kernel-gate.golden');
     // No example that nobody checks.
     expect(text.match(/^```json$/gm)).toHaveLength(blocks.length);
   });
