@@ -32,6 +32,7 @@ import {
   toDeviceStatuses,
 } from './sandbox/index.ts';
 import { defaultReconcileIntervalMs, type Settings } from './settings.ts';
+import { openStartGate } from './start-gate.ts';
 import { ClaimLocks, Store } from './state/index.ts';
 import { heldDevices, openVfSource, type VfSource } from './vf-source.ts';
 import { checkWritableDirectories } from './writable-directories.ts';
@@ -71,6 +72,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
 
   const bootId = await readBootId(settings.bootIdPath);
   const store = stack.use(new Store(join(stateDir, 'state.db'), { bootId }));
+  const gate = await openStartGate(settings, { kube, dataDir, logger });
   const metadata = new ClaimMetadata({
     driver,
     dataDir,
@@ -83,6 +85,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       return device && vfs.attributesOf(device.pciAddress);
     },
     bootId,
+    ...(gate.hook === undefined ? {} : { gate: gate.hook }),
     ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
     ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),
   });
@@ -192,7 +195,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     isFilePlace: (path) => metadata.isFilePlace(path),
     isFileOf: (claim, path) => metadata.isFileOf(claim, path),
     isGateOf: (claim, args) => metadata.isGateOf(claim, args),
-    runsHooks: () => true,
+    runsHooks: gate.runsHooks,
     liveUpdates: settings.liveUpdates,
     onWritten: tellStatus,
     onFailure: (claim, reason) => {

@@ -22,7 +22,7 @@ import {
   type MetadataDocument,
 } from './document.ts';
 import { MetadataError } from './errors.ts';
-import { checkGateHook, closeGate, type Gate, type GateHook, gateHook, readGate, writeGate } from './gate.ts';
+import { checkGateHook, closeGate, type Gate, type GateHook, gateHook, isGateOf, readGate, writeGate } from './gate.ts';
 import { HeldDirectories, removeTree } from './host-file.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
 import { metadataDirName } from './layout-v1.ts';
@@ -276,6 +276,11 @@ export class ClaimMetadata {
   /** Whether a path on the host could be such a file, of whatever claim: cheap, for those that are not. */
   isFilePlace(path: string): boolean {
     return this.#files.isContentPlace(path);
+  }
+
+  /** Whether the arguments of an OCI hook make a container wait for the claim. */
+  isGateOf(claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
+    return isGateOf(this.#options.dataDir, claim, hookArgs);
   }
 
   get #isEnabled(): boolean {

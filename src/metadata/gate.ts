@@ -38,9 +38,18 @@ export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
   }
 }
 
+/** Whether the arguments of an OCI hook are those of a claim's gate. */
+export function isGateOf(dataDir: string, claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
+  return hookArgs[hookArgs.indexOf('--claim-dir') + 1] === claimDirOf(dataDir, claim);
+}
+
+function claimDirOf(dataDir: string, claim: ClaimIdentity): string {
+  return dirname(hostPath(gateFile(dataDir, claim)));
+}
+
 /** The hook for the CDI spec of a claim's request. */
 export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string, claim: ClaimIdentity) {
-  const claimDir = dirname(hostPath(gateFile(dataDir, claim)));
+  const claimDir = claimDirOf(dataDir, claim);
   return {
     hookName: 'createRuntime',
     path: program,

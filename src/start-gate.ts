@@ -1,0 +1,48 @@
+import { existsSync } from 'node:fs';
+import {
+  chooseStartGate,
+  defaultGateProgram,
+  defaultHooklessHandlers,
+  gateProgramPath,
+  installGate,
+  isHookless,
+  readRuntimeHandlers,
+} from './gate/index.ts';
+import type { KubeClient } from './kube/index.ts';
+import type { Logger } from './logger.ts';
+import type { ClaimMetadataOptions } from './metadata/index.ts';
+import type { Settings } from './settings.ts';
+
+/** Less than the kubelet's two minutes for a request to the runtime, so that its error is the gate's. */
+const gateTimeoutSeconds = 100;
+const readNodeMs = 10_000;
+
+/** What keeps containers of this node from starting before their devices are ready. */
+export interface StartGate {
+  /** Absent: their metadata file is missing until then. */
+  hook?: NonNullable<ClaimMetadataOptions['gate']>;
+  /** Whether containers of a runtime handler run the hook. */
+  runsHooks: (runtimeHandler: string) => boolean;
+}
+
+/** Chooses the start gate, and installs its program. @throws GateError */
+export async function openStartGate(
+  settings: Settings,
+  { kube, dataDir, logger }: { kube: KubeClient; dataDir: string; logger: Logger },
+): Promise<StartGate> {
+  const { nodeName, startGate = 'auto', hooklessRuntimeHandlers = defaultHooklessHandlers } = settings;
+  // A restart while the API server cannot be reached is no reason to choose otherwise than before.
+  const isInstalled = existsSync(gateProgramPath(dataDir));
+  const handlers =
+    startGate === 'file' ? 'unknown' : await readRuntimeHandlers(kube, nodeName, AbortSignal.timeout(readNodeMs));
+  const isKept = startGate === 'auto' && isInstalled && typeof handlers === 'object' && 'unreadable' in handlers;
+  const mode = isKept ? 'hook' : startGate;
+  const { gate, reason, isDoubtful } = chooseStartGate(mode, handlers, hooklessRuntimeHandlers);
+  logger[isDoubtful ? 'warn' : 'info']({ gate, reason }, 'start gate chosen');
+  if (gate === 'file') return { runsHooks: () => false };
+  const program = await installGate({ from: settings.gateProgram ?? defaultGateProgram(), dataDir });
+  return {
+    hook: { program, timeoutSeconds: gateTimeoutSeconds },
+    runsHooks: (handler) => !isHookless(handler, hooklessRuntimeHandlers),
+  };
+}
