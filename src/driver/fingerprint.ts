@@ -5,6 +5,16 @@ import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 export function fingerprintOf({ object }: Pick<AllocatedClaim, 'object'>): string {
   const { results = [], config = [] } = object.status?.allocation?.devices ?? {};
   return createHash('sha256')
-    .update(JSON.stringify([results, config]))
+    .update(textOf([results, config]))
     .digest('base64url');
+}
+
+/** Parameters that are nested too deep for a JSON encoder are refused where they are parsed. */
+function textOf(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return '';
+    throw error;
+  }
 }

@@ -12,13 +12,18 @@ export interface PodName {
   uid: string;
 }
 
+/** A pod sandbox, and the pod that it belongs to. */
+export interface SandboxName extends PodName {
+  id: string;
+}
+
 type Failure = Pick<EventReport, 'reason' | 'action' | 'note'>;
 
 /** What goes wrong with claims, told to those who look at the claim or at its pods. */
 export class FailureEvents {
   readonly #writer: Pick<EventWriter, 'report'>;
-  /** Pods that have a sandbox here, by UID. */
-  readonly #pods = new Map<string, PodName>();
+  /** Pods that have a sandbox here, by UID, with the one that was seen last. */
+  readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
   /** Devices whose loss was told. */
   #lost = new Set<string>();
 
@@ -26,18 +31,19 @@ export class FailureEvents {
     this.#writer = writer;
   }
 
-  /** Those that there are; of others nothing is heard any more. */
-  podsPresent(pods: PodName[]): void {
+  /** The runtime has listed all sandboxes: pods without one get no more events. */
+  sandboxesPresent(sandboxes: readonly SandboxName[]): void {
     this.#pods.clear();
-    for (const pod of pods) this.podSeen(pod);
+    for (const sandbox of sandboxes) this.sandboxSeen(sandbox);
   }
 
-  podSeen({ namespace, name, uid }: PodName): void {
-    this.#pods.set(uid, { namespace, name, uid });
+  sandboxSeen({ id: sandboxId, namespace, name, uid }: SandboxName): void {
+    this.#pods.set(uid, { name: { namespace, name, uid }, sandboxId });
   }
 
-  podGone(uid: string): void {
-    this.#pods.delete(uid);
+  /** A sandbox of a pod that has got another one since does not end the pod's events. */
+  sandboxGone({ id, uid }: SandboxName): void {
+    if (this.#pods.get(uid)?.sandboxId === id) this.#pods.delete(uid);
   }
 
   notPrepared({ identity, object }: AllocatedClaim, error: unknown): void {
@@ -96,7 +102,7 @@ export class FailureEvents {
   }
 
   #podsOf(uids: string[]): PodName[] {
-    return uids.flatMap((uid) => this.#pods.get(uid) ?? []);
+    return uids.flatMap((uid) => this.#pods.get(uid)?.name ?? []);
   }
 
   #tell(claim: ClaimIdentity, pods: PodName[], failure: Failure): void {

@@ -39,17 +39,16 @@ export function withPodEvents(handlers: PluginHandlers, events: FailureEvents): 
   return {
     configure: async (runtime, config) => await handlers.configure?.(runtime, config),
     async synchronize(pods, containers) {
-      events.podsPresent(pods);
+      events.sandboxesPresent(pods);
       await handlers.synchronize?.(pods, containers);
     },
     async runPodSandbox(pod, context) {
-      events.podSeen(pod);
+      events.sandboxSeen(pod);
       await handlers.runPodSandbox?.(pod, context);
     },
     stopPodSandbox: async (pod, context) => await handlers.stopPodSandbox?.(pod, context),
     async removePodSandbox(pod, context) {
-      // A sandbox that was refused is removed before its pod gets the next one.
-      events.podGone(pod.uid);
+      events.sandboxGone(pod);
       await handlers.removePodSandbox?.(pod, context);
     },
     async createContainer(pod, container, context) {

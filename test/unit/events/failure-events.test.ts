@@ -91,9 +91,21 @@ describe('withPodEvents', () => {
 });
 
 describe('FailureEvents', () => {
+  // B13
+  it('goes on reporting on a pod that has another sandbox when an old one is removed', () => {
+    const { events, told } = record();
+    for (const id of ['s-1', 's-2']) events.sandboxSeen({ id, ...pod });
+    events.sandboxGone({ id: 's-1', ...pod });
+    events.notAttached(identity, ['p-1'], 'no such VF');
+    expect(told()).toContain('Pod web-0 DeviceNotAttached');
+    events.sandboxGone({ id: 's-2', ...pod });
+    events.notAttached(identity, ['p-1'], 'no such VF');
+    expect(told().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
+  });
+
   it('reports a status that cannot be written on the claim and on its pods', () => {
     const { events, told, reports } = record();
-    events.podSeen(pod);
+    events.sandboxSeen({ id: 's-1', ...pod });
     events.statusNotWritten(identity, ['p-1'], new Error('status of claim apps/fast-net cannot be written'));
     expect(told()).toEqual(['ResourceClaim fast-net StatusNotWritten', 'Pod web-0 StatusNotWritten']);
     expect(reports[0]?.note).toBe('status of claim apps/fast-net cannot be written');

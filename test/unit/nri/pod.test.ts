@@ -42,6 +42,7 @@ const container = fc.record({
     fc.record({ destination: text, type: text, source: text, options: fc.array(text, { maxLength: 2 }) }),
     { maxLength: 2 },
   ),
+  createRuntimeHooks: fc.array(fc.record({ path: text, args: fc.array(text, { maxLength: 2 }) }), { maxLength: 2 }),
   namespaces,
   cgroupsPath: text,
   pid: fc.nat(),
