@@ -1,53 +1,87 @@
-import { pinnedVersion } from '../go/build.ts';
-import { type KubernetesVersion, kubernetesVersions, type RuntimeName, runtimeNames } from './programs.ts';
+import { type KubernetesVersion, kubernetesRelease, kubernetesVersions, type RuntimeName } from './programs.ts';
 
-/** How the suite ended with one Kubernetes and one runtime. */
+/** How cases of the suite ended with one Kubernetes and one runtime. */
 export interface PairResult {
   kubernetes: KubernetesVersion;
   runtime: RuntimeName;
+  /** The runtime's name for people. Each build of CRI-O is a runtime of its own. */
+  runtimeLabel: string;
+  /** What chose among the cases; none: all were run. */
+  vitestArguments: readonly string[];
+  /** Of the run: `2026-11-22`. */
+  date: string;
   succeeded: boolean;
   passed: number;
   failed: number;
   skipped: number;
 }
 
-/**
- * The text of docs/compatibility.md.
- * @param vitestArguments what chose among the cases; none: all were run
- */
-export function formatCompatibility(results: readonly PairResult[], vitestArguments: readonly string[]): string {
-  const quoted = vitestArguments.map((word) => (/^[\w./-]+$/.test(word) ? word : `'${word}'`));
-  const command = ['npm run e2e:cluster -- --all', ...(quoted.length === 0 ? [] : ['--', ...quoted])].join(' ');
-  const cell = (kubernetes: KubernetesVersion, runtime: RuntimeName) => {
-    const result = results.find((each) => each.kubernetes === kubernetes && each.runtime === runtime);
-    if (result === undefined) return 'not run';
-    const { succeeded, passed, failed, skipped } = result;
-    const counts = [
-      `${passed} passed`,
-      ...(failed > 0 ? [`${failed} failed`] : []),
-      // With arguments, those that were not chosen count as skipped.
-      ...(skipped > 0 && vitestArguments.length === 0 ? [`${skipped} skipped`] : []),
-    ];
-    return succeeded || failed > 0 ? counts.join(', ') : 'did not start';
-  };
-  const row = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  const rows = kubernetesVersions.map((kubernetes) => {
-    const version = pinnedVersion(`kubernetes-${kubernetes}`, 'k8s.io/kubernetes') ?? kubernetes;
-    return row([version, ...runtimeNames.map((runtime) => cell(kubernetes, runtime))]);
+type Pair = Pick<PairResult, 'kubernetes' | 'runtimeLabel' | 'vitestArguments'>;
+
+/** Whether two results are of the same cases on the same pair. */
+function isSame(one: Pair, other: Pair): boolean {
+  const key = ({ kubernetes, runtimeLabel, vitestArguments }: Pair) =>
+    JSON.stringify([kubernetes, runtimeLabel, vitestArguments]);
+  return key(one) === key(other);
+}
+
+/** What is known of a pair, if anything. */
+export function findResult(results: readonly PairResult[], pair: Pair): PairResult | undefined {
+  return results.find((each) => isSame(each, pair));
+}
+
+/** @returns results without one of the pair */
+export function withoutResult(results: readonly PairResult[], pair: Pair): PairResult[] {
+  return results.filter((each) => !isSame(each, pair));
+}
+
+/** The text of docs/compatibility.md: a table for each choice of cases, the whole suite first. */
+export function formatCompatibility(results: readonly PairResult[]): string {
+  const groups = Map.groupBy(results, ({ vitestArguments }) => formatCommand(vitestArguments));
+  const isWhole = (command: string) => command === formatCommand([]);
+  const sorted = [...groups].sort(([one], [other]) => Number(isWhole(other)) - Number(isWhole(one)));
+  const sections = sorted.map(([command, group]) => {
+    const dates = group.map(({ date }) => date).sort();
+    const [first, last] = [dates[0], dates.at(-1)];
+    return `## \`${command}\`\n\nRun on ${first === last ? first : `${first} to ${last}`}.\n\n${formatTable(group)}\n`;
   });
   return `# Compatibility
 
-Written by \`${command}\`: the suite of \`e2e/cluster\` on a real cluster of one node, with each version of
-Kubernetes and each container runtime. ${
-    vitestArguments.length === 0
-      ? 'Cases are skipped where the version or the runtime does not have what they\ntest; the run names the reason.'
-      : 'The arguments choose among the cases; `npm test` runs all of them on the\nnewest and the oldest Kubernetes.'
-  }
+Results of the suite of \`e2e/cluster\` on a real cluster of one node, with each version of Kubernetes and each container
+runtime, written by the commands that head the tables. Arguments behind the second \`--\` choose among the cases. \`npm test\`
+runs all cases on the newest and the oldest Kubernetes. Cases are skipped where the version or the runtime does not have
+what they test; the run names the reason. CRI-O is in no package registry that the suite could build it from, so its
+programs are named by \`--crio DIR\`.
 
-${row(['Kubernetes', ...runtimeNames.map((name) => name.replace('-', ' '))])}
-${row(['---', ...runtimeNames.map(() => '---')])}
-${rows.join('\n')}
+${sections.join('\n')}`;
+}
 
-CRI-O is in no registry that the suite could build it from.
-`;
+function formatCommand(vitestArguments: readonly string[]): string {
+  const quoted = vitestArguments.map((word) => (/^[\w./-]+$/.test(word) ? word : `'${word}'`));
+  return ['npm run e2e:cluster -- --all', ...(quoted.length === 0 ? [] : ['--', ...quoted])].join(' ');
+}
+
+function formatTable(group: readonly PairResult[]): string {
+  const labels = [...new Set(group.map(({ runtimeLabel }) => runtimeLabel))];
+  const isRun = group.some(({ runtime }) => runtime === 'crio');
+  const columns = isRun ? labels : [...labels, 'CRI-O'];
+  const row = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  const rows = kubernetesVersions.map((kubernetes) => {
+    const cell = (column: string) => {
+      const result = group.find((each) => each.kubernetes === kubernetes && each.runtimeLabel === column);
+      return result === undefined ? `not run${column === 'CRI-O' ? ': no --crio' : ''}` : formatCell(result);
+    };
+    return row([kubernetesRelease(kubernetes), ...columns.map(cell)]);
+  });
+  return [row(['Kubernetes', ...columns]), row(['---', ...columns.map(() => '---')]), ...rows].join('\n');
+}
+
+function formatCell({ succeeded, passed, failed, skipped, vitestArguments }: PairResult): string {
+  const counts = [
+    `${passed} passed`,
+    ...(failed > 0 ? [`${failed} failed`] : []),
+    // With arguments, those that were not chosen count as skipped.
+    ...(skipped > 0 && vitestArguments.length === 0 ? [`${skipped} skipped`] : []),
+  ];
+  return succeeded || failed > 0 ? counts.join(', ') : 'did not start';
 }

@@ -16,12 +16,12 @@ const path = '/var/run/dra-device-attributes/fast-net/vf/sriov.netdra.dev-metada
 
 async function demo(): Promise<void> {
   const programs = readPrograms(process.env);
-  const { kubernetesVersion, runtime } = programs;
-  await using node = await demoStep(`starting Kubernetes ${kubernetesVersion} with ${runtime.name}`, () =>
+  const { kubernetesVersion, runtimeLabel } = programs;
+  await using node = await demoStep(`starting Kubernetes ${kubernetesVersion} with ${runtimeLabel}`, () =>
     RealNode.start(programs),
   );
   const show = (...args: string[]) => console.log(`\n$ kubectl ${args.join(' ')}\n${node.kubectl(...args).trimEnd()}`);
-  await using _driver = await demoStep('pushing the image, helm install, waiting for the driver', () =>
+  await demoStep('pushing the image, helm install, waiting for the driver', () =>
     InstalledDriver.install(node, { simulate: '8' }),
   );
   await demoStep('waiting for the devices', () => waitForSlices(node));

@@ -3,21 +3,27 @@ import { NetdraError } from '../../src/errors.ts';
 import { ensureGoPrograms, pinnedVersion } from '../go/build.ts';
 import { type DebianPackage, fetchDebianPackages, packageFolder } from '../node/packages/debian-packages.ts';
 import type { ContainerdSeries } from '../node/tools.ts';
+import { describeCrio, locateCrio } from './crio-folder.ts';
+import type { RuntimePrograms } from './node/real-node.ts';
 
 /** The versions of Kubernetes that `e2e/go` pins, newest first. */
 export const kubernetesVersions = ['1.36', '1.35', '1.34'] as const;
 export type KubernetesVersion = (typeof kubernetesVersions)[number];
 
-/** Container runtimes, and where their programs come from: a Go module, Debian (e2e/node), or a folder of the user's. */
-const runtimeSources = {
+/** Where the programs of a containerd come from: a Go module, or Debian (e2e/node). */
+const containerdSources = {
   'containerd-2.1': { series: '2.1' },
   'containerd-2.4': { series: '2.1', module: 'containerd-2.4' },
   'containerd-2.3': { series: '2.1', module: 'containerd-2.3' },
   'containerd-2.2': { series: '2.1', module: 'containerd-2.2' },
   'containerd-1.7': { series: '1.7' },
-} as const satisfies Record<string, { series: ContainerdSeries; module?: string }>;
-export type RuntimeName = keyof typeof runtimeSources;
-export const runtimeNames = Object.keys(runtimeSources) as RuntimeName[];
+} as const satisfies Record<string, ContainerdSource>;
+type ContainerdSource = { series: ContainerdSeries; module?: string };
+type ContainerdName = keyof typeof containerdSources;
+
+/** The programs of CRI-O are in a folder of the user's. */
+export const runtimeNames = [...(Object.keys(containerdSources) as ContainerdName[]), 'crio'] as const;
+export type RuntimeName = (typeof runtimeNames)[number];
 
 /** What a run of the suite is made of. Paths are absolute. */
 export interface ClusterPrograms {
@@ -26,7 +32,9 @@ export interface ClusterPrograms {
   kubernetes: string;
   /** The program `etcd`. */
   etcd: string;
-  runtime: { name: RuntimeName; series: ContainerdSeries; dir?: string };
+  runtime: RuntimePrograms;
+  /** The runtime's name for people. */
+  runtimeLabel: string;
 }
 
 export interface ProgramChoice {
@@ -34,36 +42,55 @@ export interface ProgramChoice {
   runtime: RuntimeName;
   /** A folder with programs of Kubernetes, in place of those built here. */
   kubernetesDir?: string;
+  /** The folder with the programs of `crio`. */
+  crioDir?: string;
 }
 
 const etcd: DebianPackage = { name: 'etcd-server', suite: 'forky' };
 
 /**
  * Makes sure of the programs of a cluster: builds and fetches what the cache does not have. Needs the network then.
- * @throws GoBuildError, PackageError
+ * @throws CrioError, GoBuildError, PackageError
  */
 export async function fetchClusterPrograms(
   cacheDir: string,
   choice: ProgramChoice,
   log: (line: string) => void,
 ): Promise<ClusterPrograms> {
+  // Before anything is built: it may be missing.
+  const runtimeLabel = describeRuntime(choice);
   fetchDebianPackages(cacheDir, [etcd], log);
   const build = (module: string) => ensureGoPrograms(cacheDir, module, log);
-  const kubernetes = choice.kubernetesDir ?? (await build(`kubernetes-${choice.kubernetes}`));
-  const source: { series: ContainerdSeries; module?: string } = runtimeSources[choice.runtime];
-  const runtime = { name: choice.runtime, series: source.series };
-  const runtimeDir = source.module === undefined ? {} : { dir: await build(source.module) };
   return {
     kubernetesVersion: choice.kubernetes,
-    kubernetes,
+    kubernetes: choice.kubernetesDir ?? (await build(`kubernetes-${choice.kubernetes}`)),
     etcd: join(packageFolder(cacheDir, etcd), 'usr/bin/etcd'),
-    runtime: { ...runtime, ...runtimeDir },
+    runtime: choice.runtime === 'crio' ? locateCrio(choice.crioDir) : await fetchContainerd(choice.runtime, build),
+    runtimeLabel,
   };
 }
 
-/** The names of a pair for people: `Kubernetes 1.36.3, containerd-2.1`. */
-export function describePair({ kubernetes, runtime }: ProgramChoice): string {
-  return `Kubernetes ${pinnedVersion(`kubernetes-${kubernetes}`, 'k8s.io/kubernetes')}, ${runtime}`;
+async function fetchContainerd(
+  name: ContainerdName,
+  build: (module: string) => Promise<string>,
+): Promise<RuntimePrograms> {
+  const { series, module }: ContainerdSource = containerdSources[name];
+  return { kind: 'containerd', series, ...(module === undefined ? {} : { dir: await build(module) }) };
+}
+
+/** The name of a runtime for people: `containerd 2.1`, `CRI-O 1.37.0 with crun 1.8.1`. @throws CrioError, CommandError */
+export function describeRuntime({ runtime, crioDir }: Pick<ProgramChoice, 'runtime' | 'crioDir'>): string {
+  return runtime === 'crio' ? describeCrio(locateCrio(crioDir)) : runtime.replace('-', ' ');
+}
+
+/** The version of Kubernetes that a cluster has unless programs are named: `1.36.3`. */
+export function kubernetesRelease(minor: KubernetesVersion): string {
+  return pinnedVersion(`kubernetes-${minor}`, 'k8s.io/kubernetes') ?? minor;
+}
+
+/** The names of a pair for people: `Kubernetes 1.36.3, containerd 2.1`. @throws CrioError, CommandError */
+export function describePair(choice: ProgramChoice): string {
+  return `Kubernetes ${kubernetesRelease(choice.kubernetes)}, ${describeRuntime(choice)}`;
 }
 
 /** What `npm test` runs: the newest and the oldest Kubernetes, and two versions of containerd. */

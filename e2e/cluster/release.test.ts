@@ -15,7 +15,7 @@ describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
 
   beforeAll(async () => {
     node = stack.use(await RealNode.start(programs));
-    driver = stack.use(await InstalledDriver.prepare(node, { simulate: '1x4' }));
+    driver = await InstalledDriver.prepare(node, { simulate: '1x4' });
   });
   afterAll(async () => {
     await stack.disposeAsync();

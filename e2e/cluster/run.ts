@@ -1,13 +1,19 @@
-/** The suite on a real cluster of one node: `npm run e2e:cluster -- --help`. Exits with 0 if all tests passed, 2 for wrong usage. */
-import { writeFileSync } from 'node:fs';
+/**
+ * The suite on a real cluster of one node: `npm run e2e:cluster -- --help`. Exits with 0 if all tests passed, 2 for wrong
+ * usage.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { repository } from '../../scripts/run-command.ts';
 import { readVitestSummary } from '../../scripts/test-table.ts';
-import { formatCompatibility, type PairResult } from './compatibility.ts';
+import { explain, NetdraError } from '../../src/errors.ts';
+import { findResult, formatCompatibility, type PairResult, withoutResult } from './compatibility.ts';
 import { print, runOnCluster } from './launch.ts';
 import {
   describePair,
+  describeRuntime,
   type KubernetesVersion,
   kubernetesVersions,
   type ProgramChoice,
@@ -16,23 +22,32 @@ import {
 } from './programs.ts';
 
 interface Flags {
-  kubernetes: KubernetesVersion;
-  runtime: RuntimeName;
+  kubernetes?: KubernetesVersion;
+  runtime?: RuntimeName;
   kubernetesBin?: string;
+  crio?: string;
   all?: true;
+  resume?: true;
 }
+
+const folder = (dir: string) => resolve(dir);
 
 function clusterCommand(): Command {
   return new Command('npm run e2e:cluster --')
     .description('test netdra on a real Kubernetes cluster of one node, in namespaces of its own')
     .addOption(
-      new Option('--kubernetes <version>', 'built here').choices(kubernetesVersions).default(kubernetesVersions[0]),
+      new Option('--kubernetes <version>', `built here (default: ${kubernetesVersions[0]})`).choices(
+        kubernetesVersions,
+      ),
     )
-    .addOption(new Option('--runtime <name>', 'container runtime').choices(runtimeNames).default(runtimeNames[0]))
-    .option('--kubernetes-bin <dir>', 'programs of Kubernetes to take in place of those built here', (dir) =>
-      resolve(dir),
+    .addOption(new Option('--runtime <name>', `container runtime (default: ${runtimeNames[0]})`).choices(runtimeNames))
+    .option('--kubernetes-bin <dir>', 'programs of Kubernetes to take in place of those built here', folder)
+    .option('--crio <dir>', 'folder with crio, conmon, pinns, and crun or runc, for --runtime crio', folder)
+    .option(
+      '--all',
+      'every version with every runtime, or those that --kubernetes and --runtime name; writes docs/compatibility.md',
     )
-    .option('--all', 'every version with every runtime; writes docs/compatibility.md')
+    .option('--resume', 'with --all: leaves out what docs/compatibility.md has results of')
     .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"')
     .allowUnknownOption()
     .showHelpAfterError('(npm run e2e:cluster -- --help lists the options)')
@@ -43,33 +58,87 @@ async function runSuite(choice: ProgramChoice, vitestArguments: readonly string[
   return await runOnCluster(choice, ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...vitestArguments]);
 }
 
-/** One after another; all of them, whatever fails. */
-async function runAll(vitestArguments: readonly string[]): Promise<boolean> {
-  const results: PairResult[] = [];
-  for (const kubernetes of kubernetesVersions) {
-    for (const runtime of runtimeNames) {
-      print(`${describePair({ kubernetes, runtime })} ...`);
-      const { output, succeeded } = await runSuite({ kubernetes, runtime }, vitestArguments);
-      results.push({ kubernetes, runtime, succeeded, ...readVitestSummary(output) });
+/** What docs/compatibility.md is made of. */
+const resultsPath = fileURLToPath(new URL('compatibility.json', import.meta.url));
+const pagePath = join(repository, 'docs/compatibility.md');
+
+/**
+ * One pair after another, whatever fails. Results are written after each, so that a run that is cut off can be resumed; those
+ * of other pairs and other cases stay.
+ */
+async function runAll(flags: Flags, vitestArguments: readonly string[]): Promise<boolean> {
+  const choices = chooseAll(flags);
+  const pairOf = (choice: ProgramChoice) => ({ ...choice, runtimeLabel: describeRuntime(choice), vitestArguments });
+  let results = readResults();
+  if (!flags.resume) results = choices.reduce((left, choice) => withoutResult(left, pairOf(choice)), results);
+  for (const choice of choices) {
+    const pair = pairOf(choice);
+    const known = findResult(results, pair);
+    if (known?.succeeded) {
+      print(`${describePair(choice)}: ${known.passed} passed on ${known.date}, not run again`);
+      continue;
     }
+    print(`${describePair(choice)} ...`);
+    const { output, succeeded } = await runSuite(choice, vitestArguments);
+    const { kubernetes, runtime, runtimeLabel } = pair;
+    const date = new Date().toISOString().slice(0, 10);
+    const result = {
+      kubernetes,
+      runtime,
+      runtimeLabel,
+      vitestArguments,
+      date,
+      succeeded,
+      ...readVitestSummary(output),
+    };
+    results = [...withoutResult(results, pair), result];
+    writeFileSync(resultsPath, `${JSON.stringify(results, null, 2)}\n`);
+    writeFileSync(pagePath, formatCompatibility(results));
   }
-  const path = join(repository, 'docs/compatibility.md');
-  writeFileSync(path, formatCompatibility(results, vitestArguments));
-  print(`the results are in ${path}`);
-  return results.every(({ succeeded }) => succeeded);
+  print(`the results are in ${pagePath}`);
+  return choices.every((choice) => findResult(results, pairOf(choice))?.succeeded);
+}
+
+/** CRI-O is left out, unless it is asked for, where its programs are not named. */
+function chooseAll(flags: Flags): ProgramChoice[] {
+  const versions = kubernetesVersions.filter((each) => each === (flags.kubernetes ?? each));
+  const runtimes = runtimeNames.filter((each) => each === (flags.runtime ?? each));
+  const isLeftOut = (runtime: RuntimeName) => runtime === 'crio' && flags.runtime === undefined && !flags.crio;
+  if (runtimes.some(isLeftOut)) print('CRI-O is not run: no --crio');
+  const chosen = runtimes.filter((runtime) => !isLeftOut(runtime));
+  return versions.flatMap((kubernetes) => chosen.map((runtime) => choose(flags, kubernetes, runtime)));
+}
+
+function choose(flags: Flags, kubernetes: KubernetesVersion, runtime: RuntimeName): ProgramChoice {
+  const { kubernetesBin, crio } = flags;
+  return {
+    ...{ kubernetes, runtime },
+    ...(kubernetesBin === undefined ? {} : { kubernetesDir: kubernetesBin }),
+    ...(crio === undefined ? {} : { crioDir: crio }),
+  };
+}
+
+function readResults(): PairResult[] {
+  return JSON.parse(readFileSync(resultsPath, 'utf8')) as PairResult[];
+}
+
+async function main(args: readonly string[]): Promise<boolean> {
+  const command = clusterCommand();
+  command.parse(args, { from: 'user' });
+  const flags = command.opts<Flags>();
+  if (flags.all) return await runAll(flags, command.args);
+  const choice = choose(flags, flags.kubernetes ?? kubernetesVersions[0], flags.runtime ?? runtimeNames[0]);
+  return (await runSuite(choice, command.args)).succeeded;
 }
 
 try {
-  const command = clusterCommand();
-  command.parse(process.argv.slice(2), { from: 'user' });
-  const { kubernetes, runtime, kubernetesBin, all } = command.opts<Flags>();
-  const bin = kubernetesBin === undefined ? {} : { kubernetesDir: kubernetesBin };
-  const succeeded = all
-    ? await runAll(command.args)
-    : (await runSuite({ kubernetes, runtime, ...bin }, command.args)).succeeded;
-  process.exitCode = succeeded ? 0 : 1;
+  process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;
 } catch (error) {
-  if (!(error instanceof CommanderError)) throw error;
-  // It has said why.
-  process.exitCode = error.exitCode === 0 ? 0 : 2;
+  if (error instanceof CommanderError) {
+    // It has said why.
+    process.exitCode = error.exitCode === 0 ? 0 : 2;
+  } else if (error instanceof NetdraError) {
+    print(explain(error));
+    process.exitCode = 1;
+  } else throw error;
 }

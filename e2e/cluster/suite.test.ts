@@ -7,7 +7,7 @@ import { bootIdPath, RealNode } from './node/real-node.ts';
 import { readPrograms } from './programs.ts';
 
 const programs = readPrograms(process.env);
-const title = `Kubernetes ${programs.kubernetesVersion} with ${programs.runtime.name}`;
+const title = `Kubernetes ${programs.kubernetesVersion} with ${programs.runtimeLabel}`;
 const options = { simulated: true, admissionPolicies: true };
 // On by default from 1.36.
 const newFeatures = { DRAExtendedResource: true, ResourceHealthStatus: true };
@@ -20,15 +20,12 @@ describeCluster(
   async () => {
     await using stack = new AsyncDisposableStack();
     node = stack.use(await RealNode.start({ ...programs, featureGates }));
-    const driver = stack.use(
-      await InstalledDriver.install(node, {
-        simulate: '2x40',
-        cni: true,
-        // The check after each test waits for what only reconciliation restores.
-        extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
-      }),
-    );
-    const { target } = driver;
+    const { target } = await InstalledDriver.install(node, {
+      simulate: '2x40',
+      cni: true,
+      // The check after each test waits for what only reconciliation restores.
+      extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
+    });
     const owned = stack.move();
     const openCheck = async () => {
       const check = new NodeCheck(node, target);

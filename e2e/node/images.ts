@@ -19,13 +19,22 @@ export function makeImageArchive(busybox: string): Buffer {
   const program = readFileSync(busybox);
   return encodeOciArchive([
     { name: busyboxImage, files: rootFiles(program, applets), cmd: ['sh'] },
-    {
-      name: pauseImage,
-      files: rootFiles(program, ['sh', 'sleep']),
-      // `wait` returns when a signal arrives, a `sleep` in the foreground would not.
-      entrypoint: ['sh', '-c', 'trap "exit 0" TERM INT; while :; do sleep 3600 & wait $!; done'],
-    } satisfies ImageContent,
+    pauseContent(program),
   ]);
+}
+
+/** The second of them by itself. */
+export function makePauseArchive(busybox: string): Buffer {
+  return encodeOciArchive([pauseContent(readFileSync(busybox))]);
+}
+
+function pauseContent(busybox: Buffer): ImageContent {
+  return {
+    name: pauseImage,
+    files: rootFiles(busybox, ['sh', 'sleep']),
+    // `wait` returns when a signal arrives, a `sleep` in the foreground would not.
+    entrypoint: ['sh', '-c', 'trap "exit 0" TERM INT; while :; do sleep 3600 & wait $!; done'],
+  };
 }
 
 function rootFiles(busybox: Buffer, commands: readonly string[]): TarEntry[] {

@@ -2,8 +2,6 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildConsumer } from '../../consumer/build.ts';
 import { NetdraError } from '../../src/errors.ts';
-import type { Containerd } from '../node/containerd.ts';
-import { importArchive } from '../node/import-archive.ts';
 import { encodeOciArchive } from '../node/oci-image.ts';
 import { run } from '../node/packages/run.ts';
 import { readTarEntries, type TarEntry } from '../node/tar.ts';
@@ -78,11 +76,19 @@ export function writeConsumerArchive(path: string, env = process.env): void {
   writeFileSync(path, archive, { mode: 0o600 });
 }
 
-/** Gives a containerd that image. @throws as `writeConsumerArchive` */
-export async function importConsumerImage(containerd: Containerd, env = process.env): Promise<void> {
-  const archive = join(containerd.dir, 'consumer.tar');
-  writeConsumerArchive(archive, env);
-  await importArchive(containerd, archive, [consumerImage]);
+/**
+ * Gives a container runtime that image.
+ * @param dir for the archive, which goes again
+ * @param provide takes the archive and the image's name
+ * @throws as `writeConsumerArchive` and `provide`
+ */
+export async function provideConsumerImage(
+  dir: string,
+  provide: (archive: string, image: string) => Promise<void>,
+): Promise<void> {
+  const archive = join(dir, 'consumer.tar');
+  writeConsumerArchive(archive);
+  await provide(archive, consumerImage);
   rmSync(archive);
 }
 

@@ -33,10 +33,10 @@ export function describePages(get: () => ReleaseSite): void {
       const { node, driver } = get();
       const image = locateDriverImage(cacheDir);
       // The chart's own version, those that the pages upgrade to, and the one that is tested.
-      for (const tag of ['0.1.0', '0.1.1', 'e2e']) driver.registry.push(image, `netdra:${tag}`);
+      for (const tag of ['0.1.0', '0.1.1', 'e2e']) node.registry.push(image, `netdra:${tag}`);
       const archive = join(node.dir, 'consumer.tar');
       writeConsumerArchive(archive);
-      driver.registry.push(archive, 'netdra-consumer:e2e');
+      node.registry.push(archive, 'netdra-consumer:e2e');
       const kubeconfig = node.controlPlane.adminKubeconfig;
       const kubectl = join(programs.kubernetes, 'kubectl');
       const promtool = locatePromtool(cacheDir, process.env);
@@ -44,7 +44,7 @@ export function describePages(get: () => ReleaseSite): void {
       const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
       writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0 } }));
       writeFileSync(holder, JSON.stringify(holderObjects('my-pod', 'my-claim', driver.target.consumerImage)));
-      site = { registry: driver.registry.address, kubeconfig, node: nodeName, values, holder };
+      site = { registry: node.registry.address, kubeconfig, node: nodeName, values, holder };
     });
 
     describe.each(pagePlans)('the commands of $page', (plan) => {

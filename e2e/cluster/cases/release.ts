@@ -45,9 +45,9 @@ export function describeRelease(get: () => ReleaseSite): void {
       );
 
     beforeAll(() => {
-      const { node, driver } = get();
-      driver.registry.push(locateDriverImage(cacheDir), `netdra:${nextTag}`);
-      chart = pushChart(cacheDir, packageChart(cacheDir, node.dir, version), driver.registry.address, version);
+      const { node } = get();
+      node.registry.push(locateDriverImage(cacheDir), `netdra:${nextTag}`);
+      chart = pushChart(cacheDir, packageChart(cacheDir, node.dir, version), node.registry.address, version);
     });
 
     afterEach(() => {
@@ -71,7 +71,7 @@ export function describeRelease(get: () => ReleaseSite): void {
 
     it('is upgraded to another image and rolled back under a pod with a VF, which goes on as it was', async () => {
       const { node, driver } = get();
-      const image = `${driver.registry.address}/netdra`;
+      const image = `${node.registry.address}/netdra`;
       const path = join(node.dir, 'holder.json');
       writeFileSync(path, JSON.stringify(holderObjects('holder', 'holder', driver.target.consumerImage)));
       kubectl('apply', '--filename', path);

@@ -1,10 +1,9 @@
 import { CommandError } from '../../node/packages/run.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
-import { consumerImage, importConsumerImage } from '../../release/consumer-image.ts';
+import { consumerImage, provideConsumerImage } from '../../release/consumer-image.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { type HelmVersion, runHelm, valueArguments } from '../../release/helm.ts';
-import { type Registry, startRegistry } from '../../release/registry.ts';
 import type { ControlPlane } from '../control-plane.ts';
 import type { ClusterTarget } from '../target.ts';
 import { nodePaths, type RealNode } from './real-node.ts';
@@ -24,47 +23,40 @@ export interface DriverOptions {
 
 /**
  * The driver on a node as users install it: its image in a registry, its chart, an unprivileged DaemonSet with the rights
- * of its service account. Disposing ends the registry.
+ * of its service account.
  */
-export class InstalledDriver implements AsyncDisposable {
-  readonly registry: Registry;
+export class InstalledDriver {
   /** What tests need to know of the cluster. */
   readonly target: ClusterTarget;
   /** The values that the chart was installed with. */
   readonly values: Record<string, unknown>;
   readonly #node: RealNode;
 
-  private constructor(node: RealNode, registry: Registry, values: Record<string, unknown>) {
-    this.registry = registry;
+  private constructor(node: RealNode, values: Record<string, unknown>) {
     this.values = values;
     this.#node = node;
     this.target = chartTarget(node.controlPlane, true);
   }
 
   /**
-   * Starts a registry with the driver's image, and gives the node the image of the tests. The chart is left to the caller.
-   * @throws CommandError, RegistryError
+   * Pushes the driver's image, and gives the node the image of the tests. The chart is left to the caller.
+   * @throws CommandError
    */
   static async prepare(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
     const { simulate, extraArgs = [], cni: enabled = false } = options;
-    await using stack = new AsyncDisposableStack();
-    const registry = stack.use(await startRegistry({ cacheDir }));
+    const { registry, runtime } = node;
     registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
-    await importConsumerImage(node.containerd);
+    await provideConsumerImage(runtime.dir, runtime.provideImage);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
-    const cni = { enabled, binDirectoryPath: node.containerd.cniBinDir };
-    const driver = new InstalledDriver(node, registry, { image, cni, kubeletPlugin: { simulate, extraArgs } });
-    stack.move();
-    return driver;
+    const cni = { enabled, binDirectoryPath: runtime.cniBinDir };
+    return new InstalledDriver(node, { image, cni, kubeletPlugin: { simulate, extraArgs } });
   }
 
-  /** The same, with the chart installed and the driver ready. @throws CommandError, RegistryError */
+  /** The same, with the chart installed and the driver ready. @throws CommandError */
   static async install(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
-    await using stack = new AsyncDisposableStack();
-    const driver = stack.use(await InstalledDriver.prepare(node, options));
+    const driver = await InstalledDriver.prepare(node, options);
     const install = ['install', release, chartDir, '--create-namespace', '--wait', '--timeout', '3m'];
     driver.helm([...install, ...valueArguments(driver.values)]);
-    stack.move();
     return driver;
   }
 
@@ -87,10 +79,6 @@ export class InstalledDriver implements AsyncDisposable {
       ['logs', 'daemonset/netdra', '--tail=20'],
     ];
     return calls.map((args) => this.#node.kubectl(...args, '--namespace', driverNamespace)).join('\n');
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.registry[Symbol.asyncDispose]();
   }
 }
 

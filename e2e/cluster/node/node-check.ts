@@ -4,8 +4,8 @@ import { isDeepStrictEqual } from 'node:util';
 import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
 import { formatSimulatedAlias } from '../../../src/sriov/index.ts';
 import { readStoredClaims } from '../../../src/tools/stored-claims.ts';
+import type { PodSandbox } from '../../node/cri.ts';
 import { listFolder } from '../../node/host-state.ts';
-import { leaksSandboxes, removeLeakedSandboxes } from '../../node/leaked-sandboxes.ts';
 import { listLeftovers, type NodeBaseline, takeBaseline } from '../../node/leftovers.ts';
 import { run } from '../../node/packages/run.ts';
 import type { Slice } from '../cluster-facts.ts';
@@ -27,6 +27,9 @@ type HostLink = LinkState & {
 
 /** Below the node's own: what the kubelet makes for itself. */
 const kubeletCgroups = ['', '/kubepods', '/kubepods/burstable', '/kubepods/besteffort'];
+
+/** Of a namespace in the OCI specification of a sandbox. CRI-O has a folder for each kind, containerd one for netns. */
+const namespacePath = /"path":"(?:\/var)?\/run\/\w+ns\/([^"]+)"/g;
 
 /** How long the kubelet, the driver and the runtime may take to clear up: two rounds of reconciliation among others. */
 const settleMs = 60_000;
@@ -51,8 +54,8 @@ export class NodeCheck {
   }
 
   /**
-   * Waits until nothing is left on the node. Shims and mounts that containerd itself leaks are passed over. Where it leaks
-   * whole sandboxes, their records are removed as the docs say, since it could not be restarted otherwise.
+   * Waits until nothing is left on the node. Shims and mounts that containerd itself leaks are passed over, and what would
+   * keep the runtime from a restart is removed.
    * @throws NodeError `left-behind` with a line for each thing that is left
    */
   async expectRestored(): Promise<void> {
@@ -63,25 +66,24 @@ export class NodeCheck {
       for (const line of left) this.#reported.add(line);
       throw new NodeError('left-behind', `left on the node after ${settleMs / 1_000} s:\n${left.join('\n')}`);
     }
-    const { containerd } = this.#node;
-    if (leaksSandboxes(containerd)) removeLeakedSandboxes(containerd);
+    this.#node.runtime.removeLeaks();
   }
 
   async #listLeft(): Promise<string[]> {
-    const { containerd } = this.#node;
+    const { runtime } = this.#node;
     const objects = this.#node.list<KubernetesObject>('pods', 'resourceslices');
     const pods = objects.filter(({ kind }) => kind === 'Pod') as V1Pod[];
     const slices = objects.filter(({ kind }) => kind === 'ResourceSlice') as (KubernetesObject & Slice)[];
     const uids = pods.map(({ metadata }) => metadata?.uid ?? '');
-    const { items } = await containerd.cri.call('ListPodSandbox', {});
+    const { items } = await runtime.cri.call('ListPodSandbox', {});
     const sandboxes = Map.groupBy(items, ({ metadata }) => uids.includes(metadata.uid));
-    const { containers } = await containerd.cri.call('ListContainers', {});
+    const { containers } = await runtime.cri.call('ListContainers', {});
     const expected = sandboxes.get(true)?.map(({ id }) => id) ?? [];
     expected.push(...containers.flatMap(({ id, podSandboxId }) => (expected.includes(podSandboxId) ? [id] : [])));
     // containerd, 2.4.2 too, leaks the shim of some sandboxes that are refused or whose start is cancelled. A process of such
     // a sandbox would be seen in its cgroup.
-    const known = [...expected, ...uids, containerd.dir];
-    const own = [containerd.network.bridge, ...kubeletCgroups.map((name) => `${containerd.cri.cgroupParent}${name}`)];
+    const known = [...expected, ...(await this.#listNamespaces(sandboxes.get(true) ?? [])), ...uids, runtime.dir];
+    const own = [runtime.network.bridge, ...kubeletCgroups.map((name) => `${runtime.cri.cgroupParent}${name}`)];
     const isExpected = (text: string) =>
       own.some((each) => text.endsWith(each)) || known.some((each) => text.includes(each));
     return [
@@ -92,8 +94,18 @@ export class NodeCheck {
       ...(sandboxes.get(false) ?? []).flatMap(({ id, state, metadata }) =>
         state === 'SANDBOX_READY' ? [`sandbox ${id} of ${metadata.namespace}/${metadata.name}`] : [],
       ),
-      ...listLeftovers(containerd, this.#before, isExpected),
+      ...listLeftovers(runtime, this.#before, isExpected),
     ];
+  }
+
+  /** Names of the files by which a runtime keeps the namespaces of sandboxes; of one that has gone meanwhile, none. */
+  async #listNamespaces(sandboxes: PodSandbox[]): Promise<string[]> {
+    const { cri } = this.#node.runtime;
+    const results = await Promise.allSettled(
+      sandboxes.map(({ id }) => cri.call('PodSandboxStatus', { podSandboxId: id, verbose: true })),
+    );
+    const infos = results.map((result) => (result.status === 'fulfilled' ? result.value.info.info : ''));
+    return infos.flatMap((info = '') => Array.from(info.matchAll(namespacePath), ([, name = '']) => name));
   }
 
   #listLinks(): string[] {

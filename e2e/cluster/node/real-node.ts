@@ -4,25 +4,27 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { KubernetesObject } from '@kubernetes/client-node';
-import { type Containerd, startContainerd } from '../../node/containerd.ts';
 import { listFolder, listProcesses } from '../../node/host-state.ts';
 import { run } from '../../node/packages/run.ts';
 import { endProcesses, removeCgroups, unmountBelow } from '../../node/teardown.ts';
-import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
+import { cacheFolder } from '../../node/tools.ts';
+import { type Registry, startRegistry } from '../../release/registry.ts';
 import { ControlPlane } from '../control-plane.ts';
+import { type ContainerdPrograms, startContainerdRuntime } from './containerd.ts';
+import { type CrioPrograms, startCrio } from './crio.ts';
 import { NodeError } from './errors.ts';
 import { kubeletDir, makeCgroup, startKubelet } from './kubelet.ts';
 import type { Program } from './program.ts';
+import type { Runtime } from './runtime.ts';
+
+export type RuntimePrograms = ContainerdPrograms | CrioPrograms;
 
 export interface RealNodeOptions {
   /** The program `etcd`. */
   etcd: string;
   /** Folder with the programs of Kubernetes. */
   kubernetes: string;
-  runtime: {
-    series: ContainerdSeries /** Folder of its programs, default the one that the suite of e2e/node takes. */;
-    dir?: string;
-  };
+  runtime: RuntimePrograms;
   featureGates?: Record<string, boolean>;
 }
 
@@ -43,28 +45,31 @@ export const nodeParts = ['kubelet', 'driver', 'container runtime', 'API server'
 export type NodePart = (typeof nodeParts)[number];
 
 /**
- * A cluster of one real node: control plane, container runtime and kubelet, in the namespaces that scripts/in-node.sh has
- * made. Disposing ends all of it, the pods included.
+ * A cluster of one real node: control plane, registry, container runtime and kubelet, in the namespaces that
+ * scripts/in-node.sh has made. Disposing ends all of it, the pods included.
  */
 export class RealNode implements AsyncDisposable {
   readonly dir: string;
   readonly controlPlane: ControlPlane;
-  readonly containerd: Containerd;
+  /** Where the node pulls images. */
+  readonly registry: Registry;
+  readonly runtime: Runtime;
   readonly kubelet: Program;
   readonly #stack: AsyncDisposableStack;
 
   private constructor(
-    parts: Pick<RealNode, 'dir' | 'controlPlane' | 'containerd' | 'kubelet'>,
+    parts: Pick<RealNode, 'dir' | 'controlPlane' | 'registry' | 'runtime' | 'kubelet'>,
     stack: AsyncDisposableStack,
   ) {
     this.dir = parts.dir;
     this.controlPlane = parts.controlPlane;
-    this.containerd = parts.containerd;
+    this.registry = parts.registry;
+    this.runtime = parts.runtime;
     this.kubelet = parts.kubelet;
     this.#stack = stack;
   }
 
-  /** @throws NodeError, ContainerdError, CommandError */
+  /** @throws NodeError, ContainerdError, RegistryError, CommandError */
   static async start(options: RealNodeOptions): Promise<RealNode> {
     if (!process.env.NETDRA_CGROUP_PARENT) {
       throw new NodeError('not-in-node', 'a cluster of the suite runs on a node of its own only', {
@@ -88,23 +93,24 @@ export class RealNode implements AsyncDisposable {
     run('mount', ['--bind', bootIdPath, '/proc/sys/kernel/random/boot_id']);
     const { etcd, kubernetes, featureGates } = options;
     const gates = featureGates === undefined ? {} : { featureGates };
-    const [controlPlane, containerd] = await Promise.all([
+    const registry = stack.use(await startRegistry({ cacheDir: cacheFolder(process.env) }));
+    const [controlPlane, runtime] = await Promise.all([
       ControlPlane.start({ dir, etcd, kubernetes, ...gates }),
-      startRuntime(dir, options),
+      startRuntime(dir, options.runtime, registry),
     ]);
     stack.use(controlPlane);
-    stack.use(containerd);
+    stack.use(runtime);
     const kubelet = await startKubelet({
       ...{ dir, nodeName, nodeAddress, ...gates },
       program: join(kubernetes, 'kubelet'),
       authority: controlPlane.authority,
       server: controlPlane.server,
-      runtimeSocket: containerd.socketPath,
-      cgroupRoot: containerd.cri.cgroupParent,
+      runtimeSocket: runtime.socketPath,
+      cgroupRoot: runtime.cri.cgroupParent,
     });
     stack.defer(() => unmountVolumes());
     stack.use(kubelet);
-    return new RealNode({ dir, controlPlane, containerd, kubelet }, stack.move());
+    return new RealNode({ dir, controlPlane, registry, runtime, kubelet }, stack.move());
   }
 
   /** Runs kubectl as the administrator. @returns what it printed; an error's text if it failed */
@@ -130,11 +136,11 @@ export class RealNode implements AsyncDisposable {
    * @throws NodeError, ContainerdError
    */
   async crash(...parts: NodePart[]): Promise<void> {
-    const { kubelet, containerd, controlPlane } = this;
+    const { kubelet, runtime, controlPlane } = this;
     const isHit = (part: NodePart) => parts.includes(part);
     const before = [
       ...(isHit('API server') ? [controlPlane.programs.apiServer] : []),
-      ...(isHit('container runtime') ? [containerd] : []),
+      ...(isHit('container runtime') ? [runtime] : []),
     ];
     const hit = isHit('kubelet') ? [...before, kubelet] : before;
     const ended = hit.map((each) => each.stop('SIGKILL'));
@@ -149,14 +155,14 @@ export class RealNode implements AsyncDisposable {
    * what is below /run are gone, and the boot id is another one. The control plane is elsewhere and goes on.
    */
   async reboot(): Promise<void> {
-    const { kubelet, containerd } = this;
-    const { socketPath, cri, dir } = containerd;
-    await Promise.all([kubelet.stop('SIGKILL'), containerd.stop('SIGKILL')]);
+    const { kubelet, runtime } = this;
+    const { socketPath, cri, dir, volatileDirs } = runtime;
+    await Promise.all([kubelet.stop('SIGKILL'), runtime.stop('SIGKILL')]);
     await endProcesses(socketPath, cri.cgroupParent);
     unmountVolumes();
     unmountBelow(dir);
-    unmountBelow('/run/netns');
-    for (const folder of [join(dir, 'state'), '/run/netns', nodePaths.cdi, nodePaths.nri]) {
+    for (const folder of ['/run/netns', nodePaths.cdi, nodePaths.nri, ...volatileDirs]) {
+      unmountBelow(folder);
       for (const name of listFolder(folder)) rmSync(join(folder, name), { recursive: true });
     }
     // The other end of a pair goes with the first one.
@@ -166,7 +172,7 @@ export class RealNode implements AsyncDisposable {
     removeCgroups(cri.cgroupParent);
     makeCgroup(cri.cgroupParent);
     writeBootId();
-    await containerd.start();
+    await runtime.start();
     await kubelet.start();
   }
 
@@ -175,20 +181,13 @@ export class RealNode implements AsyncDisposable {
   }
 }
 
-async function startRuntime(dir: string, { runtime }: RealNodeOptions): Promise<Containerd> {
-  const tools = locateTools();
-  if (runtime.dir !== undefined) tools.containerdDirs[runtime.series] = runtime.dir;
-  const runtimeDir = join(dir, 'runtime');
-  mkdirSync(runtimeDir);
-  return await startContainerd({
-    version: runtime.series,
-    dir: runtimeDir,
-    cdiSpecDirs: [nodePaths.cdi],
-    nriSocketPath: join(nodePaths.nri, 'nri.sock'),
-    // The runtime's own default: what users have.
-    requestTimeoutMs: 2_000,
-    tools,
-  });
+async function startRuntime(parent: string, programs: RuntimePrograms, registry: Registry): Promise<Runtime> {
+  const dir = join(parent, 'runtime');
+  mkdirSync(dir);
+  const options = { dir, registry, cdiSpecDir: nodePaths.cdi, nriSocketPath: join(nodePaths.nri, 'nri.sock') };
+  return programs.kind === 'crio'
+    ? await startCrio(programs, options)
+    : await startContainerdRuntime(programs, options);
 }
 
 /** In place: the file is mounted. */

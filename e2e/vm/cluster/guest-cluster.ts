@@ -16,7 +16,7 @@ import { run } from '../../node/packages/run.ts';
 import { createPodNetwork, formatConflist } from '../../node/pod-network.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
-import { importConsumerImage } from '../../release/consumer-image.ts';
+import { provideConsumerImage } from '../../release/consumer-image.ts';
 import { driverImage, writeDriverArchive } from '../../release/driver-image.ts';
 import { runHelm, valueArguments } from '../../release/helm.ts';
 import { Guest } from '../guest.ts';
@@ -225,7 +225,7 @@ async function writeRuntimeDisk(dir: string, path: string): Promise<void> {
   const archive = join(runtimeDir, 'driver.tar');
   writeDriverArchive(archive, cacheDir);
   await importArchive(runtime, archive, [driverImage]);
-  await importConsumerImage(runtime);
+  await provideConsumerImage(runtimeDir, (path, image) => importArchive(runtime, path, [image]));
   await runtime.stop();
   writeExt4Image(path, join(runtimeDir, 'root'), 512 * 1_024);
 }

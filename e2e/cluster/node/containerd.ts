@@ -1,0 +1,37 @@
+import { join } from 'node:path';
+import { startContainerd } from '../../node/containerd.ts';
+import { importArchive } from '../../node/import-archive.ts';
+import { leaksSandboxes, removeLeakedSandboxes } from '../../node/leaked-sandboxes.ts';
+import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
+import { nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
+
+export interface ContainerdPrograms {
+  kind: 'containerd';
+  series: ContainerdSeries;
+  /** Folder of its programs, default the one that the suite of e2e/node takes. */
+  dir?: string;
+}
+
+/** @throws ContainerdError, ToolError */
+export async function startContainerdRuntime(programs: ContainerdPrograms, options: RuntimeOptions): Promise<Runtime> {
+  const tools = locateTools();
+  if (programs.dir !== undefined) tools.containerdDirs[programs.series] = programs.dir;
+  const { dir, cdiSpecDir, nriSocketPath } = options;
+  const containerd = await startContainerd({
+    ...{ version: programs.series, dir, nriSocketPath, tools },
+    cdiSpecDirs: [cdiSpecDir],
+    requestTimeoutMs: nriRequestTimeoutMs,
+  });
+  const { socketPath, cri, network, cniBinDir } = containerd;
+  return {
+    ...{ dir, socketPath, cri, network, cniBinDir },
+    volatileDirs: [join(dir, 'state')],
+    stop: (signal) => containerd.stop(signal),
+    start: () => containerd.start(),
+    provideImage: (archive, image) => importArchive(containerd, archive, [image]),
+    removeLeaks: () => {
+      if (leaksSandboxes(containerd)) removeLeakedSandboxes(containerd);
+    },
+    [Symbol.asyncDispose]: () => containerd[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,181 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { formatToml } from '../../node/containerd-config.ts';
+import { connectCri } from '../../node/cri.ts';
+import { makePauseArchive, pauseImage } from '../../node/images.ts';
+import { run } from '../../node/packages/run.ts';
+import type { PodRuntime } from '../../node/pod.ts';
+import { claimPodNetwork, formatConflist, type PodNetwork, releasePodNetwork } from '../../node/pod-network.ts';
+import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from '../../node/teardown.ts';
+import { locateTools } from '../../node/tools.ts';
+import type { Registry } from '../../release/registry.ts';
+import { Program } from './program.ts';
+import { nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
+
+/** Paths of the programs that make up a CRI-O. */
+export interface CrioPrograms {
+  kind: 'crio';
+  crio: string;
+  conmon: string;
+  pinns: string;
+  /** `crun` or `runc`. */
+  ociRuntime: string;
+}
+
+/** Where CRI-O keeps the namespaces of pods, a folder for each kind: the default, and what the chart's values name. */
+const namespacesDir = '/var/run';
+const namespaceKinds = ['netns', 'ipcns', 'utsns', 'userns'];
+/** What the names of the suite's images begin with. */
+const localRegistry = 'localhost/';
+
+/** Starts a CRI-O with root, state, socket, network and configuration of its own. @throws NodeError, ToolError, CommandError */
+export async function startCrio(programs: CrioPrograms, options: RuntimeOptions): Promise<Runtime> {
+  const { dir, registry } = options;
+  await using stack = new AsyncDisposableStack();
+  hideUnifiedCgroups();
+  const { cniBinDir, busybox } = locateTools();
+  const network = stack.adopt(claimPodNetwork(), releasePodNetwork);
+  const socketPath = join(dir, 'crio.sock');
+  const cgroupParent = `${process.env.NETDRA_CGROUP_PARENT}/${network.name}`;
+  const cri: PodRuntime = { ...connectCri(socketPath), cgroupParent, podLogsDir: join(dir, 'pod-logs') };
+  stack.use(cri);
+  const config = layOut(programs, options, network, cniBinDir);
+  const provideImage = async (archive: string, image: string) => {
+    registry.push(archive, image.replace(localRegistry, ''));
+  };
+  const pauseArchive = join(dir, 'pause.tar');
+  writeFileSync(pauseArchive, makePauseArchive(busybox));
+  await provideImage(pauseArchive, pauseImage);
+  stack.defer(async () => {
+    await endProcesses(socketPath, cgroupParent);
+    for (const kind of namespaceKinds) unmountBelow(join('/run', kind));
+    unmountBelow(dir);
+    removeNetwork(network);
+    removeCgroups(cgroupParent);
+  });
+  const daemon = await Program.start({
+    program: programs.crio,
+    args: ['--config', config, '--config-dir', '', '--registries-conf-dir', ''],
+    logPath: join(dir, 'crio.log'),
+    isReady: async () => {
+      await cri.call('Version', {}, { timeoutMs: 2_000 });
+      return true;
+    },
+  });
+  stack.use(daemon);
+  stack.defer(() => removePods(cri));
+  const owned = stack.move();
+  return {
+    ...{ dir, socketPath, cri, network, cniBinDir, provideImage },
+    volatileDirs: [join(dir, 'run'), ...namespaceKinds.map((kind) => join('/run', kind))],
+    stop: (signal) => daemon.stop(signal),
+    start: () => daemon.start(),
+    // None is known.
+    removeLeaks: () => undefined,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** Makes the folders and files that CRI-O is started with. @returns path of its configuration */
+function layOut(programs: CrioPrograms, options: RuntimeOptions, network: PodNetwork, cniBinDir: string): string {
+  const { dir, registry } = options;
+  for (const name of ['cni', 'nri', 'run', 'tmp']) mkdirSync(join(dir, name));
+  writeFileSync(join(dir, 'cni', '10-netdra.conflist'), formatConflist(network, join(dir, 'leases')));
+  writeFileSync(join(dir, 'policy.json'), JSON.stringify({ default: [{ type: 'insecureAcceptAnything' }] }));
+  writeFileSync(join(dir, 'registries.conf'), registriesConfig(registry));
+  const config = join(dir, 'crio.conf');
+  const ociRuntime = wrapOciRuntime(programs.ociRuntime, dir);
+  writeFileSync(config, formatToml(crioConfig({ ...programs, ociRuntime }, options, cniBinDir)));
+  return config;
+}
+
+/**
+ * Without CAP_SYS_RESOURCE an OCI runtime cannot lower `oom_score_adj`, as pods of `system-node-critical` ask for. containerd
+ * has an option for that, CRI-O has none: a script leaves such a value out before the runtime sees it.
+ * @returns path of the script
+ */
+function wrapOciRuntime(program: string, dir: string): string {
+  const path = join(dir, 'bin', basename(program));
+  mkdirSync(join(dir, 'bin'));
+  const script = `#!/bin/sh
+for argument; do
+  if [ "$previous" = --bundle ]; then sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$argument/config.json"; fi
+  previous=$argument
+done
+exec ${program} "$@"
+`;
+  writeFileSync(path, script, { mode: 0o755 });
+  return path;
+}
+
+/** The registry of the tests has no TLS. */
+function registriesConfig({ address }: Registry): string {
+  const entry = (prefix: string, location: string) =>
+    `[[registry]]\nprefix = "${prefix}"\nlocation = "${location}"\ninsecure = true\n`;
+  return `${entry(`${localRegistry}netdra`, `${address}/netdra`)}\n${entry(address, address)}`;
+}
+
+/** What differs from the defaults: folders of our own, and what a machine without systemd needs. Source: crio.conf(5). */
+function crioConfig(programs: CrioPrograms, options: RuntimeOptions, cniBinDir: string) {
+  const { dir, cdiSpecDir, nriSocketPath } = options;
+  const runDir = join(dir, 'run');
+  const name = basename(programs.ociRuntime);
+  return {
+    crio: {
+      root: join(dir, 'root'),
+      runroot: join(runDir, 'storage'),
+      log_dir: join(dir, 'pod-logs'),
+      version_file: join(runDir, 'version'),
+      clean_shutdown_file: join(dir, 'clean.shutdown'),
+      api: { listen: join(dir, 'crio.sock') },
+      runtime: {
+        default_runtime: name,
+        runtimes: {
+          [name]: {
+            runtime_path: programs.ociRuntime,
+            runtime_root: join(runDir, name),
+            monitor_path: programs.conmon,
+            monitor_cgroup: 'pod',
+          },
+        },
+        pinns_path: programs.pinns,
+        namespaces_dir: namespacesDir,
+        cgroup_manager: 'cgroupfs',
+        cdi_spec_dirs: [cdiSpecDir],
+        container_exits_dir: join(runDir, 'exits'),
+        container_attach_socket_dir: runDir,
+        // Nothing here needs AppArmor, and loading a profile would outlive the node.
+        apparmor_profile: 'unconfined',
+      },
+      image: {
+        pause_image: pauseImage,
+        // That of the image.
+        pause_command: '',
+        signature_policy: join(dir, 'policy.json'),
+        big_files_temporary_dir: join(dir, 'tmp'),
+      },
+      network: { network_dir: join(dir, 'cni'), plugin_dirs: [cniBinDir] },
+      nri: {
+        nri_listen: nriSocketPath,
+        nri_plugin_dir: join(dir, 'nri', 'plugins'),
+        nri_plugin_config_dir: join(dir, 'nri', 'conf.d'),
+        nri_plugin_request_timeout: `${nriRequestTimeoutMs}ms`,
+      },
+    },
+  };
+}
+
+/**
+ * Where cgroups are of version 1 with a second hierarchy of version 2 beside them, crun refuses to start as soon as that one
+ * has a controller, and runc cannot set the limits of huge pages that CRI-O asks for. In this mount namespace there is no
+ * second hierarchy from now on, and no such controller.
+ */
+function hideUnifiedCgroups(): void {
+  if (!existsSync('/sys/fs/cgroup/unified/cgroup.controllers')) return;
+  const hidden = readFileSync('/sys/fs/cgroup/unified/cgroup.controllers', 'utf8').trim().split(' ');
+  run('umount', ['--lazy', '/sys/fs/cgroup/unified']);
+  const lines = readFileSync('/proc/cgroups', 'utf8').split('\n');
+  const path = '/run/netdra/cgroups';
+  writeFileSync(path, lines.filter((line) => !hidden.includes(line.split('\t')[0] ?? '')).join('\n'));
+  run('mount', ['--bind', path, '/proc/cgroups']);
+}

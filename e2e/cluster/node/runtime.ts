@@ -1,0 +1,42 @@
+import type { PodRuntime } from '../../node/pod.ts';
+import type { PodNetwork } from '../../node/pod-network.ts';
+import type { Registry } from '../../release/registry.ts';
+
+/** The container runtime of a node: what the suite starts, kills and looks at. Disposing ends its pods and itself. */
+export interface Runtime extends AsyncDisposable {
+  /** Everything that it keeps, but for network namespaces, is below. */
+  readonly dir: string;
+  readonly socketPath: string;
+  readonly cri: PodRuntime;
+  readonly network: PodNetwork;
+  /** Folder with the CNI plugins. */
+  readonly cniBinDir: string;
+  /** What a node has below /run besides `/run/netns`: empty after a reboot. */
+  readonly volatileDirs: readonly string[];
+  /** Ends the daemon, not its pods. */
+  stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
+  /** Starts the daemon again after `stop`, and waits until it serves. */
+  start(): Promise<void>;
+  /**
+   * Makes an image known to the kubelet.
+   * @param archive path of an OCI archive with this image only
+   * @param image name with tag
+   * @throws CommandError, NetdraError
+   */
+  provideImage(archive: string, image: string): Promise<void>;
+  /** Removes what this version is known to leak and what would keep it from a restart, as the docs say. @throws CommandError */
+  removeLeaks(): void;
+}
+
+export interface RuntimeOptions {
+  /** An empty folder. Short: socket paths end at 107 characters. */
+  dir: string;
+  cdiSpecDir: string;
+  /** Where NRI plugins connect. */
+  nriSocketPath: string;
+  /** Where images can be pulled from. */
+  registry: Registry;
+}
+
+/** How long an NRI plugin may take for one event: the default of both runtimes, so what users have. */
+export const nriRequestTimeoutMs = 2_000;
