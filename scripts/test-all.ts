@@ -97,7 +97,7 @@ async function main(): Promise<boolean> {
       },
       {
         name: 'virtual machine with a kubelet',
-        versions: `Kubernetes ${testedPairs[0].kubernetes}, QEMU igb`,
+        versions: `${describePair(testedPairs[0])}, QEMU igb`,
         command: ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'],
         ...(clusters[0]?.needs === undefined ? {} : { needs: clusters[0].needs }),
       },

@@ -43,9 +43,11 @@ export async function ensureGoPrograms(cacheDir: string, module: string, log: Lo
       hint: 'install Go 1.26 or later and have `go` in PATH',
     });
   }
-  mkdirSync(join(cacheDir, 'go'), { recursive: true });
+  const goDir = join(cacheDir, 'go');
+  mkdirSync(goDir, { recursive: true });
+  removeStaleBuilds(goDir);
   // Built beside the final place and renamed: a folder that is there is complete.
-  const unfinished = mkdtempSync(join(cacheDir, 'go', 'build-'));
+  const unfinished = mkdtempSync(join(goDir, `build-${process.pid}-`));
   try {
     await build(module, source, unfinished, log);
     renameSync(unfinished, target);
@@ -53,6 +55,16 @@ export async function ensureGoPrograms(cacheDir: string, module: string, log: Lo
     rmSync(unfinished, { recursive: true, force: true });
   }
   return target;
+}
+
+/**
+ * Removes the unfinished folders of builds that were killed: their names have the pid of a process that is gone.
+ * @param goDir the folder `go` of the cache
+ */
+export function removeStaleBuilds(goDir: string): void {
+  for (const name of readdirSync(goDir).filter((each) => each.startsWith('build-'))) {
+    if (!existsSync(`/proc/${name.split('-')[1]}`)) rmSync(join(goDir, name), { recursive: true, force: true });
+  }
 }
 
 /** Where the programs of a module are in the cache, whether or not they are there yet. */

@@ -5,6 +5,8 @@
 #
 # `go install k8s.io/kubernetes/cmd/...@version` refuses modules whose go.mod replaces others, and that of Kubernetes
 # replaces its staging modules by folders. This module replaces them by their published releases instead.
+#
+# tools.go is the same for all releases and yet in each module: `go mod tidy` keeps what the module's own files import.
 set -euo pipefail
 version=${1:?usage: new-kubernetes-module.sh MAJOR.MINOR.PATCH}
 minor=${version%.*}

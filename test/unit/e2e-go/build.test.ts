@@ -1,0 +1,18 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { removeStaleBuilds } from '../../../e2e/go/build.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
+
+describe('removeStaleBuilds', () => {
+  it('removes what builds have left that were killed, and nothing else', () => {
+    using dir = tempDir();
+    const { pid: deadPid } = spawnSync('true');
+    const kept = [`build-${process.pid}-b2Xy`, 'helm-4-0123456789ab'];
+    for (const name of [...kept, `build-${deadPid}-a1Zz`])
+      mkdirSync(join(dir.path, name, 'programs'), { recursive: true });
+    removeStaleBuilds(dir.path);
+    expect(readdirSync(dir.path).sort()).toEqual(kept);
+  });
+});
