@@ -15,6 +15,7 @@ import { checkSriov } from './checks/sriov.ts';
 import { type Finding, problem } from './finding.ts';
 
 export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck {
+  driverName: string;
   /** Where proc and sysfs are mounted. */
   procDir: string;
   sysDir: string;
@@ -43,7 +44,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ['capabilities', () => checkCapabilities(procDir)],
     ['sysctls', () => checkProcSys(options.procSysDir)],
     ['network namespaces', () => checkNetnsDir(procDir, options.netnsDir)],
-    ['API server', () => checkApiServer(() => options.openKube())],
+    ['API server', () => checkApiServer(options.driverName, () => options.openKube())],
   ];
   const findings: Finding[] = [];
   for (const [check, run] of checks) {

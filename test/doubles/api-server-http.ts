@@ -17,6 +17,8 @@ export type DraVersion = (typeof draVersions)[number];
 export interface DeniedAccess {
   verb: string;
   resource: string;
+  /** Default: on all objects, which is what a review without a name asks for. */
+  name?: string;
 }
 
 /** What the path of a request names. */
@@ -37,6 +39,8 @@ export class ApiListener implements AsyncDisposable {
   readonly activity = new Activity('API server double');
   /** What a SelfSubjectAccessReview says no to. */
   readonly denied: DeniedAccess[] = [];
+  /** Of Kubernetes 1.x. */
+  minorVersion = 36;
   /** Versions of resource.k8s.io that are served now. */
   draVersions: readonly DraVersion[];
   readonly #store: ObjectStore;
@@ -107,7 +111,8 @@ export class ApiListener implements AsyncDisposable {
 
   /** @throws ApiStatusError */
   #serve({ method, path, query, contentType, body }: LoggedRequest): object {
-    if (path === '/version') return { gitVersion: 'v1.36.0-double' };
+    if (path === '/version')
+      return { major: '1', minor: `${this.minorVersion}`, gitVersion: `v1.${this.minorVersion}.0-double` };
     if (path === accessReviews) return this.#reviewAccess(body as ReviewedAccess);
     const target = this.#resolve(path);
     const { resource, namespace, name } = target;
@@ -129,9 +134,9 @@ export class ApiListener implements AsyncDisposable {
   }
 
   #reviewAccess(review: ReviewedAccess): object {
-    const { verb, resource, subresource } = review.spec.resourceAttributes;
+    const { verb, resource, subresource, name } = review.spec.resourceAttributes;
     const full = subresource === undefined ? resource : `${resource}/${subresource}`;
-    const isDenied = this.denied.some((each) => each.verb === verb && each.resource === full);
+    const isDenied = this.denied.some((each) => each.verb === verb && each.resource === full && each.name === name);
     return { ...review, status: { allowed: !isDenied } };
   }
 
@@ -160,7 +165,7 @@ export class ApiListener implements AsyncDisposable {
 }
 
 interface ReviewedAccess {
-  spec: { resourceAttributes: { verb: string; resource: string; subresource?: string } };
+  spec: { resourceAttributes: { verb: string; resource: string; subresource?: string; name?: string } };
 }
 
 /** Field selectors are lists of `field=value` here. */

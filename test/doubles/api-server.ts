@@ -8,6 +8,8 @@ export interface ApiServerOptions {
   draVersions?: readonly DraVersion[];
   /** When given, requests without this bearer token get 401. It is in the kubeconfig in any case. */
   token?: string;
+  /** Of Kubernetes 1.x, default 36. */
+  minorVersion?: number;
 }
 
 /**
@@ -25,6 +27,7 @@ export class ApiServer implements AsyncDisposable {
   private constructor(options: ApiServerOptions) {
     this.#token = options.token;
     this.#listener = new ApiListener(this.#store, options.draVersions ?? draVersions, options.token);
+    if (options.minorVersion !== undefined) this.#listener.minorVersion = options.minorVersion;
   }
 
   static async start(options: ApiServerOptions = {}): Promise<ApiServer> {

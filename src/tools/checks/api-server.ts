@@ -11,12 +11,18 @@ interface Permission {
   /** With the subresource behind a slash. */
   resource: string;
   verbs: string[];
+  /** Of the object; absent: all. */
+  name?: string;
+  /** Of the verbs one is enough; the first one is the driver's own. Default: it needs all. */
+  anyVerb?: true;
+  /** Of Kubernetes 1.x, the first that asks for it. */
+  since?: number;
   /** What does not work without it. */
   effect: string;
   level: typeof problem;
 }
 
-const permissions: Permission[] = [
+const permissionsOf = (driverName: string): Permission[] => [
   {
     ...{ group: 'resource.k8s.io', resource: 'resourceslices', level: problem },
     ...{ verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'], effect: 'devices are not offered' },
@@ -31,6 +37,12 @@ const permissions: Permission[] = [
     ...{ verbs: ['patch'], effect: 'claims do not tell what their devices are like' },
   },
   {
+    // Of each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
+    ...{ group: 'resource.k8s.io', resource: 'resourceclaims/driver', name: driverName, since: 36, level: warning },
+    ...{ verbs: ['associated-node:patch', 'arbitrary-node:patch'], anyVerb: true },
+    effect: 'claims do not tell what their devices are like',
+  },
+  {
     ...{ group: 'events.k8s.io', resource: 'events', level: warning },
     ...{ verbs: ['create', 'patch'], effect: 'pods and claims get no events' },
   },
@@ -38,9 +50,10 @@ const permissions: Permission[] = [
 
 /**
  * Whether the API server can be reached, has the API of claims, and allows what the driver does.
+ * @param driverName the driver's `--driver-name`
  * @param open `undefined` when neither a kubeconfig nor a service account is there
  */
-export async function checkApiServer(open: () => KubeClient | undefined): Promise<Finding[]> {
+export async function checkApiServer(driverName: string, open: () => KubeClient | undefined): Promise<Finding[]> {
   let kube: KubeClient | undefined;
   try {
     kube = open();
@@ -53,13 +66,21 @@ export async function checkApiServer(open: () => KubeClient | undefined): Promis
   }
   using client = kube;
   try {
-    const { gitVersion } = await client.request<{ gitVersion: string }>({ method: 'GET', path: '/version', timeoutMs });
+    const { gitVersion, minor } = await client.request<Version>({ method: 'GET', path: '/version', timeoutMs });
     const version = await findResourceVersion(client);
-    const denied = await findDenied(client);
+    // Some clouds say `36+`.
+    const release = Number.parseInt(minor, 10);
+    const asked = permissionsOf(driverName).filter(({ since = 0 }) => release >= since);
+    const denied = await findDenied(client, asked);
     return [ok(check, `Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
   } catch (error) {
     return [problem(check, explain(error), fixOf(error))];
   }
+}
+
+interface Version {
+  gitVersion: string;
+  minor: string;
 }
 
 /** @throws KubeError `api-unserved` */
@@ -74,13 +95,16 @@ async function findResourceVersion(kube: KubeClient): Promise<string> {
   return api.version;
 }
 
-async function findDenied(kube: KubeClient): Promise<Finding[]> {
+async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Finding[]> {
   const findings = await Promise.all(
-    permissions.map(async ({ group, resource, verbs, effect, level }) => {
-      const allowed = await Promise.all(verbs.map((verb) => mayDo(kube, group, resource, verb)));
-      const missing = verbs.filter((_, index) => !allowed[index]);
+    permissions.map(async (permission) => {
+      const { resource, verbs, name, anyVerb, effect, level } = permission;
+      const allowed = await Promise.all(verbs.map((verb) => mayDo(kube, permission, verb)));
+      const denied = verbs.filter((_, index) => !allowed[index]);
+      const missing = anyVerb ? (allowed.includes(true) ? [] : verbs.slice(0, 1)) : denied;
       if (missing.length === 0) return [];
-      const message = `may not ${missing.join(', ')} ${resource}: ${effect}`;
+      const object = name === undefined ? resource : `${resource} ${name}`;
+      const message = `may not ${missing.join(', ')} ${object}: ${effect}`;
       return [level('permissions', message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
     }),
   );
@@ -89,9 +113,9 @@ async function findDenied(kube: KubeClient): Promise<Finding[]> {
 }
 
 /** Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */
-async function mayDo(kube: KubeClient, group: string, name: string, verb: string): Promise<boolean> {
-  const [resource, subresource] = name.split('/');
-  const resourceAttributes = { group, resource, verb, ...(subresource === undefined ? {} : { subresource }) };
+async function mayDo(kube: KubeClient, { group, resource: path, name }: Permission, verb: string): Promise<boolean> {
+  const [resource, subresource] = path.split('/');
+  const resourceAttributes = { group, resource, subresource, name, verb };
   const kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview' };
   const { status } = await kube.request<{ status?: { allowed?: boolean } }>({
     method: 'POST',

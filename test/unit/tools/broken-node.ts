@@ -87,6 +87,7 @@ export class BrokenNode implements Disposable {
       stateDir: this.path('plugins/sriov.netdra.dev'),
       nriSocket: '/run/nri/nri.sock',
       criSockets: [this.path('cri.sock')],
+      driverName: 'sriov.netdra.dev',
       simulated: false,
       openKube: () => undefined,
       async readCri() {

@@ -210,6 +210,25 @@ describe('runDoctor, of the API server', () => {
     ]);
   });
 
+  it('asks for a permission on the entries of the driver since Kubernetes 1.36', async () => {
+    const verbs = ['associated-node:patch', 'arbitrary-node:patch'];
+    const entries = { resource: 'resourceclaims/driver', name: 'sriov.netdra.dev' };
+    await using api = await ApiServer.start();
+    api.denyAccess({ verb: verbs[0]!, ...entries });
+    // Either will do.
+    expect((await askAbout(api)).slice(1)).toEqual(['ok permissions: all that the driver needs of the API server']);
+    api.denyAccess({ verb: verbs[1]!, ...entries });
+    using node = new BrokenNode({ options: { openKube: openKube(api) } });
+    expect(await node.findingOf('permissions')).toMatchObject({
+      level: 'warning',
+      message:
+        'may not associated-node:patch resourceclaims/driver sriov.netdra.dev: claims do not tell what their devices are like',
+    });
+    await using old = await ApiServer.start({ minorVersion: 35 });
+    for (const verb of verbs) old.denyAccess({ verb, ...entries });
+    expect((await askAbout(old)).slice(1)).toEqual(['ok permissions: all that the driver needs of the API server']);
+  });
+
   it('says what is wrong with a cluster, or with the way to it', async () => {
     await using old = await ApiServer.start({ draVersions: [] });
     expect(await askAbout(old)).toEqual([expect.stringContaining('problem API server: the API server serves none of')]);
