@@ -79,7 +79,7 @@ export function testTemplate(
   return { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaimTemplate', metadata, spec };
 }
 
-/** A class for all devices of the driver, with what only classes may set. Its name is nobody else's. */
+/** A class for all devices of the driver, with what only classes may set. Its name has that of the namespace. */
 export function testClass(cluster: Cluster, name: string, config: object): V1DeviceClass & KubernetesObject {
   return {
     apiVersion: 'resource.k8s.io/v1',
@@ -96,7 +96,7 @@ export interface ContainerSpec {
   name: string;
   /** Claims by the pod's names for them; default: all, as a whole. */
   claims?: { name: string; request?: string }[];
-  /** Default: waits, and ends when it is told to. */
+  /** Default: waits, and ends on SIGTERM. */
   command?: string[];
   /** Default: none that needs to be asked for. */
   capabilities?: V1Capabilities;

@@ -48,7 +48,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   }
 }
 
-/** The protocol tells it as one of the causes of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
+/** The protocol gives it as one of the causes of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
 function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: string) => Error): number {
   if (status === 'Success') return 0;
   const code = Number(details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message);

@@ -124,7 +124,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     expect(plugin.connected).toBe(true);
   });
 
-  it('tells 20 MB of pods and containers, in parts, which are handed over once and whole', async () => {
+  it('sends 20 MB of pods and containers in parts, which the plugin gets once and whole', async () => {
     const pods = Array.from({ length: 400 }, (_, index) => ({
       id: `pod-${index}`,
       annotations: { long: String(index).padEnd(50_000, '.') },
@@ -150,7 +150,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     expect(plugin.connected).toBe(true);
   });
 
-  it('tells a plugin that joins late of every pod, in its list or by an event, and of none twice', async () => {
+  it('a plugin that joins late gets every pod, in its list or by an event, and none twice', async () => {
     const path = socketPath();
     const runtime = await startRuntime({ socketPath: path });
     const expected = new Set<string>();

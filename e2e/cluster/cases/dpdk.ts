@@ -9,7 +9,7 @@ import { testPod, testTemplate } from '../objects.ts';
  * page is a mapping of its own, of which vfio allows 65,535.
  */
 function dpdkCommand(simulated: boolean): string[] {
-  const script = `echo "told $NETDRA_NIC_VF_MAC"
+  const script = `echo "expected $NETDRA_NIC_VF_MAC"
 printf 'show port info 0\\nquit\\n' |
   dpdk-testpmd -l 0,1 "$@" --no-huge -m 64 --iova-mode=va --no-telemetry -- -i --total-num-mbufs=2048 2>&1`;
   const options = simulated ? ['--af-packet'] : [];
@@ -32,16 +32,16 @@ export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void 
       const pod = await cluster.waitUntilEnded('dpdk');
       const log = await cluster.log('dpdk', 'testpmd');
       expect(pod.status?.phase, log).toBe('Succeeded');
-      const [, told] = /^told (.*)$/m.exec(log) ?? [];
+      const [, expected] = /^expected (.*)$/m.exec(log) ?? [];
       const [, used] = /MAC address: ([0-9A-F:]{17})/.exec(log) ?? [];
-      expect(told, log).toMatch(/^[0-9a-f:]{17}$/);
-      expect(used?.toLowerCase(), log).toBe(told);
-      // What the claim says to those outside is the same device.
+      expect(expected, log).toMatch(/^[0-9a-f:]{17}$/);
+      expect(used?.toLowerCase(), log).toBe(expected);
+      // The claim's status names the same device.
       const claim = pod.status?.resourceClaimStatuses?.[0]?.resourceClaimName ?? '';
       const { status } = (await cluster.find<ResourceClaim>('ResourceClaim', claim)) ?? {};
       const addresses = (status?.devices ?? []).map(({ networkData }) => networkData?.hardwareAddress);
       // Kubernetes gives back what a pod that has ended had.
-      expect([[], [told]]).toContainEqual(addresses);
+      expect([[], [expected]]).toContainEqual(addresses);
     });
   });
 }

@@ -10,7 +10,7 @@ import { testClaim, testClass, testPod, testTemplate } from '../objects.ts';
 /** The e2e tests that KEP-5304 asks for, by their names there, and what goes with them. */
 export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): void {
   describe('KEP-5304', () => {
-    it('Metadata file mounted, Correct content: a container is told what `ip` says of its VF', async () => {
+    it('Metadata file mounted, Correct content: the file says what `ip` says of the VF', async () => {
       const { cluster, view } = get();
       const macClass = testClass(cluster, 'mac', { macAddress: '02:11:22:33:44:55' });
       await cluster.create(macClass);
@@ -30,21 +30,21 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       const document = await container.metadata('resourceclaims/fast-net', 'vf');
       const identity = { name: 'fast-net', namespace: cluster.namespace, uid: claim.metadata.uid };
       expect(document).toMatchObject({ generation: 1, request: 'vf', claim: identity });
-      const [told] = document.devices;
+      const [device] = document.devices;
       const link = (await container.links()).find(({ ifname }) => ifname === 'net1');
-      expect(told?.networkData).toEqual(expectedNetworkData(link));
-      expect(told?.networkData).toEqual({
+      expect(device?.networkData).toEqual(expectedNetworkData(link));
+      expect(device?.networkData).toEqual({
         interfaceName: 'net1',
         hardwareAddress: '02:11:22:33:44:55',
         ips: ['192.0.2.10/24', '2001:db8::10/64'],
       });
-      expect(told).toMatchObject({
+      expect(device).toMatchObject({
         driver: cluster.target.driver,
         attributes: { mtu: { int: link?.mtu }, ...(simulated ? { simulated: { bool: true } } : {}) },
       });
-      const offered = (await cluster.devices()).find(({ name }) => name === told?.name);
+      const offered = (await cluster.devices()).find(({ name }) => name === device?.name);
       const busId = 'resource.kubernetes.io/pciBusID';
-      expect(told?.attributes?.[busId]).toEqual(offered?.attributes?.[busId]);
+      expect(device?.attributes?.[busId]).toEqual(offered?.attributes?.[busId]);
       expect((await container.read('ip', 'route')).split('\n')).toContainEqual(
         expect.stringMatching(/^198\.51\.100\.0\/24 via 192\.0\.2\.1 dev net1/),
       );
@@ -53,15 +53,15 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       const kep = JSON.parse(await container.read('cat', container.kepPath('fast-net', 'vf')));
       expect(kep).toMatchObject({ kind: expect.any(String), apiVersion: expect.any(String), metadata: identity });
       expect(kep.requests[0].devices[0].networkData).toMatchObject({
-        addresses: told?.networkData?.ips,
-        hwAddress: told?.networkData?.hardwareAddress,
+        addresses: device?.networkData?.ips,
+        hwAddress: device?.networkData?.hardwareAddress,
       });
 
-      // The claim tells it to those who look from outside, a moment later.
+      // The claim's status has it a moment later.
       const devices = async () => (await cluster.find<ResourceClaim>('ResourceClaim', 'fast-net'))?.status?.devices;
       await expect.poll(devices, { timeout: 20_000, interval: 250 }).toMatchObject([
         {
-          ...{ driver: cluster.target.driver, device: told?.name, networkData: told?.networkData },
+          ...{ driver: cluster.target.driver, device: device?.name, networkData: device?.networkData },
           conditions: [{ type: 'Ready', status: 'True', reason: 'Attached' }],
         },
       ]);
@@ -126,14 +126,14 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
         ]);
       }
       const names = ['data0', 'data1', 'data2'];
-      const told = async () =>
+      const networkData = async () =>
         (await container.metadata('resourceclaims/all', 'vfs')).devices.map(({ networkData }) => networkData);
-      expect((await told()).map((data) => data?.interfaceName)).toEqual(names);
+      expect((await networkData()).map((data) => data?.interfaceName)).toEqual(names);
       // They have no address but the link-local one, which the kernel checks for a second or two: it follows as an update.
       const isSo = async () => {
         const expected = [];
         for (const name of names) expected.push(expectedNetworkData(await linkOf(name)));
-        return isDeepStrictEqual(await told(), expected);
+        return isDeepStrictEqual(await networkData(), expected);
       };
       await expect.poll(isSo, { timeout: 20_000, interval: 250 }).toBe(true);
       if (simulated) expect((await container.metadata('resourceclaims/all', 'vfs')).generation).toBeGreaterThan(1);

@@ -5,7 +5,7 @@ import type { GetCluster } from '../describe-cluster.ts';
 import { type ContainerSpec, testClaim, testJob, testPod, testTemplate } from '../objects.ts';
 
 /** Prints the name and the address of the VF that the metadata file names. */
-const tellVf = [
+const printVf = [
   'netdra-metadata',
   'exec',
   'nic/vf',
@@ -25,9 +25,9 @@ export function describePods(get: GetCluster): void {
       const { cluster, view } = get();
       await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
       const initContainers: ContainerSpec[] = [
-        { name: 'first', command: tellVf },
+        { name: 'first', command: printVf },
         { name: 'sidecar', restartPolicy: 'Always' },
-        { name: 'second', command: tellVf },
+        { name: 'second', command: printVf },
       ];
       await cluster.create(testPod(cluster, 'staged', { claims, initContainers }));
       await cluster.waitUntilRunning('staged');
@@ -42,7 +42,7 @@ export function describePods(get: GetCluster): void {
       const { cluster, nodeFiles } = get();
       const before = await nodeFiles.simulatedVfs();
       await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
-      const containers = [{ name: 'main', command: tellVf }];
+      const containers = [{ name: 'main', command: printVf }];
       await cluster.create(testPod(cluster, 'once', { claims, containers }));
       await cluster.create(testJob(cluster, 'job', { claims, containers }));
       await using _ = { [Symbol.asyncDispose]: () => cluster.remove('Job', 'job') };

@@ -61,10 +61,10 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
       };
       const before = await start('before', '192.0.2.1/24');
       const seen = () => view('before').read('cat', view('before').metadataPath('resourceclaims/before', 'vf'));
-      const told = await seen();
-      const [device] = decodeStream(told).devices;
+      const document = await seen();
+      const [device] = decodeStream(document).devices;
       await cluster.restartDriver();
-      expect(await seen()).toBe(told);
+      expect(await seen()).toBe(document);
       await start('after', '192.0.2.2/24');
       const { devices } = await view('after').metadata('resourceclaims/after', 'vf');
       expect(devices[0]?.networkData?.ips).toEqual(['192.0.2.2/24']);
@@ -75,7 +75,7 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
     });
 
     if (simulated) {
-      it('a VF that vanishes under a pod is told of, on the claim and on the pod', async () => {
+      it('a VF that vanishes under a pod is reported on the claim and on the pod', async () => {
         const { cluster, nodeFiles, view } = get();
         await cluster.create(testClaim(cluster, 'lost', [{ name: 'vf' }]));
         await cluster.create(testPod(cluster, 'lost', { claims: [{ name: 'nic', resourceClaimName: 'lost' }] }));

@@ -168,7 +168,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.warnings()).toEqual([]);
   });
 
-  it('counts as a failure what is a conflict although nobody else has written', async () => {
+  it('counts a conflict as a failure when no other client has written', async () => {
     await using bench = await startBench();
     bench.api.failNext('PATCH /status', 409, { times: Infinity });
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
@@ -176,7 +176,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(1);
   });
 
-  it('counts as a failure a claim that somebody writes without a pause', async () => {
+  it('counts it as a failure when another client writes the claim without a pause', async () => {
     await using bench = await startBench();
     const claim = bench.createClaim();
     let version = 0;

@@ -15,7 +15,7 @@ const device = (deviceName: string, more: Partial<DeviceHealth> = {}): DeviceHea
   ...more,
 });
 
-/** A kubelet that watches health, and a driver that tells it. */
+/** A kubelet that watches health, and a driver that reports it. */
 async function startHealthBench() {
   const bench = await Bench.start({ watchHealth: true, healthReconnectMs: 20 });
   const helper = await bench.startHelper({}, { health: true });
@@ -50,7 +50,7 @@ describe('setHealth', () => {
     await expect.poll(() => bench.watch.received).toEqual([[]]);
   });
 
-  it('facts §2.4: tells v1alpha1 alike, for kubelets before 1.37', async () => {
+  it('facts §2.4: reports the same by v1alpha1, for kubelets before 1.37', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { message: 'fine' })]);
     using old = new HealthWatch({ endpoint: bench.helper.sockets.dra, services: ['v1alpha1.DRAResourceHealth'] });
