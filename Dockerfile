@@ -3,10 +3,25 @@
 #
 #   docker build -t netdra:0.1.0 .
 #
-# What it holds besides its base: one file with the driver, its wire contracts, the binaries of two native packages for
-# that processor, and `node`. `npm run bundle` makes and lists all of that but `node`.
+# What it holds besides its base: one file with the driver, its wire contracts, the binaries of two native packages and the
+# start gate for that processor, and `node`. `npm run bundle` makes and lists all of that but `node`.
 
-# Runs on the machine that builds, whatever the image is for: nothing is compiled, and nothing is emulated.
+# The program that the runtime runs on the node. The compiler is one of the machine that builds, whatever it compiles for.
+FROM --platform=$BUILDPLATFORM debian:bookworm-slim AS gate
+ARG TARGETARCH
+RUN case "$TARGETARCH" in \
+      "$(dpkg --print-architecture)") packages='gcc libc6-dev' ;; \
+      amd64) packages='gcc-x86-64-linux-gnu libc6-dev-amd64-cross' ;; \
+      arm64) packages='gcc-aarch64-linux-gnu libc6-dev-arm64-cross' ;; \
+      *) echo "no image for processor '$TARGETARCH'" >&2 && exit 1 ;; \
+    esac \
+ && apt-get update && apt-get install --yes --no-install-recommends make $packages
+COPY consumer/Makefile consumer/Makefile
+COPY consumer/src consumer/src
+RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; esac \
+ && make -C consumer OUT=/out CC="$machine-linux-gnu-gcc" /out/netdra-gate
+
+# Runs on the machine that builds, too: nothing is emulated.
 FROM --platform=$BUILDPLATFORM node:24-bookworm-slim AS build
 ARG TARGETARCH
 WORKDIR /src
@@ -22,7 +37,8 @@ COPY nri nri
 COPY src src
 COPY deploy/image deploy/image
 COPY scripts/bundle.ts scripts/bundle.ts
-RUN node scripts/bundle.ts --arch "$TARGETARCH" --modules /target/node_modules --out /image
+COPY --from=gate /out/netdra-gate /target/netdra-gate
+RUN node scripts/bundle.ts --arch "$TARGETARCH" --modules /target/node_modules --gate /target/netdra-gate --out /image
 
 FROM node:24-bookworm-slim AS runtime
 

@@ -1,10 +1,10 @@
 /**
  * Makes what the image has besides Node.js, and lists it:
  *
- *   node scripts/bundle.ts [--arch amd64|arm64] [--modules NODE_MODULES] [--out FOLDER]
+ *   node scripts/bundle.ts [--arch amd64|arm64] [--modules NODE_MODULES] [--gate NETDRA_GATE] [--out FOLDER]
  *
- * Default: this machine's processor, the repository's node_modules, dist/image. Called by `npm run bundle` and by the
- * Dockerfile.
+ * Default: this machine's processor, the repository's node_modules, a netdra-gate that is built for this machine, dist/image.
+ * Called by `npm run bundle` and by the Dockerfile.
  */
 import { parseArgs } from 'node:util';
 import { listImageFiles, makeImageFiles } from '../deploy/image/image-files.ts';
@@ -12,9 +12,27 @@ import { type Architecture, architectures } from '../deploy/image/layout.ts';
 import { explain, NetdraError } from '../src/errors.ts';
 
 const { values } = parseArgs({
-  options: { arch: { type: 'string' }, modules: { type: 'string' }, out: { type: 'string', default: 'dist/image' } },
+  options: {
+    arch: { type: 'string' },
+    modules: { type: 'string' },
+    gate: { type: 'string' },
+    out: { type: 'string', default: 'dist/image' },
+  },
 });
 const names = Object.keys(architectures) as Architecture[];
+
+async function buildOwnGate(architecture: Architecture): Promise<string> {
+  if (architectures[architecture] !== process.arch) {
+    throw new NetdraError('gate-missing', `netdra-gate for ${architecture} cannot be built for want of a compiler`, {
+      hint: 'build it with `make -C consumer CC=…-gcc`, see consumer/README.md, and name it with --gate',
+    });
+  }
+  // Not at the top: the Dockerfile has neither the builder nor what it needs.
+  const { buildGate } = await import('../consumer/build.ts');
+  const { cacheFolder } = await import('../e2e/node/tools.ts');
+  const cacheDir = cacheFolder(process.env);
+  return buildGate({ outDir: 'dist/consumer', cacheDir, log: (line) => console.error(`netdra: ${line}`) });
+}
 
 try {
   const architecture = names.find(
@@ -26,7 +44,8 @@ try {
     });
   }
   const modules = values.modules === undefined ? {} : { modulesDir: values.modules };
-  await makeImageFiles({ outDir: values.out, architecture, ...modules });
+  const gateProgram = values.gate ?? (await buildOwnGate(architecture));
+  await makeImageFiles({ outDir: values.out, architecture, gateProgram, ...modules });
   const files = listImageFiles(values.out);
   const kilobytes = (bytes: number) => (bytes / 1_000).toFixed(0).padStart(7);
   for (const { path, sizeBytes } of files) console.log(`${kilobytes(sizeBytes)} kB  ${path}`);

@@ -15,10 +15,6 @@
 #include "gate-wait.h"
 #include "printable.h"
 
-#ifndef VERSION
-#define VERSION "unknown"
-#endif
-
 const char program_name[] = "netdra-gate";
 
 static const char usage[] = "netdra-gate --claim-dir DIR [--timeout SECONDS]";
@@ -28,10 +24,7 @@ enum { default_timeout_ms = 100 * 1000, poll_ms = 200 };
 static void parse_arguments(char **words, struct gate_wait *wait, long *timeout_ms) {
   *timeout_ms = default_timeout_ms;
   for (; *words != NULL; words += 2) {
-    if (strcmp(*words, "--version") == 0) {
-      puts(VERSION);
-      exit(exit_ok);
-    } else if (words[1] != NULL && strcmp(*words, "--claim-dir") == 0) {
+    if (words[1] != NULL && strcmp(*words, "--claim-dir") == 0) {
       wait->claim_dir = words[1];
     } else if (words[1] == NULL || strcmp(*words, "--timeout") != 0 || !parse_seconds(words[1], timeout_ms)) {
       die(exit_usage, "wrong arguments: %s expected", usage);

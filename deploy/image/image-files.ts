@@ -16,13 +16,15 @@ import { NetdraError } from '../../src/errors.ts';
 import { builtinModules } from './builtin-modules.ts';
 import { clientNodeApart, clientNodeFile, clientNodeSource } from './client-node.ts';
 import { makeCompileCache } from './compile-cache.ts';
-import { type Architecture, architectures, cacheDir, programDir, programPath } from './layout.ts';
+import { type Architecture, architectures, cacheDir, gatePath, programDir, programPath } from './layout.ts';
 import { nativeFiles, nativePackagesInside } from './native-packages.ts';
 
 export interface ImageFilesOptions {
   /** Becomes what the image has at `/`; what was in it is removed. */
   outDir: string;
   architecture: Architecture;
+  /** `netdra-gate` for that processor; static. */
+  gateProgram: string;
   /** A `node_modules` with the native packages for that processor, default that of the repository. */
   modulesDir?: string;
 }
@@ -31,11 +33,11 @@ const repo = fileURLToPath(new URL('../../', import.meta.url));
 
 /**
  * Makes what the image has besides Node.js: the driver in one file, the wire contracts, the binaries of the native packages
- * for one processor, the licences of all that is in it, and, for this machine's processor, what V8 makes of the program.
+ * and the start gate for one processor, the licences of all that is in it, and, for this machine's processor, what V8 makes of the program.
  * @throws NetdraError `package-missing` when the native packages are not there for that processor
  */
 export async function makeImageFiles(options: ImageFilesOptions): Promise<void> {
-  const { outDir, architecture, modulesDir = join(repo, 'node_modules') } = options;
+  const { outDir, architecture, gateProgram, modulesDir = join(repo, 'node_modules') } = options;
   rmSync(outDir, { recursive: true, force: true });
   const top = join(outDir, programDir);
   const program = join(outDir, programPath);
@@ -45,6 +47,9 @@ export async function makeImageFiles(options: ImageFilesOptions): Promise<void> 
   ];
   copyFiles(join(repo, 'proto'), join(top, 'proto'), (path) => path.endsWith('.proto'));
   const natives = copyNativeBinaries(modulesDir, dirname(program), architectures[architecture]);
+  mkdirSync(join(outDir, dirname(gatePath)), { recursive: true });
+  cpSync(gateProgram, join(outDir, gatePath));
+  chmodSync(join(outDir, gatePath), 0o755);
   cpSync(join(repo, 'LICENSE'), join(top, 'LICENSE'));
   writeFileSync(join(top, 'THIRD-PARTY-LICENSES'), collectLicences([...packages, ...natives]));
   if (architectures[architecture] === process.arch) makeCompileCache(outDir);

@@ -7,6 +7,9 @@ export const programDir = 'opt/netdra';
 /** The program. `proto/` has to be beside its folder, as it is beside the folders of the sources. */
 export const programPath = `${programDir}/lib/netdra.mjs`;
 
+/** What containers wait in: the driver copies it to the node. `src/gate/install.ts` looks for it beside the program's folder. */
+export const gatePath = `${programDir}/bin/netdra-gate`;
+
 /** What V8 has made of the program: see `compile-cache.ts`. */
 export const cacheDir = `${programDir}/cache`;
 

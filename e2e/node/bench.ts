@@ -16,6 +16,7 @@ import type { IpLink } from '../ip-link.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
 import type { CallOptions } from './cri.ts';
 import { type ExecResult, exec, removePodSandboxes, runContainer, runPod, type Sandbox } from './pod.ts';
+import { locateGate } from './tools.ts';
 
 export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'requestTimeoutMs' | 'tools'> {
   logger: Logger;
@@ -107,6 +108,7 @@ export class Bench implements AsyncDisposable {
       metadataLayouts: ['v1', 'kep'],
       enableDeviceMetadata: true,
       hookFailure: 'auto',
+      gateProgram: locateGate(),
       liveUpdates: true,
       openClaimFields: [],
       inventoryPolicy: undefined,

@@ -2,11 +2,19 @@
  * Makes sure that the programs of a node are there, and prints what the shell is to do to have them:
  * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which sees to one run at a time.
  */
+import { buildGate } from '../../consumer/build.ts';
 import { explain, NetdraError } from '../../src/errors.ts';
 import { fetchDebianPackages } from './packages/debian-packages.ts';
 import { containerdVersion } from './packages/host-programs.ts';
 import { ensureIp } from './packages/iproute.ts';
-import { type ContainerdSeries, containerdSeries, findTool, ToolError, toolSources } from './tools.ts';
+import {
+  type ContainerdSeries,
+  containerdSeries,
+  findTool,
+  staticProgramsFolder,
+  ToolError,
+  toolSources,
+} from './tools.ts';
 
 function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
   const log = (line: string) => console.error(`netdra: ${line}`);
@@ -21,6 +29,7 @@ function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
     if (missing.includes(sources[series])) checkItRuns(series, findTool(sources[series], cacheDir));
   }
   const ipFolder = ensureIp(cacheDir, env, log);
+  buildGate({ outDir: staticProgramsFolder(cacheDir), cacheDir, env, log });
   console.log(`export NETDRA_CACHE=${quote(cacheDir)}`);
   if (ipFolder !== undefined) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
 }

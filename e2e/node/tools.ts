@@ -92,6 +92,20 @@ export function findTool(source: ToolSource, cacheDir: string): string | undefin
   return programs.every((program) => isProgram(join(unpacked, program))) ? unpacked : undefined;
 }
 
+/** Where `fetch-tools.ts` builds the programs of `consumer/`. */
+export function staticProgramsFolder(cacheDir: string): string {
+  return join(cacheDir, 'consumer-static');
+}
+
+/** The start gate, for a driver that is run from its sources. @throws ToolError `tool-missing` */
+export function locateGate(env: NodeJS.ProcessEnv = process.env): string {
+  const path = join(staticProgramsFolder(cacheFolder(env)), 'netdra-gate');
+  if (isProgram(path)) return path;
+  throw new ToolError('tool-missing', `no netdra-gate in ${path}`, {
+    hint: 'run this through scripts/in-node.sh, which builds it',
+  });
+}
+
 /**
  * Finds the programs of a node. Fetches nothing: a node has no network.
  * @throws ToolError `tool-missing`

@@ -5,7 +5,7 @@ import { NetdraError } from '../../src/errors.ts';
 import { encodeOciArchive } from '../node/oci-image.ts';
 import { run } from '../node/packages/run.ts';
 import { readTarEntries, type TarEntry } from '../node/tar.ts';
-import { cacheFolder, locateTools } from '../node/tools.ts';
+import { cacheFolder, locateTools, staticProgramsFolder } from '../node/tools.ts';
 import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 
@@ -69,7 +69,7 @@ export function writeConsumerArchive(path: string, env = process.env): void {
       hint: 'run `node scripts/fetch-cluster-tools.ts` first',
     });
   }
-  const tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir, env });
+  const tool = buildConsumer({ outDir: staticProgramsFolder(cacheDir), cacheDir, env });
   const files = imageFiles(root, locateTools(env).busybox, tool);
   const searched = '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
   const archive = encodeOciArchive([{ name: consumerImage, files, env: [`PATH=${searched}`] }]);

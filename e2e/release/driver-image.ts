@@ -33,10 +33,36 @@ interface BaseImage {
   /** As the Dockerfile asks for it. */
   name: string;
   packages: PackageSet;
-  withNode: boolean;
+  withNode?: boolean;
+  /** Its apt takes the packages for installed, and has no sources to look for newer ones: `apt-get install` does nothing. */
+  withApt?: boolean;
 }
 
 const baseImages: BaseImage[] = [
+  {
+    name: 'docker.io/library/debian:bookworm-slim',
+    packages: {
+      suite,
+      packages: ['apt', 'base-files', 'coreutils', 'dash', 'gcc', 'libc6-dev', 'make'],
+      // What is for other languages, for checks while programs run, and for packages' scripts, which do not run here.
+      without: [
+        'adduser',
+        'debconf',
+        'debian-archive-keyring',
+        'libasan8',
+        'libgprofng0',
+        'libitm1',
+        'liblsan0',
+        'libquadmath0',
+        'libtsan2',
+        'libubsan1',
+        'mawk',
+        'perl-base',
+        'rpcsvc-proto',
+      ],
+    },
+    withApt: true,
+  },
   {
     name: 'docker.io/library/node:24-bookworm-slim',
     packages: {
@@ -53,7 +79,6 @@ const baseImages: BaseImage[] = [
       packages: ['base-files', 'libc6', 'libgcc-s1', 'libgomp1', 'libssl3', 'libstdc++6', 'netbase', 'tzdata'],
       without: ['debconf', 'mawk'],
     },
-    withNode: false,
   },
 ];
 
@@ -195,7 +220,7 @@ function npmSetting(name: string): string {
   return run('npm', ['config', 'get', name]).trim();
 }
 
-function makeBaseImage(builderDir: string, { name, packages, withNode }: BaseImage, log: Log): void {
+function makeBaseImage(builderDir: string, { name, packages, withNode, withApt }: BaseImage, log: Log): void {
   log(`making ${name} of Debian packages`);
   const [work, context, store] = ['work', 'context', 'store'].map((each) => join(builderDir, each)) as [
     string,
@@ -208,12 +233,25 @@ function makeBaseImage(builderDir: string, { name, packages, withNode }: BaseIma
   writeFileSync(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/sbin/nologin\n');
   writeFileSync(join(root, 'etc/group'), 'root:x:0:\n');
   if (withNode) addNode(join(root, 'usr/local'));
+  if (withApt) addPackageDatabase(context);
   writeFileSync(join(context, 'Dockerfile'), `FROM scratch\nCOPY ${packageSetFiles.root} /\n`);
   runBuildah(builderDir, { store, work, context }, [
     ...storage,
     ...['bud', '--layers=false', '--tag', name, insideFolders.context],
   ]);
   for (const folder of [work, context]) rmSync(folder, { recursive: true });
+}
+
+/** What dpkg would have noted of the packages. @param dir as `unpackPackageSet` left it */
+function addPackageDatabase(dir: string): void {
+  const lines = readFileSync(join(dir, packageSetFiles.list), 'utf8').trimEnd().split('\n');
+  const entries = lines.map((line) => {
+    const [name, version, architecture] = line.split('_');
+    return `Package: ${name}\nStatus: install ok installed\nVersion: ${version}\nArchitecture: ${architecture}\n`;
+  });
+  const folder = join(dir, packageSetFiles.root, 'var/lib/dpkg');
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, 'status'), entries.join('\n'));
 }
 
 /** Node.js and npm where the official image has them. */

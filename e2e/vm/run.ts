@@ -6,10 +6,10 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } fro
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { buildConsumer } from '../../consumer/build.ts';
+import { buildConsumer, buildGate } from '../../consumer/build.ts';
 import { makeImageFiles } from '../../deploy/image/image-files.ts';
 import { errnoCode, explain, NetdraError } from '../../src/errors.ts';
-import { cacheFolder } from '../node/tools.ts';
+import { cacheFolder, staticProgramsFolder } from '../node/tools.ts';
 import { takeMachineParts } from './parts.ts';
 import { runFolders, writeRunFiles } from './run-files.ts';
 import { runSession, sessionLimits } from './session.ts';
@@ -35,7 +35,9 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     const { rows = 24, columns = 80, isTTY } = process.stdout;
     const colors = isTTY && !terminal ? { FORCE_COLOR: '1' } : {};
     writeRunFiles(runDir, { repository, command, terminal, rows, columns, env: { ...colors, ...env } });
-    await makeImageFiles({ outDir: join(runDir, runFolders.image), architecture: 'amd64' });
+    const programs = { outDir: staticProgramsFolder(cacheFolder(env)), cacheDir: cacheFolder(env), log };
+    const outDir = join(runDir, runFolders.image);
+    await makeImageFiles({ outDir, architecture: 'amd64', gateProgram: buildGate(programs) });
     copyTools(join(runDir, runFolders.tools), cacheFolder(env));
     using stop = watchSignals();
     using streams = openStreams(terminal);
@@ -50,7 +52,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
 
 /** What images have that read the metadata. The guest has no compiler. */
 function copyTools(toolsDir: string, cacheDir: string): void {
-  const tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir, log });
+  const tool = buildConsumer({ outDir: staticProgramsFolder(cacheDir), cacheDir, log });
   mkdirSync(toolsDir);
   cpSync(tool, join(toolsDir, basename(tool)));
 }

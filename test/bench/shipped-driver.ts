@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { makeImageFiles } from '../../deploy/image/image-files.ts';
 import { type Architecture, architectures, nodeEnv, nodeFlags, programPath } from '../../deploy/image/layout.ts';
 import { driverFlags } from '../../e2e/node/driver-process.ts';
+import { locateGate } from '../../e2e/node/tools.ts';
 import type { Settings } from '../../src/settings.ts';
 
 /** Lays down what the image holds. @param dir becomes what the image has at `/` */
@@ -12,7 +13,7 @@ export async function makeShippedDriver(dir: string): Promise<void> {
   const names = Object.keys(architectures) as Architecture[];
   const architecture = names.find((name) => architectures[name] === process.arch);
   if (architecture === undefined) throw new Error(`there is no image for ${process.arch}`);
-  await makeImageFiles({ outDir: dir, architecture });
+  await makeImageFiles({ outDir: dir, architecture, gateProgram: locateGate() });
 }
 
 /** The driver as the image starts it, in a process of its own. Its log goes to a file, so that nobody has to read along. */

@@ -6,7 +6,7 @@ import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { buildConsumer } from '../../consumer/build.ts';
 import { isStaticProgram } from '../../e2e/node/packages/elf.ts';
-import { cacheFolder } from '../../e2e/node/tools.ts';
+import { cacheFolder, staticProgramsFolder } from '../../e2e/node/tools.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { buildTimeoutMs } from './consumer/checked-tool.ts';
 import { ContainerRoot, runProgram, vf } from './consumer/container-root.ts';
@@ -18,7 +18,7 @@ describe('the static netdra-metadata', () => {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
   beforeAll(() => {
     const cacheDir = cacheFolder(process.env);
-    tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir });
+    tool = buildConsumer({ outDir: staticProgramsFolder(cacheDir), cacheDir });
   }, buildTimeoutMs);
   beforeEach(() => {
     root = new ContainerRoot();

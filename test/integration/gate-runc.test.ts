@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { buildGate } from '../../consumer/build.ts';
 import { isStaticProgram } from '../../e2e/node/packages/elf.ts';
-import { cacheFolder, locateTools } from '../../e2e/node/tools.ts';
+import { cacheFolder, locateTools, staticProgramsFolder } from '../../e2e/node/tools.ts';
 import { installGate } from '../../src/gate/index.ts';
 import { ClaimMetadata, type ContainerEdits, decodeStream, layouts } from '../../src/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -33,7 +33,7 @@ describe('runc with the hook of a claim', () => {
   let id: string;
 
   beforeAll(() => {
-    gate = buildGate({ outDir: join(cacheDir, 'consumer-static'), cacheDir });
+    gate = buildGate({ outDir: staticProgramsFolder(cacheDir), cacheDir });
   }, buildTimeoutMs);
   beforeEach(async () => {
     dir = tempDir();

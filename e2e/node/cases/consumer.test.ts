@@ -19,7 +19,7 @@ import {
 import { Bench, ipLinks } from '../bench.ts';
 import { encodeOciArchive } from '../oci-image.ts';
 import { type ContainerSpec, exec, runContainer, type Sandbox, waitForExit } from '../pod.ts';
-import { cacheFolder } from '../tools.ts';
+import { cacheFolder, staticProgramsFolder } from '../tools.ts';
 
 const examples = fileURLToPath(new URL('../../../examples', import.meta.url));
 /** The tool and nothing else, as consumer/Dockerfile makes it. */
@@ -55,7 +55,7 @@ describe('what is in the container', () => {
 
   beforeAll(async () => {
     const cacheDir = cacheFolder(process.env);
-    tool = buildConsumer({ outDir: join(cacheDir, 'consumer-static'), cacheDir });
+    tool = buildConsumer({ outDir: staticProgramsFolder(cacheDir), cacheDir });
     bench = await Bench.start({ version: '2.1', logger: new RecordingLogger() });
     await bench.startDriver();
     await importToolImage();

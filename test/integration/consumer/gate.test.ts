@@ -349,11 +349,6 @@ describe('the command line', () => {
     });
   });
 
-  it('says its version', async () => {
-    const child = spawn(program, ['--version'], { stdio: ['ignore', 'pipe', 'inherit'] });
-    expect((await text(child.stdout)).trim()).toMatch(/^\d+\.\d+\.\d+/);
-  });
-
   it('says what the file system refuses', async () => {
     const long = ['--claim-dir', `/${'x'.repeat(300)}`, '--timeout', '5'];
     expect(await new Run(stateOf(), '', long).outcome).toMatchObject({

@@ -1,10 +1,17 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { listImageFiles, makeImageFiles } from '../../../deploy/image/image-files.ts';
-import { type Architecture, architectures, nodeEnv, nodeFlags, programPath } from '../../../deploy/image/layout.ts';
+import {
+  type Architecture,
+  architectures,
+  gatePath,
+  nodeEnv,
+  nodeFlags,
+  programPath,
+} from '../../../deploy/image/layout.ts';
 import packageInfo from '../../../package.json' with { type: 'json' };
 import { tempDir } from '../../doubles/temp-dir.ts';
 
@@ -12,10 +19,19 @@ const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const names = Object.keys(architectures) as Architecture[];
 const architecture = names.find((name) => architectures[name] === process.arch) ?? 'amd64';
 
+/** A file in the place of netdra-gate. */
+function gateStandIn() {
+  const dir = tempDir();
+  const program = join(dir.path, 'netdra-gate');
+  writeFileSync(program, '');
+  return { program, [Symbol.dispose]: () => dir[Symbol.dispose]() };
+}
+
 describe('makeImageFiles', () => {
   it('makes a program that runs without anything else of the repository, in an empty environment', async () => {
     using dir = tempDir();
-    await makeImageFiles({ outDir: dir.path, architecture });
+    using gate = gateStandIn();
+    await makeImageFiles({ outDir: dir.path, architecture, gateProgram: gate.program });
     const run = (...args: string[]) =>
       spawnSync(process.execPath, [join(dir.path, programPath), ...args], { cwd: '/', env: {}, encoding: 'utf8' });
     expect(run('run', '--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('--node-name') });
@@ -26,6 +42,9 @@ describe('makeImageFiles', () => {
       '/opt/netdra/lib/koffi.node',
       '/opt/netdra/lib/netlink.node',
     ]);
+    expect(statSync(join(dir.path, gatePath)).mode & 0o777).toBe(0o755);
+    // Where the program looks for it.
+    expect(resolve(join(dir.path, programPath), '../../bin/netdra-gate')).toBe(join(dir.path, gatePath));
     expect(files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)).toBeLessThan(15_000_000);
     const licences = readFileSync(join(dir.path, 'opt/netdra/THIRD-PARTY-LICENSES'), 'utf8');
     for (const name of Object.keys(packageInfo.dependencies))
@@ -38,7 +57,7 @@ describe('makeImageFiles', () => {
     mkdirSync(join(modulesDir, 'koffi'), { recursive: true });
     writeFileSync(join(modulesDir, 'koffi/package.json'), '{}');
     await expect(
-      makeImageFiles({ outDir: join(dir.path, 'image'), architecture: 'arm64', modulesDir }),
+      makeImageFiles({ outDir: join(dir.path, 'image'), architecture: 'arm64', modulesDir, gateProgram: '' }),
     ).rejects.toMatchObject({ code: 'package-missing', hint: expect.stringContaining('--cpu=arm64') });
   }, 60_000);
 });
