@@ -102,6 +102,24 @@ describe('a rolling update', () => {
     expect(bench.metadataText('a', 'vf')).toContain('192.0.2.2/24');
   });
 
+  it('has one instance open the gate that the other laid down, and end it', async () => {
+    await using bench = await Bench.start();
+    const metadata = { gate: { program: '/bin/netdra-gate', timeoutSeconds: 100 } };
+    const old = await bench.startHelper({}, { podUid: oldUid, metadata });
+    const { pod, wire } = bench.addPod('a');
+    const gate = () => readFileSync(join(bench.dataDir(), 'dra-device-metadata/default_a/gate'), 'utf8');
+    await bench.kubelet.prepare(pod);
+    const next = await bench.startHelper({}, { podUid: newUid, metadata });
+    await next.holdGate(wire, 'sandbox-1', 'not yet');
+    expect(gate()).toBe('netdra-gate 1\nwaiting sandbox-1 not yet\n');
+    await expect(next.openGate(wire, 'sandbox-1')).rejects.toMatchObject({ code: 'metadata-not-written' });
+    await old.updateRequestMetadata(wire, 'vf', [owned('dev-a')]);
+    await Promise.all([old, next].map((helper) => helper.openGate(wire, 'sandbox-1')));
+    expect(gate()).toBe('netdra-gate 1\nserved sandbox-1\n');
+    await old.endGate(wire, 'sandbox-1');
+    expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');
+  });
+
   it('facts §2.6: removes the sockets of instances that were killed, and of nobody else', async () => {
     await using bench = await Bench.start();
     const other = await bench.startHelper({}, { driver: 'other.example', podUid: oldUid });
