@@ -11,6 +11,8 @@ const [bpfCall, loadProgram, xdpProgram, setLink] = [321, 5, 6, 19];
 /** `r0 = XDP_PASS; exit`. */
 const instructions = Buffer.from('b700000002000000' + '9500000000000000', 'hex');
 
+const loadAttempts = 10;
+
 /** Attaches a program that lets everything pass to a link. x86-64 only. */
 export async function attachXdp(netns: NetnsHandle, index: number, mode: XdpMode = 'generic'): Promise<void> {
   const fd = load();
@@ -32,7 +34,11 @@ function load(): number {
   attributes.writeUInt32LE(instructions.length / 8, 4);
   attributes.writeBigUInt64LE(BigInt(koffi.address(instructions)), 8);
   attributes.writeBigUInt64LE(BigInt(koffi.address(license)), 16);
-  const fd = Number(syscall(bpfCall, loadProgram, attributes, attributes.length));
-  if (fd < 0) throw new Error(`bpf(BPF_PROG_LOAD) failed: errno ${koffi.errno()}`);
-  return fd;
+  for (let attempt = 1; ; attempt++) {
+    const fd = Number(syscall(bpfCall, loadProgram, attributes, attributes.length));
+    if (fd >= 0) return fd;
+    // The kernel's check of the program ends so when a signal is pending, such as that of a child process that has ended.
+    const isInterrupted = koffi.errno() === koffi.os.errno.EAGAIN;
+    if (!isInterrupted || attempt === loadAttempts) throw new Error(`bpf(BPF_PROG_LOAD): errno ${koffi.errno()}`);
+  }
 }

@@ -72,7 +72,8 @@ function seenOnHost({ vf, hostIoctl }: Setup): object {
   const { ifname } = linkOf(vf) ?? {};
   if (ifname === undefined) throw new Error(`${vf.name} is not on the host`);
   const [link] = JSON.parse(ip('-j', '-d', 'link', 'show', 'dev', ifname));
-  const { ifindex: _index, operstate: _state, flags, qdisc: _default, ...rest } = link;
+  // igbvf makes up the permanent address when it is bound, and `ip` shows it if it is not the address.
+  const { ifindex: _index, operstate: _state, permaddr: _random, flags, qdisc: _default, ...rest } = link;
   const isSet = (flag: string) => !['NO-CARRIER', 'LOWER_UP'].includes(flag);
   const structs = ['rings', 'coalescing', 'txChecksum', 'tcpSegmentation', 'genericReceiveOffload'] as const;
   return {
