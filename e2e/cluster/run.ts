@@ -28,6 +28,7 @@ interface Flags {
   crio?: string;
   all?: true;
   resume?: true;
+  startTimes?: true;
 }
 
 const folder = (dir: string) => resolve(dir);
@@ -48,6 +49,7 @@ function clusterCommand(): Command {
       'every version with every runtime, or those that --kubernetes and --runtime name; writes docs/compatibility.md',
     )
     .option('--resume', 'with --all: leaves out what docs/compatibility.md has results of')
+    .option('--start-times', 'how long pods take to run, in place of the tests')
     .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"')
     .allowUnknownOption()
     .showHelpAfterError('(npm run e2e:cluster -- --help lists the options)')
@@ -128,7 +130,10 @@ async function main(args: readonly string[]): Promise<boolean> {
   const flags = command.opts<Flags>();
   if (flags.all) return await runAll(flags, command.args);
   const choice = choose(flags, flags.kubernetes ?? kubernetesVersions[0], flags.runtime ?? runtimeNames[0]);
-  return (await runSuite(choice, command.args)).succeeded;
+  const run = flags.startTimes
+    ? runOnCluster(choice, ['node', 'e2e/cluster/start-times.ts'])
+    : runSuite(choice, command.args);
+  return (await run).succeeded;
 }
 
 try {

@@ -1,5 +1,6 @@
 import { describeFaults } from './cases/faults.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
+import { describeStorm } from './cases/storm.ts';
 import { describeCluster } from './describe-cluster.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { NodeCheck } from './node/node-check.ts';
@@ -37,5 +38,6 @@ describeCluster(
   (get) => {
     describeInstalledDriver(get, () => node);
     describeFaults(get, () => node);
+    describeStorm(get, () => node);
   },
 );

@@ -1,0 +1,159 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { V1ContainerState, V1Pod } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import type { Cluster } from '../cluster.ts';
+import { metadataRoots } from '../container-view.ts';
+import type { GetCluster } from '../describe-cluster.ts';
+import type { NodePart, RealNode } from '../node/real-node.ts';
+import { testClaim, testPod } from '../objects.ts';
+
+/** How long pods may take to run after the last fault: a driver that was killed before waits 10 s, then 20 s. */
+const recovery = { timeout: 240_000, interval: 500 };
+/** `PODSxROUNDS`; the long form is in docs/reliability.md. */
+const size =
+  /^(\d+)x(\d+)$/
+    .exec(process.env.NETDRA_STORM ?? '40x1')
+    ?.slice(1)
+    .map(Number) ?? [];
+const [podCount = 40, rounds = 1] = size;
+/** What is killed in a round, and how long after the fault before. */
+const faults: readonly { afterMs: number; parts: NodePart[] }[] = [
+  { afterMs: 4_000, parts: ['driver'] },
+  { afterMs: 5_000, parts: ['kubelet'] },
+  { afterMs: 5_000, parts: ['container runtime'] },
+  { afterMs: 8_000, parts: ['driver', 'kubelet', 'container runtime'] },
+];
+/** What the test's container ends with when it started without its VF or its metadata. */
+const withoutDevice = 42;
+
+/** Pods that must neither fail nor start without their VF, whatever is killed while they come. */
+export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
+  describe('pods in a storm of faults', () => {
+    const timeout = rounds * 10 * 60_000;
+    it(`${podCount} pods, ${rounds} times: none fails, none starts without its VF`, { timeout }, async () => {
+      const { cluster } = get();
+      for (let round = 0; round < rounds; round++) {
+        await replaceDriver(getNode());
+        const pods = await createPods(cluster, podCount, round);
+        for (const { afterMs, parts } of faults) {
+          await sleep(afterMs);
+          await getNode().crash(...parts);
+        }
+        await expect.poll(() => unsettled(cluster, pods), recovery).toEqual([]);
+        expect(await violations(cluster)).toEqual([]);
+        await removePods(cluster, pods);
+        await get().expectRestored();
+      }
+    });
+
+    it('30 pods that are never restarted run after a driver that was gone for 20 s, and hold no other pod up', async () => {
+      const { cluster } = get();
+      const node = getNode();
+      const pods = await createPods(cluster, 30, 0, 'Never');
+      const started = async () => 30 - (await unsettled(cluster, pods)).length;
+      await expect.poll(started, { ...recovery, interval: 50 }).toBeGreaterThan(2);
+      const kubectl = (...args: string[]) => node.kubectl(...args, '--namespace', cluster.target.driverNamespace);
+      const restrict = (value: string) =>
+        kubectl(
+          'patch',
+          'daemonset/netdra',
+          '--patch',
+          `{"spec":{"template":{"spec":{"nodeSelector":{"away":${value}}}}}}`,
+        );
+      expect(restrict('"yes"')).toContain('patched');
+      for (const pid of node.driverPids()) process.kill(pid, 'SIGKILL');
+      await expect.poll(() => node.driverPids(), recovery).toEqual([]);
+      await sleep(20_000);
+      await cluster.create(testPod(cluster, 'other', {}));
+      expect(restrict('null')).toContain('patched');
+      await expect.poll(() => node.driverPids().length, recovery).toBe(1);
+      const isRunning = async () => (await cluster.find<V1Pod>('Pod', 'other'))?.status?.phase;
+      await expect.poll(isRunning, { timeout: 5_000, interval: 100 }).toBe('Running');
+      await expect.poll(() => unsettled(cluster, pods), recovery).toEqual([]);
+      expect(await violations(cluster)).toEqual([]);
+    });
+  });
+}
+
+/** Restarts of earlier faults would delay those of the next ones. */
+async function replaceDriver(node: RealNode): Promise<void> {
+  const [before] = node.driverPids();
+  node.kubectl('delete', 'pods', '--all', '--namespace', 'netdra', '--wait');
+  await expect
+    .poll(
+      () =>
+        node.kubectl(
+          'get',
+          'pods',
+          '--namespace',
+          'netdra',
+          '--output',
+          'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}',
+        ),
+      recovery,
+    )
+    .toBe('True');
+  expect(node.driverPids()).not.toContain(before);
+}
+
+interface StormPod {
+  name: string;
+  restartPolicy: 'Always' | 'Never';
+}
+
+/** Each container checks what it has when it starts. Those of pods that are never restarted end then. */
+async function createPods(cluster: Cluster, count: number, round: number, only?: 'Never'): Promise<StormPod[]> {
+  const pods = Array.from({ length: count }, (_, index): StormPod => {
+    return { name: `storm-${round}-${index}`, restartPolicy: only ?? (index % 4 === 0 ? 'Always' : 'Never') };
+  });
+  await Promise.all(
+    pods.map(async ({ name, restartPolicy }, index) => {
+      const address = `198.18.${round}.${index + 1}`;
+      const config = { interfaceName: 'net1', addresses: [`${address}/24`] };
+      await cluster.create(testClaim(cluster, name, [{ name: 'vf', config }]));
+      const file = `${metadataRoots.v1}/resourceclaims/${name}/vf/${cluster.target.driver}-metadata.json`;
+      const check = `grep -q '"${address}/24"' ${file} && ip -o addr show net1 | grep -q ' ${address}/24 ' || exit ${withoutDevice}`;
+      const then = restartPolicy === 'Always' ? 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done' : 'exit 0';
+      const containers = [{ name: 'main', command: ['sh', '-c', `${check}; ${then}`] }];
+      const claims = [{ name: 'nic', resourceClaimName: name }];
+      const policy = restartPolicy === 'Always' ? { restartPolicy } : {};
+      await cluster.create(testPod(cluster, name, { claims, containers, ...policy }));
+    }),
+  );
+  return pods;
+}
+
+async function removePods(cluster: Cluster, pods: readonly StormPod[]): Promise<void> {
+  await Promise.all(pods.map(({ name }) => cluster.remove('Pod', name)));
+  await Promise.all(pods.map(({ name }) => cluster.remove('ResourceClaim', name)));
+}
+
+/** Those that are not where they have to be in the end, with what the kubelet says of them. */
+async function unsettled(cluster: Cluster, pods: readonly StormPod[]): Promise<string[]> {
+  const found = await cluster.list<V1Pod>('Pod');
+  return pods.flatMap(({ name, restartPolicy }) => {
+    const status = found.find(({ metadata }) => metadata.name === name)?.status;
+    const wanted = restartPolicy === 'Always' ? 'Running' : 'Succeeded';
+    const isReady = restartPolicy === 'Never' || status?.containerStatuses?.every(({ ready }) => ready);
+    if (status?.phase === wanted && isReady) return [];
+    return [`${name} ${restartPolicy} ${status?.phase} ${JSON.stringify(status?.containerStatuses?.[0]?.state)}`];
+  });
+}
+
+/** Pods that failed, containers that started without their VF, and sandboxes that the driver refused. */
+async function violations(cluster: Cluster): Promise<string[]> {
+  const pods = await cluster.list<V1Pod>('Pod');
+  const failed = pods.flatMap(({ metadata: { name }, status }) => {
+    const { state, lastState } = status?.containerStatuses?.[0] ?? {};
+    const isWithout = [state, lastState].some(
+      (each?: V1ContainerState) => each?.terminated?.exitCode === withoutDevice,
+    );
+    return status?.phase === 'Failed' || isWithout
+      ? [`${name} ${JSON.stringify([status?.phase, state, lastState])}`]
+      : [];
+  });
+  const refused = (await cluster.events()).filter(
+    ({ reason, note }) => reason === 'FailedCreatePodSandBox' && note.includes('netdra'),
+  );
+  return [...failed, ...refused.map(({ note }) => note)];
+}
