@@ -6,7 +6,6 @@ import type { V1Pod } from '@kubernetes/client-node';
 import type { App } from '../../src/app.ts';
 import { systemClock } from '../../src/clock.ts';
 import type { Logger } from '../../src/logger.ts';
-import type { OnStep } from '../../src/sandbox/index.ts';
 import type { Settings } from '../../src/settings.ts';
 import { ApiServer } from '../../test/doubles/api-server.ts';
 import { claimsOf } from '../../test/doubles/claims-of.ts';
@@ -39,8 +38,6 @@ export class Bench implements AsyncDisposable {
   readonly containerd: Containerd;
   readonly settings: Settings;
   readonly dir: string;
-  /** What a test does at the driver's steps. */
-  onStep: OnStep = () => undefined;
   readonly #logger: Logger;
   readonly #stack: AsyncDisposableStack;
   #app: App | undefined;
@@ -107,8 +104,7 @@ export class Bench implements AsyncDisposable {
       nriPluginIndex: '10',
       metadataLayouts: ['v1', 'kep'],
       enableDeviceMetadata: true,
-      hookFailure: 'auto',
-      gateProgram: locateGate(),
+      ...(more?.startGate === 'file' ? {} : { gateProgram: locateGate() }),
       liveUpdates: true,
       openClaimFields: [],
       inventoryPolicy: undefined,
@@ -123,10 +119,9 @@ export class Bench implements AsyncDisposable {
 
   /** Starts the driver and waits until kubelet and runtime know it. */
   async startDriver(more: Partial<Settings> = {}): Promise<void> {
-    const seams = { onStep: (...args: Parameters<OnStep>) => this.onStep(...args) };
     // Not at the top: who has the driver in a process of its own need not load all of it here.
     const { startApp } = await import('../../src/app.ts');
-    this.#app = await startApp({ ...this.settings, ...more }, this.#logger, seams);
+    this.#app = await startApp({ ...this.settings, ...more }, this.#logger);
     await this.kubelet.waitForDriver(testDriver, 30_000);
     await this.#app.whenConnected();
   }

@@ -79,7 +79,6 @@ export function driverFlags(settings: Settings): string[] {
     'nri-plugin-index': settings.nriPluginIndex,
     'metadata-layouts': settings.metadataLayouts.join(','),
     'enable-device-metadata': String(settings.enableDeviceMetadata),
-    'hook-failure': settings.hookFailure,
     'start-gate': settings.startGate,
     'gate-program': settings.gateProgram,
     'hookless-runtime-handlers': settings.hooklessRuntimeHandlers?.join(','),

@@ -5,16 +5,9 @@
 import { buildGate } from '../../consumer/build.ts';
 import { explain, NetdraError } from '../../src/errors.ts';
 import { fetchDebianPackages } from './packages/debian-packages.ts';
-import { containerdVersion } from './packages/host-programs.ts';
+import { containerdVersion, findFolderWith, pathFolders } from './packages/host-programs.ts';
 import { ensureIp } from './packages/iproute.ts';
-import {
-  type ContainerdSeries,
-  containerdSeries,
-  findTool,
-  staticProgramsFolder,
-  ToolError,
-  toolSources,
-} from './tools.ts';
+import { type ContainerdSeries, staticProgramsFolder, containerdSeries, findTool, ToolError, toolSources } from './tools.ts';
 
 function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
   const log = (line: string) => console.error(`netdra: ${line}`);
@@ -29,9 +22,16 @@ function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
     if (missing.includes(sources[series])) checkItRuns(series, findTool(sources[series], cacheDir));
   }
   const ipFolder = ensureIp(cacheDir, env, log);
-  buildGate({ outDir: staticProgramsFolder(cacheDir), cacheDir, env, log });
+  buildGateIfPossible(cacheDir, env, log);
   console.log(`export NETDRA_CACHE=${quote(cacheDir)}`);
   if (ipFolder !== undefined) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
+}
+
+/** Not everybody who wants to see the driver has a compiler: the start gate can be done without. */
+function buildGateIfPossible(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: string) => void): void {
+  const absent = ['gcc', 'make'].filter((name) => findFolderWith(pathFolders(env.PATH), [name]) === undefined);
+  if (absent.length === 0) buildGate({ outDir: staticProgramsFolder(cacheDir), cacheDir, env, log });
+  else log(`${absent.join(' and ')} not in PATH: netdra-gate, which containers wait in, is not built`);
 }
 
 /** A package of a newer Debian may need a newer C library, and a suite goes on to newer versions. */

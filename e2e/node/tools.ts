@@ -101,8 +101,9 @@ export function staticProgramsFolder(cacheDir: string): string {
 export function locateGate(env: NodeJS.ProcessEnv = process.env): string {
   const path = join(staticProgramsFolder(cacheFolder(env)), 'netdra-gate');
   if (isProgram(path)) return path;
-  throw new ToolError('tool-missing', `no netdra-gate in ${path}`, {
-    hint: 'run this through scripts/in-node.sh, which builds it',
+  throw new ToolError('tool-missing', `no netdra-gate at ${path}: it is built with gcc and make`, {
+    path,
+    hint: 'install gcc and make, and run this through scripts/in-node.sh',
   });
 }
 

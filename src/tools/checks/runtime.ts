@@ -76,7 +76,7 @@ function checkVersion({ name, version }: Runtime): Finding[] {
 const leakFixedIn: Readonly<Record<string, number>> = { '2.0': Infinity, '2.1': Infinity, '2.2': 6, '2.3': 3 };
 
 /** Whether a sandbox that is refused or cancelled leaves a record that can keep containerd from starting again. */
-function leaksSandboxes({ name, version }: Runtime): boolean {
+export function leaksSandboxes({ name, version }: Runtime): boolean {
   if (name !== 'containerd') return false;
   const [, minor, patch] = /^v?(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
   // A build that does not say its version may be an affected one.
