@@ -39,7 +39,9 @@ async function demo(): Promise<void> {
   bench.api.create(buildClaim('fast-net', { requests: [{ name: 'vf', devices: [device] }], config, pods: [pod] }));
 
   const laidDown =
-    settings.startGate === 'file' ? 'the mount is laid down, no file yet' : 'mount and start gate are laid down, the file is empty';
+    settings.startGate === 'file'
+      ? 'the mount is laid down, no file yet'
+      : 'mount and start gate are laid down, the file is empty';
   await demoStep(`NodePrepareResources: ${laidDown}`, () => bench.prepare(pod));
   const sandbox = await demoStep('RunPodSandbox: CNI, then our NRI hook moves the VF and writes generation 1', () =>
     bench.runSandbox(pod),

@@ -7,7 +7,14 @@ import { explain, NetdraError } from '../../src/errors.ts';
 import { fetchDebianPackages } from './packages/debian-packages.ts';
 import { containerdVersion, findFolderWith, pathFolders } from './packages/host-programs.ts';
 import { ensureIp } from './packages/iproute.ts';
-import { type ContainerdSeries, staticProgramsFolder, containerdSeries, findTool, ToolError, toolSources } from './tools.ts';
+import {
+  type ContainerdSeries,
+  containerdSeries,
+  findTool,
+  staticProgramsFolder,
+  ToolError,
+  toolSources,
+} from './tools.ts';
 
 function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
   const log = (line: string) => console.error(`netdra: ${line}`);
