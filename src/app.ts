@@ -9,7 +9,7 @@ import { DeviceInfoFiles, DialectFiles, deviceInfoDir } from './dialects/index.t
 import { createKubeNetworkAttachmentReader, Driver } from './driver/index.ts';
 import { explain } from './errors.ts';
 import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
-import { KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
+import { isPodWanted, KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
@@ -183,7 +183,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       },
     }),
   );
-  const { hooks, registry } = createSandboxSide({
+  const { hooks, registry, deletedPods } = createSandboxSide({
     driver,
     store,
     locks,
@@ -192,6 +192,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     files: observeFiles(helper, ops.metrics, clock),
     attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
     assure: (claim, device) => networkDriver.assure(claim, device),
+    isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
     isFilePlace: (path) => metadata.isFilePlace(path),
     isFileOf: (claim, path) => metadata.isFileOf(claim, path),
     isGateOf: (claim, args) => metadata.isGateOf(claim, args),
@@ -208,6 +209,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     logger,
   });
   stack.use(registry);
+  stack.use(deletedPods);
   const plugin = stack.use(
     createPlugin({
       name: settings.nriPluginName,
@@ -263,6 +265,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   plugin.start();
   cniCleanUp.start();
   reconciler.start();
+  deletedPods.start();
   // What could not be told before we were stopped.
   for (const { identity, devices } of store.claims()) {
     if (devices.some(({ attachment }) => attachment?.networkData !== undefined)) tellStatus(identity);

@@ -281,17 +281,26 @@ export class Driver implements DraPlugin {
   }
 }
 
-/** Detaches a VF and makes it what it was before its claim. @throws the first failure, after all steps were tried */
+/**
+ * Detaches a VF and makes it what it was before its claim. What detaching could not restore, the reset of the function may
+ * have, so it is tried once more after that.
+ * @throws what failed in the end
+ */
 export async function restoreVf(
   { attachments, control }: { attachments: VfDetacher; control: Pick<VfControl, 'restore'> },
   claimUid: string,
   device: StoredDevice,
 ): Promise<void> {
+  const detach = () => attachments.detach(claimUid, device);
+  const isDetached = await detach().then(
+    () => true,
+    () => false,
+  );
   const errors: unknown[] = [];
-  await attachments.detach(claimUid, device).catch((error: unknown) => errors.push(error));
   if (device.before !== undefined) {
     await control.restore(device, device.before).catch((error: unknown) => errors.push(error));
   }
+  if (!isDetached) await detach();
   if (errors.length > 0) throw errors[0];
 }
 

@@ -13,7 +13,7 @@ export interface ClaimWorkOptions {
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
 }
 
-/** What is done with one claim in one sandbox, each step with the claim's lock held. */
+/** What is done with one claim in one sandbox, with the claim's lock held but for `end`. */
 export class ClaimWork {
   readonly #options: ClaimWorkOptions;
 
@@ -89,6 +89,11 @@ export class ClaimWork {
       const claim = store.claim(uid);
       if (claim?.state === 'prepared') await writer.hold(claim.identity, sandboxId, reason);
     });
+  }
+
+  /** Ends containers that wait for the claim in the sandbox, also while an attempt to attach its VFs is under way. */
+  async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
+    await this.#options.writer.end(identity, sandboxId);
   }
 
   async #attach(claim: StoredClaim, device: StoredDevice, place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {

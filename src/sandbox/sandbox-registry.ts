@@ -43,6 +43,11 @@ export class SandboxRegistry implements AsyncDisposable {
     return [...this.#entries.values()].some(({ sandbox, isListed }) => isListed && sandbox.facts.podUid === podUid);
   }
 
+  /** Sandboxes whose containers may be waiting for a claim. */
+  waiting(): Sandbox[] {
+    return [...this.#entries.values()].flatMap(({ sandbox }) => (sandbox.phase === 'attaching' ? [sandbox] : []));
+  }
+
   find(sandboxId: string): Sandbox | undefined {
     return this.#entries.get(sandboxId)?.sandbox;
   }

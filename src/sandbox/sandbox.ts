@@ -23,7 +23,7 @@ export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
 export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
-  claims: Pick<ClaimWork, 'detach' | 'hold' | 'podLinks' | 'serve'>;
+  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve'>;
   networks: Networks;
   /** Called for each claim that is not ready after an attempt. */
   onFailure: (claim: ClaimIdentity, reason: string) => void;
@@ -91,6 +91,13 @@ export class Sandbox implements AsyncDisposable {
       this.#pass = undefined;
     });
     await this.#pass;
+  }
+
+  /** Lets containers that wait here fail: their pod is being deleted. A claim that becomes ready after all stays so. */
+  async endWaiting(): Promise<void> {
+    for (const { identity } of this.#claims()) {
+      if (!this.#ready.has(identity.uid)) await this.#deps.claims.end(identity, this.facts.sandboxId);
+    }
   }
 
   /** Reads the VFs again, and looks for claims that came since. */

@@ -1,6 +1,7 @@
 import type { StoredClaim, StoredDevice } from '../state/index.ts';
 import type { Attachments } from './attach/index.ts';
 import { ClaimWork, type ClaimWorkOptions } from './claim-work.ts';
+import { DeletedPods, type DeletedPodsOptions } from './deleted-pods.ts';
 import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts';
 import { NriHooks } from './nri-hooks.ts';
 import type { SandboxDeps } from './sandbox.ts';
@@ -11,7 +12,8 @@ export interface SandboxSideOptions
   extends Omit<MetadataWriterOptions, 'attachments'>,
     Omit<ClaimWorkOptions, 'attachments' | 'writer'>,
     Omit<SandboxDeps, 'claims' | 'store'>,
-    Omit<StartGuardOptions, 'store'> {
+    Omit<StartGuardOptions, 'store'>,
+    Pick<DeletedPodsOptions, 'isWanted'> {
   store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
   attachments: Attachments;
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
@@ -23,13 +25,15 @@ export interface SandboxSideOptions
 export interface SandboxSide {
   hooks: NriHooks;
   registry: SandboxRegistry;
+  deletedPods: DeletedPods;
 }
 
 export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
-  const { onSynchronized, clock, logger } = options;
+  const { onSynchronized, isWanted, clock, logger } = options;
   const writer = new MetadataWriter(options);
   const claims = new ClaimWork({ ...options, writer });
   const registry = new SandboxRegistry({ ...options, claims });
   const guard = new StartGuard(options);
-  return { registry, hooks: new NriHooks({ registry, guard, onSynchronized, clock, logger }) };
+  const deletedPods = new DeletedPods({ registry, isWanted, clock, logger });
+  return { registry, deletedPods, hooks: new NriHooks({ registry, guard, onSynchronized, clock, logger }) };
 }

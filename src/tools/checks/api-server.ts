@@ -43,6 +43,10 @@ const permissionsOf = (driverName: string): Permission[] => [
     effect: 'claims do not tell what their devices are like',
   },
   {
+    ...{ group: '', resource: 'pods', level: warning },
+    ...{ verbs: ['get'], effect: 'containers of deleted pods wait up to 100 s in the start gate' },
+  },
+  {
     ...{ group: 'events.k8s.io', resource: 'events', level: warning },
     ...{ verbs: ['create', 'patch'], effect: 'pods and claims get no events' },
   },

@@ -47,6 +47,7 @@ describe('SandboxRegistry', () => {
           return 1;
         },
         hold: async () => undefined,
+        end: async () => undefined,
       },
       networks,
       onFailure: () => undefined,

@@ -61,6 +61,7 @@ describe('Sandbox', () => {
         serve: work.serve.bind(work),
         detach: work.detach.bind(work),
         hold: async ({ name }, _, reason) => void work.done.push(`hold ${name}: ${reason}`),
+        end: async ({ name }) => void work.done.push(`end ${name}`),
       },
       networks,
       onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
@@ -195,6 +196,15 @@ describe('Sandbox', () => {
     expect(networks.watches).toBe(1);
     await sandbox.want('gone');
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
+  it('ends containers that wait for claims that are not ready, while an attempt is under way', async () => {
+    work.failures.set('b', new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    work.hold = new Promise(() => undefined);
+    sandbox.want('ready').catch(() => undefined);
+    await sandbox.endWaiting();
+    expect(work.done.filter((call) => call.startsWith('end'))).toEqual(['end b']);
   });
 
   it('stops working when it is disposed of', async () => {

@@ -1,0 +1,30 @@
+import { isKubeError } from './errors.ts';
+import type { KubeClient } from './kube-client.ts';
+
+/** The pod that is meant: another one may have its name by now. */
+export interface PodReference {
+  namespace: string;
+  name: string;
+  uid: string;
+}
+
+/**
+ * Whether a pod exists and is not being deleted.
+ * @throws KubeError if the API server does not say
+ */
+export async function isPodWanted(
+  client: Pick<KubeClient, 'request'>,
+  { namespace, name, uid }: PodReference,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}`;
+    const pod = await client.request<{ metadata?: { uid?: string; deletionTimestamp?: string } }>({
+      ...{ method: 'GET', path, signal },
+    });
+    return pod.metadata?.uid === uid && pod.metadata.deletionTimestamp === undefined;
+  } catch (error) {
+    if (isKubeError(error, 'api-not-found')) return false;
+    throw error;
+  }
+}

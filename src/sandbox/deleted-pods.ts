@@ -1,0 +1,72 @@
+import type { Clock } from '../clock.ts';
+import type { Logger } from '../logger.ts';
+import type { Sandbox } from './sandbox.ts';
+import type { SandboxRegistry } from './sandbox-registry.ts';
+
+const everyMs = 2_000;
+const readTimeoutMs = 10_000;
+
+export interface DeletedPodsOptions {
+  registry: Pick<SandboxRegistry, 'waiting'>;
+  /** Whether a pod with this UID exists and is not being deleted. @throws KubeError if the API server does not say */
+  isWanted: (pod: { namespace: string; name: string; uid: string }, signal: AbortSignal) => Promise<boolean>;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * Ends containers that wait in the start gate of a pod that was deleted. Nothing on the node reports the deletion before they
+ * have ended: the kubelet handles it after its request to start the container, and the runtime cannot stop a container whose
+ * hook runs. Asks the API server only while containers may be waiting.
+ */
+export class DeletedPods implements AsyncDisposable {
+  readonly #options: DeletedPodsOptions;
+  readonly #stop = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: DeletedPodsOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#loop;
+  }
+
+  /** One look at every sandbox that is not ready. Never rejects. */
+  async look(): Promise<void> {
+    await Promise.all(this.#options.registry.waiting().map((sandbox) => this.#lookAt(sandbox)));
+  }
+
+  async #run(): Promise<void> {
+    const { clock } = this.#options;
+    try {
+      for (;;) {
+        await clock.sleep(everyMs, this.#stop.signal);
+        await this.look();
+      }
+    } catch {
+      // Disposed of: nothing else rejects.
+    }
+  }
+
+  async #lookAt(sandbox: Sandbox): Promise<void> {
+    const { isWanted, clock, logger } = this.#options;
+    const { podNamespace: namespace, podName: name, podUid: uid, sandboxId } = sandbox.facts;
+    if (namespace === undefined || name === undefined) return;
+    using deadline = clock.deadline(readTimeoutMs, this.#stop.signal);
+    const log = { pod: `${namespace}/${name}`, sandbox: sandboxId };
+    try {
+      if (await isWanted({ namespace, name, uid }, deadline.signal)) return;
+      await sandbox.endWaiting();
+      logger.debug(log, 'containers of a deleted pod no longer wait');
+    } catch (error) {
+      if (!this.#stop.signal.aborted)
+        logger.debug({ ...log, err: error }, 'it is not known whether the pod was deleted');
+    }
+  }
+}
