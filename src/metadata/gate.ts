@@ -62,7 +62,7 @@ export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string,
 export async function readGate(
   dataDir: string,
   claim: ClaimIdentity,
-  held: HeldDirectories,
+  held?: HeldDirectories,
 ): Promise<Gate | undefined> {
   return parseGate((await readFileIfThere(gateFile(dataDir, claim), held)) ?? '');
 }

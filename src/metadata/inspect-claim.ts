@@ -1,5 +1,6 @@
-import { type ClaimState, contentOf, readClaimState, requestOf } from './claim-state.ts';
+import { type ClaimState, contentOf, hasGate, readClaimState, requestOf } from './claim-state.ts';
 import type { ClaimIdentity } from './document.ts';
+import { type Gate, readGate } from './gate.ts';
 import { hostPath, readFileIfThere } from './host-file.ts';
 import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
 import { layouts } from './layouts.ts';
@@ -23,6 +24,8 @@ export interface InspectedClaim {
   podUid?: string;
   requests: { name: string; base: string; generation: number; devices: ClaimState['requests'][string]['devices'] }[];
   files: InspectedFile[];
+  /** What the start gate says; `silent`: nothing, so containers wait. Absent if the claim has none. */
+  gate?: Gate | 'silent';
 }
 
 /**
@@ -48,6 +51,7 @@ export async function inspectClaim(
       ...{ name, base, generation, devices },
     })),
     files: await Promise.all(files),
+    ...(hasGate(state) ? { gate: (await readGate(dirs.dataDir, state.claim)) ?? ('silent' as const) } : {}),
   };
 }
 

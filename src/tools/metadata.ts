@@ -72,7 +72,7 @@ export function formatFile(terminal: Terminal, { path, document, problem }: File
 }
 
 export function formatClaimFiles(terminal: Terminal, view: ClaimFilesView): string {
-  const { claim, requests, files, documents } = view;
+  const { claim, requests, files, documents, gate } = view;
   const title = `claim ${claim.namespace}/${claim.name} (${claim.uid})`;
   const lines = requests.flatMap(({ name, base, generation }) => {
     const told = generation === 0 ? 'not written yet' : `generation ${generation}`;
@@ -83,8 +83,17 @@ export function formatClaimFiles(terminal: Terminal, view: ClaimFilesView): stri
         .map(({ layout, path, state }) => `  ${layout}: ${styleState(terminal, state)}  ${path}`),
     ];
   });
+  if (gate !== undefined) lines.push(`start gate: ${formatGate(terminal, gate)}`);
   const contents = documents.map((file) => `\n${formatFile(terminal, file)}`);
   return `${terminal.style('bold', title)}\n${lines.map((line) => `${line}\n`).join('')}${contents.join('')}`;
+}
+
+function formatGate(terminal: Terminal, gate: NonNullable<InspectedClaim['gate']>): string {
+  if (gate === 'silent') return terminal.style('yellow', 'closed: containers wait');
+  const { state, sandboxId, reason } = gate;
+  if (state === 'served') return `${terminal.style('green', 'open')} for sandbox ${sandboxId}`;
+  const why = reason === undefined ? '' : `: ${reason}`;
+  return `${terminal.style('yellow', state)} in sandbox ${sandboxId}${why}`;
 }
 
 const stateTexts: Record<InspectedClaim['files'][number]['state'], ['green' | 'yellow' | 'red', string]> = {

@@ -49,6 +49,24 @@ describe('viewClaimFiles', () => {
     );
   });
 
+  it('shows the start gate of a claim that has one', async () => {
+    const gate = { program: '/bin/netdra-gate', timeoutSeconds: 100 };
+    metadata = new ClaimMetadata({ ...dirs(), driver, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1], gate });
+    expect((await view()).gate).toBeUndefined();
+    const { pool, name } = device;
+    const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };
+    await metadata.prepare(record, new Map());
+    const shown = async () => /^start gate: .*$/m.exec(formatClaimFiles(plainTerminal, await view()))?.[0];
+    expect(await shown()).toBe('start gate: closed: containers wait');
+    await metadata.holdGate(claim, 's-1', 'the VF is in another pod');
+    expect(await shown()).toBe('start gate: waiting in sandbox s-1: the VF is in another pod');
+    await update();
+    await metadata.openGate(claim, 's-1');
+    expect(await shown()).toBe('start gate: open for sandbox s-1');
+    await metadata.endGate(claim, 's-1');
+    expect(await shown()).toBe('start gate: ended in sandbox s-1');
+  });
+
   it('shows what containers are told', async () => {
     await update();
     const found = await view();
