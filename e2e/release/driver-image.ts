@@ -33,6 +33,8 @@ interface BaseImage {
   /** As the Dockerfile asks for it. */
   name: string;
   packages: PackageSet;
+  /** Paths that are left out: every build copies the image. */
+  without?: string[];
   withNode?: boolean;
   /** Its apt takes the packages for installed, and has no sources to look for newer ones: `apt-get install` does nothing. */
   withApt?: boolean;
@@ -61,6 +63,7 @@ const baseImages: BaseImage[] = [
         'rpcsvc-proto',
       ],
     },
+    without: ['usr/share/doc', 'usr/share/locale', 'usr/share/man', 'usr/bin/x86_64-linux-gnu-lto-dump-12'],
     withApt: true,
   },
   {
@@ -220,7 +223,8 @@ function npmSetting(name: string): string {
   return run('npm', ['config', 'get', name]).trim();
 }
 
-function makeBaseImage(builderDir: string, { name, packages, withNode, withApt }: BaseImage, log: Log): void {
+function makeBaseImage(builderDir: string, image: BaseImage, log: Log): void {
+  const { name, packages, without = [], withNode, withApt } = image;
   log(`making ${name} of Debian packages`);
   const [work, context, store] = ['work', 'context', 'store'].map((each) => join(builderDir, each)) as [
     string,
@@ -232,6 +236,7 @@ function makeBaseImage(builderDir: string, { name, packages, withNode, withApt }
   const root = join(context, packageSetFiles.root);
   writeFileSync(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/sbin/nologin\n');
   writeFileSync(join(root, 'etc/group'), 'root:x:0:\n');
+  for (const path of without) rmSync(join(root, path), { recursive: true, force: true });
   if (withNode) addNode(join(root, 'usr/local'));
   if (withApt) addPackageDatabase(context);
   writeFileSync(join(context, 'Dockerfile'), `FROM scratch\nCOPY ${packageSetFiles.root} /\n`);

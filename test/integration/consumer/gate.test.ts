@@ -215,9 +215,12 @@ describe('a container for which nothing will come', () => {
 
   it('ends when that process is dead and nobody has taken note of it', async () => {
     // A shell that becomes a program which does not wait for its children.
-    const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 1000'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    const script = 'sleep 1000 & echo $!; exec sleep 1000';
+    const parent = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'ignore'] });
     const [line] = (await once(parent.stdout, 'data')) as [Buffer];
     const pid = Number(line.toString());
+    await vi.waitFor(() => expect(readFileSync(`/proc/${parent.pid}/comm`, 'utf8')).toBe('sleep\n'));
+    process.kill(pid, 'SIGKILL');
     await vi.waitFor(() => expect(readFileSync(`/proc/${pid}/stat`, 'utf8')).toContain(') Z '));
     const stderr = message('the container has ended');
     expect(await run(stateOf(containerd, { pid }), '50')).toMatchObject({ code: 1, stderr });
