@@ -85,6 +85,7 @@ describe('deploy/manifests/netdra.yaml', () => {
         verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'],
       },
       { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
+      { apiGroups: [''], resources: ['pods'], verbs: ['get'] },
       { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },
     ]);
   });
