@@ -131,6 +131,9 @@ describe('a VF that a pod has changed in every way', () => {
     await hardware.restore(address, vfBefore, { reset });
     expect(seenOnHost(setup)).toEqual(seen);
     expect(await hardware.read(address)).toEqual(vfBefore);
+    // Its address has not become an administrative one: the next pod can choose another.
+    ip('link', 'set', vf.name, 'address', '02:77:77:77:77:77');
+    ip('link', 'set', vf.name, 'address', vf.address);
   });
 
   it.each([false, true])(
