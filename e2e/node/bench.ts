@@ -14,7 +14,18 @@ import { buildNode, type Identified, testDriver, testNode } from '../../test/dou
 import type { IpLink } from '../ip-link.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
 import type { CallOptions } from './cri.ts';
-import { type ExecResult, exec, removePodSandboxes, runContainer, runPod, type Sandbox } from './pod.ts';
+import { DriverProcess, type DriverProcessOptions } from './driver-process.ts';
+import {
+  type ContainerSpec,
+  createContainer,
+  type ExecResult,
+  exec,
+  removePodSandboxes,
+  runContainer,
+  runPod,
+  type Sandbox,
+  startContainer,
+} from './pod.ts';
 import { locateGate } from './tools.ts';
 
 export interface BenchOptions extends Pick<ContainerdOptions, 'version' | 'requestTimeoutMs' | 'tools'> {
@@ -126,6 +137,23 @@ export class Bench implements AsyncDisposable {
     await this.#app.whenConnected();
   }
 
+  /**
+   * Starts a driver that can be killed, and waits until kubelet and runtime know it. Whoever starts it ends it.
+   * @throws Error with its stderr if it ends, or is not up after 30 s
+   */
+  async startProcess(settings: Partial<Settings> = {}, more: DriverProcessOptions = {}): Promise<DriverProcess> {
+    const driver = new DriverProcess({ ...this.settings, ...settings }, more);
+    const isUp = () => ['connected over NRI', 'driver started'].every((line) => driver.messages().includes(line));
+    for (const endsAt = performance.now() + 30_000; !isUp(); await systemClock.sleep(10)) {
+      if (driver.hasExited || performance.now() > endsAt) {
+        await driver.stop('SIGKILL');
+        throw new Error(`the driver did not start: ${driver.stderr}`);
+      }
+    }
+    await this.kubelet.waitForDriver(testDriver, 30_000);
+    return driver;
+  }
+
   async stopDriver(): Promise<void> {
     await this.#app?.[Symbol.asyncDispose]();
     this.#app = undefined;
@@ -156,10 +184,18 @@ export class Bench implements AsyncDisposable {
 
   /** Creates and starts a container of the pod with the CDI devices that the kubelet has for it. @throws CriError */
   async startContainer(sandbox: Sandbox, pod: Identified<V1Pod>, name = 'main'): Promise<RunningContainer> {
-    const cdiDevices = this.kubelet.cdiDevicesForContainer(pod, name);
-    const attempt = this.#attempts++;
-    const id = await runContainer(this.containerd.cri, sandbox, { name, attempt, cdiDevices });
-    return { id, exec: (...command) => exec(this.containerd.cri, id, command) };
+    return this.#running(await runContainer(this.containerd.cri, sandbox, this.#containerSpec(pod, name)));
+  }
+
+  /** The first half of {@link startContainer}. @returns the container's id */
+  async createContainer(sandbox: Sandbox, pod: Identified<V1Pod>, name = 'main'): Promise<string> {
+    return await createContainer(this.containerd.cri, sandbox, this.#containerSpec(pod, name));
+  }
+
+  /** The second half, which the kubelet does not repeat for a pod that is never restarted. @throws CriError */
+  async start(containerId: string): Promise<RunningContainer> {
+    await startContainer(this.containerd.cri, containerId);
+    return this.#running(containerId);
   }
 
   /** Of a container's first process. */
@@ -206,6 +242,14 @@ export class Bench implements AsyncDisposable {
     await this.endAllPods();
     await this.stopDriver();
     await this.#stack.disposeAsync();
+  }
+
+  #containerSpec(pod: Identified<V1Pod>, name: string): ContainerSpec {
+    return { name, attempt: this.#attempts++, cdiDevices: this.kubelet.cdiDevicesForContainer(pod, name) };
+  }
+
+  #running(id: string): RunningContainer {
+    return { id, exec: (...command) => exec(this.containerd.cri, id, command) };
   }
 }
 

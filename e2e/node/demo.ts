@@ -4,7 +4,6 @@ import type { Settings } from '../../src/settings.ts';
 import { buildClaim, buildPod, testDriver } from '../../test/doubles/objects.ts';
 import { demoStep } from '../demo-step.ts';
 import { Bench } from './bench.ts';
-import { DriverProcess } from './driver-process.ts';
 import { locateGate } from './tools.ts';
 
 const startedAt = performance.now();
@@ -15,13 +14,12 @@ async function demo(): Promise<void> {
   await using bench = await demoStep('starting containerd, an API server double and a kubelet stand-in', () =>
     Bench.start({ version: '2.1', logger, settings }),
   );
-  await using driver = new DriverProcess(bench.settings);
-  await demoStep(
+  await using driver = await demoStep(
     'netdra run --simulate 8: registering with the kubelet and the runtime, publishing its VFs',
     async () => {
-      await bench.kubelet.waitForDriver(testDriver, 30_000);
-      await until(driver, () => driver.log.some(({ msg }) => msg === 'connected to the runtime'));
-      await until(driver, () => bench.api.objects('ResourceSlice').length > 0);
+      const started = await bench.startProcess();
+      await bench.api.until(() => bench.api.objects('ResourceSlice').length > 0, 30_000);
+      return started;
     },
   );
   const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
@@ -69,13 +67,6 @@ function gateSettings(): Partial<Settings> {
   } catch (error) {
     console.error(`netdra: ${explain(error)}; going on with --start-gate=file`);
     return { startGate: 'file' };
-  }
-}
-
-async function until(driver: DriverProcess, condition: () => boolean): Promise<void> {
-  for (const endsAt = performance.now() + 30_000; !condition(); ) {
-    if (performance.now() > endsAt) throw new Error(`the driver is not ready after 30 s: ${driver.stderr}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 

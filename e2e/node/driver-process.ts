@@ -13,6 +13,15 @@ export interface LogLine {
   [field: string]: unknown;
 }
 
+export interface DriverProcessOptions {
+  /** For Node.js itself. */
+  execArgv?: string[];
+  /** Besides ours. */
+  env?: Record<string, string>;
+  /** In the place of the sources. */
+  mainPath?: string;
+}
+
 /** The driver as users start it: `netdra run` in a process of its own. */
 export class DriverProcess implements AsyncDisposable {
   readonly log: LogLine[] = [];
@@ -20,8 +29,7 @@ export class DriverProcess implements AsyncDisposable {
   readonly #exit: Promise<unknown>;
   #stderr = '';
 
-  /** @param more for Node.js itself, what its environment has besides ours, and a program in the place of the sources */
-  constructor(settings: Settings, more: { execArgv?: string[]; env?: Record<string, string>; mainPath?: string } = {}) {
+  constructor(settings: Settings, more: DriverProcessOptions = {}) {
     const { execArgv = [], env = {}, mainPath = sourcePath } = more;
     this.#child = spawn(process.execPath, [...execArgv, mainPath, 'run', ...driverFlags(settings)], {
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -37,6 +45,11 @@ export class DriverProcess implements AsyncDisposable {
 
   get pid(): number | undefined {
     return this.#child.pid;
+  }
+
+  /** What it has logged, without the fields. */
+  messages(): string[] {
+    return this.log.map(({ msg }) => msg);
   }
 
   get hasExited(): boolean {

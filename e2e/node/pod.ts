@@ -114,6 +114,11 @@ export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: Co
   return (await cri.call('CreateContainer', request)).containerId;
 }
 
+/** Starts a container; its hooks may take as long as the kubelet waits. @throws CriError e.g. when a hook fails */
+export async function startContainer(cri: CriClient, containerId: string): Promise<void> {
+  await cri.call('StartContainer', { containerId }, { timeoutMs: 120_000 });
+}
+
 /**
  * Creates and starts a container. One that does not start is removed again, as the kubelet does before it tries again.
  * @returns its id
@@ -122,7 +127,7 @@ export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: Co
 export async function runContainer(cri: CriClient, sandbox: Sandbox, spec: ContainerSpec): Promise<string> {
   const containerId = await createContainer(cri, sandbox, spec);
   try {
-    await cri.call('StartContainer', { containerId });
+    await startContainer(cri, containerId);
   } catch (error) {
     await cri.call('RemoveContainer', { containerId });
     throw error;

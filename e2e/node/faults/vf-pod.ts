@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { V1Pod } from '@kubernetes/client-node';
@@ -50,19 +50,26 @@ export async function readTold(container: RunningContainer, pod: VfPod): Promise
   return decodeStream(stdout);
 }
 
-/** Starts a container and makes sure that it is told what is so. @returns the generation */
-export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): Promise<number> {
-  const container = await bench.startContainer(sandbox, pod);
+/** Makes sure that a container is told what is so. @returns the generation */
+export async function expectTold(container: RunningContainer, sandbox: Sandbox, pod: VfPod): Promise<number> {
   const { generation, devices } = await readTold(container, pod);
   const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
   expect(devices.map(({ networkData }) => networkData)).toEqual([expectedNetworkData(link)]);
   return generation;
 }
 
-/** Whether the claim's metadata file is on the host: what a container that starts now would mount. */
-export function hasFile({ settings }: Bench, pod: VfPod): boolean {
+/** Starts a container and makes sure that it is told what is so. @returns the generation */
+export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): Promise<number> {
+  return await expectTold(await bench.startContainer(sandbox, pod), sandbox, pod);
+}
+
+/** Whether the claim's metadata file says something; until its VFs are in a sandbox it is empty. */
+export function isTold({ settings }: Bench, pod: VfPod): boolean {
   const dir = join(settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
-  return existsSync(join(dir, `default_${pod.metadata.name}`, 'vf', 'metadata.json'));
+  return (
+    (statSync(join(dir, `default_${pod.metadata.name}`, 'vf', 'metadata.json'), { throwIfNoEntry: false })?.size ?? 0) >
+    0
+  );
 }
 
 const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, testDriver, 'state.db');

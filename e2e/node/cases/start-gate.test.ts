@@ -1,0 +1,255 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
+import type { Settings } from '../../../src/settings.ts';
+import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { buildPod } from '../../../test/doubles/objects.ts';
+import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
+import type { DriverProcess } from '../driver-process.ts';
+import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../faults/vf-pod.ts';
+import { HeldPlugin } from '../held-plugin.ts';
+import type { Sandbox } from '../pod.ts';
+import { containerdSeries } from '../tools.ts';
+
+/** Long enough for a container that nothing holds back. */
+const aMoment = 1_500;
+
+describe.each(containerdSeries)('containers whose VF is late, on containerd %s', (version) => {
+  let bench: Bench;
+  let plugin: HeldPlugin;
+  let driver: DriverProcess | undefined;
+  const ipam = () => ({ ipam: { type: plugin.type }, addresses: undefined });
+
+  beforeAll(async () => {
+    plugin = new HeldPlugin();
+    bench = await Bench.start({ version, logger: new RecordingLogger() });
+  });
+  afterAll(async () => {
+    await bench?.[Symbol.asyncDispose]();
+    plugin[Symbol.dispose]();
+  });
+  afterEach(async () => {
+    plugin.release();
+    if (driver === undefined) await startDriver();
+    await bench.endAllPods();
+    await driver?.stop();
+    driver = undefined;
+    await expectClean(bench);
+  });
+
+  async function startDriver(settings: Partial<Settings> = {}): Promise<void> {
+    driver = await bench.startProcess({ cniBinDirs: [plugin.binDir, bench.containerd.cniBinDir], ...settings });
+  }
+
+  async function killDriver(): Promise<void> {
+    await driver?.stop('SIGKILL');
+    driver = undefined;
+  }
+
+  /** A container that is being started, once and no more, as for a pod with `restartPolicy: Never`. */
+  class Starting {
+    readonly id: string;
+    readonly started: Promise<RunningContainer>;
+    isOver = false;
+
+    constructor(id: string) {
+      this.id = id;
+      this.started = bench.start(id).finally(() => {
+        this.isOver = true;
+      });
+      this.started.catch(() => undefined);
+    }
+
+    /** It is created and nothing of it runs. */
+    async expectWaiting(): Promise<void> {
+      await systemClock.sleep(aMoment);
+      expect(this.isOver).toBe(false);
+      const { status } = await bench.containerd.cri.call('ContainerStatus', { containerId: this.id });
+      expect(status.state).toBe('CONTAINER_CREATED');
+    }
+  }
+  const create = async (sandbox: Sandbox, pod: VfPod) => new Starting(await bench.createContainer(sandbox, pod));
+
+  it('wait for a slow IPAM plugin, which no sandbox is refused for, and hold no other pod up', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'slow', 0, ipam());
+    plugin.hold('ADD');
+    const sandboxStartedAt = performance.now();
+    const sandbox = await bench.startPod(pod);
+    expect(performance.now() - sandboxStartedAt).toBeLessThan(3_000);
+    const starting = await create(sandbox, pod);
+    await starting.expectWaiting();
+    const other = await addVfPod(bench, 'other', 1);
+    const otherStartedAt = performance.now();
+    expect(await expectTruth(bench, await bench.startPod(other), other)).toBe(1);
+    expect(performance.now() - otherStartedAt).toBeLessThan(5_000);
+    plugin.release();
+    const generation = await expectTold(await starting.started, sandbox, pod);
+    expect(generation).toBe(1);
+  });
+
+  it('wait while the driver is dead, killed in its hook, and start when it is back', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'killed-in-hook', 0, ipam());
+    plugin.hold('ADD');
+    const sandbox = await bench.startPod(pod);
+    await expect.poll(() => plugin.calls('ADD')).toBeGreaterThan(0);
+    await killDriver();
+    const starting = await create(sandbox, pod);
+    await starting.expectWaiting();
+    plugin.release();
+    await starting.expectWaiting();
+    const backAt = performance.now();
+    await startDriver();
+    expect(await expectTold(await starting.started, sandbox, pod)).toBe(1);
+    expect(performance.now() - backAt).toBeLessThan(10_000);
+  });
+
+  it('wait when no hook ever ran, hold no plain pod up, and start when the driver is there', async () => {
+    await startDriver();
+    const pods = await Promise.all([0, 1, 2, 3].map((index) => addVfPod(bench, `missed-${index}`, index)));
+    for (const pod of pods) await bench.prepare(pod);
+    await killDriver();
+    const sandboxes: Sandbox[] = [];
+    for (const pod of pods) sandboxes.push(await bench.runSandbox(pod));
+    const waiting = await Promise.all(pods.map((pod, index) => create(sandboxes[index]!, pod)));
+    for (const each of waiting) await each.expectWaiting();
+    const plain = buildPod('plain');
+    await bench.startContainer(await bench.startPod(plain), plain);
+    await startDriver();
+    for (const [index, pod] of pods.entries())
+      expect(await expectTold(await waiting[index]!.started, sandboxes[index]!, pod)).toBe(1);
+  });
+
+  it('do not wait for a driver that is dead when their sandbox was served: a container restarts', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'restarted', 0);
+    const sandbox = await bench.startPod(pod);
+    const first = await bench.startContainer(sandbox, pod);
+    await killDriver();
+    await bench.containerd.cri.call('StopContainer', { containerId: first.id, timeout: 0 });
+    const startedAt = performance.now();
+    expect(await expectTruth(bench, sandbox, pod)).toBe(1);
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+  });
+
+  it('do not start with the file of an earlier sandbox while the driver is dead', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'stale', 0);
+    const first = await bench.startPod(pod);
+    expect(await expectTruth(bench, first, pod)).toBe(1);
+    await killDriver();
+    await bench.endSandboxes(pod);
+    const sandbox = await bench.runSandbox(pod);
+    const starting = await create(sandbox, pod);
+    await starting.expectWaiting();
+    await startDriver();
+    expect(await expectTold(await starting.started, sandbox, pod)).toBeGreaterThan(1);
+  });
+
+  it.each<[string, string, Partial<Settings>]>([
+    ['metadata off', 'off', { enableDeviceMetadata: false }],
+    ['attributes-json alone', 'attributes', { metadataLayouts: ['attributes-json'] }],
+  ])('wait with no content file mounted: %s', async (_, name, more) => {
+    const settings = { ...more, attributesDir: join(bench.dir, 'attributes') };
+    await startDriver(settings);
+    const pod = await addVfPod(bench, `no-file-${name}`, 0, ipam());
+    plugin.hold('ADD');
+    const sandbox = await bench.startPod(pod);
+    const starting = await create(sandbox, pod);
+    await starting.expectWaiting();
+    await killDriver();
+    await starting.expectWaiting();
+    plugin.release();
+    await startDriver(settings);
+    await starting.started;
+    expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
+  });
+
+  it('are refused before they are started where waiting is in vain, with the reason, and start when it is not', async () => {
+    await startDriver();
+    const onHost = await addVfPod(bench, 'on-host', 0);
+    const hostSandbox = await bench.startPod(onHost, { hostNetwork: true });
+    await expect(bench.createContainer(hostSandbox, onHost)).rejects.toThrow(
+      /container main cannot start with claim default\/on-host: pod default\/on-host uses the host's network/,
+    );
+    const pod = await addVfPod(bench, 'planted', 1, ipam());
+    plugin.fail('ADD');
+    const sandbox = await bench.startPod(pod);
+    const refused = () =>
+      bench.createContainer(sandbox, pod).then(
+        () => '',
+        (error: Error) => error.message,
+      );
+    await expect.poll(refused, { timeout: 20_000 }).toMatch(/claim default\/planted: .*planted failure/);
+    const { containers } = await bench.containerd.cri.call('ListContainers', {});
+    plugin.release();
+    await expect.poll(refused, { timeout: 20_000, interval: 500 }).toBe('');
+    for (const { id } of containers) await bench.containerd.cri.call('RemoveContainer', { containerId: id });
+    const starting = await create(sandbox, pod);
+    expect(await expectTold(await starting.started, sandbox, pod)).toBe(1);
+  });
+
+  it('keep their pod from ending no longer than they wait', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'ended', 0, ipam());
+    await bench.prepare(pod);
+    shortenDeadline(bench, 5);
+    plugin.hold('ADD');
+    const sandbox = await bench.runSandbox(pod);
+    const startedAt = performance.now();
+    const starting = await create(sandbox, pod);
+    await killDriver();
+    // The pod's shim does one thing at a time, and now it is creating a container.
+    await bench.endSandboxes(pod);
+    expect(performance.now() - startedAt).toBeLessThan(8_000);
+    await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
+  });
+
+  it('fail after their deadline with the reason of the driver', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'given-up', 0, ipam());
+    await bench.prepare(pod);
+    shortenDeadline(bench, 3);
+    plugin.hold('ADD');
+    const sandbox = await bench.runSandbox(pod);
+    const starting = await create(sandbox, pod);
+    plugin.fail('ADD');
+    await starting.expectWaiting();
+    plugin.release();
+    plugin.fail('ADD');
+    await expect(starting.started).rejects.toThrow(
+      new RegExp(
+        `netdra-gate: the devices of the claim were not ready in time: .*planted failure.*sandbox ${sandbox.id}`,
+      ),
+    );
+  });
+
+  it('fail without their file, and start on a later try, with --start-gate=file', async () => {
+    await startDriver({ startGate: 'file' });
+    const pod = await addVfPod(bench, 'by-file', 0, ipam());
+    plugin.hold('ADD');
+    const sandbox = await bench.startPod(pod);
+    await expect(bench.createContainer(sandbox, pod)).rejects.toThrow(/its devices are not in this sandbox yet/);
+    await killDriver();
+    await expect(bench.startContainer(sandbox, pod)).rejects.toThrow(/metadata.*no such file or directory/);
+    plugin.release();
+    await startDriver({ startGate: 'file' });
+    expect(await retry(() => expectTruth(bench, sandbox, pod))).toBe(1);
+  });
+
+  it('are the only ones that failed: no sandbox was refused, no event was cut off', () => {
+    const log = readFileSync(bench.containerd.logPath, 'utf8');
+    expect(log).not.toMatch(/RunPodSandbox for .* failed/);
+    expect(log).not.toMatch(/netdra.*(timed out|deadline exceeded)/);
+  });
+});
+
+/** Puts another deadline into the CDI specs of the start gate; nobody wants to wait for theirs. */
+function shortenDeadline({ settings }: Bench, seconds: number): void {
+  for (const name of readdirSync(settings.cdiDir)) {
+    const path = join(settings.cdiDir, name);
+    writeFileSync(path, readFileSync(path, 'utf8').replace(/("--timeout",\s*)"\d+"/, `$1"${seconds}"`));
+  }
+}
