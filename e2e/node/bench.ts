@@ -167,7 +167,9 @@ export class Bench implements AsyncDisposable {
 
   /** @throws KubeletError */
   async prepare(pod: Identified<V1Pod>): Promise<void> {
-    this.#pods.set(pod.metadata.uid, pod);
+    const { name, namespace, uid } = pod.metadata;
+    this.#pods.set(uid, pod);
+    if (this.api.get('Pod', name, namespace) === undefined) this.api.create(pod);
     await this.kubelet.prepare(pod);
   }
 
@@ -208,7 +210,9 @@ export class Bench implements AsyncDisposable {
   async endPod(pod: Identified<V1Pod>): Promise<void> {
     await this.endSandboxes(pod);
     await this.kubelet.unprepare(pod);
-    this.#pods.delete(pod.metadata.uid);
+    const { name, namespace, uid } = pod.metadata;
+    this.#pods.delete(uid);
+    if (this.api.get('Pod', name, namespace) !== undefined) this.api.delete('Pod', name, namespace);
   }
 
   /** The first half of {@link endPod}. */
