@@ -237,6 +237,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     helper,
     // The next pod may be there already.
     onHandedOver: () => reconciler.nudge(),
+    clock,
     logger,
   });
   const orphans = new OrphanedFiles({

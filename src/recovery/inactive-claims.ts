@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts';
 import { isKubeError } from '../kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
@@ -17,6 +18,7 @@ export interface InactiveClaimsOptions {
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
   /** Called after a claim was prepared for another pod. */
   onHandedOver: () => void;
+  clock: Clock;
   logger: Logger;
 }
 
@@ -79,10 +81,10 @@ export class InactiveClaims {
 
   /** @throws KubeError if the API server does not say: then nothing may be concluded */
   async #judge({ identity, devices, podUids, state }: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
-    const { claims, driver, pool } = this.#options;
+    const { claims, driver, pool, clock } = this.#options;
     const { namespace, name, uid } = identity;
-    const timeout = AbortSignal.any([signal, AbortSignal.timeout(readTimeoutMs)]);
-    const object = await claims.readClaim(namespace, name, timeout).catch((error: unknown) => {
+    using deadline = clock.deadline(readTimeoutMs, signal);
+    const object = await claims.readClaim(namespace, name, deadline.signal).catch((error: unknown) => {
       if (isKubeError(error, 'api-not-found')) return undefined;
       throw error;
     });

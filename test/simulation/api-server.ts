@@ -1,0 +1,82 @@
+import { KubeError } from '../../src/kube/errors.ts';
+import type { ClaimObject, ClaimReader } from '../../src/kubeletplugin/index.ts';
+import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
+
+export const driverName = 'sriov.netdra.dev';
+export const nodeName = 'node-1';
+
+/** A claim as the scheduler has allocated it. */
+export interface SimClaim {
+  uid: string;
+  name: string;
+  /** Names of the VFs that it was given, one for each request; it looks at them only with `adminAccess`. */
+  devices: { request: string; device: string; adminAccess: boolean }[];
+  config: object;
+  /** UIDs of pods. */
+  reservedFor: string[];
+  isTemplate: boolean;
+}
+
+export const namespace = 'default';
+
+/** The claims of the cluster. */
+export class ApiServer {
+  readonly claims = new Map<string, SimClaim>();
+  readonly #simulator: Simulator;
+  /** Until then it does not answer. */
+  downUntilMs = 0;
+  /** How often it answers with an error. */
+  errorRate = 0;
+
+  constructor(simulator: Simulator) {
+    this.#simulator = simulator;
+  }
+
+  byUid(uid: string): SimClaim | undefined {
+    return [...this.claims.values()].find((claim) => claim.uid === uid);
+  }
+
+  reader(process: Process): ClaimReader {
+    const { tape } = this.#simulator;
+    const clock = new SimulatedClock(this.#simulator, process);
+    return {
+      readClaim: async (_namespace, name, signal) => {
+        const delayMs = Math.max(tape.delay(3, 3_000), this.downUntilMs - this.#simulator.nowMs);
+        await clock.sleep(delayMs, signal);
+        process.point(`answer about claim ${name}`);
+        if (tape.chance(this.errorRate)) throw new KubeError('api-unreachable', 'the API server is away');
+        const claim = this.claims.get(name);
+        if (claim === undefined) throw new KubeError('api-not-found', `claim ${name} not found`);
+        return toObject(claim);
+      },
+    };
+  }
+}
+
+function toObject({ uid, name, devices, config, reservedFor, isTemplate }: SimClaim): ClaimObject {
+  const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...config };
+  return {
+    metadata: {
+      name,
+      namespace,
+      uid,
+      ...(isTemplate ? { annotations: { 'resource.kubernetes.io/pod-claim-name': 'net' } } : {}),
+    },
+    spec: {},
+    status: {
+      allocation: {
+        devices: {
+          results: devices.map(({ request, device, adminAccess }) => ({
+            driver: driverName,
+            pool: nodeName,
+            request,
+            device,
+            ...(adminAccess ? { adminAccess } : {}),
+          })),
+          config: [{ source: 'FromClass', opaque: { driver: driverName, parameters } }],
+        },
+      },
+      reservedFor: reservedFor.map((pod) => ({ resource: 'pods', name: pod, uid: pod })),
+    },
+  };
+}

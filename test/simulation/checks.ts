@@ -1,0 +1,220 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
+import type { SimClaim } from './api-server.ts';
+import type { SimVf } from './hardware.ts';
+import { directoriesOf } from './instance.ts';
+import type { Namespace, SimLink } from './kernel.ts';
+import type { SimContainer, SimSandbox } from './runtime.ts';
+import type { Node, SimPod } from './world.ts';
+
+/** Something that must never be so. */
+export class Violation extends Error {
+  readonly rule: string;
+
+  constructor(rule: string, message: string) {
+    super(`${rule}: ${message}`);
+    this.rule = rule;
+  }
+}
+
+/** What must hold in every schedule. */
+export class Checks {
+  readonly #node: Node;
+  /** Names of the claims that a VF was ever allocated to, by PCI address, with their pods. */
+  readonly #pods = new Map<string, Set<string>>();
+  readonly #generations = new Map<string, number>();
+  /** Ids of sandboxes whose pod has changed its own interface. */
+  readonly #changed = new Set<string>();
+  #filesChanged = false;
+  #violation: Violation | undefined;
+  #resets = 0;
+
+  constructor(node: Node) {
+    this.#node = node;
+    node.kernel.observers.push({
+      moved: (link, from, to, by) => this.#moved(link, from, to, by),
+      removed: (link, by) => this.#leaves(link, by),
+    });
+  }
+
+  filesChanged(): void {
+    this.#filesChanged = true;
+  }
+
+  storeChanged(): void {}
+
+  podChanges({ id }: SimSandbox): void {
+    this.#changed.add(id);
+  }
+
+  cardReset(): void {
+    this.#resets += 1;
+    for (const { id } of this.#node.runtime.sandboxes.values()) this.#changed.add(id);
+  }
+
+  bound(pod: SimPod): void {
+    for (const { devices } of this.#node.claimsOf(pod)) {
+      for (const { device, adminAccess } of devices) {
+        if (adminAccess) continue;
+        const known = this.#pods.get(device) ?? new Set();
+        this.#pods.set(device, known.add(pod.uid));
+      }
+    }
+  }
+
+  /** @throws Violation */
+  afterStep(): void {
+    if (this.#filesChanged) {
+      this.#filesChanged = false;
+      for (const claim of this.#node.apiServer.claims.values()) this.#checkGenerations(claim);
+    }
+    if (this.#violation !== undefined) throw this.#violation;
+  }
+
+  containerRuns(container: SimContainer): void {
+    try {
+      this.#checkContainer(container);
+    } catch (error) {
+      this.#violation ??= error as Violation;
+    }
+  }
+
+  podFailed(pod: SimPod, container: SimContainer): void {
+    if (container.reason === 'start-error') this.#startErrors.push(`${pod.uid}: ${container.id}`);
+  }
+
+  readonly #startErrors: string[] = [];
+
+  /** What keeps the node from being as it was before the first pod. */
+  async remaining(): Promise<string[]> {
+    const { pods, hardware, cni, kernel, runtime, kubelet } = this.#node;
+    const { dataDir, cdiDir } = directoriesOf(this.#node.directories);
+    const remaining: string[] = [];
+    const instance = this.#node.registered();
+    for (const pod of pods) if (!pod.isDone) remaining.push(`${pod.uid} has not ended`);
+    if (!kubelet.isIdle) remaining.push('the kubelet is not done');
+    for (const vf of hardware.vfs) {
+      remaining.push(...hardware.changesOf(vf).map((change) => `${vf.name}: ${change}`));
+    }
+    if (instance === undefined) remaining.push('the driver does not run');
+    else {
+      for (const { identity, state } of instance.store.claims()) remaining.push(`${identity.name} is stored as ${state}`);
+      for (const { device, reason } of instance.store.unrestored()) {
+        remaining.push(`${device.name} is stored as not restored: ${reason}`);
+      }
+    }
+    for (const dir of [join(dataDir, 'dra-device-metadata'), cdiDir]) {
+      if (existsSync(dir)) remaining.push(...readdirSync(dir).map((file) => `file ${file}`));
+    }
+    for (const address of cni.addresses) remaining.push(`address ${address} was not given back`);
+    if (cni.entries.size > 0) remaining.push(`${cni.entries.size} CNI attachments`);
+    const strangers = kernel.host.links.filter(
+      ({ name, parentDevice }) => name !== 'lo' && parentDevice === undefined,
+    );
+    remaining.push(...strangers.map(({ name }) => `link ${name}`));
+    for (const sandbox of runtime.list()) remaining.push(`sandbox ${sandbox.id}`);
+    return remaining;
+  }
+
+  #checkContainer(container: SimContainer): void {
+    const { sandbox } = container;
+    const { pod } = sandbox;
+    if (this.#resets > 0) return;
+    for (const name of pod.claims) {
+      const claim = this.#node.apiServer.claims.get(name);
+      if (claim === undefined) continue;
+      for (const { device, request, adminAccess } of claim.devices) {
+        const where = `${container.id} of ${sandbox.id} runs with ${device} of ${claim.name}`;
+        const document = this.#readDocument(claim, request);
+        if (document === undefined) throw new Violation('no-metadata', `${where} and no metadata`);
+        if (document.generation < 1) throw new Violation('no-metadata', `${where}, generation ${document.generation}`);
+        const vf = this.#node.hardware.vfs.find((each) => each.name === device);
+        if (adminAccess || vf === undefined) continue;
+        this.#checkPlace(where, sandbox, vf);
+        this.#checkDocument(where, sandbox, vf, document);
+      }
+    }
+  }
+
+  #checkPlace(where: string, { id, network }: SimSandbox, vf: SimVf): void {
+    const stored = this.#node.registered()?.store.holderOf(vf.pciAddress);
+    const attachment = stored?.devices.find(({ pciAddress }) => pciAddress === vf.pciAddress)?.attachment;
+    if (stored !== undefined && attachment?.sandboxId !== id) {
+      throw new Violation('not-attached', `${where}, which is stored in ${attachment?.sandboxId ?? 'no sandbox'}`);
+    }
+    if (vf.link === undefined || vf.link.namespace === network) return;
+    const place = vf.link.namespace.isHost ? 'on the host' : `in ${vf.link.namespace.owner}`;
+    throw new Violation('not-attached', `${where}, which is ${place}`);
+  }
+
+  /** What the file says is what the kernel has. */
+  #checkDocument(where: string, sandbox: SimSandbox, vf: SimVf, document: MetadataDocument): void {
+    const data = document.devices.find(({ name }) => name === vf.name)?.networkData;
+    const { link } = vf;
+    if (link === undefined) {
+      const leases = this.#node.cni.entries.values();
+      const known = [...leases].flatMap(({ address, cached }) =>
+        address !== undefined && cached.attachment.containerId === sandbox.id ? [address] : [],
+      );
+      const unknown = (data?.ips ?? []).filter((address) => address.startsWith('10.9.') && !known.includes(address));
+      if (unknown.length > 0) throw new Violation('wrong-metadata', `${where}, which names ${unknown}, given to nobody`);
+      return;
+    }
+    if (this.#changed.has(sandbox.id)) return;
+    const actual = {
+      interfaceName: link.name,
+      hardwareAddress: link.hardwareAddress,
+      ips: [...link.addresses.keys()].sort().join(),
+    };
+    const told = {
+      interfaceName: data?.interfaceName,
+      hardwareAddress: data?.hardwareAddress,
+      ips: (data?.ips ?? []).join(),
+    };
+    if (JSON.stringify(actual) === JSON.stringify(told)) return;
+    throw new Violation('wrong-metadata', `${where}: ${JSON.stringify(told)} in the file, ${JSON.stringify(actual)} in the kernel`);
+  }
+
+  #checkGenerations(claim: SimClaim): void {
+    for (const { request } of claim.devices) {
+      const document = this.#readDocument(claim, request);
+      if (document === undefined || document.claim.uid !== claim.uid) continue;
+      const key = `${claim.uid} ${request}`;
+      const before = this.#generations.get(key) ?? 0;
+      if (document.generation < before) {
+        this.#violation ??= new Violation('generation', `${key} goes from ${before} to ${document.generation}`);
+      }
+      this.#generations.set(key, document.generation);
+    }
+  }
+
+  #readDocument({ name }: SimClaim, request: string): MetadataDocument | undefined {
+    const { dataDir } = directoriesOf(this.#node.directories);
+    const path = join(dataDir, 'dra-device-metadata', `default_${name}`, request, 'metadata.json');
+    if (!existsSync(path)) return undefined;
+    const text = readFileSync(path, 'utf8');
+    return text.trim() === '' ? undefined : decodeStream(text);
+  }
+
+  #moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
+    this.#node.simulator.trace('kernel', `${link.parentDevice ?? link.name} goes from ${from.owner ?? 'host'} to ${to.owner ?? 'host'} as ${link.name}`);
+    if (!from.isHost) this.#leaves(link, by, from);
+    if (to.isHost) return;
+    const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === to);
+    const vf = this.#node.hardware.vfs.find(({ pciAddress }) => pciAddress === link.parentDevice);
+    if (sandbox === undefined || vf === undefined) return;
+    if (this.#pods.get(vf.name)?.has(sandbox.pod.uid) === true) return;
+    this.#violation ??= new Violation('wrong-pod', `${vf.name} goes to ${to.owner}, which has no claim of it`);
+  }
+
+  /** A VF that a running container has is not taken away. */
+  #leaves(link: SimLink, by: string | undefined, from: Namespace = link.namespace): void {
+    if (by === undefined || from.isHost) return;
+    const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === from);
+    if (sandbox === undefined) return;
+    const isRunning = this.#node.runtime.containersOf(sandbox).some(({ state }) => state === 'running');
+    if (!isRunning) return;
+    this.#violation ??= new Violation('taken-away', `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`);
+  }
+}

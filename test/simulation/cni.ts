@@ -1,0 +1,180 @@
+import type { Clock } from '../../src/clock.ts';
+import { type CachedAttachment, type CniAttachment, CniError, type CniIpamAttachment, type CniResult } from '../../src/cni/index.ts';
+import type { CniPlugins } from '../../src/sandbox/index.ts';
+import type { Hardware } from './hardware.ts';
+import type { Kernel } from './kernel.ts';
+import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
+
+interface Entry {
+  cached: CachedAttachment;
+  isComplete: boolean;
+  address: string | undefined;
+}
+
+export interface CniNodeOptions {
+  simulator: Simulator;
+  kernel: Kernel;
+  hardware: Hardware;
+}
+
+/** CNI plugins of the node with what they remember: leases, and the cache of those who called them. */
+export class CniNode {
+  readonly entries = new Map<string, Entry>();
+  readonly options: CniNodeOptions;
+  #nextAddress = 2;
+  failureRate = 0;
+  hangRate = 0;
+
+  constructor(options: CniNodeOptions) {
+    this.options = options;
+  }
+
+  get addresses(): string[] {
+    return [...this.entries.values()].flatMap(({ address }) => address ?? []);
+  }
+
+  lease(): string {
+    return `10.9.${Math.floor(this.#nextAddress / 250)}.${(this.#nextAddress++ % 250) + 1}/16`;
+  }
+
+  plugins(process: Process): CniPlugins & CniCache {
+    return new Plugins(this, process);
+  }
+}
+
+interface CniCache {
+  cachedAttachments(): Promise<{ attachments: CachedAttachment[]; problems: CniError[] }>;
+  deleteCached(cached: CachedAttachment, options: { signal: AbortSignal }): Promise<void>;
+}
+
+/** What the driver's CNI runner does, as far as it is seen from outside: a plugin is slow, fails, or hangs until it is killed. */
+class Plugins implements CniPlugins, CniCache {
+  readonly #node: CniNode;
+  readonly #process: Process;
+  readonly #clock: Clock;
+
+  constructor(node: CniNode, process: Process) {
+    this.#node = node;
+    this.#process = process;
+    this.#clock = new SimulatedClock(node.options.simulator, process);
+  }
+
+  async add(attachment: CniAttachment, { signal }: { signal: AbortSignal }): Promise<CniResult> {
+    const key = keyOf('chain', attachment);
+    const known = this.#node.entries.get(key);
+    if (known?.isComplete === true) return resultOf(known);
+    const entry = { cached: { kind: 'chain' as const, attachment }, isComplete: false, address: undefined };
+    await this.#run(`CNI ADD ${attachment.ifName}`, signal, () => void this.#node.entries.set(key, entry));
+    await this.#run('CNI ADD moves the VF', signal, () => this.#attach(attachment));
+    entry.isComplete = true;
+    return resultOf(entry);
+  }
+
+  async delete(attachment: CniAttachment, { signal }: { signal: AbortSignal }): Promise<void> {
+    await this.#run(`CNI DEL ${attachment.ifName}`, signal, () => this.#detach(attachment));
+    this.#process.point('CNI cache');
+    this.#node.entries.delete(keyOf('chain', attachment));
+  }
+
+  async ipamAdd(attachment: CniIpamAttachment, { signal }: { signal: AbortSignal }): Promise<CniResult> {
+    const task = chainOf(attachment);
+    const key = keyOf('ipam', task);
+    const known = this.#node.entries.get(key);
+    if (known?.isComplete === true) return resultOf(known);
+    const entry: Entry = { cached: { kind: 'ipam', attachment: task }, isComplete: false, address: undefined };
+    await this.#run('IPAM ADD', signal, () => {
+      entry.address = this.#node.lease();
+      this.#node.entries.set(key, entry);
+      this.#node.options.simulator.trace('IPAM', `leases ${entry.address} to ${attachment.containerId}`);
+    });
+    entry.isComplete = true;
+    return resultOf(entry);
+  }
+
+  async ipamDelete(attachment: CniIpamAttachment, { signal }: { signal: AbortSignal }): Promise<void> {
+    await this.#run('IPAM DEL', signal, () => void this.#node.entries.delete(keyOf('ipam', chainOf(attachment))));
+  }
+
+  async cachedAttachments() {
+    this.#process.point('list CNI cache');
+    return { attachments: [...this.#node.entries.values()].map(({ cached }) => cached), problems: [] };
+  }
+
+  async deleteCached(cached: CachedAttachment, { signal }: { signal: AbortSignal }): Promise<void> {
+    await this.#run('CNI DEL of the cache', signal, () => {
+      if (cached.kind === 'chain') this.#detach(cached.attachment);
+      this.#node.entries.delete(keyOf(cached.kind, cached.attachment));
+    });
+  }
+
+  #attach({ deviceId = '', netnsPath, ifName, network }: CniAttachment): void {
+    const { kernel, hardware } = this.#node.options;
+    const target = kernel.mounts.get(netnsPath);
+    const vf = hardware.find(deviceId);
+    if (target === undefined || target === 'plain file' || vf?.link === undefined) throw pluginFailed('ADD');
+    if (vf.link.namespace !== target && !vf.link.namespace.isHost) throw pluginFailed('ADD');
+    // As sriov-cni does, through the PF.
+    const [{ vlan } = {}] = network.plugins as { vlan?: number }[];
+    if (vlan !== undefined) vf.settings.vlan = { id: vlan, priority: 0 };
+    const { namespace } = vf.link;
+    kernel.change(namespace, vf.link.index, { up: false }, undefined, 'CNI plugin');
+    if (namespace !== target) kernel.change(namespace, vf.link.index, { name: ifName }, target, 'CNI plugin');
+    kernel.change(target, vf.link.index, { up: true }, undefined, 'CNI plugin');
+  }
+
+  /** Without a namespace it finds nothing, and what it set through the PF stays. */
+  #detach({ deviceId = '', netnsPath }: CniAttachment): void {
+    const { kernel, hardware } = this.#node.options;
+    const namespace = kernel.mounts.get(netnsPath);
+    const vf = hardware.find(deviceId);
+    if (namespace === undefined || namespace === 'plain file' || vf?.link?.namespace !== namespace) return;
+    vf.settings.vlan = undefined;
+    kernel.change(namespace, vf.link.index, { up: false }, undefined, 'CNI plugin');
+    const name = kernel.host.byName(vf.fresh.name) === undefined ? vf.fresh.name : vf.link.name;
+    if (kernel.host.byName(name) !== undefined) throw pluginFailed('DEL');
+    kernel.change(namespace, vf.link.index, { name }, kernel.host, 'CNI plugin');
+  }
+
+  /** Some of the failures come after the plugin has done its work. */
+  async #run(what: string, signal: AbortSignal, effect: () => void): Promise<void> {
+    const { simulator } = this.#node.options;
+    const { tape } = simulator;
+    signal.throwIfAborted();
+    const outcome = tape.weighted<'ok' | 'fails' | 'fails late' | 'hangs'>([
+      [1 - this.#node.failureRate - this.#node.hangRate, 'ok'],
+      [this.#node.failureRate / 2, 'fails'],
+      [this.#node.failureRate / 2, 'fails late'],
+      [this.#node.hangRate, 'hangs'],
+    ]);
+    simulator.trace(this.#process.name, `${what}${outcome === 'ok' ? '' : `, which ${outcome}`}`);
+    const delayMs = outcome === 'hangs' ? 600_000 : tape.delay(30, 6_000);
+    await this.#clock.sleep(delayMs, signal).catch((cause: unknown) => {
+      throw new CniError('cni-timeout', `${what} was killed`, { retriable: true, cause });
+    });
+    this.#process.point(what);
+    if (outcome === 'fails') throw pluginFailed(what);
+    effect();
+    if (outcome === 'fails late') throw pluginFailed(what);
+  }
+}
+
+function pluginFailed(what: string): CniError {
+  return new CniError('cni-plugin-failed', `${what} failed`, { retriable: true });
+}
+
+function chainOf({ ipam, ...rest }: CniIpamAttachment): CniAttachment {
+  return { ...rest, network: { cniVersion: ipam.cniVersion, name: ipam.name, plugins: [{ type: 'ipam' }] } };
+}
+
+function keyOf(kind: string, { network, containerId, ifName }: CniAttachment): string {
+  return `${kind} ${network.name} ${containerId} ${ifName}`;
+}
+
+function resultOf({ address }: Entry): CniResult {
+  return {
+    cniVersion: '1.0.0',
+    interfaces: [],
+    ips: address === undefined ? [] : [{ address }],
+    routes: [],
+  };
+}

@@ -1,0 +1,293 @@
+import { NetlinkError, type VfChange, type VfInfo, type VfIdentity } from '../../src/netlink/index.ts';
+import { DeviceNodes, DriverBinding, isVfio, SriovError } from '../../src/sriov/index.ts';
+import {
+  changeSettings,
+  defaultVfSettings,
+  type Kernel,
+  type LinkSpec,
+  type SimLink,
+  type VfSettings,
+  viewOfSettings,
+} from './kernel.ts';
+import type { Process, Simulator } from './simulator.ts';
+
+/** A VF of the simulated card. */
+export interface SimVf {
+  pciAddress: string;
+  /** In its ResourceSlice. */
+  name: string;
+  vfIndex: number;
+  /** The kernel driver that it has by itself. */
+  ownDriver: string;
+  driver: string | undefined;
+  override: string | undefined;
+  settings: VfSettings;
+  link: SimLink | undefined;
+  /** What its interface is when its driver is bound. */
+  fresh: LinkSpec;
+  /** The address that the driver has learnt when it was bound. */
+  learnt: string | undefined;
+  /** What was asked of it in the last reset of the card; absent: it was never reset. */
+  wasReset: boolean;
+}
+
+/** All of a VF that a claim, a pod or a plugin may change. */
+export interface VfState {
+  driver: string | undefined;
+  override: string | undefined;
+  settings: VfSettings;
+  link: object | undefined;
+}
+
+export const pfAddress = '0000:01:00.0';
+
+export interface HardwareOptions {
+  kernel: Kernel;
+  simulator: Simulator;
+  count: number;
+}
+
+/** A card with VFs: PCI functions, their drivers, and what the PF has set for each. */
+export class Hardware {
+  readonly vfs: SimVf[] = [];
+  readonly pfLink: SimLink;
+  readonly #kernel: Kernel;
+  readonly #simulator: Simulator;
+  #found: string[] = [];
+
+  constructor({ kernel, simulator, count }: HardwareOptions) {
+    this.#kernel = kernel;
+    this.#simulator = simulator;
+    const { host } = kernel;
+    const hardwareAddress = '3c:fd:fe:00:00:00';
+    this.pfLink = kernel.addLink(host, { name: 'ens1', hardwareAddress, up: true, parentDevice: pfAddress });
+    const { tape } = simulator;
+    for (let vfIndex = 0; vfIndex < count; vfIndex++) {
+      const settings = defaultVfSettings();
+      if (tape.chance(0.2)) settings.hardwareAddress = `3c:fd:fe:00:01:0${vfIndex}`;
+      if (tape.chance(0.2)) settings.vlan = { id: 7, priority: 0 };
+      const pciAddress = `0000:01:02.${vfIndex}`;
+      const vf: SimVf = {
+        pciAddress,
+        name: `0000-01-02-${vfIndex}`,
+        vfIndex,
+        ownDriver: 'iavf',
+        driver: undefined,
+        override: undefined,
+        settings,
+        link: undefined,
+        fresh: { name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:0${vfIndex}`, parentDevice: pciAddress },
+        learnt: undefined,
+        wasReset: false,
+      };
+      this.vfs.push(vf);
+      this.bind(vf, vf.ownDriver);
+      const { link } = vf;
+      if (link !== undefined) {
+        if (tape.chance(0.3)) link.altNames.push(`enp1s2f${vfIndex}`);
+        if (tape.chance(0.3)) link.mtuBytes = 9000;
+        if (tape.chance(0.3)) link.up = true;
+      }
+    }
+    this.#found = this.vfs.map((vf) => JSON.stringify(this.stateOf(vf)));
+  }
+
+  find(pciAddress: string): SimVf | undefined {
+    return this.vfs.find((vf) => vf.pciAddress === pciAddress);
+  }
+
+  /** Differences from what the VF was at the beginning; what a reset of the card undoes does not count. */
+  changesOf(vf: SimVf): string[] {
+    const now = this.stateOf(vf);
+    const found = JSON.parse(this.#found[vf.vfIndex] ?? '{}');
+    if (vf.wasReset) return vf.link !== undefined && vf.link.namespace.isHost ? [] : ['its interface is not on the host'];
+    return differences(found, JSON.parse(JSON.stringify(now)), '');
+  }
+
+  stateOf(vf: SimVf): VfState {
+    const { driver, override, settings, link } = vf;
+    if (link === undefined) return { driver, override, settings, link: undefined };
+    const { index: _index, ...view } = link.view();
+    const addresses = [...link.addresses.keys()].sort();
+    const { namespace } = link;
+    const place = namespace.isHost ? 'host' : `${namespace.owner}`;
+    const qdiscs = link.qdiscs;
+    return { driver, override, settings, link: { ...view, altNames: view.altNames.sort(), addresses, qdiscs, place } };
+  }
+
+  /** A reset of the PF: its VFs are made anew, in the host's namespace, as if they had never been changed. */
+  reset(): void {
+    this.#simulator.trace('card', 'is reset');
+    for (const vf of this.vfs) {
+      vf.settings = defaultVfSettings();
+      vf.wasReset = true;
+      if (vf.link !== undefined) this.#kernel.removeLink(vf.link);
+      vf.link = undefined;
+      vf.driver = undefined;
+      vf.override = undefined;
+      this.bind(vf, vf.ownDriver);
+    }
+  }
+
+  unbind(vf: SimVf, by?: string): void {
+    if (vf.link !== undefined) this.#kernel.removeLink(vf.link, by);
+    vf.link = undefined;
+    vf.driver = undefined;
+  }
+
+  /** Its driver takes the function, and makes an interface if it is none of vfio's. */
+  bind(vf: SimVf, driver: string): void {
+    vf.driver = driver;
+    vf.learnt = vf.settings.hardwareAddress;
+    if (isVfio(driver)) return;
+    const hardwareAddress = vf.learnt ?? vf.fresh.hardwareAddress;
+    vf.link = this.#kernel.addLink(this.#kernel.host, { ...vf.fresh, hardwareAddress });
+    vf.link.adminAddress = () => (vf.settings.trust ? undefined : vf.settings.hardwareAddress);
+  }
+
+  vfInfos(pfIndex: number): VfInfo[] {
+    if (pfIndex !== this.pfLink.index) return [];
+    return this.vfs.map(({ vfIndex, settings }) => viewOfSettings(vfIndex, settings));
+  }
+
+  setVf(pfIndex: number, vfIndex: number, change: VfChange): void {
+    const vf = this.vfs[vfIndex];
+    if (pfIndex !== this.pfLink.index || vf === undefined) {
+      throw new NetlinkError('netlink-refused', 'no such VF', { errno: 'EINVAL' });
+    }
+    changeSettings(vf.settings, change);
+  }
+}
+
+function differences(found: unknown, now: unknown, path: string): string[] {
+  if (typeof found === 'object' && found !== null && typeof now === 'object' && now !== null) {
+    const keys = new Set([...Object.keys(found), ...Object.keys(now)]);
+    return [...keys].flatMap((key) =>
+      differences(
+        (found as Record<string, unknown>)[key],
+        (now as Record<string, unknown>)[key],
+        path === '' ? key : `${path}.${key}`,
+      ),
+    );
+  }
+  return found === now ? [] : [`${path} is ${JSON.stringify(now)}, was ${JSON.stringify(found)}`];
+}
+
+/** sysfs of the card, for one process: each step of the kernel's is a call. */
+export class SimBinding extends DriverBinding {
+  readonly #hardware: Hardware;
+  readonly #process: Process;
+  readonly #simulator: Simulator;
+
+  constructor(hardware: Hardware, process: Process, simulator: Simulator) {
+    super('/nonexistent');
+    this.#hardware = hardware;
+    this.#process = process;
+    this.#simulator = simulator;
+  }
+
+  override isPresent(pciAddress: string): Promise<boolean> {
+    return this.#call('isPresent', 0.1, pciAddress, () => true);
+  }
+
+  override driverOf(pciAddress: string): Promise<string | undefined> {
+    return this.#call('driverOf', 0.1, pciAddress, (vf) => vf.driver);
+  }
+
+  override overrideOf(pciAddress: string): Promise<string | undefined> {
+    return this.#call('overrideOf', 0.1, pciAddress, (vf) => vf.override);
+  }
+
+  override setOverride(pciAddress: string, driver: string | undefined): Promise<void> {
+    return this.#call(`driver_override ${driver ?? ''}`, 0.1, pciAddress, (vf) => {
+      vf.override = driver;
+    });
+  }
+
+  override async bind(pciAddress: string, driver: string | undefined): Promise<void> {
+    const current = await this.driverOf(pciAddress);
+    if (current === driver) return;
+    await this.setOverride(pciAddress, driver);
+    await this.#unbind(pciAddress, current);
+    if (driver === undefined) return;
+    await this.#probe(pciAddress);
+    await this.setOverride(pciAddress, undefined);
+    const bound = await this.driverOf(pciAddress);
+    if (bound !== driver) throw failed(pciAddress, `${pciAddress} has ${bound} instead of ${driver}`);
+  }
+
+  override async bindDefault(pciAddress: string): Promise<void> {
+    const current = await this.driverOf(pciAddress);
+    if (current !== undefined && !isVfio(current)) return;
+    await this.setOverride(pciAddress, undefined);
+    await this.#unbind(pciAddress, current);
+    await this.#probe(pciAddress);
+  }
+
+  override async rebind(pciAddress: string): Promise<void> {
+    const driver = await this.driverOf(pciAddress);
+    if (driver === undefined) return await this.bindDefault(pciAddress);
+    const override = await this.overrideOf(pciAddress);
+    await this.setOverride(pciAddress, driver);
+    await this.#unbind(pciAddress, driver);
+    await this.bind(pciAddress, driver);
+    if (override !== undefined) await this.setOverride(pciAddress, override);
+  }
+
+  override async iommuGroup(pciAddress: string) {
+    return await this.#call('iommu_group', 0.1, pciAddress, (vf) => ({
+      group: `${40 + vf.vfIndex}`,
+      others: [],
+      foreign: [],
+    }));
+  }
+
+  override async allowsNoIommu(): Promise<boolean> {
+    return false;
+  }
+
+  async #unbind(pciAddress: string, current: string | undefined): Promise<void> {
+    if (current === undefined) return;
+    await this.#call('unbind', 5, pciAddress, (vf) => this.#hardware.unbind(vf, this.#process.name));
+  }
+
+  async #probe(pciAddress: string): Promise<void> {
+    await this.#call('drivers_probe', 5, pciAddress, (vf) => {
+      if (vf.driver === undefined) this.#hardware.bind(vf, vf.override ?? vf.ownDriver);
+    });
+  }
+
+  #call<T>(what: string, usualMs: number, pciAddress: string, effect: (vf: SimVf) => T): Promise<T> {
+    const { tape } = this.#simulator;
+    if (!/Of$|isPresent/.test(what)) this.#simulator.trace(this.#process.name, `${what} of ${pciAddress}`);
+    return this.#process.call(what, tape.delay(usualMs, 100 * usualMs), () => {
+      const vf = this.#hardware.find(pciAddress);
+      if (vf === undefined && pciAddress === pfAddress) return effect({ driver: 'ice' } as SimVf);
+      if (vf === undefined) throw failed(pciAddress, `${pciAddress} is not there`);
+      return effect(vf);
+    });
+  }
+}
+
+function failed(device: string, message: string): SriovError {
+  return new SriovError('binding-failed', message, { device, retriable: true });
+}
+
+/** The character devices of vfio. */
+export class SimDeviceNodes extends DeviceNodes {
+  readonly #hardware: Hardware;
+
+  constructor(hardware: Hardware) {
+    super('/nonexistent');
+    this.#hardware = hardware;
+  }
+
+  override async vfio(pciAddress: string) {
+    const iommuGroup = `${40 + (this.#hardware.find(pciAddress)?.vfIndex ?? 0)}`;
+    return { device: `/dev/vfio/${iommuGroup}`, iommuGroup, nodes: ['/dev/vfio/vfio', `/dev/vfio/${iommuGroup}`] };
+  }
+}
+
+export function linkKey(pciAddress: string): VfIdentity {
+  return { pciAddress };
+}

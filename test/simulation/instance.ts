@@ -1,0 +1,299 @@
+import { join } from 'node:path';
+import { Driver } from '../../src/driver/index.ts';
+import { CallQueue } from '../../src/kubeletplugin/call-queue.ts';
+import { FileLock } from '../../src/kubeletplugin/file-lock.ts';
+import { type MetadataFiles, PluginCalls } from '../../src/kubeletplugin/plugin-calls.ts';
+import { shareMetadataFiles } from '../../src/kubeletplugin/shared-metadata-files.ts';
+import type { Logger } from '../../src/logger.ts';
+import { CdiSpecs, ClaimMetadata, type DeviceAttributes, layouts } from '../../src/metadata/index.ts';
+import { claimDirName } from '../../src/metadata/paths.ts';
+import { endEarlierBoots, InactiveClaims, OrphanedFiles, Reconciler, UnrestoredVfs } from '../../src/recovery/index.ts';
+import { Attachments, CniAttacher, CniCleanUp, createSandboxSide, type SandboxSide } from '../../src/sandbox/index.ts';
+import { HostLinks, VfHardware } from '../../src/sriov/index.ts';
+import { ClaimLocks, Store } from '../../src/state/index.ts';
+import { driverName, nodeName } from './api-server.ts';
+import { linkKey, SimBinding, SimDeviceNodes } from './hardware.ts';
+import { SimNetworks } from './networks.ts';
+import { Process, SimulatedClock } from './simulator.ts';
+import type { Node } from './world.ts';
+
+/** The files of an instance, and of the one that follows it. */
+export interface Directories {
+  root: string;
+}
+
+export function directoriesOf({ root }: Directories) {
+  return {
+    dataDir: join(root, 'plugins'),
+    cdiDir: join(root, 'cdi'),
+    stateDir: join(root, 'state'),
+    database: join(root, 'state', 'state.db'),
+  };
+}
+
+export const reconcileMs = 10_000;
+const bootId = 'boot-1';
+const lockPollMs = 100;
+
+/** One instance of the driver: the composition of `src/app.ts`, on the simulated node. */
+export class Instance {
+  readonly process: Process;
+  readonly calls: PluginCalls;
+  readonly side: SandboxSide;
+  readonly store: Store;
+  readonly metadata: ClaimMetadata;
+  readonly clock: SimulatedClock;
+  readonly #reconciler: Reconciler;
+  readonly #cniCleanUp: CniCleanUp;
+  readonly #endBoots: () => Promise<unknown>;
+  isStarted = false;
+
+  constructor(node: Node, name: string, isShared: boolean) {
+    const { simulator, kernel, hardware } = node;
+    const process = new Process(simulator, name);
+    const clock = new SimulatedClock(simulator, process);
+    const logger = loggerOf(node, process);
+    const driver = driverName;
+    const { dataDir, cdiDir, stateDir, database } = directoriesOf(node.directories);
+    this.process = process;
+    this.clock = clock;
+
+    const watchChanges = () => ({ takeChange: () => true, [Symbol.dispose]: () => undefined });
+    const store = openStore(node, process, database, { bootId, watchChanges });
+    this.store = store;
+    process.onEnd(() => store[Symbol.dispose]());
+    const attributesOf = (): DeviceAttributes => ({ kind: { string: 'vf' } });
+    const metadata = new ClaimMetadata({
+      driver,
+      dataDir,
+      cdiDir,
+      layouts: [layouts.v1],
+      gate: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
+      attributesOf,
+      bootId,
+      now: () => new Date(simulator.nowMs),
+    });
+    this.metadata = metadata;
+
+    const system = { simulator, kernel, hardware, process, isLost: () => simulator.tape.chance(node.faults.lostRate) };
+    const networks = new SimNetworks(system);
+    const host = networks.host.connection;
+    const binding = new SimBinding(hardware, process, simulator);
+    const control = new VfHardware({ binding, host, clock, nodes: new SimDeviceNodes(hardware) });
+    const links = new HostLinks({ binding, host, clock });
+    const vfs = {
+      linkKey,
+      adminInfo: control.info.bind(control),
+      ensureLink: (pciAddress: string) => links.ensure(pciAddress),
+      reclaimLink: async (pciAddress: string) => void (await links.reclaim(pciAddress)),
+    };
+    const lockClock = { ...clockFunctions(clock), sleep: (_ms: number) => clock.sleep(lockPollMs) };
+    const locks = new ClaimLocks(join(stateDir, 'claims.lock'), lockClock);
+    process.onEnd(() => locks[Symbol.dispose]());
+    const runner = node.cni.plugins(process);
+    const cni = new CniAttacher({ runner, clock, logger });
+    this.#cniCleanUp = new CniCleanUp({ runner, store, clock, logger });
+    const attachments = new Attachments({ networks, vfs, cni, store, clock });
+    const deviceSpecs = new CdiSpecs({ dir: cdiDir, driver, class: 'device' });
+    const metadataSpecs = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
+    const claims = node.apiServer.reader(process);
+    const networkDriver = new Driver({
+      driver,
+      store,
+      inventory: {
+        find: (pool, device) => {
+          const vf = pool === nodeName ? hardware.vfs.find((each) => each.name === device) : undefined;
+          return vf && { ...addressOf(vf), simulated: false };
+        },
+      },
+      attachments,
+      control,
+      attributesOf,
+      deviceSpecs,
+      dialectFiles: { write: async () => new Map(), removeClaim: async () => undefined },
+      networkAttachments: { readNetworkAttachment: async () => ({}) },
+      openClaimFields: [],
+      locks,
+      logger,
+    });
+    const lockOf = (file: string) => {
+      if (!isShared) return undefined;
+      const lock = new HeldFileLock(join(dataDir, file), lockClock);
+      process.onEnd(() => lock.breakFree());
+      return lock;
+    };
+    const filesLock = lockOf('files.lock');
+    const files: MetadataFiles = filesLock === undefined ? metadata : shareMetadataFiles(metadata, filesLock, clock);
+    const queue = new CallQueue(lockOf('calls.lock'));
+    const calls = new PluginCalls(networkDriver, {
+      driver,
+      claims,
+      metadata: files,
+      queue,
+      serialize: false,
+      clock,
+      logger,
+    });
+    this.calls = calls;
+    this.side = createSandboxSide({
+      driver,
+      store,
+      locks,
+      attachments,
+      networks,
+      files: {
+        updateRequestMetadata: (claim, request, devices) => files.update(claim, request, devices),
+        withdrawMetadata: (claim, requests) => files.withdraw(claim, requests),
+        openGate: (claim, sandboxId) => files.openGate(claim, sandboxId),
+        holdGate: (claim, sandboxId, reason) => files.holdGate(claim, sandboxId, reason),
+        endGate: (claim, sandboxId) => files.endGate(claim, sandboxId),
+      },
+      attributesOf,
+      assure: (claim, device) => networkDriver.assure(claim, device),
+      isFilePlace: (path) => metadata.isFilePlace(path),
+      isFileOf: (claim, path) => metadata.isFileOf(claim, path),
+      isGateOf: (claim, args) => args.includes(join(dataDir, 'dra-device-metadata', claimDirName(claim))),
+      runsHooks: () => true,
+      liveUpdates: node.plan.liveUpdates,
+      onFailure: () => undefined,
+      onSynchronized: () => this.#reconciler.nudge(),
+      onOtherPod: () => this.#reconciler.nudge(),
+      clock,
+      logger,
+    });
+    const { registry } = this.side;
+    const inactive = new InactiveClaims({
+      driver,
+      pool: nodeName,
+      store,
+      sandboxes: registry,
+      claims,
+      helper: calls,
+      onHandedOver: () => this.#reconciler.nudge(),
+      clock,
+      logger,
+    });
+    const orphans = new OrphanedFiles({
+      store,
+      metadata,
+      specs: [deviceSpecs, metadataSpecs],
+      helper: calls,
+      logger,
+    });
+    const unrestored = new UnrestoredVfs({ store, attachments, control, locks, logger });
+    this.#reconciler = new Reconciler({
+      tasks: [
+        { name: 'sandboxes', run: async () => registry.requeueAll() },
+        { name: 'VFs to restore', run: (signal) => unrestored.sweep(signal) },
+        { name: 'claims', run: (signal) => inactive.sweep(signal) },
+        { name: 'files', run: (signal) => orphans.sweep(signal) },
+        { name: 'CNI attachments', run: (signal) => this.#cniCleanUp.sweep(signal) },
+      ],
+      everyMs: reconcileMs,
+      clock,
+      logger,
+    });
+    this.#endBoots = () => endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
+  }
+
+  async start(): Promise<void> {
+    await this.#endBoots();
+    this.#cniCleanUp.start();
+    this.#reconciler.start();
+    this.isStarted = true;
+  }
+
+  /** As on SIGTERM. */
+  async stop(): Promise<void> {
+    this.isStarted = false;
+    await this.#reconciler[Symbol.asyncDispose]();
+    await this.side.registry[Symbol.asyncDispose]();
+    await this.#cniCleanUp[Symbol.asyncDispose]();
+  }
+}
+
+function addressOf({ pciAddress, vfIndex }: { pciAddress: string; vfIndex: number }) {
+  return { pciAddress, pfAddress: '0000:01:00.0', vfIndex };
+}
+
+function clockFunctions(clock: SimulatedClock) {
+  return {
+    nowMs: () => clock.nowMs(),
+    deadline: (timeoutMs: number, parent?: AbortSignal) => clock.deadline(timeoutMs, parent),
+  };
+}
+
+/** A file lock that the end of its process releases. */
+class HeldFileLock extends FileLock {
+  readonly #held = new Set<Disposable>();
+
+  override async acquire(signal: AbortSignal): Promise<Disposable> {
+    const lock = await super.acquire(signal);
+    this.#held.add(lock);
+    return {
+      [Symbol.dispose]: () => {
+        if (this.#held.delete(lock)) lock[Symbol.dispose]();
+      },
+    };
+  }
+
+  breakFree(): void {
+    for (const lock of this.#held) lock[Symbol.dispose]();
+    this.#held.clear();
+    this[Symbol.dispose]();
+  }
+}
+
+const storeChanges = ['putClaim', 'setAttachments', 'putUnrestored', 'deleteUnrestored', 'releaseClaim', 'deleteClaim'];
+const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];
+
+/** A store each of whose changes is a point before and after which its process may be killed, and which may fail. */
+function openStore(node: Node, process: Process, path: string, options: ConstructorParameters<typeof Store>[1]): Store {
+  const store = new Store(path, options);
+  const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>;
+  for (const name of storeChanges) {
+    const original = methods[name]!.bind(store);
+    methods[name] = (...args) => {
+      process.point(`store ${name}`);
+      node.failStore();
+      node.simulator.trace(process.name, `store ${name} ${JSON.stringify(args.map(summary))}`);
+      const result = original(...args);
+      node.onStored();
+      process.point(`after store ${name}`);
+      return result;
+    };
+  }
+  for (const name of storeReads) {
+    const original = methods[name]!.bind(store);
+    methods[name] = (...args) => {
+      if (!process.isAlive) process.point(name);
+      return original(...args);
+    };
+  }
+  return store;
+}
+
+function summary(value: unknown): unknown {
+  if (value instanceof Map) {
+    return [...value].map(([key, attachment]) => [key, (attachment as { sandboxId?: string } | undefined)?.sandboxId ?? 'none']);
+  }
+  if (typeof value === 'object' && value !== null && 'identity' in value) {
+    const { identity, state, podUids } = value as { identity: { uid: string }; state: string; podUids: string[] };
+    return [identity.uid, state, podUids];
+  }
+  return typeof value === 'object' ? '…' : value;
+}
+
+function loggerOf({ simulator }: Node, { name }: Process): Logger {
+  const write = (level: string) => (fields: object, message: string) => {
+    if (simulator.lines === undefined) return;
+    const { err, ...rest } = fields as { err?: unknown };
+    const error = err === undefined ? '' : `: ${err instanceof Error ? `${err.message}${causeOf(err)}` : err}`;
+    simulator.trace(name, `${level} ${message} ${JSON.stringify(rest)}${error}`);
+  };
+  return { debug: () => undefined, info: write('info'), warn: write('warn'), error: write('error') };
+}
+
+function causeOf({ cause }: Error): string {
+  return cause instanceof Error ? `: ${cause.message}${causeOf(cause)}` : '';
+}

@@ -1,0 +1,417 @@
+import { refused } from '../../src/netlink/errors.ts';
+import type { Address, Link, LinkChange, NewRoute, QdiscPlace, Route, VfChange, VfInfo } from '../../src/netlink/index.ts';
+import type { LinkFlag, LinkMode, XdpMode } from '../../src/netlink/link.ts';
+import type { Simulator } from './simulator.ts';
+
+const errno = { enoent: 2, ebadf: 9, eexist: 17, ebusy: 16, enodev: 19, einval: 22, eaddrnotavail: 99, enetunreach: 101 };
+const eperm = 1;
+
+/** What a process keeps of a namespace: as long as there is one of them, the namespace lives. */
+export type Reference = object;
+
+export interface LinkSpec {
+  name: string;
+  hardwareAddress: string;
+  mtuBytes?: number;
+  up?: boolean;
+  altNames?: string[];
+  alias?: string;
+  kind?: string;
+  /** PCI address, for hardware. */
+  parentDevice?: string;
+}
+
+/** A network interface. */
+export class SimLink {
+  namespace: Namespace;
+  index = 0;
+  name: string;
+  hardwareAddress: string;
+  mtuBytes: number;
+  up: boolean;
+  altNames: string[];
+  alias: string;
+  readonly kind: string | undefined;
+  readonly parentDevice: string | undefined;
+  flags: LinkFlag[] = ['multicast'];
+  linkMode: LinkMode = 'default';
+  broadcastAddress = 'ff:ff:ff:ff:ff:ff';
+  group = 0;
+  txQueueLength = 1000;
+  xdp: XdpMode[] = [];
+  readonly qdiscs: Partial<Record<QdiscPlace, string>> = {};
+  readonly addresses = new Map<string, Omit<Address, 'index'>>();
+  routes: Omit<NewRoute, 'index'>[] = [];
+  master: SimLink | undefined;
+  /** The other end of a veth pair. */
+  peer: SimLink | undefined;
+  isGone = false;
+  /** Set where the PF has given the VF an address: it may have no other then. */
+  adminAddress: (() => string | undefined) | undefined;
+
+  constructor(namespace: Namespace, spec: LinkSpec) {
+    const { name, hardwareAddress, mtuBytes = 1500, up = false, altNames = [], alias = '', kind, parentDevice } = spec;
+    this.namespace = namespace;
+    this.name = name;
+    this.hardwareAddress = hardwareAddress;
+    this.mtuBytes = mtuBytes;
+    this.up = up;
+    this.altNames = [...altNames];
+    this.alias = alias;
+    this.kind = kind;
+    this.parentDevice = parentDevice;
+  }
+
+  /** As netlink shows it. */
+  view(): Link {
+    const { index, name, hardwareAddress, mtuBytes, up, kind, parentDevice, alias, peer, master } = this;
+    return {
+      index,
+      name,
+      hardwareAddress,
+      mtuBytes,
+      up,
+      operState: up ? 'up' : 'down',
+      carrier: up,
+      altNames: [...this.altNames],
+      flags: [...this.flags].sort(),
+      linkMode: this.linkMode,
+      broadcastAddress: this.broadcastAddress,
+      group: this.group,
+      txQueueLength: this.txQueueLength,
+      ...(alias === '' ? {} : { alias }),
+      ...(kind === undefined ? {} : { kind }),
+      ...(parentDevice === undefined ? {} : { parentDevice }),
+      ...(master === undefined ? {} : { master: master.index }),
+      ...(peer === undefined ? {} : { lower: peer.index }),
+      ...(peer === undefined || peer.namespace === this.namespace ? {} : { lowerNetnsId: peer.namespace.id }),
+      ...(this.xdp.length === 0 ? {} : { xdp: [...this.xdp] }),
+    };
+  }
+}
+
+/** A network namespace. */
+export class Namespace {
+  readonly id: number;
+  readonly isHost: boolean;
+  readonly links: SimLink[] = [];
+  readonly references = new Set<Reference>();
+  readonly watchers = new Set<() => void>();
+  /** The kernel has begun to take it down. */
+  isDying = false;
+  nextIndex = 1;
+  /** Of the sandbox that it was made for. */
+  owner: string | undefined;
+
+  constructor(id: number, isHost: boolean) {
+    this.id = id;
+    this.isHost = isHost;
+  }
+
+  byName(name: string): SimLink | undefined {
+    return this.links.find((link) => link.name === name || link.altNames.includes(name));
+  }
+
+  byIndex(index: number): SimLink | undefined {
+    return this.links.find((link) => link.index === index);
+  }
+
+  changed(): void {
+    for (const watcher of this.watchers) watcher();
+  }
+}
+
+/** What is told about the moves of links, to those who check them. */
+export interface KernelObserver {
+  /** @param by who asked for it; absent: the kernel by itself */
+  moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void;
+  removed(link: SimLink, by: string | undefined): void;
+}
+
+export interface KernelOptions {
+  simulator: Simulator;
+  /** Linux before 6.2 renames no link that is up. */
+  renamesLinksThatAreUp: boolean;
+  /** Whether udev gives links that come back under another name their own one as an alternative name. */
+  udevAddsAltNames: boolean;
+  /** The name that udev knows a link by. */
+  udevNameOf: (link: SimLink) => string | undefined;
+}
+
+/** Network namespaces and links, as Linux treats them. */
+export class Kernel {
+  readonly host: Namespace;
+  readonly observers: KernelObserver[] = [];
+  /** Namespaces and what is left of them, by the paths that runtimes bind them to. */
+  readonly mounts = new Map<string, Namespace | 'plain file'>();
+  readonly #options: KernelOptions;
+  #nextNamespaceId = 1;
+
+  constructor(options: KernelOptions) {
+    this.#options = options;
+    this.host = new Namespace(0, true);
+    this.host.references.add(this);
+    this.addLink(this.host, { name: 'lo', hardwareAddress: '00:00:00:00:00:00', up: true });
+  }
+
+  createNamespace(owner: string, reference: Reference): Namespace {
+    const namespace = new Namespace(this.#nextNamespaceId++, false);
+    namespace.owner = owner;
+    namespace.references.add(reference);
+    this.addLink(namespace, { name: 'lo', hardwareAddress: '00:00:00:00:00:00', up: true });
+    return namespace;
+  }
+
+  release(namespace: Namespace, reference: Reference): void {
+    namespace.references.delete(reference);
+    if (namespace.references.size > 0 || namespace.isHost || namespace.isDying) return;
+    namespace.isDying = true;
+    const { simulator } = this.#options;
+    const delayMs = simulator.tape.delay(5, 2_000);
+    simulator.schedule(delayMs, undefined, 'network namespace is taken down', () => this.#takeDown(namespace));
+  }
+
+  addLink(namespace: Namespace, spec: LinkSpec): SimLink {
+    const link = new SimLink(namespace, spec);
+    if (namespace.byName(link.name) !== undefined) link.name = freeName(namespace, 'eth');
+    link.altNames = link.altNames.filter((name) => namespace.byName(name) === undefined);
+    link.index = namespace.nextIndex++;
+    namespace.links.push(link);
+    namespace.changed();
+    return link;
+  }
+
+  addVeth(namespace: Namespace, end: LinkSpec, peer: LinkSpec): void {
+    for (const name of [end.name, peer.name]) {
+      if (namespace.byName(name) !== undefined) throw refused(-errno.eexist, { operation: 'create veth pair' });
+    }
+    const first = this.addLink(namespace, { ...end, kind: 'veth' });
+    const second = this.addLink(namespace, { ...peer, kind: 'veth' });
+    first.peer = second;
+    second.peer = first;
+  }
+
+  /** The other end of a pair goes with it. */
+  removeLink(link: SimLink, by?: string): void {
+    if (link.isGone) return;
+    link.isGone = true;
+    const { links } = link.namespace;
+    links.splice(links.indexOf(link), 1);
+    for (const observer of this.observers) observer.removed(link, by);
+    link.namespace.changed();
+    if (link.peer !== undefined) this.removeLink(link.peer, by);
+  }
+
+  /** In the order of the kernel's `do_setlink`: what comes before a failure has happened. */
+  change(namespace: Namespace, index: number, change: LinkChange, target: Namespace | undefined, by: string): void {
+    const link = this.#link(namespace, index, 'change link');
+    if (target !== undefined && target !== link.namespace) this.#move(link, target, change.name, by);
+    const { name, hardwareAddress } = change;
+    const subject = { operation: `change ${Object.keys(change).join(', ')} of link`, interfaceName: link.name };
+    if (hardwareAddress !== undefined && hardwareAddress.toLowerCase() !== link.hardwareAddress) {
+      const admin = link.adminAddress?.();
+      if (admin !== undefined && admin !== hardwareAddress.toLowerCase()) throw refused(-eperm, subject);
+      link.hardwareAddress = hardwareAddress.toLowerCase();
+    }
+    if (change.mtuBytes !== undefined) link.mtuBytes = change.mtuBytes;
+    if (change.group !== undefined) link.group = change.group;
+    if (name !== undefined && name !== link.name) {
+      if (link.up && !this.#options.renamesLinksThatAreUp) throw refused(-errno.ebusy, subject);
+      // Also an alternative name of the link itself.
+      if (link.namespace.byName(name) !== undefined) throw refused(-errno.eexist, subject);
+      link.name = name;
+    }
+    if (change.alias !== undefined) link.alias = change.alias;
+    if (change.broadcastAddress !== undefined) link.broadcastAddress = change.broadcastAddress;
+    if (change.master !== undefined) link.master = link.namespace.byIndex(change.master);
+    this.#changeFlags(link, change);
+    if (change.txQueueLength !== undefined) link.txQueueLength = change.txQueueLength;
+    if (change.linkMode !== undefined) link.linkMode = change.linkMode;
+    if (change.detachXdp !== undefined) link.xdp = link.xdp.filter((mode) => mode !== change.detachXdp);
+    link.namespace.changed();
+  }
+
+  addAltName(namespace: Namespace, index: number, name: string): void {
+    const link = this.#link(namespace, index, 'add alternative name');
+    if (namespace.byName(name) !== undefined) throw refused(-errno.eexist, { operation: 'add alternative name' });
+    link.altNames.push(name);
+    namespace.changed();
+  }
+
+  removeAltNames(namespace: Namespace, index: number, keep: readonly string[]): void {
+    const link = namespace.byIndex(index);
+    if (link === undefined) return;
+    link.altNames = link.altNames.filter((name) => keep.includes(name));
+    namespace.changed();
+  }
+
+  setQdisc(namespace: Namespace, index: number, place: QdiscPlace, kind: string | undefined): void {
+    const link = this.#link(namespace, index, 'change qdisc');
+    if (kind !== undefined && link.qdiscs[place] !== undefined) {
+      throw refused(-errno.eexist, { operation: 'add qdisc' });
+    }
+    if (kind === undefined && link.qdiscs[place] === undefined) {
+      throw refused(-errno.enoent, { operation: 'remove qdisc' });
+    }
+    if (kind === undefined) delete link.qdiscs[place];
+    else link.qdiscs[place] = kind;
+  }
+
+  addAddress(namespace: Namespace, index: number, cidr: string): void {
+    const link = this.#link(namespace, index, 'add address');
+    if (link.addresses.has(cidr)) throw refused(-errno.eexist, { operation: `add address ${cidr}` });
+    link.addresses.set(cidr, { cidr, scope: 'global', tentative: false, dadFailed: false, deprecated: false });
+    namespace.changed();
+  }
+
+  removeAddress(namespace: Namespace, index: number, cidr: string): void {
+    const link = this.#link(namespace, index, 'remove address');
+    if (!link.addresses.delete(cidr)) throw refused(-errno.eaddrnotavail, { operation: `remove address ${cidr}` });
+    namespace.changed();
+  }
+
+  addRoute(namespace: Namespace, { index, ...route }: NewRoute): void {
+    const link = this.#link(namespace, index, 'add route');
+    const isThere = namespace.links.some(({ routes }) => routes.some((each) => each.destination === route.destination));
+    if (isThere) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
+    link.routes.push(route);
+  }
+
+  routes(namespace: Namespace, index: number): Route[] {
+    const link = namespace.byIndex(index);
+    return (link?.routes ?? []).map(({ destination, gateway }) => ({
+      family: destination.includes(':') ? 'ipv6' : 'ipv4',
+      destination,
+      nextHops: [{ index, ...(gateway === undefined ? {} : { gateway }) }],
+      table: 254,
+      type: 'unicast',
+    }));
+  }
+
+  #link(namespace: Namespace, index: number, operation: string): SimLink {
+    const link = namespace.byIndex(index);
+    if (link === undefined) throw refused(-errno.enodev, { operation, interfaceName: `#${index}` });
+    return link;
+  }
+
+  #changeFlags(link: SimLink, { flags = {}, up }: LinkChange): void {
+    for (const [flag, isSet] of Object.entries(flags) as [LinkFlag, boolean][]) {
+      link.flags = link.flags.filter((each) => each !== flag);
+      if (isSet) link.flags.push(flag);
+    }
+    if (up === undefined || up === link.up) return;
+    link.up = up;
+    if (!up) {
+      link.routes = [];
+      for (const cidr of [...link.addresses.keys()]) if (cidr.includes(':')) link.addresses.delete(cidr);
+    }
+  }
+
+  /** The name counts only where its own is taken: the link is renamed after the move. */
+  #move(link: SimLink, target: Namespace, name: string | undefined, by: string | undefined): void {
+    const subject = { operation: 'move link', interfaceName: link.name };
+    if (target.isDying) throw refused(-errno.einval, subject);
+    let moved = link.name;
+    if (target.byName(moved) !== undefined) {
+      if (name === undefined || target.byName(name) !== undefined) throw refused(-errno.eexist, subject);
+      moved = name;
+    }
+    if (link.altNames.some((each) => target.byName(each) !== undefined)) throw refused(-errno.eexist, subject);
+    this.#transfer(link, target, moved, by);
+  }
+
+  #transfer(link: SimLink, target: Namespace, name: string, by: string | undefined): void {
+    const from = link.namespace;
+    from.links.splice(from.links.indexOf(link), 1);
+    link.namespace = target;
+    link.name = name;
+    link.up = false;
+    link.addresses.clear();
+    link.routes = [];
+    link.master = undefined;
+    for (const place of Object.keys(link.qdiscs) as QdiscPlace[]) delete link.qdiscs[place];
+    if (target.byIndex(link.index) !== undefined) link.index = target.nextIndex++;
+    target.nextIndex = Math.max(target.nextIndex, link.index + 1);
+    target.links.push(link);
+    for (const observer of this.observers) observer.moved(link, from, target, by);
+    from.changed();
+    target.changed();
+    if (target.isHost) this.#udev(link);
+  }
+
+  #udev(link: SimLink): void {
+    const { simulator, udevAddsAltNames, udevNameOf } = this.#options;
+    const name = udevNameOf(link);
+    if (!udevAddsAltNames || name === undefined || link.name === name) return;
+    simulator.schedule(simulator.tape.delay(3, 200), undefined, 'udev', () => {
+      if (link.isGone || !link.namespace.isHost || this.host.byName(name) !== undefined) return;
+      simulator.trace('udev', `gives ${link.name} the alternative name ${name}`);
+      link.altNames.push(name);
+    });
+  }
+
+  /** Hardware returns to the host under the name that it has; what is no hardware ends. */
+  #takeDown(namespace: Namespace): void {
+    for (const link of [...namespace.links]) {
+      if (link.parentDevice === undefined) this.removeLink(link);
+      else {
+        link.altNames = link.altNames.filter((name) => this.host.byName(name) === undefined);
+        const name = this.host.byName(link.name) === undefined ? link.name : freeName(this.host, 'dev');
+        this.#transfer(link, this.host, name, undefined);
+      }
+    }
+  }
+}
+
+function freeName(namespace: Namespace, prefix: string): string {
+  for (let number = 0; ; number++) {
+    if (namespace.byName(`${prefix}${number}`) === undefined) return `${prefix}${number}`;
+  }
+}
+
+/** What a PF has set for a VF. */
+export interface VfSettings {
+  hardwareAddress: string | undefined;
+  vlan: { id: number; priority: number } | undefined;
+  spoofCheck: boolean;
+  trust: boolean;
+  linkState: 'auto' | 'enable' | 'disable';
+  minTxRateMbps: number;
+  maxTxRateMbps: number;
+}
+
+export function defaultVfSettings(): VfSettings {
+  return {
+    hardwareAddress: undefined,
+    vlan: undefined,
+    spoofCheck: true,
+    trust: false,
+    linkState: 'auto',
+    minTxRateMbps: 0,
+    maxTxRateMbps: 0,
+  };
+}
+
+export function viewOfSettings(vfIndex: number, { hardwareAddress, vlan, ...rest }: VfSettings): VfInfo {
+  return {
+    vfIndex,
+    ...rest,
+    ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
+    ...(vlan === undefined ? {} : { vlan: { ...vlan, protocol: '802.1q' } }),
+  };
+}
+
+export function changeSettings(settings: VfSettings, change: VfChange): void {
+  const { hardwareAddress, vlan, rate, spoofCheck, trust, linkState } = change;
+  if (hardwareAddress !== undefined) {
+    settings.hardwareAddress = hardwareAddress === '00:00:00:00:00:00' ? undefined : hardwareAddress.toLowerCase();
+  }
+  if (vlan !== undefined) settings.vlan = vlan.id === 0 ? undefined : { id: vlan.id, priority: vlan.priority ?? 0 };
+  if (spoofCheck !== undefined) settings.spoofCheck = spoofCheck;
+  if (trust !== undefined) settings.trust = trust;
+  if (linkState !== undefined) settings.linkState = linkState;
+  if (rate !== undefined) {
+    settings.minTxRateMbps = rate.minMbps;
+    settings.maxTxRateMbps = rate.maxMbps;
+  }
+}

@@ -1,0 +1,247 @@
+import type { ClaimIdentity } from '../../src/metadata/index.ts';
+import { namespace, type SimClaim } from './api-server.ts';
+import { Cancelled, rpc } from './rpc.ts';
+import type { SimContainer, SimSandbox } from './runtime.ts';
+import { Process } from './simulator.ts';
+import type { Node, SimPod } from './world.ts';
+
+/** What the kubelet knows of a claim; all but `ids` outlives it. */
+interface ClaimInfo {
+  identity: ClaimIdentity;
+  pods: Set<string>;
+  /** CDI ids by request; absent: not prepared, as far as this kubelet knows. */
+  ids: string[] | undefined;
+}
+
+const claimTimeoutMs = 45_000;
+const sandboxTimeoutMs = 240_000;
+const containerTimeoutMs = 120_000;
+const pollMs = 1_000;
+const lookMs = 10_000;
+
+/** The kubelet, as far as pods with claims go: source of the order of its calls is `pkg/kubelet/kubelet.go`. */
+export class Kubelet {
+  process: Process;
+  readonly #node: Node;
+  #checkpoint = new Map<string, ClaimInfo>();
+  #workers = new Set<SimPod>();
+
+  constructor(node: Node) {
+    this.#node = node;
+    this.process = new Process(node.simulator, 'kubelet');
+  }
+
+  /** Whether it has all that it needs to forget about the pods. */
+  get isIdle(): boolean {
+    return this.#workers.size === 0 && this.#checkpoint.size === 0;
+  }
+
+  /** From then on it looks after pods. */
+  start(): void {
+    this.#inBackground(this.#house());
+  }
+
+  restart(afterMs: number): void {
+    const { simulator } = this.#node;
+    this.process.kill();
+    this.process = new Process(simulator, 'kubelet');
+    this.process.stalledUntilMs = simulator.nowMs + afterMs;
+    this.#workers = new Set();
+    for (const info of this.#checkpoint.values()) info.ids = undefined;
+    simulator.schedule(0, this.process, 'start', () => this.start());
+  }
+
+  /** Pods that are bound to the node, claims of pods that are gone, sandboxes of pods that nobody knows. */
+  async #house(): Promise<void> {
+    const { process } = this;
+    for (let round = 0; ; round++) {
+      for (const pod of this.#node.pods) {
+        if (!pod.isBound || pod.isDone || this.#workers.has(pod)) continue;
+        this.#workers.add(pod);
+        this.#inBackground(this.#work(pod));
+      }
+      if (round % Math.round(lookMs / pollMs) === 0) this.#inBackground(this.#cleanUp());
+      await process.sleep(pollMs, 'look for pods');
+    }
+  }
+
+  async #cleanUp(): Promise<void> {
+    const known = new Set([...this.#workers].map(({ uid }) => uid));
+    for (const [uid, info] of [...this.#checkpoint]) {
+      for (const pod of info.pods) if (!known.has(pod)) info.pods.delete(pod);
+      if (info.pods.size === 0) await this.#unprepare(uid).catch(() => undefined);
+    }
+    for (const sandbox of this.#node.runtime.list()) {
+      if (known.has(sandbox.pod.uid)) continue;
+      await this.#stopSandbox(sandbox).catch(() => undefined);
+      await this.#runtimeCall('RemovePodSandbox', containerTimeoutMs, undefined, (signal) =>
+        this.#node.runtime.removePodSandbox(sandbox.id, signal),
+      ).catch(() => undefined);
+    }
+  }
+
+  async #work(pod: SimPod): Promise<void> {
+    const { process } = this;
+    for (let failures = 0; !pod.isDeleted && !pod.isFailed; ) {
+      try {
+        await this.#sync(pod, pod.cancel.signal);
+        failures = 0;
+        await process.sleep(pollMs, `look at ${pod.uid}`);
+      } catch (error) {
+        if (pod.isDeleted) break;
+        this.#node.simulator.trace('kubelet', `${pod.uid}: ${(error as Error).message}`);
+        await process.sleep(Math.min(1_000 * 2 ** failures++, 10_000), `back off for ${pod.uid}`);
+      }
+    }
+    await this.#terminate(pod);
+  }
+
+  async #sync(pod: SimPod, signal: AbortSignal): Promise<void> {
+    const { runtime } = this.#node;
+    const own = runtime.list().filter((sandbox) => sandbox.pod === pod);
+    const current = own.findLast(({ state }) => state === 'ready');
+    const containers = current === undefined ? [] : runtime.containersOf(current);
+    if (containers.some(({ state }) => state === 'running')) {
+      // A kubelet that has just started prepares the claims of running pods, too.
+      await this.#prepare(pod, signal);
+      return;
+    }
+    const last = containers.at(-1);
+    if (last?.state === 'exited' && pod.restartPolicy === 'Never' && last.reason !== 'killed') {
+      pod.isFailed = true;
+      this.#node.onPodFailed(pod, last);
+      return;
+    }
+    const ids = await this.#prepare(pod, signal);
+    for (const sandbox of own) if (sandbox !== current) await this.#stopSandbox(sandbox);
+    const sandboxId =
+      current?.id ??
+      (await this.#runtimeCall(`RunPodSandbox of ${pod.uid}`, sandboxTimeoutMs, signal, (ended) =>
+        runtime.runPodSandbox(pod, ended),
+      ));
+    const id = await this.#runtimeCall('CreateContainer', containerTimeoutMs, signal, (ended) =>
+      runtime.createContainer(sandboxId, ids, ended),
+    );
+    await this.#runtimeCall('StartContainer', containerTimeoutMs, signal, (ended) => runtime.startContainer(id, ended));
+  }
+
+  async #terminate(pod: SimPod): Promise<void> {
+    const { process } = this;
+    const { runtime } = this.#node;
+    for (let failures = 0; ; failures++) {
+      try {
+        for (const sandbox of runtime.list().filter((each) => each.pod === pod)) {
+          for (const container of runtime.containersOf(sandbox)) runtime.stopContainer(container, 'killed');
+          if (sandbox.state === 'ready') await this.#stopSandbox(sandbox);
+        }
+        for (const [uid, info] of [...this.#checkpoint]) {
+          info.pods.delete(pod.uid);
+          if (info.pods.size === 0) await this.#unprepare(uid);
+        }
+        break;
+      } catch (error) {
+        this.#node.simulator.trace('kubelet', `end of ${pod.uid}: ${(error as Error).message}`);
+        await process.sleep(Math.min(1_000 * 2 ** failures, 10_000), `back off for the end of ${pod.uid}`);
+      }
+    }
+    if (pod.isFailed && !pod.isDeleted) {
+      this.#node.releaseClaims(pod);
+      while (!pod.isDeleted) await process.sleep(pollMs, `wait for the deletion of ${pod.uid}`);
+    }
+    this.#node.remove(pod);
+    for (const sandbox of runtime.list().filter((each) => each.pod === pod)) {
+      await this.#runtimeCall('RemovePodSandbox', containerTimeoutMs, undefined, (signal) =>
+        runtime.removePodSandbox(sandbox.id, signal),
+      ).catch(() => undefined);
+    }
+    pod.isDone = true;
+    this.#workers.delete(pod);
+  }
+
+  /** @returns CDI ids */
+  async #prepare(pod: SimPod, signal: AbortSignal): Promise<string[]> {
+    const claims = this.#node.claimsOf(pod);
+    for (const claim of claims) {
+      if (!claim.reservedFor.includes(pod.uid)) throw new Error(`claim ${claim.name} is not reserved for ${pod.uid}`);
+    }
+    const infos = claims.map((claim) => this.#infoOf(claim));
+    for (const info of infos) info.pods.add(pod.uid);
+    const due = infos.filter(({ ids }) => ids === undefined);
+    if (due.length > 0) {
+      const instance = this.#node.registered();
+      if (instance === undefined) throw new Error('the plugin is not registered');
+      const answers = await rpc(this.#node.simulator, {
+        from: this.process,
+        to: instance.process,
+        what: `NodePrepareResources for ${pod.uid}`,
+        timeoutMs: claimTimeoutMs,
+        signal,
+        handle: (ended) =>
+          instance.calls.nodePrepareResources(
+            due.map(({ identity }) => identity),
+            { timeoutMs: claimTimeoutMs, signal: ended },
+          ),
+      });
+      for (const info of due) {
+        const { devices = [], error } = answers.get(info.identity.uid) ?? {};
+        if (error !== undefined) throw new Error(error);
+        info.ids = devices.flatMap(({ cdiDeviceIds }) => cdiDeviceIds);
+      }
+    }
+    return infos.flatMap(({ ids = [] }) => ids);
+  }
+
+  #infoOf({ uid, name }: SimClaim): ClaimInfo {
+    let info = this.#checkpoint.get(uid);
+    if (info === undefined) {
+      info = { identity: { uid, name, namespace }, pods: new Set(), ids: undefined };
+      this.#checkpoint.set(uid, info);
+    }
+    return info;
+  }
+
+  async #unprepare(uid: string): Promise<void> {
+    const info = this.#checkpoint.get(uid);
+    if (info === undefined) return;
+    const instance = this.#node.registered();
+    if (instance === undefined) throw new Error('the plugin is not registered');
+    info.ids = undefined;
+    const answers = await rpc(this.#node.simulator, {
+      from: this.process,
+      to: instance.process,
+      what: `NodeUnprepareResources of ${info.identity.name}`,
+      timeoutMs: claimTimeoutMs,
+      handle: (signal) => instance.calls.nodeUnprepareResources([info.identity], { timeoutMs: claimTimeoutMs, signal }),
+    });
+    const error = answers.get(uid)?.error;
+    if (error !== undefined) throw new Error(error);
+    if (info.pods.size === 0) this.#checkpoint.delete(uid);
+  }
+
+  async #stopSandbox({ id }: SimSandbox): Promise<void> {
+    await this.#runtimeCall(`StopPodSandbox ${id}`, containerTimeoutMs, undefined, (signal) =>
+      this.#node.runtime.stopPodSandbox(id, signal),
+    );
+  }
+
+  async #runtimeCall<T>(
+    what: string,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    handle: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const { simulator, runtime } = this.#node;
+    const ending = signal === undefined ? {} : { signal };
+    return await rpc(simulator, { from: this.process, to: runtime.process, what, timeoutMs, handle, ...ending });
+  }
+
+  #inBackground(work: Promise<void>): void {
+    work.catch((error: unknown) => {
+      if (!(error instanceof Cancelled)) this.#node.onSurprise(error);
+    });
+  }
+}
+
+export function isRunning({ state }: SimContainer): boolean {
+  return state === 'running';
+}

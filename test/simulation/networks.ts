@@ -1,0 +1,238 @@
+import { refused } from '../../src/netlink/errors.ts';
+import {
+  type Address,
+  type InterfaceSysctls,
+  type Link,
+  type LinkChange,
+  type LinkSelector,
+  NetlinkError,
+  type NewLink,
+  type NewRoute,
+  type NewVeth,
+  type QdiscPlace,
+  type Route,
+  type VfChange,
+  type VfInfo,
+} from '../../src/netlink/index.ts';
+import type { LinkConnection, NetworkNamespace, Networks } from '../../src/sandbox/index.ts';
+import type { Hardware } from './hardware.ts';
+import type { Kernel, Namespace, Reference } from './kernel.ts';
+import type { Process, Simulator } from './simulator.ts';
+
+const enodev = 19;
+const ebadf = 9;
+const usualMs = 0.1;
+const slowMs = 60;
+
+export interface SystemOptions {
+  simulator: Simulator;
+  kernel: Kernel;
+  hardware: Hardware;
+  process: Process;
+  /** Whether a request to the kernel gets lost now. */
+  isLost: () => boolean;
+}
+
+/** rtnetlink in one namespace, for one process. */
+export class SimConnection implements LinkConnection {
+  readonly #options: SystemOptions;
+  readonly #namespace: Namespace;
+  readonly #resolve: (fd: number) => Namespace | undefined;
+
+  constructor(options: SystemOptions, namespace: Namespace, resolve: (fd: number) => Namespace | undefined) {
+    this.#options = options;
+    this.#namespace = namespace;
+    this.#resolve = resolve;
+  }
+
+  links(): Promise<Link[]> {
+    return this.#ask('links', () => this.#namespace.links.map((link) => link.view()));
+  }
+
+  link(by: LinkSelector): Promise<Link | undefined> {
+    const find = () => ('index' in by ? this.#namespace.byIndex(by.index) : this.#namespace.byName(by.name));
+    return this.#ask('link', () => find()?.view());
+  }
+
+  setLink(index: number, change: LinkChange): Promise<void> {
+    const { kernel, process } = this.#options;
+    const { netns, ...rest } = change;
+    return this.#ask(`setLink #${index} ${describe(change)}`, () => {
+      const target = netns === undefined ? undefined : this.#resolve(netns.fd);
+      if (netns !== undefined && target === undefined) throw refused(-ebadf, { operation: 'move link' });
+      kernel.change(this.#namespace, index, rest, target, process.name);
+    });
+  }
+
+  addAltName(index: number, name: string): Promise<void> {
+    return this.#ask(`addAltName ${name}`, () => this.#options.kernel.addAltName(this.#namespace, index, name));
+  }
+
+  removeAltNames(index: number, keep: readonly string[] = []): Promise<void> {
+    return this.#ask('removeAltNames', () => this.#options.kernel.removeAltNames(this.#namespace, index, keep));
+  }
+
+  qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
+    return this.#ask('qdisc', () => this.#namespace.byIndex(index)?.qdiscs[place]);
+  }
+
+  addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
+    return this.#ask(`addQdisc ${kind}`, () => this.#options.kernel.setQdisc(this.#namespace, index, place, kind));
+  }
+
+  removeQdisc(index: number, place: QdiscPlace): Promise<void> {
+    return this.#ask('removeQdisc', () => this.#options.kernel.setQdisc(this.#namespace, index, place, undefined));
+  }
+
+  addresses(index?: number): Promise<Address[]> {
+    return this.#ask('addresses', () =>
+      this.#namespace.links
+        .filter((link) => index === undefined || link.index === index)
+        .flatMap((link) => [...link.addresses.values()].map((address) => ({ ...address, index: link.index }))),
+    );
+  }
+
+  addAddress(index: number, cidr: string): Promise<void> {
+    return this.#ask(`addAddress ${cidr}`, () => this.#options.kernel.addAddress(this.#namespace, index, cidr));
+  }
+
+  removeAddress(index: number, cidr: string): Promise<void> {
+    return this.#ask(`removeAddress ${cidr}`, () => this.#options.kernel.removeAddress(this.#namespace, index, cidr));
+  }
+
+  addRoute(route: NewRoute): Promise<void> {
+    return this.#ask('addRoute', () => this.#options.kernel.addRoute(this.#namespace, route));
+  }
+
+  routes(index?: number): Promise<Route[]> {
+    return this.#ask('routes', () => {
+      const links = this.#namespace.links.filter((link) => index === undefined || link.index === index);
+      return links.flatMap((link) => this.#options.kernel.routes(this.#namespace, link.index));
+    });
+  }
+
+  createVeth({ peer, ...end }: NewVeth): Promise<void> {
+    return this.#ask(`createVeth ${end.name}`, () => {
+      this.#options.kernel.addVeth(this.#namespace, toSpec(end), toSpec(peer));
+    });
+  }
+
+  createBridge(bridge: NewLink): Promise<void> {
+    return this.#ask(`createBridge ${bridge.name}`, () => {
+      this.#options.kernel.addLink(this.#namespace, { ...toSpec(bridge), kind: 'bridge' });
+    });
+  }
+
+  deleteLink(index: number): Promise<void> {
+    const { kernel, process } = this.#options;
+    return this.#ask(`deleteLink #${index}`, () => {
+      const link = this.#namespace.byIndex(index);
+      if (link === undefined) throw refused(-enodev, { operation: 'delete link' });
+      kernel.removeLink(link, process.name);
+    });
+  }
+
+  vfInfos(pfIndex: number): Promise<VfInfo[]> {
+    return this.#ask('vfInfos', () => this.#options.hardware.vfInfos(pfIndex));
+  }
+
+  setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
+    return this.#ask(`setVf ${vfIndex} ${Object.keys(change)}`, () =>
+      this.#options.hardware.setVf(pfIndex, vfIndex, change),
+    );
+  }
+
+  #ask<T>(what: string, effect: () => T): Promise<T> {
+    const { simulator, process, isLost } = this.#options;
+    const isChange = /^(set|add[A-Z]|remove|create|delete)/.test(what);
+    if (isChange) simulator.trace(process.name, `${what} in ${nameOf(this.#namespace)}`);
+    return process.call(what, simulator.tape.delay(usualMs, slowMs), () => {
+      if (isLost()) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
+      return effect();
+    });
+  }
+}
+
+/** The namespaces of the simulated node, for one process. */
+export class SimNetworks implements Networks {
+  readonly host: { readonly netns: NetworkNamespace['netns']; readonly connection: SimConnection };
+  readonly #options: SystemOptions;
+  readonly #open = new Map<number, { namespace: Namespace; reference: Reference }>();
+  #nextFd = 3;
+
+  constructor(options: SystemOptions) {
+    this.#options = options;
+    const { process, kernel } = options;
+    this.host = this.#handle(kernel.host, '/proc/thread-self/ns/net');
+    process.onEnd(() => this.#closeAll());
+  }
+
+  open(path: string): NetworkNamespace | undefined {
+    const { kernel, process } = this.#options;
+    process.point(`open ${path}`);
+    const namespace = kernel.mounts.get(path);
+    if (namespace === undefined || namespace === 'plain file' || namespace.isDying) return undefined;
+    return this.#handle(namespace, path);
+  }
+
+  isGone(path: string): boolean {
+    return !this.#options.kernel.mounts.has(path);
+  }
+
+  #handle(namespace: Namespace, path: string) {
+    const { kernel, process, simulator } = this.#options;
+    const fd = this.#nextFd++;
+    const reference = {};
+    namespace.references.add(reference);
+    this.#open.set(fd, { namespace, reference });
+    const resolve = (each: number) => this.#open.get(each)?.namespace;
+    return {
+      netns: { fd, path },
+      connection: new SimConnection(this.#options, namespace, resolve),
+      isHost: namespace.isHost,
+      identity: `${namespace.id}`,
+      writeSysctls: (_name: string, _settings: InterfaceSysctls) => process.point('write sysctls'),
+      watch: (onChange: () => void): Disposable => {
+        const watched = {};
+        let isPending = false;
+        const watcher = () => {
+          // Messages that wait in the socket are read at once.
+          if (isPending) return;
+          isPending = true;
+          simulator.schedule(usualMs, process, 'network change', () => {
+            isPending = false;
+            if (namespace.watchers.has(watcher)) onChange();
+          });
+        };
+        namespace.watchers.add(watcher);
+        namespace.references.add(watched);
+        const end = () => {
+          if (!namespace.watchers.delete(watcher)) return;
+          kernel.release(namespace, watched);
+        };
+        process.onEnd(end);
+        return { [Symbol.dispose]: end };
+      },
+      [Symbol.dispose]: () => {
+        if (this.#open.delete(fd)) kernel.release(namespace, reference);
+      },
+    };
+  }
+
+  #closeAll(): void {
+    for (const { namespace, reference } of this.#open.values()) this.#options.kernel.release(namespace, reference);
+    this.#open.clear();
+  }
+}
+
+function toSpec({ name, hardwareAddress = '02:00:00:00:00:01', mtuBytes }: NewLink) {
+  return { name, hardwareAddress, ...(mtuBytes === undefined ? {} : { mtuBytes }) };
+}
+
+function nameOf(namespace: Namespace): string {
+  return namespace.isHost ? 'the host' : `the namespace of ${namespace.owner}`;
+}
+
+function describe({ netns, ...change }: LinkChange): string {
+  return [...(netns === undefined ? [] : [`to ${netns.path}`]), JSON.stringify(change)].join(' ');
+}

@@ -1,0 +1,195 @@
+import type { Tape } from './tape.ts';
+
+/** How a claim's VF gets into its pod. */
+export type Attach = 'netlink' | 'cni' | 'observe' | 'user-space';
+
+export interface ClaimPlan {
+  attach: Attach;
+  vfs: number;
+  ipam: boolean;
+  /** What the claim asks for besides. */
+  config: object;
+  /** Only looks at a VF that another claim may have. */
+  adminAccess: boolean;
+}
+
+export interface PodPlan {
+  arrivesAtMs: number;
+  claims: ClaimPlan[];
+  /** Takes over the first claim of the pod before it, by name. */
+  takesOver: boolean;
+  restartPolicy: 'Always' | 'Never';
+  /** After its arrival; absent: at the end of all. */
+  deletedAfterMs: number | undefined;
+  /** Without waiting for the kubelet. */
+  isForced: boolean;
+  /** Changes of its own interface that the pod makes while it runs. */
+  mutations: number;
+  /** Its container ends by itself, that often. */
+  exits: number;
+}
+
+export type Fault =
+  | { kind: 'kill driver' | 'stall driver' | 'restart kubelet' | 'restart runtime' | 'reset card'; atMs: number; forMs: number }
+  | { kind: 'lose sandbox' | 'API server away' | 'disk full' | 'disk error' | 'store error'; atMs: number; forMs: number }
+  | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
+
+export type Flavour = 'containerd' | 'cri-o';
+
+/** What is to happen in a schedule; delays, and where processes die, are decided as it goes. */
+export interface Plan {
+  flavour: Flavour;
+  vfs: number;
+  pods: PodPlan[];
+  faults: Fault[];
+  /** How many changes an instance makes until it is killed, one after the other; 0: it is not. */
+  killAfter: number[];
+  liveUpdates: boolean;
+  renamesLinksThatAreUp: boolean;
+  udevAddsAltNames: boolean;
+  /** Of CNI plugins. */
+  cniFailureRate: number;
+  cniHangRate: number;
+  apiErrorRate: number;
+  lostRate: number;
+  /** Whether the runtime lists sandboxes whose RunPodSandbox it has not answered. */
+  listsUnfinished: boolean;
+  /** Whether it lists those that were stopped, until they are removed. */
+  listsStopped: boolean;
+  /** How often a cancelled RunPodSandbox leaves the pause process. */
+  leakRate: number;
+  /** When faults end. */
+  calmAtMs: number;
+  isShared: boolean;
+}
+
+const horizonMs = 40_000;
+
+export function drawPlan(tape: Tape): Plan {
+  const podCount = tape.weighted([
+    [5, 1],
+    [3, 2],
+    [2, 3],
+  ]);
+  const pods: PodPlan[] = [];
+  for (let index = 0; index < podCount; index++) pods.push(drawPod(tape, index));
+  const faults = drawFaults(tape);
+  const isShared = faults.some(({ kind }) => kind === 'update driver');
+  const killCount = tape.weighted([
+    [3, 0],
+    [3, 1],
+    [2, 2],
+    [1, 4],
+  ]);
+  const killAfter = Array.from({ length: killCount }, () => 1 + Math.floor(300 * tape.fraction() ** 2));
+  const often = (probability: number, rate: number) => (tape.chance(probability) ? rate : 0);
+  return {
+    flavour: tape.chance(0.3) ? 'cri-o' : 'containerd',
+    vfs: 2 + tape.below(2),
+    pods,
+    faults,
+    killAfter,
+    liveUpdates: tape.chance(0.3),
+    renamesLinksThatAreUp: tape.chance(0.5),
+    udevAddsAltNames: tape.chance(0.3),
+    cniFailureRate: often(0.2, 0.2),
+    cniHangRate: often(0.1, 0.1),
+    apiErrorRate: often(0.2, 0.2),
+    lostRate: often(0.1, 0.01),
+    listsUnfinished: tape.chance(0.5),
+    listsStopped: tape.chance(0.3),
+    leakRate: often(0.5, 0.7),
+    calmAtMs: horizonMs,
+    isShared,
+  };
+}
+
+function drawPod(tape: Tape, index: number): PodPlan {
+  const arrivesAtMs = 1_000 + (index === 0 ? 0 : tape.below(15_000));
+  const claimCount = tape.weighted([
+    [4, 1],
+    [1, 2],
+  ]);
+  const claims = Array.from({ length: claimCount }, () => drawClaim(tape));
+  return {
+    arrivesAtMs,
+    claims,
+    takesOver: index > 0 && tape.chance(0.2),
+    restartPolicy: tape.chance(0.5) ? 'Never' : 'Always',
+    deletedAfterMs: tape.chance(0.6) ? 200 + Math.floor(20_000 * tape.fraction() ** 2) : undefined,
+    isForced: tape.chance(0.1),
+    mutations: tape.weighted([
+      [7, 0],
+      [2, 1],
+      [1, 3],
+    ]),
+    exits: tape.weighted([
+      [8, 0],
+      [2, 1],
+    ]),
+  };
+}
+
+function drawClaim(tape: Tape): ClaimPlan {
+  const attach = tape.weighted<Attach>([
+    [6, 'netlink'],
+    [2, 'cni'],
+    [2, 'user-space'],
+    [1, 'observe'],
+  ]);
+  const vfs = tape.weighted([
+    [5, 1],
+    [1, 2],
+  ]);
+  const ipam = (attach === 'netlink' || attach === 'user-space') && tape.chance(0.4);
+  const adminAccess = tape.chance(0.05);
+  return { attach, vfs, ipam, adminAccess, config: drawConfig(tape, attach, vfs, ipam) };
+}
+
+function drawConfig(tape: Tape, attach: Attach, vfs: number, ipam: boolean): object {
+  const isSingle = vfs === 1;
+  const withName = tape.chance(0.4);
+  const withMac = isSingle && tape.chance(0.3);
+  const withAddress = isSingle && attach === 'netlink' && tape.chance(0.4);
+  const withMtu = attach === 'netlink' && tape.chance(0.3);
+  const withVlan = attach !== 'observe' && tape.chance(0.3);
+  return {
+    ...(attach === 'cni' ? { attach, cni: { cniVersion: '1.0.0', name: 'net', type: 'sriov', vlan: 40 } } : {}),
+    ...(attach === 'observe' ? { attach } : {}),
+    ...(attach === 'user-space' ? { driver: 'vfio-pci' } : {}),
+    ...(ipam ? { ipam: { type: 'ipam' } } : {}),
+    ...(withName && attach !== 'user-space' && attach !== 'observe' ? { interfaceName: isSingle ? 'fast' : 'fast%d' } : {}),
+    ...(withMac && attach !== 'observe' ? { macAddress: '02:11:22:33:44:55' } : {}),
+    ...(withAddress ? { addresses: ['192.0.2.7/24'] } : {}),
+    ...(withMtu ? { mtu: 4000 } : {}),
+    ...(withVlan ? { vf: { vlan: 100 } } : {}),
+  };
+}
+
+function drawFaults(tape: Tape): Fault[] {
+  const count = tape.weighted([
+    [3, 0],
+    [4, 1],
+    [3, 2],
+    [1, 4],
+  ]);
+  return Array.from({ length: count }, (): Fault => {
+    const atMs = 500 + Math.floor(25_000 * tape.fraction() ** 1.5);
+    const forMs = 100 + Math.floor(10_000 * tape.fraction() ** 2);
+    const kind = tape.weighted<Fault['kind']>([
+      [3, 'kill driver'],
+      [2, 'restart runtime'],
+      [3, 'restart kubelet'],
+      [2, 'lose sandbox'],
+      [1, 'stall driver'],
+      [1, 'reset card'],
+      [1, 'API server away'],
+      [1, 'disk full'],
+      [1, 'disk error'],
+      [1, 'store error'],
+      [2, 'update driver'],
+    ]);
+    if (kind === 'update driver') return { kind, atMs, forMs, isKilled: tape.chance(0.5) };
+    return { kind, atMs, forMs };
+  });
+}

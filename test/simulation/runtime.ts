@@ -1,0 +1,414 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Container, PodSandbox } from '../../nri/index.ts';
+import { KeyedMutex } from '../../src/keyed-mutex.ts';
+import { parseGate } from '../../src/metadata/gate.ts';
+import { namespace as podNamespace } from './api-server.ts';
+import { directoriesOf, type Instance } from './instance.ts';
+import type { Namespace } from './kernel.ts';
+import { Cancelled, rpc, TimedOut, Unavailable } from './rpc.ts';
+import { Process } from './simulator.ts';
+import type { Node, SimPod } from './world.ts';
+
+export interface SimSandbox {
+  id: string;
+  pod: SimPod;
+  path: string;
+  network: Namespace;
+  /** Held by the mount at the path. */
+  mount: object;
+  /** Held by the pause process. */
+  pause: object | undefined;
+  /**
+   * `making`: RunPodSandbox is under way. `failed`: what it has left, of which the runtime says nothing to the kubelet.
+   */
+  state: 'making' | 'ready' | 'stopped' | 'failed';
+  /** Whether NRI plugins that connect are told of it. */
+  isListed: boolean;
+}
+
+export interface SimContainer {
+  id: string;
+  sandbox: SimSandbox;
+  state: 'created' | 'running' | 'exited';
+  /** Why it is not running; `start-error` counts as an end of the container. */
+  reason: 'exit' | 'killed' | 'start-error' | undefined;
+  cdiDevices: string[];
+  edits: Edits;
+  startedAtMs: number;
+}
+
+interface Edits {
+  mounts: { hostPath: string; containerPath: string }[];
+  hooks: { path: string; args: string[] }[];
+}
+
+interface Connection {
+  instance: Instance;
+  isOpen: boolean;
+}
+
+const nriTimeoutMs = 2_000;
+const gatePollMs = 500;
+const gateTimeoutMs = 100_000;
+
+/** The container runtime: its sandboxes and containers outlive its process. */
+export class Runtime {
+  readonly sandboxes = new Map<string, SimSandbox>();
+  readonly containers = new Map<string, SimContainer>();
+  process: Process;
+  readonly #node: Node;
+  #connections: Connection[] = [];
+  #nri = new KeyedMutex();
+  #count = 0;
+
+  constructor(node: Node) {
+    this.#node = node;
+    this.process = new Process(node.simulator, 'runtime');
+  }
+
+  /** What the kubelet is told. */
+  list(): SimSandbox[] {
+    return [...this.sandboxes.values()].filter(({ state }) => state === 'ready' || state === 'stopped');
+  }
+
+  containersOf(sandbox: SimSandbox): SimContainer[] {
+    return [...this.containers.values()].filter((container) => container.sandbox === sandbox);
+  }
+
+  isConnected(instance: Instance): boolean {
+    return this.#connections.some((connection) => connection.instance === instance && connection.isOpen);
+  }
+
+  /** A plugin registers: it is told what there is, and then of every event. */
+  async connect(instance: Instance): Promise<void> {
+    const connection = { instance, isOpen: true };
+    await this.#nri.run('plugins', async () => {
+      const pods = [...this.sandboxes.values()].filter(({ isListed }) => isListed);
+      const containers = [...this.containers.values()].filter(({ state }) => state !== 'exited');
+      await this.#tell(connection, 'Synchronize', () =>
+        instance.side.hooks.synchronize(pods.map(viewOf), containers.map(viewOfContainer)),
+      );
+      if (!connection.isOpen) return;
+      instance.process.onEnd(() => this.#close(connection));
+      this.#connections.push(connection);
+    });
+  }
+
+  async runPodSandbox(pod: SimPod, signal: AbortSignal): Promise<string> {
+    const { kernel, simulator, plan } = this.#node;
+    const { tape } = simulator;
+    const number = ++this.#count;
+    const id = `${pod.uid}-sandbox-${number}`;
+    const mount = {};
+    const path = `/var/run/netns/cni-${number}`;
+    const network = kernel.createNamespace(id, mount);
+    kernel.mounts.set(path, network);
+    const sandbox: SimSandbox = {
+      id,
+      pod,
+      path,
+      network,
+      mount,
+      pause: undefined,
+      state: 'making',
+      isListed: plan.listsUnfinished,
+    };
+    this.sandboxes.set(id, sandbox);
+    kernel.addLink(network, { name: 'eth0', hardwareAddress: `0a:58:0a:00:00:0${number % 10}`, up: true });
+    try {
+      await this.#work('cluster network', 20, 3_000, signal);
+      sandbox.pause = {};
+      network.references.add(sandbox.pause);
+      await this.#event(`RunPodSandbox ${id}`, (instance, context) =>
+        instance.side.hooks.runPodSandbox(viewOf(sandbox), context),
+      );
+      await this.#work('task', 5, 500, signal);
+    } catch (error) {
+      simulator.trace('runtime', `RunPodSandbox ${id} fails: ${(error as Error).message}`);
+      const isLeaked = tape.chance(plan.leakRate);
+      this.#unmount(sandbox);
+      sandbox.state = 'failed';
+      if (isLeaked) simulator.trace('runtime', `leaks the pause process of ${id}`);
+      else this.#endPause(sandbox);
+      sandbox.isListed = isLeaked && tape.chance(0.3);
+      await this.#event(`RemovePodSandbox ${id}`, (instance, context) =>
+        instance.side.hooks.removePodSandbox(viewOf(sandbox), context),
+      ).catch(() => undefined);
+      if (!isLeaked) this.sandboxes.delete(id);
+      throw error;
+    }
+    sandbox.state = 'ready';
+    sandbox.isListed = true;
+    return id;
+  }
+
+  async createContainer(sandboxId: string, cdiDevices: string[], signal: AbortSignal): Promise<string> {
+    const sandbox = this.#ready(sandboxId);
+    const edits = readCdi(directoriesOf(this.#node.directories).cdiDir, cdiDevices);
+    const container: SimContainer = {
+      id: `container-${++this.#count}`,
+      sandbox,
+      state: 'created',
+      reason: undefined,
+      cdiDevices,
+      edits,
+      startedAtMs: 0,
+    };
+    await this.#work('snapshot', 5, 500, signal);
+    await this.#event(`CreateContainer in ${sandboxId}`, async (instance) =>
+      instance.side.hooks.createContainer(viewOf(sandbox), viewOfContainer(container)),
+    );
+    this.#ready(sandboxId);
+    this.containers.set(container.id, container);
+    return container.id;
+  }
+
+  async startContainer(id: string, signal: AbortSignal): Promise<void> {
+    const container = this.containers.get(id);
+    if (container?.state !== 'created') throw new Error(`there is no container ${id} to start`);
+    try {
+      for (const { hostPath } of container.edits.mounts) {
+        if (!existsSync(hostPath)) throw new Error(`mount source ${hostPath} does not exist`);
+      }
+      for (const { args } of container.edits.hooks) await this.#runGate(container, args, signal);
+      this.#ready(container.sandbox.id);
+      if (container.state !== 'created') throw new Error(`container ${id} was killed`);
+    } catch (error) {
+      container.state = 'exited';
+      container.reason ??= error instanceof Cancelled ? 'killed' : 'start-error';
+      this.#node.simulator.trace('runtime', `StartContainer ${id} fails: ${(error as Error).message}`);
+      throw error;
+    }
+    container.state = 'running';
+    container.startedAtMs = this.#node.simulator.nowMs;
+    this.#node.simulator.trace('runtime', `container ${id} of ${container.sandbox.id} runs`);
+    this.#node.onContainerRuns(container);
+  }
+
+  /** Also one that waits at the gate. */
+  stopContainer(container: SimContainer, reason: 'exit' | 'killed'): void {
+    if (container.state === 'exited') return;
+    container.state = 'exited';
+    container.reason = reason;
+  }
+
+  async stopPodSandbox(id: string, signal: AbortSignal): Promise<void> {
+    const sandbox = this.sandboxes.get(id);
+    if (sandbox === undefined) return;
+    for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
+    await this.#work('kill', 10, 1_000, signal);
+    this.#endPause(sandbox);
+    const isPathFirst = this.#node.plan.flavour === 'cri-o';
+    if (isPathFirst) this.#unmount(sandbox);
+    await this.#event(`StopPodSandbox ${id}`, (instance, context) =>
+      instance.side.hooks.stopPodSandbox(viewOf(sandbox), context),
+    );
+    sandbox.state = 'stopped';
+    sandbox.isListed = this.#node.plan.listsStopped;
+    await this.#work('cluster network', 10, 1_000, signal);
+    this.#unmount(sandbox);
+  }
+
+  async removePodSandbox(id: string, signal: AbortSignal): Promise<void> {
+    const sandbox = this.sandboxes.get(id);
+    if (sandbox === undefined) return;
+    if (sandbox.state !== 'stopped') await this.stopPodSandbox(id, signal);
+    await this.#event(`RemovePodSandbox ${id}`, (instance, context) =>
+      instance.side.hooks.removePodSandbox(viewOf(sandbox), context),
+    );
+    this.#unmount(sandbox);
+    this.#forget(sandbox);
+  }
+
+  /** The pause process of a sandbox is killed, and its containers with it. */
+  loseSandbox(sandbox: SimSandbox): void {
+    this.#node.simulator.trace('node', `the pause process of ${sandbox.id} is killed`);
+    for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
+    this.#endPause(sandbox);
+    sandbox.state = 'stopped';
+  }
+
+  /** What it was doing is cut short; sandboxes and containers live on. */
+  restart(afterMs: number): void {
+    const { simulator } = this.#node;
+    const { tape } = simulator;
+    const connections = this.#connections;
+    this.process.kill();
+    this.#connections = [];
+    this.#nri = new KeyedMutex();
+    for (const connection of connections) this.#close(connection);
+    for (const container of this.containers.values()) {
+      if (container.state !== 'created') continue;
+      container.state = 'exited';
+      container.reason = 'start-error';
+    }
+    for (const sandbox of [...this.sandboxes.values()]) {
+      if (sandbox.state !== 'making') continue;
+      // Known to the kubelet as stopped, or not at all.
+      sandbox.state = tape.chance(0.5) ? 'failed' : 'stopped';
+      sandbox.isListed = tape.chance(0.5);
+      if (tape.chance(0.5)) this.#unmount(sandbox);
+    }
+    this.process = new Process(simulator, 'runtime');
+    this.process.stalledUntilMs = simulator.nowMs + afterMs;
+  }
+
+  async #runGate(container: SimContainer, args: string[], signal: AbortSignal): Promise<void> {
+    const claimDir = args[args.indexOf('--claim-dir') + 1] ?? '';
+    const endsAtMs = this.#node.simulator.nowMs + gateTimeoutMs;
+    const inode = inodeOf(claimDir);
+    for (;;) {
+      if (container.state !== 'created') throw new Error('the container has ended');
+      if (signal.aborted) throw new Cancelled('the runtime has given the container up');
+      const gate = parseGate(readText(join(claimDir, 'gate')) ?? '');
+      if (gate?.sandboxId === container.sandbox.id) {
+        if (gate.state === 'served') return;
+        if (gate.state === 'ended') throw new Error('the sandbox of the container is being stopped');
+      }
+      if (inode === undefined || inodeOf(claimDir) !== inode) throw new Error('the claim is not prepared any more');
+      if (this.#node.simulator.nowMs >= endsAtMs) {
+        this.#node.onGateTimeout(container);
+        throw new Error('the devices of the claim were not ready in time');
+      }
+      await this.process.sleep(gatePollMs, 'gate');
+    }
+  }
+
+  async #event(
+    what: string,
+    send: (instance: Instance, context: { timeoutMs: number; signal: AbortSignal }) => Promise<void>,
+  ): Promise<void> {
+    await this.#nri.run('plugins', async () => {
+      for (const connection of [...this.#connections]) {
+        await this.#tell(connection, what, (signal) =>
+          send(connection.instance, { timeoutMs: nriTimeoutMs, signal }),
+        );
+      }
+    });
+  }
+
+  /** A plugin that is late or gone is disconnected, and the runtime goes on. @throws what the plugin refuses with */
+  async #tell(connection: Connection, what: string, handle: (signal: AbortSignal) => void | Promise<void>) {
+    const { simulator } = this.#node;
+    if (!connection.isOpen) return;
+    simulator.trace('runtime', `${what} to ${connection.instance.process.name}`);
+    try {
+      const to = connection.instance.process;
+      await rpc(simulator, { from: this.process, to, what, timeoutMs: nriTimeoutMs, handle });
+    } catch (error) {
+      if (!(error instanceof TimedOut || error instanceof Unavailable)) throw error;
+      this.#close(connection);
+    }
+  }
+
+  #close(connection: Connection): void {
+    if (!connection.isOpen) return;
+    connection.isOpen = false;
+    this.#connections = this.#connections.filter((each) => each !== connection);
+    const { instance } = connection;
+    this.#node.simulator.schedule(1, instance.process, 'disconnected', () => instance.side.hooks.disconnected());
+  }
+
+  async #work(what: string, usualMs: number, slowMs: number, signal: AbortSignal): Promise<void> {
+    await this.process.sleep(this.#node.simulator.tape.delay(usualMs, slowMs), what);
+    if (signal.aborted) throw new Cancelled(`${what} was cancelled`);
+  }
+
+  #ready(id: string): SimSandbox {
+    const sandbox = this.sandboxes.get(id);
+    if (sandbox?.state === 'ready') return sandbox;
+    throw new Error(`sandbox ${id} is not ready`);
+  }
+
+  #unmount(sandbox: SimSandbox): void {
+    const { kernel } = this.#node;
+    if (kernel.mounts.get(sandbox.path) !== sandbox.network) return;
+    kernel.mounts.delete(sandbox.path);
+    kernel.release(sandbox.network, sandbox.mount);
+  }
+
+  #endPause(sandbox: SimSandbox): void {
+    if (sandbox.pause === undefined) return;
+    this.#node.kernel.release(sandbox.network, sandbox.pause);
+    sandbox.pause = undefined;
+  }
+
+  #forget(sandbox: SimSandbox): void {
+    this.sandboxes.delete(sandbox.id);
+    for (const container of this.containersOf(sandbox)) this.containers.delete(container.id);
+  }
+}
+
+function viewOf({ id, pod, path }: SimSandbox): PodSandbox {
+  return {
+    id,
+    name: pod.uid,
+    uid: pod.uid,
+    namespace: podNamespace,
+    labels: {},
+    annotations: {},
+    runtimeHandler: '',
+    pid: 0,
+    ips: [],
+    namespaces: [{ type: 'network', path }],
+    cgroupParent: '',
+    cgroupsPath: '',
+  };
+}
+
+function viewOfContainer({ id, sandbox, state, cdiDevices, edits }: SimContainer): Container {
+  return {
+    id,
+    podSandboxId: sandbox.id,
+    name: 'main',
+    state: state === 'exited' ? 'stopped' : state,
+    labels: {},
+    annotations: {},
+    args: [],
+    env: [],
+    mounts: edits.mounts.map(({ hostPath, containerPath }) => ({
+      destination: containerPath,
+      type: 'bind',
+      source: hostPath,
+      options: ['ro', 'bind'],
+    })),
+    createRuntimeHooks: edits.hooks,
+    namespaces: [],
+    cgroupsPath: '',
+    pid: 0,
+    createdAtNs: 0,
+    startedAtNs: 0,
+    finishedAtNs: 0,
+    exitCode: 0,
+    cdiDevices,
+  };
+}
+
+interface CdiSpec {
+  kind: string;
+  devices: { name: string; containerEdits: Partial<Edits> }[];
+}
+
+/** As a runtime resolves CDI devices: by the files that are there now. @throws Error `unresolvable CDI devices` */
+function readCdi(dir: string, ids: readonly string[]): Edits {
+  const files = existsSync(dir) ? readdirSync(dir).filter((file) => file.endsWith('.json') && !file.startsWith('.')) : [];
+  const specs = files.map((file) => JSON.parse(readFileSync(join(dir, file), 'utf8')) as CdiSpec);
+  const devices = new Map(
+    specs.flatMap(({ kind, devices }) => devices.map(({ name, containerEdits }) => [`${kind}=${name}`, containerEdits])),
+  );
+  const found = ids.map((id) => {
+    const edits = devices.get(id);
+    if (edits === undefined) throw new Error(`unresolvable CDI devices ${id}`);
+    return edits;
+  });
+  return { mounts: found.flatMap(({ mounts = [] }) => mounts), hooks: found.flatMap(({ hooks = [] }) => hooks) };
+}
+
+function readText(path: string): string | undefined {
+  return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+}
+
+function inodeOf(path: string): number | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.ino;
+}

@@ -1,0 +1,68 @@
+import { rmSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { Store } from '../../src/state/index.ts';
+import { Violation } from './checks.ts';
+import type { Disk } from './disk.ts';
+import { type Directories, directoriesOf } from './instance.ts';
+import { EndlessSchedule, Simulator, type TraceLine } from './simulator.ts';
+import type { Tape } from './tape.ts';
+import { Node } from './world.ts';
+
+/** What came of a schedule. */
+export interface Outcome {
+  /** Absent: all was as it must be. */
+  violation?: { rule: string; message: string };
+  steps: number;
+  trace: readonly TraceLine[];
+}
+
+/** Files for schedules, one after the other: on a tmpfs, or it is slow. */
+export class Workplace implements Disposable {
+  readonly directories: Directories;
+  readonly disk: Disk;
+  readonly #database: DatabaseSync;
+
+  constructor(root: string, disk: Disk) {
+    this.directories = { root };
+    this.disk = disk;
+    const { database } = directoriesOf(this.directories);
+    new Store(database, { bootId: 'boot-1' })[Symbol.dispose]();
+    this.#database = new DatabaseSync(database);
+    this.#database.exec('PRAGMA synchronous = OFF');
+  }
+
+  clear(): void {
+    const { dataDir, cdiDir } = directoriesOf(this.directories);
+    rmSync(dataDir, { recursive: true, force: true });
+    rmSync(cdiDir, { recursive: true, force: true });
+    mkdirSync(cdiDir, { recursive: true });
+    this.#database.exec('DELETE FROM devices; DELETE FROM claims; DELETE FROM unrestored');
+  }
+
+  [Symbol.dispose](): void {
+    this.#database.close();
+    rmSync(this.directories.root, { recursive: true, force: true });
+  }
+}
+
+export async function runSchedule(tape: Tape, place: Workplace, isTraced = false): Promise<Outcome> {
+  place.clear();
+  const simulator = new Simulator(tape, isTraced);
+  const node = new Node(simulator, place.directories, place.disk);
+  const finish = (violation?: Outcome['violation']): Outcome => ({
+    ...(violation === undefined ? {} : { violation }),
+    steps: simulator.steps,
+    trace: simulator.lines ?? [],
+  });
+  try {
+    await node.run();
+    return finish();
+  } catch (error) {
+    if (error instanceof Violation) return finish({ rule: error.rule, message: error.message });
+    if (error instanceof EndlessSchedule) return finish({ rule: 'endless', message: error.message });
+    throw error;
+  } finally {
+    node.end();
+  }
+}

@@ -1,0 +1,259 @@
+import type { Clock, Deadline } from '../../src/clock.ts';
+import type { Tape } from './tape.ts';
+
+/** Thrown into code of a process that has just been killed, by whatever it calls next. */
+export class Killed extends Error {
+  constructor() {
+    super('killed');
+  }
+}
+
+/** A schedule that goes on for ever at one moment of simulated time, or makes far too many steps. */
+export class EndlessSchedule extends Error {}
+
+interface Timer {
+  atMs: number;
+  order: number;
+  readonly process: Process | undefined;
+  readonly name: string;
+  run: (() => void) | undefined;
+}
+
+export interface Cancel {
+  cancel(): void;
+}
+
+/**
+ * Something that can be killed: an instance of the driver, the kubelet, the runtime. What it has scheduled ends with it, its
+ * calls are never answered, and what its code still does in the step in which it is killed has no effect.
+ */
+export class Process {
+  readonly name: string;
+  readonly #simulator: Simulator;
+  readonly #onEnd = new Set<() => void>();
+  #state: 'alive' | 'dying' | 'ended' = 'alive';
+  /** Nothing of it runs before. */
+  stalledUntilMs = 0;
+  /** How many more points it passes before it is killed. */
+  #pointsLeft = Number.POSITIVE_INFINITY;
+
+  constructor(simulator: Simulator, name: string) {
+    this.#simulator = simulator;
+    this.name = name;
+  }
+
+  get isAlive(): boolean {
+    return this.#state === 'alive';
+  }
+
+  killAfter(points: number): void {
+    this.#pointsLeft = points;
+  }
+
+  /** Called when it has ended; other processes are told by events of their own. */
+  onEnd(task: () => void): Disposable {
+    if (this.#state === 'ended') task();
+    else this.#onEnd.add(task);
+    return { [Symbol.dispose]: () => void this.#onEnd.delete(task) };
+  }
+
+  kill(): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#simulator.trace(this.name, 'killed');
+    for (const task of [...this.#onEnd]) task();
+    this.#onEnd.clear();
+  }
+
+  /** Ends it after the step under way, if it was killed in it. */
+  settle(): void {
+    if (this.#state === 'dying') this.kill();
+  }
+
+  /** A point at which it may be killed. @throws Killed */
+  point(what: string): void {
+    if (!this.passes(what)) throw new Killed();
+  }
+
+  passes(what: string): boolean {
+    if (this.#state !== 'alive') return false;
+    this.#pointsLeft -= 1;
+    if (this.#pointsLeft > 0) return true;
+    this.#state = 'dying';
+    this.#simulator.trace(this.name, `dies before ${what}`);
+    return false;
+  }
+
+  /** A call that takes effect at once and is answered later. Never answered if the process is killed meanwhile. */
+  call<T>(what: string, delayMs: number, effect: () => T): Promise<T> {
+    if (!this.passes(what)) return new Promise(() => undefined);
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    let answer: () => void;
+    try {
+      const value = effect();
+      answer = () => resolve(value);
+    } catch (error) {
+      answer = () => reject(error);
+    }
+    this.#simulator.schedule(delayMs, this, what, answer);
+    return promise;
+  }
+
+  async sleep(ms: number, what = 'sleep'): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#simulator.schedule(ms, this, what, resolve);
+    await promise;
+  }
+}
+
+/** One line of what happened. */
+export type TraceLine = readonly [atMs: number, who: string, what: string];
+
+const maxSteps = 60_000;
+
+/** Runs everything in one order: the time of each event, and at one time the order in which they were scheduled. */
+export class Simulator {
+  readonly tape: Tape;
+  nowMs = 0;
+  /** Whose code runs. */
+  current: Process | undefined;
+  steps = 0;
+  readonly lines: TraceLine[] | undefined;
+  readonly #heap: Timer[] = [];
+  #order = 0;
+
+  constructor(tape: Tape, isTraced = false) {
+    this.tape = tape;
+    this.lines = isTraced ? [] : undefined;
+  }
+
+  trace(who: string, what: string): void {
+    this.lines?.push([this.nowMs, who, what]);
+  }
+
+  schedule(delayMs: number, process: Process | undefined, name: string, run: () => void): Cancel {
+    const timer: Timer = { atMs: this.nowMs + Math.max(0, delayMs), order: this.#order++, process, name, run };
+    push(this.#heap, timer);
+    return { cancel: () => void (timer.run = undefined) };
+  }
+
+  /** Names of what is scheduled for processes that are alive. */
+  pending(process: Process): string[] {
+    return this.#heap.filter((timer) => timer.process === process && timer.run !== undefined).map(({ name }) => name);
+  }
+
+  /**
+   * Runs until the time has come, or all is done.
+   * @param check after each step
+   */
+  async runUntil(endMs: number, check: () => void): Promise<void> {
+    for (;;) {
+      const timer = this.#heap[0];
+      if (timer === undefined || timer.atMs > endMs) break;
+      pop(this.#heap);
+      const { run, process } = timer;
+      if (run === undefined || process?.isAlive === false) continue;
+      if (process !== undefined && process.stalledUntilMs > timer.atMs) {
+        timer.atMs = process.stalledUntilMs;
+        timer.order = this.#order++;
+        push(this.#heap, timer);
+        continue;
+      }
+      this.nowMs = timer.atMs;
+      if (++this.steps > maxSteps) throw new EndlessSchedule(`${maxSteps} steps by ${Math.round(this.nowMs)} ms`);
+      this.current = process;
+      timer.run = undefined;
+      run();
+      await turn();
+      this.current = undefined;
+      process?.settle();
+      check();
+    }
+    this.nowMs = Math.max(this.nowMs, endMs);
+  }
+}
+
+/** Lets all microtasks run: nothing in a simulation waits for anything but those and the simulator's own events. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** The clock of a process. */
+export class SimulatedClock implements Clock {
+  readonly #simulator: Simulator;
+  readonly #process: Process;
+
+  constructor(simulator: Simulator, process: Process) {
+    this.#simulator = simulator;
+    this.#process = process;
+  }
+
+  nowMs(): number {
+    return this.#simulator.nowMs;
+  }
+
+  deadline(timeoutMs: number, parent?: AbortSignal): Deadline {
+    const controller = new AbortController();
+    const endsAt = this.#simulator.nowMs + timeoutMs;
+    const timer = this.#simulator.schedule(timeoutMs, this.#process, 'deadline', () =>
+      controller.abort(new DOMException(`deadline of ${timeoutMs} ms passed`, 'TimeoutError')),
+    );
+    const onParentAbort = () => controller.abort(parent?.reason);
+    if (parent?.aborted) onParentAbort();
+    else parent?.addEventListener('abort', onParentAbort, { once: true });
+    return {
+      signal: controller.signal,
+      remainingMs: () => Math.max(0, endsAt - this.#simulator.nowMs),
+      [Symbol.dispose]: () => {
+        timer.cancel();
+        parent?.removeEventListener('abort', onParentAbort);
+      },
+    };
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const onAbort = () => {
+        timer.cancel();
+        reject(signal?.reason);
+      };
+      const timer = this.#simulator.schedule(ms, this.#process, `sleep ${ms}`, () => {
+        signal?.removeEventListener('abort', onAbort);
+        resolve();
+      });
+      signal?.addEventListener('abort', onAbort, { once: true });
+    });
+  }
+}
+
+function isBefore(a: Timer, b: Timer): boolean {
+  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
+}
+
+function push(heap: Timer[], timer: Timer): void {
+  let at = heap.length;
+  heap.push(timer);
+  while (at > 0) {
+    const parent = (at - 1) >> 1;
+    if (!isBefore(timer, heap[parent]!)) break;
+    heap[at] = heap[parent]!;
+    at = parent;
+  }
+  heap[at] = timer;
+}
+
+function pop(heap: Timer[]): void {
+  const last = heap.pop()!;
+  if (heap.length === 0) return;
+  let at = 0;
+  for (;;) {
+    let child = 2 * at + 1;
+    if (child >= heap.length) break;
+    if (child + 1 < heap.length && isBefore(heap[child + 1]!, heap[child]!)) child += 1;
+    if (!isBefore(heap[child]!, last)) break;
+    heap[at] = heap[child]!;
+    at = child;
+  }
+  heap[at] = last;
+}

@@ -1,0 +1,72 @@
+import { Random } from '../fuzz/random.ts';
+
+/** Choices are numbers from 0 up to but without this. 0 is the ordinary case of whatever is chosen. */
+const bound = 65_536;
+
+/**
+ * The source of every decision of a schedule: which fault, which delay, which order. A schedule is the function of its tape
+ * alone, so a tape replays it, and a tape with fewer or smaller numbers is a simpler schedule. Past its end a tape is zeros.
+ */
+export class Tape {
+  readonly #read: (position: number) => number;
+  readonly #taken: number[] = [];
+
+  private constructor(read: (position: number) => number) {
+    this.#read = read;
+  }
+
+  static ofSeed(seed: number): Tape {
+    const random = new Random(seed, 'simulation');
+    return new Tape(() => random.below(bound));
+  }
+
+  static of(values: readonly number[]): Tape {
+    return new Tape((position) => values[position] ?? 0);
+  }
+
+  /** What has been read. */
+  get taken(): readonly number[] {
+    return this.#taken;
+  }
+
+  /** 0 up to but without 1; 0 is the ordinary case. */
+  fraction(): number {
+    const value = this.#read(this.#taken.length);
+    this.#taken.push(value);
+    return value / bound;
+  }
+
+  /** An integer from 0 up to but without `cases`. */
+  below(cases: number): number {
+    return Math.floor(this.fraction() * cases);
+  }
+
+  /** Whether what happens with this probability happens. */
+  chance(probability: number): boolean {
+    return this.fraction() >= 1 - probability;
+  }
+
+  /** The first entry is the ordinary one. */
+  pick<T>(list: readonly [T, ...T[]]): T {
+    return list[this.below(list.length)] ?? list[0];
+  }
+
+  /** The first entry is the ordinary one; each comes with its share of the sum of weights. */
+  weighted<T>(list: readonly [readonly [weight: number, value: T], ...(readonly [number, T])[]]): T {
+    const sum = list.reduce((total, [weight]) => total + weight, 0);
+    let rest = this.fraction() * sum;
+    for (const [weight, value] of list) {
+      if (rest < weight) return value;
+      rest -= weight;
+    }
+    return list[0][1];
+  }
+
+  /** A time: `usualMs` in the ordinary case, near it mostly, up to `slowMs` now and then. */
+  delay(usualMs: number, slowMs: number): number {
+    const value = this.fraction();
+    if (value < 0.9) return usualMs * (1 + value);
+    const slow = (value - 0.9) / 0.1;
+    return usualMs * (slowMs / usualMs) ** slow;
+  }
+}

@@ -1,0 +1,431 @@
+import { ApiServer, type SimClaim } from './api-server.ts';
+import { Checks, Violation } from './checks.ts';
+import { CniNode } from './cni.ts';
+import type { Disk } from './disk.ts';
+import { Hardware } from './hardware.ts';
+import { type Directories, Instance } from './instance.ts';
+import { Kernel } from './kernel.ts';
+import { Kubelet } from './kubelet.ts';
+import { drawPlan, type Fault, type Plan, type PodPlan } from './plan.ts';
+import { rpc } from './rpc.ts';
+import { Runtime, type SimContainer } from './runtime.ts';
+import type { Process, Simulator } from './simulator.ts';
+
+/** A pod as the API server and the kubelet see it. */
+export interface SimPod {
+  uid: string;
+  plan: PodPlan;
+  restartPolicy: 'Always' | 'Never';
+  /** Names of its claims. */
+  claims: string[];
+  /** The scheduler has chosen the node. */
+  isBound: boolean;
+  /** Its deletion was asked for. */
+  isDeleted: boolean;
+  isFailed: boolean;
+  /** The kubelet has nothing to do about it any more. */
+  isDone: boolean;
+  cancel: AbortController;
+}
+
+const everySecondMs = 1_000;
+/** How long a node may take to be as it was before, once nothing fails any more and all pods were deleted. */
+export const settleMs = 600_000;
+const settleStepMs = 10_000;
+
+/** The node, the cluster around it, and what happens to both. */
+export class Node {
+  readonly simulator: Simulator;
+  readonly plan: Plan;
+  readonly kernel: Kernel;
+  readonly hardware: Hardware;
+  readonly cni: CniNode;
+  readonly apiServer: ApiServer;
+  readonly runtime: Runtime;
+  readonly kubelet: Kubelet;
+  readonly directories: Directories;
+  readonly checks: Checks;
+  readonly pods: SimPod[] = [];
+  readonly instances: Instance[] = [];
+  readonly faults = { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };
+  isCalm = false;
+  readonly #disk: Disk;
+  readonly #processes = new Set<Process>();
+  #instanceCount = 0;
+  #claimCount = 0;
+  surprise: unknown;
+
+  constructor(simulator: Simulator, directories: Directories, disk: Disk) {
+    this.simulator = simulator;
+    this.directories = directories;
+    this.#disk = disk;
+    const plan = drawPlan(simulator.tape);
+    this.plan = plan;
+    simulator.trace('plan', JSON.stringify(plan));
+    const { renamesLinksThatAreUp, udevAddsAltNames } = plan;
+    this.kernel = new Kernel({
+      simulator,
+      renamesLinksThatAreUp,
+      udevAddsAltNames,
+      udevNameOf: ({ parentDevice = '' }) => this.hardware.find(parentDevice)?.fresh.name,
+    });
+    this.hardware = new Hardware({ kernel: this.kernel, simulator, count: plan.vfs });
+    this.cni = new CniNode({ simulator, kernel: this.kernel, hardware: this.hardware });
+    this.cni.failureRate = plan.cniFailureRate;
+    this.cni.hangRate = plan.cniHangRate;
+    this.apiServer = new ApiServer(simulator);
+    this.apiServer.errorRate = plan.apiErrorRate;
+    this.faults.lostRate = plan.lostRate;
+    this.runtime = new Runtime(this);
+    this.kubelet = new Kubelet(this);
+    this.checks = new Checks(this);
+    disk.user = {
+      process: () => {
+        const { current } = simulator;
+        return current !== undefined && this.#processes.has(current) ? current : undefined;
+      },
+      error: (isGrowing) => this.#diskError(isGrowing),
+      onChange: () => this.checks.filesChanged(),
+    };
+  }
+
+  /** @throws Violation */
+  async run(): Promise<void> {
+    const { simulator, plan } = this;
+    this.#startInstance();
+    this.kubelet.start();
+    for (const [index, pod] of plan.pods.entries()) this.#schedulePod(pod, index);
+    for (const fault of plan.faults) simulator.schedule(fault.atMs, undefined, fault.kind, () => this.#inflict(fault));
+    const check = () => {
+      if (this.surprise !== undefined) throw this.surprise;
+      this.checks.afterStep();
+    };
+    await simulator.runUntil(plan.calmAtMs, check);
+    this.#calmDown();
+    for (let remaining: string[] = []; ; ) {
+      if (simulator.nowMs >= plan.calmAtMs + settleMs) {
+        throw new Violation('not-settled', `after ${settleMs / 1_000} s without faults: ${remaining.join('; ')}`);
+      }
+      await simulator.runUntil(simulator.nowMs + settleStepMs, check);
+      remaining = await this.checks.remaining();
+      if (remaining.length === 0) break;
+    }
+  }
+
+  end(): void {
+    for (const { process } of this.instances) process.kill();
+    this.runtime.process.kill();
+    this.kubelet.process.kill();
+    this.#disk.user = undefined;
+  }
+
+  claimsOf({ claims }: SimPod): SimClaim[] {
+    return claims.map((name) => {
+      const claim = this.apiServer.claims.get(name);
+      if (claim === undefined) throw new Error(`claim ${name} does not exist`);
+      return claim;
+    });
+  }
+
+  /** The instance that the kubelet calls: of several, the one that registered last. */
+  registered(): Instance | undefined {
+    return this.instances.findLast(({ isStarted, process }) => isStarted && process.isAlive);
+  }
+
+  onContainerRuns(container: SimContainer): void {
+    this.checks.containerRuns(container);
+    const { simulator } = this;
+    const { tape } = simulator;
+    const { pod } = container.sandbox;
+    if (this.isCalm) return;
+    for (let left = pod.plan.mutations; left > 0; left--) {
+      simulator.schedule(tape.delay(200, 8_000), undefined, 'pod changes its interface', () => this.#mutate(container));
+    }
+    if (pod.plan.exits > 0) {
+      pod.plan.exits -= 1;
+      simulator.schedule(tape.delay(300, 8_000), undefined, 'container ends', () => {
+        if (container.state === 'running') this.runtime.stopContainer(container, 'exit');
+      });
+    }
+  }
+
+  onGateTimeout(container: SimContainer): void {
+    simulatorTrace(this, `container ${container.id} waited in vain`);
+  }
+
+  onPodFailed(pod: SimPod, container: SimContainer): void {
+    this.checks.podFailed(pod, container);
+  }
+
+  onSurprise(error: unknown): void {
+    this.surprise ??= error;
+  }
+
+  onStored(): void {
+    this.checks.storeChanged();
+  }
+
+  failStore(): void {
+    if (this.faults.storeErrors <= 0) return;
+    this.faults.storeErrors -= 1;
+    throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
+  }
+
+  /** The pod has ended: its claims are free for others. */
+  releaseClaims(pod: SimPod): void {
+    for (const name of pod.claims) {
+      const claim = this.apiServer.claims.get(name);
+      if (claim === undefined) continue;
+      claim.reservedFor = claim.reservedFor.filter((uid) => uid !== pod.uid);
+      const isWanted = this.pods.some((other) => other !== pod && !other.isDeleted && other.claims.includes(name));
+      if (claim.reservedFor.length === 0 && (claim.isTemplate || !isWanted)) this.apiServer.claims.delete(name);
+    }
+  }
+
+  /** The pod is gone from the API server. */
+  remove(pod: SimPod): void {
+    this.releaseClaims(pod);
+  }
+
+  #startInstance(): void {
+    const name = `driver-${++this.#instanceCount}`;
+    const killAfter = this.isCalm ? undefined : this.plan.killAfter[this.#instanceCount - 1];
+    let instance: Instance;
+    try {
+      instance = new Instance(this, name, this.plan.isShared);
+    } catch (error) {
+      simulatorTrace(this, `${name} does not start: ${(error as Error).message}`);
+      this.#restartLater();
+      return;
+    }
+    this.instances.push(instance);
+    const { process } = instance;
+    this.#processes.add(process);
+    if (killAfter !== undefined && killAfter > 0) process.killAfter(killAfter);
+    process.onEnd(() => {
+      this.#processes.delete(process);
+      instance.isStarted = false;
+      this.#restartLater();
+    });
+    this.simulator.schedule(20, process, 'start', () => {
+      instance.start().then(
+        () => this.simulator.schedule(5, process, 'connect', () => this.#inBackground(this.#keepConnected(instance))),
+        () => process.kill(),
+      );
+    });
+  }
+
+  /** The kubelet restarts the container of the driver, unless another instance is there. */
+  #restartLater(): void {
+    const { simulator } = this;
+    simulator.schedule(simulator.tape.delay(500, 20_000), undefined, 'restart of the driver', () => {
+      if (this.instances.some(({ process }) => process.isAlive)) return;
+      this.#startInstance();
+    });
+  }
+
+  async #keepConnected(instance: Instance): Promise<void> {
+    const { process } = instance;
+    for (;;) {
+      if (instance.isStarted && !this.runtime.isConnected(instance)) {
+        const what = 'register as NRI plugin';
+        const { runtime, simulator } = this;
+        const handle = () => runtime.connect(instance);
+        await rpc(simulator, { from: process, to: runtime.process, what, timeoutMs: 5_000, handle }).catch(() => undefined);
+      }
+      await process.sleep(1_000, 'look at the NRI connection');
+    }
+  }
+
+  #schedulePod(plan: PodPlan, index: number): void {
+    const pod: SimPod = {
+      uid: `pod-${index + 1}`,
+      plan,
+      restartPolicy: plan.restartPolicy,
+      claims: [],
+      isBound: false,
+      isDeleted: false,
+      isFailed: false,
+      isDone: false,
+      cancel: new AbortController(),
+    };
+    this.pods.push(pod);
+    this.simulator.schedule(plan.arrivesAtMs, undefined, `${pod.uid} arrives`, () => this.#bind(pod, index));
+    if (plan.deletedAfterMs !== undefined) {
+      const atMs = plan.arrivesAtMs + plan.deletedAfterMs;
+      this.simulator.schedule(atMs, undefined, `${pod.uid} is deleted`, () => this.#delete(pod, plan.isForced));
+    }
+  }
+
+  /** The scheduler: allocates what is free, or tries again later. */
+  #bind(pod: SimPod, index: number): void {
+    if (pod.isDeleted || this.isCalm) return;
+    const names: string[] = [];
+    const made: SimClaim[] = [];
+    const taken = new Set(
+      [...this.apiServer.claims.values()].flatMap(({ devices }) =>
+        devices.flatMap(({ device, adminAccess }) => (adminAccess ? [] : [device])),
+      ),
+    );
+    for (const [number, claimPlan] of pod.plan.claims.entries()) {
+      const shared = number === 0 && pod.plan.takesOver ? this.pods[index - 1]?.claims[0] : undefined;
+      const existing = shared === undefined ? undefined : this.apiServer.claims.get(shared);
+      if (existing !== undefined && !existing.isTemplate) {
+        // Not before its user ends: a VF can be in one pod only.
+        if (existing.reservedFor.some((uid) => this.pods.some((other) => other.uid === uid && !other.isDeleted))) {
+          return this.#bindLater(pod, index);
+        }
+        names.push(existing.name);
+        continue;
+      }
+      const free = this.hardware.vfs.filter(({ name }) => claimPlan.adminAccess || !taken.has(name));
+      if (free.length < claimPlan.vfs) return this.#bindLater(pod, index);
+      const devices = free.slice(0, claimPlan.vfs).map(({ name: device }, request) => {
+        return { request: `nic${request}`, device, adminAccess: claimPlan.adminAccess };
+      });
+      for (const { device, adminAccess } of devices) if (!adminAccess) taken.add(device);
+      const count = ++this.#claimCount;
+      const isTemplate = !(number === 0 && this.pods[index + 1]?.plan.takesOver === true);
+      const { config } = claimPlan;
+      made.push({ uid: `claim-${count}`, name: `claim-${count}`, devices, config, reservedFor: [], isTemplate });
+      names.push(`claim-${count}`);
+    }
+    for (const claim of made) this.apiServer.claims.set(claim.name, claim);
+    pod.claims = names;
+    for (const name of names) this.apiServer.claims.get(name)?.reservedFor.push(pod.uid);
+    pod.isBound = true;
+    this.checks.bound(pod);
+    simulatorTrace(this, `${pod.uid} is bound, with ${made.map(({ name, devices }) => `${name} ${devices.map(({ device }) => device)}`)}`);
+  }
+
+  #bindLater(pod: SimPod, index: number): void {
+    this.simulator.schedule(everySecondMs, undefined, `${pod.uid} is pending`, () => this.#bind(pod, index));
+  }
+
+  #delete(pod: SimPod, isForced: boolean): void {
+    if (pod.isDeleted) return;
+    simulatorTrace(this, `${pod.uid} is deleted${isForced ? ' by force' : ''}`);
+    pod.isDeleted = true;
+    if (!pod.isBound) pod.isDone = true;
+    if (isForced) this.releaseClaims(pod);
+    this.simulator.schedule(1, this.kubelet.process, `${pod.uid} is to end`, () =>
+      pod.cancel.abort(new Error('the pod is being deleted')),
+    );
+  }
+
+  #inflict(fault: Fault): void {
+    const { simulator, runtime, kubelet, hardware, faults, apiServer } = this;
+    const { nowMs } = simulator;
+    simulatorTrace(this, `fault: ${JSON.stringify(fault)}`);
+    const driver = this.registered();
+    switch (fault.kind) {
+      case 'kill driver':
+        return driver?.process.kill();
+      case 'stall driver':
+        if (driver !== undefined) driver.process.stalledUntilMs = nowMs + fault.forMs;
+        return;
+      case 'restart kubelet':
+        return kubelet.restart(fault.forMs);
+      case 'restart runtime':
+        return runtime.restart(fault.forMs);
+      case 'reset card':
+        this.checks.cardReset();
+        return hardware.reset();
+      case 'lose sandbox': {
+        const [sandbox] = runtime.list().filter(({ state }) => state === 'ready');
+        if (sandbox !== undefined) runtime.loseSandbox(sandbox);
+        return;
+      }
+      case 'API server away':
+        apiServer.downUntilMs = nowMs + fault.forMs;
+        return;
+      case 'disk full':
+        faults.diskFullUntilMs = nowMs + fault.forMs;
+        return;
+      case 'disk error':
+        faults.diskErrors += 1;
+        return;
+      case 'store error':
+        faults.storeErrors += 1;
+        return;
+      case 'update driver':
+        return this.#update(fault);
+    }
+  }
+
+  /** A rolling update: the new instance starts beside the old one, which ends some time later. */
+  #update({ forMs, isKilled }: { forMs: number; isKilled: boolean }): void {
+    const old = this.registered();
+    this.#startInstance();
+    this.simulator.schedule(forMs, old?.process, 'the old instance ends', () => {
+      if (old === undefined) return;
+      if (isKilled) return old.process.kill();
+      simulatorTrace(this, `${old.process.name} is stopped`);
+      this.#inBackground(old.stop().then(() => old.process.kill()));
+      this.simulator.schedule(30_000, old.process, 'end of the grace period', () => old.process.kill());
+    });
+  }
+
+  #diskError(isGrowing: boolean): 'ENOSPC' | 'EIO' | undefined {
+    const { faults } = this;
+    if (isGrowing && this.simulator.nowMs < faults.diskFullUntilMs) return 'ENOSPC';
+    if (faults.diskErrors <= 0) return undefined;
+    faults.diskErrors -= 1;
+    return 'EIO';
+  }
+
+  /** What a pod with NET_ADMIN does. */
+  #mutate(container: SimContainer): void {
+    if (container.state !== 'running') return;
+    const { tape } = this.simulator;
+    const { network, id } = container.sandbox;
+    const link = network.links.find(({ parentDevice }) => parentDevice !== undefined);
+    if (link === undefined) return;
+    this.checks.podChanges(container.sandbox);
+    const change = tape.pick(['mtu', 'name', 'MAC', 'altname', 'flags', 'qdisc', 'address', 'alias', 'XDP']);
+    this.simulator.trace(id, `changes ${change} of ${link.name}`);
+    const set = (what: object) => this.kernel.change(network, link.index, what, undefined, id);
+    try {
+      if (change === 'mtu') set({ mtuBytes: 1280 });
+      else if (change === 'name') {
+        set({ up: false });
+        set({ name: tape.pick(['mine', 'eth9', 'ens1v0']) });
+        set({ up: true });
+      } else if (change === 'MAC') set({ hardwareAddress: '02:66:66:66:66:66' });
+      else if (change === 'altname') this.kernel.addAltName(network, link.index, tape.pick(['br-ex', 'ens1v1']));
+      else if (change === 'flags') set({ flags: { promiscuous: true } });
+      else if (change === 'qdisc') this.kernel.setQdisc(network, link.index, 'root', 'fq');
+      else if (change === 'address') this.kernel.addAddress(network, link.index, '198.51.100.9/24');
+      else if (change === 'alias') set({ alias: 'mine' });
+      else link.xdp = ['generic'];
+    } catch (error) {
+      this.simulator.trace(id, `is refused: ${(error as Error).message}`);
+    }
+  }
+
+  #calmDown(): void {
+    const { faults, cni, apiServer } = this;
+    this.isCalm = true;
+    simulatorTrace(this, 'faults end; all pods are deleted');
+    Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 });
+    cni.failureRate = 0;
+    cni.hangRate = 0;
+    apiServer.errorRate = 0;
+    apiServer.downUntilMs = 0;
+    for (const { process } of this.instances) process.killAfter(Number.POSITIVE_INFINITY);
+    for (const pod of this.pods) {
+      if (!pod.isBound) {
+        pod.isDeleted = true;
+        pod.isDone = true;
+      } else this.#delete(pod, false);
+    }
+  }
+
+  #inBackground(work: Promise<void>): void {
+    work.catch((error: unknown) => this.onSurprise(error));
+  }
+}
+
+function simulatorTrace(node: Node, what: string): void {
+  node.simulator.trace('node', what);
+}
