@@ -1,5 +1,6 @@
 import { KubeError } from '../../src/kube/errors.ts';
 import type { ClaimObject, ClaimReader } from '../../src/kubeletplugin/index.ts';
+import type { ClaimPlan } from './plan.ts';
 import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
 
 export const driverName = 'sriov.netdra.dev';
@@ -9,9 +10,9 @@ export const nodeName = 'node-1';
 export interface SimClaim {
   uid: string;
   name: string;
-  /** Names of the VFs that it was given, one for each request; it looks at them only with `adminAccess`. */
+  /** The VFs that it was given, one for each request; it looks at them only with `adminAccess`. None: not allocated. */
   devices: { request: string; device: string; adminAccess: boolean }[];
-  config: object;
+  plan: ClaimPlan;
   /** UIDs of pods. */
   reservedFor: string[];
   isTemplate: boolean;
@@ -53,7 +54,7 @@ export class ApiServer {
   }
 }
 
-function toObject({ uid, name, devices, config, reservedFor, isTemplate }: SimClaim): ClaimObject {
+function toObject({ uid, name, devices, plan: { config }, reservedFor, isTemplate }: SimClaim): ClaimObject {
   const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...config };
   return {
     metadata: {
@@ -64,19 +65,23 @@ function toObject({ uid, name, devices, config, reservedFor, isTemplate }: SimCl
     },
     spec: {},
     status: {
-      allocation: {
-        devices: {
-          results: devices.map(({ request, device, adminAccess }) => ({
-            driver: driverName,
-            pool: nodeName,
-            request,
-            device,
-            ...(adminAccess ? { adminAccess } : {}),
-          })),
-          config: [{ source: 'FromClass', opaque: { driver: driverName, parameters } }],
-        },
-      },
+      ...(devices.length === 0 ? {} : { allocation: allocationOf(devices, parameters) }),
       reservedFor: reservedFor.map((pod) => ({ resource: 'pods', name: pod, uid: pod })),
+    },
+  };
+}
+
+function allocationOf(devices: SimClaim['devices'], parameters: object) {
+  return {
+    devices: {
+      results: devices.map(({ request, device, adminAccess }) => ({
+        driver: driverName,
+        pool: nodeName,
+        request,
+        device,
+        ...(adminAccess ? { adminAccess } : {}),
+      })),
+      config: [{ source: 'FromClass', opaque: { driver: driverName, parameters } }],
     },
   };
 }

@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
 import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
-import { directoriesOf } from './instance.ts';
+import { directoriesOf, reconcileMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
+import type { Process } from './simulator.ts';
 import type { Node, SimPod } from './world.ts';
 
 /** Something that must never be so. */
@@ -80,14 +81,25 @@ export class Checks {
     }
   }
 
-  podFailed(pod: SimPod, container: SimContainer): void {
-    if (container.reason === 'start-error') this.#startErrors.push(`${pod.uid}: ${container.id}`);
+  /** A pod with restartPolicy Never has ended: not for want of its VF, or of time. */
+  podFailed(pod: SimPod, { startError }: SimContainer): void {
+    if (startError === undefined || pod.isDeleted || !/in time|mount source|not prepared/.test(startError)) return;
+    this.#violation ??= new Violation('pod-failed', `${pod.uid} has failed for good: ${startError}`);
   }
 
-  readonly #startErrors: string[] = [];
+  /** Pods that should run and do not. */
+  waiting(): string[] {
+    const { pods, runtime } = this.#node;
+    const running = new Set(
+      [...runtime.containers.values()].filter(({ state }) => state === 'running').map(({ sandbox }) => sandbox.pod),
+    );
+    // A pod that finds no free VF waits for another to end, and one whose VF the card has reset has to be deleted.
+    const due = pods.filter((pod) => pod.isBound && !pod.isDeleted && !pod.isFailed && this.#resets === 0);
+    return due.filter((pod) => !running.has(pod)).map(({ uid }) => `${uid} does not run`);
+  }
 
   /** What keeps the node from being as it was before the first pod. */
-  async remaining(): Promise<string[]> {
+  remaining(): string[] {
     const { pods, hardware, cni, kernel, runtime, kubelet } = this.#node;
     const { dataDir, cdiDir } = directoriesOf(this.#node.directories);
     const remaining: string[] = [];
@@ -100,6 +112,7 @@ export class Checks {
     if (instance === undefined) remaining.push('the driver does not run');
     else {
       for (const { identity, state } of instance.store.claims()) remaining.push(`${identity.name} is stored as ${state}`);
+      remaining.push(...this.#unexpectedWork(instance.process));
       for (const { device, reason } of instance.store.unrestored()) {
         remaining.push(`${device.name} is stored as not restored: ${reason}`);
       }
@@ -115,6 +128,13 @@ export class Checks {
     remaining.push(...strangers.map(({ name }) => `link ${name}`));
     for (const sandbox of runtime.list()) remaining.push(`sandbox ${sandbox.id}`);
     return remaining;
+  }
+
+  /** What goes on for ever by itself: reconciliation, and looking whether the runtime is there. */
+  #unexpectedWork(process: Process): string[] {
+    const isPeriodic = (name: string) => name === `sleep ${reconcileMs}` || name === 'look at the NRI connection';
+    const work = this.#node.simulator.pending(process).filter((name) => !isPeriodic(name));
+    return work.map((name) => `the driver still waits for: ${name}`);
   }
 
   #checkContainer(container: SimContainer): void {
@@ -198,7 +218,7 @@ export class Checks {
   }
 
   #moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
-    this.#node.simulator.trace('kernel', `${link.parentDevice ?? link.name} goes from ${from.owner ?? 'host'} to ${to.owner ?? 'host'} as ${link.name}`);
+    this.#node.simulator.trace('kernel', () => `${link.parentDevice ?? link.name} goes from ${from.owner ?? 'host'} to ${to.owner ?? 'host'} as ${link.name}`);
     if (!from.isHost) this.#leaves(link, by, from);
     if (to.isHost) return;
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === to);

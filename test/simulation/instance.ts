@@ -6,7 +6,6 @@ import { type MetadataFiles, PluginCalls } from '../../src/kubeletplugin/plugin-
 import { shareMetadataFiles } from '../../src/kubeletplugin/shared-metadata-files.ts';
 import type { Logger } from '../../src/logger.ts';
 import { CdiSpecs, ClaimMetadata, type DeviceAttributes, layouts } from '../../src/metadata/index.ts';
-import { claimDirName } from '../../src/metadata/paths.ts';
 import { endEarlierBoots, InactiveClaims, OrphanedFiles, Reconciler, UnrestoredVfs } from '../../src/recovery/index.ts';
 import { Attachments, CniAttacher, CniCleanUp, createSandboxSide, type SandboxSide } from '../../src/sandbox/index.ts';
 import { HostLinks, VfHardware } from '../../src/sriov/index.ts';
@@ -152,7 +151,7 @@ export class Instance {
       assure: (claim, device) => networkDriver.assure(claim, device),
       isFilePlace: (path) => metadata.isFilePlace(path),
       isFileOf: (claim, path) => metadata.isFileOf(claim, path),
-      isGateOf: (claim, args) => args.includes(join(dataDir, 'dra-device-metadata', claimDirName(claim))),
+      isGateOf: (claim, args) => metadata.isGateOf(claim, args),
       runsHooks: () => true,
       liveUpdates: node.plan.liveUpdates,
       onFailure: () => undefined,
@@ -256,7 +255,7 @@ function openStore(node: Node, process: Process, path: string, options: Construc
     methods[name] = (...args) => {
       process.point(`store ${name}`);
       node.failStore();
-      node.simulator.trace(process.name, `store ${name} ${JSON.stringify(args.map(summary))}`);
+      node.simulator.trace(process.name, () => `store ${name} ${JSON.stringify(args.map(summary))}`);
       const result = original(...args);
       node.onStored();
       process.point(`after store ${name}`);

@@ -21,6 +21,8 @@ import type { Process, Simulator } from './simulator.ts';
 
 const enodev = 19;
 const ebadf = 9;
+/** Requests that the trace names. */
+const changes = /^(set|add[A-Z]|remove|create|delete)/;
 const usualMs = 0.1;
 const slowMs = 60;
 
@@ -57,11 +59,11 @@ export class SimConnection implements LinkConnection {
   setLink(index: number, change: LinkChange): Promise<void> {
     const { kernel, process } = this.#options;
     const { netns, ...rest } = change;
-    return this.#ask(`setLink #${index} ${describe(change)}`, () => {
+    return this.#ask('setLink', () => {
       const target = netns === undefined ? undefined : this.#resolve(netns.fd);
       if (netns !== undefined && target === undefined) throw refused(-ebadf, { operation: 'move link' });
       kernel.change(this.#namespace, index, rest, target, process.name);
-    });
+    }, () => `#${index} ${describe(change)}`);
   }
 
   addAltName(index: number, name: string): Promise<void> {
@@ -137,15 +139,15 @@ export class SimConnection implements LinkConnection {
   }
 
   setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
-    return this.#ask(`setVf ${vfIndex} ${Object.keys(change)}`, () =>
-      this.#options.hardware.setVf(pfIndex, vfIndex, change),
-    );
+    const effect = () => this.#options.hardware.setVf(pfIndex, vfIndex, change);
+    return this.#ask('setVf', effect, () => `${vfIndex} ${JSON.stringify(change)}`);
   }
 
-  #ask<T>(what: string, effect: () => T): Promise<T> {
+  #ask<T>(what: string, effect: () => T, details = () => ''): Promise<T> {
     const { simulator, process, isLost } = this.#options;
-    const isChange = /^(set|add[A-Z]|remove|create|delete)/.test(what);
-    if (isChange) simulator.trace(process.name, `${what} in ${nameOf(this.#namespace)}`);
+    if (changes.test(what)) {
+      simulator.trace(process.name, () => `${what} ${details()} in ${nameOf(this.#namespace)}`);
+    }
     return process.call(what, simulator.tape.delay(usualMs, slowMs), () => {
       if (isLost()) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
       return effect();

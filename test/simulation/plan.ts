@@ -6,6 +6,8 @@ export type Attach = 'netlink' | 'cni' | 'observe' | 'user-space';
 export interface ClaimPlan {
   attach: Attach;
   vfs: number;
+  /** Of one request, or each of a request of its own. */
+  isOneRequest: boolean;
   ipam: boolean;
   /** What the claim asks for besides. */
   config: object;
@@ -110,7 +112,7 @@ function drawPod(tape: Tape, index: number): PodPlan {
     [4, 1],
     [1, 2],
   ]);
-  const claims = Array.from({ length: claimCount }, () => drawClaim(tape));
+  const claims = Array.from({ length: claimCount }, (_, number) => drawClaim(tape, number));
   return {
     arrivesAtMs,
     claims,
@@ -130,7 +132,7 @@ function drawPod(tape: Tape, index: number): PodPlan {
   };
 }
 
-function drawClaim(tape: Tape): ClaimPlan {
+function drawClaim(tape: Tape, number: number): ClaimPlan {
   const attach = tape.weighted<Attach>([
     [6, 'netlink'],
     [2, 'cni'],
@@ -143,11 +145,14 @@ function drawClaim(tape: Tape): ClaimPlan {
   ]);
   const ipam = (attach === 'netlink' || attach === 'user-space') && tape.chance(0.4);
   const adminAccess = tape.chance(0.05);
-  return { attach, vfs, ipam, adminAccess, config: drawConfig(tape, attach, vfs, ipam) };
+  const isOneRequest = vfs === 1 || tape.chance(0.5);
+  const config = drawConfig(tape, attach, vfs === 1 ? `fast${number}` : `fast${number}x%d`, ipam);
+  if (!isOneRequest) delete config.interfaceName;
+  return { attach, vfs, isOneRequest, ipam, adminAccess, config };
 }
 
-function drawConfig(tape: Tape, attach: Attach, vfs: number, ipam: boolean): object {
-  const isSingle = vfs === 1;
+function drawConfig(tape: Tape, attach: Attach, interfaceName: string, ipam: boolean): { interfaceName?: string } {
+  const isSingle = !interfaceName.endsWith('%d');
   const withName = tape.chance(0.4);
   const withMac = isSingle && tape.chance(0.3);
   const withAddress = isSingle && attach === 'netlink' && tape.chance(0.4);
@@ -158,7 +163,7 @@ function drawConfig(tape: Tape, attach: Attach, vfs: number, ipam: boolean): obj
     ...(attach === 'observe' ? { attach } : {}),
     ...(attach === 'user-space' ? { driver: 'vfio-pci' } : {}),
     ...(ipam ? { ipam: { type: 'ipam' } } : {}),
-    ...(withName && attach !== 'user-space' && attach !== 'observe' ? { interfaceName: isSingle ? 'fast' : 'fast%d' } : {}),
+    ...(withName && attach !== 'user-space' && attach !== 'observe' ? { interfaceName } : {}),
     ...(withMac && attach !== 'observe' ? { macAddress: '02:11:22:33:44:55' } : {}),
     ...(withAddress ? { addresses: ['192.0.2.7/24'] } : {}),
     ...(withMtu ? { mtu: 4000 } : {}),

@@ -33,6 +33,7 @@ export interface SimContainer {
   state: 'created' | 'running' | 'exited';
   /** Why it is not running; `start-error` counts as an end of the container. */
   reason: 'exit' | 'killed' | 'start-error' | undefined;
+  startError: string | undefined;
   cdiDevices: string[];
   edits: Edits;
   startedAtMs: number;
@@ -118,6 +119,7 @@ export class Runtime {
     kernel.addLink(network, { name: 'eth0', hardwareAddress: `0a:58:0a:00:00:0${number % 10}`, up: true });
     try {
       await this.#work('cluster network', 20, 3_000, signal);
+      this.#moveObserved(sandbox, network);
       sandbox.pause = {};
       network.references.add(sandbox.pause);
       await this.#event(`RunPodSandbox ${id}`, (instance, context) =>
@@ -151,6 +153,7 @@ export class Runtime {
       sandbox,
       state: 'created',
       reason: undefined,
+      startError: undefined,
       cdiDevices,
       edits,
       startedAtMs: 0,
@@ -177,6 +180,7 @@ export class Runtime {
     } catch (error) {
       container.state = 'exited';
       container.reason ??= error instanceof Cancelled ? 'killed' : 'start-error';
+      container.startError = (error as Error).message;
       this.#node.simulator.trace('runtime', `StartContainer ${id} fails: ${(error as Error).message}`);
       throw error;
     }
@@ -207,6 +211,7 @@ export class Runtime {
     sandbox.state = 'stopped';
     sandbox.isListed = this.#node.plan.listsStopped;
     await this.#work('cluster network', 10, 1_000, signal);
+    this.#moveObserved(sandbox, this.#node.kernel.host);
     this.#unmount(sandbox);
   }
 
@@ -252,6 +257,23 @@ export class Runtime {
     }
     this.process = new Process(simulator, 'runtime');
     this.process.stalledUntilMs = simulator.nowMs + afterMs;
+  }
+
+  /** Multus moves the VFs of claims with `attach: observe`. */
+  #moveObserved(sandbox: SimSandbox, target: Namespace): void {
+    const { hardware, kernel, apiServer } = this.#node;
+    const claims = sandbox.pod.claims.map((name) => apiServer.claims.get(name));
+    const names = claims.flatMap((claim) =>
+      claim?.plan.attach === 'observe' && !claim.plan.adminAccess ? claim.devices.map(({ device }) => device) : [],
+    );
+    for (const { name, link, fresh } of hardware.vfs) {
+      if (link === undefined || link.namespace === target) continue;
+      if (target.isHost ? link.namespace !== sandbox.network : !names.includes(name)) continue;
+      if (target.isHost && !names.includes(name)) continue;
+      if (!target.isHost && !link.namespace.isHost) throw new Error(`Multus: ${name} is not on the host`);
+      const wanted = target.isHost ? { name: fresh.name } : {};
+      kernel.change(link.namespace, link.index, wanted, target, 'Multus');
+    }
   }
 
   async #runGate(container: SimContainer, args: string[], signal: AbortSignal): Promise<void> {

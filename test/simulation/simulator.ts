@@ -127,8 +127,9 @@ export class Simulator {
     this.lines = isTraced ? [] : undefined;
   }
 
-  trace(who: string, what: string): void {
-    this.lines?.push([this.nowMs, who, what]);
+  /** @param what a function where it takes time to put together: without a trace it is not called */
+  trace(who: string, what: string | (() => string)): void {
+    this.lines?.push([this.nowMs, who, typeof what === 'string' ? what : what()]);
   }
 
   schedule(delayMs: number, process: Process | undefined, name: string, run: () => void): Cancel {

@@ -6,7 +6,7 @@ import { Hardware } from './hardware.ts';
 import { type Directories, Instance } from './instance.ts';
 import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
-import { drawPlan, type Fault, type Plan, type PodPlan } from './plan.ts';
+import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan } from './plan.ts';
 import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
 import type { Process, Simulator } from './simulator.ts';
@@ -29,6 +29,8 @@ export interface SimPod {
 }
 
 const everySecondMs = 1_000;
+/** How long pods may take to run, once nothing fails any more. */
+const runMs = 300_000;
 /** How long a node may take to be as it was before, once nothing fails any more and all pods were deleted. */
 export const settleMs = 600_000;
 const settleStepMs = 10_000;
@@ -61,7 +63,7 @@ export class Node {
     this.#disk = disk;
     const plan = drawPlan(simulator.tape);
     this.plan = plan;
-    simulator.trace('plan', JSON.stringify(plan));
+    simulator.trace('plan', () => JSON.stringify(plan));
     const { renamesLinksThatAreUp, udevAddsAltNames } = plan;
     this.kernel = new Kernel({
       simulator,
@@ -102,13 +104,21 @@ export class Node {
     };
     await simulator.runUntil(plan.calmAtMs, check);
     this.#calmDown();
-    for (let remaining: string[] = []; ; ) {
-      if (simulator.nowMs >= plan.calmAtMs + settleMs) {
-        throw new Violation('not-settled', `after ${settleMs / 1_000} s without faults: ${remaining.join('; ')}`);
+    await this.#await('not-running', runMs, () => this.checks.waiting(), check);
+    simulatorTrace(this, 'all pods are deleted');
+    for (const pod of this.pods) this.#delete(pod, false);
+    await this.#await('not-settled', settleMs, () => this.checks.remaining(), check);
+  }
+
+  /** @throws Violation if something is left of a list after the time */
+  async #await(rule: string, withinMs: number, list: () => string[], check: () => void): Promise<void> {
+    const { simulator } = this;
+    const endsAtMs = simulator.nowMs + withinMs;
+    for (let left = list(); left.length > 0; left = list()) {
+      if (simulator.nowMs >= endsAtMs) {
+        throw new Violation(rule, `after ${withinMs / 1_000} s without faults: ${left.join('; ')}`);
       }
       await simulator.runUntil(simulator.nowMs + settleStepMs, check);
-      remaining = await this.checks.remaining();
-      if (remaining.length === 0) break;
     }
   }
 
@@ -177,8 +187,9 @@ export class Node {
       const claim = this.apiServer.claims.get(name);
       if (claim === undefined) continue;
       claim.reservedFor = claim.reservedFor.filter((uid) => uid !== pod.uid);
-      const isWanted = this.pods.some((other) => other !== pod && !other.isDeleted && other.claims.includes(name));
-      if (claim.reservedFor.length === 0 && (claim.isTemplate || !isWanted)) this.apiServer.claims.delete(name);
+      if (claim.reservedFor.length > 0) continue;
+      if (claim.isTemplate) this.apiServer.claims.delete(name);
+      else claim.devices = [];
     }
   }
 
@@ -259,43 +270,43 @@ export class Node {
 
   /** The scheduler: allocates what is free, or tries again later. */
   #bind(pod: SimPod, index: number): void {
-    if (pod.isDeleted || this.isCalm) return;
-    const names: string[] = [];
-    const made: SimClaim[] = [];
-    const taken = new Set(
-      [...this.apiServer.claims.values()].flatMap(({ devices }) =>
-        devices.flatMap(({ device, adminAccess }) => (adminAccess ? [] : [device])),
-      ),
-    );
-    for (const [number, claimPlan] of pod.plan.claims.entries()) {
-      const shared = number === 0 && pod.plan.takesOver ? this.pods[index - 1]?.claims[0] : undefined;
-      const existing = shared === undefined ? undefined : this.apiServer.claims.get(shared);
-      if (existing !== undefined && !existing.isTemplate) {
-        // Not before its user ends: a VF can be in one pod only.
-        if (existing.reservedFor.some((uid) => this.pods.some((other) => other.uid === uid && !other.isDeleted))) {
-          return this.#bindLater(pod, index);
-        }
-        names.push(existing.name);
-        continue;
-      }
-      const free = this.hardware.vfs.filter(({ name }) => claimPlan.adminAccess || !taken.has(name));
-      if (free.length < claimPlan.vfs) return this.#bindLater(pod, index);
-      const devices = free.slice(0, claimPlan.vfs).map(({ name: device }, request) => {
-        return { request: `nic${request}`, device, adminAccess: claimPlan.adminAccess };
-      });
-      for (const { device, adminAccess } of devices) if (!adminAccess) taken.add(device);
-      const count = ++this.#claimCount;
-      const isTemplate = !(number === 0 && this.pods[index + 1]?.plan.takesOver === true);
-      const { config } = claimPlan;
-      made.push({ uid: `claim-${count}`, name: `claim-${count}`, devices, config, reservedFor: [], isTemplate });
-      names.push(`claim-${count}`);
+    if (pod.isDeleted) return;
+    const before = this.pods[index - 1];
+    const isTakingOver = pod.plan.takesOver && before?.isBound === true;
+    const claims: SimClaim[] = [];
+    for (const [number, plan] of pod.plan.claims.entries()) {
+      const shared = number === 0 && isTakingOver ? this.apiServer.claims.get(before.claims[0] ?? '') : undefined;
+      // A VF can be in one pod only.
+      const isInUse = shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
+      if (isInUse === true) return this.#bindLater(pod, index);
+      claims.push(shared ?? this.#createClaim(plan, !(number === 0 && this.pods[index + 1]?.plan.takesOver === true)));
     }
-    for (const claim of made) this.apiServer.claims.set(claim.name, claim);
-    pod.claims = names;
-    for (const name of names) this.apiServer.claims.get(name)?.reservedFor.push(pod.uid);
+    const taken = new Set([...this.apiServer.claims.values()].flatMap(devicesHeldBy));
+    const allocations = new Map<SimClaim, SimClaim['devices']>();
+    for (const claim of claims.filter(({ devices }) => devices.length === 0)) {
+      const { vfs, adminAccess, isOneRequest } = claim.plan;
+      const free = this.hardware.vfs.filter(({ name }) => adminAccess || !taken.has(name)).slice(0, vfs);
+      if (free.length < vfs) return this.#bindLater(pod, index);
+      const devices = free.map(({ name: device }, index) => {
+        return { request: isOneRequest ? 'nic' : `nic${index}`, device, adminAccess };
+      });
+      allocations.set(claim, devices);
+      for (const device of devicesHeldBy({ devices })) taken.add(device);
+    }
+    for (const [claim, devices] of allocations) claim.devices = devices;
+    for (const claim of claims) {
+      this.apiServer.claims.set(claim.name, claim);
+      claim.reservedFor.push(pod.uid);
+    }
+    pod.claims = claims.map(({ name }) => name);
     pod.isBound = true;
     this.checks.bound(pod);
-    simulatorTrace(this, `${pod.uid} is bound, with ${made.map(({ name, devices }) => `${name} ${devices.map(({ device }) => device)}`)}`);
+    simulatorTrace(this, () => `${pod.uid} is bound: ${claims.map(({ name, devices }) => `${name} with ${devicesHeldBy({ devices })}`)}`);
+  }
+
+  #createClaim(plan: ClaimPlan, isTemplate: boolean): SimClaim {
+    const name = `claim-${++this.#claimCount}`;
+    return { uid: `uid-${name}`, name, plan, devices: [], reservedFor: [], isTemplate };
   }
 
   #bindLater(pod: SimPod, index: number): void {
@@ -406,19 +417,13 @@ export class Node {
   #calmDown(): void {
     const { faults, cni, apiServer } = this;
     this.isCalm = true;
-    simulatorTrace(this, 'faults end; all pods are deleted');
+    simulatorTrace(this, 'faults end');
     Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 });
     cni.failureRate = 0;
     cni.hangRate = 0;
     apiServer.errorRate = 0;
     apiServer.downUntilMs = 0;
     for (const { process } of this.instances) process.killAfter(Number.POSITIVE_INFINITY);
-    for (const pod of this.pods) {
-      if (!pod.isBound) {
-        pod.isDeleted = true;
-        pod.isDone = true;
-      } else this.#delete(pod, false);
-    }
   }
 
   #inBackground(work: Promise<void>): void {
@@ -426,6 +431,10 @@ export class Node {
   }
 }
 
-function simulatorTrace(node: Node, what: string): void {
+function devicesHeldBy({ devices }: Pick<SimClaim, 'devices'>): string[] {
+  return devices.flatMap(({ device, adminAccess }) => (adminAccess ? [] : [device]));
+}
+
+function simulatorTrace(node: Node, what: string | (() => string)): void {
   node.simulator.trace('node', what);
 }
