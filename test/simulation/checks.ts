@@ -111,7 +111,8 @@ export class Checks {
     }
     if (instance === undefined) remaining.push('the driver does not run');
     else {
-      for (const { identity, state } of instance.store.claims()) remaining.push(`${identity.name} is stored as ${state}`);
+      for (const { identity, state } of instance.store.claims())
+        remaining.push(`${identity.name} is stored as ${state}`);
       remaining.push(...this.#unexpectedWork(instance.process));
       for (const { device, reason } of instance.store.unrestored()) {
         remaining.push(`${device.name} is stored as not restored: ${reason}`);
@@ -122,9 +123,7 @@ export class Checks {
     }
     for (const address of cni.addresses) remaining.push(`address ${address} was not given back`);
     if (cni.entries.size > 0) remaining.push(`${cni.entries.size} CNI attachments`);
-    const strangers = kernel.host.links.filter(
-      ({ name, parentDevice }) => name !== 'lo' && parentDevice === undefined,
-    );
+    const strangers = kernel.host.links.filter(({ name, parentDevice }) => name !== 'lo' && parentDevice === undefined);
     remaining.push(...strangers.map(({ name }) => `link ${name}`));
     for (const sandbox of runtime.list()) remaining.push(`sandbox ${sandbox.id}`);
     return remaining;
@@ -178,7 +177,8 @@ export class Checks {
         address !== undefined && cached.attachment.containerId === sandbox.id ? [address] : [],
       );
       const unknown = (data?.ips ?? []).filter((address) => address.startsWith('10.9.') && !known.includes(address));
-      if (unknown.length > 0) throw new Violation('wrong-metadata', `${where}, which names ${unknown}, given to nobody`);
+      if (unknown.length > 0)
+        throw new Violation('wrong-metadata', `${where}, which names ${unknown}, given to nobody`);
       return;
     }
     if (this.#changed.has(sandbox.id)) return;
@@ -193,14 +193,20 @@ export class Checks {
       ips: (data?.ips ?? []).join(),
     };
     if (JSON.stringify(actual) === JSON.stringify(told)) return;
-    throw new Violation('wrong-metadata', `${where}: ${JSON.stringify(told)} in the file, ${JSON.stringify(actual)} in the kernel`);
+    throw new Violation(
+      'wrong-metadata',
+      `${where}: ${JSON.stringify(told)} in the file, ${JSON.stringify(actual)} in the kernel`,
+    );
   }
 
+  /** As long as the claim's files are there: they are made anew after unprepare. */
   #checkGenerations(claim: SimClaim): void {
+    const isThere = existsSync(this.#claimDir(claim));
     for (const { request } of claim.devices) {
+      const key = `${claim.uid} ${request}`;
+      if (!isThere) this.#generations.delete(key);
       const document = this.#readDocument(claim, request);
       if (document === undefined || document.claim.uid !== claim.uid) continue;
-      const key = `${claim.uid} ${request}`;
       const before = this.#generations.get(key) ?? 0;
       if (document.generation < before) {
         this.#violation ??= new Violation('generation', `${key} goes from ${before} to ${document.generation}`);
@@ -209,16 +215,23 @@ export class Checks {
     }
   }
 
-  #readDocument({ name }: SimClaim, request: string): MetadataDocument | undefined {
-    const { dataDir } = directoriesOf(this.#node.directories);
-    const path = join(dataDir, 'dra-device-metadata', `default_${name}`, request, 'metadata.json');
+  #claimDir({ name }: SimClaim): string {
+    return join(directoriesOf(this.#node.directories).dataDir, 'dra-device-metadata', `default_${name}`);
+  }
+
+  #readDocument(claim: SimClaim, request: string): MetadataDocument | undefined {
+    const path = join(this.#claimDir(claim), request, 'metadata.json');
     if (!existsSync(path)) return undefined;
     const text = readFileSync(path, 'utf8');
     return text.trim() === '' ? undefined : decodeStream(text);
   }
 
   #moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
-    this.#node.simulator.trace('kernel', () => `${link.parentDevice ?? link.name} goes from ${from.owner ?? 'host'} to ${to.owner ?? 'host'} as ${link.name}`);
+    this.#node.simulator.trace(
+      'kernel',
+      () =>
+        `${link.parentDevice ?? link.name} goes from ${from.owner ?? 'host'} to ${to.owner ?? 'host'} as ${link.name}`,
+    );
     if (!from.isHost) this.#leaves(link, by, from);
     if (to.isHost) return;
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === to);
@@ -235,6 +248,9 @@ export class Checks {
     if (sandbox === undefined) return;
     const isRunning = this.#node.runtime.containersOf(sandbox).some(({ state }) => state === 'running');
     if (!isRunning) return;
-    this.#violation ??= new Violation('taken-away', `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`);
+    this.#violation ??= new Violation(
+      'taken-away',
+      `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`,
+    );
   }
 }

@@ -1,5 +1,11 @@
 import type { Clock } from '../../src/clock.ts';
-import { type CachedAttachment, type CniAttachment, CniError, type CniIpamAttachment, type CniResult } from '../../src/cni/index.ts';
+import {
+  type CachedAttachment,
+  type CniAttachment,
+  CniError,
+  type CniIpamAttachment,
+  type CniResult,
+} from '../../src/cni/index.ts';
 import type { CniPlugins } from '../../src/sandbox/index.ts';
 import type { Hardware } from './hardware.ts';
 import type { Kernel } from './kernel.ts';

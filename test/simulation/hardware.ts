@@ -1,4 +1,4 @@
-import { NetlinkError, type VfChange, type VfInfo, type VfIdentity } from '../../src/netlink/index.ts';
+import { NetlinkError, type VfChange, type VfIdentity, type VfInfo } from '../../src/netlink/index.ts';
 import { DeviceNodes, DriverBinding, isVfio, SriovError } from '../../src/sriov/index.ts';
 import {
   changeSettings,
@@ -100,7 +100,8 @@ export class Hardware {
   changesOf(vf: SimVf): string[] {
     const now = this.stateOf(vf);
     const found = JSON.parse(this.#found[vf.vfIndex] ?? '{}');
-    if (vf.wasReset) return vf.link !== undefined && vf.link.namespace.isHost ? [] : ['its interface is not on the host'];
+    if (vf.wasReset)
+      return vf.link !== undefined && vf.link.namespace.isHost ? [] : ['its interface is not on the host'];
     return differences(found, JSON.parse(JSON.stringify(now)), '');
   }
 

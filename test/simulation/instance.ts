@@ -274,7 +274,10 @@ function openStore(node: Node, process: Process, path: string, options: Construc
 
 function summary(value: unknown): unknown {
   if (value instanceof Map) {
-    return [...value].map(([key, attachment]) => [key, (attachment as { sandboxId?: string } | undefined)?.sandboxId ?? 'none']);
+    return [...value].map(([key, attachment]) => [
+      key,
+      (attachment as { sandboxId?: string } | undefined)?.sandboxId ?? 'none',
+    ]);
   }
   if (typeof value === 'object' && value !== null && 'identity' in value) {
     const { identity, state, podUids } = value as { identity: { uid: string }; state: string; podUids: string[] };

@@ -1,9 +1,27 @@
 import { refused } from '../../src/netlink/errors.ts';
-import type { Address, Link, LinkChange, NewRoute, QdiscPlace, Route, VfChange, VfInfo } from '../../src/netlink/index.ts';
+import type {
+  Address,
+  Link,
+  LinkChange,
+  NewRoute,
+  QdiscPlace,
+  Route,
+  VfChange,
+  VfInfo,
+} from '../../src/netlink/index.ts';
 import type { LinkFlag, LinkMode, XdpMode } from '../../src/netlink/link.ts';
 import type { Simulator } from './simulator.ts';
 
-const errno = { enoent: 2, ebadf: 9, eexist: 17, ebusy: 16, enodev: 19, einval: 22, eaddrnotavail: 99, enetunreach: 101 };
+const errno = {
+  enoent: 2,
+  ebadf: 9,
+  eexist: 17,
+  ebusy: 16,
+  enodev: 19,
+  einval: 22,
+  eaddrnotavail: 99,
+  enetunreach: 101,
+};
 const eperm = 1;
 
 /** What a process keeps of a namespace: as long as there is one of them, the namespace lives. */

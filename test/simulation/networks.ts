@@ -59,11 +59,15 @@ export class SimConnection implements LinkConnection {
   setLink(index: number, change: LinkChange): Promise<void> {
     const { kernel, process } = this.#options;
     const { netns, ...rest } = change;
-    return this.#ask('setLink', () => {
-      const target = netns === undefined ? undefined : this.#resolve(netns.fd);
-      if (netns !== undefined && target === undefined) throw refused(-ebadf, { operation: 'move link' });
-      kernel.change(this.#namespace, index, rest, target, process.name);
-    }, () => `#${index} ${describe(change)}`);
+    return this.#ask(
+      'setLink',
+      () => {
+        const target = netns === undefined ? undefined : this.#resolve(netns.fd);
+        if (netns !== undefined && target === undefined) throw refused(-ebadf, { operation: 'move link' });
+        kernel.change(this.#namespace, index, rest, target, process.name);
+      },
+      () => `#${index} ${describe(change)}`,
+    );
   }
 
   addAltName(index: number, name: string): Promise<void> {

@@ -32,8 +32,16 @@ export interface PodPlan {
 }
 
 export type Fault =
-  | { kind: 'kill driver' | 'stall driver' | 'restart kubelet' | 'restart runtime' | 'reset card'; atMs: number; forMs: number }
-  | { kind: 'lose sandbox' | 'API server away' | 'disk full' | 'disk error' | 'store error'; atMs: number; forMs: number }
+  | {
+      kind: 'kill driver' | 'stall driver' | 'restart kubelet' | 'restart runtime' | 'reset card';
+      atMs: number;
+      forMs: number;
+    }
+  | {
+      kind: 'lose sandbox' | 'API server away' | 'disk full' | 'disk error' | 'store error';
+      atMs: number;
+      forMs: number;
+    }
   | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
 
 export type Flavour = 'containerd' | 'cri-o';

@@ -303,9 +303,7 @@ export class Runtime {
   ): Promise<void> {
     await this.#nri.run('plugins', async () => {
       for (const connection of [...this.#connections]) {
-        await this.#tell(connection, what, (signal) =>
-          send(connection.instance, { timeoutMs: nriTimeoutMs, signal }),
-        );
+        await this.#tell(connection, what, (signal) => send(connection.instance, { timeoutMs: nriTimeoutMs, signal }));
       }
     });
   }
@@ -414,10 +412,14 @@ interface CdiSpec {
 
 /** As a runtime resolves CDI devices: by the files that are there now. @throws Error `unresolvable CDI devices` */
 function readCdi(dir: string, ids: readonly string[]): Edits {
-  const files = existsSync(dir) ? readdirSync(dir).filter((file) => file.endsWith('.json') && !file.startsWith('.')) : [];
+  const files = existsSync(dir)
+    ? readdirSync(dir).filter((file) => file.endsWith('.json') && !file.startsWith('.'))
+    : [];
   const specs = files.map((file) => JSON.parse(readFileSync(join(dir, file), 'utf8')) as CdiSpec);
   const devices = new Map(
-    specs.flatMap(({ kind, devices }) => devices.map(({ name, containerEdits }) => [`${kind}=${name}`, containerEdits])),
+    specs.flatMap(({ kind, devices }) =>
+      devices.map(({ name, containerEdits }) => [`${kind}=${name}`, containerEdits]),
+    ),
   );
   const found = ids.map((id) => {
     const edits = devices.get(id);

@@ -1,5 +1,4 @@
-import { rmSync } from 'node:fs';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { Store } from '../../src/state/index.ts';
 import { Violation } from './checks.ts';

@@ -242,7 +242,9 @@ export class Node {
         const what = 'register as NRI plugin';
         const { runtime, simulator } = this;
         const handle = () => runtime.connect(instance);
-        await rpc(simulator, { from: process, to: runtime.process, what, timeoutMs: 5_000, handle }).catch(() => undefined);
+        await rpc(simulator, { from: process, to: runtime.process, what, timeoutMs: 5_000, handle }).catch(
+          () => undefined,
+        );
       }
       await process.sleep(1_000, 'look at the NRI connection');
     }
@@ -301,7 +303,10 @@ export class Node {
     pod.claims = claims.map(({ name }) => name);
     pod.isBound = true;
     this.checks.bound(pod);
-    simulatorTrace(this, () => `${pod.uid} is bound: ${claims.map(({ name, devices }) => `${name} with ${devicesHeldBy({ devices })}`)}`);
+    simulatorTrace(
+      this,
+      () => `${pod.uid} is bound: ${claims.map(({ name, devices }) => `${name} with ${devicesHeldBy({ devices })}`)}`,
+    );
   }
 
   #createClaim(plan: ClaimPlan, isTemplate: boolean): SimClaim {

@@ -1,0 +1,181 @@
+import type { PlantedBug } from './plant.ts';
+
+const noReset = {
+  file: 'src/sriov/vf-hardware.ts',
+  replace: '{ reset = true }: RestoreOptions = {}',
+  by: '{ reset = false }: RestoreOptions = {}',
+};
+
+/** Defects of earlier versions, put back where the code of today has their place. */
+export const plantedBugs: readonly PlantedBug[] = [
+  {
+    name: 'blocked-by-a-name',
+    what: 'a name that cannot be restored keeps the claim from being unprepared (B1)',
+    changes: [
+      noReset,
+      { file: 'src/netlink/link-state.ts', replace: 'if (altNames.includes(name)) {', by: 'if (!altNames) {' },
+      {
+        file: 'src/driver/driver.ts',
+        replace: "      this.#options.logger.error(fields, 'VF is unavailable until it is restored');\n",
+        by: '',
+      },
+    ],
+  },
+  {
+    name: 'data-of-the-earlier-sandbox',
+    what: 'the network data of the earlier sandbox is stored with the new attachment (B2)',
+    changes: [
+      {
+        file: 'src/sandbox/attach/attachments.ts',
+        replace: '{ ...place, ...(host === undefined ? {} : { host }) }',
+        by: '{ ...place, ...(host === undefined ? {} : { host }), ...(old?.networkData && { networkData: old.networkData }) }',
+      },
+    ],
+  },
+  {
+    name: 'starts-without-gate',
+    what: 'containers start although their VF is not there yet (B3)',
+    changes: [
+      { file: 'src/metadata/claim-metadata.ts', replace: '...(isGated ? { hooks', by: '...(!isGated ? { hooks' },
+    ],
+  },
+  {
+    name: 'no-handover',
+    what: 'a claim that passes to the next pod is never served there (B4)',
+    changes: [
+      {
+        file: 'src/recovery/inactive-claims.ts',
+        replace: "return isKept || state !== 'prepared' ? undefined : { action: 'hand-over' };",
+        by: 'return isKept || state ? undefined : undefined;',
+      },
+    ],
+  },
+  {
+    name: 'properties-left-by-cni',
+    what: 'what a CNI plugin has set through the PF stays for the next claim (B5)',
+    changes: [
+      {
+        file: 'src/driver/driver.ts',
+        replace: 'return isVf || toVfWanted(device.config) !== undefined ?',
+        by: 'return isVf && toVfWanted(device.config) !== undefined ?',
+      },
+    ],
+  },
+  {
+    name: 'forgotten-rebind',
+    what: 'a VF that was left without a driver by a kill gets none in the second prepare (B6)',
+    changes: [
+      {
+        file: 'src/sriov/vf-hardware.ts',
+        replace: 'else if (current === undefined) await this.#binding.bind(pciAddress, before.driver);',
+        by: '',
+      },
+    ],
+  },
+  {
+    name: 'endless-work',
+    what: 'a sandbox that has left the list of the runtime is worked on for ever (B7)',
+    changes: [
+      {
+        file: 'src/sandbox/sandbox-registry.ts',
+        replace: 'if (isGone || (isUnlisted && isSuspect))',
+        by: 'if (isGone && isUnlisted && !isSuspect && !isGone)',
+      },
+    ],
+  },
+  {
+    name: 'admin-access-takes-the-vf',
+    what: 'a claim with adminAccess takes the VF from its user (B8)',
+    changes: [
+      {
+        file: 'src/driver/device-resolver.ts',
+        replace: 'filter(({ adminAccess }) => adminAccess !== true)',
+        by: 'filter(() => true)',
+      },
+    ],
+  },
+  {
+    name: 'allocation-ignored',
+    what: 'a claim that was allocated anew keeps the VF that it had before (B9)',
+    changes: [
+      {
+        file: 'src/driver/driver.ts',
+        replace: "if (known?.state === 'prepared' && (known.allocation ?? allocation) === allocation) {",
+        by: "if (known?.state === 'prepared') {",
+      },
+    ],
+  },
+  {
+    name: 'end-of-an-old-sandbox',
+    what: 'the end of an old sandbox makes its pod forget which one it lives in (the place of B13)',
+    changes: [
+      {
+        file: 'src/sandbox/sandbox-registry.ts',
+        replace: 'if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);',
+        by: 'this.#current.delete(podUid);',
+      },
+    ],
+  },
+  {
+    name: 'alternative-names-stay',
+    what: 'alternative names of a VF are not restored (B14)',
+    changes: [
+      {
+        file: 'src/netlink/link-state.ts',
+        replace: "  await steps.run('altNames', () => restoreAltNames(connection, index, before.altNames));\n",
+        by: '',
+      },
+    ],
+  },
+  {
+    name: 'erased-attachment',
+    what: 'preparing a claim again in one instance erases what the other has stored (B15)',
+    changes: [
+      {
+        file: 'src/state/store.ts',
+        replace: 'const attachment = known === undefined ? given : known.attachment;',
+        by: 'const attachment = known ? given : given;',
+      },
+      {
+        file: 'src/state/claim-locks.ts',
+        replace: 'while (!this.#set(lockTypes.write, offset))',
+        by: 'while (!this.#set(lockTypes.write, offset) && offset < 0)',
+      },
+    ],
+  },
+  {
+    name: 'lost-with-its-namespace',
+    what: 'a VF in a namespace without a path is given up (A2)',
+    changes: [
+      noReset,
+      {
+        file: 'src/sandbox/attach/host-link.ts',
+        replace: '    await this.#vfs.reclaimLink(device.pciAddress);\n',
+        by: '',
+      },
+    ],
+  },
+  {
+    name: 'opened-too-early',
+    what: 'the gate is opened before the metadata is written',
+    changes: [
+      {
+        file: 'src/sandbox/metadata-writer.ts',
+        replace: 'const isNew = this.#recordNetworkData(identity, known);',
+        by: 'const isNew = this.#recordNetworkData(identity, known);\n    await files.openGate(identity, sandboxId).catch(() => undefined);',
+      },
+      { file: 'src/metadata/claim-metadata.ts', replace: '      checkAllWritten(state, claim);\n', by: '' },
+    ],
+  },
+  {
+    name: 'withdrawn-too-late',
+    what: 'metadata is withdrawn after the VFs have left, and not for a new sandbox',
+    changes: [
+      {
+        file: 'src/sandbox/claim-work.ts',
+        replace: 'if (isElsewhere) await writer.withdraw(identity, requestsOf(devices));',
+        by: 'if (isElsewhere && !signal) await writer.withdraw(identity, requestsOf(devices));',
+      },
+    ],
+  },
+];

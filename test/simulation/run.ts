@@ -1,0 +1,193 @@
+import { fork } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { plantedBugs } from './planted/bugs.ts';
+import type { Finding } from './simulation.ts';
+import { open, type WorkerMessage, type WorkerTask } from './worker.ts';
+
+const usage = `usage: npm run simulate -- [--schedules 20000] [--from 1 | random] [--workers N]
+       npm run simulate -- --seed N [--planted NAME] [--whole]
+       npm run simulate -- --planted all|NAME [--schedules 100000] [--keep]
+
+Runs the driver's code on a simulated node, with faults and delays chosen by a seed, and checks after every step that no
+rule is broken: see docs/simulation.md.
+
+--schedules  how many, each with a seed of its own
+--from       the first seed; random: another one each time
+--seed       replays one schedule and prints what happens in it, as short as it can be made
+--whole      prints all of it instead
+--planted    with a bug put into the code: how many schedules it takes to find it
+--keep       writes the seeds that found planted bugs to test/simulation/planted/seeds.json
+
+planted bugs: ${plantedBugs.map(({ name }) => name).join(', ')}
+`;
+
+const seedsFile = new URL('planted/seeds.json', import.meta.url);
+const workerFile = new URL('worker.ts', import.meta.url);
+const shrinkMs = 60_000;
+const printEveryMs = 5_000;
+
+const print = (line: string) => process.stdout.write(`${line}\n`);
+
+interface Total {
+  schedules: number;
+  steps: number;
+  findings: Finding[];
+}
+
+/** @throws Error if the worker ends before it is done */
+function runWorker(task: WorkerTask, onMessage: (message: WorkerMessage) => void): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const child = fork(workerFile);
+  let isDone = false;
+  child.on('message', (message: WorkerMessage) => {
+    isDone ||= message.type === 'done';
+    onMessage(message);
+  });
+  child.on('error', reject);
+  child.on('exit', (code) => (isDone ? resolve() : reject(new Error(`a worker ended with exit code ${code}`))));
+  child.send(task);
+  return promise;
+}
+
+async function runAll(from: number, schedules: number, workers: number): Promise<Total> {
+  const share = Math.ceil(schedules / workers);
+  const total: Total = { schedules: 0, steps: 0, findings: [] };
+  const done = new Map<number, { schedules: number; steps: number }>();
+  const startedAtMs = performance.now();
+  let printedAtMs = startedAtMs;
+  const sum = (key: 'schedules' | 'steps') => [...done.values()].reduce((all, each) => all + each[key], 0);
+  const parts = Array.from({ length: workers }, (_, index) => index).filter((index) => index * share < schedules);
+  await Promise.all(
+    parts.map((index) => {
+      const first = from + index * share;
+      const count = Math.min(share, schedules - index * share);
+      return runWorker({ from: first, count, stopsAtFirst: false, shrinkMs }, (message) => {
+        if (message.type === 'finding') {
+          total.findings.push(message.finding);
+          report(message.finding);
+          return;
+        }
+        done.set(index, message);
+        if (performance.now() - printedAtMs < printEveryMs) return;
+        printedAtMs = performance.now();
+        const perSecond = (1_000 * sum('schedules')) / (printedAtMs - startedAtMs);
+        print(`${sum('schedules').toLocaleString('en')} schedules, ${perSecond.toFixed(0)} a second`);
+      });
+    }),
+  );
+  total.schedules = sum('schedules');
+  total.steps = sum('steps');
+  return total;
+}
+
+function report({ seed, rule, message, values }: Finding): void {
+  print(`\nseed ${seed} breaks a rule: ${message}`);
+  print(`the shortest schedule that breaks ${rule} has ${values.length} choices: ${JSON.stringify(values)}`);
+  print(`again: npm run simulate -- --seed ${seed}\n`);
+}
+
+/** @returns the exit code */
+async function replay(seed: number, planted: string | undefined, isWhole: boolean): Promise<number> {
+  using simulation = await open(planted);
+  const first = await simulation.run(seed, true);
+  let outcome: Pick<typeof first, 'violation' | 'trace'> = first;
+  if (first.violation !== undefined && !isWhole) {
+    const values = await simulation.shorten(first.values, first.violation.rule, shrinkMs);
+    outcome = await simulation.replay(values, true);
+  }
+  for (const [atMs, who, what] of outcome.trace)
+    print(`${(atMs / 1_000).toFixed(4).padStart(9)} s  ${who.padEnd(12)} ${what}`);
+  print(outcome.violation === undefined ? 'no rule is broken' : `broken: ${outcome.violation.message}`);
+  return outcome.violation === undefined ? 0 : 1;
+}
+
+interface KeptSeed {
+  seed: number;
+  /** How many schedules it took, from seed 1 on. */
+  schedules: number;
+  rule: string;
+}
+
+/** @returns the exit code */
+async function findPlanted(
+  names: readonly string[],
+  schedules: number,
+  workers: number,
+  keeps: boolean,
+): Promise<number> {
+  const found = new Map<string, KeptSeed>();
+  const queue = [...names];
+  const work = async () => {
+    for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
+      const bug = name;
+      const task = { planted: bug, from: 1, count: schedules, stopsAtFirst: true, shrinkMs: 0 };
+      await runWorker(task, (message) => {
+        if (message.type !== 'finding') return;
+        const { finding } = message;
+        found.set(bug, { seed: finding.seed, schedules: message.schedules, rule: finding.rule });
+      });
+      const kept = found.get(bug);
+      print(
+        `${bug.padEnd(30)} ${kept === undefined ? `not found in ${schedules}` : `seed ${kept.seed}, ${kept.schedules} schedules, ${kept.rule}`}`,
+      );
+    }
+  };
+  await Promise.all(Array.from({ length: workers }, work));
+  print(`\n${found.size} of ${names.length} planted bugs found`);
+  if (keeps) {
+    const before = JSON.parse(readFileSync(seedsFile, 'utf8')) as Record<string, KeptSeed>;
+    const all = { ...before, ...Object.fromEntries(found) };
+    const ordered = plantedBugs.flatMap(({ name }) => (all[name] === undefined ? [] : [[name, all[name]]]));
+    writeFileSync(seedsFile, `${JSON.stringify(Object.fromEntries(ordered), undefined, 2)}\n`);
+  }
+  return found.size === names.length ? 0 : 1;
+}
+
+function parseNumber(flag: string, text: string): number {
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw new Error(`--${flag}: a number is needed, not ${JSON.stringify(text)}`);
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      schedules: { type: 'string' },
+      from: { type: 'string', default: '1' },
+      workers: { type: 'string', default: String(availableParallelism()) },
+      seed: { type: 'string' },
+      whole: { type: 'boolean', default: false },
+      planted: { type: 'string' },
+      keep: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  });
+  if (values.help) {
+    print(usage);
+    return 0;
+  }
+  const workers = parseNumber('workers', values.workers);
+  if (values.seed !== undefined) return await replay(parseNumber('seed', values.seed), values.planted, values.whole);
+  if (values.planted !== undefined) {
+    const names = values.planted === 'all' ? plantedBugs.map(({ name }) => name) : [values.planted];
+    return await findPlanted(names, parseNumber('schedules', values.schedules ?? '100000'), workers, values.keep);
+  }
+  const from = values.from === 'random' ? Math.floor(Math.random() * 2 ** 40) : parseNumber('from', values.from);
+  const schedules = parseNumber('schedules', values.schedules ?? '20000');
+  print(`${schedules.toLocaleString('en')} schedules from seed ${from}, ${workers} workers`);
+  const startedAtMs = performance.now();
+  const total = await runAll(from, schedules, workers);
+  const seconds = (performance.now() - startedAtMs) / 1_000;
+  print(
+    `${total.schedules.toLocaleString('en')} schedules, ${total.steps.toLocaleString('en')} steps, ${Math.round(seconds)} s: ${total.findings.length} violations`,
+  );
+  return total.findings.length === 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  process.stderr.write(`simulate: ${(error as Error).message}\n\n${usage}`);
+  process.exitCode = 2;
+}

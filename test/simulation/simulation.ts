@@ -1,0 +1,62 @@
+import { mkdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Disk } from './disk.ts';
+import { type Outcome, runSchedule, Workplace } from './schedule.ts';
+import { shrink } from './shrink.ts';
+import { Tape } from './tape.ts';
+
+/** What a seed has shown. */
+export interface Finding {
+  seed: number;
+  rule: string;
+  message: string;
+  /** Its tape, as short as could be made in the time. */
+  values: readonly number[];
+}
+
+/** Schedules, one after the other. To be disposed of: it changes `node:fs` as long as it is there. */
+export class Simulation implements Disposable {
+  readonly #disk = new Disk();
+  readonly #place: Workplace;
+
+  constructor(root = scratchDir()) {
+    this.#place = new Workplace(root, this.#disk);
+  }
+
+  async run(seed: number, isTraced = false): Promise<Outcome & { values: readonly number[] }> {
+    const tape = Tape.ofSeed(seed);
+    const outcome = await runSchedule(tape, this.#place, isTraced);
+    return { ...outcome, values: tape.taken };
+  }
+
+  async replay(values: readonly number[], isTraced = false): Promise<Outcome> {
+    return await runSchedule(Tape.of(values), this.#place, isTraced);
+  }
+
+  /** The shortest schedule that breaks the same rule, as far as there is time. */
+  async shorten(values: readonly number[], rule: string, withinMs: number): Promise<readonly number[]> {
+    const endsAtMs = performance.now() + withinMs;
+    const shows = async (candidate: readonly number[]) => (await this.replay(candidate)).violation?.rule === rule;
+    return await shrink(values, shows, () => performance.now() > endsAtMs);
+  }
+
+  [Symbol.dispose](): void {
+    this.#place[Symbol.dispose]();
+    this.#disk[Symbol.dispose]();
+  }
+}
+
+/** A tmpfs if there is one: a schedule writes some hundred files. */
+export function scratchDir(): string {
+  const name = `netdra-simulation-${process.pid}-${Math.random().toString(36).slice(2)}`;
+  for (const base of ['/dev/shm', tmpdir()]) {
+    try {
+      mkdirSync(join(base, name));
+      return join(base, name);
+    } catch {
+      // Not there, or not writable.
+    }
+  }
+  throw new Error('there is no directory for temporary files');
+}
