@@ -283,7 +283,8 @@ export class Driver implements DraPlugin {
 
 /**
  * Detaches a VF and makes it what it was before its claim. What detaching could not restore, the reset of the function may
- * have, so it is tried once more after that.
+ * have, so it is tried once more after that; not where the snapshot from before the claim has the interface, too: what the
+ * VF was when it was attached is what its claim had made of it, such as its MAC, and must not come after that.
  * @throws what failed in the end
  */
 export async function restoreVf(
@@ -291,16 +292,15 @@ export async function restoreVf(
   claimUid: string,
   device: StoredDevice,
 ): Promise<void> {
+  const { before } = device;
   const detach = () => attachments.detach(claimUid, device);
   const isDetached = await detach().then(
     () => true,
     () => false,
   );
   const errors: unknown[] = [];
-  if (device.before !== undefined) {
-    await control.restore(device, device.before).catch((error: unknown) => errors.push(error));
-  }
-  if (!isDetached) await detach();
+  if (before !== undefined) await control.restore(device, before).catch((error: unknown) => errors.push(error));
+  if (!isDetached && before?.link === undefined) await detach();
   if (errors.length > 0) throw errors[0];
 }
 

@@ -19,6 +19,9 @@ export class Violation extends Error {
   }
 }
 
+/** How long the driver may go on working on a sandbox that is gone. */
+const goneMs = 40_000;
+
 /** What must hold in every schedule. */
 export class Checks {
   readonly #node: Node;
@@ -27,6 +30,8 @@ export class Checks {
   readonly #generations = new Map<string, number>();
   /** Ids of sandboxes whose pod has changed its own interface. */
   readonly #changed = new Set<string>();
+  /** When the driver failed first in a sandbox that the runtime has no longer. */
+  readonly #goneSince = new Map<string, number>();
   #filesChanged = false;
   #violation: Violation | undefined;
   #resets = 0;
@@ -44,6 +49,19 @@ export class Checks {
   }
 
   storeChanged(): void {}
+
+  /** The driver works on a sandbox that the runtime has not had for a while. */
+  failedIn(sandboxId: string): void {
+    const { nowMs } = this.#node.simulator;
+    if (this.#node.runtime.sandboxes.has(sandboxId)) return;
+    const since = this.#goneSince.get(sandboxId) ?? nowMs;
+    this.#goneSince.set(sandboxId, since);
+    if (nowMs - since < goneMs) return;
+    this.#violation ??= new Violation(
+      'endless',
+      `the driver still works on ${sandboxId}, which is gone since ${since} ms`,
+    );
+  }
 
   podChanges({ id }: SimSandbox): void {
     this.#changed.add(id);

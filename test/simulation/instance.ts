@@ -286,8 +286,9 @@ function summary(value: unknown): unknown {
   return typeof value === 'object' ? '…' : value;
 }
 
-function loggerOf({ simulator }: Node, { name }: Process): Logger {
+function loggerOf({ simulator, checks }: Node, { name }: Process): Logger {
   const write = (level: string) => (fields: object, message: string) => {
+    if (level === 'warn' && 'sandbox' in fields && 'retryMs' in fields) checks.failedIn(String(fields.sandbox));
     if (simulator.lines === undefined) return;
     const { err, ...rest } = fields as { err?: unknown };
     const error = err === undefined ? '' : `: ${err instanceof Error ? `${err.message}${causeOf(err)}` : err}`;

@@ -71,8 +71,10 @@ export class Kubelet {
       for (const pod of info.pods) if (!known.has(pod)) info.pods.delete(pod);
       if (info.pods.size === 0) await this.#unprepare(uid).catch(() => undefined);
     }
-    for (const sandbox of this.#node.runtime.list()) {
-      if (known.has(sandbox.pod.uid)) continue;
+    const sandboxes = this.#node.runtime.list();
+    for (const [index, sandbox] of sandboxes.entries()) {
+      const isOld = sandbox.state === 'stopped' && sandboxes.slice(index + 1).some(({ pod }) => pod === sandbox.pod);
+      if (known.has(sandbox.pod.uid) && !isOld) continue;
       await this.#stopSandbox(sandbox).catch(() => undefined);
       await this.#runtimeCall('RemovePodSandbox', containerTimeoutMs, undefined, (signal) =>
         this.#node.runtime.removePodSandbox(sandbox.id, signal),

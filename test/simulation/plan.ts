@@ -38,10 +38,11 @@ export type Fault =
       forMs: number;
     }
   | {
-      kind: 'lose sandbox' | 'API server away' | 'disk full' | 'disk error' | 'store error';
+      kind: 'API server away' | 'disk full' | 'disk error' | 'store error';
       atMs: number;
       forMs: number;
     }
+  | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
   | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
 
 export type Flavour = 'containerd' | 'cri-o';
@@ -202,7 +203,8 @@ function drawFaults(tape: Tape): Fault[] {
       [1, 'store error'],
       [2, 'update driver'],
     ]);
-    if (kind === 'update driver') return { kind, atMs, forMs, isKilled: tape.chance(0.5) };
+    if (kind === 'update driver') return { kind, atMs, forMs: 3 * forMs, isKilled: tape.chance(0.5) };
+    if (kind === 'lose sandbox') return { kind, atMs, forMs, isDriverAway: tape.chance(0.4) };
     return { kind, atMs, forMs };
   });
 }

@@ -272,7 +272,12 @@ export class Runtime {
       if (target.isHost && !names.includes(name)) continue;
       if (!target.isHost && !link.namespace.isHost) throw new Error(`Multus: ${name} is not on the host`);
       const wanted = target.isHost ? { name: fresh.name } : {};
-      kernel.change(link.namespace, link.index, wanted, target, 'Multus');
+      // What it cannot move back, the kernel does when the namespace ends.
+      try {
+        kernel.change(link.namespace, link.index, wanted, target, 'Multus');
+      } catch (error) {
+        if (!target.isHost) throw error;
+      }
     }
   }
 

@@ -31,6 +31,8 @@ export interface SimPod {
 const everySecondMs = 1_000;
 /** How long pods may take to run, once nothing fails any more. */
 const runMs = 300_000;
+/** How long they run then. */
+const runOnMs = 15_000;
 /** How long a node may take to be as it was before, once nothing fails any more and all pods were deleted. */
 export const settleMs = 600_000;
 const settleStepMs = 10_000;
@@ -54,6 +56,7 @@ export class Node {
   readonly #disk: Disk;
   readonly #processes = new Set<Process>();
   #instanceCount = 0;
+  #driverAwayUntilMs = 0;
   #claimCount = 0;
   surprise: unknown;
 
@@ -105,6 +108,7 @@ export class Node {
     await simulator.runUntil(plan.calmAtMs, check);
     this.#calmDown();
     await this.#await('not-running', runMs, () => this.checks.waiting(), check);
+    await simulator.runUntil(simulator.nowMs + runOnMs, check);
     simulatorTrace(this, 'all pods are deleted');
     for (const pod of this.pods) this.#delete(pod, false);
     await this.#await('not-settled', settleMs, () => this.checks.remaining(), check);
@@ -229,7 +233,8 @@ export class Node {
   /** The kubelet restarts the container of the driver, unless another instance is there. */
   #restartLater(): void {
     const { simulator } = this;
-    simulator.schedule(simulator.tape.delay(500, 20_000), undefined, 'restart of the driver', () => {
+    const awayMs = this.#driverAwayUntilMs - simulator.nowMs;
+    simulator.schedule(Math.max(awayMs, simulator.tape.delay(500, 20_000)), undefined, 'restart of the driver', () => {
       if (this.instances.some(({ process }) => process.isAlive)) return;
       this.#startInstance();
     });
@@ -287,7 +292,8 @@ export class Node {
     const allocations = new Map<SimClaim, SimClaim['devices']>();
     for (const claim of claims.filter(({ devices }) => devices.length === 0)) {
       const { vfs, adminAccess, isOneRequest } = claim.plan;
-      const free = this.hardware.vfs.filter(({ name }) => adminAccess || !taken.has(name)).slice(0, vfs);
+      const available = this.hardware.vfs.filter(({ name }) => adminAccess || !taken.has(name));
+      const free = (this.simulator.tape.chance(0.4) ? available.toReversed() : available).slice(0, vfs);
       if (free.length < vfs) return this.#bindLater(pod, index);
       const devices = free.map(({ name: device }, index) => {
         return { request: isOneRequest ? 'nic' : `nic${index}`, device, adminAccess };
@@ -336,37 +342,49 @@ export class Node {
     const driver = this.registered();
     switch (fault.kind) {
       case 'kill driver':
-        return driver?.process.kill();
+        this.#keepDriverAway(fault.forMs);
+        break;
       case 'stall driver':
         if (driver !== undefined) driver.process.stalledUntilMs = nowMs + fault.forMs;
-        return;
+        break;
       case 'restart kubelet':
-        return kubelet.restart(fault.forMs);
+        kubelet.restart(fault.forMs);
+        break;
       case 'restart runtime':
-        return runtime.restart(fault.forMs);
+        runtime.restart(fault.forMs);
+        break;
       case 'reset card':
         this.checks.cardReset();
-        return hardware.reset();
+        hardware.reset();
+        break;
       case 'lose sandbox': {
         const [sandbox] = runtime.list().filter(({ state }) => state === 'ready');
+        if (fault.isDriverAway) this.#keepDriverAway(fault.forMs);
         if (sandbox !== undefined) runtime.loseSandbox(sandbox);
-        return;
+        break;
       }
       case 'API server away':
         apiServer.downUntilMs = nowMs + fault.forMs;
-        return;
+        break;
       case 'disk full':
         faults.diskFullUntilMs = nowMs + fault.forMs;
-        return;
+        break;
       case 'disk error':
         faults.diskErrors += 1;
-        return;
+        break;
       case 'store error':
         faults.storeErrors += 1;
-        return;
+        break;
       case 'update driver':
-        return this.#update(fault);
+        this.#update(fault);
+        break;
     }
+  }
+
+  /** Ends all instances; none starts for some time. */
+  #keepDriverAway(forMs: number): void {
+    this.#driverAwayUntilMs = this.simulator.nowMs + forMs;
+    for (const { process } of [...this.instances]) process.kill();
   }
 
   /** A rolling update: the new instance starts beside the old one, which ends some time later. */

@@ -16,8 +16,8 @@ export const plantedBugs: readonly PlantedBug[] = [
       { file: 'src/netlink/link-state.ts', replace: 'if (altNames.includes(name)) {', by: 'if (!altNames) {' },
       {
         file: 'src/driver/driver.ts',
-        replace: "      this.#options.logger.error(fields, 'VF is unavailable until it is restored');\n",
-        by: '',
+        replace: '      return explain(error);\n',
+        by: '      throw error;\n',
       },
     ],
   },
@@ -78,8 +78,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: 'src/sandbox/sandbox-registry.ts',
-        replace: 'if (isGone || (isUnlisted && isSuspect))',
-        by: 'if (isGone && isUnlisted && !isSuspect && !isGone)',
+        replace: 'if (isGone || (isUnlisted && isSuspect)) this.#inBackground(this.#end(sandbox));\n    else if',
+        by: 'if',
+      },
+      {
+        file: 'src/sandbox/sandbox-registry.ts',
+        replace: 'if (facts.podUid === podUid && facts.sandboxId !== sandboxId)',
+        by: 'if (facts.podUid === podUid && facts.sandboxId === podUid)',
       },
     ],
   },
@@ -107,12 +112,12 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'end-of-an-old-sandbox',
-    what: 'the end of an old sandbox makes its pod forget which one it lives in (the place of B13)',
+    what: "the end of a pod's old sandbox ends its new one, too (B13)",
     changes: [
       {
         file: 'src/sandbox/sandbox-registry.ts',
-        replace: 'if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);',
-        by: 'this.#current.delete(podUid);',
+        replace: '    await this.#end(sandbox);\n',
+        by: '    const isOf = (each: Entry) => each.sandbox.facts.podUid === facts.podUid;\n    await Promise.all([...this.#entries.values()].filter(isOf).map((each) => this.#end(each.sandbox)));\n',
       },
     ],
   },
