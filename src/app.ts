@@ -92,10 +92,11 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   // Before anything looks at what VFs were in the boot before this one.
   await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
-  const { connection: host } = networks.host;
+  const { connection: host, ethtool } = networks.host;
   const vfs = stack.use(
     await openVfSource(settings, {
       host,
+      ethtool,
       stateDir,
       logger,
       clock,

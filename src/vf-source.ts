@@ -4,7 +4,7 @@ import type { Clock } from './clock.ts';
 import type { VfControl } from './driver/index.ts';
 import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
-import type { RtnlConnection, VfIdentity, VfInfo } from './netlink/index.ts';
+import type { LinkEthtool, RtnlConnection, VfIdentity, VfInfo } from './netlink/index.ts';
 import { PolicyFile } from './policy-file.ts';
 import type { Device } from './resourceslice/index.ts';
 import type { VfHost } from './sandbox/index.ts';
@@ -34,6 +34,8 @@ const rescanMs = 2_000;
 export interface VfSourceOptions {
   /** Into the host's network namespace. */
   host: RtnlConnection;
+  /** In the same namespace. Absent: what ethtool sets is not restored. */
+  ethtool?: LinkEthtool;
   clock: Clock;
   /** File with an InventoryPolicy. */
   policyPath?: string;
@@ -67,14 +69,14 @@ export class VfSource implements VfHost, AsyncDisposable {
   constructor(options: VfSourceOptions, nic?: SimulatedNic) {
     this.#options = options;
     this.#nic = nic;
-    const { host, clock, policyPath, sysfsRoot = '/sys' } = options;
+    const { host, ethtool, clock, policyPath, sysfsRoot = '/sys' } = options;
     const binding = new DriverBinding(sysfsRoot);
     this.#links = new HostLinks({ binding, host, clock });
     this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
     const sysfs = nic?.sysfs ?? new Sysfs(sysfsRoot);
     this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined });
     const nodes = new DeviceNodes(sysfsRoot);
-    const hardware = new VfHardware({ binding, host, clock, nodes });
+    const hardware = new VfHardware({ binding, host, clock, nodes, ...(ethtool === undefined ? {} : { ethtool }) });
     this.control = nic === undefined ? hardware : new SimulatedControl();
   }
 

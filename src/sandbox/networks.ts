@@ -1,6 +1,8 @@
 import { existsSync } from 'node:fs';
 import {
+  EthtoolConnection,
   type InterfaceSysctls,
+  type LinkEthtool,
   type LinkStateConnection,
   NetlinkError,
   NetnsHandle,
@@ -31,7 +33,7 @@ export interface NetworkNamespace extends Disposable {
 /** The network namespaces of the node: the kernel's, or simulated ones (`npm run simulate`). */
 export interface Networks {
   /** Stays open. */
-  readonly host: Pick<NetworkNamespace, 'netns' | 'connection'>;
+  readonly host: Pick<NetworkNamespace, 'netns' | 'connection'> & { readonly ethtool?: LinkEthtool };
   /**
    * @returns `undefined` if there is no namespace at the path any more
    * @throws NetlinkError `netns-refused`: it is not known whether there is one
@@ -53,7 +55,11 @@ export interface KernelNetworksOptions {
 
 /** The network namespaces of this machine. */
 export class KernelNetworks implements Networks, Disposable {
-  readonly host: { readonly netns: NetnsHandle; readonly connection: RtnlConnection };
+  readonly host: {
+    readonly netns: NetnsHandle;
+    readonly connection: RtnlConnection;
+    readonly ethtool: EthtoolConnection;
+  };
   readonly #options: KernelNetworksOptions;
 
   /** @throws NetlinkError if the host's namespace cannot be opened */
@@ -61,7 +67,7 @@ export class KernelNetworks implements Networks, Disposable {
     this.#options = options;
     const { hostPath } = options;
     const netns = hostPath === undefined ? NetnsHandle.own() : NetnsHandle.open(hostPath);
-    this.host = { netns, connection: RtnlConnection.open(netns) };
+    this.host = { netns, connection: RtnlConnection.open(netns), ethtool: EthtoolConnection.open(netns) };
   }
 
   open(path: string): NetworkNamespace | undefined {
@@ -80,6 +86,7 @@ export class KernelNetworks implements Networks, Disposable {
   }
 
   [Symbol.dispose](): void {
+    this.host.ethtool[Symbol.dispose]();
     this.host.connection[Symbol.dispose]();
     this.host.netns[Symbol.dispose]();
   }

@@ -197,7 +197,6 @@ function labSettings(paths: {
     nriPluginIndex: '10',
     metadataLayouts: ['v1', 'kep'],
     enableDeviceMetadata: true,
-    hookFailure: 'auto',
     liveUpdates: true,
     openClaimFields: [],
     inventoryPolicy: undefined,

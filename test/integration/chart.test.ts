@@ -18,7 +18,6 @@ import { startRegistry } from '../../e2e/release/registry.ts';
 import { privilegedFields } from '../../src/driver/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/gate/index.ts';
 import { layoutNames } from '../../src/metadata/index.ts';
-import { hookFailureModes } from '../../src/sandbox/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
@@ -102,9 +101,8 @@ describe('the chart', () => {
   });
 
   it('offers in its schema what the driver takes', () => {
-    const { metadataLayouts, hookFailure, startGate, openClaimFields } = schema.properties.kubeletPlugin.properties;
+    const { metadataLayouts, startGate, openClaimFields } = schema.properties.kubeletPlugin.properties;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
-    expect([...hookFailure.enum].sort()).toEqual([...hookFailureModes].sort());
     expect([...startGate.enum].sort()).toEqual([...startGateModes].sort());
     expect([...openClaimFields.items.enum].sort()).toEqual([...privilegedFields].sort());
   });
@@ -117,7 +115,7 @@ describe('the chart', () => {
   });
 
   it.each([
-    ['a slip in a name', { kubeletPlugin: { hookFailur: 'auto' } }, /kubeletPlugin/],
+    ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
     ['another type', { http: { port: '8080' } }, /http.port/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('refuses %s in values', (_, values, message) => {

@@ -41,10 +41,10 @@ export class HostLinks {
   /** Stores the VF's state on the host before it leaves. @throws SandboxError `vf-missing` */
   async take({ device, before, record }: AttachTask): Promise<Link> {
     await this.#vfs.ensureLink(device.pciAddress);
-    const { connection } = this.#networks.host;
+    const { connection, ethtool } = this.#networks.host;
     const link = await findOn(connection, device, this.#keyOf);
     if (link === undefined) throw missing(device, "it has no interface in the host's network namespace");
-    record(before ?? (await readLinkState(connection, link.index)));
+    record(before ?? (await readLinkState(connection, link.index, ethtool)));
     return link;
   }
 
@@ -57,25 +57,34 @@ export class HostLinks {
     return moved;
   }
 
-  /** Moves the VF back. If the pod's namespace is gone, it returned by itself, or is made anew. */
-  async returnFromPod(device: StoredDevice, { netnsPath }: Attachment): Promise<void> {
-    using namespace = this.#networks.open(netnsPath);
-    if (namespace !== undefined && !namespace.isHost) {
-      const link = await new PodLinks(namespace, this.#keyOf).find(device);
-      if (link !== undefined) {
-        await scrubLink(namespace.connection, link.index);
-        await moveLink(namespace.connection, link.index, this.#networks.host, {}, { acceptOtherName: true });
-      }
+  /**
+   * Moves the VF back. If the pod's namespace is gone, it returned by itself. One that cannot be moved is made anew: a
+   * process in the pod can keep it from moving.
+   */
+  async returnFromPod(device: StoredDevice, attachment: Attachment): Promise<void> {
+    const refused = await this.#moveBack(device, attachment).catch((error: unknown) => ({ error }));
+    try {
+      await this.#vfs.reclaimLink(device.pciAddress);
+    } catch (error) {
+      throw refused === undefined ? error : refused.error;
     }
-    await this.#vfs.reclaimLink(device.pciAddress);
+  }
+
+  async #moveBack(device: StoredDevice, { netnsPath }: Attachment): Promise<undefined> {
+    using namespace = this.#networks.open(netnsPath);
+    if (namespace === undefined || namespace.isHost) return;
+    const link = await new PodLinks(namespace, this.#keyOf).find(device);
+    if (link === undefined) return;
+    await scrubLink(namespace.connection, link.index);
+    await moveLink(namespace.connection, link.index, this.#networks.host, {}, { acceptOtherName: true });
   }
 
   /** @returns properties of the VF's interface on the host that are not what they were */
   async restore(device: StoredDevice, before: LinkState): Promise<RestoreFailure[]> {
-    const { connection } = this.#networks.host;
+    const { connection, ethtool } = this.#networks.host;
     const link = await findOn(connection, device, this.#keyOf);
     // Bound to vfio meanwhile, or switched off.
     if (link === undefined) return [];
-    return await restoreLinkState(connection, link.index, before);
+    return await restoreLinkState(connection, link.index, before, ethtool);
   }
 }
