@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
 import { KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
 import { InactiveClaims } from '../../../src/recovery/index.ts';
 import type { StoredClaim } from '../../../src/state/index.ts';
@@ -69,6 +70,7 @@ async function sweep(answer: () => unknown, options: { sandboxes?: [string, stri
       },
     },
     onHandedOver: () => told++,
+    clock: systemClock,
     logger,
   });
   const failure = await inactive.sweep(never).catch((error: unknown) => error);
