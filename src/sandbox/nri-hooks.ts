@@ -6,13 +6,13 @@ import type { SandboxRegistry } from './sandbox-registry.ts';
 import type { StartGuard } from './start-guard.ts';
 
 /**
- * How long a hook waits for the work that it has started. Usually that is done by then. A slow hook delays every other
+ * How long RunPodSandbox waits for the work that it has started. Usually that is done by then. A slow hook delays every other
  * request to the runtime that takes NRI's lock, so what takes longer goes on behind the answer, and containers wait for it
  * in their start gate.
  */
-const budgetMs = 500;
+const startBudgetMs = 500;
 /** Of the runtime's own deadline, after which it goes on without us. */
-const deadlineShare = 0.5;
+const deadlineShare = 0.75;
 
 export interface NriHooksOptions {
   registry: SandboxRegistry;
@@ -51,7 +51,7 @@ export class NriHooks implements PluginHandlers {
   /** Never refuses a sandbox: its containers do not start before it is ready. */
   async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     const sandbox = this.#options.registry.adopt(factsOf(pod));
-    await this.#within(context, sandbox.want('ready'));
+    await this.#within(Math.min(startBudgetMs, budgetOf(context)), sandbox.want('ready'));
   }
 
   /** @throws SandboxError `not-ready` */
@@ -62,9 +62,12 @@ export class NriHooks implements PluginHandlers {
     this.#options.guard.check(pod, container, sandbox);
   }
 
-  /** Best effort: CRI-O would refuse to stop the pod. What fails is repeated in the background, and by unprepare. */
+  /**
+   * Waits as long as it may: afterwards the runtime removes the network namespace, and with it what is still in it. Best
+   * effort: CRI-O would refuse to stop the pod. What fails is repeated in the background, and by unprepare.
+   */
   async stopPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
-    await this.#within(context, this.#options.registry.end(factsOf(pod)));
+    await this.#within(budgetOf(context), this.#options.registry.end(factsOf(pod)));
   }
 
   /** After a failure containerd sends this without a stop before it. */
@@ -72,11 +75,15 @@ export class NriHooks implements PluginHandlers {
     await this.stopPodSandbox(pod, context);
   }
 
-  /** Waits for the work as long as the hook may take. Failures are logged by the sandbox. */
-  async #within({ timeoutMs }: CallContext, work: Promise<void>): Promise<void> {
-    using deadline = this.#options.clock.deadline(Math.min(budgetMs, Math.floor(deadlineShare * timeoutMs)));
+  /** Waits for the work for some time. Failures are logged by the sandbox. */
+  async #within(budgetMs: number, work: Promise<void>): Promise<void> {
+    using deadline = this.#options.clock.deadline(budgetMs);
     const { promise: late, resolve } = Promise.withResolvers<void>();
     deadline.signal.addEventListener('abort', () => resolve(), { once: true });
     await Promise.race([work.catch(() => undefined), late]);
   }
+}
+
+function budgetOf({ timeoutMs }: CallContext): number {
+  return Math.floor(deadlineShare * timeoutMs);
 }
