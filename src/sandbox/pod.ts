@@ -1,5 +1,7 @@
 import type { PodSandbox } from '../../nri/index.ts';
 import type { SandboxPlace } from '../state/index.ts';
+import { SandboxError } from './errors.ts';
+import type { NetworkNamespace, Networks } from './networks.ts';
 
 /** What the runtime says of a sandbox, as far as it matters here. */
 export interface SandboxFacts extends Omit<SandboxPlace, 'netnsPath'> {
@@ -11,4 +13,26 @@ export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): S
   const netnsPath = namespaces.find(({ type }) => type === 'network')?.path || undefined;
   const facts = { sandboxId: id, podUid: uid, podNamespace: namespace, podName: name };
   return netnsPath === undefined ? facts : { ...facts, netnsPath };
+}
+
+/**
+ * Opens the network namespace of a sandbox.
+ * @throws SandboxError `host-network`, also where CRI-O names the host's own namespace; `netns-missing`
+ */
+export function openNamespaceOf(
+  { netnsPath, podNamespace, podName }: SandboxFacts,
+  networks: Pick<Networks, 'open'>,
+): NetworkNamespace {
+  const namespace = netnsPath === undefined ? undefined : networks.open(netnsPath);
+  if (namespace !== undefined && !namespace.isHost) return namespace;
+  namespace?.[Symbol.dispose]();
+  if (netnsPath === undefined || namespace !== undefined) {
+    const message = `pod ${podNamespace}/${podName} uses the host's network, where it cannot have a VF of its own`;
+    throw new SandboxError('host-network', message, { hint: 'remove hostNetwork from the pod, or the claim' });
+  }
+  throw new SandboxError('netns-missing', `pod ${podNamespace}/${podName} has no network namespace at ${netnsPath}`, {
+    path: netnsPath,
+    retriable: true,
+    hint: 'the sandbox is being removed, or the directory is not mounted with mountPropagation: HostToContainer',
+  });
 }

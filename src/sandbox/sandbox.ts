@@ -6,8 +6,8 @@ import { isUserSpace, type Store, type StoredClaim } from '../state/index.ts';
 import type { ClaimWork } from './claim-work.ts';
 import { SandboxError } from './errors.ts';
 import { Follow } from './follow.ts';
-import type { NetworkNamespace, Networks } from './networks.ts';
-import type { SandboxFacts } from './pod.ts';
+import type { Networks } from './networks.ts';
+import { openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { Retry } from './retry.ts';
 
 /** Addresses that are still tentative are read again: duplicate address detection takes 1 to 3 s. */
@@ -148,7 +148,7 @@ export class Sandbox implements AsyncDisposable {
     const startedAt = clock.nowMs();
     const isFirst = this.#phase !== 'ready';
     if (isFirst) this.#phase = 'attaching';
-    using namespace = this.#open(networks);
+    using namespace = openNamespaceOf(this.facts, networks);
     const place = { ...this.facts, netnsPath: namespace.netns.path };
     const pod = this.#deps.claims.podLinks(namespace);
     let isTentative = false;
@@ -207,23 +207,6 @@ export class Sandbox implements AsyncDisposable {
   /** Prepared claims of the pod. @throws StateError `store-unusable` */
   #claims(): StoredClaim[] {
     return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
-  }
-
-  /** @throws SandboxError `host-network`, `netns-missing`; NetlinkError `netns-refused` */
-  #open(networks: Networks): NetworkNamespace {
-    const { netnsPath, podNamespace, podName } = this.facts;
-    const namespace = netnsPath === undefined ? undefined : networks.open(netnsPath);
-    if (namespace !== undefined && !namespace.isHost) return namespace;
-    namespace?.[Symbol.dispose]();
-    if (netnsPath === undefined || namespace !== undefined) {
-      const message = `pod ${podNamespace}/${podName} uses the host's network, where it cannot have a VF of its own`;
-      throw new SandboxError('host-network', message, { hint: 'remove hostNetwork from the pod, or the claim' });
-    }
-    throw new SandboxError('netns-missing', `pod ${podNamespace}/${podName} has no network namespace at ${netnsPath}`, {
-      path: netnsPath,
-      retriable: true,
-      hint: 'the sandbox is being removed, or the directory is not mounted with mountPropagation: HostToContainer',
-    });
   }
 
   /** @param isTentative whether addresses will change soon */
