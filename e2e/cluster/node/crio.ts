@@ -39,7 +39,7 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
   const cgroupParent = `${process.env.NETDRA_CGROUP_PARENT}/${network.name}`;
   const cri: PodRuntime = { ...connectCri(socketPath), cgroupParent, podLogsDir: join(dir, 'pod-logs') };
   stack.use(cri);
-  const config = layOut(programs, options, network, cniBinDir);
+  layOut(programs, options, network, cniBinDir);
   const provideImage = async (archive: string, image: string) => {
     registry.push(archive, image.replace(localRegistry, ''));
   };
@@ -55,7 +55,7 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
   });
   const daemon = await Program.start({
     program: programs.crio,
-    args: ['--config', config, '--config-dir', '', '--registries-conf-dir', ''],
+    args: daemonArguments(dir),
     logPath: join(dir, 'crio.log'),
     isReady: async () => {
       await cri.call('Version', {}, { timeoutMs: 2_000 });
@@ -76,17 +76,21 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
   };
 }
 
-/** Makes the folders and files that CRI-O is started with. @returns path of its configuration */
-function layOut(programs: CrioPrograms, options: RuntimeOptions, network: PodNetwork, cniBinDir: string): string {
+/** Makes the folders and files that CRI-O is started with. */
+function layOut(programs: CrioPrograms, options: RuntimeOptions, network: PodNetwork, cniBinDir: string): void {
   const { dir, registry } = options;
   for (const name of ['cni', 'nri', 'run', 'tmp']) mkdirSync(join(dir, name));
   writeFileSync(join(dir, 'cni', '10-netdra.conflist'), formatConflist(network, join(dir, 'leases')));
   writeFileSync(join(dir, 'policy.json'), JSON.stringify({ default: [{ type: 'insecureAcceptAnything' }] }));
   writeFileSync(join(dir, 'registries.conf'), registriesConfig(registry));
-  const config = join(dir, 'crio.conf');
   const ociRuntime = wrapOciRuntime(programs.ociRuntime, dir);
-  writeFileSync(config, formatToml(crioConfig({ ...programs, ociRuntime }, options, cniBinDir)));
-  return config;
+  writeFileSync(join(dir, 'crio.conf'), formatToml(crioConfig({ ...programs, ociRuntime }, options, cniBinDir)));
+}
+
+/** Nothing is read from the machine's `/etc`. */
+function daemonArguments(dir: string): string[] {
+  const registries = ['--registries-conf', join(dir, 'registries.conf'), '--registries-conf-dir', ''];
+  return ['--config', join(dir, 'crio.conf'), '--config-dir', '', ...registries];
 }
 
 /**
@@ -99,7 +103,7 @@ function wrapOciRuntime(program: string, dir: string): string {
   mkdirSync(join(dir, 'bin'));
   const script = `#!/bin/sh
 for argument; do
-  if [ "$previous" = --bundle ]; then sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$argument/config.json"; fi
+  if [ "$previous" = --bundle ]; then sed -i 's/"oomScoreAdj": *-[0-9]*/"oomScoreAdj":0/' "$argument/config.json"; fi
   previous=$argument
 done
 exec ${program} "$@"
@@ -146,6 +150,9 @@ function crioConfig(programs: CrioPrograms, options: RuntimeOptions, cniBinDir: 
         container_attach_socket_dir: runDir,
         // Nothing here needs AppArmor, and loading a profile would outlive the node.
         apparmor_profile: 'unconfined',
+        // No pod here has a port of the host, and the settings of interrupts are the machine's.
+        disable_hostport_mapping: true,
+        irqbalance_config_restore_file: 'disable',
       },
       image: {
         pause_image: pauseImage,
