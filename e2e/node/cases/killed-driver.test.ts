@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench } from '../bench.ts';
-import { DriverProcess } from '../driver-process.ts';
 import { containerdSeries } from '../tools.ts';
 
 describe.each(containerdSeries)('a driver that is killed, on containerd %s', (version) => {
@@ -14,18 +13,8 @@ describe.each(containerdSeries)('a driver that is killed, on containerd %s', (ve
     await bench?.[Symbol.asyncDispose]();
   });
 
-  /** `netdra run` in a process of its own, registered and connected. */
-  async function startDriver(): Promise<DriverProcess> {
-    const driver = new DriverProcess(bench.settings);
-    await bench.kubelet.waitForDriver(testDriver, 20_000);
-    await expect
-      .poll(() => driver.log.map(({ msg }) => msg), { timeout: 20_000 })
-      .toEqual(expect.arrayContaining(['connected over NRI', 'driver started']));
-    return driver;
-  }
-
   it('loses nothing between prepare and hook, hook and stop, stop and unprepare', async () => {
-    const first = await startDriver();
+    const first = await bench.startProcess();
     await expect.poll(() => bench.api.objects('ResourceSlice')).toHaveLength(1);
     const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
     const device = slice?.spec.devices[0]?.name ?? '';
@@ -42,7 +31,7 @@ describe.each(containerdSeries)('a driver that is killed, on containerd %s', (ve
     await bench.prepare(pod);
     await first.stop('SIGKILL');
 
-    const second = await startDriver();
+    const second = await bench.startProcess();
     const sandbox = await bench.runSandbox(pod);
     const container = await bench.startContainer(sandbox, pod);
     const path = `/var/run/dra-device-attributes/survivor/vf/${testDriver}-metadata.json`;
@@ -53,7 +42,7 @@ describe.each(containerdSeries)('a driver that is killed, on containerd %s', (ve
     // While nobody is there the file stays; the stop hook is missed, and the VF's link goes with the pod's namespace.
     expect(await read()).toMatchObject({ metadata: { generation: 1 } });
     await bench.endSandboxes(pod);
-    await using _third = await startDriver();
+    await using _third = await bench.startProcess();
     await bench.endPod(pod);
     expect(bench.hostVfs()).toEqual(before);
     expect(bench.claimFiles()).toEqual([]);

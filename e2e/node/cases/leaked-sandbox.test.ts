@@ -1,8 +1,11 @@
 import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
-import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
-import { Bench, ipLinks, retry } from '../bench.ts';
+import { Bench, retry } from '../bench.ts';
+import { addVfPod, expectClean, expectTruth, type VfPod } from '../faults/vf-pod.ts';
+import { HeldPlugin } from '../held-plugin.ts';
 import { containerdSeries } from '../tools.ts';
 
 const netnsDir = '/var/run/netns';
@@ -13,80 +16,72 @@ const netnsDir = '/var/run/netns';
  */
 describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd %s', (version) => {
   let bench: Bench;
-  const logger = new RecordingLogger();
+  /** Gives addresses to a VF that is in the pod already. */
+  let ipam: HeldPlugin;
+  /** Moves a VF that is still on the host. */
+  let mover: HeldPlugin;
 
   beforeAll(async () => {
-    bench = await Bench.start({ version, logger, settings: { reconcileIntervalMs: 500 } });
+    bench = await Bench.start({ version, logger: new RecordingLogger(), settings: { reconcileIntervalMs: 500 } });
+    ipam = new HeldPlugin();
+    mover = new HeldPlugin(join(bench.containerd.cniBinDir, 'host-device'));
   });
   afterAll(async () => {
     await bench?.[Symbol.asyncDispose]();
+    for (const plugin of [ipam, mover]) plugin[Symbol.dispose]();
   });
   afterEach(async () => {
-    bench.onStep = () => undefined;
+    for (const plugin of [ipam, mover]) plugin.release();
     await bench.endAllPods();
     await bench.stopDriver();
-    expect(bench.claimFiles()).toEqual([]);
+    await expectClean(bench);
   });
 
-  const podWithVf = (name: string, device: string) => {
-    const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
-    const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', interfaceName: 'net1' };
-    const config = [{ source: 'FromClaim' as const, parameters }];
-    bench.api.create(buildClaim(name, { requests: [{ name: 'vf', devices: [device] }], config, pods: [pod] }));
-    return pod;
-  };
-
+  const startDriver = (plugin: HeldPlugin) =>
+    bench.startDriver({ cniBinDirs: [plugin.binDir, bench.containerd.cniBinDir] });
   const netnsPaths = () => (existsSync(netnsDir) ? readdirSync(netnsDir) : []);
 
-  /** Cancels the call when the hook is at a step, and lets the hook go on when the path of the namespace is gone. */
-  async function cancelAt(step: 'attachment-recorded' | 'vf-moved', pod: ReturnType<typeof podWithVf>): Promise<void> {
+  /** Cancels the call while the plugin works, and lets the plugin go on when the path of the namespace is gone. */
+  async function cancelIn(plugin: HeldPlugin, pod: VfPod): Promise<void> {
     await bench.prepare(pod);
     const before = netnsPaths();
     const kubelet = new AbortController();
-    const { promise: isOver, resolve: goOn } = Promise.withResolvers<void>();
-    bench.onStep = async (at) => {
-      if (at !== step) return;
-      bench.onStep = () => undefined;
-      kubelet.abort();
-      await isOver;
-    };
-    await expect(bench.runSandbox(pod, {}, { signal: kubelet.signal })).rejects.toThrow(/[Cc]ancel/);
+    plugin.hold('ADD');
+    const calls = plugin.calls('ADD');
+    const isCancelled = expect(bench.runSandbox(pod, {}, { signal: kubelet.signal })).rejects.toThrow(/[Cc]ancel/);
+    // Shorter than the hook waits for it.
+    while (plugin.calls('ADD') === calls) await systemClock.sleep(5);
+    kubelet.abort();
+    await isCancelled;
     await expect.poll(netnsPaths, { timeout: 15_000 }).toEqual(before);
-    goOn();
+    plugin.release();
   }
 
-  it.each([
-    ['attachment-recorded', 'fe00-00-02-0', 'nsim0v0'],
-    ['vf-moved', 'fe00-00-02-1', 'nsim0v1'],
-  ] as const)(
-    'does not cost the VF that its hook has moved, or moves yet: cancelled at %s',
-    async (step, device, vf) => {
-      await bench.startDriver();
-      const pod = podWithVf(`cancelled-${step}`, device);
-      await cancelAt(step, pod);
-      await bench.stopDriver();
-      await bench.startDriver();
-      await bench.kubelet.unprepare(pod);
-      expect(bench.hostVfs()).toContain(vf);
+  const fieldsFor = (how: 'moves' | 'has moved') =>
+    how === 'has moved'
+      ? { ipam: { type: ipam.type } }
+      : { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'moves', type: mover.type, device: 'nsim0v0' } };
 
-      const next = podWithVf(`next-${step}`, device);
-      const sandbox = await retry(() => bench.startPod(next));
-      expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
-      await bench.startContainer(sandbox, next);
-      await bench.endPod(next);
-      expect(bench.hostVfs()).toContain(vf);
-    },
-  );
+  it.each(['moves', 'has moved'] as const)('does not cost the VF that its hook %s', async (how) => {
+    const plugin = how === 'moves' ? mover : ipam;
+    const name = how.replace(' ', '-');
+    await startDriver(plugin);
+    const pod = await addVfPod(bench, `cancelled-${name}`, 0, fieldsFor(how));
+    await cancelIn(plugin, pod);
+    await bench.stopDriver();
+    await startDriver(plugin);
+    await bench.kubelet.unprepare(pod);
+    expect(bench.hostVfs()).toContain('nsim0v0');
+
+    const next = await addVfPod(bench, `next-${name}`, 0);
+    const sandbox = await retry(() => bench.startPod(next));
+    expect(await expectTruth(bench, sandbox, next)).toBe(1);
+  });
 
   it('does not keep its pod from getting the VF in its next sandbox', async () => {
-    await bench.startDriver();
-    const pod = podWithVf('again', 'fe00-00-02-2');
-    await cancelAt('vf-moved', pod);
-    const sandbox = await retry(() => bench.runSandbox(pod));
-    const container = await retry(() => bench.startContainer(sandbox, pod));
-    expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
-    expect((await container.exec('ls', `/var/run/dra-device-attributes/again/vf`)).stdout).toContain(testDriver);
-    await bench.endPod(pod);
-    expect(bench.hostVfs()).toContain('nsim0v2');
+    await startDriver(ipam);
+    const pod = await addVfPod(bench, 'again', 2, fieldsFor('has moved'));
+    await cancelIn(ipam, pod);
+    await expectTruth(bench, await retry(() => bench.runSandbox(pod)), pod);
   });
 });

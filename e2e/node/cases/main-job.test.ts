@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { ResourceClaim } from '../../../src/kube/index.ts';
 import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
@@ -8,7 +8,7 @@ import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { parseScrape } from '../../../test/doubles/prometheus.ts';
 import { expectedNetworkData } from '../../ip-link.ts';
-import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
+import { Bench, ipLinks, type RunningContainer } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
 
 const config = (fields: object, requests: string[] = []) => ({
@@ -75,20 +75,14 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
       pods: [pod],
     });
     bench.api.create(claim);
-    // Those of earlier pods may still be on their way out.
-    const others = existsSync('/run/netns') ? readdirSync('/run/netns') : [];
-    // As Multus with a CNI plugin of its own would, before our hook.
-    bench.onStep = (step) => {
-      if (step !== 'hook-started') return;
-      const [netns = ''] = readdirSync('/run/netns').filter((name) => !others.includes(name));
-      execFileSync('ip', ['link', 'set', 'nsim0v0', 'netns', netns, 'name', 'multus1']);
-      execFileSync('ip', ['-n', netns, 'addr', 'add', '192.0.2.77/24', 'dev', 'multus1']);
-      execFileSync('ip', ['-n', netns, 'link', 'set', 'multus1', 'up']);
-    };
     const sandbox = await bench.startPod(pod);
-    bench.onStep = () => undefined;
-    const container = await bench.startContainer(sandbox, pod);
-    const document = await readV1(container, 'observed', 'vf');
+    // As Multus with a CNI plugin of its own would, only that it is late.
+    const container = bench.startContainer(sandbox, pod);
+    const netns = basename(sandbox.netnsPath);
+    execFileSync('ip', ['link', 'set', 'nsim0v0', 'netns', netns, 'name', 'multus1']);
+    execFileSync('ip', ['-n', netns, 'addr', 'add', '192.0.2.77/24', 'dev', 'multus1']);
+    execFileSync('ip', ['-n', netns, 'link', 'set', 'multus1', 'up']);
+    const document = await readV1(await container, 'observed', 'vf');
     const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'multus1');
     expect(document).toMatchObject({ generation: 1, devices: [{ networkData: expectedNetworkData(link) }] });
     execFileSync('nsenter', [
@@ -132,9 +126,8 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
       const requests = [{ name: 'vf', devices: [device] }];
       bench.api.create(buildClaim(name, { requests, config: [fromClass], pods: [pod] }));
       const sandbox = await bench.startPod(pod);
-      // host-device waits for IPv6 duplicate address detection, longer than the hook may: the container is held
-      // back until it is done.
-      const container = await retry(() => bench.startContainer(sandbox, pod));
+      // host-device waits for IPv6 duplicate address detection, longer than the hook may: the container waits, too.
+      const container = await bench.startContainer(sandbox, pod);
       const document = await readV1(container, name, 'vf');
       const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
       const expected = expectedNetworkData(link);
@@ -165,10 +158,9 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     const [device = ''] = devices();
     const pod = buildPod('on-host', { resourceClaims: [{ name: 'nic', resourceClaimName: 'on-host' }] });
     bench.api.create(buildClaim('on-host', { requests: [{ name: 'vf', devices: [device] }], pods: [pod] }));
-    await bench.stopDriver();
-    await bench.startDriver({ hookFailure: 'reject' });
-    await expect(bench.startPod(pod, { hostNetwork: true })).rejects.toThrow(
-      /pod default\/on-host uses the host's network, where it cannot get a VF of its own/,
+    const sandbox = await bench.startPod(pod, { hostNetwork: true });
+    await expect(bench.createContainer(sandbox, pod)).rejects.toThrow(
+      /pod default\/on-host uses the host's network, where it cannot have a VF of its own/,
     );
     const conditions = () =>
       bench.api.get<ResourceClaim>('ResourceClaim', 'on-host')?.status?.devices?.map((each) => each.conditions?.[0]);
@@ -177,8 +169,6 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
       .poll(conditions, { timeout: 10_000 })
       .toMatchObject([{ status: 'False', reason: 'NotAttached', message }]);
     await bench.endPod(pod);
-    await bench.stopDriver();
-    await bench.startDriver();
   });
 
   it('tells Prometheus and probes what there is, and what it took', async () => {

@@ -1,14 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, retry } from '../bench.ts';
-import { DriverProcess } from '../driver-process.ts';
+import type { DriverProcess } from '../driver-process.ts';
 import { SmallDisk } from '../faults/small-disk.ts';
-import { addVfPod, expectClean, expectTruth, type VfPod } from '../faults/vf-pod.ts';
+import { addVfPod, expectClean, expectTold, expectTruth } from '../faults/vf-pod.ts';
+import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
 
 const reconcileIntervalMs = 500;
@@ -25,7 +26,7 @@ describe('a node that runs out of something', () => {
   beforeAll(async () => {
     root = mkdtempSync(join(tmpdir(), 'netdra-disks-'));
     plugins = new SmallDisk(join(root, 'plugins'), 2 << 20);
-    const settings = { kubeletPluginsDir: plugins.path, reconcileIntervalMs, hookFailure: 'reject' as const };
+    const settings = { kubeletPluginsDir: plugins.path, reconcileIntervalMs };
     bench = await Bench.start({ version: '1.7', logger, settings });
     cdi = new SmallDisk(bench.settings.cdiDir, 1 << 20);
     // It watches the directory that it found when it started.
@@ -39,7 +40,6 @@ describe('a node that runs out of something', () => {
     rmSync(root, { recursive: true });
   });
   afterEach(async () => {
-    bench.onStep = () => undefined;
     for (const disk of [cdi, plugins]) {
       disk.setReadOnly(false);
       disk.empty();
@@ -65,6 +65,14 @@ describe('a node that runs out of something', () => {
     throw new Error(`never succeeded: ${failures.at(-1)}`);
   }
 
+  /** Waits for the first attempt to serve a sandbox. @returns why it failed, if it did */
+  async function failureIn({ id }: Sandbox): Promise<unknown> {
+    const outcomes = ['sandbox ready', 'sandbox not ready yet'];
+    const line = () => logger.lines.find(({ message, fields }) => outcomes.includes(message) && fields.sandbox === id);
+    await expect.poll(line, { timeout: 20_000 }).toBeDefined();
+    return line()?.fields.err;
+  }
+
   const noSpace = /no space left|disk is full|disk I\/O error|ENOSPC/i;
 
   it('ENOSPC at each write of prepare, hook, stop and unprepare: a clear error, nothing lost, and then it works', async () => {
@@ -73,19 +81,14 @@ describe('a node that runs out of something', () => {
     const prepared = await squeeze(plugins, () => bench.prepare(pod));
     expect(prepared.failures.length).toBeGreaterThan(0);
     for (const failure of prepared.failures) expect(failure).toMatch(noSpace);
-    let refusals = 0;
     const started = await squeeze(plugins, async () => {
-      const sandbox = await bench.runSandbox(pod).catch((error) => {
-        refusals += 1;
-        throw error;
-      });
-      // A sandbox that is kept after too many refusals has no container before it is served.
-      await expectTruth(bench, sandbox, pod).catch(async (error) => {
-        await bench.endSandboxes(pod);
-        throw error;
-      });
+      const sandbox = await bench.runSandbox(pod);
+      const failure = await failureIn(sandbox);
+      if (failure === undefined) return await expectTruth(bench, sandbox, pod);
+      await bench.endSandboxes(pod);
+      throw failure;
     });
-    expect(refusals).toBeGreaterThan(0);
+    expect(started.failures.length).toBeGreaterThan(0);
     for (const failure of started.failures) expect(failure).toMatch(noSpace);
     // With no space at all: the runtime goes on whatever the hook answers, and unprepare says what is wrong.
     plugins.fill(0);
@@ -135,10 +138,12 @@ describe('a node that runs out of something', () => {
     await bench.prepare(pod);
     rmSync(join(plugins.path, testDriver, 'dra-device-metadata'), { recursive: true });
     // The hook cannot know what to write for a claim whose files are gone; the kubelet's next prepare lays them down.
-    await expect(bench.runSandbox(pod)).rejects.toThrow(/is not prepared/);
+    const sandbox = await bench.runSandbox(pod);
+    await failureIn(sandbox);
+    await expect(bench.createContainer(sandbox, pod)).rejects.toThrow(/is not prepared/);
     await bench.kubelet.restart();
     await retry(() => bench.prepare(pod));
-    await expectTruth(bench, await bench.runSandbox(pod), pod);
+    await retry(() => expectTruth(bench, sandbox, pod));
     await bench.prepare(next);
     await expectTruth(bench, await bench.runSandbox(next), next);
   });
@@ -163,24 +168,26 @@ describe('a node that runs out of something', () => {
     await expectTruth(bench, await bench.startPod(next), next);
   });
 
-  it.each(['hook-started', 'attachment-recorded', 'vf-moved', 'state-read'] as const)(
-    'a network namespace that vanishes in the hook, at %s: no VF is lost',
-    async (at) => {
-      await bench.startDriver();
-      const pod = await addVfPod(bench, `vanished-${at}`, 0);
+  it.each(['before the hook', 'before the VF is moved', 'after the VF is moved'] as const)(
+    'a network namespace that vanishes %s: no VF is lost',
+    async (when) => {
+      // host-device moves the VF; without it, netdra does, and the plugin gives addresses.
+      const delegate = when === 'before the VF is moved' ? join(bench.containerd.cniBinDir, 'host-device') : undefined;
+      using plugin = new HeldPlugin(delegate);
+      const cniBinDirs = [plugin.binDir, bench.containerd.cniBinDir];
+      await bench.startDriver({ cniBinDirs });
+      const cni = { cniVersion: '1.0.0', name: 'moves', type: plugin.type, device: 'nsim0v0' };
+      const fields = delegate === undefined ? { ipam: { type: plugin.type } } : { attach: 'cni', cni };
+      const pod = await addVfPod(bench, `vanished-${when.replaceAll(' ', '-').toLowerCase()}`, 0, fields);
       await bench.prepare(pod);
-      const netnsDir = '/run/netns';
-      const before = existsSync(netnsDir) ? readdirSync(netnsDir) : [];
-      bench.onStep = (step) => {
-        if (step !== at) return;
-        bench.onStep = () => undefined;
-        for (const name of readdirSync(netnsDir).filter((each) => !before.includes(each))) {
-          execFileSync('umount', ['--lazy', join(netnsDir, name)]);
-          rmSync(join(netnsDir, name));
-        }
-      };
-      // Whatever the runtime makes of it: a sandbox without its namespace is of no use to anybody.
-      await bench.runSandbox(pod).catch(() => undefined);
+      plugin.hold('ADD');
+      if (when === 'before the hook') await bench.stopDriver();
+      const { netnsPath } = await bench.runSandbox(pod);
+      if (when !== 'before the hook') await expect.poll(() => plugin.running()).toBe(1);
+      execFileSync('umount', ['--lazy', netnsPath]);
+      rmSync(netnsPath);
+      plugin.release();
+      if (when === 'before the hook') await bench.startDriver({ cniBinDirs });
       await bench.endSandboxes(pod);
       await expectTruth(bench, await retry(() => bench.runSandbox(pod)), pod);
       await bench.endPod(pod);
@@ -188,32 +195,25 @@ describe('a node that runs out of something', () => {
     },
   );
 
-  it('EMFILE: pods are refused or wait while there is no descriptor left, and are served when there is', async () => {
-    await using driver = new DriverProcess(bench.settings);
-    await bench.kubelet.waitForDriver(testDriver, 30_000);
-    await expect.poll(() => driver.log.map(({ msg }) => msg), { timeout: 30_000 }).toContain('connected over NRI');
+  it('EMFILE: containers wait while there is no descriptor left, and start when there is', async () => {
+    await using driver = await bench.startProcess();
     const pod = await addVfPod(bench, 'no-descriptors', 0);
     await bench.prepare(pod);
     limitDescriptors(driver, readdirSync(`/proc/${driver.pid}/fd`).length);
-    const refusal = await startIn(pod).catch((error: Error) => error.message);
-    expect(refusal).toMatch(/too many open files|EMFILE|no such file or directory|unable to open/i);
+    const sandbox = await bench.runSandbox(pod);
+    let isStarted = false;
+    const starting = retry(() => bench.startContainer(sandbox, pod)).finally(() => {
+      isStarted = true;
+    });
+    await expect.poll(() => driver.messages(), { timeout: 10_000 }).toContain('sandbox not ready yet');
+    expect(isStarted).toBe(false);
+    expect(JSON.stringify(driver.log)).toMatch(/too many open files|EMFILE|unable to open/i);
     limitDescriptors(driver, 1_024);
-    const { sandbox } = await retry(async () => ({ sandbox: await startIn(pod) }));
+    await expectTold(await starting, sandbox, pod);
     expect(driver.hasExited).toBe(false);
     await bench.endPod(pod);
-    expect(sandbox.id).not.toBe('');
     await expectClean(bench);
   });
-
-  /** A sandbox with a container that knows the truth; nothing of it stays when it fails. */
-  async function startIn(pod: VfPod): Promise<Sandbox> {
-    const sandbox = await bench.runSandbox(pod);
-    await expectTruth(bench, sandbox, pod).catch(async (error) => {
-      await bench.endSandboxes(pod);
-      throw error;
-    });
-    return sandbox;
-  }
 });
 
 /** What the process has open stays open. */

@@ -4,7 +4,7 @@ import { systemClock } from '../../../src/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, retry } from '../bench.ts';
-import { DriverProcess } from '../driver-process.ts';
+import type { DriverProcess } from '../driver-process.ts';
 import { addVfPod, expectClean, expectTruth, type VfPod } from '../faults/vf-pod.ts';
 import type { Sandbox } from '../pod.ts';
 
@@ -20,8 +20,7 @@ describe('restarts on containerd 2.1', () => {
   let drivers: DriverProcess[] = [];
 
   beforeAll(async () => {
-    const settings = { reconcileIntervalMs, hookFailure: 'reject' as const };
-    bench = await Bench.start({ version, logger: new RecordingLogger(), settings });
+    bench = await Bench.start({ version, logger: new RecordingLogger(), settings: { reconcileIntervalMs } });
   });
   afterAll(async () => {
     await bench?.[Symbol.asyncDispose]();
@@ -35,13 +34,8 @@ describe('restarts on containerd 2.1', () => {
 
   /** @param podUid for an instance beside another one */
   async function startDriver(podUid?: string): Promise<DriverProcess> {
-    const driver = new DriverProcess({ ...bench.settings, podUid });
+    const driver = await bench.startProcess({ podUid });
     drivers.push(driver);
-    const hasSaid = (line: string) => driver.log.some(({ msg }) => msg === line);
-    const isUp = () => driver.hasExited || (hasSaid('connected over NRI') && hasSaid('driver started'));
-    await expect.poll(isUp, { timeout: 30_000 }).toBe(true);
-    if (driver.hasExited) throw new Error(`the driver did not start: ${driver.stderr}`);
-    await bench.kubelet.waitForDriver(testDriver, 30_000);
     return driver;
   }
 

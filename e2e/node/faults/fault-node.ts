@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import { systemClock } from '../../../src/clock.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench } from '../bench.ts';
-import { DriverProcess } from '../driver-process.ts';
+import type { DriverProcess } from '../driver-process.ts';
 
 const preload = fileURLToPath(new URL('kill-points.ts', import.meta.url));
 const startsWithinMs = 20_000;
@@ -25,28 +25,19 @@ export class FaultNode implements AsyncDisposable {
   }
 
   static async start(): Promise<FaultNode> {
-    const settings = { simulate: { pfs: 1, vfsPerPf: 4 }, hookFailure: 'reject' as const };
+    const settings = { simulate: { pfs: 1, vfsPerPf: 4 } };
     return new FaultNode(await Bench.start({ version: '2.1', logger: pino({ level: 'silent' }), settings }));
   }
 
   /** @param killAt number of the point to be killed at, from 1 */
   async startDriver(killAt?: number): Promise<void> {
-    const driver = new DriverProcess(this.bench.settings, {
-      execArgv: ['--import', preload],
-      env: {
-        NETDRA_FAULTS_ARMED: this.#armedPath,
-        NETDRA_FAULTS_LOG: this.#logPath,
-        ...(killAt === undefined ? {} : { NETDRA_FAULTS_KILL: String(killAt) }),
-      },
-    });
-    this.#driver = driver;
-    await this.bench.kubelet.waitForDriver(testDriver, startsWithinMs);
-    const isConnected = () =>
-      ['connected over NRI', 'driver started'].every((line) => driver.log.some(({ msg }) => msg === line)) &&
-      this.bench.api.objects('ResourceSlice').length > 0;
-    for (const endsAt = performance.now() + startsWithinMs; !isConnected(); await systemClock.sleep(20)) {
-      if (performance.now() > endsAt || driver.hasExited) throw new Error(`the driver did not start: ${driver.stderr}`);
-    }
+    const env = {
+      NETDRA_FAULTS_ARMED: this.#armedPath,
+      NETDRA_FAULTS_LOG: this.#logPath,
+      ...(killAt === undefined ? {} : { NETDRA_FAULTS_KILL: String(killAt) }),
+    };
+    this.#driver = await this.bench.startProcess({}, { execArgv: ['--import', preload], env });
+    await this.bench.api.until(() => this.bench.api.objects('ResourceSlice').length > 0, startsWithinMs);
   }
 
   async stopDriver(): Promise<void> {

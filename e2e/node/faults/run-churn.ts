@@ -7,7 +7,7 @@ import { systemClock } from '../../../src/clock.ts';
 import { decodeStream } from '../../../src/metadata/index.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench } from '../bench.ts';
-import { DriverProcess } from '../driver-process.ts';
+import type { DriverProcess } from '../driver-process.ts';
 import type { Sandbox } from '../pod.ts';
 
 export interface ChurnOptions {
@@ -61,8 +61,7 @@ class Churn {
   }
 
   async startDriver(): Promise<void> {
-    this.#driver = new DriverProcess(this.#bench.settings);
-    await this.#bench.kubelet.waitForDriver(testDriver, 30_000);
+    this.#driver = await this.#bench.startProcess();
   }
 
   async restartDriver(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
