@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { V1Pod } from '@kubernetes/client-node';
@@ -63,13 +63,10 @@ export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): P
   return await expectTold(await bench.startContainer(sandbox, pod), sandbox, pod);
 }
 
-/** Whether the claim's metadata file says something; until its VFs are in a sandbox it is empty. */
+/** Whether the claim's metadata file says something; it is empty or blank unless the claim's VFs are in a sandbox. */
 export function isTold({ settings }: Bench, pod: VfPod): boolean {
   const dir = join(settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
-  return (
-    (statSync(join(dir, `default_${pod.metadata.name}`, 'vf', 'metadata.json'), { throwIfNoEntry: false })?.size ?? 0) >
-    0
-  );
+  return readFileSync(join(dir, `default_${pod.metadata.name}`, 'vf', 'metadata.json'), 'utf8').trim() !== '';
 }
 
 const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, testDriver, 'state.db');
