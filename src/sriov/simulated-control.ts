@@ -1,5 +1,6 @@
 import { DeviceNodes } from './device-nodes.ts';
 import { SriovError } from './errors.ts';
+import { simulatedDriver } from './simulated-layout.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from './vf-hardware.ts';
 
 /**
@@ -14,7 +15,7 @@ export class SimulatedControl {
   }
 
   async read(): Promise<VfBefore> {
-    return { vf: {} };
+    return { driver: simulatedDriver, vf: {} };
   }
 
   async apply({ pciAddress }: VfAddress, { driver = 'default', vf = {} }: VfWanted): Promise<void> {

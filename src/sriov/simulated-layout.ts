@@ -41,7 +41,8 @@ const maxPfs = 16;
 const maxVfsPerPf = 240;
 const firstVfFunction = 16;
 const mtuBytes = 1500;
-const driver = 'veth';
+/** The driver that simulated VFs are bound to, always. */
+export const simulatedDriver = 'veth';
 
 /**
  * Names, addresses and MACs follow from the plan alone, so a restarted driver finds its own links again.
@@ -104,7 +105,7 @@ function isOurs({ name, hardwareAddress }: Link, namePrefix: string, rest: RegEx
 /** The tree that sysfs would have for these cards, seen from the host with all VFs in it. */
 export function simulatedSysfs(pfs: SimulatedPf[]): FileTree {
   const tree: FileTree = new Map();
-  tree.set('bus/pci/drivers/veth/module', { text: '' });
+  tree.set(`bus/pci/drivers/${simulatedDriver}/module`, { text: '' });
   for (const pf of pfs) {
     const { dir, root } = addFunction(tree, pf, pf, [
       ['sriov_totalvfs', `${maxVfsPerPf}`],
@@ -140,7 +141,7 @@ function addFunction(
     ...more,
   ];
   for (const [path, text] of files) tree.set(`${dir}/${path}`, { text: `${text}\n` });
-  tree.set(`${dir}/driver`, { target: `../../../bus/pci/drivers/${driver}` });
+  tree.set(`${dir}/driver`, { target: `../../../bus/pci/drivers/${simulatedDriver}` });
   tree.set(`bus/pci/devices/${pciAddress}`, { target: `../../../${dir}` });
   return { dir, root };
 }

@@ -1,11 +1,12 @@
 import { readdirSync, readFileSync, readlinkSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parseHardwareAddress } from '../../../src/netlink/checks.ts';
 import { assertInterfaceName } from '../../../src/netlink/index.ts';
 import { writeFileTree } from '../../../src/sriov/file-tree.ts';
 import { isPciAddress } from '../../../src/sriov/pci-address.ts';
+import { SimulatedControl } from '../../../src/sriov/simulated-control.ts';
 import { planSimulation, simulatedSysfs } from '../../../src/sriov/simulated-layout.ts';
 import { Sysfs } from '../../../src/sriov/sysfs.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
@@ -125,5 +126,14 @@ describe('writeFileTree', () => {
     await writeFileTree(dir.path, tree({ a: 'text', b: { target: 'a' } }));
     expect(readlinkSync(join(dir.path, 'b'))).toBe('a');
     expect(readFileSync(join(dir.path, 'b'), 'utf8')).toBe('text');
+  });
+});
+
+describe('SimulatedControl', () => {
+  // What a claim's VF was before decides what it is offered as by a driver that starts while it is in a pod.
+  it('knows the driver that sysfs has', async () => {
+    writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim' })));
+    const bound = basename(readlinkSync(join(dir.path, 'bus/pci/devices/fe00:00:02.0/driver')));
+    expect(await new SimulatedControl().read()).toEqual({ driver: bound, vf: {} });
   });
 });
