@@ -187,7 +187,7 @@ async function violations(cluster: Cluster): Promise<string[]> {
       : [];
   });
   const refused = (await cluster.events()).filter(
-    ({ reason, note }) => reason === 'FailedCreatePodSandBox' && note.includes('netdra'),
+    ({ reason, note }) => reason === 'FailedCreatePodSandBox' && /\bNRI\b/i.test(note),
   );
   return [...failed, ...refused.map(({ note }) => note)];
 }

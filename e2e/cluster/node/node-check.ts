@@ -156,6 +156,8 @@ function readLinks(): LinkState[] {
     .map(({ linkinfo, addr_info, flags, ifname, ...link }) => ({
       ifname,
       ...Object.fromEntries(comparedProperties.map((name) => [name, link[name]])),
+      // Of a veth end whose other end is down, which of the two depends on the namespace that it went down in.
+      operstate: link.operstate === 'LOWERLAYERDOWN' ? 'DOWN' : link.operstate,
       flags: flags.toSorted(),
       kind: linkinfo?.info_kind,
       addresses: addr_info.flatMap(({ local, scope }) => (scope === 'link' ? [] : [local])),
@@ -163,6 +165,6 @@ function readLinks(): LinkState[] {
 }
 
 const comparedProperties = [
-  ...['address', 'permaddr', 'broadcast', 'mtu', 'txqlen', 'altnames', 'ifalias', 'group', 'master', 'operstate'],
+  ...['address', 'permaddr', 'broadcast', 'mtu', 'txqlen', 'altnames', 'ifalias', 'group', 'master'],
   ...['link', 'promiscuity', 'allmulti', 'qdisc', 'xdp'],
 ];
