@@ -184,7 +184,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       },
     }),
   );
-  const { hooks, registry, deletedPods } = createSandboxSide({
+  const { hooks, registry, deletedPods, waitingSandboxes } = createSandboxSide({
     driver,
     store,
     locks,
@@ -193,6 +193,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     files: observeFiles(helper, ops.metrics, clock),
     attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
     assure: (claim, device) => networkDriver.assure(claim, device),
+    metadata,
     isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
     isFilePlace: (path) => metadata.isFilePlace(path),
     isFileOf: (claim, path) => metadata.isFileOf(claim, path),
@@ -211,6 +212,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   });
   stack.use(registry);
   stack.use(deletedPods);
+  stack.use(waitingSandboxes);
   const plugin = stack.use(
     createPlugin({
       name: settings.nriPluginName,
@@ -264,7 +266,10 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       logger,
     }),
   );
+  // The runtime registers us when it has an answer of each sandbox, which has none while its containers wait.
+  await waitingSandboxes.serve();
   plugin.start();
+  waitingSandboxes.start();
   cniCleanUp.start();
   reconciler.start();
   deletedPods.start();

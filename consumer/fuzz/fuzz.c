@@ -144,6 +144,11 @@ static bool use_state(const struct text *text, const char *copy) {
   struct oci_state container;
   bool ok = oci_state_parse(&arena, copy, text->length, &container, &problem);
   if (ok == (problem.code != exit_ok) || (ok && !is_sandbox_id(container.sandbox, strlen(container.sandbox)))) abort();
+  const char *pod[] = {container.pod_uid, container.pod_namespace, container.pod_name};
+  for (size_t index = 0; index < sizeof pod / sizeof *pod; index++) {
+    if ((pod[index] == NULL) != (pod[0] == NULL)) abort();
+    if (pod[index] != NULL && !is_plain_name(pod[index], strlen(pod[index]), max_pod_bytes)) abort();
+  }
   arena_free(&arena);
   return ok;
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "announcement.h"
 #include "clock.h"
 
 /* For what inotify does not see: processes that end, and file systems without it. */
@@ -89,7 +90,8 @@ static int watch(int directory) {
   return -1;
 }
 
-static bool wait_until_served(const struct gate_wait *wait, int inotify, struct problem *problem) {
+static bool wait_until_served(const struct gate_wait *wait, int inotify, struct announcement *announcement,
+                              struct problem *problem) {
   struct gate gate, last = {.state = gate_silent};
   for (;;) {
     if (!gate_read(wait->directory, &gate, problem)) return false;
@@ -103,6 +105,7 @@ static bool wait_until_served(const struct gate_wait *wait, int inotify, struct 
     if (is_orphan(wait->parent)) return fail(problem, exit_not_found, "the container runtime has given the container up");
     long left = wait->deadline_ms - now_ms();
     if (left <= 0) return fail_late(&gate, &last, problem);
+    refresh_announcement(announcement);
     await_change(inotify, left < poll_ms ? left : poll_ms);
   }
 }
@@ -112,8 +115,11 @@ bool gate_wait(const struct gate_wait *wait, struct problem *problem) {
   if (!gate_read(wait->directory, &gate, problem)) return false;
   // The usual case, and the one for which there need not be a driver.
   if (gate.state == gate_served && is_about(&gate, wait)) return true;
+  struct announcement announcement;
+  announce(&announcement, wait->directory, &wait->container);
   int inotify = watch(wait->directory);
-  bool ok = wait_until_served(wait, inotify, problem);
+  bool ok = wait_until_served(wait, inotify, &announcement, problem);
+  remove_announcement(&announcement);
   if (inotify >= 0) close(inotify);
   return ok;
 }

@@ -8,11 +8,13 @@
 #include "problem.h"
 
 /* Larger than any state: annotations of a pod have at most 256 kB. */
-enum { max_state_bytes = 1024 * 1024, max_sandbox_bytes = 128 };
+enum { max_state_bytes = 1024 * 1024, max_sandbox_bytes = 128, max_pod_bytes = 253 };
 
 struct oci_state {
   const char *sandbox; /* the id of the pod's sandbox, as containerd or CRI-O has annotated it */
   pid_t pid;           /* of the container's first process; 0 if the runtime does not say it */
+  /* Of the pod: plain names of up to max_pod_bytes. All NULL if the runtime does not say each of them. */
+  const char *pod_uid, *pod_namespace, *pod_name;
 };
 
 /* Fails with exit_malformed. */
@@ -21,5 +23,8 @@ bool oci_state_parse(struct arena *arena, const char *text, size_t length, struc
 
 /* Whether a text can be the id of a sandbox: 1 to max_sandbox_bytes printable characters without blanks. */
 bool is_sandbox_id(const char *text, size_t length);
+
+/* Whether a text is 1 to `limit` letters, digits, `_`, `.` and `-`. */
+bool is_plain_name(const char *text, size_t length, size_t limit);
 
 #endif

@@ -30,6 +30,7 @@ import { checkAllWritten, checkOwnership } from './ownership.ts';
 import { claimDirName } from './paths.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 import { validateDevices } from './validate.ts';
+import { readAnnouncements, type WaitingSandbox } from './waiting-sandbox.ts';
 
 export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
   driver: string;
@@ -211,6 +212,30 @@ export class ClaimMetadata {
       if (state?.claim.uid !== claim.uid || !hasGate(state)) return undefined;
       return await readGate(this.#options.dataDir, claim, held);
     });
+  }
+
+  /**
+   * Sandboxes whose containers wait at a gate now. Cheap while there are none.
+   * @returns problems: why an announcement, or the claim that it is for, could not be read
+   * @throws MetadataError `metadata-io`
+   */
+  async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
+    const { dataDir } = this.#options;
+    const sandboxes: WaitingSandbox[] = [];
+    const problems: MetadataError[] = [];
+    for (const dir of await listClaimDirs(dataDir)) {
+      try {
+        const found = await readAnnouncements(dataDir, dir, this.#now());
+        problems.push(...found.problems);
+        const state = found.announcements.length === 0 ? undefined : await readClaimStateIn(dataDir, dir);
+        if (state !== undefined)
+          sandboxes.push(...found.announcements.map((each) => ({ claim: state.claim, ...each })));
+      } catch (error) {
+        if (!(error instanceof MetadataError)) throw error;
+        problems.push(error);
+      }
+    }
+    return { sandboxes, problems };
   }
 
   /** Removes what `prepare` and `update` made. A claim that is not known, or known under a newer UID, is fine. */

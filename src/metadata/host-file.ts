@@ -150,6 +150,21 @@ export function readFileIfThereSync(file: HostFile, held?: HeldDirectories): str
   return withFile(access, undefined, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
+/**
+ * A file that others write, and when they changed it last.
+ * @returns `undefined` if it does not exist
+ * @throws MetadataError `metadata-io`, also if it is longer than `maxBytes`
+ */
+export function readSmallFile(file: HostFile, maxBytes: number): { text: string; modifiedMs: number } | undefined {
+  const access = { file, verb: 'read', flags: O_RDONLY, held: undefined };
+  return withFile<{ text: string; modifiedMs: number } | undefined>(access, undefined, (descriptor, size) => {
+    if (size > maxBytes) throw new Error(`it has ${size} bytes, at most ${maxBytes} are expected`);
+    const bytes = Buffer.alloc(size);
+    const length = readSync(descriptor, bytes, 0, size, 0);
+    return { text: bytes.toString('utf8', 0, length), modifiedMs: fstatSync(descriptor).mtimeMs };
+  });
+}
+
 /** Removes a file and what a killed process left of writing it; neither need be there. @throws MetadataError `metadata-io` */
 export async function removeFile(file: HostFile, held?: HeldDirectories): Promise<void> {
   await inDirectory(file, held, (dir) => {

@@ -35,4 +35,5 @@ export {
   readRequestMetadata,
 } from './request-reader.ts';
 export { validateDevices } from './validate.ts';
+export type { WaitingSandbox } from './waiting-sandbox.ts';
 export { type WatchOptions, watchRequestMetadata } from './watch.ts';

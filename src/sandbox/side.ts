@@ -7,13 +7,15 @@ import { NriHooks } from './nri-hooks.ts';
 import type { SandboxDeps } from './sandbox.ts';
 import { SandboxRegistry } from './sandbox-registry.ts';
 import { StartGuard, type StartGuardOptions } from './start-guard.ts';
+import { WaitingSandboxes, type WaitingSandboxesOptions } from './waiting-sandboxes.ts';
 
 export interface SandboxSideOptions
   extends Omit<MetadataWriterOptions, 'attachments'>,
     Omit<ClaimWorkOptions, 'attachments' | 'writer'>,
     Omit<SandboxDeps, 'claims' | 'store'>,
     Omit<StartGuardOptions, 'store'>,
-    Pick<DeletedPodsOptions, 'isWanted'> {
+    Pick<DeletedPodsOptions, 'isWanted'>,
+    Pick<WaitingSandboxesOptions, 'metadata'> {
   store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
   attachments: Attachments;
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
@@ -26,6 +28,7 @@ export interface SandboxSide {
   hooks: NriHooks;
   registry: SandboxRegistry;
   deletedPods: DeletedPods;
+  waitingSandboxes: WaitingSandboxes;
 }
 
 export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
@@ -35,5 +38,7 @@ export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
   const registry = new SandboxRegistry({ ...options, claims });
   const guard = new StartGuard(options);
   const deletedPods = new DeletedPods({ registry, isWanted, clock, logger });
-  return { registry, deletedPods, hooks: new NriHooks({ registry, guard, onSynchronized, clock, logger }) };
+  const waitingSandboxes = new WaitingSandboxes({ ...options, registry });
+  const hooks = new NriHooks({ registry, guard, onSynchronized, clock, logger });
+  return { registry, deletedPods, waitingSandboxes, hooks };
 }

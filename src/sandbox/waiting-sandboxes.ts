@@ -1,0 +1,107 @@
+import type { Clock } from '../clock.ts';
+import type { Logger } from '../logger.ts';
+import type { ClaimMetadata, WaitingSandbox } from '../metadata/index.ts';
+import type { Store } from '../state/index.ts';
+import type { Networks } from './networks.ts';
+import type { SandboxRegistry } from './sandbox-registry.ts';
+
+/** Less than a waiting container can spare, so that a slow claim does not keep the driver from the runtime. */
+const budgetMs = 5_000;
+const everyMs = 1_000;
+
+export interface WaitingSandboxesOptions {
+  metadata: Pick<ClaimMetadata, 'waiting'>;
+  store: Pick<Store, 'claim'>;
+  registry: Pick<SandboxRegistry, 'adopt' | 'has' | 'isFresh'>;
+  networks: Pick<Networks, 'isGone'>;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * Serves sandboxes that their waiting containers announce, while the runtime cannot. It does nothing else in a sandbox while
+ * a container's hook runs: before a plugin is registered, containerd asks each such sandbox and container for its state, and
+ * waits 2 s for each in vain. Once they are served, the runtime answers at once.
+ */
+export class WaitingSandboxes implements AsyncDisposable {
+  readonly #options: WaitingSandboxesOptions;
+  readonly #stop = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: WaitingSandboxesOptions) {
+    this.#options = options;
+  }
+
+  /** Serves those that wait now. Returns when they are ready, or after 5 s: work goes on then. Never rejects. */
+  async serve(): Promise<void> {
+    const { clock, logger } = this.#options;
+    const startedAt = clock.nowMs();
+    using deadline = clock.deadline(budgetMs, this.#stop.signal);
+    const late = new Promise<void>((resolve) => deadline.signal.addEventListener('abort', () => resolve()));
+    const work = await this.#adopt();
+    if (work.length === 0) return;
+    await Promise.race([Promise.all(work), late]);
+    const ms = Math.round(clock.nowMs() - startedAt);
+    logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
+  }
+
+  /** From now on looks every second, as long as the runtime is not connected. */
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, registry } = this.#options;
+    try {
+      for (;;) {
+        await clock.sleep(everyMs, this.#stop.signal);
+        if (!registry.isFresh) await this.#adopt();
+      }
+    } catch {
+      // Disposed of: nothing else rejects.
+    }
+  }
+
+  /** @returns the work that was begun; it does not reject */
+  async #adopt(): Promise<Promise<void>[]> {
+    const { metadata, registry, logger } = this.#options;
+    try {
+      const { sandboxes, problems } = await metadata.waiting();
+      for (const err of problems) logger.debug({ err }, 'announcement of a waiting container not read');
+      // What the runtime has shown is served already, and repeated by itself.
+      return current(sandboxes)
+        .filter((each) => !registry.has(each.sandboxId) && this.#isToBeServed(each))
+        .map(async ({ claim: _claim, ...facts }) => {
+          // A failure is logged by the sandbox.
+          await registry
+            .adopt(facts)
+            .want('ready')
+            .catch(() => undefined);
+        });
+    } catch (error) {
+      logger.warn({ err: error }, 'waiting containers not served before the runtime is connected');
+      return [];
+    }
+  }
+
+  /** Whether its network namespace is there, and the claim is prepared for its pod. @throws StateError `store-unusable` */
+  #isToBeServed({ claim, podUid, netnsPath }: WaitingSandbox): boolean {
+    const { store, networks } = this.#options;
+    const stored = store.claim(claim.uid);
+    const isPrepared = stored?.state === 'prepared' && stored.podUids.includes(podUid);
+    return isPrepared && netnsPath !== undefined && !networks.isGone(netnsPath);
+  }
+}
+
+/** One of each sandbox, which may wait for several claims. In which of two a pod lives, the runtime knows. */
+function current(sandboxes: readonly WaitingSandbox[]): WaitingSandbox[] {
+  const byPod = Map.groupBy(sandboxes, ({ podUid }) => podUid);
+  return [...byPod.values()].flatMap((all) =>
+    all.every(({ sandboxId }) => sandboxId === all[0]?.sandboxId) ? all.slice(0, 1) : [],
+  );
+}
