@@ -55,10 +55,10 @@ export async function readAnnouncements(
   now: Date,
 ): Promise<{ announcements: Announcement[]; problems: MetadataError[] }> {
   const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
-  const names = (await listDir(hostPath(claimDir))).filter((name) => name.startsWith(prefix)).slice(0, limits.files);
+  const names = (await listDir(hostPath(claimDir))).filter((name) => name.startsWith(prefix)).sort();
   const announcements: Announcement[] = [];
   const problems: MetadataError[] = [];
-  for (const name of names) {
+  for (const name of names.slice(0, limits.files)) {
     try {
       const file = { ...claimDir, parts: [...claimDir.parts, name] };
       const announcement = readAnnouncement(file, name.slice(prefix.length), now);

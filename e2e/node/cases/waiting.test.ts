@@ -42,7 +42,9 @@ describe.each(containerdSeries)('containers that wait for a driver that is away,
   /** Pods that are prepared before the driver dies, and run after it. */
   async function preparePods(count: number): Promise<VfPod[]> {
     driver = await bench.startProcess();
-    const pods = await Promise.all(Array.from({ length: count }, (_, index) => addVfPod(bench, `pod-${count}-${index}`, index)));
+    const pods = await Promise.all(
+      Array.from({ length: count }, (_, index) => addVfPod(bench, `pod-${count}-${index}`, index)),
+    );
     for (const pod of pods) await bench.prepare(pod);
     await killDriver();
     return pods;

@@ -10,6 +10,7 @@ vi.setConfig({ testTimeout: 60_000 });
 /** What netdra-gate reads: what a runtime says of a container, and what the driver says of a claim. */
 const gateSeeds = {
   state: '{"ociVersion":"1.0.2","id":"c","pid":4242,"annotations":{"io.kubernetes.cri.sandbox-id":"abc"}}',
+  pod: '{"pid":1,"annotations":{"io.kubernetes.cri-o.SandboxID":"abc","io.kubernetes.pod.uid":"u","io.kubernetes.pod.namespace":"n","io.kubernetes.pod.name":"p"}}',
   served: 'netdra-gate 1\nserved abc\n',
   waiting: 'netdra-gate 1\nwaiting abc the VF is in another pod\n',
 };

@@ -1,6 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -245,6 +255,121 @@ describe('a container for which nothing will come', () => {
     waiter.child.kill('SIGTERM');
     expect(await waiter.outcome).toMatchObject({ signal: 'SIGTERM', stderr: '' });
     expect(performance.now() - before).toBeLessThan(2000);
+  });
+});
+
+describe('a container that waits announces its sandbox', () => {
+  const pod = { podUid: 'pod-uid-1', podNamespace: 'apps', podName: 'web.0' };
+  const ofContainerd = {
+    ...containerd,
+    'io.kubernetes.cri.sandbox-uid': pod.podUid,
+    'io.kubernetes.cri.sandbox-namespace': pod.podNamespace,
+    'io.kubernetes.cri.sandbox-name': pod.podName,
+  };
+  const ofCrio = {
+    'io.kubernetes.cri-o.SandboxID': sandbox,
+    'io.kubernetes.pod.uid': pod.podUid,
+    'io.kubernetes.pod.namespace': pod.podNamespace,
+    'io.kubernetes.pod.name': pod.podName,
+  };
+  const announced = () => readdirSync(claimDir).filter((name) => name.includes('waiting'));
+  const file = () => join(claimDir, `waiting.${sandbox}`);
+  const expected = { claim, sandboxId: sandbox, ...pod };
+
+  it.each([
+    ['containerd', ofContainerd],
+    ['CRI-O', ofCrio],
+  ])('which the driver reads, until it is served: %s', async (_runtime, annotations) => {
+    const waiter = await waiting(stateOf(annotations));
+    expect(announced()).toEqual([`waiting.${sandbox}`]);
+    expect(statSync(file()).mode & 0o777).toBe(0o600);
+    // This test's process, whose network namespace has no name.
+    expect(await metadata.waiting()).toEqual({ sandboxes: [expected], problems: [] });
+    await serve();
+    expect(await waiter.outcome).toMatchObject({ code: 0, stderr: '' });
+    expect(announced()).toEqual([]);
+  });
+
+  it('with the name of its network namespace', async () => {
+    const name = `netdra-gate-${process.pid}`;
+    const ip = (...args: string[]) => spawnSync('ip', ['netns', ...args], { encoding: 'utf8' });
+    expect(ip('add', name)).toMatchObject({ status: 0 });
+    try {
+      const init = spawn('ip', ['netns', 'exec', name, 'sleep', '1000'], { stdio: 'ignore' });
+      const ended = once(init, 'close');
+      await vi.waitFor(() => expect(readFileSync(`/proc/${init.pid}/comm`, 'utf8')).toBe('sleep\n'));
+      const waiter = await waiting(stateOf(ofContainerd, { pid: init.pid }));
+      const { sandboxes } = await metadata.waiting();
+      expect(sandboxes).toEqual([{ ...expected, netnsPath: `/var/run/netns/${name}` }]);
+      init.kill();
+      await ended;
+      await waiter.outcome;
+      expect(announced()).toEqual([]);
+    } finally {
+      ip('delete', name);
+    }
+  });
+
+  it('for as long as it waits', async () => {
+    const waiter = await waiting(stateOf(ofContainerd));
+    const longAgo = new Date('2026-01-01');
+    utimesSync(file(), longAgo, longAgo);
+    expect((await metadata.waiting()).sandboxes).toEqual([]);
+    await vi.waitFor(async () => expect((await metadata.waiting()).sandboxes).toEqual([expected]), 5_000);
+    await metadata.endGate(claim, sandbox);
+    expect(await waiter.outcome).toMatchObject({ code: 1 });
+    expect(announced()).toEqual([]);
+  });
+
+  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('until it is ended by %s', async (signal) => {
+    const waiter = await waiting(stateOf(ofContainerd));
+    expect(announced()).toHaveLength(1);
+    waiter.child.kill(signal);
+    expect(await waiter.outcome).toMatchObject({ signal, stderr: '' });
+    expect(announced()).toEqual([]);
+  });
+
+  it('and when its time is over', async () => {
+    expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 4 });
+    expect(announced()).toEqual([]);
+  });
+
+  it('over what one that was killed has left', async () => {
+    for (const name of [`waiting.${sandbox}`, `.waiting.${sandbox}.tmp`]) symlinkSync('/nowhere', join(claimDir, name));
+    const waiter = await waiting(stateOf(ofContainerd));
+    expect((await metadata.waiting()).sandboxes).toEqual([expected]);
+    await serve();
+    await waiter.outcome;
+    expect(announced()).toEqual([]);
+  });
+
+  it.each<[string, object]>([
+    ['the runtime does not say which pod it is', containerd],
+    ['it says only a part of that', { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': undefined }],
+    ['the pod has brought annotations of another runtime', { ...ofContainerd, ...ofCrio }],
+    ['the UID would be two lines', { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': 'a\nnetns /run/netns/b' }],
+    ['the name is too long', { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': 'a'.repeat(254) }],
+    ['the name is empty', { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': '' }],
+    ['the sandbox would be another directory', { ...ofContainerd, 'io.kubernetes.cri.sandbox-id': '../a' }],
+  ])('unless %s: it waits all the same', async (_why, annotations) => {
+    const waiter = await waiting(stateOf(annotations));
+    expect(announced()).toEqual([]);
+    await metadata.unprepare(claim);
+    expect(await waiter.outcome).toMatchObject({ code: 1 });
+  });
+
+  it('unless it cannot: it waits all the same, and says nothing of that', async () => {
+    mkdirSync(join(claimDir, `.waiting.${sandbox}.tmp`));
+    const waiter = await waiting(stateOf(ofContainerd));
+    await serve();
+    expect(await waiter.outcome).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  it('and does not when it need not wait', async () => {
+    await serve();
+    utimesSync(claimDir, new Date(0), new Date(0));
+    expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 0 });
+    expect(statSync(claimDir).mtimeMs).toBe(0);
   });
 });
 

@@ -205,6 +205,7 @@ it('waits for nothing but itself, so that a simulation decides the order of all 
   await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
   await metadata.unprepare({ ...claim, uid: 'next' });
   await metadata.removeUnclaimed('none');
+  await metadata.waiting();
   expect(hasTurned).toBe(false);
   clearImmediate(turn);
 });
