@@ -24,6 +24,8 @@ export const namespace = 'default';
 export class ApiServer {
   readonly claims = new Map<string, SimClaim>();
   readonly #simulator: Simulator;
+  /** Those that exist. */
+  pods: readonly { uid: string; isDeleted: boolean }[] = [];
   /** Until then it does not answer. */
   downUntilMs = 0;
   /** How often it answers with an error. */
@@ -38,19 +40,27 @@ export class ApiServer {
   }
 
   reader(process: Process): ClaimReader {
-    const { tape } = this.#simulator;
-    const clock = new SimulatedClock(this.#simulator, process);
     return {
       readClaim: async (_namespace, name, signal) => {
-        const delayMs = Math.max(tape.delay(3, 3_000), this.downUntilMs - this.#simulator.nowMs);
-        await clock.sleep(delayMs, signal);
-        process.point(`answer about claim ${name}`);
-        if (tape.chance(this.errorRate)) throw new KubeError('api-unreachable', 'the API server is away');
+        await this.#answer(process, `about claim ${name}`, signal);
         const claim = this.claims.get(name);
         if (claim === undefined) throw new KubeError('api-not-found', `claim ${name} not found`);
         return toObject(claim);
       },
     };
+  }
+
+  async isPodWanted(process: Process, uid: string, signal: AbortSignal): Promise<boolean> {
+    await this.#answer(process, `about ${uid}`, signal);
+    return this.pods.some((pod) => pod.uid === uid && !pod.isDeleted);
+  }
+
+  async #answer(process: Process, what: string, signal: AbortSignal): Promise<void> {
+    const { tape, nowMs } = this.#simulator;
+    const delayMs = Math.max(tape.delay(3, 3_000), this.downUntilMs - nowMs);
+    await new SimulatedClock(this.#simulator, process).sleep(delayMs, signal);
+    process.point(`answer ${what}`);
+    if (tape.chance(this.errorRate)) throw new KubeError('api-unreachable', 'the API server is away');
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
 import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
-import { directoriesOf, reconcileMs } from './instance.ts';
+import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
@@ -149,7 +149,8 @@ export class Checks {
 
   /** What goes on for ever by itself: reconciliation, and looking whether the runtime is there. */
   #unexpectedWork(process: Process): string[] {
-    const isPeriodic = (name: string) => name === `sleep ${reconcileMs}` || name === 'look at the NRI connection';
+    const isPeriodic = (name: string) =>
+      name === 'look at the NRI connection' || periodicSleepsMs.some((ms) => name === `sleep ${ms}`);
     const work = this.#node.simulator.pending(process).filter((name) => !isPeriodic(name));
     return work.map((name) => `the driver still waits for: ${name}`);
   }

@@ -100,8 +100,7 @@ export class Hardware {
   changesOf(vf: SimVf): string[] {
     const now = this.stateOf(vf);
     const found = JSON.parse(this.#found[vf.vfIndex] ?? '{}');
-    if (vf.wasReset)
-      return vf.link !== undefined && vf.link.namespace.isHost ? [] : ['its interface is not on the host'];
+    if (vf.wasReset) return vf.link?.namespace.isHost === true ? [] : ['its interface is not on the host'];
     return differences(found, JSON.parse(JSON.stringify(now)), '');
   }
 

@@ -31,6 +31,8 @@ export function directoriesOf({ root }: Directories) {
 }
 
 export const reconcileMs = 10_000;
+/** Sleeps of what goes on as long as the driver runs: reconciliation, and a look whether pods that wait were deleted. */
+export const periodicSleepsMs = [reconcileMs, 2_000];
 const bootId = 'boot-1';
 const lockPollMs = 100;
 
@@ -149,6 +151,7 @@ export class Instance {
       },
       attributesOf,
       assure: (claim, device) => networkDriver.assure(claim, device),
+      isWanted: ({ uid }, signal) => node.apiServer.isPodWanted(process, uid, signal),
       isFilePlace: (path) => metadata.isFilePlace(path),
       isFileOf: (claim, path) => metadata.isFileOf(claim, path),
       isGateOf: (claim, args) => metadata.isGateOf(claim, args),
@@ -199,6 +202,7 @@ export class Instance {
     await this.#endBoots();
     this.#cniCleanUp.start();
     this.#reconciler.start();
+    this.side.deletedPods.start();
     this.isStarted = true;
   }
 
@@ -207,6 +211,7 @@ export class Instance {
     this.isStarted = false;
     await this.#reconciler[Symbol.asyncDispose]();
     await this.side.registry[Symbol.asyncDispose]();
+    await this.side.deletedPods[Symbol.asyncDispose]();
     await this.#cniCleanUp[Symbol.asyncDispose]();
   }
 }

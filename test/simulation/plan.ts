@@ -69,6 +69,8 @@ export interface Plan {
   listsStopped: boolean;
   /** How often a cancelled RunPodSandbox leaves the pause process. */
   leakRate: number;
+  /** Whether the kubelet cancels what it does for a pod that is deleted. */
+  kubeletCancels: boolean;
   /** When faults end. */
   calmAtMs: number;
   isShared: boolean;
@@ -110,6 +112,7 @@ export function drawPlan(tape: Tape): Plan {
     listsUnfinished: tape.chance(0.5),
     listsStopped: tape.chance(0.3),
     leakRate: often(0.5, 0.7),
+    kubeletCancels: tape.chance(0.5),
     calmAtMs: horizonMs,
     isShared,
   };

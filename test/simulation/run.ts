@@ -8,7 +8,7 @@ import { open, type WorkerMessage, type WorkerTask } from './worker.ts';
 
 const usage = `usage: npm run simulate -- [--schedules 20000] [--from 1 | random] [--workers N]
        npm run simulate -- --seed N [--planted NAME] [--whole]
-       npm run simulate -- --planted all|NAME [--schedules 100000] [--keep]
+       npm run simulate -- --planted all|NAME,NAME [--schedules 100000] [--keep]
 
 Runs the driver's code on a simulated node, with faults and delays chosen by a seed, and checks after every step that no
 rule is broken: see docs/simulation.md.
@@ -170,7 +170,7 @@ async function main(): Promise<number> {
   const workers = parseNumber('workers', values.workers);
   if (values.seed !== undefined) return await replay(parseNumber('seed', values.seed), values.planted, values.whole);
   if (values.planted !== undefined) {
-    const names = values.planted === 'all' ? plantedBugs.map(({ name }) => name) : [values.planted];
+    const names = values.planted === 'all' ? plantedBugs.map(({ name }) => name) : values.planted.split(',');
     return await findPlanted(names, parseNumber('schedules', values.schedules ?? '100000'), workers, values.keep);
   }
   const from = values.from === 'random' ? Math.floor(Math.random() * 2 ** 40) : parseNumber('from', values.from);

@@ -163,7 +163,14 @@ export class Runtime {
       instance.side.hooks.createContainer(viewOf(sandbox), viewOfContainer(container)),
     );
     this.#ready(sandboxId);
+    // CRI-O runs hooks here: the kubelet tries again when they fail.
     this.containers.set(container.id, container);
+    try {
+      if (this.#node.plan.flavour === 'cri-o') await this.#runGates(container, signal);
+    } catch (error) {
+      this.containers.delete(container.id);
+      throw error;
+    }
     return container.id;
   }
 
@@ -171,10 +178,7 @@ export class Runtime {
     const container = this.containers.get(id);
     if (container?.state !== 'created') throw new Error(`there is no container ${id} to start`);
     try {
-      for (const { hostPath } of container.edits.mounts) {
-        if (!existsSync(hostPath)) throw new Error(`mount source ${hostPath} does not exist`);
-      }
-      for (const { args } of container.edits.hooks) await this.#runGate(container, args, signal);
+      if (this.#node.plan.flavour === 'containerd') await this.#runGates(container, signal);
       this.#ready(container.sandbox.id);
       if (container.state !== 'created') throw new Error(`container ${id} was killed`);
     } catch (error) {
@@ -279,6 +283,13 @@ export class Runtime {
         if (!target.isHost) throw error;
       }
     }
+  }
+
+  async #runGates(container: SimContainer, signal: AbortSignal): Promise<void> {
+    for (const { hostPath } of container.edits.mounts) {
+      if (!existsSync(hostPath)) throw new Error(`mount source ${hostPath} does not exist`);
+    }
+    for (const { args } of container.edits.hooks) await this.#runGate(container, args, signal);
   }
 
   async #runGate(container: SimContainer, args: string[], signal: AbortSignal): Promise<void> {

@@ -135,7 +135,11 @@ export class Simulator {
   schedule(delayMs: number, process: Process | undefined, name: string, run: () => void): Cancel {
     const timer: Timer = { atMs: this.nowMs + Math.max(0, delayMs), order: this.#order++, process, name, run };
     push(this.#heap, timer);
-    return { cancel: () => void (timer.run = undefined) };
+    return {
+      cancel: () => {
+        timer.run = undefined;
+      },
+    };
   }
 
   /** Names of what is scheduled for processes that are alive. */

@@ -80,6 +80,7 @@ export class Node {
     this.cni.hangRate = plan.cniHangRate;
     this.apiServer = new ApiServer(simulator);
     this.apiServer.errorRate = plan.apiErrorRate;
+    this.apiServer.pods = this.pods;
     this.faults.lostRate = plan.lostRate;
     this.runtime = new Runtime(this);
     this.kubelet = new Kubelet(this);
@@ -285,7 +286,7 @@ export class Node {
       const shared = number === 0 && isTakingOver ? this.apiServer.claims.get(before.claims[0] ?? '') : undefined;
       // A VF can be in one pod only.
       const isInUse = shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
-      if (isInUse === true) return this.#bindLater(pod, index);
+      if (isInUse === true) return void this.#bindLater(pod, index);
       claims.push(shared ?? this.#createClaim(plan, !(number === 0 && this.pods[index + 1]?.plan.takesOver === true)));
     }
     const taken = new Set([...this.apiServer.claims.values()].flatMap(devicesHeldBy));
@@ -294,7 +295,7 @@ export class Node {
       const { vfs, adminAccess, isOneRequest } = claim.plan;
       const available = this.hardware.vfs.filter(({ name }) => adminAccess || !taken.has(name));
       const free = (this.simulator.tape.chance(0.4) ? available.toReversed() : available).slice(0, vfs);
-      if (free.length < vfs) return this.#bindLater(pod, index);
+      if (free.length < vfs) return void this.#bindLater(pod, index);
       const devices = free.map(({ name: device }, index) => {
         return { request: isOneRequest ? 'nic' : `nic${index}`, device, adminAccess };
       });
@@ -330,6 +331,7 @@ export class Node {
     pod.isDeleted = true;
     if (!pod.isBound) pod.isDone = true;
     if (isForced) this.releaseClaims(pod);
+    if (!this.plan.kubeletCancels) return;
     this.simulator.schedule(1, this.kubelet.process, `${pod.uid} is to end`, () =>
       pod.cancel.abort(new Error('the pod is being deleted')),
     );
