@@ -3,8 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { plantedBugs } from './planted/bugs.ts';
+import { openSimulation } from './planted/open.ts';
 import type { Finding } from './simulation.ts';
-import { open, type WorkerMessage, type WorkerTask } from './worker.ts';
+import type { WorkerMessage, WorkerTask } from './worker.ts';
 
 const usage = `usage: npm run simulate -- [--schedules 20000] [--from 1 | random] [--workers N]
        npm run simulate -- --seed N [--planted NAME] [--whole]
@@ -90,7 +91,7 @@ function report({ seed, rule, message, values }: Finding): void {
 
 /** @returns the exit code */
 async function replay(seed: number, planted: string | undefined, isWhole: boolean): Promise<number> {
-  using simulation = await open(planted);
+  using simulation = await openSimulation(planted);
   const first = await simulation.run(seed, true);
   let outcome: Pick<typeof first, 'violation' | 'trace'> = first;
   if (first.violation !== undefined && !isWhole) {

@@ -1,6 +1,5 @@
-import { plantedBugs } from './planted/bugs.ts';
-import { loadPlanted } from './planted/plant.ts';
-import type { Finding, Simulation } from './simulation.ts';
+import { openSimulation } from './planted/open.ts';
+import type { Finding } from './simulation.ts';
 
 /** What a worker is asked for. */
 export interface WorkerTask {
@@ -21,8 +20,8 @@ export type WorkerMessage =
 const progressEvery = 50;
 const maxFindings = 5;
 
-async function work(task: WorkerTask, send: (message: WorkerMessage) => void): Promise<void> {
-  using simulation = await open(task.planted);
+async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<void>): Promise<void> {
+  using simulation = await openSimulation(task.planted);
   let findings = 0;
   let steps = 0;
   let schedules = 0;
@@ -30,27 +29,24 @@ async function work(task: WorkerTask, send: (message: WorkerMessage) => void): P
     const { violation, values, steps: taken } = await simulation.run(seed);
     schedules += 1;
     steps += taken;
-    if (schedules % progressEvery === 0) send({ type: 'progress', schedules, steps });
+    if (schedules % progressEvery === 0) await send({ type: 'progress', schedules, steps });
     if (violation === undefined) continue;
     const { rule, message } = violation;
-    const shortest = task.shrinkMs === 0 ? values : await simulation.shorten(values, rule, task.shrinkMs);
-    send({ type: 'finding', finding: { seed, rule, message, values: shortest }, schedules });
+    const shortest = task.shrinkMs === 0 ? [] : await simulation.shorten(values, rule, task.shrinkMs);
+    await send({ type: 'finding', finding: { seed, rule, message, values: shortest }, schedules });
     if (task.stopsAtFirst || ++findings >= maxFindings) break;
   }
-  send({ type: 'done', schedules, steps });
+  await send({ type: 'done', schedules, steps });
 }
 
-/** With a planted bug, all code of the project is loaded with it. */
-export async function open(planted?: string): Promise<Simulation> {
-  const file = 'test/simulation/simulation.ts';
-  const bug = plantedBugs.find(({ name }) => name === planted);
-  if (planted !== undefined && bug === undefined) throw new Error(`there is no planted bug ${planted}`);
-  const loaded = bug === undefined ? await import('./simulation.ts') : await loadPlanted(file, bug);
-  return new (loaded as typeof import('./simulation.ts')).Simulation();
-}
-
-if (process.send !== undefined) {
-  process.once('message', (task: WorkerTask) => {
-    void work(task, (message) => process.send?.(message)).then(() => process.disconnect());
+/** What was not sent when the connection ends is lost. */
+function send(message: WorkerMessage): Promise<void> {
+  return new Promise((resolve) => {
+    process.send?.(message, undefined, undefined, () => resolve());
   });
 }
+
+// A process of its own: what it is to do comes as a message.
+process.once('message', (task: WorkerTask) => {
+  void work(task, send).then(() => process.disconnect());
+});

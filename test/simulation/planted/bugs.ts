@@ -173,13 +173,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
   },
   {
-    name: 'withdrawn-too-late',
-    what: 'metadata is withdrawn after the VFs have left, and not for a new sandbox',
+    name: 'fails-instead-of-waiting',
+    what: 'a container whose metadata is late fails, and with restartPolicy Never its pod (A4)',
     changes: [
       {
-        file: 'src/sandbox/claim-work.ts',
-        replace: 'if (isElsewhere) await writer.withdraw(identity, requestsOf(devices));',
-        by: 'if (isElsewhere && !signal) await writer.withdraw(identity, requestsOf(devices));',
+        file: 'src/metadata/claim-metadata.ts',
+        replace: 'const isGated = gate !== undefined;',
+        by: 'const isGated = gate === undefined;',
       },
     ],
   },
