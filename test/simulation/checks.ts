@@ -72,6 +72,10 @@ export class Checks {
     for (const { id } of this.#node.runtime.sandboxes.values()) this.#changed.add(id);
   }
 
+  booted(): void {
+    for (const vf of this.#node.hardware.vfs) vf.wasReset = true;
+  }
+
   bound(pod: SimPod): void {
     for (const { devices } of this.#node.claimsOf(pod)) {
       for (const { device, adminAccess } of devices) {
@@ -147,10 +151,9 @@ export class Checks {
     return remaining;
   }
 
-  /** What goes on for ever by itself: reconciliation, and looking whether the runtime is there. */
+  /** Whatever is not done again and again anyway. */
   #unexpectedWork(process: Process): string[] {
-    const isPeriodic = (name: string) =>
-      name === 'look at the NRI connection' || periodicSleepsMs.some((ms) => name === `sleep ${ms}`);
+    const isPeriodic = (name: string) => periodicSleepsMs.some((ms) => name === `sleep ${ms}`);
     const work = this.#node.simulator.pending(process).filter((name) => !isPeriodic(name));
     return work.map((name) => `the driver still waits for: ${name}`);
   }
@@ -220,10 +223,12 @@ export class Checks {
 
   /** As long as the claim's files are there: they are made anew after unprepare. */
   #checkGenerations(claim: SimClaim): void {
-    const isThere = existsSync(this.#claimDir(claim));
+    if (!existsSync(this.#claimDir(claim))) {
+      for (const key of this.#generations.keys()) if (key.startsWith(`${claim.uid} `)) this.#generations.delete(key);
+      return;
+    }
     for (const { request } of claim.devices) {
       const key = `${claim.uid} ${request}`;
-      if (!isThere) this.#generations.delete(key);
       const document = this.#readDocument(claim, request);
       if (document === undefined || document.claim.uid !== claim.uid) continue;
       const before = this.#generations.get(key) ?? 0;

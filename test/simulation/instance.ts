@@ -33,7 +33,6 @@ export function directoriesOf({ root }: Directories) {
 export const reconcileMs = 10_000;
 /** Sleeps of what goes on as long as the driver runs: reconciliation, and a look whether pods that wait were deleted. */
 export const periodicSleepsMs = [reconcileMs, 2_000];
-const bootId = 'boot-1';
 const lockPollMs = 100;
 
 /** One instance of the driver: the composition of `src/app.ts`, on the simulated node. */
@@ -58,8 +57,9 @@ export class Instance {
     const { dataDir, cdiDir, stateDir, database } = directoriesOf(node.directories);
     this.process = process;
     this.clock = clock;
+    const bootId = `boot-${node.bootCount}`;
 
-    const watchChanges = () => ({ takeChange: () => true, [Symbol.dispose]: () => undefined });
+    const watchChanges = () => ({ takeChange: () => isShared, [Symbol.dispose]: () => undefined });
     const store = openStore(node, process, database, { bootId, watchChanges });
     this.store = store;
     process.onEnd(() => store[Symbol.dispose]());

@@ -189,6 +189,14 @@ export class Kernel {
     simulator.schedule(delayMs, undefined, 'network namespace is taken down', () => this.#takeDown(namespace));
   }
 
+  /** What is in no PCI slot is gone; network namespaces, too. */
+  boot(): void {
+    this.mounts.clear();
+    for (const link of [...this.host.links]) {
+      if (link.parentDevice === undefined && link.name !== 'lo') this.removeLink(link);
+    }
+  }
+
   addLink(namespace: Namespace, spec: LinkSpec): SimLink {
     const link = new SimLink(namespace, spec);
     if (namespace.byName(link.name) !== undefined) link.name = freeName(namespace, 'eth');

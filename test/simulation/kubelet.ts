@@ -41,8 +41,10 @@ export class Kubelet {
     this.#inBackground(this.#house());
   }
 
-  restart(afterMs: number): void {
+  /** @param isStateLost whether it forgets which claims it has prepared */
+  restart(afterMs: number, isStateLost = false): void {
     const { simulator } = this.#node;
+    if (isStateLost) this.#checkpoint = new Map();
     this.process.kill();
     this.process = new Process(simulator, 'kubelet');
     this.process.stalledUntilMs = simulator.nowMs + afterMs;
@@ -51,17 +53,24 @@ export class Kubelet {
     simulator.schedule(0, this.process, 'start', () => this.start());
   }
 
-  /** Pods that are bound to the node, claims of pods that are gone, sandboxes of pods that nobody knows. */
+  /** A pod was bound to the node. */
+  add(pod: SimPod): void {
+    const delayMs = this.#node.simulator.tape.delay(50, 2_000);
+    this.#node.simulator.schedule(delayMs, this.process, `${pod.uid} is seen`, () => this.#look(pod));
+  }
+
+  #look(pod: SimPod): void {
+    if (!pod.isBound || pod.isDone || this.#workers.has(pod)) return;
+    this.#workers.add(pod);
+    this.#inBackground(this.#work(pod));
+  }
+
+  /** Claims of pods that are gone, and sandboxes of pods that nobody knows. */
   async #house(): Promise<void> {
-    const { process } = this;
-    for (let round = 0; ; round++) {
-      for (const pod of this.#node.pods) {
-        if (!pod.isBound || pod.isDone || this.#workers.has(pod)) continue;
-        this.#workers.add(pod);
-        this.#inBackground(this.#work(pod));
-      }
-      if (round % Math.round(lookMs / pollMs) === 0) this.#inBackground(this.#cleanUp());
-      await process.sleep(pollMs, 'look for pods');
+    for (;;) {
+      for (const pod of this.#node.pods) this.#look(pod);
+      this.#inBackground(this.#cleanUp());
+      await this.process.sleep(lookMs, 'look for what is left');
     }
   }
 

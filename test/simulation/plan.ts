@@ -33,7 +33,7 @@ export interface PodPlan {
 
 export type Fault =
   | {
-      kind: 'kill driver' | 'stall driver' | 'restart kubelet' | 'restart runtime' | 'reset card';
+      kind: 'kill driver' | 'stall driver' | 'restart runtime' | 'reset card' | 'reboot';
       atMs: number;
       forMs: number;
     }
@@ -42,6 +42,7 @@ export type Fault =
       atMs: number;
       forMs: number;
     }
+  | { kind: 'restart kubelet'; atMs: number; forMs: number; isStateLost: boolean }
   | { kind: 'lose sandbox'; atMs: number; forMs: number; isDriverAway: boolean }
   | { kind: 'update driver'; atMs: number; forMs: number; isKilled: boolean };
 
@@ -200,6 +201,7 @@ function drawFaults(tape: Tape): Fault[] {
       [2, 'lose sandbox'],
       [1, 'stall driver'],
       [1, 'reset card'],
+      [1, 'reboot'],
       [1, 'API server away'],
       [1, 'disk full'],
       [1, 'disk error'],
@@ -207,6 +209,7 @@ function drawFaults(tape: Tape): Fault[] {
       [2, 'update driver'],
     ]);
     if (kind === 'update driver') return { kind, atMs, forMs: 3 * forMs, isKilled: tape.chance(0.5) };
+    if (kind === 'restart kubelet') return { kind, atMs, forMs, isStateLost: tape.chance(0.15) };
     if (kind === 'lose sandbox') return { kind, atMs, forMs, isDriverAway: tape.chance(0.4) };
     return { kind, atMs, forMs };
   });

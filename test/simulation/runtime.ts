@@ -285,6 +285,17 @@ export class Runtime {
     }
   }
 
+  /** The node has booted: nothing runs any more. */
+  boot(afterMs: number): void {
+    for (const sandbox of [...this.sandboxes.values()]) {
+      for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
+      this.#endPause(sandbox);
+      this.#unmount(sandbox);
+      this.#forget(sandbox);
+    }
+    this.restart(afterMs);
+  }
+
   async #runGates(container: SimContainer, signal: AbortSignal): Promise<void> {
     for (const { hostPath } of container.edits.mounts) {
       if (!existsSync(hostPath)) throw new Error(`mount source ${hostPath} does not exist`);
@@ -343,7 +354,10 @@ export class Runtime {
     connection.isOpen = false;
     this.#connections = this.#connections.filter((each) => each !== connection);
     const { instance } = connection;
-    this.#node.simulator.schedule(1, instance.process, 'disconnected', () => instance.side.hooks.disconnected());
+    this.#node.simulator.schedule(1, instance.process, 'disconnected', () => {
+      instance.side.hooks.disconnected();
+      this.#node.reconnect(instance);
+    });
   }
 
   async #work(what: string, usualMs: number, slowMs: number, signal: AbortSignal): Promise<void> {

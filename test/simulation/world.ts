@@ -1,9 +1,11 @@
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
 import { CniNode } from './cni.ts';
 import type { Disk } from './disk.ts';
 import { Hardware } from './hardware.ts';
-import { type Directories, Instance } from './instance.ts';
+import { type Directories, directoriesOf, Instance } from './instance.ts';
 import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
 import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan } from './plan.ts';
@@ -53,6 +55,7 @@ export class Node {
   readonly instances: Instance[] = [];
   readonly faults = { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };
   isCalm = false;
+  bootCount = 1;
   readonly #disk: Disk;
   readonly #processes = new Set<Process>();
   #instanceCount = 0;
@@ -225,7 +228,7 @@ export class Node {
     });
     this.simulator.schedule(20, process, 'start', () => {
       instance.start().then(
-        () => this.simulator.schedule(5, process, 'connect', () => this.#inBackground(this.#keepConnected(instance))),
+        () => this.simulator.schedule(5, process, 'connect', () => this.connectToRuntime(instance)),
         () => process.kill(),
       );
     });
@@ -241,19 +244,22 @@ export class Node {
     });
   }
 
-  async #keepConnected(instance: Instance): Promise<void> {
+  /** An NRI plugin registers with the runtime, and again when the connection has ended. */
+  connectToRuntime(instance: Instance): void {
     const { process } = instance;
-    for (;;) {
-      if (instance.isStarted && !this.runtime.isConnected(instance)) {
-        const what = 'register as NRI plugin';
-        const { runtime, simulator } = this;
-        const handle = () => runtime.connect(instance);
-        await rpc(simulator, { from: process, to: runtime.process, what, timeoutMs: 5_000, handle }).catch(
-          () => undefined,
-        );
-      }
-      await process.sleep(1_000, 'look at the NRI connection');
-    }
+    const { runtime, simulator } = this;
+    const what = 'register as NRI plugin';
+    const handle = () => runtime.connect(instance);
+    rpc(simulator, { from: process, to: runtime.process, what, timeoutMs: 5_000, handle }).then(
+      () => undefined,
+      () => this.reconnect(instance),
+    );
+  }
+
+  reconnect(instance: Instance): void {
+    this.simulator.schedule(1_000, instance.process, 'reconnect', () => {
+      if (instance.isStarted && !this.runtime.isConnected(instance)) this.connectToRuntime(instance);
+    });
   }
 
   #schedulePod(plan: PodPlan, index: number): void {
@@ -310,6 +316,7 @@ export class Node {
     pod.claims = claims.map(({ name }) => name);
     pod.isBound = true;
     this.checks.bound(pod);
+    this.kubelet.add(pod);
     simulatorTrace(
       this,
       () => `${pod.uid} is bound: ${claims.map(({ name, devices }) => `${name} with ${devicesHeldBy({ devices })}`)}`,
@@ -350,7 +357,10 @@ export class Node {
         if (driver !== undefined) driver.process.stalledUntilMs = nowMs + fault.forMs;
         break;
       case 'restart kubelet':
-        kubelet.restart(fault.forMs);
+        kubelet.restart(fault.forMs, fault.isStateLost);
+        break;
+      case 'reboot':
+        this.#boot(fault.forMs);
         break;
       case 'restart runtime':
         runtime.restart(fault.forMs);
@@ -381,6 +391,20 @@ export class Node {
         this.#update(fault);
         break;
     }
+  }
+
+  /** All processes end, the card begins anew, and what is on a tmpfs is gone. */
+  #boot(forMs: number): void {
+    const { kubelet, runtime, hardware, kernel, directories } = this;
+    this.bootCount += 1;
+    this.#keepDriverAway(forMs + 1_000);
+    kubelet.restart(forMs);
+    runtime.boot(forMs);
+    kernel.boot();
+    hardware.reset();
+    this.checks.booted();
+    const { cdiDir } = directoriesOf(directories);
+    for (const file of readdirSync(cdiDir)) rmSync(join(cdiDir, file));
   }
 
   /** Ends all instances; none starts for some time. */
