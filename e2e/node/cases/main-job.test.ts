@@ -8,7 +8,7 @@ import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { parseScrape } from '../../../test/doubles/prometheus.ts';
 import { expectedNetworkData } from '../../ip-link.ts';
-import { Bench, ipLinks, type RunningContainer } from '../bench.ts';
+import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { containerdSeries } from '../tools.ts';
 
 const config = (fields: object, requests: string[] = []) => ({
@@ -77,12 +77,12 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     bench.api.create(claim);
     const sandbox = await bench.startPod(pod);
     // As Multus with a CNI plugin of its own would, only that it is late.
-    const container = bench.startContainer(sandbox, pod);
     const netns = basename(sandbox.netnsPath);
     execFileSync('ip', ['link', 'set', 'nsim0v0', 'netns', netns, 'name', 'multus1']);
     execFileSync('ip', ['-n', netns, 'addr', 'add', '192.0.2.77/24', 'dev', 'multus1']);
     execFileSync('ip', ['-n', netns, 'link', 'set', 'multus1', 'up']);
-    const document = await readV1(await container, 'observed', 'vf');
+    const container = await retry(() => bench.startContainer(sandbox, pod));
+    const document = await readV1(container, 'observed', 'vf');
     const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'multus1');
     expect(document).toMatchObject({ generation: 1, devices: [{ networkData: expectedNetworkData(link) }] });
     execFileSync('nsenter', [

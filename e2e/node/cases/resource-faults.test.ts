@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { explain } from '../../../src/errors.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, retry } from '../bench.ts';
@@ -66,11 +67,12 @@ describe('a node that runs out of something', () => {
   }
 
   /** Waits for the first attempt to serve a sandbox. @returns why it failed, if it did */
-  async function failureIn({ id }: Sandbox): Promise<unknown> {
+  async function failureIn({ id }: Sandbox): Promise<Error | undefined> {
     const outcomes = ['sandbox ready', 'sandbox not ready yet'];
     const line = () => logger.lines.find(({ message, fields }) => outcomes.includes(message) && fields.sandbox === id);
     await expect.poll(line, { timeout: 20_000 }).toBeDefined();
-    return line()?.fields.err;
+    const { err } = line()?.fields ?? {};
+    return err === undefined ? undefined : new Error(explain(err));
   }
 
   const noSpace = /no space left|disk is full|disk I\/O error|ENOSPC/i;
@@ -176,7 +178,8 @@ describe('a node that runs out of something', () => {
       using plugin = new HeldPlugin(delegate);
       const cniBinDirs = [plugin.binDir, bench.containerd.cniBinDir];
       await bench.startDriver({ cniBinDirs });
-      const cni = { cniVersion: '1.0.0', name: 'moves', type: plugin.type, device: 'nsim0v0' };
+      const ipam = { type: 'host-local', dataDir: join(root, 'leases'), ranges: [[{ subnet: '198.18.8.0/24' }]] };
+      const cni = { cniVersion: '1.0.0', name: 'moves', type: plugin.type, device: 'nsim0v0', ipam };
       const fields = delegate === undefined ? { ipam: { type: plugin.type } } : { attach: 'cni', cni };
       const pod = await addVfPod(bench, `vanished-${when.replaceAll(' ', '-').toLowerCase()}`, 0, fields);
       await bench.prepare(pod);
