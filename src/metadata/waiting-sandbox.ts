@@ -23,13 +23,16 @@ const limits = { bytes: 4096, files: 64 };
 /** The program refreshes its file every second; one that was killed has left it. */
 const freshMs = 5_000;
 
+/** The API server is asked for the pod by these. */
+const podPart = '[0-9A-Za-z][\\w.-]{0,252}';
+
 /** `consumer/src/announcement.c` writes it. */
 const format = new RegExp(
   [
     '^netdra-waiting 1\n',
-    'podUid (?<podUid>[\\w.-]{1,253})\n',
-    'podNamespace (?<podNamespace>[\\w.-]{1,253})\n',
-    'podName (?<podName>[\\w.-]{1,253})\n',
+    `podUid (?<podUid>${podPart})\n`,
+    `podNamespace (?<podNamespace>${podPart})\n`,
+    `podName (?<podName>${podPart})\n`,
     '(?:netns (?<netnsPath>/(?:var/)?run/netns/(?!\\.{1,2}\n)[\\w.-]{1,255})\n)?$',
   ].join(''),
 );

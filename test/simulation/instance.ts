@@ -139,6 +139,7 @@ export class Instance {
     this.side = createSandboxSide({
       driver,
       store,
+      metadata,
       locks,
       attachments,
       networks,

@@ -29,6 +29,7 @@ describe('an announcement', () => {
     ['a line more', `${text}more x\n`],
     ['another order', text.replace('podUid b2a1-uid\n', '').replace('podName ', 'podUid b2a1-uid\npodName ')],
     ['a name with a slash', text.replace('web.0', '../web')],
+    ['a name of dots', text.replace('web.0', '..')],
     ['a name that is too long', text.replace('web.0', 'x'.repeat(254))],
     ['a namespace elsewhere', text.replace(netnsPath, '/proc/1/ns/net')],
     ['a namespace above', text.replace('cni-0a1b', '..')],
@@ -49,7 +50,9 @@ describe('an announcement', () => {
       fc.property(noise, noise, noise, noise, noise, (sandboxId, podUid, podNamespace, podName, netns) => {
         const written = `netdra-waiting 1\npodUid ${podUid}\npodNamespace ${podNamespace}\npodName ${podName}\nnetns /run/netns/${netns}\n`;
         const found = parseWaitingSandbox(sandboxId, written);
-        const isPlain = [sandboxId, podUid, podNamespace, podName, netns].every((each) => /^[\w.-]{1,60}$/.test(each));
+        const isPlain =
+          [sandboxId, netns].every((each) => /^[\w.-]+$/.test(each)) &&
+          [podUid, podNamespace, podName].every((each) => /^[0-9A-Za-z][\w.-]*$/.test(each));
         const facts = { sandboxId, podUid, podNamespace, podName, netnsPath: `/run/netns/${netns}` };
         expect(found).toEqual(isPlain && !/^\.{1,2}$/.test(netns) ? facts : undefined);
       }),
