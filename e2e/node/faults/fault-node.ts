@@ -45,9 +45,17 @@ export class FaultNode implements AsyncDisposable {
     this.#driver = undefined;
   }
 
-  /** Whether the driver was killed meanwhile; gives it a moment for what it does after the call was answered. */
-  async wasKilled(): Promise<boolean> {
-    for (const endsAt = performance.now() + 500; performance.now() < endsAt; await systemClock.sleep(20)) {
+  /**
+   * Whether the driver is killed during a call, which may itself wait for a driver then, or in a moment after it: there is
+   * work that it does after the answer.
+   */
+  async wasKilledIn(call: Promise<unknown>): Promise<boolean> {
+    let endsAt = Number.POSITIVE_INFINITY;
+    const setEnd = () => {
+      endsAt = performance.now() + 500;
+    };
+    call.then(setEnd, setEnd);
+    for (; performance.now() < endsAt; await systemClock.sleep(20)) {
       if (this.#driver?.hasExited) return true;
     }
     return false;

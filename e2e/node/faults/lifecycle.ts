@@ -39,7 +39,7 @@ export class Lifecycle {
     node.bench.api.create(claim);
   }
 
-  /** One try of a phase. @throws Error if it fails; WrongMetadataError if a container started that should not have */
+  /** One try of a phase. @throws LossError for what no later try makes up for; other errors if it fails */
   async run(phase: Phase): Promise<void> {
     const { bench } = this.#node;
     if (phase === 'prepare') await bench.prepare(this.#pod);
@@ -50,7 +50,14 @@ export class Lifecycle {
 
   /** The same again, after the driver was killed in it and is back, as often as the kubelet would try. */
   async repeat(phase: Phase): Promise<void> {
-    await retry(() => this.run(phase));
+    let loss: LossError | undefined;
+    await retry(() =>
+      this.run(phase).catch((error: unknown) => {
+        if (!(error instanceof LossError)) throw error;
+        loss = error;
+      }),
+    );
+    if (loss !== undefined) throw loss;
   }
 
   /** @throws Error with what is not as it was before the pod, or still there of it */
@@ -69,12 +76,15 @@ export class Lifecycle {
     if (problems.length > 0) throw new Error(`not as before: ${problems.join('; ')}`);
   }
 
-  /** In the sandbox that is there, or in a new one: a refused one is given up. A container starts only with the truth. */
+  /** In the sandbox that is there. A container is started once, as for a pod that is never restarted, and has the truth. */
   async #startContainer(): Promise<void> {
     const { bench } = this.#node;
     this.#sandbox ??= await bench.runSandbox(this.#pod);
     const sandbox = this.#sandbox;
-    const container = await bench.startContainer(sandbox, this.#pod);
+    const created = await bench.createContainer(sandbox, this.#pod);
+    const container = await bench.start(created).catch((cause: unknown) => {
+      throw new LossError('a container that was started once failed', { cause });
+    });
     try {
       await this.#check(sandbox, container);
     } finally {
@@ -95,7 +105,7 @@ export class Lifecycle {
       .sort((a, b) => a.interfaceName.localeCompare(b.interfaceName));
     const told = await this.#told(container);
     if (expected.length !== 2 || !isDeepStrictEqual(told, expected)) {
-      throw new WrongMetadataError(`told ${JSON.stringify(told)}, but ip says ${JSON.stringify(expected)}`);
+      throw new LossError(`told ${JSON.stringify(told)}, but ip says ${JSON.stringify(expected)}`);
     }
   }
 
@@ -164,8 +174,8 @@ function configOf(fields: object, requests: string[] = []) {
 /** Link-local ones come a moment later, by themselves. */
 const isGlobal = (cidr: string) => !cidr.startsWith('fe80:');
 
-/** The one thing that must never be: a container that was told something wrong. */
-export class WrongMetadataError extends Error {}
+/** What must never be: a container that was told something wrong, or that failed for good. */
+export class LossError extends Error {}
 
 function hostLinks({ bench }: FaultNode) {
   const links = JSON.parse(execFileSync('ip', ['-j', 'link']).toString()) as Record<string, unknown>[];

@@ -1,5 +1,5 @@
 import { FaultNode } from './fault-node.ts';
-import { Lifecycle, type Phase, phases, type Scenario, scenarios, WrongMetadataError } from './lifecycle.ts';
+import { Lifecycle, LossError, type Phase, phases, type Scenario, scenarios } from './lifecycle.ts';
 
 export interface FaultOptions {
   /** Default: all. */
@@ -111,15 +111,17 @@ class FaultRun {
   async #killIn(lifecycle: Lifecycle, phase: Phase, killAt: number | undefined): Promise<string[]> {
     const node = this.#node;
     node.arm();
-    const failure = await lifecycle.run(phase).then(
+    const run = lifecycle.run(phase).then(
       () => undefined,
       (error: unknown) => error,
     );
-    if (failure instanceof WrongMetadataError || (failure !== undefined && killAt === undefined)) throw failure;
-    const wasKilled = await node.wasKilled();
+    const wasKilled = await node.wasKilledIn(run);
     const points = node.disarm();
-    if (killAt !== undefined && !wasKilled) throw new NotReachedError(`only ${points.length} points this time`);
+    // A container may be waiting for it.
     if (wasKilled) await node.startDriver();
+    const failure = await run;
+    if (failure instanceof LossError || (failure !== undefined && killAt === undefined)) throw failure;
+    if (killAt !== undefined && !wasKilled) throw new NotReachedError(`only ${points.length} points this time`);
     return points;
   }
 }
