@@ -25,6 +25,8 @@ export interface SimSandbox {
   state: 'making' | 'ready' | 'stopped' | 'failed';
   /** Whether NRI plugins that connect are told of it. */
   isListed: boolean;
+  /** Its end was asked for. */
+  isEnding: boolean;
 }
 
 export interface SimContainer {
@@ -114,6 +116,7 @@ export class Runtime {
       pause: undefined,
       state: 'making',
       isListed: plan.listsUnfinished,
+      isEnding: false,
     };
     this.sandboxes.set(id, sandbox);
     kernel.addLink(network, { name: 'eth0', hardwareAddress: `0a:58:0a:00:00:0${number % 10}`, up: true });
@@ -204,6 +207,7 @@ export class Runtime {
   async stopPodSandbox(id: string, signal: AbortSignal): Promise<void> {
     const sandbox = this.sandboxes.get(id);
     if (sandbox === undefined) return;
+    sandbox.isEnding = true;
     for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
     await this.#work('kill', 10, 1_000, signal);
     this.#endPause(sandbox);
@@ -313,7 +317,11 @@ export class Runtime {
       const gate = parseGate(readText(join(claimDir, 'gate')) ?? '');
       if (gate?.sandboxId === container.sandbox.id) {
         if (gate.state === 'served') return;
-        if (gate.state === 'ended') throw new Error('the sandbox of the container is being stopped');
+        if (gate.state === 'ended') {
+          const { isEnding, state, pod } = container.sandbox;
+          const isRight = isEnding || state !== 'ready' || pod.isDeleted;
+          throw new Error(isRight ? 'the sandbox is being stopped' : 'the gate is ended, and nobody stops the sandbox');
+        }
       }
       if (inode === undefined || inodeOf(claimDir) !== inode) throw new Error('the claim is not prepared any more');
       if (this.#node.simulator.nowMs >= endsAtMs) {
