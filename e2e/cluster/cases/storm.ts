@@ -16,6 +16,8 @@ const size =
     ?.slice(1)
     .map(Number) ?? [];
 const [podCount = 40, rounds = 1] = size;
+/** Pods without a VF, to see what the same faults do to them. */
+const othersCount = Math.ceil(podCount / 4);
 /** What is killed in a round, and how long after the fault before. */
 const faults: readonly { afterMs: number; parts: NodePart[] }[] = [
   { afterMs: 4_000, parts: ['driver'] },
@@ -29,25 +31,27 @@ const withoutDevice = 42;
 /** Pods that must neither fail nor start without their VF, whatever is killed while they come. */
 export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
   describe('pods in a storm of faults', () => {
-    const timeout = rounds * 10 * 60_000;
+    const timeout = rounds * 30 * 60_000;
     it(`${podCount} pods, ${rounds} times: none fails, none starts without its VF`, { timeout }, async () => {
       const { cluster } = get();
       for (let round = 0; round < rounds; round++) {
         await replaceDriver(getNode());
         const [pods, others] = await Promise.all([
           createPods(cluster, podCount, round),
-          createOthers(cluster, podCount, round),
+          createOthers(cluster, othersCount, round),
         ]);
         for (const { afterMs, parts } of faults) {
           await sleep(afterMs);
           await getNode().crash(...parts);
         }
-        await expect.poll(() => unsettled(cluster, pods), recovery).toEqual([]);
+        // On two processors a pod takes a second or more from creation to its end.
+        const settled = { ...recovery, timeout: recovery.timeout + podCount * 3_000 };
+        await expect.poll(() => unsettled(cluster, pods), settled).toEqual([]);
         expect(await violations(cluster)).toEqual([]);
         const cutOff = await countCutOff(cluster, pods);
         // What the runtime was doing when it or the kubelet was killed is lost, with netdra and without.
         console.log(
-          `starts cut off: ${cutOff} of ${podCount} pods with a VF, ${await countCutOff(cluster, others)} of as many without`,
+          `starts cut off: ${cutOff} of ${podCount} pods with a VF, ${await countCutOff(cluster, others)} of ${othersCount} without`,
         );
         await removePods(cluster, [...pods, ...others]);
         await get().expectRestored();
