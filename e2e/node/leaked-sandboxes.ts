@@ -1,13 +1,7 @@
-import { leaksSandboxes as isLeaky } from '../../src/tools/checks/runtime.ts';
 import { readSnippets } from '../../test/unit/docs/pages.ts';
 import type { Containerd } from './containerd.ts';
 import { run } from './packages/run.ts';
 import { locateTools } from './tools.ts';
-
-/** Whether a containerd leaks sandboxes that are refused or whose start is cancelled. */
-export function leaksSandboxes({ version }: Pick<Containerd, 'version'>): boolean {
-  return isLeaky({ name: 'containerd', version });
-}
 
 /** Removes what a containerd 2.1 has leaked, by the commands of the docs. @throws CommandError */
 export function removeLeakedSandboxes({ socketPath }: Pick<Containerd, 'socketPath'>): void {

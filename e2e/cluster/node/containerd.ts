@@ -1,7 +1,8 @@
 import { join } from 'node:path';
+import { leaksSandboxes } from '../../../src/tools/checks/runtime.ts';
 import { startContainerd } from '../../node/containerd.ts';
 import { importArchive } from '../../node/import-archive.ts';
-import { leaksSandboxes, removeLeakedSandboxes } from '../../node/leaked-sandboxes.ts';
+import { removeLeakedSandboxes } from '../../node/leaked-sandboxes.ts';
 import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
 import { nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
 
@@ -30,7 +31,7 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
     start: () => containerd.start(),
     provideImage: (archive, image) => importArchive(containerd, archive, [image]),
     removeLeaks: () => {
-      if (leaksSandboxes(containerd)) removeLeakedSandboxes(containerd);
+      if (leaksSandboxes({ name: 'containerd', version: containerd.version })) removeLeakedSandboxes(containerd);
     },
     [Symbol.asyncDispose]: () => containerd[Symbol.asyncDispose](),
   };
