@@ -26,6 +26,7 @@ interface Flags {
   runtime?: RuntimeName;
   kubernetesBin?: string;
   crio?: string;
+  cniBin?: string;
   all?: true;
   resume?: true;
   startTimes?: true;
@@ -44,6 +45,7 @@ function clusterCommand(): Command {
     .addOption(new Option('--runtime <name>', `container runtime (default: ${runtimeNames[0]})`).choices(runtimeNames))
     .option('--kubernetes-bin <dir>', 'programs of Kubernetes to take in place of those built here', folder)
     .option('--crio <dir>', 'folder with crio, conmon, pinns, and crun or runc, for --runtime crio', folder)
+    .option('--cni-bin <dir>', 'folder with CNI plugins of other projects: whereabouts', folder)
     .option(
       '--all',
       'every version with every runtime, or those that --kubernetes and --runtime name; writes docs/compatibility.md',
@@ -128,6 +130,8 @@ async function main(args: readonly string[]): Promise<boolean> {
   const command = clusterCommand();
   command.parse(args, { from: 'user' });
   const flags = command.opts<Flags>();
+  // As for the suites of e2e/node and e2e/vm.
+  if (flags.cniBin !== undefined) process.env.NETDRA_CNI_BIN_DIR = flags.cniBin;
   if (flags.all) return await runAll(flags, command.args);
   const choice = choose(flags, flags.kubernetes ?? kubernetesVersions[0], flags.runtime ?? runtimeNames[0]);
   const run = flags.startTimes

@@ -1,6 +1,7 @@
 import { describeFaults } from './cases/faults.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
 import { describeStorm } from './cases/storm.ts';
+import { describeWhereabouts } from './cases/whereabouts.ts';
 import { describeCluster } from './describe-cluster.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { NodeCheck } from './node/node-check.ts';
@@ -37,6 +38,7 @@ describeCluster(
   options,
   (get) => {
     describeInstalledDriver(get, () => node);
+    describeWhereabouts(get, () => node);
     describeFaults(get, () => node);
     describeStorm(get, () => node);
   },

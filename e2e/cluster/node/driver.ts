@@ -1,3 +1,6 @@
+import { cpSync } from 'node:fs';
+import { join } from 'node:path';
+import { findForeignPlugin } from '../../node/foreign-cni.ts';
 import { CommandError } from '../../node/packages/run.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
@@ -9,6 +12,8 @@ import type { ClusterTarget } from '../target.ts';
 import { nodePaths, type RealNode } from './real-node.ts';
 
 export const driverNamespace = 'netdra';
+/** What the driver's pod shares with the node for the state of CNI plugins: the chart's default. */
+export const cniStateDir = '/var/lib/cni';
 const release = 'netdra';
 const cacheDir = cacheFolder(process.env);
 
@@ -48,7 +53,7 @@ export class InstalledDriver {
     registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
     await provideConsumerImage(runtime.dir, runtime.provideImage);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
-    const cni = { enabled, binDirectoryPath: runtime.cniBinDir };
+    const cni = { enabled, binDirectoryPath: enabled ? layOutPlugins(node) : runtime.cniBinDir };
     return new InstalledDriver(node, { image, cni, kubeletPlugin: { simulate, extraArgs } });
   }
 
@@ -80,6 +85,17 @@ export class InstalledDriver {
     ];
     return calls.map((args) => this.#node.kubectl(...args, '--namespace', driverNamespace)).join('\n');
   }
+}
+
+/** Adds plugins that the user has named to those of the node. @returns the folder with all of them */
+function layOutPlugins({ dir, runtime: { cniBinDir } }: RealNode): string {
+  const whereabouts = findForeignPlugin('whereabouts', process.env);
+  if ('missing' in whereabouts) return cniBinDir;
+  // Not links: the driver's pod mounts this folder only.
+  const binDir = join(dir, 'cni-plugins');
+  cpSync(cniBinDir, binDir, { recursive: true, dereference: true });
+  cpSync(whereabouts.path, join(binDir, 'whereabouts'));
+  return binDir;
 }
 
 /** A cluster that the chart is installed in, with its default values. */

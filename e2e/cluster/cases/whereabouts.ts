@@ -1,0 +1,124 @@
+import { cpSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { KubernetesObject } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import { findForeignPlugin } from '../../node/foreign-cni.ts';
+import { CommandError } from '../../node/packages/run.ts';
+import type { GetCluster } from '../describe-cluster.ts';
+import { cniStateDir } from '../node/driver.ts';
+import type { RealNode } from '../node/real-node.ts';
+import { testClaim, testClass, testPod } from '../objects.ts';
+
+const user = 'whereabouts';
+// Where the driver's pod sees them; the usual place, below /etc/cni/net.d, is not mounted there.
+const kubeconfigPath = join(cniStateDir, 'whereabouts.kubeconfig');
+const configPath = join(cniStateDir, 'whereabouts.conf');
+const group = 'whereabouts.cni.cncf.io';
+
+interface IpPool extends KubernetesObject {
+  spec: { range: string; allocations: Record<string, { podref: string }> };
+}
+
+/** A kind of whereabouts' own, with any fields: the plugin of the user may be of any version. */
+function resourceDefinition(kind: string) {
+  const singular = kind.toLowerCase();
+  const schema = { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } };
+  return {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `${singular}s.${group}` },
+    spec: {
+      ...{ group, scope: 'Namespaced', names: { kind, plural: `${singular}s`, singular, listKind: `${kind}List` } },
+      versions: [{ name: 'v1alpha1', served: true, storage: true, schema }],
+    },
+  };
+}
+
+const permissions = {
+  apiVersion: 'rbac.authorization.k8s.io/v1',
+  kind: 'ClusterRole',
+  metadata: { name: user },
+  rules: [
+    { apiGroups: [group, 'coordination.k8s.io'], resources: ['*'], verbs: ['*'] },
+    { apiGroups: [''], resources: ['pods'], verbs: ['get', 'list'] },
+  ],
+};
+const binding = {
+  apiVersion: 'rbac.authorization.k8s.io/v1',
+  kind: 'ClusterRoleBinding',
+  metadata: { name: user },
+  roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: user },
+  subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: user }],
+};
+const definitions = ['IPPool', 'OverlappingRangeIPReservation'].map(resourceDefinition);
+
+/** Gives whereabouts what it needs of a cluster; disposing takes it away again. @throws CommandError */
+function installWhereabouts(node: RealNode): Disposable {
+  const { authority, server } = node.controlPlane;
+  using stack = new DisposableStack();
+  cpSync(authority.kubeconfig(user, `/CN=${user}`, server), kubeconfigPath);
+  stack.defer(() => rmSync(kubeconfigPath));
+  writeFileSync(configPath, JSON.stringify({ kubernetes: { kubeconfig: kubeconfigPath } }));
+  stack.defer(() => rmSync(configPath));
+  const manifest = join(node.dir, 'whereabouts.json');
+  writeFileSync(
+    manifest,
+    JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [...definitions, permissions, binding] }),
+  );
+  const run = (...args: string[]) => {
+    const printed = node.kubectl(...args);
+    if (/error/i.test(printed)) throw new CommandError('command-failed', `kubectl ${args.join(' ')}:\n${printed}`);
+  };
+  run('apply', '--filename', manifest);
+  stack.defer(() => run('delete', '--filename', manifest, '--wait', '--timeout=60s'));
+  for (const { metadata } of definitions)
+    run('wait', '--for=condition=Established', `crd/${metadata.name}`, '--timeout=60s');
+  return stack.move();
+}
+
+/** Claims whose addresses come from the IPAM plugin whereabouts, which keeps them in objects of the API server. */
+export function describeWhereabouts(get: GetCluster, getNode: () => RealNode): void {
+  describe('IPAM by whereabouts', () => {
+    it('gives each pod an address of its own, and takes it back', async ({ skip }) => {
+      const plugin = findForeignPlugin('whereabouts', process.env);
+      if ('missing' in plugin) return skip(plugin.missing);
+      const { cluster, view } = get();
+      const node = getNode();
+      using _ = installWhereabouts(node);
+      const ipam = { type: 'whereabouts', range: '198.18.10.0/29', configuration_path: configPath };
+      const { metadata } = await cluster.create(testClass(cluster, 'whereabouts', { interfaceName: 'net1', ipam }));
+      await using _class = { [Symbol.asyncDispose]: () => cluster.remove('DeviceClass', metadata.name) };
+      const start = async (name: string) => {
+        await cluster.create(testClaim(cluster, name, [{ name: 'vf', deviceClassName: metadata.name }]));
+        await cluster.create(testPod(cluster, name, { claims: [{ name: 'nic', resourceClaimName: name }] }));
+      };
+      const addressOf = async (name: string) => {
+        await cluster.waitUntilRunning(name);
+        const link = (await view(name).links()).find(({ ifname }) => ifname === 'net1');
+        const addresses = (link?.addr_info ?? []).filter(({ scope }) => scope === 'global');
+        const [device] = (await view(name).metadata(`resourceclaims/${name}`, 'vf')).devices;
+        expect(device?.networkData?.ips).toEqual(addresses.map(({ local, prefixlen }) => `${local}/${prefixlen}`));
+        return device?.networkData?.ips;
+      };
+      /** Pods that have an address, as the plugin sees it. */
+      const holders = () =>
+        node
+          .list<IpPool>('ippools')
+          .flatMap(({ spec }) => Object.values(spec.allocations).map(({ podref }) => podref))
+          .sort();
+      const nameOf = (pod: string) => `${cluster.namespace}/${pod}`;
+      const gone = { timeout: 60_000, interval: 250 };
+
+      await Promise.all([start('one'), start('two')]);
+      const [one, two] = [await addressOf('one'), await addressOf('two')];
+      expect([one, two].sort()).toEqual([['198.18.10.1/29'], ['198.18.10.2/29']]);
+      expect(holders()).toEqual([nameOf('one'), nameOf('two')]);
+      await cluster.remove('Pod', 'one');
+      await expect.poll(holders, gone).toEqual([nameOf('two')]);
+      await start('three');
+      expect(await addressOf('three')).toEqual(one);
+      await Promise.all(['two', 'three'].map((name) => cluster.remove('Pod', name)));
+      await expect.poll(holders, gone).toEqual([]);
+    });
+  });
+}
