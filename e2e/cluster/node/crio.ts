@@ -1,5 +1,6 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { formatToml } from '../../node/containerd-config.ts';
 import { connectCri } from '../../node/cri.ts';
 import { makePauseArchive, pauseImage } from '../../node/images.ts';
@@ -25,6 +26,8 @@ export interface CrioPrograms {
 /** Where CRI-O keeps the namespaces of pods, a folder for each kind: the default, and what the chart's values name. */
 const namespacesDir = '/var/run';
 const namespaceKinds = ['netns', 'ipcns', 'utsns', 'userns'];
+/** What a sandbox leaves that was being made when CRI-O was killed: CRI-O does not know it after its next start. */
+const ofUnfinishedSandbox = /^(mount|network namespace) \/run\/\w+ns\/|^link veth/;
 /** What the names of the suite's images begin with. */
 const localRegistry = 'localhost/';
 
@@ -32,7 +35,7 @@ const localRegistry = 'localhost/';
 export async function startCrio(programs: CrioPrograms, options: RuntimeOptions): Promise<Runtime> {
   const { dir, registry } = options;
   await using stack = new AsyncDisposableStack();
-  hideUnifiedCgroups();
+  stack.use(mountHugetlb());
   const { cniBinDir, busybox } = locateTools();
   const network = stack.adopt(claimPodNetwork(), releasePodNetwork);
   const socketPath = join(dir, 'crio.sock');
@@ -65,12 +68,17 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
   stack.use(daemon);
   stack.defer(() => removePods(cri));
   const owned = stack.move();
+  let wasKilled = false;
   return {
     ...{ dir, socketPath, cri, network, cniBinDir, provideImage },
     volatileDirs: [join(dir, 'run'), ...namespaceKinds.map((kind) => join('/run', kind))],
-    stop: (signal) => daemon.stop(signal),
+    async stop(signal) {
+      wasKilled ||= signal === 'SIGKILL';
+      await daemon.stop(signal);
+    },
     start: () => daemon.start(),
-    // None is known.
+    isOwnLeak: (leftover) => wasKilled && ofUnfinishedSandbox.test(leftover),
+    // Nothing that would be in the way of a restart.
     removeLeaks: () => undefined,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -173,16 +181,38 @@ function crioConfig(programs: CrioPrograms, options: RuntimeOptions, cniBinDir: 
 }
 
 /**
- * Where cgroups are of version 1 with a second hierarchy of version 2 beside them, crun refuses to start as soon as that one
- * has a controller, and runc cannot set the limits of huge pages that CRI-O asks for. In this mount namespace there is no
- * second hierarchy from now on, and no such controller.
+ * Where cgroups are of version 1 with a second hierarchy of version 2 beside them, crun refuses to work if that one has a
+ * controller, and runc cannot set the limits of huge pages that CRI-O asks for. A hierarchy of version 1 takes the controller
+ * of huge pages away from the second one. It is mounted in this mount namespace only. Disposing takes it away.
  */
-function hideUnifiedCgroups(): void {
-  if (!existsSync('/sys/fs/cgroup/unified/cgroup.controllers')) return;
-  const hidden = readFileSync('/sys/fs/cgroup/unified/cgroup.controllers', 'utf8').trim().split(' ');
-  run('umount', ['--lazy', '/sys/fs/cgroup/unified']);
-  const lines = readFileSync('/proc/cgroups', 'utf8').split('\n');
-  const path = '/run/netdra/cgroups';
-  writeFileSync(path, lines.filter((line) => !hidden.includes(line.split('\t')[0] ?? '')).join('\n'));
-  run('mount', ['--bind', path, '/proc/cgroups']);
+function mountHugetlb(): AsyncDisposable {
+  const stack = new AsyncDisposableStack();
+  const root = '/sys/fs/cgroup';
+  const controllers = join(root, 'unified', 'cgroup.controllers');
+  if (!existsSync(controllers) || !readFileSync(controllers, 'utf8').includes('hugetlb')) return stack;
+  // The folder itself is the machine's: a copy takes its place.
+  const copy = '/run/netdra/cgroups';
+  mkdirSync(copy);
+  stack.defer(() => rmdirSync(copy));
+  run('mount', ['-t', 'tmpfs', 'cgroups', copy]);
+  stack.defer(() => void run('umount', ['--lazy', copy]));
+  for (const name of readdirSync(root)) {
+    mkdirSync(join(copy, name));
+    run('mount', ['--rbind', join(root, name), join(copy, name)]);
+  }
+  mkdirSync(join(copy, 'hugetlb'));
+  run('mount', ['-t', 'cgroup', '-o', 'hugetlb', 'cgroup', join(copy, 'hugetlb')]);
+  run('mount', ['--rbind', copy, root]);
+  stack.defer(async () => {
+    // With a cgroup in it the hierarchy would stay, also with one that the kernel has not freed yet.
+    removeCgroups(process.env.NETDRA_CGROUP_PARENT ?? '');
+    for (let tries = 0; tries < 100 && countHugetlbCgroups() > 1; tries++) await sleep(50);
+    run('umount', ['--lazy', root]);
+  });
+  return stack;
+}
+
+/** With the root. Source: cgroups(7), `/proc/cgroups`. */
+function countHugetlbCgroups(): number {
+  return Number(/^hugetlb\t\d+\t(\d+)/m.exec(readFileSync('/proc/cgroups', 'utf8'))?.[1]);
 }

@@ -24,6 +24,8 @@ export interface Runtime extends AsyncDisposable {
    * @throws CommandError, NetdraError
    */
   provideImage(archive: string, image: string): Promise<void>;
+  /** Whether something that is left on the node is what this runtime itself leaves behind, and no fault of the driver's. */
+  isOwnLeak(leftover: string): boolean;
   /** Removes what this version is known to leak and what would keep it from a restart, as the docs say. @throws CommandError */
   removeLeaks(): void;
 }
