@@ -105,7 +105,8 @@ export class Checks {
 
   /** A pod with restartPolicy Never has ended: not for want of its VF, or of time. */
   podFailed(pod: SimPod, { startError }: SimContainer): void {
-    if (startError === undefined || pod.isDeleted || !/in time|mount source|not prepared|nobody stops/.test(startError)) return;
+    if (startError === undefined || pod.isDeleted || !/in time|mount source|not prepared|nobody stops/.test(startError))
+      return;
     this.#violation ??= new Violation('pod-failed', `${pod.uid} has failed for good: ${startError}`);
   }
 
