@@ -87,6 +87,10 @@ export function drawPlan(tape: Tape): Plan {
   ]);
   const pods: PodPlan[] = [];
   for (let index = 0; index < podCount; index++) pods.push(drawPod(tape, index));
+  // Where a claim is free before its pod has ended, the next pod gets it anew, and perhaps with another VF.
+  for (const [index, pod] of pods.entries()) {
+    if (pods[index + 1]?.takesOver === true && tape.chance(0.4)) pod.isForced = true;
+  }
   const faults = drawFaults(tape);
   const isShared = faults.some(({ kind }) => kind === 'update driver');
   const killCount = tape.weighted([

@@ -34,7 +34,7 @@ const everySecondMs = 1_000;
 /** How long pods may take to run, once nothing fails any more. */
 const runMs = 300_000;
 /** How long they run then. */
-const runOnMs = 15_000;
+const runOnMs = 30_000;
 /** How long a node may take to be as it was before, once nothing fails any more and all pods were deleted. */
 export const settleMs = 600_000;
 const settleStepMs = 10_000;

@@ -39,7 +39,7 @@ describe('a schedule', () => {
     const happened = trace.map(([, , what]) => what);
     expect(happened).toContainEqual(expect.stringMatching(/^container .* runs$/));
     expect(happened).toContainEqual(expect.stringMatching(/^info claim unprepared/));
-    expect(happened.filter((what) => /^fault|killed|warn|error/.test(what))).toEqual(['killed', 'killed', 'killed']);
+    expect(happened.filter((what) => /^(fault:|warn|error)|killed/.test(what))).toEqual(['killed', 'killed', 'killed']);
   });
 
   it.each(kept)('breaks no rule with seed $seed, which finds the planted bug $name', async ({ seed }) => {
@@ -48,9 +48,8 @@ describe('a schedule', () => {
 });
 
 describe('a planted bug', () => {
-  it('has a seed that finds it, for at least 13 of them', () => {
-    expect(plantedBugs.length).toBe(15);
-    expect(kept.length).toBeGreaterThanOrEqual(13);
+  it('has a seed that finds it', () => {
+    expect(kept.map(({ name }) => name)).toEqual(plantedBugs.map(({ name }) => name));
   });
 
   // A seed shows another schedule when the code makes other calls: `npm run simulate -- --planted NAME --keep` finds a new one.
