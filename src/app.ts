@@ -237,6 +237,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     store,
     sandboxes: registry,
     claims: resources,
+    metadata,
     helper,
     // The next pod may be there already.
     onHandedOver: () => reconciler.nudge(),

@@ -252,6 +252,22 @@ export class ClaimMetadata {
   }
 
   /**
+   * Whether what was laid down of a claim is about these devices: an update is refused otherwise. Also where metadata is off
+   * and there is nothing to lay down.
+   */
+  async covers(
+    claim: ClaimIdentity,
+    devices: readonly { request: string; pool: string; name: string }[],
+  ): Promise<boolean> {
+    const state = await this.#readState(claim);
+    if (state?.claim.uid !== claim.uid) return !this.#isEnabled && this.#options.gate === undefined;
+    return devices.every(({ request, pool, name }) => {
+      const prepared = findRequest(state.requests, baseRequest(request))?.devices ?? [];
+      return prepared.some((device) => device.pool === pool && device.name === name);
+    });
+  }
+
+  /**
    * What there are files of, in the driver's own directory.
    * @returns `claim` is absent where nothing says whose they are: a crash has left only a part
    */

@@ -2,6 +2,7 @@ import type { Clock } from '../clock.ts';
 import { isKubeError } from '../kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
+import type { ClaimMetadata } from '../metadata/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 
@@ -15,6 +16,7 @@ export interface InactiveClaimsOptions {
   store: Pick<Store, 'claim' | 'claims'>;
   sandboxes: Pick<SandboxRegistry, 'isFresh' | 'has' | 'hasPod'>;
   claims: ClaimReader;
+  metadata: Pick<ClaimMetadata, 'covers'>;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
   /** Called after a claim was prepared for another pod. */
   onHandedOver: () => void;
@@ -33,6 +35,9 @@ type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
  *
  * Those that are reserved for other pods by now are prepared for the next one. The kubelet makes no call for a pod that
  * takes over a claim which is prepared, so nothing else names that pod to the driver.
+ *
+ * And claims of pods on the node whose metadata is about other devices: the driver was ended while it did the latter for a
+ * claim that had been allocated anew.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
@@ -46,7 +51,10 @@ export class InactiveClaims {
     const { store, helper, logger } = this.#options;
     for (const claim of store.claims()) {
       if (signal.aborted || !this.#options.sandboxes.isFresh) return;
-      if (this.#isAlive(claim)) continue;
+      if (this.#isAlive(claim)) {
+        await this.#complete(claim, signal);
+        continue;
+      }
       // First without its turn, which is not to be taken for nothing.
       const verdict = await this.#judge(claim, signal);
       if (verdict === undefined) continue;
@@ -62,6 +70,18 @@ export class InactiveClaims {
         await helper.reclaim(claim.identity, isStill, signal);
       }
     }
+  }
+
+  async #complete({ identity }: StoredClaim, signal: AbortSignal): Promise<void> {
+    const { store, metadata, helper, logger } = this.#options;
+    const isDue = async () => {
+      const claim = store.claim(identity.uid);
+      return claim?.state === 'prepared' && !(await metadata.covers(identity, claim.devices));
+    };
+    if (!(await isDue()) || !(await helper.prepareAgain(identity, isDue, signal))) return;
+    const log = { claim: `${identity.namespace}/${identity.name}`, claimUid: identity.uid };
+    logger.warn(log, 'claim prepared again: its metadata was about other devices');
+    this.#options.onHandedOver();
   }
 
   async #judgeAgain(uid: string, signal: AbortSignal): Promise<Verdict | undefined> {
@@ -94,16 +114,17 @@ export class InactiveClaims {
     const { allocation, reservedFor = [] } = object.status ?? {};
     if (allocation === undefined) return giveUp('it is not allocated any more');
     if (reservedFor.length === 0) return giveUp('it is not reserved for anybody');
-    const results = allocation.devices?.results ?? [];
-    const isOurs = results.some(
-      (result) =>
-        result.driver === driver &&
-        result.pool === pool &&
-        (result.adminAccess === true || devices.some(({ name: own }) => own === result.device)),
-    );
-    if (!isOurs) return giveUp('it has other devices now');
+    const results = (allocation.devices?.results ?? []).filter((result) => {
+      return result.driver === driver && result.pool === pool;
+    });
+    const isOurs = results.some((result) => {
+      return result.adminAccess === true || devices.some(({ name: own }) => own === result.device);
+    });
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
-    return isKept || state !== 'prepared' ? undefined : { action: 'hand-over' };
+    // With its old devices or, if it was allocated anew between the two pods, with others of this node.
+    const isNextPods = !isKept && state === 'prepared' && results.length > 0;
+    if (!isOurs && !isNextPods) return giveUp('it has other devices now');
+    return isNextPods ? { action: 'hand-over' } : undefined;
   }
 }

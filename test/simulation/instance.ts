@@ -171,6 +171,7 @@ export class Instance {
       store,
       sandboxes: registry,
       claims,
+      metadata,
       helper: calls,
       onHandedOver: () => this.#reconciler.nudge(),
       clock,

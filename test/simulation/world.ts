@@ -197,7 +197,9 @@ export class Node {
       claim.reservedFor = claim.reservedFor.filter((uid) => uid !== pod.uid);
       if (claim.reservedFor.length > 0) continue;
       if (claim.isTemplate) this.apiServer.claims.delete(name);
-      else claim.devices = [];
+      // The kubelet that still holds the claim makes no second call for the next pod: that one would get the CDI device of
+      // the old VF, or Multus would move the new one before it is prepared, whatever the driver does.
+      else if (claim.plan.attach === 'netlink' || claim.plan.attach === 'cni') claim.devices = [];
     }
   }
 

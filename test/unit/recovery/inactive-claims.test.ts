@@ -38,7 +38,10 @@ class KnownSandboxes {
 }
 
 /** What becomes of the claim when the API server says this of it. */
-async function sweep(answer: () => unknown, options: { sandboxes?: [string, string][]; claim?: StoredClaim } = {}) {
+async function sweep(
+  answer: () => unknown,
+  options: { sandboxes?: [string, string][]; claim?: StoredClaim; covers?: boolean } = {},
+) {
   const known = new KnownSandboxes(options.sandboxes ?? []);
   const claim = options.claim ?? stored;
   const reclaimed: string[] = [];
@@ -57,6 +60,7 @@ async function sweep(answer: () => unknown, options: { sandboxes?: [string, stri
         return answer() as ResourceClaim;
       },
     },
+    metadata: { covers: async () => options.covers ?? true },
     helper: {
       reclaim: async ({ name: asked }, isOver, signal) => {
         const over = await isOver(signal);
@@ -174,6 +178,23 @@ describe('InactiveClaims', () => {
 
     it.each(['preparing', 'unpreparing'] as const)('is left to the kubelet while it is %s', async (state) => {
       expect((await sweep(reservedFor(next), { claim: { ...stored, state } })).handedOver).toEqual([]);
+    });
+
+    it('is prepared for that one with other devices of the node, too', async () => {
+      const anew = changed((claim) => {
+        Object.assign(claim, reservedFor(next)());
+        for (const result of claim.status?.allocation?.devices?.results ?? []) result.device = 'other';
+      });
+      const { reclaimed, handedOver } = await sweep(anew, { sandboxes: [['s', next.metadata.uid]] });
+      expect([reclaimed, handedOver]).toEqual([[], [name]]);
+    });
+
+    it('is prepared again when the driver was ended before its metadata was laid down', async () => {
+      const sandboxes: [string, string][] = [['s', podUid]];
+      const { handedOver, reads } = await sweep(() => object, { sandboxes, covers: false });
+      expect([handedOver, reads]).toEqual([[name], []]);
+      const preparing = { ...stored, state: 'preparing' as const };
+      expect((await sweep(() => object, { sandboxes, covers: false, claim: preparing })).handedOver).toEqual([]);
     });
 
     it('is not prepared when it was given up meanwhile', async () => {
