@@ -31,8 +31,8 @@ export function directoriesOf({ root }: Directories) {
 }
 
 export const reconcileMs = 10_000;
-/** Sleeps of what goes on as long as the driver runs: reconciliation, and a look whether pods that wait were deleted. */
-export const periodicSleepsMs = [reconcileMs, 2_000];
+/** Sleeps of what goes on as long as the driver runs: reconciliation, and looks at pods and sandboxes that wait. */
+export const periodicSleepsMs = [reconcileMs, 2_000, 1_000];
 const lockPollMs = 100;
 
 /** One instance of the driver: the composition of `src/app.ts`, on the simulated node. */
@@ -202,10 +202,12 @@ export class Instance {
 
   async start(): Promise<void> {
     await this.#endBoots();
+    this.isStarted = true;
+    await this.side.waitingSandboxes.serve();
+    this.side.waitingSandboxes.start();
     this.#cniCleanUp.start();
     this.#reconciler.start();
     this.side.deletedPods.start();
-    this.isStarted = true;
   }
 
   /** As on SIGTERM. */
@@ -214,6 +216,7 @@ export class Instance {
     await this.#reconciler[Symbol.asyncDispose]();
     await this.side.registry[Symbol.asyncDispose]();
     await this.side.deletedPods[Symbol.asyncDispose]();
+    await this.side.waitingSandboxes[Symbol.asyncDispose]();
     await this.#cniCleanUp[Symbol.asyncDispose]();
   }
 }

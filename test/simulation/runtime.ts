@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Container, PodSandbox } from '../../nri/index.ts';
 import { KeyedMutex } from '../../src/keyed-mutex.ts';
@@ -36,6 +36,8 @@ export interface SimContainer {
   /** Why it is not running; `start-error` counts as an end of the container. */
   reason: 'exit' | 'killed' | 'start-error' | undefined;
   startError: string | undefined;
+  /** Its hook waits for a claim. */
+  isAtGate: boolean;
   cdiDevices: string[];
   edits: Edits;
   startedAtMs: number;
@@ -52,6 +54,7 @@ interface Connection {
 }
 
 const nriTimeoutMs = 2_000;
+const stateTimeoutMs = 2_000;
 const gatePollMs = 500;
 const gateTimeoutMs = 100_000;
 
@@ -86,6 +89,11 @@ export class Runtime {
   /** A plugin registers: it is told what there is, and then of every event. */
   async connect(instance: Instance): Promise<void> {
     const connection = { instance, isOpen: true };
+    // containerd asks each sandbox and container for its state first, and one whose hook runs does not answer.
+    for (const container of this.containers.values()) {
+      if (this.#node.plan.flavour === 'containerd' && container.state === 'created' && container.isAtGate)
+        await this.process.sleep(stateTimeoutMs);
+    }
     await this.#nri.run('plugins', async () => {
       const pods = [...this.sandboxes.values()].filter(({ isListed }) => isListed);
       const containers = [...this.containers.values()].filter(({ state }) => state !== 'exited');
@@ -157,6 +165,7 @@ export class Runtime {
       state: 'created',
       reason: undefined,
       startError: undefined,
+      isAtGate: false,
       cdiDevices,
       edits,
       startedAtMs: 0,
@@ -307,28 +316,40 @@ export class Runtime {
     for (const { args } of container.edits.hooks) await this.#runGate(container, args, signal);
   }
 
+  /** What `netdra-gate` does. */
   async #runGate(container: SimContainer, args: string[], signal: AbortSignal): Promise<void> {
     const claimDir = args[args.indexOf('--claim-dir') + 1] ?? '';
-    const endsAtMs = this.#node.simulator.nowMs + gateTimeoutMs;
+    const { simulator } = this.#node;
+    const { sandbox } = container;
+    const endsAtMs = simulator.nowMs + gateTimeoutMs;
     const inode = inodeOf(claimDir);
-    for (;;) {
-      if (container.state !== 'created') throw new Error('the container has ended');
-      if (signal.aborted) throw new Cancelled('the runtime has given the container up');
-      const gate = parseGate(readText(join(claimDir, 'gate')) ?? '');
-      if (gate?.sandboxId === container.sandbox.id) {
-        if (gate.state === 'served') return;
-        if (gate.state === 'ended') {
-          const { isEnding, state, pod } = container.sandbox;
-          const isRight = isEnding || state !== 'ready' || pod.isDeleted;
-          throw new Error(isRight ? 'the sandbox is being stopped' : 'the gate is ended, and nobody stops the sandbox');
+    const announcement = join(claimDir, `waiting.${sandbox.id}`);
+    container.isAtGate = true;
+    try {
+      for (;;) {
+        if (container.state !== 'created') throw new Error('the container has ended');
+        if (signal.aborted) throw new Cancelled('the runtime has given the container up');
+        const gate = parseGate(readText(join(claimDir, 'gate')) ?? '');
+        if (gate?.sandboxId === sandbox.id) {
+          if (gate.state === 'served') return;
+          if (gate.state === 'ended') {
+            const isRight = sandbox.isEnding || sandbox.state !== 'ready' || sandbox.pod.isDeleted;
+            throw new Error(
+              isRight ? 'the sandbox is being stopped' : 'the gate is ended, and nobody stops the sandbox',
+            );
+          }
         }
+        if (inode === undefined || inodeOf(claimDir) !== inode) throw new Error('the claim is not prepared any more');
+        if (simulator.nowMs >= endsAtMs) {
+          this.#node.onGateTimeout(container);
+          throw new Error('the devices of the claim were not ready in time');
+        }
+        announce(announcement, sandbox, simulator.nowMs);
+        await this.process.sleep(gatePollMs, 'gate');
       }
-      if (inode === undefined || inodeOf(claimDir) !== inode) throw new Error('the claim is not prepared any more');
-      if (this.#node.simulator.nowMs >= endsAtMs) {
-        this.#node.onGateTimeout(container);
-        throw new Error('the devices of the claim were not ready in time');
-      }
-      await this.process.sleep(gatePollMs, 'gate');
+    } finally {
+      container.isAtGate = false;
+      rmSync(announcement, { force: true });
     }
   }
 
@@ -469,6 +490,12 @@ function readCdi(dir: string, ids: readonly string[]): Edits {
 
 function readText(path: string): string | undefined {
   return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+}
+
+function announce(path: string, { pod, path: netns }: SimSandbox, nowMs: number): void {
+  const facts = [`podUid ${pod.uid}`, `podNamespace ${podNamespace}`, `podName ${pod.uid}`, `netns ${netns}`];
+  writeFileSync(path, ['netdra-waiting 1', ...facts, ''].join('\n'));
+  utimesSync(path, nowMs / 1_000, nowMs / 1_000);
 }
 
 function inodeOf(path: string): number | undefined {

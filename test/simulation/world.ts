@@ -252,7 +252,7 @@ export class Node {
     const { runtime, simulator } = this;
     const what = 'register as NRI plugin';
     const handle = () => runtime.connect(instance);
-    rpc(simulator, { from: process, to: runtime.process, what, timeoutMs: 5_000, handle }).then(
+    rpc(simulator, { from: process, to: runtime.process, what, timeoutMs: 60_000, handle }).then(
       () => undefined,
       () => this.reconnect(instance),
     );
