@@ -55,26 +55,33 @@ function buildCluster(choice: ProgramChoice, after: Promise<unknown>): Promise<R
   return building;
 }
 
-function clusterParts(): Part[] {
+const onCluster = (...files: string[]) => [
+  ...['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts'],
+  ...files,
+];
+
+/** The suite on each of the tested pairs, and what is the same for all of them and runs on the first one. */
+function clusterParts(): { suites: Part[]; once: Part[] } {
   let last: Promise<unknown> = Promise.resolve();
-  return testedPairs.map((choice, index): Part => {
+  const suites = testedPairs.map((choice, index) => {
     // One build at a time, in the order in which they are needed.
     const after = last.catch(() => undefined);
     const needs = buildCluster(choice, after);
     last = needs;
-    // What the other files show depends on neither the version nor the runtime: once is enough.
-    const files = index === 0 ? [] : ['suite.test.ts', 'api/'];
-    return {
-      name: `cluster ${index + 1}`,
-      versions: describePair(choice),
-      command: ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...files],
-      needs,
-    };
+    const command = onCluster('suite.test.ts', 'api/');
+    return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs };
   });
+  const { versions, needs } = suites[0]!;
+  const machine = ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'];
+  const once = [
+    { name: 'virtual machine with a kubelet', versions: `${versions}, QEMU igb`, command: machine, needs },
+    { name: 'release and pages', versions, command: onCluster('release.test.ts', 'sigkill.test.ts'), needs },
+  ];
+  return { suites, once };
 }
 
 async function main(): Promise<boolean> {
-  const clusters = clusterParts();
+  const { suites, once } = clusterParts();
   // By themselves: the unit tests use all processors.
   const first = await runLane([
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
@@ -89,21 +96,13 @@ async function main(): Promise<boolean> {
   ]);
   // The rest waits for most of its time.
   const lanes = await Promise.all([
+    runLane([{ name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] }, ...once]),
+    // The second cluster comes last: its programs are built in what the tests leave of the processors.
     runLane([
       { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
-      {
-        name: 'virtual machine',
-        versions: 'QEMU igb',
-        command: ['bash', 'scripts/e2e-vm.sh'],
-      },
-      {
-        name: 'virtual machine with a kubelet',
-        versions: `${describePair(testedPairs[0])}, QEMU igb`,
-        command: ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'],
-        ...(clusters[0]?.needs === undefined ? {} : { needs: clusters[0].needs }),
-      },
+      { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
+      ...suites,
     ]),
-    runLane([{ name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') }, ...clusters]),
   ]);
   const results = [...first, ...lanes.flat()];
   const total = (key: 'passed' | 'failed' | 'skipped') => results.reduce((sum, each) => sum + each[key], 0);
