@@ -60,7 +60,7 @@ export class ApiServer {
     const delayMs = Math.max(tape.delay(3, 3_000), this.downUntilMs - nowMs);
     await new SimulatedClock(this.#simulator, process).sleep(delayMs, signal);
     process.point(`answer ${what}`);
-    if (tape.chance(this.errorRate)) throw new KubeError('api-unreachable', 'the API server is away');
+    if (tape.chance(this.errorRate, 'api')) throw new KubeError('api-unreachable', 'the API server is away');
   }
 }
 

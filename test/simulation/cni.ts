@@ -146,12 +146,15 @@ class Plugins implements CniPlugins, CniCache {
     const { simulator } = this.#node.options;
     const { tape } = simulator;
     signal.throwIfAborted();
-    const outcome = tape.weighted<'ok' | 'fails' | 'fails late' | 'hangs'>([
-      [1 - this.#node.failureRate - this.#node.hangRate, 'ok'],
-      [this.#node.failureRate / 2, 'fails'],
-      [this.#node.failureRate / 2, 'fails late'],
-      [this.#node.hangRate, 'hangs'],
-    ]);
+    const outcome = tape.weighted<'ok' | 'fails' | 'fails late' | 'hangs'>(
+      [
+        [1 - this.#node.failureRate - this.#node.hangRate, 'ok'],
+        [this.#node.failureRate / 2, 'fails'],
+        [this.#node.failureRate / 2, 'fails late'],
+        [this.#node.hangRate, 'hangs'],
+      ],
+      'cni',
+    );
     simulator.trace(this.#process.name, `${what}${outcome === 'ok' ? '' : `, which ${outcome}`}`);
     const delayMs = outcome === 'hangs' ? 600_000 : tape.delay(30, 6_000);
     await this.#clock.sleep(delayMs, signal).catch((cause: unknown) => {

@@ -76,7 +76,13 @@ export class Instance {
     });
     this.metadata = metadata;
 
-    const system = { simulator, kernel, hardware, process, isLost: () => simulator.tape.chance(node.faults.lostRate) };
+    const system = {
+      simulator,
+      kernel,
+      hardware,
+      process,
+      isLost: () => simulator.tape.chance(node.faults.lostRate, 'kernel'),
+    };
     const networks = new SimNetworks(system);
     const host = networks.host.connection;
     const binding = new SimBinding(hardware, process, simulator);

@@ -4,20 +4,33 @@ import { Random } from '../fuzz/random.ts';
 const bound = 65_536;
 
 /**
+ * What a choice is about. With a seed, each kind comes from a generator of its own: when the code makes one call more, delays
+ * are other ones, and the faults of the schedule stay.
+ */
+export type ChoiceKind = 'plan' | 'delay' | 'kernel' | 'cni' | 'api';
+
+/**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is the function of its tape
  * alone, so a tape replays it, and a tape with fewer or smaller numbers is a simpler schedule. Past its end a tape is zeros.
  */
 export class Tape {
-  readonly #read: (position: number) => number;
+  readonly #read: (position: number, kind: ChoiceKind) => number;
   readonly #taken: number[] = [];
 
-  private constructor(read: (position: number) => number) {
+  private constructor(read: (position: number, kind: ChoiceKind) => number) {
     this.#read = read;
   }
 
   static ofSeed(seed: number): Tape {
-    const random = new Random(seed, 'simulation');
-    return new Tape(() => random.below(bound));
+    const generators = new Map<ChoiceKind, Random>();
+    return new Tape((_, kind) => {
+      let random = generators.get(kind);
+      if (random === undefined) {
+        random = new Random(seed, kind);
+        generators.set(kind, random);
+      }
+      return random.below(bound);
+    });
   }
 
   static of(values: readonly number[]): Tape {
@@ -30,8 +43,8 @@ export class Tape {
   }
 
   /** 0 up to but without 1; 0 is the ordinary case. */
-  fraction(): number {
-    const value = this.#read(this.#taken.length);
+  fraction(kind: ChoiceKind = 'plan'): number {
+    const value = this.#read(this.#taken.length, kind);
     this.#taken.push(value);
     return value / bound;
   }
@@ -41,9 +54,9 @@ export class Tape {
     return Math.floor(this.fraction() * cases);
   }
 
-  /** Whether what happens with this probability happens. */
-  chance(probability: number): boolean {
-    return this.fraction() >= 1 - probability;
+  /** Whether what happens with this probability happens; nothing is read for what never does. */
+  chance(probability: number, kind: ChoiceKind = 'plan'): boolean {
+    return probability > 0 && this.fraction(kind) >= 1 - probability;
   }
 
   /** The first entry is the ordinary one. */
@@ -52,9 +65,12 @@ export class Tape {
   }
 
   /** The first entry is the ordinary one; each comes with its share of the sum of weights. */
-  weighted<T>(list: readonly [readonly [weight: number, value: T], ...(readonly [number, T])[]]): T {
+  weighted<T>(
+    list: readonly [readonly [weight: number, value: T], ...(readonly [number, T])[]],
+    kind: ChoiceKind = 'plan',
+  ): T {
     const sum = list.reduce((total, [weight]) => total + weight, 0);
-    let rest = this.fraction() * sum;
+    let rest = this.fraction(kind) * sum;
     for (const [weight, value] of list) {
       if (rest < weight) return value;
       rest -= weight;
@@ -64,7 +80,7 @@ export class Tape {
 
   /** A time: `usualMs` in the ordinary case, near it mostly, up to `slowMs` now and then. */
   delay(usualMs: number, slowMs: number): number {
-    const value = this.fraction();
+    const value = this.fraction('delay');
     if (value < 0.9) return usualMs * (1 + value);
     const slow = (value - 0.9) / 0.1;
     return usualMs * (slowMs / usualMs) ** slow;
