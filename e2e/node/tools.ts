@@ -97,9 +97,12 @@ export function staticProgramsFolder(cacheDir: string): string {
   return join(cacheDir, 'consumer-static');
 }
 
-/** The start gate, for a driver that is run from its sources. @throws ToolError `tool-missing` */
+/**
+ * The start gate, for a driver that is run from its sources: the one that NETDRA_TOOLS has, where there is no cache (e2e/vm).
+ * @throws ToolError `tool-missing`
+ */
 export function locateGate(env: NodeJS.ProcessEnv = process.env): string {
-  const path = join(staticProgramsFolder(cacheFolder(env)), 'netdra-gate');
+  const path = join(env.NETDRA_TOOLS ?? staticProgramsFolder(cacheFolder(env)), 'netdra-gate');
   if (isProgram(path)) return path;
   throw new ToolError('tool-missing', `no netdra-gate at ${path}: it is built with gcc and make`, {
     path,

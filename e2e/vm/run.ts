@@ -37,8 +37,9 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
     writeRunFiles(runDir, { repository, command, terminal, rows, columns, env: { ...colors, ...env } });
     const programs = { outDir: staticProgramsFolder(cacheFolder(env)), cacheDir: cacheFolder(env), log };
     const outDir = join(runDir, runFolders.image);
-    await makeImageFiles({ outDir, architecture: 'amd64', gateProgram: buildGate(programs) });
-    copyTools(join(runDir, runFolders.tools), cacheFolder(env));
+    const gateProgram = buildGate(programs);
+    await makeImageFiles({ outDir, architecture: 'amd64', gateProgram });
+    copyTools(join(runDir, runFolders.tools), [buildConsumer(programs), gateProgram]);
     using stop = watchSignals();
     using streams = openStreams(terminal);
     const machine = { ...files, repository, runDir };
@@ -50,11 +51,10 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
   }
 }
 
-/** What images have that read the metadata. The guest has no compiler. */
-function copyTools(toolsDir: string, cacheDir: string): void {
-  const tool = buildConsumer({ outDir: staticProgramsFolder(cacheDir), cacheDir, log });
+/** The programs of `consumer/`: the guest has no compiler. */
+function copyTools(toolsDir: string, programs: readonly string[]): void {
   mkdirSync(toolsDir);
-  cpSync(tool, join(toolsDir, basename(tool)));
+  for (const program of programs) cpSync(program, join(toolsDir, basename(program)));
 }
 
 function parseTimeout(text: string | undefined): number {
