@@ -64,6 +64,19 @@ describe('ClaimMetadata', () => {
     expect(statSync(file).mode & 0o777).toBe(0o644);
   });
 
+  it('tells whether what was laid down is about the devices of the claim', async () => {
+    const device = { request: 'vf', pool: 'node-1', name: 'dev-1' };
+    expect(await metadata.covers(claim, [device])).toBe(false);
+    await metadata.prepare(record, new Map());
+    expect(await metadata.covers(claim, [device])).toBe(true);
+    expect(await metadata.covers(claim, [{ ...device, name: 'dev-2' }])).toBe(false);
+    expect(await metadata.covers(claim, [device, { ...device, request: 'other' }])).toBe(false);
+    expect(await metadata.covers({ ...claim, uid: '2a-uid' }, [device])).toBe(false);
+    const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
+    const off = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled: false });
+    expect(await off.covers(claim, [device])).toBe(true);
+  });
+
   it('writes nothing when nothing changed', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
