@@ -111,6 +111,13 @@ interface KeptSeed {
   rule: string;
 }
 
+function keep(bug: string, seed: KeptSeed): void {
+  const before = JSON.parse(readFileSync(seedsFile, 'utf8')) as Record<string, KeptSeed>;
+  const all = { ...before, [bug]: seed };
+  const ordered = plantedBugs.flatMap(({ name }) => (all[name] === undefined ? [] : [[name, all[name]]]));
+  writeFileSync(seedsFile, `${JSON.stringify(Object.fromEntries(ordered), undefined, 2)}\n`);
+}
+
 /** @returns the exit code */
 async function findPlanted(
   names: readonly string[],
@@ -130,6 +137,7 @@ async function findPlanted(
         found.set(bug, { seed: finding.seed, schedules: message.schedules, rule: finding.rule });
       });
       const kept = found.get(bug);
+      if (keeps && kept !== undefined) keep(bug, kept);
       print(
         `${bug.padEnd(30)} ${kept === undefined ? `not found in ${schedules}` : `seed ${kept.seed}, ${kept.schedules} schedules, ${kept.rule}`}`,
       );
@@ -137,12 +145,6 @@ async function findPlanted(
   };
   await Promise.all(Array.from({ length: workers }, work));
   print(`\n${found.size} of ${names.length} planted bugs found`);
-  if (keeps) {
-    const before = JSON.parse(readFileSync(seedsFile, 'utf8')) as Record<string, KeptSeed>;
-    const all = { ...before, ...Object.fromEntries(found) };
-    const ordered = plantedBugs.flatMap(({ name }) => (all[name] === undefined ? [] : [[name, all[name]]]));
-    writeFileSync(seedsFile, `${JSON.stringify(Object.fromEntries(ordered), undefined, 2)}\n`);
-  }
   return found.size === names.length ? 0 : 1;
 }
 

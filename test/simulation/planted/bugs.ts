@@ -45,8 +45,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: 'src/recovery/inactive-claims.ts',
-        replace: "return isKept || state !== 'prepared' ? undefined : { action: 'hand-over' };",
-        by: 'return isKept || state ? undefined : undefined;',
+        replace: "return isNextPods ? { action: 'hand-over' } : undefined;",
+        by: 'return undefined;',
       },
     ],
   },
