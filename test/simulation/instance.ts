@@ -180,6 +180,7 @@ export class Instance {
       metadata,
       helper: calls,
       onHandedOver: () => this.#reconciler.nudge(),
+      graceMs: reconcileMs,
       clock,
       logger,
     });
