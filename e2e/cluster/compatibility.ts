@@ -37,28 +37,29 @@ export function withoutResult(results: readonly PairResult[], pair: Pair): PairR
 
 /** The text of docs/compatibility.md: a table for each choice of cases, the whole suite first. */
 export function formatCompatibility(results: readonly PairResult[]): string {
-  const groups = Map.groupBy(results, ({ vitestArguments }) => formatCommand(vitestArguments));
-  const isWhole = (command: string) => command === formatCommand([]);
+  const groups = Map.groupBy(results, ({ vitestArguments }) => formatChoice(vitestArguments));
+  const isWhole = (choice: string) => choice === formatChoice([]);
   const sorted = [...groups].sort(([one], [other]) => Number(isWhole(other)) - Number(isWhole(one)));
-  const sections = sorted.map(([command, group]) => {
+  const sections = sorted.map(([choice, group]) => {
     const dates = group.map(({ date }) => date).sort();
     const [first, last] = [dates[0], dates.at(-1)];
-    return `## \`${command}\`\n\nRun on ${first === last ? first : `${first} to ${last}`}.\n\n${formatTable(group)}\n`;
+    return `## ${choice}\n\nRun on ${first === last ? first : `${first} to ${last}`}.\n\n${formatTable(group)}\n`;
   });
   return `# Compatibility
 
 Results of the suite of \`e2e/cluster\` on a real cluster of one node, with each version of Kubernetes and each container
-runtime, written by the commands that head the tables. Arguments behind the second \`--\` choose among the cases. \`npm test\`
-runs all cases on the newest and the oldest Kubernetes. Cases are skipped where the version or the runtime does not have
-what they test; the run names the reason. CRI-O is in no package registry that the suite could build it from, so its
-programs are named by \`--crio DIR\`.
+runtime, written by \`npm run e2e:cluster -- --all\`. Arguments behind a second \`--\` choose among the cases and head the table.
+\`npm test\` runs all cases on the newest and the oldest Kubernetes. Cases are skipped where the version or the runtime does
+not have what they test; the run names the reason. CRI-O is in no package registry that the suite could build it from, so
+its programs are named by \`--crio DIR\`.
 
 ${sections.join('\n')}`;
 }
 
-function formatCommand(vitestArguments: readonly string[]): string {
+function formatChoice(vitestArguments: readonly string[]): string {
+  if (vitestArguments.length === 0) return 'All cases';
   const quoted = vitestArguments.map((word) => (/^[\w./-]+$/.test(word) ? word : `'${word}'`));
-  return ['npm run e2e:cluster -- --all', ...(quoted.length === 0 ? [] : ['--', ...quoted])].join(' ');
+  return `Cases chosen by ${quoted.join(' ')}`;
 }
 
 function formatTable(group: readonly PairResult[]): string {

@@ -27,6 +27,7 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
   return {
     ...{ dir, socketPath, cri, network, cniBinDir },
     volatileDirs: [join(dir, 'state')],
+    endTimeoutMs: 60_000,
     stop: (signal) => containerd.stop(signal),
     start: () => containerd.start(),
     provideImage: (archive, image) => importArchive(containerd, archive, [image]),

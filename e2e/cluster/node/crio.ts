@@ -72,6 +72,9 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
   return {
     ...{ dir, socketPath, cri, network, cniBinDir, provideImage },
     volatileDirs: [join(dir, 'run'), ...namespaceKinds.map((kind) => join('/run', kind))],
+    // A container that was made for a request of a kubelet that was killed is never started. As first process of its PID
+    // namespace crun's `init` ignores SIGTERM: it is killed when the kubelet's time for StopPodSandbox ends, 2 min.
+    endTimeoutMs: 150_000,
     async stop(signal) {
       wasKilled ||= signal === 'SIGKILL';
       await daemon.stop(signal);

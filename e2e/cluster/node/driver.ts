@@ -40,7 +40,7 @@ export class InstalledDriver {
   private constructor(node: RealNode, values: Record<string, unknown>) {
     this.values = values;
     this.#node = node;
-    this.target = chartTarget(node.controlPlane, true);
+    this.target = { ...chartTarget(node.controlPlane, true), timeoutMs: node.runtime.endTimeoutMs };
   }
 
   /**

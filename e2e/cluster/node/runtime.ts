@@ -13,6 +13,8 @@ export interface Runtime extends AsyncDisposable {
   readonly cniBinDir: string;
   /** What a node has below /run besides `/run/netns`: empty after a reboot. */
   readonly volatileDirs: readonly string[];
+  /** How long it may take to end a pod. */
+  readonly endTimeoutMs: number;
   /** Ends the daemon, not its pods. */
   stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
   /** Starts the daemon again after `stop`, and waits until it serves. */

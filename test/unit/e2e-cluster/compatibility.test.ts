@@ -25,7 +25,7 @@ describe('formatCompatibility', () => {
     ]);
     const rows = text.split('\n').filter((line) => /^(\||##|Run on)/.test(line));
     expect(rows).toEqual([
-      '## `npm run e2e:cluster -- --all`',
+      '## All cases',
       'Run on 2026-11-20 to 2026-11-22.',
       '| Kubernetes | containerd 2.1 | containerd 1.7 | CRI-O |',
       '| --- | --- | --- | --- |',
@@ -34,7 +34,7 @@ describe('formatCompatibility', () => {
       expect.stringMatching(
         /^\| 1\.34\.\d+ \| 148 passed, 2 failed, 3 skipped \| did not start \| not run: no --crio \|$/,
       ),
-      "## `npm run e2e:cluster -- --all -- suite.test.ts -t 'faults|when something goes wrong'`",
+      "## Cases chosen by suite.test.ts -t 'faults|when something goes wrong'",
       'Run on 2026-11-22.',
       '| Kubernetes | CRI-O 1.37.0 with crun 1.8.1 |',
       '| --- | --- |',
