@@ -241,7 +241,6 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     helper,
     // The next pod may be there already.
     onHandedOver: () => reconciler.nudge(),
-    graceMs: settings.reconcileIntervalMs ?? defaultReconcileIntervalMs,
     clock,
     logger,
   });

@@ -20,11 +20,6 @@ export interface InactiveClaimsOptions {
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
   /** Called after a claim was prepared for another pod. */
   onHandedOver: () => void;
-  /**
-   * How long a claim has to be inactive before it is given up. A kubelet that is about to unprepare it, once it has found the
-   * driver, would take it for prepared until then, and not ask for its next pod.
-   */
-  graceMs: number;
   clock: Clock;
   logger: Logger;
 }
@@ -46,8 +41,6 @@ type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** By UID: since when a claim is to be given up. */
-  #inactiveSinceMs = new Map<string, number>();
 
   constructor(options: InactiveClaimsOptions) {
     this.#options = options;
@@ -55,9 +48,7 @@ export class InactiveClaims {
 
   /** Does nothing while it is not known which sandboxes there are. An API server that does not answer ends the sweep. */
   async sweep(signal: AbortSignal): Promise<void> {
-    const { store, helper, logger, graceMs, clock } = this.#options;
-    const before = this.#inactiveSinceMs;
-    this.#inactiveSinceMs = new Map();
+    const { store, helper, logger } = this.#options;
     for (const claim of store.claims()) {
       if (signal.aborted || !this.#options.sandboxes.isFresh) return;
       if (this.#isAlive(claim)) {
@@ -75,9 +66,6 @@ export class InactiveClaims {
         logger.info(log, 'claim passes to the next pod that it is reserved for');
         this.#options.onHandedOver();
       } else {
-        const sinceMs = before.get(uid) ?? clock.nowMs();
-        this.#inactiveSinceMs.set(uid, sinceMs);
-        if (clock.nowMs() - sinceMs < graceMs) continue;
         logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
         await helper.reclaim(claim.identity, isStill, signal);
       }

@@ -180,7 +180,6 @@ export class Instance {
       metadata,
       helper: calls,
       onHandedOver: () => this.#reconciler.nudge(),
-      graceMs: reconcileMs,
       clock,
       logger,
     });

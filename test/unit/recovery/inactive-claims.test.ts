@@ -4,7 +4,6 @@ import { KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
 import { InactiveClaims } from '../../../src/recovery/index.ts';
 import type { StoredClaim } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
-import { ManualClock } from '../../doubles/manual-clock.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../doubles/objects.ts';
 
 const never = new AbortController().signal;
@@ -41,13 +40,7 @@ class KnownSandboxes {
 /** What becomes of the claim when the API server says this of it. */
 async function sweep(
   answer: () => unknown,
-  options: {
-    sandboxes?: [string, string][];
-    claim?: StoredClaim;
-    covers?: boolean;
-    graceMs?: number;
-    clock?: ManualClock;
-  } = {},
+  options: { sandboxes?: [string, string][]; claim?: StoredClaim; covers?: boolean } = {},
 ) {
   const known = new KnownSandboxes(options.sandboxes ?? []);
   const claim = options.claim ?? stored;
@@ -81,8 +74,7 @@ async function sweep(
       },
     },
     onHandedOver: () => told++,
-    graceMs: options.graceMs ?? 0,
-    clock: options.clock ?? systemClock,
+    clock: systemClock,
     logger,
   });
   const failure = await inactive.sweep(never).catch((error: unknown) => error);
@@ -146,17 +138,6 @@ describe('InactiveClaims', () => {
     const claim = { ...stored, podUids: [], devices: [{ ...device, attachment }] };
     const bySandbox = await sweep(refuse('api-not-found'), { sandboxes: [['s2', 'other']], claim });
     for (const { reclaimed, reads } of [byPod, bySandbox]) expect([reclaimed, reads]).toEqual([[], []]);
-  });
-
-  it('leaves a kubelet time to unprepare a claim: one that is gone for us may be prepared for it', async () => {
-    const clock = new ManualClock();
-    const { inactive, reclaimed } = await sweep(refuse('api-not-found'), { graceMs: 60_000, clock });
-    clock.advance(59_999);
-    await inactive.sweep(never);
-    expect(reclaimed).toEqual([]);
-    clock.advance(1);
-    await inactive.sweep(never);
-    expect(reclaimed).toEqual([name]);
   });
 
   it('does nothing while it is not known which sandboxes there are', async () => {
