@@ -6,6 +6,8 @@ import type { ClaimMetadata } from '../metadata/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 
+/** In so many sweeps in a row: a kubelet that knows the claim repeats a call that failed sooner than that. */
+const sweepsBeforeGivingUp = 3;
 /** For one question to the API server: the sweep has many, and nobody waits for it. */
 const readTimeoutMs = 10_000;
 
@@ -31,7 +33,8 @@ type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
  * Claims none of whose pods is on the node.
  *
  * Those that the API server has no longer, or not for this node, are unprepared: no kubelet will ask for it. A kubelet that
- * lost its own state, or a node that was taken out of the cluster for a while, would otherwise keep their VFs for ever.
+ * lost its own state, or a node that was taken out of the cluster for a while, would otherwise keep their VFs for ever. Not at
+ * once: a kubelet that still holds a claim makes no call for the next pod that gets it.
  *
  * Those that are reserved for other pods by now are prepared for the next one. The kubelet makes no call for a pod that
  * takes over a claim which is prepared, so nothing else names that pod to the driver.
@@ -41,6 +44,8 @@ type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
+  /** By UID: in how many sweeps in a row a claim was to be given up. */
+  readonly #unwanted = new Map<string, number>();
 
   constructor(options: InactiveClaimsOptions) {
     this.#options = options;
@@ -49,16 +54,21 @@ export class InactiveClaims {
   /** Does nothing while it is not known which sandboxes there are. An API server that does not answer ends the sweep. */
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, helper, logger } = this.#options;
-    for (const claim of store.claims()) {
+    const claims = store.claims();
+    const known = new Set(claims.map(({ identity }) => identity.uid));
+    for (const uid of this.#unwanted.keys()) if (!known.has(uid)) this.#unwanted.delete(uid);
+    for (const claim of claims) {
       if (signal.aborted || !this.#options.sandboxes.isFresh) return;
       if (this.#isAlive(claim)) {
+        this.#unwanted.delete(claim.identity.uid);
         await this.#complete(claim, signal);
         continue;
       }
       // First without its turn, which is not to be taken for nothing.
       const verdict = await this.#judge(claim, signal);
-      if (verdict === undefined) continue;
       const { uid, namespace, name } = claim.identity;
+      if (verdict?.action !== 'give-up') this.#unwanted.delete(uid);
+      if (verdict === undefined) continue;
       const log = { claim: `${namespace}/${name}`, claimUid: uid };
       const isStill = async (turn: AbortSignal) => (await this.#judgeAgain(uid, turn))?.action === verdict.action;
       if (verdict.action === 'hand-over') {
@@ -66,6 +76,9 @@ export class InactiveClaims {
         logger.info(log, 'claim passes to the next pod that it is reserved for');
         this.#options.onHandedOver();
       } else {
+        const sweeps = (this.#unwanted.get(uid) ?? 0) + 1;
+        this.#unwanted.set(uid, sweeps);
+        if (sweeps < sweepsBeforeGivingUp) continue;
         logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
         await helper.reclaim(claim.identity, isStill, signal);
       }

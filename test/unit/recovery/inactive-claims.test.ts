@@ -40,7 +40,7 @@ class KnownSandboxes {
 /** What becomes of the claim when the API server says this of it. */
 async function sweep(
   answer: () => unknown,
-  options: { sandboxes?: [string, string][]; claim?: StoredClaim; covers?: boolean } = {},
+  options: { sandboxes?: [string, string][]; claim?: StoredClaim; covers?: boolean; sweeps?: number } = {},
 ) {
   const known = new KnownSandboxes(options.sandboxes ?? []);
   const claim = options.claim ?? stored;
@@ -77,7 +77,10 @@ async function sweep(
     clock: systemClock,
     logger,
   });
-  const failure = await inactive.sweep(never).catch((error: unknown) => error);
+  let failure: unknown;
+  for (let sweeps = options.sweeps ?? 1; sweeps > 0; sweeps--) {
+    failure = await inactive.sweep(never).catch((error: unknown) => error);
+  }
   return { reclaimed, handedOver, told, failure, reads, logger, inactive, known };
 }
 
@@ -108,9 +111,17 @@ describe('InactiveClaims', () => {
       }),
     ],
   ])('gives up a claim that %s', async (_, answer) => {
-    const { reclaimed, logger } = await sweep(answer);
+    const { reclaimed, logger } = await sweep(answer, { sweeps: 3 });
     expect(reclaimed).toEqual([name]);
     expect(logger.messages('warn')).toEqual(['claim unprepared: no kubelet will ask for it']);
+  });
+
+  it('gives it up only when it has been so for a while: a kubelet that still holds it would not ask for its next pod', async () => {
+    const { reclaimed, logger } = await sweep(refuse('api-not-found'), { sweeps: 2 });
+    expect([reclaimed, logger.messages('warn')]).toEqual([[], []]);
+    let asked = 0;
+    const wantedMeanwhile = await sweep(() => (asked++ === 0 ? refuse('api-not-found')() : object), { sweeps: 3 });
+    expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
   it('leaves a claim that the API server has, whatever its state here', async () => {
@@ -149,12 +160,13 @@ describe('InactiveClaims', () => {
 
   it('asks again when its turn has come: the claim may be in use by then', async () => {
     let asked = 0;
-    const { reclaimed } = await sweep(() => {
+    const gone = () => {
       asked += 1;
-      if (asked === 1) throw new KubeError('api-not-found', 'gone');
+      if (asked <= 3) throw new KubeError('api-not-found', 'gone');
       return object;
-    });
-    expect([asked, reclaimed]).toEqual([2, []]);
+    };
+    const { reclaimed } = await sweep(gone, { sweeps: 3 });
+    expect([asked, reclaimed]).toEqual([4, []]);
   });
 
   describe('a claim that is reserved for another pod by now', () => {
