@@ -87,7 +87,11 @@ async function main(): Promise<boolean> {
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
     { name: 'downloads', versions: '', command: ['bash', 'scripts/fetch-tools.sh'] },
     { name: 'units', versions: `Node.js ${process.versions.node}`, command: onNode('quick') },
-    { name: 'simulation', versions: '20,000 schedules', command: ['node', 'test/simulation/run.ts'] },
+    {
+      name: 'simulation',
+      versions: '6,000 schedules',
+      command: ['node', 'test/simulation/run.ts', '--schedules', '6000'],
+    },
     {
       name: 'neighbours',
       versions: 'NRI runtime side and metadata codec in Go',
