@@ -1,10 +1,10 @@
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
-import { join } from 'node:path';
 import { errnoCode } from '../../errors.ts';
 import { gateProgramPath } from '../../gate/install.ts';
-import { readText, resolvePath } from '../files.ts';
+import { resolvePath } from '../files.ts';
 import { type Finding, ok, problem } from '../finding.ts';
+import { mountOf, readMounts } from '../mounts.ts';
 
 export interface GateCheck {
   procDir: string;
@@ -26,21 +26,7 @@ export async function checkGate({ procDir, dataDir }: GateCheck): Promise<Findin
     const code = errnoCode(error);
     if (code !== 'ENOENT') return [problem(check, `${path} cannot be run (${code})`, noexecFix)];
   }
-  const mount = await mountOf(procDir, await resolvePath(dataDir));
+  const mount = mountOf((await readMounts(procDir)) ?? [], await resolvePath(dataDir));
   if (!mount?.options.includes('noexec')) return [ok(check, `${path} will be installed`)];
   return [problem(check, `${path} could not be run: ${mount.path} is mounted noexec`, noexecFix)];
-}
-
-/** The mount that a path is on. Source: proc_pid_mountinfo(5). */
-async function mountOf(procDir: string, path: string): Promise<{ path: string; options: string[] } | undefined> {
-  const mounts = ((await readText(join(procDir, 'self/mountinfo'))) ?? '')
-    .split('\n')
-    .map((line) => line.split(' '))
-    .map(([, , , , place = '', options = '']) => ({ path: place, options: options.split(',') }))
-    .filter((mount) => path === mount.path || path.startsWith(mount.path === '/' ? '/' : `${mount.path}/`));
-  // The longest one, and of several in one place the last, which covers those before.
-  return mounts.reduce<(typeof mounts)[number] | undefined>(
-    (best, mount) => (best === undefined || mount.path.length >= best.path.length ? mount : best),
-    undefined,
-  );
 }

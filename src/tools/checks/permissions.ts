@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { readText, resolvePath, writeRefusal } from '../files.ts';
 import { type Finding, ok, problem, warning } from '../finding.ts';
+import { mountOf, readMounts } from '../mounts.ts';
 
 /** Bits of Linux `capability.h`. */
 const capabilities = { CAP_NET_ADMIN: 12, CAP_SYS_ADMIN: 21 } as const;
@@ -36,22 +37,17 @@ export async function checkProcSys(procSysDir: string): Promise<Finding[]> {
 /**
  * Whether namespaces that the runtime mounts later are seen here. In a container the directory is a mount of its own,
  * which has to get what is mounted on the host.
- * Source: Linux Documentation/filesystems/sharedsubtree.rst, proc_pid_mountinfo(5).
+ * Source: Linux Documentation/filesystems/sharedsubtree.rst.
  */
 export async function checkNetnsDir(procDir: string, netnsDir: string): Promise<Finding[]> {
   const check = 'network namespaces';
-  const mountinfo = await readText(join(procDir, 'self/mountinfo'));
-  if (mountinfo === undefined)
-    return [warning(check, `mounts cannot be read in ${procDir}`, 'run this where /proc is')];
+  const mounts = await readMounts(procDir);
+  if (mounts === undefined) return [warning(check, `mounts cannot be read in ${procDir}`, 'run this where /proc is')];
   const path = await resolvePath(netnsDir);
-  // The last one covers those before.
-  const mount = mountinfo
-    .split('\n')
-    .map((line) => line.split(' '))
-    .findLast((fields) => fields[4] === path);
-  if (mount === undefined) return [ok(check, `${netnsDir} is part of the file system here`)];
-  const optional = mount.slice(6, mount.indexOf('-'));
-  if (optional.some((field) => /^(shared|master):/.test(field))) return [ok(check, `new ones are seen in ${netnsDir}`)];
+  const mount = mountOf(mounts, path);
+  if (mount?.path !== path) return [ok(check, `${netnsDir} is part of the file system here`)];
+  if (mount.propagation.some((field) => /^(shared|master):/.test(field)))
+    return [ok(check, `new ones are seen in ${netnsDir}`)];
   const message = `new ones are not seen in ${netnsDir}: what is mounted on the host does not come here`;
   return [problem(check, message, `mount ${netnsDir} with mountPropagation: HostToContainer`)];
 }

@@ -1,0 +1,31 @@
+import { join } from 'node:path';
+import { readText } from './files.ts';
+
+export interface Mount {
+  /** Where it is mounted. */
+  path: string;
+  /** Such as `rw`, `noexec`. */
+  options: string[];
+  /** Such as `shared:12`, `master:3`; none: private. */
+  propagation: string[];
+}
+
+/**
+ * All mounts of this process, in the order of mounting; `undefined` if they cannot be read.
+ * Source: proc_pid_mountinfo(5).
+ */
+export async function readMounts(procDir: string): Promise<Mount[] | undefined> {
+  const text = await readText(join(procDir, 'self/mountinfo'));
+  return text?.split('\n').map((line) => {
+    const fields = line.split(' ');
+    const [, , , , path = '', options = ''] = fields;
+    return { path, options: options.split(','), propagation: fields.slice(6, fields.indexOf('-')) };
+  });
+}
+
+/** The mount that a path is on: the last one at the path or above it, since it covers those before. */
+export function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
+  return mounts.findLast(
+    (mount) => path === mount.path || path.startsWith(mount.path === '/' ? '/' : `${mount.path}/`),
+  );
+}
