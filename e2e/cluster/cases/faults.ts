@@ -47,10 +47,14 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       await expectServed(get(), running);
       const creating = await createPods(cluster, 5, 5);
       const all = [...running, ...creating];
+      const uids = (await cluster.list<V1Pod>('Pod')).map(({ metadata }) => metadata.uid);
       await Promise.all(all.map(({ name }) => cluster.remove('Pod', name, 0)));
       await Promise.all(all.map(({ name }) => cluster.remove('ResourceClaim', name)));
       // Their successors have the same names and addresses, and come while the first ones end.
-      await expectServed(get(), await createPods(cluster, 10));
+      const successors = await createPods(cluster, 10);
+      // The kubelet finds the container of an exec by the pod's name, so while both run it may take the wrong one.
+      await expect.poll(() => runningSandboxes(getNode(), uids), recovery).toEqual([]);
+      await expectServed(get(), successors);
     });
 
     // A minute where the machine has time.
@@ -166,6 +170,14 @@ async function createPods(cluster: Cluster, count: number, first = 0): Promise<V
 async function removePods(cluster: Cluster, pods: VfPod[]): Promise<void> {
   await Promise.all(pods.map(({ name }) => cluster.remove('Pod', name)));
   await Promise.all(pods.map(({ name }) => cluster.remove('ResourceClaim', name)));
+}
+
+/** Sandboxes that are ready and belong to one of these pods, as the runtime lists them. */
+async function runningSandboxes(node: RealNode, podUids: (string | undefined)[]): Promise<string[]> {
+  const { items } = await node.runtime.cri.call('ListPodSandbox', {});
+  return items.flatMap(({ id, state, metadata }) =>
+    state === 'SANDBOX_READY' && podUids.includes(metadata.uid) ? [id] : [],
+  );
 }
 
 const findPod = (cluster: Cluster, name: string) => cluster.find<V1Pod>('Pod', name);
