@@ -47,7 +47,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       await expectServed(get(), running);
       const creating = await createPods(cluster, 5, 5);
       const all = [...running, ...creating];
-      const uids = (await cluster.list<V1Pod>('Pod')).map(({ metadata }) => metadata.uid);
+      const uids = await Promise.all(all.map(async ({ name }) => (await findPod(cluster, name))?.metadata.uid));
       await Promise.all(all.map(({ name }) => cluster.remove('Pod', name, 0)));
       await Promise.all(all.map(({ name }) => cluster.remove('ResourceClaim', name)));
       // Their successors have the same names and addresses, and come while the first ones end.
