@@ -121,15 +121,18 @@ export class Driver implements DraPlugin {
       await this.#unprepare(identity);
       known = undefined;
     }
-    const devices: StoredDevice[] = [];
-    for (const device of resolved) {
-      // What was read first counts: an attempt before this one may have changed the VF.
-      const earlier = known?.devices.find(({ pciAddress }) => pciAddress === device.pciAddress);
-      const before = earlier?.before ?? (await this.#readBefore(device));
-      devices.push({ ...earlier, ...device, ...(before === undefined ? {} : { before }) });
-    }
+    // What was read first counts: an attempt before this one may have changed the VF.
+    const earlier = new Map(known?.devices.map((device) => [device.pciAddress, device]));
+    const reserved = resolved.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one step with what is stored, so that of two claims of a pod only one gets a variable.
-    this.#dialects.check(claim, devices);
+    this.#dialects.check(claim, reserved);
+    // Before they are read: until its earlier claim is released, a VF is still being restored.
+    store.putClaim({ identity, podUids, state: 'preparing', allocation, devices: reserved });
+    const devices = await this.#readAllBefore(reserved).catch((error: unknown) => {
+      // Nothing was changed: the VFs need not wait for this claim to be unprepared.
+      if (known === undefined) store.deleteClaim(identity.uid);
+      throw error;
+    });
     store.putClaim({ identity, podUids, state: 'preparing', allocation, devices });
     for (const device of devices) await this.#setUp(claim, device);
     return await this.#complete(claim, devices);
@@ -162,6 +165,15 @@ export class Driver implements DraPlugin {
     // Without any: the framework defers all requests.
     const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
     return isDeferredOnly ? [] : prepared;
+  }
+
+  async #readAllBefore(devices: readonly StoredDevice[]): Promise<StoredDevice[]> {
+    const known: StoredDevice[] = [];
+    for (const device of devices) {
+      const before = device.before ?? (await this.#readBefore(device));
+      known.push({ ...device, ...(before === undefined ? {} : { before }) });
+    }
+    return known;
   }
 
   /** Of every VF, also of one whose claim changes nothing from outside: a CNI plugin may. */

@@ -135,19 +135,35 @@ describe('a device that is prepared', () => {
   it('is given to one of two claims that are prepared at the same time, and is not touched for the other', async () => {
     const config = [fromClass({ vf: { trust: true } })];
     const claims = ['first', 'second'].map((name) => allocated(name, ['dev-1'], { config }));
-    // Both have looked at the device before either has it.
-    const { promise: bothRead, resolve } = Promise.withResolvers<void>();
-    let reads = 0;
-    bench.control.onCall = async (call) => {
-      if (!call.startsWith('read')) return;
-      if (++reads === 2) resolve();
-      await bothRead;
-    };
+    bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
     const results = (await Promise.all(claims.map((claim) => bench.prepare(claim)))) as object[];
     expect(results.filter((result) => 'devices' in result)).toHaveLength(1);
     expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
-    expect(bench.control.count('apply')).toBe(1);
+    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
     expect(bench.store.claims()).toHaveLength(1);
+  });
+
+  it('is not read for the next claim before it is restored after the last one', async () => {
+    const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
+      AllocatedClaim,
+      AllocatedClaim,
+    ];
+    await bench.prepare(first);
+    const { promise: isRead, resolve: read } = Promise.withResolvers<void>();
+    let ending: Promise<unknown> | undefined;
+    bench.control.onCall = async (call) => {
+      // In the middle of what is done to it.
+      if (call.startsWith('restore')) await Promise.race([isRead, preparing]);
+      if (!call.startsWith('read')) return;
+      read();
+      await ending;
+    };
+    let preparing: Promise<unknown> | undefined;
+    ending = bench.unprepare(first);
+    preparing = bench.prepare(second);
+    expect(await preparing).toMatchObject(inUse);
+    expect(await ending).toBeUndefined();
+    expect(await bench.prepare(second)).toEqual({ devices: [] });
   });
 
   it('never goes to two of many claims that come and go at once', async () => {
@@ -164,6 +180,7 @@ describe('a device that is prepared', () => {
           const result = await bench.prepare(claim);
           if (result === undefined || 'error' in result) {
             expect(result).toMatchObject(refusal('device-in-use'));
+            await new Promise((resolve) => setImmediate(resolve));
             continue;
           }
           for (const { device } of claim.results) {
@@ -343,8 +360,7 @@ describe('VFs that are changed from outside', () => {
     bench.control.failures.clear();
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(bench.store.claim(claim.identity.uid)?.state).toBe('prepared');
-    // And one of the claim that was refused.
-    expect(['1', '2', '3'].map((index) => bench.control.count(`read 0000:00:00.${index}`))).toEqual([1, 1, 2]);
+    expect(['1', '2', '3'].map((index) => bench.control.count(`read 0000:00:00.${index}`))).toEqual([1, 1, 1]);
     await bench.unprepare(claim);
     expect(bench.control.calls.filter((call) => call.startsWith('restore'))).toEqual(
       [1, 2, 3].map((index) => `restore 0000:00:00.${index} {"driver":"igbvf","vf":{"trust":false}}`),
