@@ -60,10 +60,11 @@ export class ClaimWork {
   }
 
   /**
-   * Detaches those of the claim's VFs that are in the sandbox, and ends containers that wait there.
+   * Detaches those of the claim's VFs that are in the sandbox.
+   * @param goal `gone`: containers that wait there are ended; `away`: they go on waiting
    * @returns how many VFs were in it
    */
-  async detach({ uid }: ClaimIdentity, sandboxId: string): Promise<number> {
+  async detach({ uid }: ClaimIdentity, sandboxId: string, goal: 'away' | 'gone'): Promise<number> {
     const { store, locks, writer, attachments } = this.#options;
     return await locks.run(uid, async () => {
       const claim = store.claim(uid);
@@ -72,7 +73,7 @@ export class ClaimWork {
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
       // Before any VF leaves: until then the files say where it is.
       if (here.length > 0) await writer.withdraw(identity, requestsOf(devices));
-      await writer.end(identity, sandboxId);
+      if (goal === 'gone') await writer.end(identity, sandboxId);
       const errors: unknown[] = [];
       for (const device of here) {
         await attachments.detach(uid, device).catch((error: unknown) => errors.push(error));

@@ -7,14 +7,21 @@ interface Entry {
   sandbox: Sandbox;
   /** Whether the runtime has shown it since it connected. */
   isListed: boolean;
-  /** Whether it was missing at the last requeue already. */
-  isSuspect: boolean;
+  /** Since when the runtime's list lacks it; absent: it does not, or there is no list that is up to date. */
+  missingSinceMs: number | undefined;
 }
+
+/**
+ * How long a sandbox may be missing in the runtime's list before it is taken for gone. Longer than the time between its
+ * network being there and its being listed, which is the start of its pause process.
+ */
+const missingMs = 10_000;
 
 /**
  * The sandboxes of the node: those that the runtime has shown, and those in which the store still has VFs. The runtime's
  * list is incomplete in both directions: a containerd that was restarted does not report the end of what it had before, and
- * lists what is left of a sandbox that it was making; some runtimes leave sandboxes out that they are just making.
+ * lists what is left of a sandbox that it was making; some runtimes leave sandboxes out that they are just making, such as
+ * containerd 1.7 from its plugins' RunPodSandbox until the pause process runs. So what is missing may be alive.
  */
 export class SandboxRegistry implements AsyncDisposable {
   readonly #deps: SandboxDeps;
@@ -86,7 +93,7 @@ export class SandboxRegistry implements AsyncDisposable {
 
   /**
    * Has every sandbox look again whether all is as wanted, and finds those that have ended unseen: their namespace is gone,
-   * or the runtime does not list them for the second time.
+   * or the runtime has not listed them for 10 s. A sandbox that does turn out to be alive then is served anew.
    */
   requeueAll(): void {
     for (const attachment of this.#storedAttachments()) this.#addStored(attachment);
@@ -100,12 +107,13 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   #requeue(entry: Entry): void {
-    const { sandbox, isListed, isSuspect } = entry;
+    const { sandbox, isListed } = entry;
     const { netnsPath, podUid, sandboxId } = sandbox.facts;
-    const isGone = netnsPath !== undefined && this.#deps.networks.isGone(netnsPath);
-    const isUnlisted = this.#isFresh && !isListed;
-    entry.isSuspect = isUnlisted;
-    if (isGone || (isUnlisted && isSuspect)) this.#inBackground(this.#end(sandbox));
+    const nowMs = this.#deps.clock.nowMs();
+    entry.missingSinceMs = this.#isFresh && !isListed ? (entry.missingSinceMs ?? nowMs) : undefined;
+    const isMissing = entry.missingSinceMs !== undefined && nowMs - entry.missingSinceMs >= missingMs;
+    if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));
+    else if (isMissing) this.#inBackground(this.#end(sandbox, 'away'));
     else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(sandbox.refresh());
   }
 
@@ -145,7 +153,7 @@ export class SandboxRegistry implements AsyncDisposable {
       return found.sandbox;
     }
     const sandbox = new Sandbox(facts, this.#deps);
-    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, isSuspect: false });
+    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, missingSinceMs: undefined });
     return sandbox;
   }
 
@@ -156,16 +164,16 @@ export class SandboxRegistry implements AsyncDisposable {
       ...(podName === undefined ? {} : { podName }),
     };
     const sandbox = new Sandbox({ sandboxId, podUid, ...names, netnsPath }, this.#deps);
-    this.#entries.set(sandboxId, { sandbox, isListed: false, isSuspect: false });
+    this.#entries.set(sandboxId, { sandbox, isListed: false, missingSinceMs: undefined });
   }
 
   #storedAttachments(): Attachment[] {
     return this.#deps.store.claims().flatMap(({ devices }) => devices.flatMap(({ attachment }) => attachment ?? []));
   }
 
-  async #end(sandbox: Sandbox): Promise<void> {
+  async #end(sandbox: Sandbox, goal: 'away' | 'gone' = 'gone'): Promise<void> {
     const { sandboxId, podUid } = sandbox.facts;
-    await sandbox.want('gone');
+    await sandbox.want(goal);
     if (this.#entries.get(sandboxId)?.sandbox === sandbox) this.#entries.delete(sandboxId);
     if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);
   }

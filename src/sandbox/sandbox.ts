@@ -21,6 +21,14 @@ const tentative = { everyMs: 500, reads: 10 };
  */
 export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
+/**
+ * What is wanted of a sandbox, each more final than the one before. `away`: no VF is in it, and its containers wait; it may
+ * turn out to be alive. `gone`: it has ended, and so do containers that wait in it.
+ */
+export type Wanted = 'ready' | 'away' | 'gone';
+
+const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
+
 export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
   claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve'>;
@@ -46,7 +54,7 @@ export class Sandbox implements AsyncDisposable {
   readonly #ready = new Set<string>();
   #phase: Phase = 'pending';
   #lastError: unknown;
-  #wanted: 'ready' | 'gone' = 'ready';
+  #wanted: Wanted = 'ready';
   /** Something may have changed since the last pass. */
   #isDirty = true;
   #tentativeReads = 0;
@@ -73,16 +81,21 @@ export class Sandbox implements AsyncDisposable {
 
   /** Whether the claim's VFs are here and its metadata is written. */
   isReady(claimUid: string): boolean {
-    return this.#phase !== 'detaching' && this.#ready.has(claimUid);
+    return !this.isEnding && this.#ready.has(claimUid);
+  }
+
+  /** Its VFs leave it, and it never becomes ready again: if it is alive, another object begins anew. */
+  get isEnding(): boolean {
+    return this.#wanted !== 'ready';
   }
 
   /**
-   * Says what is wanted; a sandbox that is to be gone never becomes ready again. Joins the pass under way.
+   * Says what is wanted; nothing less final counts from then on. Joins the pass under way.
    * @throws what the pass failed with; it is repeated in the background
    */
-  async want(desired: 'ready' | 'gone'): Promise<void> {
-    if (desired === 'gone' && this.#wanted === 'ready') {
-      this.#wanted = 'gone';
+  async want(desired: Wanted): Promise<void> {
+    if (finality[desired] > finality[this.#wanted]) {
+      this.#wanted = desired;
       this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
     }
     if (this.#isSettled()) return;
@@ -118,7 +131,7 @@ export class Sandbox implements AsyncDisposable {
 
   #isSettled(): boolean {
     if (this.#phase === 'gone') return true;
-    if (this.#wanted === 'gone' || this.#phase !== 'ready' || this.#isDirty) return false;
+    if (this.isEnding || this.#phase !== 'ready' || this.#isDirty) return false;
     return this.#claims().every(({ identity }) => this.#ready.has(identity.uid));
   }
 
@@ -127,7 +140,7 @@ export class Sandbox implements AsyncDisposable {
     for (;;) {
       const goal = this.#wanted;
       try {
-        await (goal === 'ready' ? this.#attach() : this.#detach());
+        await (goal === 'ready' ? this.#attach() : this.#detach(goal));
         if (goal !== this.#wanted) continue;
         this.#lastError = undefined;
         this.#retry.reset();
@@ -165,7 +178,7 @@ export class Sandbox implements AsyncDisposable {
     if (this.#wanted === 'ready') this.#watch(claims, isTentative);
   }
 
-  async #detach(): Promise<void> {
+  async #detach(goal: 'away' | 'gone'): Promise<void> {
     const { store, logger } = this.#deps;
     const { sandboxId, podUid } = this.facts;
     this.#phase = 'detaching';
@@ -176,7 +189,7 @@ export class Sandbox implements AsyncDisposable {
     let count = 0;
     for (const { identity } of claims) {
       this.#ready.delete(identity.uid);
-      count += await this.#deps.claims.detach(identity, sandboxId);
+      count += await this.#deps.claims.detach(identity, sandboxId, goal);
     }
     this.#ready.clear();
     this.#phase = 'gone';
@@ -188,9 +201,9 @@ export class Sandbox implements AsyncDisposable {
     this.#lastError = error;
     const reason = explain(error);
     const retryMs = this.#retry.schedule();
-    const message = this.#wanted === 'gone' ? 'VFs not detached yet' : 'sandbox not ready yet';
+    const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
     logger.warn({ ...this.#log, err: error, retryMs }, message);
-    if (this.#wanted === 'gone') return;
+    if (this.isEnding) return;
     for (const { identity } of this.#claims().filter(({ identity }) => !this.#ready.has(identity.uid))) {
       onFailure(identity, reason);
       await claims

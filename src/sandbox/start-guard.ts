@@ -40,7 +40,7 @@ export class StartGuard {
   check(
     pod: Pick<PodSandbox, 'runtimeHandler' | 'uid'>,
     container: Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>,
-    sandbox: Pick<Sandbox, 'failure' | 'isReady'>,
+    sandbox: Pick<Sandbox, 'failure' | 'isEnding' | 'isReady'>,
   ): void {
     const { store, isFilePlace, isFileOf, onOtherPod } = this.#options;
     const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
@@ -73,9 +73,11 @@ export class StartGuard {
     { identity }: StoredClaim,
     { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
     { createRuntimeHooks }: Pick<Container, 'createRuntimeHooks'>,
-    { failure }: Pick<Sandbox, 'failure'>,
+    { failure, isEnding }: Pick<Sandbox, 'failure' | 'isEnding'>,
   ): string | undefined {
     const { isGateOf, runsHooks } = this.#options;
+    // Its devices come back when the kubelet asks again, if it was taken for gone and is not.
+    if (isEnding) return 'its devices are leaving this sandbox';
     if (failure !== undefined && isLasting(failure)) return explain(failure.error);
     const waits = runsHooks(runtimeHandler) && createRuntimeHooks.some(({ args }) => isGateOf(identity, args));
     if (waits) return undefined;

@@ -18,14 +18,19 @@ describe('SandboxRegistry', () => {
   let claims: Map<string, StoredClaim>;
   /** What was done, such as `serve a in s1`. */
   let done: string[];
+  /** Ids of sandboxes whose waiting containers were ended. */
+  let ended: Set<string>;
   let detachFailure: Error | undefined;
   let registry: SandboxRegistry;
+  let clock: ManualClock;
 
   beforeEach(() => {
     networks = new FakeNetworks(...['s1', 's2', 's3'].map(pathOf));
     claims = new Map();
     done = [];
+    ended = new Set();
     detachFailure = undefined;
+    clock = new ManualClock();
     registry = new SandboxRegistry({
       store: {
         claims: () => [...claims.values()],
@@ -38,8 +43,9 @@ describe('SandboxRegistry', () => {
           put(name, podUid, sandboxId);
           return 'ready';
         },
-        detach: async ({ name }: ClaimIdentity, sandboxId) => {
+        detach: async ({ name }: ClaimIdentity, sandboxId, goal) => {
           if (detachFailure !== undefined) throw detachFailure;
+          if (goal === 'gone') ended.add(sandboxId);
           const claim = claims.get(name);
           if (claim?.devices[0]?.attachment?.sandboxId !== sandboxId) return 0;
           done.push(`detach ${name} from ${sandboxId}`);
@@ -52,7 +58,7 @@ describe('SandboxRegistry', () => {
       networks,
       onFailure: () => undefined,
       liveUpdates: false,
-      clock: new ManualClock(),
+      clock,
       logger: new RecordingLogger(),
     });
   });
@@ -103,25 +109,51 @@ describe('SandboxRegistry', () => {
     await turns();
     networks.gone.add(pathOf('s1'));
     await requeue();
-    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
+    expect([done, ended]).toEqual([['serve a in s1', 'detach a from s1'], new Set(['s1'])]);
     expect(registry.has('s1')).toBe(false);
   });
 
-  it('waits for a second look at a sandbox that is not listed: it may be in the making', async () => {
+  it('takes a sandbox for gone that is not listed for 10 s, however often it looks: it may be in the making', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
-    await turns();
+    clock.advance(9_999);
+    await requeue(3);
     expect(done).toEqual([]);
+    clock.advance(1);
     await requeue();
-    expect(done).toEqual(['detach a from s1']);
+    // Its containers wait on: it may be alive all the same.
+    expect([done, ended]).toEqual([['detach a from s1'], new Set()]);
   });
 
-  it('leaves a sandbox alone whose first sign of life came between two looks', async () => {
+  it('leaves a sandbox alone whose first sign of life came meanwhile', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     registry.adopt(facts('s1'));
+    clock.advance(10_000);
     await requeue(3);
     expect(done.filter((each) => each.startsWith('detach'))).toEqual([]);
+  });
+
+  it('serves a sandbox anew that was taken for gone, once its VFs have left it', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    registry.requeueAll();
+    const ending = registry.adopt(facts('s1'));
+    expect([ending.isEnding, ending.isReady('a')]).toEqual([true, false]);
+    await turns();
+    await registry.adopt(facts('s1')).want('ready');
+    expect(done).toEqual(['detach a from s1', 'serve a in s1']);
+    expect(registry.find('s1')).toMatchObject({ isEnding: false, phase: 'ready' });
+  });
+
+  it('ends the containers of a sandbox that was taken for gone and is stopped meanwhile', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    registry.requeueAll();
+    await registry.end(facts('s1'));
+    expect([done, ended]).toEqual([['detach a from s1'], new Set(['s1'])]);
   });
 
   it('concludes nothing from a list that is not up to date', async () => {
@@ -129,6 +161,7 @@ describe('SandboxRegistry', () => {
     await requeue(3);
     registry.synchronize([], none);
     registry.expire();
+    clock.advance(60_000);
     await requeue(3);
     expect(done).toEqual([]);
   });
@@ -138,6 +171,7 @@ describe('SandboxRegistry', () => {
     registry.synchronize([facts('s1')], none);
     await turns();
     registry.synchronize([], none);
+    clock.advance(10_000);
     await requeue();
     expect(done).toEqual(['serve a in s1', 'detach a from s1']);
   });

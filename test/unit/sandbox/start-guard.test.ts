@@ -18,8 +18,9 @@ const container = (sources: string[], hooks = [gate]) => ({
   mounts: sources.map((source) => ({ source, destination: '/x', type: '', options: ['ro', 'bind'] })),
   createRuntimeHooks: hooks,
 });
-const sandbox = (ready: boolean, failure?: { error: unknown; attempts: number }) => ({
+const sandbox = (ready: boolean, failure?: { error: unknown; attempts: number }, isEnding = false) => ({
   isReady: () => ready,
+  isEnding,
   failure,
 });
 
@@ -63,6 +64,12 @@ describe('StartGuard', () => {
     expect(() => guard.check(pod, container([file]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(refusal);
     expect(() => guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 3 }))).toThrow(
       /the VF is in another pod$/,
+    );
+  });
+
+  it('refuses a container of a sandbox that its VFs leave: it would wait for a gate that nothing opens', () => {
+    expect(() => guard.check(pod, container([file]), sandbox(false, undefined, true))).toThrow(
+      /cannot start with claim ns\/nic: its devices are leaving this sandbox$/,
     );
   });
 
