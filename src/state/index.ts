@@ -7,6 +7,8 @@ export {
   Store,
   type StoredClaim,
   type StoredDevice,
+  type StoreOptions,
   type UnrestoredVf,
 } from './store.ts';
+export type { Database } from './store-schema.ts';
 export { type VfConfig, vfConfigSchema } from './vf-config.ts';

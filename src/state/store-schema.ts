@@ -1,6 +1,9 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { StateError } from './errors.ts';
 
+/** What a store uses of its database. */
+export type Database = Pick<DatabaseSync, 'close' | 'exec' | 'isOpen' | 'isTransaction' | 'prepare'>;
+
 /**
  * What brings a store from each schema to the next; the first one makes it. A step that was released is never changed,
  * and adds only what an older version does not trip over: that one may still be running during a rolling update.
@@ -30,7 +33,7 @@ export const schemaVersion = migrations.length;
  * Makes a store what this version works with.
  * @throws StateError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors
  */
-export function migrate(database: DatabaseSync, path: string): void {
+export function migrate(database: Database, path: string): void {
   // Looked at in the transaction: another instance of the driver may be at it too.
   database.exec('BEGIN IMMEDIATE');
   try {
@@ -50,17 +53,17 @@ export function migrate(database: DatabaseSync, path: string): void {
  * Whether this version can read a store that it does not bring up to date: an older schema has less, and that is known.
  * @throws StateError `store-unusable` if a newer version has written it; SQLite's errors
  */
-export function checkReadable(database: DatabaseSync, path: string): void {
+export function checkReadable(database: Database, path: string): void {
   const found = readVersion(database);
   if (found > schemaVersion) throw tooNew(path, found);
 }
 
-function readVersion(database: DatabaseSync): number {
+function readVersion(database: Database): number {
   return Number(database.prepare('PRAGMA user_version').get()?.user_version);
 }
 
 /** SQLite notices damage only in the pages that it happens to read: better all of them now than one of them later. */
-function checkIntact(database: DatabaseSync, path: string): void {
+function checkIntact(database: Database, path: string): void {
   const [{ quick_check: verdict } = {}] = database.prepare('PRAGMA quick_check(1)').all();
   if (verdict === 'ok') return;
   throw new StateError('store-unusable', `state store ${path} is damaged: ${verdict}`, { path, hint: damagedHint });

@@ -1,12 +1,12 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
 import type { LinkState } from '../netlink/index.ts';
 import type { VfAccess, VfBefore } from '../sriov/index.ts';
 import { StateError } from './errors.ts';
 import { type ChangeWatch, FileChangeWatch } from './file-change-watch.ts';
-import { checkReadable, damagedHint, migrate } from './store-schema.ts';
+import { checkReadable, type Database, damagedHint, migrate } from './store-schema.ts';
 import type { VfConfig } from './vf-config.ts';
 
 /** The pod sandbox that a VF is in. */
@@ -75,6 +75,8 @@ export interface StoreOptions {
   readOnly?: boolean;
   /** Reports whether another process has written to a file. Default: inotify. */
   watchChanges?: (path: string) => ChangeWatch;
+  /** Default: the file at the path, by `node:sqlite`. */
+  open?: (path: string, options: DatabaseSyncOptions) => Database;
 }
 
 /** What SQLite says of a file that is none of its own, or was damaged. Source: sqlite.org/rescode.html. */
@@ -89,7 +91,7 @@ const podUidsMaxAgeMs = 10_000;
  * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
  */
 export class Store implements Disposable {
-  readonly #database: DatabaseSync;
+  readonly #database: Database;
   readonly #path: string;
   readonly #bootId: string | undefined;
   readonly #isReadOnly: boolean;
@@ -103,15 +105,15 @@ export class Store implements Disposable {
   #watch: ChangeWatch | undefined;
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
-  constructor(path: string, { bootId, readOnly = false, watchChanges }: StoreOptions = {}) {
+  constructor(path: string, { bootId, readOnly = false, watchChanges, open = openFile }: StoreOptions = {}) {
     this.#path = path;
     this.#bootId = bootId;
     this.#watchChanges = watchChanges ?? ((file) => new FileChangeWatch(file));
     this.#isReadOnly = readOnly;
     this.#database = this.#guard(() => {
-      if (readOnly) return openToRead(path);
+      if (readOnly) return openToRead(open, path);
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-      return openDatabase(path, bootId);
+      return openDatabase(open, path, bootId);
     });
   }
 
@@ -374,8 +376,14 @@ function isDamage(error: unknown): boolean {
   return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
 }
 
-function openToRead(path: string): DatabaseSync {
-  const database = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
+type Open = NonNullable<StoreOptions['open']>;
+
+function openFile(path: string, options: DatabaseSyncOptions): Database {
+  return new DatabaseSync(path, options);
+}
+
+function openToRead(open: Open, path: string): Database {
+  const database = open(path, { readOnly: true, timeout: 5_000 });
   try {
     checkReadable(database, path);
     return database;
@@ -385,8 +393,8 @@ function openToRead(path: string): DatabaseSync {
   }
 }
 
-function openDatabase(path: string, bootId: string | undefined): DatabaseSync {
-  const database = new DatabaseSync(path, { timeout: 5_000, enableForeignKeyConstraints: true });
+function openDatabase(open: Open, path: string, bootId: string | undefined): Database {
+  const database = open(path, { timeout: 5_000, enableForeignKeyConstraints: true });
   try {
     // Not synced at each write: what a process has written outlives it anyway, and with the power goes all of the kernel's
     // state that the store is about. docs/decisions/0012-no-sync-at-each-write.md

@@ -9,7 +9,7 @@ import { CdiSpecs, ClaimMetadata, type DeviceAttributes, layouts } from '../../s
 import { endEarlierBoots, InactiveClaims, OrphanedFiles, Reconciler, UnrestoredVfs } from '../../src/recovery/index.ts';
 import { Attachments, CniAttacher, CniCleanUp, createSandboxSide, type SandboxSide } from '../../src/sandbox/index.ts';
 import { HostLinks, VfHardware } from '../../src/sriov/index.ts';
-import { ClaimLocks, Store } from '../../src/state/index.ts';
+import { ClaimLocks, Store, type StoreOptions } from '../../src/state/index.ts';
 import { driverName, nodeName } from './api-server.ts';
 import { linkKey, SimBinding, SimDeviceNodes } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
@@ -60,7 +60,8 @@ export class Instance {
     const bootId = `boot-${node.bootCount}`;
 
     const watchChanges = () => ({ takeChange: () => isShared, [Symbol.dispose]: () => undefined });
-    const store = openStore(node, process, database, { bootId, watchChanges });
+    const open: StoreOptions['open'] = (path, options) => node.databases.open(path, options);
+    const store = openStore(node, process, database, { bootId, watchChanges, open });
     this.store = store;
     process.onEnd(() => store[Symbol.dispose]());
     const attributesOf = (): DeviceAttributes => ({ kind: { string: 'vf' } });
@@ -263,7 +264,7 @@ const storeChanges = ['putClaim', 'setAttachments', 'putUnrestored', 'deleteUnre
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];
 
 /** A store each of whose changes is a point before and after which its process may be killed, and which may fail. */
-function openStore(node: Node, process: Process, path: string, options: ConstructorParameters<typeof Store>[1]): Store {
+function openStore(node: Node, process: Process, path: string, options: StoreOptions): Store {
   const store = new Store(path, options);
   const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>;
   for (const name of storeChanges) {

@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync } from 'node:fs';
-import { DatabaseSync } from 'node:sqlite';
-import { Store } from '../../src/state/index.ts';
+import { type Database, Store } from '../../src/state/index.ts';
 import { Violation } from './checks.ts';
+import { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
 import { type Directories, directoriesOf } from './instance.ts';
 import { EndlessSchedule, Simulator, type TraceLine } from './simulator.ts';
@@ -20,15 +20,18 @@ export interface Outcome {
 export class Workplace implements Disposable {
   readonly directories: Directories;
   readonly disk: Disk;
-  readonly #database: DatabaseSync;
+  readonly databases = new MemoryDatabases();
+  readonly #database: Database;
 
   constructor(root: string, disk: Disk) {
     this.directories = { root };
     this.disk = disk;
     const { database } = directoriesOf(this.directories);
-    new Store(database, { bootId: 'boot-1' })[Symbol.dispose]();
-    this.#database = new DatabaseSync(database);
-    this.#database.exec('PRAGMA synchronous = OFF');
+    // It is there as long as a connection to it is open.
+    this.#database = this.databases.open(database);
+    new Store(database, { bootId: 'boot-1', open: (path, options) => this.databases.open(path, options) })[
+      Symbol.dispose
+    ]();
   }
 
   clear(): void {
@@ -41,6 +44,7 @@ export class Workplace implements Disposable {
 
   [Symbol.dispose](): void {
     this.#database.close();
+    this.databases[Symbol.dispose]();
     rmSync(this.directories.root, { recursive: true, force: true });
   }
 }
@@ -48,7 +52,7 @@ export class Workplace implements Disposable {
 export async function runSchedule(tape: Tape, place: Workplace, isTraced = false): Promise<Outcome> {
   place.clear();
   const simulator = new Simulator(tape, isTraced);
-  const node = new Node(simulator, place.directories, place.disk);
+  const node = new Node(simulator, place);
   const finish = (violation?: Outcome['violation']): Outcome => ({
     ...(violation === undefined ? {} : { violation }),
     steps: simulator.steps,

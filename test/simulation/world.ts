@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
 import { CniNode } from './cni.ts';
+import type { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
 import { Hardware } from './hardware.ts';
 import { type Directories, directoriesOf, Instance } from './instance.ts';
@@ -39,6 +40,13 @@ const runOnMs = 30_000;
 export const settleMs = 600_000;
 const settleStepMs = 10_000;
 
+/** What outlives processes, and the schedule. */
+export interface Place {
+  directories: Directories;
+  disk: Disk;
+  databases: MemoryDatabases;
+}
+
 /** The node, the cluster around it, and what happens to both. */
 export class Node {
   readonly simulator: Simulator;
@@ -50,6 +58,7 @@ export class Node {
   readonly runtime: Runtime;
   readonly kubelet: Kubelet;
   readonly directories: Directories;
+  readonly databases: MemoryDatabases;
   readonly checks: Checks;
   readonly pods: SimPod[] = [];
   readonly instances: Instance[] = [];
@@ -63,9 +72,10 @@ export class Node {
   #claimCount = 0;
   surprise: unknown;
 
-  constructor(simulator: Simulator, directories: Directories, disk: Disk) {
+  constructor(simulator: Simulator, { directories, disk, databases }: Place) {
     this.simulator = simulator;
     this.directories = directories;
+    this.databases = databases;
     this.#disk = disk;
     const plan = drawPlan(simulator.tape);
     this.plan = plan;
