@@ -35,6 +35,8 @@ export interface ClusterPrograms {
   runtime: RuntimePrograms;
   /** The runtime's name for people. */
   runtimeLabel: string;
+  /** The NRI plugin in Go that the driver is measured against: e2e/go/nri-plugin. */
+  nriPlugin: string;
 }
 
 export interface ProgramChoice {
@@ -67,6 +69,7 @@ export async function fetchClusterPrograms(
     etcd: join(packageFolder(cacheDir, etcd), 'usr/bin/etcd'),
     runtime: choice.runtime === 'crio' ? locateCrio(choice.crioDir) : await fetchContainerd(choice.runtime, build),
     runtimeLabel,
+    nriPlugin: join(await build('nri-plugin'), 'nri-plugin'),
   };
 }
 

@@ -71,7 +71,7 @@ export class Lab implements AsyncDisposable {
     const api = stack.use(await ApiServer.start());
     api.create(buildNode());
     const front = stack.use(await startTlsFront(api.url));
-    writeServiceAccount(front.certificate);
+    writeServiceAccount({ certificate: front.certificate });
     const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim: claimsOf(api) }));
     const nriSocket = join(memory, 'nri.sock');
     const runtime = stack.use(await startFakeRuntime({ socketPath: nriSocket }));
@@ -163,18 +163,18 @@ function checkAnswers(claims: Record<string, { error: string }>): void {
 const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /** What the kubelet mounts into pods. */
-function writeServiceAccount(certificate: string): void {
+export function writeServiceAccount({ certificate, token = 'token' }: { certificate: string; token?: string }): void {
   mkdirSync(serviceAccountDir, { recursive: true });
-  const files = { token: 'token', 'ca.crt': certificate, namespace: 'kube-system' };
+  const files = { token, 'ca.crt': certificate, namespace: 'kube-system' };
   for (const [name, text] of Object.entries(files)) writeFileSync(join(serviceAccountDir, name), text);
 }
 
 /** What the kubelet tells every pod. */
-function serviceEnv(port: number): Record<string, string> {
-  return { KUBERNETES_SERVICE_HOST: '127.0.0.1', KUBERNETES_SERVICE_PORT: String(port) };
+export function serviceEnv(port: number, host = '127.0.0.1'): Record<string, string> {
+  return { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: String(port) };
 }
 
-function labSettings(paths: {
+export function labSettings(paths: {
   registryDir: string;
   pluginsDir: string;
   cdiDir: string;

@@ -8,20 +8,14 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Bench } from './bench.ts';
 import { allBenches } from './benches/index.ts';
+import { benchOptions } from './chosen-names.ts';
 import { describeMachine } from './machine.ts';
 import { renderBounds, renderMachine, renderResult } from './render.ts';
 import type { BenchResult } from './result.ts';
 import { makeShippedDriver } from './shipped-driver.ts';
 import { type Report, writeDocs } from './write-docs.ts';
 
-const { values } = parseArgs({
-  options: {
-    only: { type: 'string' },
-    smoke: { type: 'boolean', default: false },
-    json: { type: 'string' },
-    'write-docs': { type: 'boolean', default: false },
-  },
-});
+const { values } = parseArgs({ options: benchOptions });
 
 const say = (text: string) => process.stdout.write(`${text}\n`);
 const names = values.only?.split(',');

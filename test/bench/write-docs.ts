@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { drawChart } from './chart.ts';
 import type { Machine } from './machine.ts';
@@ -13,6 +13,12 @@ export interface Report {
   results: BenchResult[];
 }
 
+/** The last run of one bench, as `docs/performance/results.json` has it. */
+interface Recorded extends BenchResult {
+  machine: Machine;
+  finished: string;
+}
+
 /**
  * Puts the figures of a run into docs/performance.md, between the marks `<!-- bench NAME -->` and `<!-- end -->`, and draws
  * its plots beside it. What stands around the marks stays, and so do the figures of a bench that was not run.
@@ -22,25 +28,34 @@ export function writeDocs(docsDir: string, { machine, finished, results }: Repor
   const path = join(docsDir, 'performance.md');
   const plotDir = join(docsDir, 'performance');
   mkdirSync(plotDir, { recursive: true });
-  let page = readFileSync(path, 'utf8');
   for (const { name, about, rows, plots = [], notes = [] } of results) {
     const images = plots.map((plot) => {
       writeFileSync(join(plotDir, `${plot.name}.svg`), drawChart(plot));
       return `![${plot.title}](performance/${plot.name}.svg)`;
     });
-    page = replacePart(page, name, [about, renderRows(rows), ...notes, ...images].join('\n\n'));
+    const when = `Measured on ${finished.slice(0, 10)}: ${renderMachine(machine)}.`;
+    writePart(path, name, [about, renderRows(rows), when, ...notes, ...images].join('\n\n'));
   }
-  const bounds = results.flatMap((result) => result.bounds);
-  const ofRun = `Measured on ${finished.slice(0, 10)}: ${renderMachine(machine)}.`;
-  page = replacePart(page, 'bounds', `${ofRun}\n\n${renderBounds(bounds)}`);
-  writeFileSync(path, page);
+  const bounds = record(join(plotDir, 'results.json'), { machine, finished, results }).flatMap((each) => each.bounds);
+  writePart(path, 'bounds', renderBounds(bounds));
 }
 
-/** @throws Error if the page has no such part */
-function replacePart(page: string, name: string, content: string): string {
+/** Replaces one part of a page, between its marks. @throws Error if the page has no such part */
+export function writePart(path: string, name: string, content: string): void {
+  const page = readFileSync(path, 'utf8');
   const start = `<!-- bench ${name} -->`;
   const from = page.indexOf(start);
   const to = page.indexOf('<!-- end -->', from);
-  if (from < 0 || to < 0) throw new Error(`docs/performance.md has no part ${start}`);
-  return `${page.slice(0, from)}${start}\n${content}\n${page.slice(to)}`;
+  if (from < 0 || to < 0) throw new Error(`${path} has no part ${start}`);
+  writeFileSync(path, `${page.slice(0, from)}${start}\n${content}\n${page.slice(to)}`);
+}
+
+/** Keeps the figures of a run beside the last ones of the other benches. @returns all of them */
+function record(path: string, { machine, finished, results }: Report): Recorded[] {
+  const before = existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Recorded[]) : [];
+  const now = results.map((result): Recorded => ({ ...result, machine, finished }));
+  const kept = before.map((each) => now.find(({ name }) => name === each.name) ?? each);
+  const all = [...kept, ...now.filter(({ name }) => !kept.some((each) => each.name === name))];
+  writeFileSync(path, `${JSON.stringify(all, undefined, 2)}\n`);
+  return all;
 }

@@ -54,6 +54,11 @@ export class ApiCluster implements AsyncDisposable {
     return cluster;
   }
 
+  /** What the API server's certificate is signed by, PEM. */
+  get certificateAuthority(): string {
+    return Buffer.from(this.#config.getCurrentCluster()?.caData ?? '', 'base64').toString();
+  }
+
   /** Creates an object as the administrator. */
   async create<T extends KubernetesObject>(object: T): Promise<T> {
     return await this.admin.client.request<T>({ method: 'POST', path: collectionOf(object), body: object });
@@ -69,6 +74,11 @@ export class ApiCluster implements AsyncDisposable {
 
   /** The driver with the token that the kubelet of a node gives its pod. Creates the node and the pod. */
   async driverOn(node: string): Promise<ApiUser> {
+    return this.#open(withToken(this.#config, await this.driverToken(node)));
+  }
+
+  /** That token. */
+  async driverToken(node: string): Promise<string> {
     const { uid: _, ...metadata } = buildNode(node).metadata;
     await this.create<V1Node>({ ...buildNode(node), metadata });
     const { namespace, name: serviceAccountName } = driverAccount;
@@ -80,7 +90,7 @@ export class ApiCluster implements AsyncDisposable {
       path: `/api/v1/namespaces/${namespace}/serviceaccounts/${serviceAccountName}/token`,
       body: { spec: { audiences: [], boundObjectRef: { kind: 'Pod', apiVersion: 'v1', name, uid } } },
     });
-    return this.#open(withToken(this.#config, status.token));
+    return status.token;
   }
 
   /** One request of the administrator, byte by byte. @returns the text of the answer */

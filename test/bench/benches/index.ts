@@ -1,5 +1,6 @@
 import type { Bench } from '../bench.ts';
 import { containerdBench } from './containerd.ts';
+import { goBench } from './go.ts';
 import { hookBench } from './hook.ts';
 import { memoryBench } from './memory.ts';
 import { prepareBench } from './prepare.ts';
@@ -14,4 +15,5 @@ export const allBenches: readonly Bench[] = [
   prepareBench,
   publishBench,
   containerdBench,
+  goBench,
 ];

@@ -1,0 +1,32 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import type { Report } from '../../../test/bench/write-docs.ts';
+import { tempDir } from '../../../test/doubles/temp-dir.ts';
+
+const runPath = fileURLToPath(new URL('../../../test/bench/run.ts', import.meta.url));
+
+/** The other benches: test/integration/bench.test.ts. */
+it('npm run bench measures the driver beside programs in Go, which do what they are compared for', () => {
+  using dir = tempDir();
+  const json = join(dir.path, 'report.json');
+  const args = [runPath, '--smoke', '--only', 'go', '--json', json];
+  const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+  expect(status, stderr.slice(-2_000)).toBe(0);
+  const { results } = JSON.parse(readFileSync(json, 'utf8')) as Report;
+  const rows = results.flatMap((result) => result.rows);
+  expect(rows.map(({ what }) => what)).toEqual([
+    ...['prepare 1 claim', 'unprepare 1 claim', 'CPU for each claim', 'memory after all calls of up to 16 claims'],
+    ...['hook: a pod without any', 'hook: 1 VF moved', 'stop: 1 VF moved'],
+  ]);
+  for (const { what, ours, reference } of rows) {
+    expect(ours.median, what).toBeGreaterThan(0);
+    expect(reference?.median, what).toBeGreaterThan(0);
+  }
+  // A link that was not moved would be answered as fast as a pod without one.
+  const moved = rows.find(({ what }) => what === 'hook: 1 VF moved')?.reference?.median ?? 0;
+  const idle = rows.find(({ what }) => what === 'hook: a pod without any')?.reference?.median ?? Infinity;
+  expect(moved).toBeGreaterThan(2 * idle);
+}, 180_000);
