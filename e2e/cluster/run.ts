@@ -51,8 +51,8 @@ function clusterCommand(): Command {
       'every version with every runtime, or those that --kubernetes and --runtime name; writes docs/compatibility.md',
     )
     .option('--resume', 'with --all: leaves out what docs/compatibility.md has results of')
-    .option('--start-times', 'how long pods take to run, in place of the tests')
-    .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"')
+    .option('--start-times', 'how long pods take to run, in place of the tests; its options: start-times.ts')
+    .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"; or to start-times.ts')
     .allowUnknownOption()
     .showHelpAfterError('(npm run e2e:cluster -- --help lists the options)')
     .exitOverride();
@@ -135,7 +135,7 @@ async function main(args: readonly string[]): Promise<boolean> {
   if (flags.all) return await runAll(flags, command.args);
   const choice = choose(flags, flags.kubernetes ?? kubernetesVersions[0], flags.runtime ?? runtimeNames[0]);
   const run = flags.startTimes
-    ? runOnCluster(choice, ['node', 'e2e/cluster/start-times.ts'])
+    ? runOnCluster(choice, ['node', 'e2e/cluster/start-times.ts', ...command.args])
     : runSuite(choice, command.args);
   return (await run).succeeded;
 }

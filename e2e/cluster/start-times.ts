@@ -1,95 +1,58 @@
 /**
- * How long pods take to run on a real cluster, with a VF and without, and how long a pod without one is held up while the
- * driver is killed: `npm run e2e:cluster -- --start-times`. Prints a table in Markdown.
+ * How long pods take to run on a real cluster: without a claim, with a VF of the driver's, and with what Go programs give
+ * them, in turns; and what the driver takes for it. `npm run e2e:cluster -- --start-times`, with the options below behind it.
+ *
+ *   --rounds 3           how often each kind of pod gets its turn
+ *   --counts 1,10,30     how many pods at once
+ *   --kinds NAME,NAME    of: none, netdra, link, go
+ *   --write-docs         puts the tables into docs/performance.md
  */
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { V1Pod } from '@kubernetes/client-node';
-import { explain } from '../../src/errors.ts';
-import { Cluster } from './cluster.ts';
-import { InstalledDriver } from './node/driver.ts';
-import { RealNode } from './node/real-node.ts';
-import { testClaim, testPod } from './objects.ts';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { explain, NetdraError } from '../../src/errors.ts';
+import { describeMachine } from '../../test/bench/machine.ts';
+import { renderMachine } from '../../test/bench/render.ts';
+import { writePart } from '../../test/bench/write-docs.ts';
 import { readPrograms } from './programs.ts';
+import { formatLoad, formatTimes } from './start-times/report.ts';
+import { type Kind, kinds, StartTimes } from './start-times/start-times.ts';
 
-const rounds = 3;
-const counts = [1, 10, 30];
-
-/** Creates pods and waits until all of them run. @returns seconds */
-async function timeOf(cluster: Cluster, count: number, withVf: boolean): Promise<number> {
-  const names = Array.from({ length: count }, (_, index) => `pod-${index}`);
-  const startedAt = performance.now();
-  await Promise.all(names.map((name) => create(cluster, name, withVf)));
-  await untilRunning(cluster, names);
-  return (performance.now() - startedAt) / 1_000;
-}
-
-async function create(cluster: Cluster, name: string, withVf: boolean): Promise<void> {
-  if (withVf) await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
-  const claims = withVf ? [{ name: 'nic', resourceClaimName: name }] : [];
-  await cluster.create(testPod(cluster, name, { claims, restartPolicy: 'Always' }));
-}
-
-async function untilRunning(cluster: Cluster, names: readonly string[]): Promise<void> {
-  for (const endsAt = performance.now() + 180_000; ; await sleep(20)) {
-    const pods = await cluster.list<V1Pod>('Pod');
-    const running = new Set(pods.flatMap(({ metadata, status }) => (isRunning(status) ? [metadata.name] : [])));
-    const missing = names.filter((name) => !running.has(name));
-    if (missing.length === 0) return;
-    if (performance.now() > endsAt) throw new Error(`these pods do not run after 180 s: ${missing.join(', ')}`);
+function readOptions() {
+  const { values } = parseArgs({
+    options: {
+      rounds: { type: 'string', default: '3' },
+      counts: { type: 'string', default: '1,10,30' },
+      kinds: { type: 'string', default: Object.keys(kinds).join(',') },
+      'write-docs': { type: 'boolean', default: false },
+    },
+  });
+  const counts = values.counts.split(',').map(Number);
+  const chosen = values.kinds.split(',').filter((each): each is Kind => each in kinds);
+  const isRight = counts.every((each) => Number.isInteger(each) && each > 0) && Number(values.rounds) > 0;
+  if (isRight && chosen.length === values.kinds.split(',').length) {
+    return { rounds: Number(values.rounds), counts, kinds: chosen, writeDocs: values['write-docs'] };
   }
-}
-
-function isRunning(status: V1Pod['status']): boolean {
-  return status?.containerStatuses?.every(({ state }) => state?.running !== undefined) ?? false;
-}
-
-/** Pods without a claim, one after the other, while 30 with one come and the driver is killed. @returns seconds, the worst */
-async function holdUp(cluster: Cluster, node: RealNode): Promise<number> {
-  const names = Array.from({ length: 30 }, (_, index) => `pod-${index}`);
-  await Promise.all(names.map((name) => create(cluster, name, true)));
-  const others: number[] = [];
-  let isOver = false;
-  const watching = (async () => {
-    for (let index = 0; !isOver; index++) {
-      const startedAt = performance.now();
-      await create(cluster, `other-${index}`, false);
-      await untilRunning(cluster, [`other-${index}`]);
-      others.push((performance.now() - startedAt) / 1_000);
-    }
-  })();
-  await sleep(2_000);
-  await node.crash('driver');
-  await untilRunning(cluster, names);
-  isOver = true;
-  await watching;
-  return Math.max(...others);
+  throw new NetdraError('wrong-usage', `--rounds, --counts and --kinds: ${JSON.stringify(values)}`, {
+    hint: `numbers from 1 on, and kinds of ${Object.keys(kinds).join(', ')}`,
+  });
 }
 
 async function main(): Promise<void> {
+  const options = readOptions();
   const programs = readPrograms(process.env);
-  await using node = await RealNode.start(programs);
-  const driver = await InstalledDriver.install(node, { simulate: '2x40' });
-  await using cluster = await Cluster.open(driver.target);
-  const rows: string[] = [];
-  const measure = async (name: string, run: () => Promise<number>) => {
-    const seconds: number[] = [];
-    for (let round = 0; round < rounds; round++) {
-      seconds.push(await run());
-      await cluster.removeAll();
-      await sleep(2_000);
-    }
-    const [median = 0] = seconds.toSorted((a, b) => a - b).slice(Math.floor(rounds / 2));
-    rows.push(`| ${name} | ${median.toFixed(2)} | ${seconds.map((each) => each.toFixed(2)).join(', ')} |`);
-    console.error(rows.at(-1));
-  };
-  for (const count of counts) {
-    await measure(`${count} without a claim`, () => timeOf(cluster, count, false));
-    await measure(`${count} with a VF each`, () => timeOf(cluster, count, true));
-  }
-  await measure('longest of pods without a claim, driver killed while 30 come', () => holdUp(cluster, node));
+  const machine = renderMachine(describeMachine());
+  await using times = await StartTimes.open(programs, Math.max(...options.counts));
+  const batches = await times.measure(options);
   const { kubernetesVersion, runtimeLabel } = programs;
-  console.log(`Kubernetes ${kubernetesVersion}, ${runtimeLabel}: seconds until all pods run`);
-  console.log(['| pods at once | median | rounds |', '|---|---|---|', ...rows].join('\n'));
+  const about = [
+    `Kubernetes ${kubernetesVersion}, ${runtimeLabel}; ${machine}. Each kind of pod in turns, ${options.rounds} rounds.`,
+    `At rest the driver with its ${times.vfs} simulated VFs takes ${times.idleCpuMsPerSecond.toFixed(1)} ms of CPU a second, which is part of its figure.`,
+  ];
+  const text = [about.join(' '), formatTimes(batches), 'The driver meanwhile:', formatLoad(batches)].join('\n\n');
+  console.log(text);
+  if (options.writeDocs) {
+    writePart(fileURLToPath(new URL('../../docs/performance.md', import.meta.url)), 'pods', text);
+  }
 }
 
 try {

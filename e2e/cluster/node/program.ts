@@ -45,6 +45,12 @@ export class Program implements AsyncDisposable {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
+  /** @throws NodeError `program-ended` if it does not run */
+  get pid(): number {
+    if (this.#child?.pid === undefined || !this.isRunning) throw this.#failure('program-ended', 'does not run');
+    return this.#child.pid;
+  }
+
   /** Starts the program, unless it runs. @throws NodeError `program-ended`, `not-ready` */
   async start(): Promise<void> {
     if (this.isRunning) return;

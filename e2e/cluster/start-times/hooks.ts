@@ -1,0 +1,61 @@
+import { parseScrape } from '../../../test/doubles/prometheus.ts';
+
+/** The chart's default port; the driver has the node's network. */
+const metricsUrl = 'http://127.0.0.1:8080/metrics';
+/** How long RunPodSandbox waits for the work that it has started. What takes longer goes on behind the answer. */
+const hookBudgetSeconds = 0.5;
+
+/** Hooks that the driver has answered since some moment. */
+export interface HookFigures {
+  runs: number;
+  /** The driver's buckets are coarse: the upper end of the one that the 99th percentile is in, ms. */
+  p99AtMostMs: number;
+  /** Answered before their work was done, as long as the driver waits for it: containers wait in the start gate then. */
+  outOfTime: number;
+  /** Of any kind of hook. */
+  refused: number;
+}
+
+/** What the driver counts of its hooks, between two moments. */
+export class HookMetrics {
+  readonly #counts: Map<string, number>;
+
+  private constructor(counts: Map<string, number>) {
+    this.#counts = counts;
+  }
+
+  static async read(): Promise<HookMetrics> {
+    return new HookMetrics(parseScrape(await (await fetch(metricsUrl)).text()));
+  }
+
+  /** What was added since. */
+  since(before: HookMetrics): HookFigures {
+    const added = [...this.#counts].map(([series, value]): [string, number] => [
+      series,
+      value - (before.#counts.get(series) ?? 0),
+    ]);
+    const sumOf = (pattern: RegExp) =>
+      added.reduce((sum, [series, value]) => sum + (pattern.test(series) ? value : 0), 0);
+    const runs = sumOf(/^netdra_hook_duration_seconds_count\{.*hook="runPodSandbox"/);
+    const buckets = bucketsOf(added);
+    const upTo = (seconds: number) => buckets.find(([limit]) => limit === seconds)?.[1] ?? 0;
+    const [p99 = Infinity] = buckets.find(([, count]) => count >= 0.99 * runs) ?? [];
+    return {
+      runs,
+      p99AtMostMs: p99 * 1_000,
+      outOfTime: runs - upTo(hookBudgetSeconds),
+      refused: sumOf(/^netdra_hook_errors_total/),
+    };
+  }
+}
+
+/** Cumulative counts of RunPodSandbox by the upper limit of the bucket, s, whatever the result, ascending. */
+function bucketsOf(added: readonly [string, number][]): [limit: number, count: number][] {
+  const counts = new Map<number, number>();
+  for (const [series, value] of added) {
+    if (!/^netdra_hook_duration_seconds_bucket\{.*hook="runPodSandbox"/.test(series)) continue;
+    const limit = Number(/le="([^"]*)"/.exec(series)?.[1]?.replace('+Inf', 'Infinity'));
+    counts.set(limit, (counts.get(limit) ?? 0) + value);
+  }
+  return [...counts].sort(([a], [b]) => a - b);
+}

@@ -1,0 +1,66 @@
+import { renderTable } from '../../../test/bench/render.ts';
+import { summarize } from '../../../test/bench/stats.ts';
+import type { HookFigures } from './hooks.ts';
+
+/** What some pods at once have taken, in one round. */
+export interface Batch {
+  kind: string;
+  count: number;
+  /** From the first request until the API server knows all of them to run. */
+  allRunningMs: number;
+  /** Of each pod: from its creation to the start of its container, by the runtime's clock. */
+  fromCreateMs: number[];
+  /** Of each pod: from the scheduler's binding to the start of its container. */
+  fromBindingMs: number[];
+  /** CPU time of what serves the pods, from before the first one is created until 2 s after the last one is gone. */
+  cpuMs?: number;
+  hooks?: HookFigures;
+  longestPauseMs?: number;
+}
+
+const seconds = (ms: number) => (ms / 1_000).toFixed(2);
+
+/** One line for each number of pods and kind of pod: medians of the rounds, and percentiles of all pods of all rounds. */
+export function formatTimes(batches: readonly Batch[]): string {
+  const head = [
+    ...['pods at once', 'each with', 'all run, s', 'create to start p50, s', 'p99', 'binding to start p50, s', 'p99'],
+    ...['CPU of the driver for each, ms', 'rounds'],
+  ];
+  const rows = group(batches).map(([count, kind, of]) => {
+    const [create, binding] = [of.flatMap((each) => each.fromCreateMs), of.flatMap((each) => each.fromBindingMs)].map(
+      summarize,
+    );
+    const cpu = of.flatMap(({ cpuMs }) => (cpuMs === undefined ? [] : [cpuMs / count]));
+    return [
+      ...[String(count), kind, seconds(summarize(of.map(({ allRunningMs }) => allRunningMs)).median)],
+      ...[create!, binding!].flatMap(({ median, p99 }) => [seconds(median), seconds(p99)]),
+      ...[cpu.length === 0 ? '' : summarize(cpu).median.toFixed(0), String(of.length)],
+    ];
+  });
+  return renderTable(head, rows);
+}
+
+/** How the driver itself fared while its pods came and went, the worst of all rounds. */
+export function formatLoad(batches: readonly Batch[]): string {
+  const head = [
+    'pods at once',
+    'hooks',
+    'p99 at most, ms',
+    'answered before their work',
+    'refused',
+    'longest pause, ms',
+  ];
+  const rows = group(batches.filter(({ hooks }) => hooks !== undefined)).map(([count, , of]) => {
+    const hooks = of.flatMap((each) => each.hooks ?? []);
+    const sum = (key: keyof HookFigures) => String(hooks.reduce((total, each) => total + each[key], 0));
+    const worst = Math.max(...hooks.map(({ p99AtMostMs }) => p99AtMostMs));
+    const pause = Math.max(...of.map(({ longestPauseMs = 0 }) => longestPauseMs));
+    return [String(count), sum('runs'), String(worst), sum('outOfTime'), sum('refused'), pause.toFixed(0)];
+  });
+  return renderTable(head, rows);
+}
+
+function group(batches: readonly Batch[]): [count: number, kind: string, of: Batch[]][] {
+  const groups = Map.groupBy(batches, ({ count, kind }) => `${count} ${kind}`);
+  return [...groups.values()].map((of) => [of[0]!.count, of[0]!.kind, of]);
+}

@@ -1,0 +1,181 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { makeLinks } from '../../../test/bench/go/links.ts';
+import { goDriverName, linksAnnotation } from '../../../test/bench/go/programs.ts';
+import { cpuMs } from '../../../test/bench/shipped-driver.ts';
+import { Cluster } from '../cluster.ts';
+import { InstalledDriver } from '../node/driver.ts';
+import type { Program } from '../node/program.ts';
+import { RealNode } from '../node/real-node.ts';
+import { testClaim, testPod } from '../objects.ts';
+import type { ClusterPrograms } from '../programs.ts';
+import { EventLoop } from './event-loop.ts';
+import { HookMetrics } from './hooks.ts';
+import { startGoDriver, startGoPlugin } from './neighbours.ts';
+import { type PodTimes, PodWatch } from './pod-watch.ts';
+import type { Batch } from './report.ts';
+
+/** What pods have. */
+export const kinds = {
+  none: 'no claim',
+  netdra: "netdra's VF, with metadata",
+  link: 'a link from the Go plugin, no claim',
+  go: "a claim of upstream's test driver with metadata, and a link from the Go plugin",
+} as const;
+export type Kind = keyof typeof kinds;
+
+/** How long the driver's work behind its answers may take before its CPU time is read, ms. */
+const restMs = 2_000;
+const deviceClass = 'go-test-driver';
+
+/** A cluster of one node with the driver, upstream's DRA test driver and an NRI plugin in Go beside each other. */
+export class StartTimes implements AsyncDisposable {
+  readonly #node: RealNode;
+  readonly #cluster: Cluster;
+  readonly #goDriver: Program;
+  readonly #goPlugin: Program;
+  readonly #links: string[];
+  readonly #loop: EventLoop;
+  readonly #stack: AsyncDisposableStack;
+  readonly vfs: number;
+  #idleCpuMsPerSecond = 0;
+  #batches = 0;
+
+  private constructor(
+    parts: { node: RealNode; cluster: Cluster; goDriver: Program; goPlugin: Program; links: string[]; loop: EventLoop },
+    vfs: number,
+    stack: AsyncDisposableStack,
+  ) {
+    this.#node = parts.node;
+    this.#cluster = parts.cluster;
+    this.#goDriver = parts.goDriver;
+    this.#goPlugin = parts.goPlugin;
+    this.#links = parts.links;
+    this.#loop = parts.loop;
+    this.vfs = vfs;
+    this.#stack = stack;
+  }
+
+  /** @param mostPods at once */
+  static async open(programs: ClusterPrograms, mostPods: number): Promise<StartTimes> {
+    await using stack = new AsyncDisposableStack();
+    const node = stack.use(await RealNode.start(programs));
+    // Twice as many as are needed at once, as on a node that is not at its limit.
+    const vfsOfPf = Math.max(40, mostPods);
+    const driver = await InstalledDriver.install(node, { simulate: `2x${vfsOfPf}` });
+    const cluster = stack.use(await Cluster.open(driver.target));
+    const links = makeLinks(mostPods);
+    const goDriver = stack.use(await startGoDriver(node, programs.kubernetes, 2 * mostPods));
+    const goPlugin = stack.use(await startGoPlugin(node, programs.nriPlugin));
+    await cluster.create({
+      apiVersion: 'resource.k8s.io/v1',
+      kind: 'DeviceClass',
+      metadata: { name: deviceClass },
+      spec: { selectors: [{ cel: { expression: `device.driver == "${goDriverName}"` } }] },
+    } as object);
+    const [pid] = node.driverPids();
+    if (pid === undefined) throw new Error('the driver does not run');
+    const loop = stack.use(await EventLoop.of(pid));
+    return new StartTimes({ node, cluster, goDriver, goPlugin, links, loop }, 2 * vfsOfPf, stack.move());
+  }
+
+  /** CPU time that the driver takes while no pod comes or goes. */
+  get idleCpuMsPerSecond(): number {
+    return this.#idleCpuMsPerSecond;
+  }
+
+  /** All kinds in turns, after one turn of each that does not count. */
+  async measure(options: { rounds: number; counts: readonly number[]; kinds: readonly Kind[] }): Promise<Batch[]> {
+    const batches: Batch[] = [];
+    for (const kind of options.kinds) await this.#batch(kind, 1);
+    await this.#rest();
+    for (let round = 1; round <= options.rounds; round++) {
+      for (const count of options.counts) {
+        for (const kind of options.kinds) {
+          const batch = await this.#batch(kind, count);
+          batches.push(batch);
+          console.error(`round ${round}: ${count} with ${kind}: ${(batch.allRunningMs / 1_000).toFixed(2)} s`);
+        }
+      }
+    }
+    return batches;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+
+  async #rest(): Promise<void> {
+    const seconds = 10;
+    const before = this.#cpuMs('netdra') ?? 0;
+    await sleep(seconds * 1_000);
+    this.#idleCpuMsPerSecond = ((this.#cpuMs('netdra') ?? 0) - before) / seconds;
+  }
+
+  async #batch(kind: Kind, count: number): Promise<Batch> {
+    const isOurs = kind === 'netdra';
+    const cluster = this.#cluster;
+    // Names are never used twice, so that each pod is seen once.
+    const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
+    this.#batches += 1;
+    using watch = await PodWatch.open(cluster.target.kubeconfig, cluster.namespace);
+    await this.#loop.longestPauseMs();
+    const before = { cpuMs: this.#cpuMs(kind), hooks: await HookMetrics.read() };
+    const createdAt = new Map<string, number>();
+    const startedAt = Date.now();
+    await Promise.all(names.map((name, index) => this.#create(kind, name, index, createdAt)));
+    const times = await watch.untilRunning(names);
+    const starts = await this.#startsOf(times);
+    await cluster.removeAll();
+    await sleep(restMs);
+    const cpu = this.#cpuMs(kind);
+    const of = (from: (name: string) => number) => names.map((name) => (starts.get(name) ?? 0) - from(name));
+    return {
+      kind: kinds[kind],
+      count,
+      allRunningMs: Math.max(...[...times.values()].map(({ runningAtMs }) => runningAtMs)) - startedAt,
+      fromCreateMs: of((name) => createdAt.get(name) ?? 0),
+      fromBindingMs: of((name) => times.get(name)?.boundAtMs ?? 0),
+      ...(cpu === undefined ? {} : { cpuMs: cpu - (before.cpuMs ?? 0) }),
+      ...(isOurs
+        ? { hooks: (await HookMetrics.read()).since(before.hooks), longestPauseMs: await this.#loop.longestPauseMs() }
+        : {}),
+    };
+  }
+
+  async #create(kind: Kind, name: string, index: number, createdAt: Map<string, number>): Promise<void> {
+    const cluster = this.#cluster;
+    createdAt.set(name, Date.now());
+    if (kind === 'netdra') {
+      await cluster.create(testClaim(cluster, name, [{ name: 'vf', config: { interfaceName: 'net1' } }]));
+    } else if (kind === 'go') {
+      await cluster.create(testClaim(cluster, name, [{ name: 'device', deviceClassName: deviceClass }]));
+    }
+    const claims = kind === 'netdra' || kind === 'go' ? [{ name: 'nic', resourceClaimName: name }] : [];
+    const pod = testPod(cluster, name, { claims, restartPolicy: 'Always' });
+    const isLinked = kind === 'link' || kind === 'go';
+    const annotations = isLinked ? { [linksAnnotation]: this.#links[index] ?? '' } : {};
+    await cluster.create({ ...pod, metadata: { ...pod.metadata, annotations } });
+  }
+
+  /** When containers were started, by the runtime's clock, ms since 1970. */
+  async #startsOf(times: ReadonlyMap<string, PodTimes>): Promise<Map<string, number>> {
+    const { cri } = this.#node.runtime;
+    const entries = [...times].map(async ([name, { containerId }]): Promise<[string, number]> => {
+      const { status } = await cri.call('ContainerStatus', { containerId });
+      return [name, status.startedAt / 1e6];
+    });
+    return new Map(await Promise.all(entries));
+  }
+
+  /** CPU time that the programs which serve a kind of pod have used so far. */
+  #cpuMs(kind: Kind): number | undefined {
+    const pidsOf: Record<Kind, () => number[]> = {
+      none: () => [],
+      netdra: () => this.#node.driverPids(),
+      link: () => [this.#goPlugin.pid],
+      go: () => [this.#goDriver.pid, this.#goPlugin.pid],
+    };
+    const pids = pidsOf[kind]();
+    return pids.length === 0 ? undefined : pids.reduce((sum, pid) => sum + cpuMs(pid), 0);
+  }
+}
