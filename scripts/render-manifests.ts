@@ -1,5 +1,6 @@
-/** Writes deploy/manifests/netdra.yaml anew from the chart: `npm run manifests`. */
+/** Writes deploy/manifests/netdra.yaml anew from the chart, and the chart's rules from the schemas: `npm run manifests`. */
 import { writeFileSync } from 'node:fs';
+import { renderRules } from '../deploy/admission/rules.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';
 import { renderManifest } from '../e2e/release/chart.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
@@ -7,6 +8,7 @@ import { explain, NetdraError } from '../src/errors.ts';
 
 try {
   await fetchHelm(cacheFolder(process.env), (line) => console.error(`netdra: ${line}`));
+  writeFileSync(new URL('../deploy/helm/netdra/vfconfig-rules.yaml', import.meta.url), renderRules());
   writeFileSync(new URL('../deploy/manifests/netdra.yaml', import.meta.url), renderManifest());
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;

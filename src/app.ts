@@ -6,13 +6,14 @@ import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
 import { deviceHealth } from './device-health.ts';
 import { DeviceInfoFiles, DialectFiles, deviceInfoDir } from './dialects/index.ts';
-import { createKubeNetworkAttachmentReader, Driver } from './driver/index.ts';
+import { createKubeNamespaceReader, createKubeNetworkAttachmentReader, Driver } from './driver/index.ts';
 import { explain } from './errors.ts';
 import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import { isPodWanted, KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
+import { parseCidr } from './netlink/index.ts';
 import { type MetricSources, Operations, observeFiles, observeHandlers, observePlugin } from './ops/index.ts';
 import {
   endEarlierBoots,
@@ -159,7 +160,12 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     deviceSpecs,
     dialectFiles,
     networkAttachments: createKubeNetworkAttachmentReader(kube),
+    namespaces: createKubeNamespaceReader(kube),
     openClaimFields: settings.openClaimFields,
+    nodeNetworks: async () => {
+      const addresses = await host.addresses();
+      return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
+    },
     locks,
     logger,
   });

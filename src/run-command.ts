@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import { argument, commonOptions } from './command-options.ts';
 import { deviceInfoDir } from './dialects/device-info.ts';
-import { privilegedFields } from './driver/privileges.ts';
+import { closedFields } from './driver/claim-fields.ts';
 import { explain } from './errors.ts';
 import { defaultHooklessHandlers, startGateModes } from './gate/choose-start-gate.ts';
 import { layoutNames } from './metadata/layout.ts';
@@ -101,7 +101,7 @@ export function runCommand(): Command {
     .addOption(
       new Option(
         '--open-claim-fields <fields>',
-        `privileged fields that claims may set, not only DeviceClasses; comma-separated: ${privilegedFields.join(', ')}`,
+        `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,
       )
         .default([], 'none')
         .argParser(argument(parseClaimFields)),

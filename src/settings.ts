@@ -1,4 +1,4 @@
-import { type PrivilegedField, privilegedFields } from './driver/privileges.ts';
+import { type ClosedField, closedFields } from './driver/claim-fields.ts';
 import type { StartGateMode } from './gate/choose-start-gate.ts';
 import { type LayoutName, layoutNames } from './metadata/layout.ts';
 
@@ -44,8 +44,8 @@ export interface Settings {
   hooklessRuntimeHandlers?: string[];
   /** Whether metadata follows what changes in running pods. */
   liveUpdates: boolean;
-  /** Privileged fields of VFConfig that claims may set; DeviceClasses always may. */
-  openClaimFields: PrivilegedField[];
+  /** Closed fields of VFConfig that claims may set where their DeviceClass does not. */
+  openClaimFields: ClosedField[];
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy: string | undefined;
   /** How often what is remembered is compared with what is, ms; absent: {@link defaultReconcileIntervalMs}. */
@@ -96,9 +96,9 @@ export function parseLayouts(text: string): LayoutName[] {
   return parseNames(text, layoutNames);
 }
 
-/** Comma-separated paths of privileged fields. */
-export function parseClaimFields(text: string): PrivilegedField[] {
-  return parseNames(text, privilegedFields);
+/** Comma-separated paths of closed fields. */
+export function parseClaimFields(text: string): ClosedField[] {
+  return parseNames(text, closedFields);
 }
 
 function parseNames<Name extends string>(text: string, known: readonly Name[]): Name[] {

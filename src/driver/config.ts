@@ -1,38 +1,52 @@
+import type * as z from 'zod';
 import { parseCniIpam, parseCniNetwork } from '../cni/index.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { baseRequest } from '../metadata/index.ts';
 import { assertInterfaceName } from '../netlink/index.ts';
 import { type VfConfig, vfConfigSchema } from '../state/index.ts';
+import { type ClassConfig, classConfigSchema } from './class-config.ts';
+import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
 import { findContradictions } from './config-rules.ts';
 import { DriverError } from './errors.ts';
-import { checkPrivileges, type PrivilegedField } from './privileges.ts';
 
 /**
- * The settings for a request: what the class says, then what the claim says, field by field; of `vf` and `sysctls` entry
- * by entry. Lists and everything else are replaced as a whole.
+ * The settings for a request: what its class sets, and what the claim sets beside it. Of `vf` and `sysctls` each entry
+ * counts by itself. What the class sets is final, except for the fields in its `overridable`; of several entries of the
+ * class, or of the claim, later ones win.
  * Source of the scoping rules: resource.k8s.io/v1 `DeviceAllocationConfiguration`.
- * @param open privileged fields that claims may set
- * @throws DriverError `config-invalid` with the path of the field and what is allowed; CniError `cni-config-invalid`
+ * @throws DriverError `config-invalid` with the path of the field and what is allowed; `config-conflict` with what claim
+ * and class set; CniError `cni-config-invalid`
  */
 export function resolveVfConfig(
   driver: string,
   claim: AllocatedClaim,
   request: string,
-  open: readonly PrivilegedField[] = [],
+  rules: ClaimRules = noRules,
 ): VfConfig {
-  const entries = claim.object.status?.allocation?.devices?.config ?? [];
-  const applicable = entries.filter(
-    ({ opaque, requests }) => opaque?.driver === driver && covers(requests ?? [], request),
+  const ofClass = classConfigsOf(driver, claim, request);
+  const ofClaim = entriesFor(driver, claim, request, 'FromClaim').map((parameters) =>
+    parseClaimConfig(claim, parameters),
   );
-  const ordered = ['FromClass', 'FromClaim'].flatMap((source) => applicable.filter((entry) => entry.source === source));
-  let merged: VfConfig = {};
-  for (const { opaque, source } of ordered) {
-    const config = parseVfConfig(claim, source, opaque?.parameters);
-    if (source === 'FromClaim') checkPrivileges(claim, config, open);
-    merged = mergeVfConfigs(merged, config);
-  }
+  for (const config of ofClaim) checkClaimConfig(claim, config, ofClass, rules);
+  const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
+  const merged = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
   checkWhole(claim, merged);
   return merged;
+}
+
+/**
+ * What the class of a request says, one entry for each of its configurations.
+ * @throws DriverError `config-invalid`
+ */
+export function classConfigsOf(driver: string, claim: AllocatedClaim, request: string): ClassConfig[] {
+  return entriesFor(driver, claim, request, 'FromClass').map((parameters) => {
+    const {
+      apiVersion: _apiVersion,
+      kind: _kind,
+      ...config
+    } = parse(claim, classConfigSchema, parameters, classOrigin);
+    return config;
+  });
 }
 
 /** What `over` says counts; what it leaves open stays. */
@@ -65,14 +79,37 @@ function covers(requests: string[], request: string): boolean {
   return requests.length === 0 || requests.some((each) => each === request || each === baseRequest(request));
 }
 
-function parseVfConfig(claim: AllocatedClaim, source: string, parameters: unknown): VfConfig {
-  const result = vfConfigSchema.safeParse(parameters);
-  if (result.success) {
-    const { apiVersion: _apiVersion, kind: _kind, ...config } = result.data;
-    return config;
-  }
+/** The opaque parameters for a request, in the order of the allocation. */
+function entriesFor(
+  driver: string,
+  claim: AllocatedClaim,
+  request: string,
+  source: 'FromClass' | 'FromClaim',
+): unknown[] {
+  const entries = claim.object.status?.allocation?.devices?.config ?? [];
+  return entries
+    .filter(
+      (entry) => entry.source === source && entry.opaque?.driver === driver && covers(entry.requests ?? [], request),
+    )
+    .map(({ opaque }) => opaque?.parameters);
+}
+
+const classOrigin = ', from its DeviceClass';
+
+function parseClaimConfig(claim: AllocatedClaim, parameters: unknown): VfConfig {
+  const {
+    apiVersion: _apiVersion,
+    kind: _kind,
+    ...config
+  } = parse(claim, vfConfigSchema, parameters, ', from the claim');
+  return config;
+}
+
+function parse<T>(claim: AllocatedClaim, schema: z.ZodType<T>, parameters: unknown, origin: string): T {
+  const result = schema.safeParse(parameters);
+  if (result.success) return result.data;
   const problems = result.error.issues.map(({ path, message }) => `${path.join('.') || 'parameters'}: ${message}`);
-  throw invalidConfig(claim, problems, source === 'FromClass' ? ', from its DeviceClass' : ', from the claim');
+  throw invalidConfig(claim, problems, origin);
 }
 
 /**

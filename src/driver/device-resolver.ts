@@ -1,10 +1,13 @@
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
+import type { Cidr } from '../netlink/index.ts';
 import type { VfAddress } from '../sriov/index.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
-import { configForDevice, invalidConfig, resolveVfConfig } from './config.ts';
+import type { ClosedField } from './claim-fields.ts';
+import { checkDeviceCount } from './class-rules.ts';
+import { classConfigsOf, configForDevice, invalidConfig, resolveVfConfig } from './config.ts';
 import { DriverError } from './errors.ts';
+import { checkNamespace, type NamespaceReader } from './namespace-rules.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
-import type { PrivilegedField } from './privileges.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
 export interface Inventory {
@@ -15,8 +18,11 @@ export interface DeviceResolverOptions {
   driver: string;
   inventory: Inventory;
   networkAttachments: NetworkAttachmentReader;
-  /** Privileged fields that claims may set. */
-  openClaimFields: readonly PrivilegedField[];
+  namespaces: NamespaceReader;
+  /** Closed fields that claims of all classes may set. */
+  openClaimFields: readonly ClosedField[];
+  /** Networks of the node itself, to which claims may have no routes. */
+  nodeNetworks: () => Promise<Cidr[]>;
   /** The claims of a pod that are prepared already. */
   claimsOfPod: (podUid: string) => StoredClaim[];
 }
@@ -71,13 +77,24 @@ export class DeviceResolver {
   }
 
   async #configs(claim: AllocatedClaim, requests: Set<string>, signal: AbortSignal): Promise<Map<string, VfConfig>> {
-    const { driver, openClaimFields, networkAttachments } = this.#options;
+    const { driver, openClaimFields, networkAttachments, namespaces } = this.#options;
     const configs = new Map<string, VfConfig>();
+    const rules = { open: openClaimFields, nodeNetworks: await this.#nodeNetworks(claim) };
     for (const request of requests) {
-      const config = resolveVfConfig(driver, claim, request, openClaimFields);
+      const ofClass = classConfigsOf(driver, claim, request);
+      await checkNamespace(claim, ofClass, namespaces, signal);
+      checkDeviceCount(claim, request, ofClass);
+      const config = resolveVfConfig(driver, claim, request, rules);
       configs.set(request, await resolveNetworkAttachment(config, claim, networkAttachments, signal));
     }
     return configs;
+  }
+
+  /** Read only for claims that ask for routes. */
+  async #nodeNetworks({ object }: AllocatedClaim): Promise<Cidr[]> {
+    const config = object.status?.allocation?.devices?.config ?? [];
+    const asksForRoutes = config.some(({ opaque }) => Object.hasOwn(Object(opaque?.parameters), 'routes'));
+    return asksForRoutes ? await this.#options.nodeNetworks() : [];
   }
 
   #find(claim: AllocatedClaim, pool: string, name: string): VfAddress {

@@ -3,6 +3,12 @@ import { NetdraError } from '../errors.ts';
 export type DriverErrorCode =
   /** The claim's opaque parameters are not a valid VFConfig. */
   | 'config-invalid'
+  /** The claim sets a field otherwise than its DeviceClass. */
+  | 'config-conflict'
+  /** The DeviceClass is not for claims of this namespace. */
+  | 'namespace-refused'
+  /** Whether it is, cannot be found out now. */
+  | 'namespace-unreadable'
   /** The allocation names a device that this node has not. */
   | 'device-unknown'
   /** Another claim has a device of the same IOMMU group in user space. */

@@ -71,6 +71,15 @@ export function isNetwork({ octets, prefixLength }: Cidr): boolean {
   });
 }
 
+/** Whether all of `inner` is in the network of `outer`; host bits of both are passed over. */
+export function isWithin(inner: Cidr, outer: Cidr): boolean {
+  if (inner.family !== outer.family || inner.prefixLength < outer.prefixLength) return false;
+  return outer.octets.every((octet, index) => {
+    const networkBits = Math.min(8, Math.max(0, outer.prefixLength - 8 * index));
+    return ((octet ^ (inner.octets[index] ?? 0)) & (0xff00 >> networkBits) & 0xff) === 0;
+  });
+}
+
 /** Whether an interface can have it: neither the unspecified address nor multicast. */
 export function isUnicast({ octets }: IpAddress): boolean {
   if (octets.every((octet) => octet === 0)) return false;

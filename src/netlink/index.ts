@@ -1,6 +1,15 @@
 export type { Address, AddressScope } from './address.ts';
 export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
-export { formatCidr, isNetwork, isUnicast, parseCidr } from './cidr.ts';
+export {
+  AddressFamily,
+  type Cidr,
+  formatCidr,
+  isNetwork,
+  isUnicast,
+  isWithin,
+  parseCidr,
+  parseIpAddress,
+} from './cidr.ts';
 export { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
 export {
   EthtoolConnection,

@@ -11,4 +11,4 @@ export {
   type UnrestoredVf,
 } from './store.ts';
 export type { Database } from './store-schema.ts';
-export { type VfConfig, vfConfigSchema } from './vf-config.ts';
+export { kubernetesName, network, type VfConfig, vfConfigSchema } from './vf-config.ts';

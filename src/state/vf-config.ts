@@ -1,11 +1,23 @@
 import * as z from 'zod';
 import { dialectsSchema } from '../dialects/index.ts';
-import { interfaceSysctlPattern, isNetwork, isUnicast, parseCidr, parseHardwareAddress } from '../netlink/index.ts';
+import {
+  AddressFamily,
+  interfaceSysctlPattern,
+  isNetwork,
+  isUnicast,
+  parseCidr,
+  parseHardwareAddress,
+  parseIpAddress,
+} from '../netlink/index.ts';
 
-const checked = (check: (text: string) => boolean, what: string) =>
-  z.string().refine(check, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` });
+/** @param format how deploy/admission writes the same check in CEL */
+const checked = (format: string, check: (text: string) => boolean, what: string) =>
+  z
+    .string()
+    .refine(check, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` })
+    .meta({ format });
 
-const kubernetesName = z
+export const kubernetesName = z
   .string()
   .regex(/^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/, 'must be the name of an object: lower case, "-" and "."');
 
@@ -48,18 +60,27 @@ const sysctls = z
     'Kernel settings of the interface, in the network namespace of the pod, such as net.ipv4.conf.IFNAME.arp_ignore.',
   );
 
+export const network = checked(
+  'network',
+  (text) => isCidr(text) && isNetwork(parseCidr(text)),
+  'a network with prefix length and no host bits, such as 0.0.0.0/0',
+);
+
 const route = z
   .strictObject({
-    destination: checked(
-      (text) => isCidr(text) && isNetwork(parseCidr(text)),
-      'a network with prefix length and no host bits, such as 0.0.0.0/0',
-    ),
-    gateway: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IPv4 or IPv6 address' }).optional(),
+    destination: network,
+    gateway: checked('ip', isIpAddress, 'an IPv4 or IPv6 address').optional(),
   })
   .refine(({ destination, gateway }) => gateway === undefined || gateway.includes(':') === destination.includes(':'), {
     path: ['gateway'],
     error: 'must be of the same IP version as the destination',
-  });
+  })
+  .meta({ format: 'route' });
+
+/** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
+const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;
+/** `all` and `default` are directories below `/proc/sys/net`: settings of such an interface would be those of all. */
+const reservedInterfaceNames = ['.', '..', 'all', 'default'];
 
 /**
  * What a claim or a DeviceClass may ask for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`.
@@ -94,13 +115,21 @@ export const vfConfigSchema = z.strictObject({
   vf: vfProperties.optional(),
   interfaceName: z
     .string()
-    .regex(/^(?!\.{1,2}$)[^\s/:]{1,15}$/, '1 to 15 bytes, no blank, "/" or ":"')
+    .refine(
+      (name) => isInterfaceName(name),
+      '1 to 15 bytes of ASCII, no blank, "/" or ":", "%" only in one "%d"; not "all" or "default"',
+    )
+    .meta({ format: 'interface-name' })
     .describe('Name in the pod. `%d` becomes the index of the device within its request.')
     .optional(),
   mtu: z.int().min(68).max(65_535).describe('MTU in bytes.').optional(),
-  macAddress: checked(isMacAddress, 'six octets with colons, neither a multicast address nor zero').optional(),
+  macAddress: checked(
+    'mac-address',
+    isMacAddress,
+    'six octets with colons, neither a multicast address nor zero',
+  ).optional(),
   addresses: z
-    .array(checked(isInterfaceAddress, 'an address with prefix length, such as 192.0.2.7/24'))
+    .array(checked('interface-address', isInterfaceAddress, 'an address with prefix length, such as 192.0.2.7/24'))
     .max(16)
     .describe('Interface addresses with prefix length, IPv4 and IPv6.')
     .optional(),
@@ -115,8 +144,23 @@ export type VfConfig = Omit<z.infer<typeof vfConfigSchema>, 'apiVersion' | 'kind
 /** Which NetworkAttachmentDefinition a claim names. */
 export type NetworkAttachmentReference = NonNullable<VfConfig['networkAttachmentDefinition']>;
 
+/** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
 function isCidr(text: string): boolean {
-  return succeeds(() => parseCidr(text));
+  return succeeds(() => parseCidr(text)) && !isMapped(text);
+}
+
+function isMapped(text: string): boolean {
+  const [address = ''] = text.split('/');
+  return address.includes(':') && parseIpAddress(address).family === AddressFamily.ipv4;
+}
+
+function isIpAddress(text: string): boolean {
+  return !text.includes('/') && isCidr(`${text}/${text.includes(':') ? 128 : 32}`);
+}
+
+function isInterfaceName(name: string): boolean {
+  const isShort = name.length >= 1 && name.length <= 15;
+  return isShort && interfaceNamePattern.test(name) && !reservedInterfaceNames.includes(name);
 }
 
 function isInterfaceAddress(text: string): boolean {

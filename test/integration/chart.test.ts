@@ -15,7 +15,7 @@ import {
 } from '../../e2e/release/chart.ts';
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
-import { privilegedFields } from '../../src/driver/index.ts';
+import { closedFields } from '../../src/driver/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/gate/index.ts';
 import { layoutNames } from '../../src/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -104,7 +104,7 @@ describe('the chart', () => {
     const { metadataLayouts, startGate, openClaimFields } = schema.properties.kubeletPlugin.properties;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
     expect([...startGate.enum].sort()).toEqual([...startGateModes].sort());
-    expect([...openClaimFields.items.enum].sort()).toEqual([...privilegedFields].sort());
+    expect([...openClaimFields.items.enum].sort()).toEqual([...closedFields].sort());
   });
 
   it('has the handlers without hooks that the driver has', () => {

@@ -65,7 +65,7 @@ describe('the configuration of a claim', () => {
       spec: { config: JSON.stringify(config) },
     });
     const reference = { attach: 'cni', networkAttachmentDefinition: { name: 'fast' } };
-    const pod = create('attached', { 'by-nad': { config: [fromClaim(reference)] } });
+    const pod = create('attached', { 'by-nad': { config: [fromClass(reference)] } });
     await bench.prepare(pod);
     bench.api.delete('NetworkAttachmentDefinition', 'fast');
     const sandbox = await bench.runSandbox(pod);
@@ -80,7 +80,7 @@ describe('the configuration of a claim', () => {
 
   it('says to the pod which NetworkAttachmentDefinition is missing', async () => {
     const reference = { attach: 'cni', networkAttachmentDefinition: { name: 'nowhere' } };
-    const pod = create('missing', { missing: { config: [fromClaim(reference)] } });
+    const pod = create('missing', { missing: { config: [fromClass(reference)] } });
     await expect(bench.prepare(pod)).rejects.toThrow(
       /claim default\/missing: NetworkAttachmentDefinition default\/nowhere does not exist: .*create it, or correct the VFConfig/,
     );

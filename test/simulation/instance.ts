@@ -121,6 +121,8 @@ export class Instance {
       dialectFiles: { write: async () => new Map(), removeClaim: async () => undefined },
       networkAttachments: { readNetworkAttachment: async () => ({}) },
       openClaimFields: [],
+      namespaces: { readLabels: async () => ({}) },
+      nodeNetworks: async () => [],
       locks,
       logger,
     });

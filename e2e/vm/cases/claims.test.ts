@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest';
 import { buildClaim, buildPod } from '../../../test/doubles/objects.ts';
-import { vfConfig } from '../vf-config.ts';
+import { classConfig, vfConfig } from '../vf-config.ts';
 import { linkOf, networkDataOf, pfInfoOf, vfAt } from '../vfs.ts';
 import { deviceName, readMetadata } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
@@ -16,7 +16,9 @@ describe('claims', () => {
     });
     for (const [name, { vf, vlan, ...rest }] of Object.entries(claims)) {
       const requests = [{ name: 'vf', devices: [deviceName(vf)] }];
-      node.bench.api.create(buildClaim(name, { requests, config: [vfConfig({ ...rest, vf: { vlan } })], pods: [pod] }));
+      node.bench.api.create(
+        buildClaim(name, { requests, config: [classConfig({ ...rest, vf: { vlan } })], pods: [pod] }),
+      );
     }
     const running = await node.runPod(pod);
     for (const [name, { vf, interfaceName, addresses, vlan }] of Object.entries(claims)) {
@@ -46,7 +48,9 @@ describe('claims', () => {
 
   it('do not get a VF twice, also if they are prepared at once', async ({ node, vfs }) => {
     const contested = vfAt(vfs, 'pf0', 5);
-    const config = (vlan: number) => [vfConfig({ interfaceName: 'net1', addresses: ['192.0.2.1/24'], vf: { vlan } })];
+    const config = (vlan: number) => [
+      classConfig({ interfaceName: 'net1', addresses: ['192.0.2.1/24'], vf: { vlan } }),
+    ];
     const rivals = [
       { vlan: 7, pod: node.createPod('first', contested, config(7)) },
       { vlan: 8, pod: node.createPod('second', contested, config(8)) },

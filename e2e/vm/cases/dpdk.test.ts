@@ -49,8 +49,8 @@ describe('a VF for DPDK', () => {
     const vf = vfAt(vfs, 'pf0', 1);
     const dialects = { devicePlugin: { resourceName: 'intel.com/dpdk' } };
     const running = await startDpdk(node, 'dpdk', vf, [
-      classConfig({ driver: 'vfio-pci', macAddress: '02:4e:45:54:00:42', dialects }),
-      vfConfig({ interfaceName: 'dpdk0', addresses: ['192.0.2.42/24'], vf: { vlan: 9 } }),
+      classConfig({ driver: 'vfio-pci', macAddress: '02:4e:45:54:00:42', dialects, vf: { vlan: 9 } }),
+      vfConfig({ interfaceName: 'dpdk0', addresses: ['192.0.2.42/24'] }),
     ]);
     const { generation, devices } = await readMetadata(running);
     expect(generation).toBe(1);

@@ -11,12 +11,11 @@ describe('a VF as an interface of a pod', () => {
   it('is as its claim wants it, and the metadata says what `ip` says of it', async ({ node, vfs }) => {
     const vf = vfAt(vfs, 'pf0', 0);
     const running = await node.startPod('one', vf, [
-      classConfig({ macAddress: '02:11:22:33:44:55', vf: { trust: true } }),
+      classConfig({ macAddress: '02:11:22:33:44:55', vf: { trust: true, vlan: 7 } }),
       vfConfig({
         interfaceName: 'net1',
         mtu: 1400,
         addresses: ['192.0.2.10/24', '2001:DB8:0::10/64'],
-        vf: { vlan: 7 },
       }),
     ]);
     expect(pfInfoOf(vf)).toMatchObject({ address: '02:11:22:33:44:55', vlan_list: [{ vlan: 7 }], trust: true });
@@ -68,7 +67,7 @@ describe('a VF as an interface of a pod', () => {
 
   it('reaches those in its VLAN only', async ({ node, vfs }) => {
     const net = (host: number, vlan: number) =>
-      vfConfig({ interfaceName: 'net1', addresses: [`192.0.2.${host}/24`], vf: { vlan } });
+      classConfig({ interfaceName: 'net1', addresses: [`192.0.2.${host}/24`], vf: { vlan } });
     const [seven] = await Promise.all([
       node.startPod('seven', vfAt(vfs, 'pf0', 1), [net(1, 7)]),
       node.startPod('seven-too', vfAt(vfs, 'pf0', 2), [net(2, 7)]),

@@ -21,8 +21,8 @@ const changesOf = ({ index }: VfState) => ({
 function createPod(node: VmNode, name: string, vf: VfState): Pod {
   const { interfaceName, macAddress, mtu, address } = changesOf(vf);
   return node.createPod(name, vf, [
-    classConfig({ macAddress, vf: { trust: true } }),
-    vfConfig({ interfaceName, mtu, addresses: [address], vf: { vlan: 7 } }),
+    classConfig({ macAddress, vf: { trust: true, vlan: 7 } }),
+    vfConfig({ interfaceName, mtu, addresses: [address] }),
   ]);
 }
 

@@ -1,6 +1,6 @@
 import { CniError } from '../../../src/cni/index.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/config.ts';
-import { DriverError, privilegedFields } from '../../../src/driver/index.ts';
+import { closedFields, DriverError } from '../../../src/driver/index.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
 import { encodeAddress } from '../../../src/netlink/address.ts';
 import { encodeLinkChange } from '../../../src/netlink/link.ts';
@@ -43,7 +43,13 @@ function applyLater({
 export const target: FuzzTarget = {
   name: 'vf-config',
   errors: [DriverError, CniError],
-  covers: ['src/driver/config.ts', 'src/state/vf-config.ts', 'src/driver/privileges.ts', 'src/driver/config-rules.ts'],
+  covers: [
+    'src/driver/config.ts',
+    'src/state/vf-config.ts',
+    'src/driver/class-rules.ts',
+    'src/driver/class-config.ts',
+    'src/driver/config-rules.ts',
+  ],
   shape: 'json',
   maxBytes: 16_384,
   dictionary: [
@@ -90,7 +96,10 @@ export const target: FuzzTarget = {
     const entries: ConfigOptions[] = [];
     if (Object.hasOwn(value, 'claim')) entries.push({ source: 'FromClaim', parameters: value.claim as object });
     if (Object.hasOwn(value, 'class')) entries.push({ source: 'FromClass', parameters: value.class as object });
-    const config = resolveVfConfig(testDriver, claimWith(entries), 'vf', value.open ? privilegedFields : []);
+    const config = resolveVfConfig(testDriver, claimWith(entries), 'vf', {
+      open: value.open ? closedFields : [],
+      nodeNetworks: [],
+    });
     // The store keeps it as JSON.
     JSON.stringify(config);
     applyLater(configForDevice(config, 'default/fast-net', 1, 1));

@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs';
 import type { V1ClusterRole, V1Container, V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { renderRules } from '../../../deploy/admission/rules.ts';
 import { findTypeProblems } from './kubernetes-types.ts';
 import { findObject, manifestObjects } from './manifest-objects.ts';
 
@@ -69,6 +71,11 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(flag('http-address')).toBe(`:${container.readinessProbe?.httpGet?.port}`);
   });
 
+  it('has policies that check what the schemas of the driver check', () => {
+    const rules = readFileSync(new URL('../../../deploy/helm/netdra/vfconfig-rules.yaml', import.meta.url), 'utf8');
+    expect(rules).toBe(renderRules());
+  });
+
   it('allows what the driver asks of the API server, and no more', () => {
     expect(findObject<V1ClusterRole>('ClusterRole').rules).toEqual([
       { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] },
@@ -85,6 +92,7 @@ describe('deploy/manifests/netdra.yaml', () => {
         verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'],
       },
       { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
+      { apiGroups: [''], resources: ['namespaces'], verbs: ['get'] },
       { apiGroups: [''], resources: ['pods'], verbs: ['get'] },
       { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },
     ]);

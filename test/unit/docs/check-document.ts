@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadAllYaml, loadYaml } from '@kubernetes/client-node';
 import * as z from 'zod';
+import { classConfigSchema } from '../../../src/driver/class-config.ts';
 import { findContradictions } from '../../../src/driver/config-rules.ts';
 import { inventoryPolicySchema } from '../../../src/sriov/index.ts';
 import { type VfConfig, vfConfigSchema } from '../../../src/state/vf-config.ts';
@@ -72,27 +73,30 @@ function findObjectProblems(object: SomeObject): string[] {
   if (name === 'netdra.dev/v1alpha1 VFConfig') return findVfConfigProblems(object);
   if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));
   const type = kubernetesTypes[name];
-  if (type !== undefined) return [...findTypeProblems(object, type), ...findOpaqueProblems(object)];
+  if (type !== undefined) return [...findTypeProblems(object, type), ...findOpaqueProblems(object, schemaFor(object))];
   return foreignKinds.includes(name) ? [] : [`nobody checks objects of ${name}: see test/unit/docs/check-document.ts`];
 }
 
-function findVfConfigProblems(object: object): string[] {
-  const result = vfConfigSchema.safeParse(object);
+type ConfigSchema = typeof vfConfigSchema | typeof classConfigSchema;
+const schemaFor = ({ kind }: SomeObject) => (kind === 'DeviceClass' ? classConfigSchema : vfConfigSchema);
+
+function findVfConfigProblems(object: object, schema: ConfigSchema = vfConfigSchema): string[] {
+  const result = schema.safeParse(object);
   if (!result.success) return describe(result);
   const { apiVersion: _apiVersion, kind: _kind, ...config } = result.data;
   return findContradictions(config as VfConfig);
 }
 
 /** Of the configurations that an object has somewhere in it, for our driver or for others. */
-function findOpaqueProblems(value: unknown): string[] {
+function findOpaqueProblems(value: unknown, schema: ConfigSchema): string[] {
   if (typeof value !== 'object' || value === null) return [];
   const { driver, parameters } = value as { driver?: unknown; parameters?: unknown };
   if (typeof driver === 'string' && typeof parameters === 'object') {
     return driver === testDriver
-      ? findVfConfigProblems(parameters as object)
+      ? findVfConfigProblems(parameters as object, schema)
       : findObjectProblems(parameters as SomeObject);
   }
-  return Object.values(value).flatMap(findOpaqueProblems);
+  return Object.values(value).flatMap((inner) => findOpaqueProblems(inner, schema));
 }
 
 function describe({ error }: { error?: z.ZodError | undefined }): string[] {

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { loadAllYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { classConfigSchema } from '../../../src/driver/class-config.ts';
 import { findContradictions } from '../../../src/driver/config-rules.ts';
-import { privilegedFields } from '../../../src/driver/index.ts';
+import { closedFields } from '../../../src/driver/index.ts';
 import { type VfConfig, vfConfigSchema } from '../../../src/state/vf-config.ts';
 
 const page = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8');
@@ -43,7 +44,8 @@ describe('docs/vfconfig.md', () => {
   it.each([...examples, ...ofReadme].map((example, index) => [index, example]))(
     'has an example %i that is taken as it is, and so has the README',
     (_, example) => {
-      const { apiVersion: _apiVersion, kind: _kind, ...config } = vfConfigSchema.parse(example);
+      const schema = 'limits' in example ? classConfigSchema : vfConfigSchema;
+      const { apiVersion: _apiVersion, kind: _kind, ...config } = schema.parse(example);
       expect(findContradictions(config as VfConfig)).toEqual([]);
     },
   );
@@ -59,8 +61,9 @@ describe('docs/vfconfig.md', () => {
     expect(rows.map(({ name }) => name).sort()).toEqual(fields.sort());
   });
 
-  it('says of each field whether it is privileged', () => {
+  it('says of each field whether it is closed', () => {
     const named = rows.filter(({ who }) => who.includes('class')).map(({ name }) => name);
-    expect(named.sort()).toEqual([...privilegedFields].sort());
+    const closed = closedFields.map((field) => field.replace(/^networkAttachmentDefinition$/, '$&.name'));
+    expect(named.sort()).toEqual(closed.sort());
   });
 });

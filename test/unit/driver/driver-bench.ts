@@ -4,6 +4,7 @@ import { Driver, type NetworkAttachmentReader, type VfControl } from '../../../s
 import { KeyedMutex } from '../../../src/keyed-mutex.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../src/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../src/metadata/index.ts';
+import { parseCidr } from '../../../src/netlink/index.ts';
 import { UnrestoredVfs } from '../../../src/recovery/index.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../../../src/sriov/index.ts';
 import { Store, type StoredDevice } from '../../../src/state/index.ts';
@@ -103,6 +104,7 @@ export class DriverBench implements Disposable {
   readonly control = new FakeControl();
   readonly logger = new RecordingLogger();
   readonly driver: Driver;
+  readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** Names of devices that were detached, in that order. */
   readonly released: string[] = [];
   /** Thrown when the device of that name is detached. */
@@ -123,6 +125,8 @@ export class DriverBench implements Disposable {
         deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
       }),
       openClaimFields: [],
+      namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
+      nodeNetworks: async () => [parseCidr('10.1.0.5/16')],
       locks: new KeyedMutex(),
       logger: this.logger,
     });

@@ -41,10 +41,13 @@ async function refused(claim: AllocatedClaim): Promise<string> {
   return explain(result.error);
 }
 
+/** A class that leaves the definition to claims. */
+const opened = fromClass({ overridable: ['networkAttachmentDefinition'] });
+
 describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it("takes the network configuration from the claim's namespace and stores it with the claim", async () => {
     createDefinition('fast', network);
-    const claim = allocated('c', ['dev-1'], { config: [fromClaim(byName('fast'))] });
+    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] });
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(storedConfig(claim)).toMatchObject({ attach: 'cni', cni: network });
     expect(reads().map(({ path }) => path)).toEqual([
@@ -54,7 +57,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
 
   it('asks once for each request of a claim, and not again for what is prepared', async () => {
     createDefinition('fast', network);
-    const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], { config: [fromClaim(byName('fast'))] });
+    const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], { config: [opened, fromClaim(byName('fast'))] });
     await bench.prepare(claim);
     api.delete('NetworkAttachmentDefinition', 'fast');
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
@@ -64,7 +67,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
 
   it('names a network after the object if the configuration does not, and takes a single plugin', async () => {
     createDefinition('plain', { cniVersion: '0.3.1', type: 'host-device', ipam: { type: 'static' } });
-    const claim = allocated('c', ['dev-1'], { config: [fromClaim(byName('plain'))] });
+    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('plain'))] });
     await bench.prepare(claim);
     expect(storedConfig(claim)?.cni).toEqual({
       cniVersion: '0.3.1',
@@ -76,29 +79,29 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it('of another namespace is for DeviceClasses; naming the own one is for all', async () => {
     createDefinition('fast', network, 'networks');
     createDefinition('fast', { cniVersion: '1.0.0', name: 'own', plugins: [{ type: 'sriov' }] });
-    const fromElsewhere = allocated('c', ['dev-1'], { config: [fromClaim(byName('fast', 'networks'))] });
+    const fromElsewhere = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast', 'networks'))] });
     expect(await refused(fromElsewhere)).toMatch(
-      /claim default\/c may not set networkAttachmentDefinition\.namespace \(set it in a DeviceClass/,
+      /claim default\/c may not set networkAttachmentDefinition\.namespace \(set it in the DeviceClass/,
     );
     expect(reads()).toEqual([]);
     const classClaim = allocated('d', ['dev-1'], { config: [fromClass(byName('fast', 'networks'))] });
     expect(await bench.prepare(classClaim)).toEqual({ devices: [] });
     expect(storedConfig(classClaim)).toMatchObject({ cni: { name: 'fast' } });
-    const own = allocated('e', ['dev-2'], { config: [fromClaim(byName('fast', 'default'))] });
+    const own = allocated('e', ['dev-2'], { config: [opened, fromClaim(byName('fast', 'default'))] });
     expect(await bench.prepare(own)).toEqual({ devices: [] });
     expect(storedConfig(own)).toMatchObject({ cni: { name: 'own' } });
   });
 
   it("of a class is not looked up in the class's namespace when the claim names another one", async () => {
     createDefinition('secret', network, 'networks');
-    const config = [fromClass(byName('fast', 'networks')), fromClaim(byName('secret'))];
+    const config = [fromClass(byName('fast', 'networks')), opened, fromClaim(byName('secret'))];
     expect(await refused(allocated('c', ['dev-1'], { config }))).toMatch(
       /NetworkAttachmentDefinition default\/secret does not exist/,
     );
   });
 
   it('that does not exist fails the claim and says which, and a retry finds it', async () => {
-    const claim = allocated('c', ['dev-1'], { config: [fromClaim(byName('fast'))] });
+    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] });
     expect(await refused(claim)).toMatch(
       /^claim default\/c: NetworkAttachmentDefinition default\/fast does not exist: .*404.*\(create it, or correct the VFConfig\)$/,
     );
@@ -110,7 +113,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it('that the driver may not read says which right is missing', async () => {
     createDefinition('fast', network);
     using _fault = api.failNext('/network-attachment-definitions/', 403, { message: 'forbidden: no RBAC rule' });
-    expect(await refused(allocated('c', ['dev-1'], { config: [fromClaim(byName('fast'))] }))).toMatch(
+    expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(
       /default\/fast may not be read by the driver: .*forbidden: no RBAC rule \(its role lacks the verb get for network-attachment-definitions of k8s\.cni\.cncf\.io\)$/,
     );
   });
@@ -118,7 +121,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
   it('in a cluster without the resource says so', async () => {
     const message = 'the server could not find the requested resource';
     using _fault = api.failNext('/network-attachment-definitions/', 404, { message });
-    expect(await refused(allocated('c', ['dev-1'], { config: [fromClaim(byName('fast'))] }))).toMatch(
+    expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(
       /default\/fast cannot exist: .*\(the cluster lacks its CustomResourceDefinition, which comes with Multus\)$/,
     );
   });
@@ -128,7 +131,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     const hanging = api.hang('/network-attachment-definitions/');
     stack.defer(() => hanging[Symbol.dispose]());
     const abort = new AbortController();
-    const claim = allocated('c', ['dev-1'], { config: [fromClaim(byName('fast'))] });
+    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] });
     const preparing = bench.driver.prepareResourceClaims([claim, allocated('d', ['dev-2'])], { signal: abort.signal });
     await api.until(() => reads().length === 1);
     abort.abort(new Error('the kubelet will not wait any longer'));
@@ -144,7 +147,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     [{ cniVersion: '9.9.9', type: 'sriov' }, /cniVersion: "9\.9\.9" is not known/],
   ])('that holds %j fails the claim', async (config, message) => {
     createDefinition('fast', config);
-    expect(await refused(allocated('c', ['dev-1'], { config: [fromClaim(byName('fast'))] }))).toMatch(message);
+    expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(message);
     expect(bench.store.claims()).toEqual([]);
   });
 });

@@ -32,17 +32,3 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "netdra.image" -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
-
-{{/* What only classes may set. Each: field, expression that is true where the VFConfig `c` asks for it. */}}
-{{- define "netdra.privilegedFields" -}}
-- { field: driver, asked: "has(c.driver)" }
-- { field: macAddress, asked: "has(c.macAddress)" }
-- { field: vf.trust, asked: "has(c.vf) && has(c.vf.trust) && c.vf.trust == true" }
-- { field: vf.spoofCheck, asked: "has(c.vf) && has(c.vf.spoofCheck) && c.vf.spoofCheck == false" }
-- { field: vhost, asked: "has(c.vhost) && c.vhost == true" }
-- { field: sysctls, asked: "has(c.sysctls)" }
-- { field: cni, asked: "has(c.cni)" }
-- { field: ipam, asked: "has(c.ipam)" }
-- { field: networkAttachmentDefinition.namespace, asked: "has(c.networkAttachmentDefinition) && has(c.networkAttachmentDefinition.namespace) && c.networkAttachmentDefinition.namespace != request.namespace" }
-- { field: dialects, asked: "has(c.dialects)" }
-{{- end -}}

@@ -1,0 +1,135 @@
+import * as z from 'zod';
+
+/** The parts of JSON schema that zod writes for the schemas of VFConfig. */
+interface Schema {
+  type?: string;
+  const?: unknown;
+  enum?: unknown[];
+  format?: string;
+  pattern?: string;
+  allOf?: Schema[];
+  anyOf?: Schema[];
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  maxItems?: number;
+  items?: Schema;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  propertyNames?: Schema;
+  additionalProperties?: Schema | boolean;
+}
+
+/** One check of opaque parameters, for a policy. */
+export interface FormRule {
+  field: string;
+  /** CEL, true where the parameters `c` have the field in a form that is allowed, or do not have it. */
+  valid: string;
+  message: string;
+}
+
+/** What `.meta({ format })` of the schemas stands for. Each has to agree with the function beside it there. */
+const formats: Record<string, (x: string) => string> = {
+  ip: (x) => `isIP(${x})`,
+  network: (x) => `(isCIDR(${x}) && cidr(${x}).masked() == cidr(${x}))`,
+  'interface-address': (x) =>
+    `(isCIDR(${x}) && !cidr(${x}).ip().isUnspecified() && !cidr("224.0.0.0/4").containsIP(cidr(${x}).ip()) && !cidr("ff00::/8").containsIP(cidr(${x}).ip()))`,
+  'mac-address': (x) =>
+    `(${x}.matches("^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$") && ${x} != "00:00:00:00:00:00")`,
+  'interface-name': (x) =>
+    `(${x}.size() >= 1 && ${x}.size() <= 15 && ${x}.matches("^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$") && !(${x} in [".", "..", "all", "default"]))`,
+  route: (x) => `(!has(${x}.gateway) || ${x}.gateway.contains(":") == ${x}.destination.contains(":"))`,
+};
+
+/**
+ * The checks of a policy for opaque parameters: one for each field, and one for fields that do not exist.
+ * @throws Error for a schema that uses what is not known here
+ */
+export function formRules(schema: z.ZodObject): FormRule[] {
+  const { properties = {} } = z.toJSONSchema(schema, { io: 'input' }) as Schema;
+  const names = Object.keys(properties);
+  const unknown: FormRule = {
+    field: '',
+    valid: `c.all(k, k in ${JSON.stringify(names)})`,
+    message: `a VFConfig here has the fields ${names.join(', ')} only`,
+  };
+  const rules = Object.entries(properties).map(([field, property]): FormRule => {
+    const valid = `!has(c.${field}) || ${toCel(property, `c.${field}`)}`;
+    return {
+      field,
+      valid,
+      message: `${field} of a VFConfig has a value that is not allowed; docs/vfconfig.md says which are`,
+    };
+  });
+  return [unknown, ...rules.filter(({ field }) => field !== 'apiVersion' && field !== 'kind')];
+}
+
+/** @param depth makes the names of variables, which must differ in each other's scope */
+function toCel(schema: Schema, x: string, depth = 0): string {
+  const { anyOf, allOf = [], format } = schema;
+  if (anyOf !== undefined) return `(${anyOf.map((each) => toCel(each, x, depth)).join(' || ')})`;
+  const checks = [...typeChecks(schema, x, depth), ...allOf.map((each) => toCel(each, x, depth))];
+  if (format !== undefined) {
+    const check = formats[format];
+    if (check === undefined) throw new Error(`no CEL for the format ${format}`);
+    checks.push(check(x));
+  }
+  return checks.length === 1 ? (checks[0] ?? '') : `(${checks.join(' && ')})`;
+}
+
+function typeChecks(schema: Schema, x: string, depth: number): string[] {
+  const { type, minimum, maximum, minLength, maxLength, maxItems, items, pattern } = schema;
+  if (schema.enum !== undefined) return [`${x} in ${JSON.stringify(schema.enum)}`];
+  if (schema.const !== undefined) return [`${x} == ${JSON.stringify(schema.const)}`];
+  switch (type) {
+    case undefined:
+      return pattern === undefined ? ['true'] : [`${x}.matches(${JSON.stringify(pattern)})`];
+    case 'boolean':
+      return [`type(${x}) == bool`];
+    case 'integer':
+      // 1.0 is a whole number in JSON, and not an int in CEL.
+      return [
+        `(type(${x}) == int || (type(${x}) == double && double(int(${x})) == ${x}))`,
+        ...bounds(x, minimum, maximum),
+      ];
+    case 'string':
+      return [
+        `type(${x}) == string`,
+        ...bounds(`${x}.size()`, minLength, maxLength),
+        ...(pattern === undefined ? [] : [`${x}.matches(${JSON.stringify(pattern)})`]),
+      ];
+    case 'array': {
+      const each = `i${depth}`;
+      const checked = items === undefined ? [] : [`${x}.all(${each}, ${toCel(items, each, depth + 1)})`];
+      return [`type(${x}) == list`, ...bounds(`${x}.size()`, undefined, maxItems), ...checked];
+    }
+    case 'object':
+      return [`type(${x}) == map`, ...objectChecks(schema, x, depth)];
+    default:
+      throw new Error(`no CEL for the type ${type}`);
+  }
+}
+
+function objectChecks(schema: Schema, x: string, depth: number): string[] {
+  const { properties, required = [], propertyNames, additionalProperties } = schema;
+  const key = `k${depth}`;
+  if (properties === undefined) {
+    const ofNames = propertyNames === undefined ? [] : [toCel(propertyNames, key, depth + 1)];
+    const isAny = typeof additionalProperties !== 'object' || Object.keys(additionalProperties).length === 0;
+    const ofValues = isAny ? [] : [toCel(additionalProperties as Schema, `${x}[${key}]`, depth + 1)];
+    const checks = [...ofNames, ...ofValues];
+    return checks.length === 0 ? [] : [`${x}.all(${key}, ${checks.join(' && ')})`];
+  }
+  const known = `${x}.all(${key}, ${key} in ${JSON.stringify(Object.keys(properties))})`;
+  const checks = Object.entries(properties).map(([name, property]) => {
+    const at = `${x}.${name}`;
+    const valid = toCel(property, at, depth + 1);
+    return required.includes(name) ? `has(${at}) && ${valid}` : `(!has(${at}) || ${valid})`;
+  });
+  return [known, ...checks];
+}
+
+function bounds(x: string, least: number | undefined, most: number | undefined): string[] {
+  return [...(least === undefined ? [] : [`${x} >= ${least}`]), ...(most === undefined ? [] : [`${x} <= ${most}`])];
+}

@@ -1,0 +1,47 @@
+import { dump } from 'js-yaml';
+import { type ClaimField, claimFields, closedFields } from '../../src/driver/claim-fields.ts';
+import { classConfigSchema } from '../../src/driver/class-config.ts';
+import { vfConfigSchema } from '../../src/state/vf-config.ts';
+import { formRules } from './form.ts';
+
+/** A field of a claim's VFConfig, for the policy that compares claims with classes. */
+interface FieldRule {
+  field: string;
+  /** Part of the names of CEL variables. */
+  id: string;
+  /** CEL, true where the VFConfig `c` of a claim asks for the field. */
+  asked: string;
+  /** CEL, true where the VFConfig `c` has it. */
+  set: string;
+  value: string;
+  isClosed: boolean;
+  /** CEL, true where the class closes the field by another one. */
+  closedBy: string;
+}
+
+/** deploy/helm/netdra/vfconfig-rules.yaml, which the chart's policies are made from: what the driver checks, in CEL. */
+export function renderRules(): string {
+  const head = `# Made from the schemas in src/driver and src/state by \`npm run manifests\`; a test checks that it is current.\n`;
+  const rules = {
+    claimForm: formRules(vfConfigSchema),
+    classForm: formRules(classConfigSchema),
+    fields: claimFields.map(fieldRule),
+  };
+  return head + dump(rules, { lineWidth: -1, noRefs: true });
+}
+
+function fieldRule(field: ClaimField): FieldRule {
+  const [outer = '', inner] = field.split('.');
+  const set = inner === undefined ? `has(c.${outer})` : `has(c.${outer}) && has(c.${outer}.${inner})`;
+  const isNamespace = field === 'networkAttachmentDefinition.namespace';
+  return {
+    field,
+    id: field.replace('.', '_'),
+    // A definition of the claim's own namespace is as good as one without a namespace.
+    asked: isNamespace ? `${set} && c.${field} != request.namespace` : set,
+    set,
+    value: `c.${field}`,
+    isClosed: closedFields.some((each) => each === field),
+    closedBy: field === 'addresses' || field === 'routes' ? 'variables.ofClass.exists(c, has(c.ipam))' : 'false',
+  };
+}

@@ -1,0 +1,139 @@
+import type { KubernetesObject } from '@kubernetes/client-node';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { explain } from '../../../src/errors.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
+import { ApiCluster } from './api-cluster.ts';
+
+const vfConfig = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
+let cluster: ApiCluster;
+
+beforeAll(async () => {
+  cluster = await ApiCluster.start();
+  for (const [name, labels] of [
+    ['red', { vendor: 'red' }],
+    ['blue', { vendor: 'blue', tier: 'gold' }],
+  ] as const) {
+    await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } });
+  }
+  // Policies are in force a moment after they were installed, and see classes a moment after these were created.
+  await createClass('ready', { mtu: 1500 });
+  await vi.waitFor(async () => expect(await answer('ready', { mtu: 9000 })).toContain('DeviceClass ready to 1500'), {
+    ...{ timeout: 30_000, interval: 250 },
+  });
+}, 180_000);
+afterAll(async () => await cluster?.[Symbol.asyncDispose]());
+
+async function createClass(name: string, ...configs: object[]): Promise<void> {
+  const config = configs.map((fields) => ({ opaque: { driver: testDriver, parameters: { ...vfConfig, ...fields } } }));
+  const selectors = [{ cel: { expression: `device.driver == "${testDriver}"` } }];
+  await cluster.create({
+    ...{ apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name } },
+    ...{ spec: { selectors, config } },
+  } as KubernetesObject);
+}
+
+interface Asked {
+  namespace?: string;
+  kind?: 'ResourceClaim' | 'ResourceClaimTemplate';
+  requests?: object[];
+  /** Requests that the configuration is for; absent: all. */
+  configured?: string[];
+}
+
+/** What the API server says to a claim with one configuration. */
+async function answer(deviceClassName: string, fields: object, asked: Asked = {}): Promise<string> {
+  const { namespace = 'default', kind = 'ResourceClaim', configured } = asked;
+  const { requests = [{ name: 'vf', exactly: { deviceClassName } }] } = asked;
+  const opaque = { driver: testDriver, parameters: { ...vfConfig, ...fields } };
+  const devices = { requests, config: [{ opaque, ...(configured === undefined ? {} : { requests: configured }) }] };
+  const spec = kind === 'ResourceClaim' ? { devices } : { spec: { devices } };
+  const path = `/apis/resource.k8s.io/v1/namespaces/${namespace}/${kind.toLowerCase()}s`;
+  const body = { apiVersion: 'resource.k8s.io/v1', kind, metadata: { name: 'judged', namespace }, spec };
+  return await cluster.admin.client
+    .request({ method: 'POST', path, query: { dryRun: 'All' }, body })
+    .then(() => 'accepted', explain);
+}
+
+describe('what a class sets is final, says the API server', () => {
+  it.each([
+    [{ vf: { vlan: 100, maxTxRate: 1000 } }, { vf: { vlan: 0, maxTxRate: 0 } }, 'vf.vlan to 0', 'to 100'],
+    [{ vf: { maxTxRate: 1000 } }, { vf: { maxTxRate: 0 } }, 'vf.maxTxRate to 0', 'to 1000'],
+    [{ mtu: 1500 }, { mtu: 9000 }, 'mtu to 9000', 'to 1500'],
+    [
+      { addresses: ['10.1.0.5/24'] },
+      { addresses: ['10.9.9.1/24'] },
+      'addresses to ["10.9.9.1/24"]',
+      'to ["10.1.0.5/24"]',
+    ],
+    [
+      { attach: 'cni', networkAttachmentDefinition: { name: 'prod', namespace: 'infra' } },
+      { networkAttachmentDefinition: { name: 'mine' } },
+      'networkAttachmentDefinition to ',
+      'mine',
+    ],
+  ])('%j over %j', async (ofClass, ofClaim, asked, set) => {
+    const name = `final-${Object.keys(ofClass).sort().join('-').toLowerCase()}-${JSON.stringify(ofClass).length}`;
+    await createClass(name, ofClass);
+    const what = () => answer(name, ofClaim);
+    await expect.poll(what, { timeout: 10_000 }).toContain(`the claim sets ${asked}`);
+    expect(await what()).toContain(set);
+    expect(await answer(name, ofClaim, { kind: 'ResourceClaimTemplate' })).toContain(`the claim sets ${asked}`);
+    expect(await answer(name, 'attach' in ofClass ? {} : ofClass)).toBe('accepted');
+  });
+
+  it('for the request that has the class, whichever way it names it', async () => {
+    const [two, either] = ['two', 'either'].map((name) => ({ name }));
+    const requests = [
+      { ...two, exactly: { deviceClassName: 'ready' } },
+      {
+        ...either,
+        firstAvailable: [
+          { name: 'a', deviceClassName: 'netdra-kernel' },
+          { name: 'b', deviceClassName: 'ready' },
+        ],
+      },
+    ];
+    const refused = 'the claim sets mtu to 9000, and DeviceClass ready to 1500';
+    for (const configured of [undefined, ['two'], ['either'], ['either/b']]) {
+      expect(await answer('', { mtu: 9000 }, { requests, ...(configured && { configured }) })).toContain(refused);
+    }
+    expect(await answer('', { mtu: 9000 }, { requests, configured: ['either/a'] })).toBe('accepted');
+  });
+
+  it('unless the class opens it, within its limits', async () => {
+    const limits = {
+      ...{ vlanRanges: ['100-199', '300'], addressRanges: ['192.0.2.0/25', '2001:db8::/64'] },
+      ...{ routes: ['0.0.0.0/0'], maxDevices: 2, maxAddresses: 2, maxRoutes: 1 },
+    };
+    await createClass('limited', { mtu: 1500, vf: { vlan: 100 }, overridable: ['mtu', 'vf.vlan'], limits });
+    const judge = (fields: object, more: Asked = {}) => answer('limited', fields, more);
+    await expect
+      .poll(() => judge({ vf: { vlan: 200 } }), { timeout: 10_000 })
+      .toContain('limits.vlanRanges of DeviceClass');
+    expect(await judge({ mtu: 9000, vf: { vlan: 300 } })).toBe('accepted');
+    expect(await judge({ addresses: ['192.0.2.1/24', '2001:db8::1/48'] })).toBe('accepted');
+    expect(await judge({ addresses: ['192.0.2.128/24'] })).toContain('limits.addressRanges of DeviceClass limited');
+    expect(await judge({ routes: [{ destination: '0.0.0.0/0' }] })).toBe('accepted');
+    expect(await judge({ routes: [{ destination: '::/0' }] })).toContain('limits.routes of DeviceClass limited');
+    expect(await judge({ addresses: ['192.0.2.1/24', '192.0.2.2/24', '192.0.2.3/24'] })).toContain(
+      'limits.maxAddresses',
+    );
+    const request = (count: number) => [{ name: 'vf', exactly: { deviceClassName: 'limited', count } }];
+    expect(await judge({}, { requests: request(2) })).toBe('accepted');
+    expect(await judge({}, { requests: request(3) })).toContain('limits.maxDevices of DeviceClass limited');
+    expect(await answer('netdra-kernel', { routes: [{ destination: '0.0.0.0/0' }] })).toContain('default route');
+    expect(await judge({ overridable: ['mtu'] })).toContain('a VFConfig here has the fields');
+  });
+
+  it('and only in the namespaces that the class is for', async () => {
+    const matchExpressions = [{ key: 'tier', operator: 'In', values: ['gold'] }];
+    const allowedNamespaces = { names: ['red'], selector: { matchExpressions } };
+    await createClass('some', { limits: { allowedNamespaces } });
+    const judge = (namespace: string) => answer('some', {}, { namespace });
+    await expect
+      .poll(() => judge('default'), { timeout: 10_000 })
+      .toContain('DeviceClass some is not for namespace default');
+    expect(await judge('red')).toBe('accepted');
+    expect(await judge('blue')).toBe('accepted');
+  });
+});

@@ -1,0 +1,50 @@
+import type { VfConfig } from '../state/index.ts';
+
+/**
+ * Fields that claims may not set, unless the class or the operator opens them: they reach beyond the pod, to the node or
+ * to the network of others. Who may write a claim, the API says; who may write a class is an administrator.
+ */
+export const closedFields = [
+  /** vfio gives the device's memory access to a program, and takes the interface from the node. */
+  'driver',
+  'macAddress',
+  /** What the PF enforces: which network the VF is in, and what it may send there. */
+  'vf.vlan',
+  'vf.qos',
+  'vf.vlanProto',
+  'vf.spoofCheck',
+  'vf.trust',
+  'vf.linkState',
+  'vf.minTxRate',
+  'vf.maxTxRate',
+  /** Not the VF's: parts of the host's kernel that no pod reaches otherwise. */
+  'vhost',
+  /** They cannot leave the interface, but the kubelet refuses them to pods for want of the administrator's consent. */
+  'sysctls',
+  /** Plugins run as root on the node, with paths that their configuration chooses. */
+  'cni',
+  'ipam',
+  'networkAttachmentDefinition',
+  /** Definitions of other namespaces, also where `networkAttachmentDefinition` is open. */
+  'networkAttachmentDefinition.namespace',
+  /** Files on the host under names that other software trusts, and what images of others were made for. */
+  'dialects',
+] as const;
+export type ClosedField = (typeof closedFields)[number];
+
+/** Fields that claims may set where their class does not. */
+const openFields = ['attach', 'interfaceName', 'mtu', 'addresses', 'routes', 'rdma'] as const;
+
+/** All fields that a claim can set by itself. */
+export const claimFields = [...openFields, ...closedFields] as const;
+export type ClaimField = (typeof claimFields)[number];
+
+/** @returns the value of a field; `undefined` where the config does not set it */
+export function fieldOf(config: VfConfig, field: ClaimField): unknown {
+  let value: unknown = config;
+  for (const key of field.split('.')) {
+    value =
+      typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
+  }
+  return value;
+}

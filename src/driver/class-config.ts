@@ -1,0 +1,67 @@
+import * as z from 'zod';
+import { kubernetesName, network, vfConfigSchema } from '../state/index.ts';
+import { claimFields } from './claim-fields.ts';
+
+const labelText = z.string().max(317);
+const labels = z.record(labelText, z.string().max(63));
+
+/** A label selector. Source: meta/v1 `LabelSelector`. */
+const labelSelector = z.strictObject({
+  matchLabels: labels.optional(),
+  matchExpressions: z
+    .array(
+      z.strictObject({
+        key: labelText,
+        operator: z.enum(['In', 'NotIn', 'Exists', 'DoesNotExist']),
+        values: z.array(z.string().max(63)).max(64).optional(),
+      }),
+    )
+    .max(16)
+    .optional(),
+});
+export type LabelSelector = z.infer<typeof labelSelector>;
+
+const limits = z
+  .strictObject({
+    allowedNamespaces: z
+      .strictObject({
+        names: z.array(kubernetesName).max(256).optional(),
+        selector: labelSelector.optional(),
+      })
+      .describe('Namespaces whose claims may use the class: by name, or by their labels. Absent: all.')
+      .optional(),
+    vlanRanges: z
+      .array(
+        z.string().regex(/^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$/, 'must be a VLAN id or a range such as 100-199'),
+      )
+      .max(64)
+      .describe('What claims may set vf.vlan to, where the class opens it.')
+      .optional(),
+    addressRanges: z.array(network).max(64).describe('Networks that the addresses of claims are in.').optional(),
+    routes: z
+      .array(network)
+      .max(64)
+      .describe('Networks that the routes of claims are in. Absent: all but default routes and networks of the node.')
+      .optional(),
+    maxDevices: z.int().min(0).max(1024).describe('Devices of the class that one claim may have.').optional(),
+    maxAddresses: z.int().min(0).max(16).describe('Addresses that a claim may set.').optional(),
+    maxRoutes: z.int().min(0).max(64).describe('Routes that a claim may set.').optional(),
+  })
+  .describe('What claims may ask of the class at all.');
+export type ClassLimits = z.infer<typeof limits>;
+
+/**
+ * What a DeviceClass may say: a VFConfig, and what is left to claims.
+ * Described for users in docs/vfconfig.md.
+ */
+export const classConfigSchema = vfConfigSchema.extend({
+  overridable: z
+    .array(z.enum(claimFields))
+    .max(64)
+    .describe('Fields that claims may set in spite of what the class sets, or of being closed to claims.')
+    .optional(),
+  limits: limits.optional(),
+});
+
+/** The merged settings of a class. */
+export type ClassConfig = Omit<z.infer<typeof classConfigSchema>, 'apiVersion' | 'kind'>;

@@ -1,0 +1,150 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { AllocatedClaim } from '../kubeletplugin/index.ts';
+import { baseRequest } from '../metadata/index.ts';
+import { type Cidr, isWithin, parseCidr } from '../netlink/index.ts';
+import type { VfConfig } from '../state/index.ts';
+import { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf } from './claim-fields.ts';
+import type { ClassConfig, ClassLimits } from './class-config.ts';
+import { DriverError } from './errors.ts';
+
+/** What the driver knows of the node, to judge what claims ask for. */
+export interface ClaimRules {
+  /** Closed fields that the operator opens to claims of all classes that do not set them. */
+  open: readonly ClosedField[];
+  /** Networks of the node itself, which claims may not have routes to. */
+  nodeNetworks: readonly Cidr[];
+}
+
+export const noRules: ClaimRules = { open: [], nodeNetworks: [] };
+
+/**
+ * Checks one configuration of a claim against its class.
+ * @param ofClass all configurations of the class
+ * @throws DriverError `config-conflict` for what the class sets otherwise, `config-invalid` for what it does not open
+ */
+export function checkClaimConfig(
+  claim: AllocatedClaim,
+  config: VfConfig,
+  ofClass: readonly ClassConfig[],
+  { open, nodeNetworks }: ClaimRules,
+): void {
+  const opened = new Set<ClaimField>(ofClass.flatMap(({ overridable = [] }) => overridable));
+  const merged: ClassConfig = Object.assign({}, ...ofClass, { vf: Object.assign({}, ...ofClass.map(({ vf }) => vf)) });
+  const refused: string[] = [];
+  for (const field of claimFields) {
+    if (opened.has(field)) continue;
+    const value = askedOf(claim, config, field);
+    if (value === undefined) continue;
+    const fixed = fieldOf(merged, field);
+    if (fixed !== undefined) {
+      if (!isDeepStrictEqual(value, fixed)) throw conflict(claim, field, value, fixed);
+    } else if (isClosed(field, merged, open)) refused.push(field);
+  }
+  if (refused.length > 0) {
+    const subject = subjectOf(claim);
+    throw new DriverError('config-invalid', `claim ${subject} may not set ${refused.join(', ')}`, {
+      claim: subject,
+      hint: 'set it in the DeviceClass, list it in its overridable, or let the operator open it with --open-claim-fields',
+    });
+  }
+  for (const { limits } of ofClass) checkConfigLimits(claim, config, limits ?? {});
+  const isLimited = ofClass.some(({ limits }) => limits?.routes !== undefined);
+  if (!isLimited) checkRoutes(claim, config, nodeNetworks);
+}
+
+/** @throws DriverError `config-invalid` if the claim has more devices of the class of a request than that allows */
+export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass: readonly ClassConfig[]): void {
+  const most = Math.min(...ofClass.map(({ limits }) => limits?.maxDevices ?? Number.POSITIVE_INFINITY));
+  if (most === Number.POSITIVE_INFINITY) return;
+  const className = classOf(claim, request);
+  const count = claim.results.filter((each) => classOf(claim, each.request) === className).length;
+  if (count > most) throw overLimit(claim, 'maxDevices', `has ${count} devices of class ${className}`, `${most}`);
+}
+
+/** The name of a request's class, by the claim's specification; `undefined` if it has no such request. */
+export function classOf({ object }: AllocatedClaim, request: string): string | undefined {
+  const [base, subrequest] = [baseRequest(request), request.split('/')[1]];
+  const found = object.spec.devices?.requests?.find(({ name }) => name === base);
+  if (subrequest === undefined) return found?.exactly?.deviceClassName;
+  return found?.firstAvailable?.find(({ name }) => name === subrequest)?.deviceClassName;
+}
+
+/** A definition of the claim's own namespace is as good as one without a namespace. */
+function askedOf({ identity }: AllocatedClaim, config: VfConfig, field: ClaimField): unknown {
+  const value = fieldOf(config, field);
+  return field === 'networkAttachmentDefinition.namespace' && value === identity.namespace ? undefined : value;
+}
+
+function isClosed(field: ClaimField, ofClass: ClassConfig, open: readonly ClosedField[]): boolean {
+  // Which addresses a VF has, the plugin that the class names decides.
+  if (field === 'addresses' || field === 'routes') return ofClass.ipam !== undefined;
+  return closedFields.some((each) => each === field && !open.includes(each));
+}
+
+function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: ClassLimits): void {
+  const { vf, addresses = [], routes = [] } = config;
+  const { vlanRanges, addressRanges, maxAddresses, maxRoutes } = limits;
+  const vlan = vf?.vlan;
+  if (vlan !== undefined && vlanRanges !== undefined && !vlanRanges.some((range) => isInRange(vlan, range))) {
+    throw overLimit(claim, 'vlanRanges', `sets vf.vlan to ${vlan}`, vlanRanges.join(', '));
+  }
+  const checkWithin = (field: string, text: string, name: string, ranges: string[] | undefined) => {
+    if (ranges === undefined || ranges.some((range) => isWithin(parseCidr(text), parseCidr(range)))) return;
+    throw overLimit(claim, name, `sets ${field} to ${text}`, ranges.join(', '));
+  };
+  for (const address of addresses) checkWithin('addresses', hostOf(address), 'addressRanges', addressRanges);
+  for (const { destination } of routes) checkWithin('routes', destination, 'routes', limits.routes);
+  const checkCount = (name: 'maxAddresses' | 'maxRoutes', field: string, count: number, most: number | undefined) => {
+    if (most !== undefined && count > most) throw overLimit(claim, name, `sets ${count} ${field}`, `${most}`);
+  };
+  checkCount('maxAddresses', 'addresses', addresses.length, maxAddresses);
+  checkCount('maxRoutes', 'routes', routes.length, maxRoutes);
+}
+
+/** Where no class says which: neither a default route, in one piece or two, nor one to the node. */
+function checkRoutes(claim: AllocatedClaim, { routes = [] }: VfConfig, nodeNetworks: readonly Cidr[]): void {
+  for (const { destination } of routes) {
+    const route = parseCidr(destination);
+    const subject = subjectOf(claim);
+    const refuse = (what: string) =>
+      new DriverError('config-invalid', `claim ${subject} may not set a route to ${destination}, ${what}`, {
+        claim: subject,
+        hint: 'an administrator can allow it in limits.routes of the DeviceClass',
+      });
+    if (route.prefixLength <= 1) throw refuse('a default route');
+    if (nodeNetworks.some((own) => isWithin(route, own) || isWithin(own, route))) throw refuse('a network of the node');
+  }
+}
+
+/** The address by itself: its prefix length says how large its network is, not which address it is. */
+function hostOf(address: string): string {
+  return `${address.split('/')[0]}/${address.includes(':') ? 128 : 32}`;
+}
+
+function isInRange(vlan: number, range: string): boolean {
+  const [from = 0, to = from] = range.split('-').map(Number);
+  return vlan >= from && vlan <= to;
+}
+
+function conflict(claim: AllocatedClaim, field: string, value: unknown, fixed: unknown): DriverError {
+  const subject = subjectOf(claim);
+  const [asked, set] = [value, fixed].map((each) => JSON.stringify(each));
+  return new DriverError(
+    'config-conflict',
+    `claim ${subject} sets ${field} to ${asked}, and its DeviceClass to ${set}`,
+    {
+      claim: subject,
+      hint: `leave it out of the claim, or let an administrator list ${field} in overridable of the DeviceClass`,
+    },
+  );
+}
+
+function overLimit(claim: AllocatedClaim, limit: string, what: string, allowed: string): DriverError {
+  const subject = subjectOf(claim);
+  const message = `claim ${subject} ${what}, and limits.${limit} of its DeviceClass is ${allowed || 'empty'}`;
+  return new DriverError('config-invalid', message, { claim: subject });
+}
+
+function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,58 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { explain } from '../../../src/errors.ts';
+import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
+import { testDriver } from '../../doubles/objects.ts';
+import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
+
+let bench: DriverBench;
+beforeEach(() => {
+  bench = new DriverBench();
+});
+afterEach(() => bench[Symbol.dispose]());
+
+async function outcome(claim: AllocatedClaim): Promise<string> {
+  const result = await bench.prepare(claim);
+  return result !== undefined && 'error' in result ? explain(result.error) : 'prepared';
+}
+
+describe('limits of a DeviceClass, at prepare', () => {
+  it.each([
+    [{ names: ['red', 'default'] }, 'prepared'],
+    [{ selector: { matchLabels: { tier: 'gold' } } }, 'prepared'],
+    [
+      { names: ['red'], selector: { matchExpressions: [{ key: 'tier', operator: 'In', values: ['gold'] }] } },
+      'prepared',
+    ],
+    [{ names: ['red'] }, 'claim default/c: its DeviceClass is not for namespace default'],
+    [
+      { selector: { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['gold'] }] } },
+      'is not for namespace',
+    ],
+    [{ selector: { matchExpressions: [{ key: 'vendor', operator: 'Exists' }] } }, 'is not for namespace'],
+    [{}, 'is not for namespace'],
+  ])('let claims of namespaces in %j have it', async (allowedNamespaces, expected) => {
+    bench.namespaceLabels.set('default', { tier: 'gold' });
+    const config = [fromClass({ limits: { allowedNamespaces } })];
+    expect(await outcome(allocated('c', ['dev-1'], { config }))).toContain(expected);
+    expect(bench.store.claims()).toHaveLength(expected === 'prepared' ? 1 : 0);
+  });
+
+  it('count the devices of all requests with the class', async () => {
+    const config = [fromClass({ limits: { maxDevices: 2 } })];
+    const requests = [
+      { name: 'a', devices: ['dev-1', 'dev-2'] },
+      { name: 'b', devices: ['dev-3'] },
+    ];
+    expect(await outcome(allocated('c', [], { requests, config }))).toContain(
+      `claim default/c has 3 devices of class ${testDriver}, and limits.maxDevices of its DeviceClass is 2`,
+    );
+    expect(await outcome(allocated('d', ['dev-1', 'dev-2'], { config }))).toBe('prepared');
+  });
+
+  it('keep claims from having routes to the node, whose networks are read for claims with routes only', async () => {
+    const config = [fromClaim({ routes: [{ destination: '10.1.7.0/24' }] })];
+    expect(await outcome(allocated('c', ['dev-1'], { config }))).toContain(
+      'claim default/c may not set a route to 10.1.7.0/24, a network of the node',
+    );
+  });
+});
