@@ -4,7 +4,7 @@ import { startContainerd } from '../../node/containerd.ts';
 import { importArchive } from '../../node/import-archive.ts';
 import { removeLeakedSandboxes } from '../../node/leaked-sandboxes.ts';
 import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
-import { nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
+import { isOfUnfinishedSandbox, nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
 
 export interface ContainerdPrograms {
   kind: 'containerd';
@@ -24,15 +24,18 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
     requestTimeoutMs: nriRequestTimeoutMs,
   });
   const { socketPath, cri, network, cniBinDir } = containerd;
+  let wasKilled = false;
   return {
     ...{ dir, socketPath, cri, network, cniBinDir },
     volatileDirs: [join(dir, 'state')],
     endTimeoutMs: 60_000,
-    stop: (signal) => containerd.stop(signal),
+    async stop(signal) {
+      wasKilled ||= signal === 'SIGKILL';
+      await containerd.stop(signal);
+    },
     start: () => containerd.start(),
     provideImage: (archive, image) => importArchive(containerd, archive, [image]),
-    // What it leaks is below its folder.
-    isOwnLeak: () => false,
+    isOwnLeak: (leftover) => wasKilled && isOfUnfinishedSandbox(leftover),
     removeLeaks: () => {
       if (leaksSandboxes({ name: 'containerd', version: containerd.version })) removeLeakedSandboxes(containerd);
     },

@@ -11,7 +11,7 @@ import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } 
 import { locateTools } from '../../node/tools.ts';
 import type { Registry } from '../../release/registry.ts';
 import { Program } from './program.ts';
-import { nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
+import { isOfUnfinishedSandbox, nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
 
 /** Paths of the programs that make up a CRI-O. */
 export interface CrioPrograms {
@@ -26,8 +26,6 @@ export interface CrioPrograms {
 /** Where CRI-O keeps the namespaces of pods, a folder for each kind: the default, and what the chart's values name. */
 const namespacesDir = '/var/run';
 const namespaceKinds = ['netns', 'ipcns', 'utsns', 'userns'];
-/** What a sandbox leaves that was being made when CRI-O was killed: CRI-O does not know it after its next start. */
-const ofUnfinishedSandbox = /^(mount|network namespace) \/run\/\w+ns\/|^link veth/;
 /** What the names of the suite's images begin with. */
 const localRegistry = 'localhost/';
 
@@ -80,7 +78,7 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
       await daemon.stop(signal);
     },
     start: () => daemon.start(),
-    isOwnLeak: (leftover) => wasKilled && ofUnfinishedSandbox.test(leftover),
+    isOwnLeak: (leftover) => wasKilled && isOfUnfinishedSandbox(leftover),
     // Nothing that would be in the way of a restart.
     removeLeaks: () => undefined,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -42,5 +42,13 @@ export interface RuntimeOptions {
   registry: Registry;
 }
 
+/**
+ * Whether something on the node may be left of a sandbox that was being made when its runtime was killed: the runtime does not
+ * know it after its next start. That no VF is in such a namespace is seen on the host.
+ */
+export function isOfUnfinishedSandbox(leftover: string): boolean {
+  return /^(mount|network namespace) \/run\/\w+ns\/|^link veth/.test(leftover);
+}
+
 /** How long an NRI plugin may take for one event: the default of both runtimes, so what users have. */
 export const nriRequestTimeoutMs = 2_000;
