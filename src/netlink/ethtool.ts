@@ -1,4 +1,4 @@
-import { Protocol, putU32, RawNetlinkSocket } from 'netlink';
+import { Protocol, putU32 } from 'netlink';
 import { type Clock, systemClock } from '../clock.ts';
 import {
   type Attribute,
@@ -10,6 +10,7 @@ import {
 } from './attributes.ts';
 import { assertIndex } from './checks.ts';
 import { describe, NetlinkError, type RequestSubject } from './errors.ts';
+import { KernelSocket } from './kernel-socket.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { RequestSocket } from './socket.ts';
 
@@ -138,15 +139,18 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
    * @throws NetlinkError `netns-refused`
    */
   static open(netns?: NetnsHandle, clock: Clock = systemClock): EthtoolConnection {
-    const create = () => new RawNetlinkSocket(Protocol.GENERIC);
+    const create = () => new KernelSocket(Protocol.GENERIC);
     const socket = netns === undefined ? create() : openInNetns(netns, create);
     return new EthtoolConnection(new RequestSocket(socket, clock), netns?.path);
   }
 
   async read(index: number): Promise<EthtoolState> {
+    assertIndex(index);
+    this.#familyId ??= await this.#readFamilyId(this.#subject('read settings of link', index));
     const state: EthtoolState = {};
-    for (const name of groupNames) {
-      const values = await this.#readGroup(index, name);
+    const groups = await Promise.all(groupNames.map((name) => this.#readGroup(index, name)));
+    for (const [place, name] of groupNames.entries()) {
+      const values = groups[place];
       if (values !== undefined && Object.keys(values).length > 0) state[name] = values;
     }
     return state;

@@ -67,11 +67,13 @@ export async function readLinkState(
   index: number,
   ethtool?: LinkEthtool,
 ): Promise<LinkState> {
-  const link = await connection.link({ index });
+  const [link, qdiscs, addresses, ethtoolState] = await Promise.all([
+    connection.link({ index }),
+    unlessRefused(readQdiscs(connection, index)),
+    unlessRefused(readAddresses(connection, index)),
+    ethtool && unlessRefused(ethtool.read(index)),
+  ]);
   if (link === undefined) throw gone(index);
-  const qdiscs = await unlessRefused(readQdiscs(connection, index));
-  const addresses = await unlessRefused(readAddresses(connection, index));
-  const ethtoolState = ethtool === undefined ? undefined : await unlessRefused(ethtool.read(index));
   return {
     ...simpleState(link),
     ...(qdiscs === undefined ? {} : { qdiscs }),
@@ -257,12 +259,9 @@ async function readQdiscs(
   connection: LinkStateConnection,
   index: number,
 ): Promise<Partial<Record<QdiscPlace, string>>> {
-  const qdiscs: Partial<Record<QdiscPlace, string>> = {};
-  for (const place of qdiscPlaces) {
-    const kind = await connection.qdisc(index, place);
-    if (kind !== undefined) qdiscs[place] = kind;
-  }
-  return qdiscs;
+  const kinds = await Promise.all(qdiscPlaces.map((place) => connection.qdisc(index, place)));
+  const found = qdiscPlaces.flatMap((place, at) => (kinds[at] === undefined ? [] : [[place, kinds[at]]]));
+  return Object.fromEntries(found);
 }
 
 async function restoreQdiscs(

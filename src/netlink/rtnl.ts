@@ -1,9 +1,10 @@
-import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32, RawNetlinkSocket } from 'netlink';
+import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
 import { type Clock, systemClock } from '../clock.ts';
 import { type Address, decodeAddress, encodeAddress } from './address.ts';
 import { type Attribute, encodeString } from './attributes.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
 import { describe, NetlinkError, type RequestSubject } from './errors.ts';
+import { KernelSocket } from './kernel-socket.ts';
 import {
   altNamesOf,
   decodeLink,
@@ -89,7 +90,7 @@ export class RtnlConnection implements Disposable {
    * @throws NetlinkError `netns-refused`, `netlink-refused`
    */
   static open(netns?: NetnsHandle, clock: Clock = systemClock): RtnlConnection {
-    const create = () => new RawNetlinkSocket(Protocol.ROUTE);
+    const create = () => new KernelSocket(Protocol.ROUTE);
     const socket = netns === undefined ? create() : openInNetns(netns, create);
     return new RtnlConnection(new RequestSocket(socket, clock), netns?.path);
   }

@@ -8,7 +8,7 @@ import {
   parseError,
   parseMessages,
 } from 'netlink';
-import type { Clock } from '../clock.ts';
+import type { Clock, Deadline } from '../clock.ts';
 import { describe, NetlinkError, type RequestSubject, refused } from './errors.ts';
 
 /** What is used of the package's `RawNetlinkSocket`. */
@@ -30,6 +30,8 @@ export interface NetlinkRequest {
 
 interface Pending {
   seq: number;
+  message: Buffer;
+  isDump: boolean;
   subject: RequestSubject;
   parts: NetlinkMessage[];
   interrupted: boolean;
@@ -40,17 +42,22 @@ interface Pending {
 // The kernel answers within the system call, so a missing answer means that it was lost.
 const answerTimeoutMs = 10_000;
 const dumpAttempts = 5;
+/** The answers to all of them have to fit into the socket's buffer. */
+const maxTogether = 16;
 
 /**
- * Requests over a netlink socket, one at a time in the order of the calls, each with its complete answer. Keeps the
- * event loop alive only while a request is under way.
+ * Requests over a netlink socket, in the order of the calls, each with its complete answer. Those that wait together go
+ * to the kernel together, which does one after the other, whatever comes of those before; a table is asked for alone.
+ * Keeps the event loop alive only while a request is under way.
  */
 export class RequestSocket implements Disposable {
   readonly #socket: DatagramSocket;
   readonly #clock: Clock;
-  #tail: Promise<unknown> = Promise.resolve();
-  #pending: Pending | undefined;
+  readonly #waiting: Pending[] = [];
+  /** What the kernel has been asked, by number. */
+  readonly #pending = new Map<number, Pending>();
   #seq = 0;
+  #isBusy = false;
   #closed = false;
 
   constructor(socket: DatagramSocket, clock: Clock) {
@@ -68,7 +75,7 @@ export class RequestSocket implements Disposable {
    */
   async request(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
     const flags = (request.flags ?? 0) | Flags.ACK;
-    return (await this.#enqueue({ ...request, flags }, subject)).parts;
+    return (await this.#enqueue({ ...request, flags }, subject, false)).parts;
   }
 
   /**
@@ -78,7 +85,7 @@ export class RequestSocket implements Disposable {
   async dump(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
     for (let attempt = 1; attempt <= dumpAttempts; attempt++) {
       const flags = (request.flags ?? 0) | FlagsGet.DUMP;
-      const { parts, interrupted } = await this.#enqueue({ ...request, flags }, subject);
+      const { parts, interrupted } = await this.#enqueue({ ...request, flags }, subject, true);
       if (!interrupted) return parts;
     }
     throw new NetlinkError('netlink-interrupted', `cannot ${describe(subject)}: the table changed under each attempt`, {
@@ -90,42 +97,75 @@ export class RequestSocket implements Disposable {
   [Symbol.dispose](): void {
     if (this.#closed) return;
     this.#closed = true;
+    for (const { reject, subject } of this.#waiting.splice(0)) reject(closedError(subject));
     this.#fail((subject) => closedError(subject));
     // Not at once: we may be inside of the socket's own receive callback, which goes on to use what close frees.
     setImmediate(() => this.#socket.close());
   }
 
-  #enqueue(request: NetlinkRequest, subject: RequestSubject): Promise<Pending> {
-    const answer = this.#tail.then(() => this.#exchange(request, subject));
-    this.#tail = answer.catch(() => {});
-    return answer;
-  }
-
-  async #exchange(request: NetlinkRequest, subject: RequestSubject): Promise<Pending> {
-    if (this.#closed) throw closedError(subject);
-    using deadline = this.#clock.deadline(answerTimeoutMs);
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#seq = (this.#seq % 0xffffffff) + 1;
-    const pending: Pending = { seq: this.#seq, subject, parts: [], interrupted: false, resolve, reject };
-    this.#pending = pending;
-    const onTimeout = () => reject(lost(`no answer within ${answerTimeoutMs} ms`, subject));
-    deadline.signal.addEventListener('abort', onTimeout, { once: true });
-    this.#socket.ref();
-    try {
-      this.#send(request, pending);
-      await promise;
-      return pending;
-    } finally {
-      this.#pending = undefined;
-      if (!this.#closed) this.#socket.unref();
-    }
-  }
-
-  #send({ type, flags = 0, payload }: NetlinkRequest, { seq, subject, reject }: Pending): void {
-    const message = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
-    this.#socket.send(Buffer.concat(message), {}, (cause) => {
-      if (cause) reject(lost('the request was not sent', subject, cause));
+  #enqueue({ type, flags = 0, payload }: NetlinkRequest, subject: RequestSubject, isDump: boolean): Promise<Pending> {
+    return new Promise((resolve, reject) => {
+      if (this.#closed) return reject(closedError(subject));
+      this.#seq = (this.#seq % 0xffffffff) + 1;
+      const seq = this.#seq;
+      const parts = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
+      const pending: Pending = {
+        ...{ seq, message: Buffer.concat(parts), isDump, subject, parts: [], interrupted: false, reject },
+        resolve: () => resolve(pending),
+      };
+      this.#waiting.push(pending);
+      // Those that are asked in the same breath come along.
+      if (!this.#isBusy && this.#waiting.length === 1) queueMicrotask(() => void this.#ask());
     });
+  }
+
+  /** Until nothing waits any more. */
+  async #ask(): Promise<void> {
+    if (this.#isBusy || this.#closed) return;
+    this.#isBusy = true;
+    for (let together = this.#next(); together.length > 0; together = this.#next()) await this.#exchange(together);
+    this.#isBusy = false;
+  }
+
+  /** What goes to the kernel next. */
+  #next(): Pending[] {
+    const [first] = this.#waiting;
+    if (first?.isDump) return this.#waiting.splice(0, 1);
+    const nextDump = this.#waiting.findIndex(({ isDump }) => isDump);
+    const count = nextDump === -1 ? this.#waiting.length : nextDump;
+    return this.#waiting.splice(0, Math.min(count, maxTogether));
+  }
+
+  /** Ends when each of them has its answer, or its failure. */
+  async #exchange(together: readonly Pending[]): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#socket.ref();
+    let deadline: Deadline | undefined;
+    const settle = (pending: Pending, end: () => void) => {
+      if (!this.#pending.delete(pending.seq)) return;
+      if (this.#pending.size === 0) {
+        deadline?.[Symbol.dispose]();
+        if (this.#waiting.length === 0 && !this.#closed) this.#socket.unref();
+        resolve();
+      }
+      end();
+    };
+    for (const pending of together) {
+      const { resolve: done, reject } = pending;
+      this.#pending.set(pending.seq, pending);
+      pending.resolve = () => settle(pending, done);
+      pending.reject = (error) => settle(pending, () => reject(error));
+    }
+    const message = together.length === 1 ? together[0]?.message : Buffer.concat(together.map((each) => each.message));
+    this.#socket.send(message as Buffer, {}, (cause) => {
+      if (cause) this.#fail((subject) => lost('the request was not sent', subject, cause));
+      if (!together.some(({ seq }) => this.#pending.has(seq))) return;
+      deadline = this.#clock.deadline(answerTimeoutMs);
+      const onTimeout = () => this.#fail((subject) => lost(`no answer within ${answerTimeoutMs} ms`, subject));
+      if (deadline.signal.aborted) onTimeout();
+      deadline.signal.addEventListener('abort', onTimeout, { once: true });
+    });
+    await promise;
   }
 
   #receive(datagram: Buffer, senderPort: number): void {
@@ -134,7 +174,8 @@ export class RequestSocket implements Disposable {
     try {
       for (const message of parseMessages(datagram)) {
         // Another number: the late answer to a request that we gave up.
-        if (message.seq === this.#pending?.seq) this.#accept(this.#pending, message);
+        const pending = this.#pending.get(message.seq);
+        if (pending !== undefined) this.#accept(pending, message);
       }
     } catch (cause) {
       this.#fail((subject) => malformed(subject, cause));
@@ -154,8 +195,7 @@ export class RequestSocket implements Disposable {
   }
 
   #fail(createError: (subject: RequestSubject) => NetlinkError): void {
-    const pending = this.#pending;
-    pending?.reject(createError(pending.subject));
+    for (const { reject, subject } of [...this.#pending.values()]) reject(createError(subject));
   }
 }
 

@@ -13,13 +13,14 @@ export async function configureLink(
 ): Promise<void> {
   const { macAddress, mtu, addresses = [], routes = [], sysctls = {} } = config;
   const pod = namespace.connection;
-  await pod.setLink(link.index, {
+  const change = {
     // Not again what it is already: a VF whose PF has set the address may not set it itself.
     ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
       ? {}
       : { hardwareAddress: macAddress }),
     ...(mtu === undefined ? {} : { mtuBytes: mtu }),
-  });
+  };
+  if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   if (Object.keys(sysctls).length > 0) namespace.writeSysctls(link.name, sysctls);
   for (const address of addresses) {
     await unlessThere(pod.addAddress(link.index, address, { noDad: true }), async () => true);

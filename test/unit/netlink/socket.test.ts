@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import fc from 'fast-check';
-import { Flags, FlagsGet, formatMessage, parseMessage, putS32 } from 'netlink';
+import { Flags, FlagsGet, formatMessage, parseMessages, putS32 } from 'netlink';
 import { describe, expect, it } from 'vitest';
 import { type Clock, systemClock } from '../../../src/clock.ts';
 import { NetlinkError } from '../../../src/netlink/errors.ts';
@@ -18,13 +18,16 @@ interface Sent {
 /** The kernel's end of the socket: records what is sent; the test answers. */
 class KernelEnd extends EventEmitter {
   readonly sent: Sent[] = [];
+  /** How many messages each datagram had. */
+  readonly sends: number[] = [];
   references = 1;
   closed = false;
   sendError: Error | undefined;
 
   send(message: Uint8Array, _options: object, callback: (error?: Error) => void): void {
-    const { type, flags, seq } = parseMessage(Buffer.from(message)).x;
-    this.sent.push({ type, flags, seq });
+    const messages = parseMessages(Buffer.from(message));
+    this.sent.push(...messages.map(({ type, flags, seq }) => ({ type, flags, seq })));
+    this.sends.push(messages.length);
     setImmediate(() => callback(this.sendError));
   }
   ref = () => this.references++;
@@ -64,9 +67,10 @@ describe('RequestSocket', () => {
     expect((await answer).map(({ data }) => data.toString())).toEqual(['link']);
   });
 
-  it('sends the next request only when the one before is answered, even by an error', async () => {
+  it('sends what is asked while it waits for an answer only after that, even if it is an error', async () => {
     const { kernel, socket } = connect();
     const first = socket.request(anyRequest, subject);
+    await tick();
     const second = socket.request({ ...anyRequest, type: 22 }, subject);
     await tick();
     expect(kernel.sent.map(({ type }) => type)).toEqual([18]);
@@ -76,6 +80,34 @@ describe('RequestSocket', () => {
     expect(kernel.sent.map(({ type }) => type)).toEqual([18, 22]);
     kernel.answer([ack(kernel.seq)]);
     expect(await second).toEqual([]);
+  });
+
+  it('sends requests that wait together in one datagram, and gives each its own answer', async () => {
+    const { kernel, socket } = connect();
+    const [first, second, third] = [1, 2, 3].map(() => socket.request(anyRequest, subject));
+    await tick();
+    expect(kernel.sends).toEqual([3]);
+    const [one, two, three] = kernel.sent.map(({ seq }) => seq);
+    kernel.answer([message(one!, 16, Buffer.from('one!')), ack(one!)]);
+    expect((await first!).map(({ data }) => data.toString())).toEqual(['one!']);
+    kernel.answer([ack(two!, -17), message(three!, 16, Buffer.from('last')), ack(three!)]);
+    await expect(second).rejects.toMatchObject({ errno: 'EEXIST' });
+    expect((await third!).map(({ data }) => data.toString())).toEqual(['last']);
+  });
+
+  it('asks for a table alone, in its turn, and sends no more than 16 requests at once', async () => {
+    const { kernel, socket } = connect();
+    const requests = Array.from({ length: 17 }, () => socket.request(anyRequest, subject));
+    const table = socket.dump(anyRequest, subject);
+    const last = socket.request(anyRequest, subject);
+    for (const size of [16, 17, 18, 19]) {
+      await tick();
+      expect(kernel.sent).toHaveLength(size);
+      for (const { seq } of kernel.sent.slice(size === 16 ? 0 : -1))
+        kernel.answer([size === 18 ? done(seq) : ack(seq)]);
+    }
+    expect(kernel.sends).toEqual([16, 1, 1, 1]);
+    await Promise.all([...requests, table, last]);
   });
 
   it('collects a dump over any number of datagrams', () =>
@@ -159,8 +191,8 @@ describe('RequestSocket', () => {
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 15 }), async (noise) => {
         const { kernel, socket } = connect();
         const answer = socket.request(anyRequest, subject);
-        const next = socket.request(anyRequest, subject);
         await tick();
+        const next = socket.request(anyRequest, subject);
         kernel.answer([[noise]]);
         await expect(answer).rejects.toMatchObject({ code: 'netlink-malformed' });
         await tick();

@@ -1,0 +1,174 @@
+import { EventEmitter } from 'node:events';
+import { closeSync } from 'node:fs';
+import koffi from 'koffi';
+import { NetlinkError } from './errors.ts';
+import type { DatagramSocket } from './socket.ts';
+
+/** Linux `AF_NETLINK`, `SOCK_RAW | SOCK_CLOEXEC`, `MSG_DONTWAIT | MSG_TRUNC`. */
+const netlinkFamily = 16;
+const rawSocket = 0o2000003;
+const withoutWaiting = 0x60;
+/** `NLM_F_DUMP`, `NLMSG_ERROR` and `NLMSG_DONE`, and where they are in a `struct nlmsghdr`. */
+const dumpFlags = 0x300;
+const finalTypes = [2, 3];
+const header = { bytes: 16, type: 4, flags: 6, seq: 8 } as const;
+
+/** The kernel gives as much of a table at once as there is room for, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
+const answerBytes = 96 * 1024;
+const kernelTimeoutMs = 10_000;
+
+/**
+ * A netlink socket for requests. What may wait for the kernel's network tables is waited for in a thread of its own (the
+ * pool that koffi runs asynchronous calls in), never in the event loop: another process that moves a link holds them for
+ * 10 to 30 ms, and a move of ours waits as long for RCU. What must not be told from other processes cannot come: the
+ * socket is connected to the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
+ */
+export class KernelSocket extends EventEmitter implements DatagramSocket {
+  readonly #descriptor: number;
+  /** Made when it is needed first. */
+  #buffer: Buffer | undefined;
+  /** Ends with the last request. */
+  #last = Promise.resolve();
+  #isClosed = false;
+
+  /**
+   * In the network namespace that this thread is in; it stays there.
+   * @param protocol `NETLINK_*`
+   * @throws NetlinkError `netlink-lost` if there can be no more sockets
+   */
+  constructor(protocol: number) {
+    super();
+    const { connect, errno, socket } = loadCalls();
+    this.#descriptor = socket(netlinkFamily, rawSocket, protocol);
+    if (this.#descriptor < 0) throw notOpened(errno());
+    const kernel = Buffer.alloc(12);
+    kernel.writeUInt16LE(netlinkFamily, 0);
+    if (connect(this.#descriptor, kernel, kernel.length) === 0) return;
+    const code = errno();
+    closeSync(this.#descriptor);
+    throw notOpened(code);
+  }
+
+  /**
+   * One or more requests, which are done one after the other; the last one decides when the answer is complete, and only
+   * one that is alone may ask for a table. The answers come as events before the callback, which comes in the end in any
+   * case: a kernel that stands still is not waited for.
+   */
+  send(message: Uint8Array, _options: object, callback: (error?: Error) => void): void {
+    const timer = setTimeout(
+      () => callback(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`)),
+      kernelTimeoutMs,
+    );
+    const request = Buffer.from(message.buffer, message.byteOffset, message.byteLength);
+    this.#last = this.#last
+      .then(() => this.#exchange(request))
+      .then(
+        () => callback(),
+        (error: Error) => callback(error),
+      )
+      .finally(() => clearTimeout(timer));
+  }
+
+  /** A call under way keeps the event loop alive by itself. */
+  ref(): void {}
+  unref(): void {}
+
+  close(): void {
+    this.#isClosed = true;
+    // Its number may be that of another file as soon as it is closed.
+    void this.#last.then(() => closeSync(this.#descriptor));
+  }
+
+  async #exchange(request: Buffer): Promise<void> {
+    if (this.#isClosed) return;
+    const { errno, recv, recvAsync, sendAsync } = loadCalls();
+    const seq = lastSeq(request);
+    const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
+    const sent = await sendAsync(this.#descriptor, request);
+    if (sent !== request.length) throw new Error('send(2) failed');
+    // Answered within the call, so it is there; but each read of a table makes the kernel look for the next part.
+    this.#buffer ??= Buffer.allocUnsafeSlow(answerBytes);
+    const buffer = this.#buffer;
+    while (!this.#isClosed) {
+      const size = isDump
+        ? await recvAsync(this.#descriptor, buffer)
+        : recv(this.#descriptor, buffer, buffer.length, withoutWaiting);
+      if (size < 0) {
+        if (!isDump && errno() === koffi.os.errno.EAGAIN) return;
+        throw new Error(`recv(2) failed${isDump ? '' : ` with errno ${errno()}`}`);
+      }
+      // A copy: what is decoded of it may keep parts, and the next answer goes into the same buffer.
+      const datagram = Buffer.from(buffer.subarray(0, size));
+      this.emit(size > buffer.length ? 'truncatedMessage' : 'message', datagram, { port: 0 });
+      if (size > buffer.length || isFinal(datagram, seq)) return;
+    }
+  }
+}
+
+/** The number of the last message of several. */
+function lastSeq(messages: Buffer): number {
+  let at = 0;
+  while (endOf(messages, at) + header.bytes <= messages.length) at = endOf(messages, at);
+  return messages.readUInt32LE(at + header.seq);
+}
+
+/** Where the message behind one begins: at a multiple of four octets. */
+function endOf(messages: Buffer, at: number): number {
+  return at + Math.max(header.bytes, (messages.readUInt32LE(at) + 3) & ~3);
+}
+
+/** Whether the answer to a request ends in a datagram. */
+function isFinal(datagram: Buffer, seq: number): boolean {
+  for (let at = 0; at + header.bytes <= datagram.length; at = endOf(datagram, at)) {
+    const isOurs = datagram.readUInt32LE(at + header.seq) === seq;
+    if (isOurs && finalTypes.includes(datagram.readUInt16LE(at + header.type))) return true;
+  }
+  return false;
+}
+
+function notOpened(errno: number): NetlinkError {
+  return new NetlinkError('netlink-lost', `cannot open a netlink socket (errno ${errno})`, {
+    operation: 'open a netlink socket',
+    retriable: true,
+    hint: 'too many open files, or the process may not use netlink',
+  });
+}
+
+interface Calls {
+  socket: (family: number, type: number, protocol: number) => number;
+  connect: (descriptor: number, address: Buffer, bytes: number) => number;
+  recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
+  sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
+  recvAsync: (descriptor: number, buffer: Buffer) => Promise<number>;
+  errno: () => number;
+}
+
+let resolved: Calls | undefined;
+
+/** Resolved once: each lookup by koffi costs memory for good. */
+function loadCalls(): Calls {
+  if (resolved !== undefined) return resolved;
+  const library = koffi.load(null);
+  const send = library.func('long send(int fd, const void *data, size_t size, int flags)');
+  const recv = library.func('long recv(int fd, void *data, size_t size, int flags)');
+  resolved = {
+    socket: library.func('int socket(int family, int type, int protocol)'),
+    connect: library.func('int connect(int fd, const void *address, uint32_t size)'),
+    recv,
+    sendAsync: (descriptor, message) => inThread(send, descriptor, message, 0),
+    recvAsync: (descriptor, buffer) => inThread(recv, descriptor, buffer, withoutWaiting),
+    errno: () => koffi.errno(),
+  };
+  return resolved;
+}
+
+/** A function of a library, as koffi has it. */
+type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
+
+function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
+      error ? reject(error) : resolve(result),
+    );
+  });
+}

@@ -1,0 +1,71 @@
+import { readdirSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { moveLink, NetnsHandle, RtnlConnection } from '../../src/netlink/index.ts';
+import { KernelSocket } from '../../src/netlink/kernel-socket.ts';
+import { TestNetns } from '../doubles/netns.ts';
+
+const routeProtocol = 0;
+const openDescriptors = () => readdirSync('/proc/self/fd').length;
+
+describe('KernelSocket', () => {
+  it('leaves the event loop alone while the kernel moves a link', async () => {
+    using host = new TestNetns('host');
+    using pod = new TestNetns('pod');
+    using hostHandle = host.open();
+    using podHandle = pod.open();
+    using from = RtnlConnection.open(hostHandle);
+    using to = RtnlConnection.open(podHandle);
+    let turns = 0;
+    let isMoving = true;
+    const count = () => {
+      turns++;
+      if (isMoving) setImmediate(count);
+    };
+    await from.createVeth({ name: 'vf0', peer: { name: 'peer0' } });
+    const link = (await from.link({ name: 'vf0' }))!;
+    count();
+    // Some 10 ms for each of them, in which the loop would not turn once if the kernel were waited for in it.
+    let index = link.index;
+    for (let move = 0; move < 4; move++) {
+      index = (await moveLink(from, index, { netns: podHandle, connection: to })).index;
+      index = (await moveLink(to, index, { netns: hostHandle, connection: from })).index;
+    }
+    isMoving = false;
+    expect(turns).toBeGreaterThan(200);
+  });
+
+  it('gives answers to requests that go together, also when one of them is refused', async () => {
+    using netns = new TestNetns();
+    using handle = netns.open();
+    using connection = RtnlConnection.open(handle);
+    const answers = await Promise.allSettled([
+      connection.link({ name: 'lo' }),
+      connection.setLink(999, { up: true }),
+      connection.links(),
+      connection.link({ name: 'none' }),
+    ]);
+    expect(answers).toMatchObject([
+      { status: 'fulfilled', value: { name: 'lo' } },
+      { status: 'rejected', reason: { code: 'netlink-refused', errno: 'ENODEV' } },
+      { status: 'fulfilled', value: [{ name: 'lo' }] },
+      { status: 'fulfilled', value: undefined },
+    ]);
+  });
+
+  it('closes its descriptor once, after what is under way', async () => {
+    using own = NetnsHandle.own();
+    const before = openDescriptors();
+    const connection = RtnlConnection.open(own);
+    expect(openDescriptors()).toBeGreaterThan(before);
+    const answer = connection.links();
+    connection[Symbol.dispose]();
+    connection[Symbol.dispose]();
+    await expect(answer).rejects.toMatchObject({ code: 'netlink-closed' });
+    await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
+  });
+
+  it('says so when the kernel has no such protocol', () => {
+    expect(() => new KernelSocket(31)).toThrow(expect.objectContaining({ code: 'netlink-lost', retriable: true }));
+    new KernelSocket(routeProtocol).close();
+  });
+});
