@@ -56,7 +56,7 @@ export class HostLinks {
   async #appears(pciAddress: string, withinMs: number): Promise<boolean> {
     const { host, clock } = this.#options;
     for (const endsAt = clock.nowMs() + withinMs; ; await clock.sleep(pollMs)) {
-      if (findVf(await host.links(), { pciAddress }) !== undefined) return true;
+      if (findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined) return true;
       if (clock.nowMs() > endsAt) return false;
     }
   }

@@ -73,10 +73,9 @@ export class SimulatedNic {
    */
   async ensureVf(pciAddress: string, signal?: AbortSignal): Promise<VfPlace> {
     const { pf, vf } = this.#find(pciAddress);
-    const { connection } = this.#options;
     const endsAt = this.#clock.nowMs() + netnsTeardownMs;
     while (true) {
-      const links = await connection.links();
+      const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);
       const bridge = await this.#ensureBridge(pf, links);
       if ((await this.#ensurePair(vf, bridge, links)) === 'here') return 'here';
       if (this.#clock.nowMs() >= endsAt) return 'elsewhere';
@@ -96,7 +95,7 @@ export class SimulatedNic {
     const { pf, vf } = this.#find(pciAddress);
     const peer = await connection.link({ name: vf.peerName });
     if (peer !== undefined) await unlessGone(connection.deleteLink(peer.index));
-    const links = await connection.links();
+    const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);
     await this.#ensurePair(vf, await this.#ensureBridge(pf, links), links);
     return true;
   }
@@ -108,6 +107,13 @@ export class SimulatedNic {
     const ours = links.filter((link) => isSimulatedPeer(link, namePrefix) || isSimulatedPf(link, namePrefix));
     for (const { index } of ours) await unlessGone(connection.deleteLink(index));
     await rm(dir, { recursive: true, force: true });
+  }
+
+  /** Those of these names that are there: a node has hundreds of links. */
+  async #linksNamed(...names: string[]): Promise<Link[]> {
+    const found = await Promise.all(names.map((name) => this.#options.connection.link({ name })));
+    // By alternative names, too: those are not ours.
+    return found.filter((link) => link !== undefined).filter(({ name }) => names.includes(name));
   }
 
   #find(pciAddress: string): { pf: SimulatedPf; vf: SimulatedVf } {

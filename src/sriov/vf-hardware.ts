@@ -281,7 +281,7 @@ export class VfHardware {
   }
 
   async #link(pciAddress: string): Promise<Link | undefined> {
-    const links = await this.#host.links();
+    const links = await this.#host.links([{ pciAddress }]);
     return links.find((link) => link.parentDevice === pciAddress && !isRepresentor(link));
   }
 

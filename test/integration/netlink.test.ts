@@ -59,6 +59,26 @@ const ownNetns = () => readlinkSync('/proc/self/ns/net');
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
 describe('a link on its way into a pod and back', () => {
+  it('lists only the links that can be those of a VF, which finds the same one', async () => {
+    await setup.createPair();
+    const { hostConnection: host } = setup;
+    const vf = (await host.link({ name: 'vf0' }))!;
+    await host.setLink(vf.index, { alias: 'netdra fe00:00:02.0' });
+    const all = await host.links();
+    const identities = [
+      { alias: 'netdra fe00:00:02.0' },
+      { pciAddress: '0000:3b:02.1', hardwareAddress: '02:00:00:00:00:07' },
+      { pciAddress: '0000:3b:02.1', alias: 'netdra fe00:00:02.0', hardwareAddress: '02:00:00:00:00:99' },
+    ];
+    for (const identity of identities) {
+      const some = await host.links([identity]);
+      expect(some.map(({ name }) => name)).toEqual(['vf0']);
+      expect(findVf(some, identity)).toEqual(findVf(all, identity));
+    }
+    expect(await host.links([{ alias: 'netdra fe00:00:02.1' }])).toEqual([]);
+    expect(await host.links([])).toEqual([]);
+  });
+
   it('arrives with the name, MAC, MTU, addresses and routes that iproute2 sees too', async () => {
     const vf = await setup.createPair();
     const { podConnection, pod } = setup;

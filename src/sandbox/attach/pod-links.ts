@@ -38,19 +38,26 @@ export async function findOn(
   device: StoredDevice,
   keyOf: LinkKey,
 ): Promise<Link | undefined> {
-  return findDevice(await connection.links(), device, keyOf);
+  return findDevice(await connection.links(identitiesOf(device, keyOf)), device, keyOf);
+}
+
+function findDevice(links: Link[], device: StoredDevice, keyOf: LinkKey, hardwareAddress?: string): Link | undefined {
+  for (const identity of identitiesOf(device, keyOf, hardwareAddress)) {
+    const found = findVf(links, identity);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** By its key, or by its MAC address if a CNI plugin has replaced the key: the old one, or the one that the claim asks for. */
-function findDevice(
-  links: Link[],
+function identitiesOf(
   { pciAddress, attachment, config }: StoredDevice,
   keyOf: LinkKey,
   hardwareAddress = attachment?.host?.hardwareAddress,
-): Link | undefined {
+): VfIdentity[] {
   const key = keyOf(pciAddress);
-  return (
-    findVf(links, { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) }) ??
-    (config.macAddress === undefined ? undefined : findVf(links, { ...key, hardwareAddress: config.macAddress }))
-  );
+  return [
+    { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) },
+    ...(config.macAddress === undefined ? [] : [{ ...key, hardwareAddress: config.macAddress }]),
+  ];
 }
