@@ -1,22 +1,22 @@
-import { mkdirSync, statSync } from 'node:fs';
+import { closeSync, fstatSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import type { Clock } from '../clock.ts';
+import { tryLockByte, unlockByte } from '../open-file-lock.ts';
 import { KubeletPluginError } from './errors.ts';
 
 const pollMs = 10;
-/** `SQLITE_BUSY` */
-const busy = 5;
+/** `RESERVED_BYTE` of SQLite, by which earlier versions locked the file: one of them may serve beside us in a rolling update. */
+const lockedByte = 0x40000001;
 
 /**
- * A lock that one process at a time can hold. It is SQLite's own write lock on an empty database, for Node.js has no
- * flock(2): the kernel gives it back when its holder ends, however that ends, and it works between containers, which a
- * file with a pid in it does not. Nothing is ever written. Who waits looks again every 10 ms, in no order.
+ * A lock that one process at a time can hold: a byte of an empty file, locked by fcntl(2) for the open file. The kernel gives
+ * it back when its holder ends, however that ends, and it works between containers, which a file with a pid in it does
+ * not. Nothing is ever written. Who waits looks again every 10 ms, in no order.
  */
 export class FileLock implements Disposable {
   readonly #path: string;
   readonly #clock: Clock;
-  /** The last one that was given back: opening another takes ten times as long as locking. */
+  /** The last one that was given back: opening another takes longer than locking. */
   #idle: LockFile | undefined;
 
   constructor(path: string, clock: Clock) {
@@ -31,7 +31,7 @@ export class FileLock implements Disposable {
   async acquire(signal: AbortSignal): Promise<Disposable> {
     using stack = new DisposableStack();
     const file = stack.use(this.#guard(() => this.#open()));
-    while (!this.#guard(() => tryLock(file.database))) {
+    while (!this.#guard(() => tryLockByte(file.descriptor, lockedByte))) {
       await this.#clock.sleep(pollMs, signal).catch((cause) => {
         const message = `another instance holds lock ${this.#path}`;
         throw new KubeletPluginError('call-aborted', message, { cause, path: this.#path, retriable: true });
@@ -53,14 +53,14 @@ export class FileLock implements Disposable {
     if (idle !== undefined && idle.inode === inodeOf(this.#path)) return idle;
     idle?.[Symbol.dispose]();
     mkdirSync(dirname(this.#path), { recursive: true, mode: 0o750 });
-    const database = openDatabase(this.#path);
-    return { database, inode: inodeOf(this.#path), [Symbol.dispose]: () => database.close() };
+    const descriptor = openSync(this.#path, 'a+', 0o644);
+    return { descriptor, inode: fstatSync(descriptor).ino, [Symbol.dispose]: () => closeSync(descriptor) };
   }
 
   #giveBack(file: LockFile): void {
-    if (this.#idle === undefined && file.inode !== undefined) {
+    if (this.#idle === undefined) {
       try {
-        file.database.exec('ROLLBACK');
+        unlockByte(file.descriptor, lockedByte);
         this.#idle = file;
         return;
       } catch {
@@ -83,35 +83,13 @@ export class FileLock implements Disposable {
   }
 }
 
-/** The empty database, open. */
+/** The empty file, open. */
 interface LockFile extends Disposable {
-  readonly database: DatabaseSync;
-  /** Of its file, as it was opened. */
-  readonly inode: number | undefined;
+  readonly descriptor: number;
+  /** Of the file, as it was opened. */
+  readonly inode: number;
 }
 
 function inodeOf(path: string): number | undefined {
   return statSync(path, { throwIfNoEntry: false })?.ino;
-}
-
-function openDatabase(path: string): DatabaseSync {
-  const database = new DatabaseSync(path, { timeout: 0 });
-  try {
-    // No journal file beside it, which a crash would leave.
-    database.exec('PRAGMA journal_mode = MEMORY');
-    return database;
-  } catch (error) {
-    database.close();
-    throw error;
-  }
-}
-
-function tryLock(database: DatabaseSync): boolean {
-  try {
-    database.exec('BEGIN IMMEDIATE');
-    return true;
-  } catch (error) {
-    if (error instanceof Error && 'errcode' in error && error.errcode === busy) return false;
-    throw error;
-  }
 }

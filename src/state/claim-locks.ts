@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
-import koffi from 'koffi';
 import type { Clock } from '../clock.ts';
 import { KeyedMutex } from '../keyed-mutex.ts';
+import { tryLockByte, unlockByte } from '../open-file-lock.ts';
 import { StateError } from './errors.ts';
 
 /** Serializes work on the VFs of a claim. */
@@ -14,11 +14,6 @@ export interface Locks {
 
 /** How often a lock that another instance holds is tried again. Only a rolling update has two instances. */
 const pollMs = 10;
-/** Linux `F_OFD_SETLK`, `F_WRLCK`, `F_UNLCK`, `SEEK_SET`. Source: fcntl(2). */
-const setOpenFileLock = 37;
-const lockTypes = { write: 1, unlock: 2 };
-const seekSet = 0;
-
 /**
  * One lock for each claim: a byte of a file, locked by fcntl(2) for the open file, so that the kernel releases it when the
  * process ends. Within the process tasks run in the order of the calls.
@@ -44,11 +39,11 @@ export class ClaimLocks implements Locks, Disposable {
   async run<T>(claimUid: string, task: () => Promise<T>): Promise<T> {
     const offset = offsetOf(claimUid);
     return await this.#mutex.run(`${offset}`, async () => {
-      while (!this.#set(lockTypes.write, offset)) await this.#clock.sleep(pollMs);
+      while (!this.#guard(() => tryLockByte(this.#descriptor, offset))) await this.#clock.sleep(pollMs);
       try {
         return await task();
       } finally {
-        this.#set(lockTypes.unlock, offset);
+        this.#guard(() => unlockByte(this.#descriptor, offset));
       }
     });
   }
@@ -57,19 +52,12 @@ export class ClaimLocks implements Locks, Disposable {
     closeSync(this.#descriptor);
   }
 
-  /** @returns `false` if another process holds it */
-  #set(type: number, offset: number): boolean {
-    const { fcntl, errno } = loadFcntl();
-    // struct flock of 64-bit Linux: type and whence, padding, start, length, pid (0 for this kind of lock).
-    const lock = Buffer.alloc(32);
-    lock.writeInt16LE(type, 0);
-    lock.writeInt16LE(seekSet, 2);
-    lock.writeBigInt64LE(BigInt(offset), 8);
-    lock.writeBigInt64LE(1n, 16);
-    if (fcntl(this.#descriptor, lock) === 0) return true;
-    const code = errno();
-    if (code === koffi.os.errno.EAGAIN || code === koffi.os.errno.EACCES) return false;
-    throw this.#unavailable(new Error(`fcntl failed with errno ${code}`));
+  #guard<T>(task: () => T): T {
+    try {
+      return task();
+    } catch (cause) {
+      throw this.#unavailable(cause);
+    }
   }
 
   #unavailable(cause: unknown): StateError {
@@ -84,23 +72,5 @@ export class ClaimLocks implements Locks, Disposable {
 
 /** Two claims with the same offset wait for each other, which is harmless and rare. */
 function offsetOf(claimUid: string): number {
-  return createHash('sha256').update(claimUid).digest().readUIntBE(0, 6);
-}
-
-interface Fcntl {
-  fcntl: (descriptor: number, lock: Buffer) => number;
-  errno: () => number;
-}
-
-let resolved: Fcntl | undefined;
-
-/** Resolved once: each lookup by koffi costs memory for good. */
-function loadFcntl(): Fcntl {
-  if (resolved !== undefined) return resolved;
-  const call = koffi.load(null).func('int fcntl(int fd, int cmd, ...)');
-  resolved = {
-    fcntl: (descriptor, lock) => call(descriptor, setOpenFileLock, 'void *', lock),
-    errno: () => koffi.errno(),
-  };
-  return resolved;
+  return hash('sha256', claimUid, 'buffer').readUIntBE(0, 6);
 }

@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
@@ -27,9 +28,26 @@ afterEach(async () => {
   dir[Symbol.dispose]();
 });
 
+const sqliteLock = `
+  import { DatabaseSync } from 'node:sqlite';
+  const database = new DatabaseSync(process.argv.at(-1), { timeout: 0 });
+  database.exec('PRAGMA journal_mode = MEMORY');
+  database.exec('BEGIN IMMEDIATE');
+  console.log('locked');
+  process.stdin.resume();
+`;
+const sqliteHolder = ['--input-type=module', '--eval', sqliteLock, '--'];
+
+/** @returns what SQLite says */
+async function takesBySqlite(path: string): Promise<string | undefined> {
+  const child = spawn(process.execPath, [...sqliteHolder, path], { stdio: ['ignore', 'ignore', 'pipe'] });
+  children.push(child);
+  return /database is locked/.exec(await text(child.stderr!))?.[0];
+}
+
 /** Another process that has the lock. */
-async function startHolder(path: string): Promise<ChildProcess> {
-  const child = spawn(process.execPath, [holderPath, path], { stdio: ['pipe', 'pipe', 'inherit'] });
+async function startHolder(path: string, program = [holderPath]): Promise<ChildProcess> {
+  const child = spawn(process.execPath, [...program, path], { stdio: ['pipe', 'pipe', 'inherit'] });
   children.push(child);
   const [line] = await once(child.stdout!, 'data');
   expect(String(line)).toBe('locked\n');
@@ -112,15 +130,25 @@ describe('FileLock', { timeout: 60_000 }, () => {
     });
   });
 
-  it.each([
-    ['is a directory', (path: string) => mkdirSync(path)],
-    ['has something else in it', (path: string) => writeFileSync(path, 'no database\n'.repeat(100))],
-  ])('is no lock when the file %s', async (_what, spoil) => {
+  it('is no lock when the file is a directory', async () => {
     const path = join(dir.path, 'calls.lock');
-    spoil(path);
+    mkdirSync(path);
     await expect(new FileLock(path, systemClock).acquire(never)).rejects.toMatchObject({
       code: 'lock-unavailable',
       message: `cannot lock file ${path}`,
     });
+  });
+
+  it('keeps out, and is kept out by, a version that locks the file by SQLite', async () => {
+    const path = join(dir.path, 'calls.lock');
+    const lock = new FileLock(path, systemClock);
+    expect(await comesAtOnce(lock)).toBe(true);
+    const held = await lock.acquire(never);
+    expect(await takesBySqlite(path)).toBe('database is locked');
+    held[Symbol.dispose]();
+    const child = await startHolder(path, sqliteHolder);
+    expect(await comesAtOnce(lock)).toBe(false);
+    child.kill('SIGKILL');
+    using _ = await lock.acquire(never);
   });
 });

@@ -1,0 +1,45 @@
+import koffi from 'koffi';
+
+/** Linux `F_OFD_SETLK`, `F_WRLCK`, `F_UNLCK`, `SEEK_SET`. Source: fcntl(2). */
+const setOpenFileLock = 37;
+const lockTypes = { write: 1, unlock: 2 };
+const seekSet = 0;
+
+/**
+ * Locks a byte of a file for the open file, without waiting: the kernel gives it back when the last descriptor of the open
+ * file is closed, however its process ends. It need not be within the file.
+ * @returns `false` if another open file has it, of this process or of another one
+ * @throws Error with the errno
+ */
+export function tryLockByte(descriptor: number, offset: number): boolean {
+  return setLock(descriptor, lockTypes.write, offset);
+}
+
+/** @throws Error with the errno */
+export function unlockByte(descriptor: number, offset: number): void {
+  setLock(descriptor, lockTypes.unlock, offset);
+}
+
+function setLock(descriptor: number, type: number, offset: number): boolean {
+  // struct flock of 64-bit Linux: type and whence, padding, start, length, pid (0 for this kind of lock).
+  const lock = Buffer.alloc(32);
+  lock.writeInt16LE(type, 0);
+  lock.writeInt16LE(seekSet, 2);
+  lock.writeBigInt64LE(BigInt(offset), 8);
+  lock.writeBigInt64LE(1n, 16);
+  if (loadFcntl()(descriptor, setOpenFileLock, lock) === 0) return true;
+  const code = koffi.errno();
+  if (code === koffi.os.errno.EAGAIN || code === koffi.os.errno.EACCES) return false;
+  throw new Error(`fcntl failed with errno ${code}`);
+}
+
+let resolved: ((descriptor: number, command: number, lock: Buffer) => number) | undefined;
+
+/**
+ * Resolved once: each lookup by koffi costs memory for good. The third argument of fcntl(2) is variadic, which makes no
+ * difference on x86-64 and arm64, and koffi looks at the types of a variadic call each time.
+ */
+function loadFcntl() {
+  resolved ??= koffi.load(null).func('int fcntl(int fd, int cmd, void *lock)');
+  return resolved;
+}
