@@ -14,4 +14,11 @@ export class KeyedMutex {
       if (this.#tails.get(key) === tail) this.#tails.delete(key);
     }
   }
+
+  /** The same for several keys at once: it waits for all that is about one of them. */
+  async runAll<T>(keys: readonly string[], task: () => Promise<T>): Promise<T> {
+    // Each once and always in the same order: two tasks never wait for each other.
+    const unique = [...new Set(keys)].sort().reverse();
+    return await unique.reduce((inner, key) => () => this.run(key, inner), task)();
+  }
 }

@@ -86,16 +86,12 @@ export class Driver implements DraPlugin {
   }
 
   async unprepareResourceClaims(claims: ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
-    const results = new Map<string, Error | undefined>();
-    for (const claim of claims) {
-      try {
-        await this.#options.locks.run(claim.uid, () => this.#unprepare(claim));
-        results.set(claim.uid, undefined);
-      } catch (error) {
-        results.set(claim.uid, error as Error);
-      }
+    const uids = claims.map(({ uid }) => uid);
+    try {
+      return await this.#options.locks.runAll(uids, () => this.#unprepare(claims));
+    } catch (error) {
+      return new Map(uids.map((uid) => [uid, error as Error]));
     }
-    return results;
   }
 
   /**
@@ -118,7 +114,8 @@ export class Driver implements DraPlugin {
     if (resolved.length > 0) checkSinglePod(claim);
     if (known !== undefined && (known.allocation ?? allocation) !== allocation) {
       // Allocated anew while it was prepared: nothing of what it had before may stay with it.
-      await this.#unprepare(identity);
+      const error = (await this.#unprepare([identity])).get(identity.uid);
+      if (error !== undefined) throw error;
       known = undefined;
     }
     // What was read first counts: an attempt before this one may have changed the VF.
@@ -260,23 +257,40 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * A VF that cannot be restored does not keep its claim, and so the pod, from ending: it is unavailable until it is.
+   * With the locks of the claims held. A VF that cannot be restored does not keep its claim, and so the pod, from ending: it
+   * is unavailable until it is.
+   * @returns of each claim, why it is still prepared
+   * @throws StateError
    */
-  async #unprepare(identity: ClaimIdentity): Promise<void> {
-    const { uid } = identity;
+  async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
     const { store, deviceSpecs } = this.#options;
-    const claim = store.claim(uid);
-    const unrestored: UnrestoredVf[] = [];
-    if (claim !== undefined) {
-      store.putClaim({ ...claim, state: 'unpreparing' });
-      for (const device of claim.devices) {
-        const reason = await this.#restore(identity, device);
-        if (reason !== undefined) unrestored.push({ device, reason });
-      }
+    const results = new Map<string, Error | undefined>(identities.map(({ uid }) => [uid, undefined]));
+    const claims = identities.flatMap(({ uid }) => store.claim(uid) ?? []);
+    store.together(() => {
+      for (const { identity } of claims) store.setState(identity.uid, 'unpreparing');
+    });
+    const unrestored = new Map<string, UnrestoredVf[]>();
+    for (const { identity, devices } of claims) unrestored.set(identity.uid, await this.#restoreAll(identity, devices));
+    await deviceSpecs.removeClaims(identities.map(({ uid }) => uid));
+    for (const identity of identities) {
+      const claim = claims.find((each) => each.identity.uid === identity.uid);
+      await this.#dialects.remove(claim ?? { identity, podUids: [], devices: undefined }).catch((error: Error) => {
+        results.set(identity.uid, error);
+      });
     }
-    await deviceSpecs.removeClaim(uid);
-    await this.#dialects.remove({ identity, podUids: claim?.podUids ?? [] });
-    store.releaseClaim(uid, unrestored);
+    store.together(() => {
+      for (const [uid, error] of results) if (error === undefined) store.releaseClaim(uid, unrestored.get(uid) ?? []);
+    });
+    return results;
+  }
+
+  async #restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
+    const unrestored: UnrestoredVf[] = [];
+    for (const device of devices) {
+      const reason = await this.#restore(identity, device);
+      if (reason !== undefined) unrestored.push({ device, reason });
+    }
+    return unrestored;
   }
 
   /** @returns why the VF is not restored */

@@ -58,8 +58,14 @@ export class PodDialects {
     });
   }
 
-  /** For a claim that the store has as `unpreparing`, or not at all. @throws MetadataError `metadata-io` */
-  async remove(claim: Pick<ClaimOfPod, 'identity' | 'podUids'>): Promise<void> {
+  /**
+   * For a claim that the store has as `unpreparing`, or not at all: what its devices are is not known then.
+   * @throws MetadataError `metadata-io`
+   */
+  async remove(
+    claim: Pick<ClaimOfPod, 'identity' | 'podUids'> & { devices: StoredDevice[] | undefined },
+  ): Promise<void> {
+    if (claim.devices?.every(({ config }) => config.dialects === undefined)) return;
     await this.#mutex.run(podOf(claim), () => this.#files.removeClaim(claim.identity.uid));
   }
 

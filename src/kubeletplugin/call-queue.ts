@@ -30,8 +30,7 @@ export class CallQueue {
     }
     const turn = Promise.withResolvers<void>();
     const done = Promise.withResolvers<void>();
-    // Always in the same order: two tasks never wait for each other.
-    void this.#inTurn([...new Set(keys)].sort(), () => {
+    void this.#mutex.runAll(keys, () => {
       turn.resolve();
       return done.promise;
     });
@@ -45,11 +44,6 @@ export class CallQueue {
     } finally {
       done.resolve();
     }
-  }
-
-  async #inTurn([key, ...more]: string[], task: () => Promise<void>): Promise<void> {
-    if (key === undefined) return await task();
-    await this.#mutex.run(key, () => this.#inTurn(more, task));
   }
 
   async #acquire(signal: AbortSignal): Promise<Disposable> {

@@ -45,11 +45,16 @@ export class CdiSpecs {
 
   /** Removes all specs of a claim, and what a killed process left of writing them. */
   async removeClaim(claimUid: string): Promise<void> {
-    const prefix = this.#prefix(claimUid);
+    await this.removeClaims([claimUid]);
+  }
+
+  /** The same for several claims. */
+  async removeClaims(claimUids: readonly string[]): Promise<void> {
+    const prefixes = claimUids.map((uid) => this.#prefix(uid));
     for (const file of await listDir(this.#dir)) {
-      const isSpec = file.startsWith(prefix) && file.endsWith('.json');
-      const isLeftover = file.startsWith(`.${prefix}`) && file.endsWith('.tmp');
-      if (isSpec || isLeftover) await removeFile({ base: this.#dir, parts: [file] });
+      const isOf = (prefix: string) =>
+        (file.startsWith(prefix) && file.endsWith('.json')) || (file.startsWith(`.${prefix}`) && file.endsWith('.tmp'));
+      if (prefixes.some(isOf)) await removeFile({ base: this.#dir, parts: [file] });
     }
   }
 

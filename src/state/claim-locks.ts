@@ -10,6 +10,8 @@ import { StateError } from './errors.ts';
 export interface Locks {
   /** Runs the task when no other task for the same claim runs, in this instance of the driver or in another one. */
   run<T>(claimUid: string, task: () => Promise<T>): Promise<T>;
+  /** The same for several claims at once. */
+  runAll<T>(claimUids: readonly string[], task: () => Promise<T>): Promise<T>;
 }
 
 /** How often a lock that another instance holds is tried again. Only a rolling update has two instances. */
@@ -37,7 +39,16 @@ export class ClaimLocks implements Locks, Disposable {
   }
 
   async run<T>(claimUid: string, task: () => Promise<T>): Promise<T> {
-    const offset = offsetOf(claimUid);
+    return await this.#run(offsetOf(claimUid), task);
+  }
+
+  async runAll<T>(claimUids: readonly string[], task: () => Promise<T>): Promise<T> {
+    // Each once and always in the same order: two calls never wait for each other.
+    const offsets = [...new Set(claimUids.map(offsetOf))].sort((a, b) => b - a);
+    return await offsets.reduce((inner, offset) => () => this.#run(offset, inner), task)();
+  }
+
+  async #run<T>(offset: number, task: () => Promise<T>): Promise<T> {
     return await this.#mutex.run(`${offset}`, async () => {
       while (!this.#guard(() => tryLockByte(this.#descriptor, offset))) await this.#clock.sleep(pollMs);
       try {

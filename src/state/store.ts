@@ -81,6 +81,9 @@ export interface StoreOptions {
 
 /** What SQLite says of a file that is none of its own, or was damaged. Source: sqlite.org/rescode.html. */
 const damageCodes = [11, 26];
+/** Begin, end and undo a transaction, and a part of one. */
+const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
+const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
 /** Even if nobody says that something changed. */
 const podUidsMaxAgeMs = 10_000;
 
@@ -174,6 +177,35 @@ export class Store implements Disposable {
         }
       }),
     );
+  }
+
+  /** Changes only what a claim stands at. */
+  setState(uid: string, state: StoredClaim['state']): void {
+    this.#guard(() =>
+      this.#run('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid),
+    );
+  }
+
+  /**
+   * Stores several changes in one step, of which all are kept or none: a transaction takes longer than what is in it. A
+   * change that throws is undone by itself, and need not fail the others.
+   * @throws what the task throws
+   */
+  together(task: () => void): void {
+    let thrown: { error: unknown } | undefined;
+    const run = () => {
+      try {
+        task();
+      } catch (error) {
+        thrown = { error };
+        throw error;
+      }
+    };
+    try {
+      this.#guard(() => this.#transaction(run));
+    } catch (error) {
+      throw thrown === undefined ? error : thrown.error;
+    }
   }
 
   /**
@@ -316,13 +348,14 @@ export class Store implements Disposable {
   }
 
   #transaction(task: () => void): void {
-    this.#database.exec('BEGIN IMMEDIATE');
+    const [begin, commit, undo] = this.#database.isTransaction ? innerSteps : outerSteps;
+    this.#prepare(begin).run();
     try {
       task();
-      this.#database.exec('COMMIT');
+      this.#prepare(commit).run();
     } catch (error) {
       // A full disk ends the transaction by itself.
-      if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
+      if (this.#database.isTransaction) this.#database.exec(undo);
       throw error;
     }
   }

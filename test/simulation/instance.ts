@@ -262,7 +262,15 @@ class HeldFileLock extends FileLock {
   }
 }
 
-const storeChanges = ['putClaim', 'setAttachments', 'putUnrestored', 'deleteUnrestored', 'releaseClaim', 'deleteClaim'];
+const storeChanges = [
+  'putClaim',
+  'setState',
+  'setAttachments',
+  'putUnrestored',
+  'deleteUnrestored',
+  'releaseClaim',
+  'deleteClaim',
+];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];
 
 /** A store each of whose changes is a point before and after which its process may be killed, and which may fail. */

@@ -39,6 +39,50 @@ describe('Store', () => {
     expect(first.holderOf(device.pciAddress)?.identity).toEqual(other);
   });
 
+  it('changes what a claim stands at, and nothing else of it', () => {
+    using dir = tempDir();
+    using store = new Store(join(dir.path, 'state.db'), { bootId: 'b' });
+    const claim = {
+      identity,
+      podUids: ['p'],
+      state: 'prepared' as const,
+      allocation: 'a',
+      devices: [{ ...device, attachment }],
+    };
+    store.putClaim(claim);
+    store.setState('u', 'unpreparing');
+    store.setState('never heard of', 'unpreparing');
+    expect(store.claims()).toEqual([{ ...claim, state: 'unpreparing' }]);
+  });
+
+  it('keeps all of several changes or none, and undoes one that fails by itself', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'state.db');
+    using store = new Store(path);
+    using other = new Store(path);
+    const put = (uid: string, pciAddress: string) =>
+      store.putClaim({
+        ...{ identity: { ...identity, uid }, podUids: [], state: 'prepared' as const },
+        devices: [{ ...device, pciAddress }],
+      });
+    const uids = () => other.claims().map((claim) => claim.identity.uid);
+    const failure = new Error('of the task');
+    const broken = () =>
+      store.together(() => {
+        put('u', '0000:00:00.1');
+        throw failure;
+      });
+    expect(broken).toThrow(failure);
+    expect(uids()).toEqual([]);
+    store.together(() => {
+      put('u', '0000:00:00.1');
+      expect(uids()).toEqual([]);
+      expect(() => put('v', '0000:00:00.1')).toThrow(/it is prepared for claim/);
+      put('w', '0000:00:00.2');
+    });
+    expect(uids()).toEqual(['u', 'w']);
+  });
+
   it('knows at once which pods it has claims of, and soon what another process has written', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'state.db');
