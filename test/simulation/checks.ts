@@ -32,7 +32,10 @@ export class Checks {
   readonly #changed = new Set<string>();
   /** When the driver failed first in a sandbox that the runtime has no longer. */
   readonly #goneSince = new Map<string, number>();
+  /** PCI addresses of VFs that were moved out of the host's namespace for a claim. */
+  readonly #away = new Set<string>();
   #filesChanged = false;
+  #isPlaceChanged = false;
   #violation: Violation | undefined;
   #resets = 0;
 
@@ -48,12 +51,15 @@ export class Checks {
     this.#filesChanged = true;
   }
 
-  storeChanged(): void {}
+  storeChanged(): void {
+    this.#isPlaceChanged = true;
+  }
 
   /** The driver works on a sandbox that the runtime has not had for a while. */
   failedIn(sandboxId: string): void {
     const { nowMs } = this.#node.simulator;
-    if (this.#node.runtime.sandboxes.has(sandboxId)) return;
+    const sandbox = this.#node.runtime.sandboxes.get(sandboxId);
+    if (sandbox !== undefined && (sandbox.state !== 'failed' || sandbox.isListed)) return;
     const since = this.#goneSince.get(sandboxId) ?? nowMs;
     this.#goneSince.set(sandboxId, since);
     if (nowMs - since < goneMs) return;
@@ -91,6 +97,10 @@ export class Checks {
     if (this.#filesChanged) {
       this.#filesChanged = false;
       for (const claim of this.#node.apiServer.claims.values()) this.#checkGenerations(claim);
+    }
+    if (this.#isPlaceChanged) {
+      this.#isPlaceChanged = false;
+      this.#checkPlaces();
     }
     if (this.#violation !== undefined) throw this.#violation;
   }
@@ -150,6 +160,24 @@ export class Checks {
     remaining.push(...strangers.map(({ name }) => `link ${name}`));
     for (const sandbox of runtime.list()) remaining.push(`sandbox ${sandbox.id}`);
     return remaining;
+  }
+
+  /** Where a VF is, is stored before it leaves the host, and until it is back. */
+  #checkPlaces(): void {
+    const { hardware, instances } = this.#node;
+    const store = instances.find(({ process }) => process.isAlive)?.store;
+    if (store === undefined) {
+      this.#isPlaceChanged = this.#away.size > 0;
+      return;
+    }
+    for (const pciAddress of this.#away) {
+      const { namespace } = hardware.find(pciAddress)?.link ?? {};
+      if (namespace === undefined || namespace.isHost) continue;
+      const held = store.holderOf(pciAddress)?.devices.find((device) => device.pciAddress === pciAddress);
+      const device = held ?? store.unrestored().find((each) => each.device.pciAddress === pciAddress)?.device;
+      if (device?.attachment !== undefined) continue;
+      this.#violation ??= new Violation('not-stored', `${pciAddress} is in ${namespace.owner}, and that is not stored`);
+    }
   }
 
   /** Whatever is not done again and again anyway. */
@@ -262,6 +290,12 @@ export class Checks {
         `${link.parentDevice ?? link.name} goes from ${from.owner ?? 'host'} to ${to.owner ?? 'host'} as ${link.name}`,
     );
     if (!from.isHost) this.#leaves(link, by, from);
+    this.#isPlaceChanged = true;
+    if (link.parentDevice !== undefined) {
+      // Where Multus has moved a VF, it is for Multus to know.
+      if (to.isHost || by === 'Multus') this.#away.delete(link.parentDevice);
+      else this.#away.add(link.parentDevice);
+    }
     if (to.isHost) return;
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === to);
     const vf = this.#node.hardware.vfs.find(({ pciAddress }) => pciAddress === link.parentDevice);

@@ -57,6 +57,8 @@ export interface Plan {
   /** How many changes an instance makes until it is killed, one after the other; 0: it is not. */
   killAfter: number[];
   liveUpdates: boolean;
+  /** How many of all delays are slow ones: where most are, more happens in the middle of something else. */
+  slowShare: number;
   renamesLinksThatAreUp: boolean;
   udevAddsAltNames: boolean;
   /** Of CNI plugins. */
@@ -91,7 +93,7 @@ export function drawPlan(tape: Tape): Plan {
   for (const [index, pod] of pods.entries()) {
     if (pods[index + 1]?.takesOver === true && tape.chance(0.4)) pod.isForced = true;
   }
-  const faults = drawFaults(tape);
+  const faults = drawFaults(tape, pods);
   const isShared = faults.some(({ kind }) => kind === 'update driver');
   const killCount = tape.weighted([
     [3, 0],
@@ -108,9 +110,10 @@ export function drawPlan(tape: Tape): Plan {
     faults,
     killAfter,
     liveUpdates: tape.chance(0.3),
+    slowShare: tape.chance(0.2) ? 0.5 : 0.1,
     renamesLinksThatAreUp: tape.chance(0.5),
     udevAddsAltNames: tape.chance(0.3),
-    cniFailureRate: often(0.2, 0.2),
+    cniFailureRate: often(0.2, tape.chance(0.3) ? 0.7 : 0.2),
     cniHangRate: often(0.1, 0.1),
     apiErrorRate: often(0.2, 0.2),
     lostRate: often(0.1, 0.01),
@@ -188,15 +191,18 @@ function drawConfig(tape: Tape, attach: Attach, interfaceName: string, ipam: boo
   };
 }
 
-function drawFaults(tape: Tape): Fault[] {
+/** Some come all at once, while a pod starts: what only several of them together show is seldom seen otherwise. */
+function drawFaults(tape: Tape, pods: readonly PodPlan[]): Fault[] {
   const count = tape.weighted([
     [3, 0],
     [4, 1],
     [3, 2],
     [1, 4],
   ]);
+  const middle = count > 1 && tape.chance(0.5) ? pods[tape.below(pods.length)]?.arrivesAtMs : undefined;
   return Array.from({ length: count }, (): Fault => {
-    const atMs = 500 + Math.floor(25_000 * tape.fraction() ** 1.5);
+    const fraction = tape.fraction() ** 1.5;
+    const atMs = Math.floor(middle === undefined ? 500 + 25_000 * fraction : middle + 3_000 * fraction);
     const forMs = 100 + Math.floor(10_000 * tape.fraction() ** 2);
     const kind = tape.weighted<Fault['kind']>([
       [3, 'kill driver'],

@@ -16,6 +16,8 @@ export type ChoiceKind = 'plan' | 'delay' | 'kernel' | 'cni' | 'api';
 export class Tape {
   readonly #read: (position: number, kind: ChoiceKind) => number;
   readonly #taken: number[] = [];
+  /** How many of all delays are slow ones. */
+  slowShare = 0.1;
 
   private constructor(read: (position: number, kind: ChoiceKind) => number) {
     this.#read = read;
@@ -81,8 +83,9 @@ export class Tape {
   /** A time: `usualMs` in the ordinary case, near it mostly, up to `slowMs` now and then. */
   delay(usualMs: number, slowMs: number): number {
     const value = this.fraction('delay');
-    if (value < 0.9) return usualMs * (1 + value);
-    const slow = (value - 0.9) / 0.1;
+    const usual = 1 - this.slowShare;
+    if (value < usual) return usualMs * (1 + value);
+    const slow = (value - usual) / this.slowShare;
     return usualMs * (slowMs / usualMs) ** slow;
   }
 }

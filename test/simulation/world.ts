@@ -79,6 +79,7 @@ export class Node {
     this.#disk = disk;
     const plan = drawPlan(simulator.tape);
     this.plan = plan;
+    simulator.tape.slowShare = plan.slowShare;
     simulator.trace('plan', () => JSON.stringify(plan));
     const { renamesLinksThatAreUp, udevAddsAltNames } = plan;
     this.kernel = new Kernel({

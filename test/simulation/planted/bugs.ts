@@ -78,8 +78,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: 'src/sandbox/sandbox-registry.ts',
-        replace: 'if (isGone || (isUnlisted && isSuspect)) this.#inBackground(this.#end(sandbox));\n    else if',
-        by: 'if',
+        replace:
+          'if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));\n    else if (isMissing)',
+        by: 'if (isMissing && netnsPath === sandboxId)',
       },
       {
         file: 'src/sandbox/sandbox-registry.ts',
