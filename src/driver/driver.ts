@@ -106,27 +106,25 @@ export class Driver implements DraPlugin {
     const { store } = this.#options;
     const { identity, podUids } = claim;
     const allocation = fingerprintOf(claim);
-    let known = store.claim(identity.uid);
+    const known = store.claim(identity.uid);
     if (known?.state === 'prepared' && (known.allocation ?? allocation) === allocation) {
       return await this.#prepareAgain({ ...claim, podUids: nextPods(known, claim) }, known.devices);
     }
     const resolved = await this.#resolver.resolve(claim, signal);
     if (resolved.length > 0) checkSinglePod(claim);
-    if (known !== undefined && (known.allocation ?? allocation) !== allocation) {
-      // Allocated anew while it was prepared: nothing of what it had before may stay with it.
-      const error = (await this.#unprepare([identity])).get(identity.uid);
-      if (error !== undefined) throw error;
-      known = undefined;
-    }
+    // Allocated anew while it was prepared: nothing of what it had before may stay with it.
+    const isAnew = known !== undefined && (known.allocation ?? allocation) !== allocation;
+    const unrestored = isAnew ? await this.#giveBack(known) : [];
     // What was read first counts: an attempt before this one may have changed the VF.
-    const earlier = new Map(known?.devices.map((device) => [device.pciAddress, device]));
+    const earlier = new Map(isAnew ? [] : known?.devices.map((device) => [device.pciAddress, device]));
     const reserved = resolved.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one step with what is stored, so that of two claims of a pod only one gets a variable.
     this.#dialects.check(claim, reserved);
     // Before they are read: until its earlier claim is released, a VF is still being restored.
-    store.putClaim({ identity, podUids, state: 'preparing', allocation, devices: reserved });
+    store.putClaim({ identity, podUids, state: 'preparing', allocation, devices: reserved }, unrestored);
     const devices = await this.#readAllBefore(reserved).catch((error: unknown) => {
-      // Nothing was changed: the VFs need not wait for this claim to be unprepared.
+      // Nothing was changed: the VFs need not wait for this claim to be unprepared. One that has passed to another pod stays
+      // stored, for the kubelet does not ask again.
       if (known === undefined) store.deleteClaim(identity.uid);
       throw error;
     });
@@ -282,6 +280,16 @@ export class Driver implements DraPlugin {
       for (const [uid, error] of results) if (error === undefined) store.releaseClaim(uid, unrestored.get(uid) ?? []);
     });
     return results;
+  }
+
+  /** Gives back what a claim has had, while it stays stored. @returns VFs that could not be restored */
+  async #giveBack(claim: StoredClaim): Promise<UnrestoredVf[]> {
+    const { store, deviceSpecs } = this.#options;
+    store.setState(claim.identity.uid, 'unpreparing');
+    const unrestored = await this.#restoreAll(claim.identity, claim.devices);
+    await deviceSpecs.removeClaims([claim.identity.uid]);
+    await this.#dialects.remove(claim);
+    return unrestored;
   }
 
   async #restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {

@@ -39,8 +39,8 @@ type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
  * Those that are reserved for other pods by now are prepared for the next one. The kubelet makes no call for a pod that
  * takes over a claim which is prepared, so nothing else names that pod to the driver.
  *
- * And claims of pods on the node whose metadata is about other devices: the driver was ended while it did the latter for a
- * claim that had been allocated anew.
+ * And claims of pods on the node that are not prepared, or whose metadata is about other devices: the driver was ended, or
+ * failed, while it did the latter for a claim that had been allocated anew.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
@@ -86,14 +86,16 @@ export class InactiveClaims {
   }
 
   async #complete({ identity }: StoredClaim, signal: AbortSignal): Promise<void> {
-    const { store, metadata, helper, logger } = this.#options;
+    const { store, sandboxes, metadata, helper, logger } = this.#options;
     const isDue = async () => {
       const claim = store.claim(identity.uid);
+      // Its pod has got a sandbox, so the kubelet makes no call any more.
+      if (claim?.state === 'preparing') return claim.podUids.some((uid) => sandboxes.hasPod(uid));
       return claim?.state === 'prepared' && !(await metadata.covers(identity, claim.devices));
     };
     if (!(await isDue()) || !(await helper.prepareAgain(identity, isDue, signal))) return;
     const log = { claim: `${identity.namespace}/${identity.name}`, claimUid: identity.uid };
-    logger.warn(log, 'claim prepared again: its metadata was about other devices');
+    logger.warn(log, 'claim prepared again: that was not completed before');
     this.#options.onHandedOver();
   }
 
@@ -135,8 +137,10 @@ export class InactiveClaims {
     });
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
-    // With its old devices or, if it was allocated anew between the two pods, with others of this node.
-    const isNextPods = !isKept && state === 'prepared' && results.length > 0;
+    // With its old devices or, if it was allocated anew between the two pods, with others of this node. What is being prepared
+    // or unprepared, the kubelet goes on with, unless the next pod has got a sandbox already.
+    const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
+    const isNextPods = !isKept && isDue && results.length > 0;
     if (!isOurs && !isNextPods) return giveUp('it has other devices now');
     return isNextPods ? { action: 'hand-over' } : undefined;
   }

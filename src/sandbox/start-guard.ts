@@ -18,7 +18,7 @@ export interface StartGuardOptions {
   isFilePlace: (path: string) => boolean;
   /** Whether it is a metadata file of a claim. */
   isFileOf: (claim: ClaimIdentity, path: string) => boolean;
-  /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
+  /** Called when a container is refused because its claim is not prepared for its pod: it may have passed to this one. */
   onOtherPod: () => void;
 }
 
@@ -45,7 +45,12 @@ export class StartGuard {
     const { store, isFilePlace, isFileOf, onOtherPod } = this.#options;
     const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
     for (const claim of this.#claimsOf(pod, sources.length > 0)) {
-      if (claim.state !== 'prepared' || claim.devices.length === 0 || sandbox.isReady(claim.identity.uid)) continue;
+      if (claim.devices.length === 0) continue;
+      if (claim.state !== 'prepared') {
+        onOtherPod();
+        throw refused(container, claim, 'its devices are not prepared yet for this pod, to which it has passed');
+      }
+      if (sandbox.isReady(claim.identity.uid)) continue;
       const reason = this.#refusal(claim, pod, container, sandbox);
       if (reason !== undefined) throw refused(container, claim, reason);
     }

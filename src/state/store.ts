@@ -153,13 +153,15 @@ export class Store implements Disposable {
   /**
    * Adds or replaces a claim and its devices. A device that the claim has already keeps its stored attachment, whatever
    * the caller passes: only the sandbox side changes it, possibly in another instance of the driver.
+   * @param unrestored VFs that the claim had before and that could not be restored, kept as `releaseClaim` keeps them
    * @throws StateError `device-in-use` if another claim holds one of the devices, `device-unrestored` if one was not
    * restored after its last claim
    */
-  putClaim(claim: StoredClaim): void {
+  putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.#guard(() =>
       this.#transaction(() => {
         const { uid, namespace, name } = claim.identity;
+        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
         this.#checkFree(claim);
         const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
         for (const podUid of claim.podUids) this.#podUids?.add(podUid);

@@ -436,6 +436,36 @@ describe('a claim that was allocated anew while it was prepared', () => {
     expect(await bench.prepare({ ...allocated('c', ['dev-1']), identity })).toEqual({ devices: [] });
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
   });
+
+  // Found by the simulation: the kubelet does not ask again for a claim that has passed to another pod.
+  it.each([
+    [
+      'has another claim',
+      'unpreparing',
+      () => bench.prepare(allocated('holder', ['dev-2'], { pods: [buildPod('h')] })),
+    ],
+    ['cannot be read', 'preparing', () => bench.control.failures.set('read 0000:00:00.2', new Error('no answer'))],
+  ] as const)('stays stored while its new device %s, so that it is prepared after all', async (_, state, obstruct) => {
+    const { identity } = await prepareForUserSpace();
+    await obstruct();
+    const anew = { ...allocated('c', ['dev-2']), identity };
+    expect(await bench.prepare(anew)).toMatchObject({ error: expect.any(Error) });
+    expect(bench.store.claim(identity.uid)?.state).toBe(state);
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
+    bench.control.failures.clear();
+    const holder = bench.store.claims().find(({ identity: { name } }) => name === 'holder');
+    if (holder !== undefined) await bench.driver.unprepareResourceClaims([holder.identity]);
+    expect(await bench.prepare(anew)).toEqual({ devices: [] });
+    expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
+  });
+
+  it('keeps what it had before out of reach of others while that cannot be restored', async () => {
+    const { identity } = await prepareForUserSpace();
+    bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));
+    expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });
+    expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1' }, reason: 'card says no' }]);
+    expect(await bench.prepare(allocated('other', ['dev-1']))).toMatchObject(refusal('device-unrestored'));
+  });
 });
 
 describe('device files', () => {

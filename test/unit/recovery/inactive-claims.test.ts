@@ -192,6 +192,18 @@ describe('InactiveClaims', () => {
       expect((await sweep(reservedFor(next), { claim: { ...stored, state } })).handedOver).toEqual([]);
     });
 
+    // Found by the simulation: the kubelet makes a sandbox when it takes the claim for prepared, and asks no more.
+    it.each(['preparing', 'unpreparing'] as const)(
+      'is prepared, %s or not, when its sandbox is there',
+      async (state) => {
+        const sandboxes: [string, string][] = [['s', next.metadata.uid]];
+        expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
+        const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
+        const { handedOver, told } = await sweep(reservedFor(next), { claim: passed, sandboxes });
+        expect([handedOver, told]).toEqual([[name], 1]);
+      },
+    );
+
     it('is prepared for that one with other devices of the node, too', async () => {
       const anew = changed((claim) => {
         Object.assign(claim, reservedFor(next)());
@@ -205,8 +217,8 @@ describe('InactiveClaims', () => {
       const sandboxes: [string, string][] = [['s', podUid]];
       const { handedOver, reads } = await sweep(() => object, { sandboxes, covers: false });
       expect([handedOver, reads]).toEqual([[name], []]);
-      const preparing = { ...stored, state: 'preparing' as const };
-      expect((await sweep(() => object, { sandboxes, covers: false, claim: preparing })).handedOver).toEqual([]);
+      const ending = { ...stored, state: 'unpreparing' as const };
+      expect((await sweep(() => object, { sandboxes, covers: false, claim: ending })).handedOver).toEqual([]);
     });
 
     it('is not prepared when it was given up meanwhile', async () => {

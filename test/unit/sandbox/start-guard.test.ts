@@ -93,6 +93,14 @@ describe('StartGuard', () => {
     guard.check({ ...pod, uid: 'pod-2' }, container(['/files/ns_other/vf/metadata.json', '/etc'], []), sandbox(false));
   });
 
+  it('refuses a claim that is not prepared yet for the pod that it has passed to', () => {
+    store.putClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] });
+    expect(() => guard.check(pod, container([file]), sandbox(false))).toThrow(
+      /cannot start with claim ns\/nic: its devices are not prepared yet for this pod, to which it has passed$/,
+    );
+    expect(otherPods).toBe(1);
+  });
+
   it('refuses a claim to a pod that it was reserved for after it was prepared for another one', () => {
     const next = { ...pod, uid: 'pod-2' };
     expect(() => guard.check(next, container([file]), sandbox(false))).toThrow(
