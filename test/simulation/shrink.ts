@@ -1,5 +1,5 @@
 /** What is tried for one value before the next: the ordinary case, then halves. */
-const smaller = [() => 0, (value: number) => Math.floor(value / 2), (value: number) => value - 1];
+const smaller = [() => 0, (value: number) => Math.floor(value / 2), (value: number) => Math.max(0, value - 1)];
 
 /**
  * Makes a tape shorter and its numbers smaller, as long as it shows the same. Values at the end go first, then blocks are

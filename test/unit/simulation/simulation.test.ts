@@ -98,4 +98,14 @@ describe('shrink', () => {
     );
     expect(shortest).toEqual([10, 20]);
   });
+
+  it('keeps to numbers that a tape can hold', async () => {
+    const tried: number[] = [];
+    const isThirdLarge = async (tape: readonly number[]) => {
+      tried.push(...tape);
+      return (tape[2] ?? 0) >= 5;
+    };
+    expect(await shrink([9, 9, 9, 9], isThirdLarge, () => false)).toEqual([0, 0, 5]);
+    expect(Math.min(...tried)).toBe(0);
+  });
 });
