@@ -197,7 +197,8 @@ export class Checks {
     if (this.#resets > 0) return;
     for (const name of pod.claims) {
       const claim = this.#node.apiServer.claims.get(name);
-      if (claim === undefined) continue;
+      // After a pod was deleted by force, its claim may have other devices, for the next pod.
+      if (claim?.reservedFor.includes(pod.uid) !== true) continue;
       for (const { device, request, adminAccess } of claim.devices) {
         const where = `${container.id} of ${sandbox.id} runs with ${device} of ${claim.name}`;
         const document = this.#readDocument(claim, request);
