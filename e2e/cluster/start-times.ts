@@ -42,14 +42,18 @@ async function main(): Promise<void> {
   const programs = readPrograms(process.env);
   const machine = renderMachine(describeMachine());
   await using times = await StartTimes.open(programs, Math.max(...options.counts));
-  const batches = await times.measure(options);
   const { kubernetesVersion, runtimeLabel } = programs;
-  const about = [
-    `Kubernetes ${kubernetesVersion}, ${runtimeLabel}; ${machine}. Each kind of pod in turns, ${options.rounds} rounds.`,
-    `At rest the driver with its ${times.vfs} simulated VFs takes ${times.idleCpuMsPerSecond.toFixed(1)} ms of CPU a second, which is part of its figure.`,
-  ];
-  const text = [about.join(' '), formatTimes(batches), 'The driver meanwhile:', formatLoad(batches)].join('\n\n');
-  console.log(text);
+  let [round, text] = [0, ''];
+  for await (const batches of times.measure(options)) {
+    round += 1;
+    const about = [
+      `Kubernetes ${kubernetesVersion}, ${runtimeLabel}; ${machine}. Each kind of pod in turns, ${round} rounds.`,
+      `At rest the driver with its ${times.vfs} simulated VFs takes ${times.idleCpuMsPerSecond.toFixed(1)} ms of CPU a second, which is part of its figure.`,
+    ];
+    text = [about.join(' '), formatTimes(batches), 'The driver meanwhile:', formatLoad(batches)].join('\n\n');
+    // Each time: a long run may be cut off.
+    console.log(text);
+  }
   if (options.writeDocs) {
     writePart(fileURLToPath(new URL('../../docs/performance.md', import.meta.url)), 'pods', text);
   }

@@ -20,12 +20,13 @@ export interface HookFigures {
 export class HookMetrics {
   readonly #counts: Map<string, number>;
 
-  private constructor(counts: Map<string, number>) {
-    this.#counts = counts;
+  /** @param text of the driver's `/metrics` */
+  constructor(text: string) {
+    this.#counts = parseScrape(text);
   }
 
   static async read(): Promise<HookMetrics> {
-    return new HookMetrics(parseScrape(await (await fetch(metricsUrl)).text()));
+    return new HookMetrics(await (await fetch(metricsUrl)).text());
   }
 
   /** What was added since. */

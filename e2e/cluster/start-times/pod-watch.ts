@@ -11,8 +11,6 @@ export interface PodTimes {
   containerId: string;
 }
 
-const timeoutMs = 180_000;
-
 /**
  * What happens to the pods of a namespace, as a watch tells it: the API's own timestamps have whole seconds only.
  */
@@ -40,23 +38,35 @@ export class PodWatch implements Disposable {
 
   /** Waits until the containers of all these pods run. @throws ClusterError `not-in-time` with the pods that do not */
   async untilRunning(names: readonly string[]): Promise<Map<string, PodTimes>> {
-    const missing = () => names.filter((name) => !this.#running.has(name));
+    return await this.#until(names, this.#running, 'running', 180_000);
+  }
+
+  /** Waits until all these pods have a node. @returns when, ms since 1970 @throws ClusterError `not-in-time` */
+  async untilBound(names: readonly string[], timeoutMs: number): Promise<Map<string, number>> {
+    return await this.#until(names, this.#bound, 'bound', timeoutMs);
+  }
+
+  [Symbol.dispose](): void {
+    this.#stop?.abort();
+  }
+
+  async #until<T>(names: readonly string[], seen: ReadonlyMap<string, T>, what: string, timeoutMs: number) {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const late = () =>
-      reject(new ClusterError('not-in-time', `not running after ${timeoutMs / 1_000} s: ${missing().join(', ')}`));
+    const late = () => {
+      const missing = names.filter((name) => !seen.has(name));
+      const few = missing.slice(0, 10).join(', ');
+      const text = `${missing.length} pods not ${what} after ${timeoutMs / 1_000} s: ${few}`;
+      reject(new ClusterError('not-in-time', text));
+    };
     const timer = setTimeout(late, timeoutMs);
-    this.#onChange = () => missing().length === 0 && resolve();
+    this.#onChange = () => seen.size >= names.length && names.every((name) => seen.has(name)) && resolve();
     this.#onChange();
     try {
       await Promise.race([promise, this.#ended.promise]);
     } finally {
       clearTimeout(timer);
     }
-    return new Map(names.map((name) => [name, this.#running.get(name) as PodTimes]));
-  }
-
-  [Symbol.dispose](): void {
-    this.#stop?.abort();
+    return new Map(names.map((name) => [name, seen.get(name) as T]));
   }
 
   #see({ metadata, spec, status }: V1Pod): void {

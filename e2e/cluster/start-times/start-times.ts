@@ -83,8 +83,12 @@ export class StartTimes implements AsyncDisposable {
     return this.#idleCpuMsPerSecond;
   }
 
-  /** All kinds in turns, after one turn of each that does not count. */
-  async measure(options: { rounds: number; counts: readonly number[]; kinds: readonly Kind[] }): Promise<Batch[]> {
+  /** All kinds in turns, after one turn of each that does not count. @returns after each round, all batches so far */
+  async *measure(options: {
+    rounds: number;
+    counts: readonly number[];
+    kinds: readonly Kind[];
+  }): AsyncGenerator<readonly Batch[]> {
     const batches: Batch[] = [];
     for (const kind of options.kinds) await this.#batch(kind, 1);
     await this.#rest();
@@ -96,8 +100,8 @@ export class StartTimes implements AsyncDisposable {
           console.error(`round ${round}: ${count} with ${kind}: ${(batch.allRunningMs / 1_000).toFixed(2)} s`);
         }
       }
+      yield batches;
     }
-    return batches;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
