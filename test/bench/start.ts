@@ -12,7 +12,7 @@ import { chosenNames } from './chosen-names.ts';
 const args = process.argv.slice(2);
 
 async function run(): Promise<boolean> {
-  const needsGo = chosenNames(args)?.includes('go') ?? true;
+  const needsGo = chosenNames(args)?.some((name) => name.startsWith('go')) ?? true;
   const env = needsGo ? toEnv(await fetchClusterPrograms(cacheFolder(process.env), testedPairs[0], print)) : {};
   return (await runCommand(['bash', 'scripts/in-node.sh', 'node', 'test/bench/run.ts', ...args], env, true)).succeeded;
 }

@@ -12,21 +12,23 @@ const runPath = fileURLToPath(new URL('../../../test/bench/run.ts', import.meta.
 it('npm run bench measures the driver beside programs in Go, which do what they are compared for', () => {
   using dir = tempDir();
   const json = join(dir.path, 'report.json');
-  const args = [runPath, '--smoke', '--only', 'go', '--json', json];
+  const args = [runPath, '--smoke', '--only', 'go,go-hook,go-512', '--json', json];
   const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
   expect(status, stderr.slice(-2_000)).toBe(0);
   const { results } = JSON.parse(readFileSync(json, 'utf8')) as Report;
   const rows = results.flatMap((result) => result.rows);
   expect(rows.map(({ what }) => what)).toEqual([
-    ...['prepare 1 claim', 'unprepare 1 claim', 'CPU for each claim', 'memory after all calls of up to 16 claims'],
-    ...['hook: a pod without any', 'hook: 1 VF moved', 'stop: 1 VF moved'],
+    ...['prepare 1 claim', 'unprepare 1 claim', 'CPU for each claim', 'memory after these calls'],
+    ...['pod without any', '1 VF moved', 'stop, 1 VF moved back'],
+    ...['prepare 1 claim, 2 calls at once', 'unprepare 1 claim, 2 calls at once'],
+    ...['CPU for each claim', 'memory after these calls'],
   ]);
   for (const { what, ours, reference } of rows) {
     expect(ours.median, what).toBeGreaterThan(0);
     expect(reference?.median, what).toBeGreaterThan(0);
   }
   // A link that was not moved would be answered as fast as a pod without one.
-  const moved = rows.find(({ what }) => what === 'hook: 1 VF moved')?.reference?.median ?? 0;
-  const idle = rows.find(({ what }) => what === 'hook: a pod without any')?.reference?.median ?? Infinity;
+  const moved = rows.find(({ what }) => what === '1 VF moved')?.reference?.median ?? 0;
+  const idle = rows.find(({ what }) => what === 'pod without any')?.reference?.median ?? Infinity;
   expect(moved).toBeGreaterThan(2 * idle);
 }, 180_000);

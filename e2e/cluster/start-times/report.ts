@@ -12,6 +12,8 @@ export interface Batch {
   fromCreateMs: number[];
   /** Of each pod: from the scheduler's binding to the start of its container. */
   fromBindingMs: number[];
+  /** Warnings of the scheduler and the kubelet about pods. */
+  warnings: string[];
   /** CPU time of what serves the pods, from before the first one is created until 2 s after the last one is gone. */
   cpuMs?: number;
   hooks?: HookFigures;
@@ -24,7 +26,7 @@ const seconds = (ms: number) => (ms / 1_000).toFixed(2);
 export function formatTimes(batches: readonly Batch[]): string {
   const head = [
     ...['pods at once', 'each with', 'all run, s', 'create to start p50, s', 'p99', 'binding to start p50, s', 'p99'],
-    ...['CPU of the driver for each, ms', 'rounds'],
+    ...['CPU of the driver for each, ms', 'rounds', 'warnings'],
   ];
   const rows = group(batches).map(([count, kind, of]) => {
     const [create, binding] = [of.flatMap((each) => each.fromCreateMs), of.flatMap((each) => each.fromBindingMs)].map(
@@ -35,6 +37,7 @@ export function formatTimes(batches: readonly Batch[]): string {
       ...[String(count), kind, seconds(summarize(of.map(({ allRunningMs }) => allRunningMs)).median)],
       ...[create!, binding!].flatMap(({ median, p99 }) => [seconds(median), seconds(p99)]),
       ...[cpu.length === 0 ? '' : summarize(cpu).median.toFixed(0), String(of.length)],
+      String(of.reduce((total, { warnings }) => total + warnings.length, 0)),
     ];
   });
   return renderTable(head, rows);

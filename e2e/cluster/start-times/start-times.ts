@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { makeLinks } from '../../../test/bench/go/links.ts';
 import { goDriverName, linksAnnotation } from '../../../test/bench/go/programs.ts';
 import { cpuMs } from '../../../test/bench/shipped-driver.ts';
-import { Cluster } from '../cluster.ts';
+import { Cluster, type EventText } from '../cluster.ts';
 import { InstalledDriver } from '../node/driver.ts';
 import type { Program } from '../node/program.ts';
 import { RealNode } from '../node/real-node.ts';
@@ -98,6 +98,7 @@ export class StartTimes implements AsyncDisposable {
           const batch = await this.#batch(kind, count);
           batches.push(batch);
           console.error(`round ${round}: ${count} with ${kind}: ${(batch.allRunningMs / 1_000).toFixed(2)} s`);
+          for (const warning of batch.warnings) console.error(`  ${warning}`);
         }
       }
       yield batches;
@@ -129,6 +130,7 @@ export class StartTimes implements AsyncDisposable {
     await Promise.all(names.map((name, index) => this.#create(kind, name, index, createdAt)));
     const times = await watch.untilRunning(names);
     const starts = await this.#startsOf(times);
+    const warnings = await this.#warningsOf(names);
     await cluster.removeAll();
     await sleep(restMs);
     const cpu = this.#cpuMs(kind);
@@ -139,6 +141,7 @@ export class StartTimes implements AsyncDisposable {
       allRunningMs: Math.max(...[...times.values()].map(({ runningAtMs }) => runningAtMs)) - startedAt,
       fromCreateMs: of((name) => createdAt.get(name) ?? 0),
       fromBindingMs: of((name) => times.get(name)?.boundAtMs ?? 0),
+      warnings,
       ...(cpu === undefined ? {} : { cpuMs: cpu - (before.cpuMs ?? 0) }),
       ...(isOurs
         ? { hooks: (await HookMetrics.read()).since(before.hooks), longestPauseMs: await this.#loop.longestPauseMs() }
@@ -159,6 +162,14 @@ export class StartTimes implements AsyncDisposable {
     const isLinked = kind === 'link' || kind === 'go';
     const annotations = isLinked ? { [linksAnnotation]: this.#links[index] ?? '' } : {};
     await cluster.create({ ...pod, metadata: { ...pod.metadata, annotations } });
+  }
+
+  /** What went wrong on the way of pods that run by now, but for what goes wrong on every node without a DNS. */
+  async #warningsOf(names: readonly string[]): Promise<string[]> {
+    const events = await this.#cluster.list<EventText & { type: string }>('Event');
+    const isMeant = ({ type, reason, regarding }: EventText & { type: string }) =>
+      type === 'Warning' && reason !== 'MissingClusterDNS' && names.includes(regarding.name);
+    return events.filter(isMeant).map(({ reason, note, regarding }) => `${regarding.name}: ${reason}: ${note}`);
   }
 
   /** When containers were started, by the runtime's clock, ms since 1970. */

@@ -1,6 +1,6 @@
 import type { Bench } from '../bench.ts';
 import { containerdBench } from './containerd.ts';
-import { goBench } from './go.ts';
+import { goBench, goHookBench, goLargeBench } from './go.ts';
 import { hookBench } from './hook.ts';
 import { memoryBench } from './memory.ts';
 import { prepareBench } from './prepare.ts';
@@ -16,4 +16,6 @@ export const allBenches: readonly Bench[] = [
   publishBench,
   containerdBench,
   goBench,
+  goHookBench,
+  goLargeBench,
 ];

@@ -21,6 +21,10 @@ import { goDriverArgs, goDriverName } from './programs.ts';
 export const sides = ['netdra', 'go'] as const;
 export type Side = (typeof sides)[number];
 
+export function bothSides<T>(of: (side: Side) => T): Record<Side, T> {
+  return { netdra: of('netdra'), go: of('go') };
+}
+
 const vfsOfPf = 128;
 const goDevices = 512;
 

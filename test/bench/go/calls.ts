@@ -1,0 +1,128 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { BenchOptions } from '../bench.ts';
+import { type Case, interleave, timed } from '../interleave.ts';
+import { type LabPod, prepare, unprepare } from '../lab.ts';
+import { type Plot, type Row, row } from '../result.ts';
+import { cpuMs, residentMb } from '../shipped-driver.ts';
+import { type Distribution, summarize } from '../stats.ts';
+import { bothSides, RealLab, type Side, sides } from './real-lab.ts';
+
+/** Claims in one call, calls at once. */
+export type Load = readonly [claims: number, calls: number];
+
+/** What the calls of one load have taken. */
+export interface MeasuredCalls {
+  claims: number;
+  calls: number;
+  prepare: Record<Side, Distribution>;
+  unprepare: Record<Side, Distribution>;
+}
+
+export interface MeasuredNode {
+  calls: MeasuredCalls[];
+  /** Resident memory after all of them. */
+  memory: Record<Side, Distribution>;
+  /** For each claim that was prepared and unprepared. */
+  cpu: Record<Side, Distribution>;
+}
+
+const goDriver = "Go's test driver";
+/** How long processes are left alone before they are weighed. */
+const restMs = 3_000;
+
+/** NodePrepareResources and NodeUnprepareResources of both drivers, in turns. @param vfs of the node */
+export async function measureNode(options: BenchOptions, loads: readonly Load[], vfs: number): Promise<MeasuredNode> {
+  options.progress(`go: a node with ${vfs} VFs`);
+  await using lab = await RealLab.start(options, vfs);
+  const devices = await lab.devices(vfs);
+  const most = Math.max(...loads.map(([claims, calls]) => claims * calls));
+  const pods: Record<Side, LabPod[]> = { netdra: [], go: [] };
+  for (const device of devices.slice(0, most)) {
+    pods.netdra.push(await lab.addPod('netdra', [[device]], { interfaceName: 'net1', addresses: ['192.0.2.10/24'] }));
+    pods.go.push(await lab.addPod('go', [[`device-${pods.go.length}`]], { interfaceName: 'net1' }));
+  }
+  const calls: MeasuredCalls[] = [];
+  const cpuBefore = bothSides((side) => cpuMs(lab.pids[side]));
+  const done = { netdra: 0, go: 0 };
+  for (const load of loads) {
+    options.progress(`go: ${load[0]} claims, ${load[1]} at once`);
+    calls.push(await measureCalls(lab, pods, load, options, done));
+  }
+  const cpu = bothSides((side) => summarize([(cpuMs(lab.pids[side]) - cpuBefore[side]) / done[side]]));
+  await sleep(options.effort === 'full' ? restMs : 50);
+  return { calls, cpu, memory: bothSides((side) => summarize([residentMb(lab.pids[side])])) };
+}
+
+/** @param done claims so far, of all loads */
+async function measureCalls(
+  lab: RealLab,
+  pods: Record<Side, LabPod[]>,
+  [claims, calls]: Load,
+  { effort }: BenchOptions,
+  done: Record<Side, number>,
+): Promise<MeasuredCalls> {
+  const unprepared: Record<Side, number[]> = { netdra: [], go: [] };
+  const caseOf = (side: Side): Case => {
+    const dra = lab.dra(side);
+    const batches = Array.from({ length: calls }, (_, call) =>
+      pods[side].slice(call * claims, (call + 1) * claims).flatMap((pod) => pod.claims),
+    );
+    return {
+      name: side,
+      async run() {
+        const ms = await timed(() => Promise.all(batches.map((batch) => prepare(dra, batch))));
+        unprepared[side].push(await timed(() => Promise.all(batches.map((batch) => unprepare(dra, batch)))));
+        done[side] += claims * calls;
+        return ms;
+      },
+    };
+  };
+  const isLarge = claims * calls > 16;
+  const rounds =
+    effort === 'full'
+      ? { rounds: isLarge ? 5 : 10, perRound: isLarge ? 3 : 8, warmUpRounds: isLarge ? 1 : 3 }
+      : { rounds: 2, perRound: 2, warmUpRounds: 0 };
+  const [ours = [], theirs = []] = await interleave(sides.map(caseOf), rounds);
+  return {
+    ...{ claims, calls },
+    prepare: { netdra: summarize(ours), go: summarize(theirs) },
+    unprepare: bothSides((side) => summarize(unprepared[side].slice(-ours.length))),
+  };
+}
+
+export function loadName({ claims, calls }: Pick<MeasuredCalls, 'claims' | 'calls'>): string {
+  return `${claims} ${claims === 1 ? 'claim' : 'claims'}${calls === 1 ? '' : `, ${calls} calls at once`}`;
+}
+
+/** @param about what the memory is that of */
+export function callRows({ calls, cpu, memory }: MeasuredNode, about: string): Row[] {
+  const compare = (what: string, unit: Row['unit'], of: Record<Side, Distribution>) =>
+    row(what, unit, of.netdra, { what: goDriver, ...of.go });
+  return [
+    ...calls.flatMap((each) => [
+      compare(`prepare ${loadName(each)}`, 'ms', each.prepare),
+      compare(`unprepare ${loadName(each)}`, 'ms', each.unprepare),
+    ]),
+    compare('CPU for each claim', 'ms', cpu),
+    compare(about, 'MB', memory),
+  ];
+}
+
+/** How calls grow with the claims in them, and with other calls at the same time. @param name of the files */
+export function callPlots(name: string, { calls }: MeasuredNode): Plot[] {
+  const alone = calls.filter((each) => each.calls === 1);
+  const atOnce = calls.filter((each) => each.claims === 1);
+  const plot = (suffix: string, title: string, xLabel: 'claims' | 'calls', of: MeasuredCalls[]): Plot => ({
+    ...{ name: `${name}-${suffix}`, title, xLabel, yLabel: 'ms' },
+    series: (['prepare', 'unprepare'] as const).flatMap((what) =>
+      sides.map((side) => ({
+        name: side === 'netdra' ? what : `reference: Go's ${what}`,
+        points: of.map((each): [number, number] => [each[xLabel], each[what][side].median]),
+      })),
+    ),
+  });
+  return [
+    plot('calls', 'One call with many claims, beside Go (median)', 'claims', alone),
+    plot('at-once', 'Many calls of one claim at once, beside Go (median)', 'calls', atOnce),
+  ];
+}
