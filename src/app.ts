@@ -6,7 +6,12 @@ import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
 import { deviceHealth } from './device-health.ts';
 import { DeviceInfoFiles, DialectFiles, deviceInfoDir } from './dialects/index.ts';
-import { createKubeNamespaceReader, createKubeNetworkAttachmentReader, Driver } from './driver/index.ts';
+import {
+  AllocationCheck,
+  createKubeNamespaceReader,
+  createKubeNetworkAttachmentReader,
+  Driver,
+} from './driver/index.ts';
 import { explain } from './errors.ts';
 import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import { isPodWanted, KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
@@ -161,6 +166,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     dialectFiles,
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
+    allocations: new AllocationCheck({ driver, resources }),
     openClaimFields: settings.openClaimFields,
     nodeNetworks: async () => {
       const addresses = await host.addresses();

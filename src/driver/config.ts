@@ -1,3 +1,4 @@
+import type { V1DeviceAllocationConfiguration } from '@kubernetes/client-node';
 import type * as z from 'zod';
 import { parseCniIpam, parseCniNetwork } from '../cni/index.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
@@ -79,18 +80,17 @@ function covers(requests: string[], request: string): boolean {
   return requests.length === 0 || requests.some((each) => each === request || each === baseRequest(request));
 }
 
-/** The opaque parameters for a request, in the order of the allocation. */
-function entriesFor(
+/** The opaque parameters for a request, in the order of the allocation, or of other entries. */
+export function entriesFor(
   driver: string,
   claim: AllocatedClaim,
   request: string,
   source: 'FromClass' | 'FromClaim',
+  entries: readonly V1DeviceAllocationConfiguration[] = claim.object.status?.allocation?.devices?.config ?? [],
 ): unknown[] {
-  const entries = claim.object.status?.allocation?.devices?.config ?? [];
   return entries
-    .filter(
-      (entry) => entry.source === source && entry.opaque?.driver === driver && covers(entry.requests ?? [], request),
-    )
+    .filter((entry) => entry.source === source && entry.opaque?.driver === driver)
+    .filter((entry) => covers(entry.requests ?? [], request))
     .map(({ opaque }) => opaque?.parameters);
 }
 

@@ -12,6 +12,7 @@ import {
   type StoredDevice,
   type UnrestoredVf,
 } from '../state/index.ts';
+import type { AllocationCheck } from './allocation-check.ts';
 import { invalidConfig } from './config.ts';
 import { findUserSpaceProblems } from './config-rules.ts';
 import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';
@@ -41,6 +42,7 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   store: Store;
   attachments: VfDetacher;
   control: VfControl;
+  allocations: Pick<AllocationCheck, 'check'>;
   /** What a device's ResourceSlice says of it. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /** CDI specs for what containers need besides the metadata. */
@@ -110,6 +112,8 @@ export class Driver implements DraPlugin {
     if (known?.state === 'prepared' && (known.allocation ?? allocation) === allocation) {
       return await this.#prepareAgain({ ...claim, podUids: nextPods(known, claim) }, known.devices);
     }
+    // One that was prepared in part was checked before, and its class may be gone since.
+    if (known?.allocation !== allocation) await this.#options.allocations.check(claim);
     const resolved = await this.#resolver.resolve(claim, signal);
     if (resolved.length > 0) checkSinglePod(claim);
     // Allocated anew while it was prepared: nothing of what it had before may stay with it.

@@ -11,6 +11,10 @@ export type DriverErrorCode =
   | 'namespace-unreadable'
   /** The allocation names a device that this node has not. */
   | 'device-unknown'
+  /** The allocation has a configuration that neither the DeviceClass nor the claim has. */
+  | 'allocation-mismatch'
+  /** The DeviceClass of the allocation cannot be read. */
+  | 'class-unreadable'
   /** Another claim has a device of the same IOMMU group in user space. */
   | 'device-in-use'
   /** The claim is reserved for several pods, which its devices cannot serve. */

@@ -1,3 +1,4 @@
+export { AllocationCheck } from './allocation-check.ts';
 export { type ClaimField, type ClosedField, claimFields, closedFields } from './claim-fields.ts';
 export { DeviceResolver, type Inventory } from './device-resolver.ts';
 export { Driver, restoreVf, type VfControl, type VfDetacher } from './driver.ts';

@@ -1,7 +1,9 @@
 import { writeFile } from 'node:fs/promises';
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { ApiListener, type DeniedAccess, type DraVersion, draVersions } from './api-server-http.ts';
 import { type FailureOptions, type LoggedRequest, matchesRequest, type RequestMatch } from './api-server-log.ts';
 import { type KubeObject, type ObjectInput, ObjectStore, type Resource, resources } from './api-server-store.ts';
+import { deviceClassesOf } from './device-classes.ts';
 
 export interface ApiServerOptions {
   /** Which versions of resource.k8s.io are served; requests for the others get 404. Default: all. */
@@ -63,9 +65,10 @@ export class ApiServer implements AsyncDisposable {
     await writeFile(path, this.kubeconfig(), { mode: 0o600 });
   }
 
-  /** @throws ApiStatusError 409 */
+  /** With an allocated claim its classes, unless they are there. @throws ApiStatusError 409 */
   create<T extends ObjectInput>(object: T): T & KubeObject {
     const { resource, namespace } = locate(object.kind, object.metadata?.namespace);
+    if (object.kind === 'ResourceClaim') this.#createClasses(object as unknown as ResourceV1ResourceClaim);
     return this.#store.create(resource, namespace, jsonCopy(object)) as T & KubeObject;
   }
 
@@ -167,6 +170,13 @@ export class ApiServer implements AsyncDisposable {
 
   get watchCount(): number {
     return this.#listener.watches.size;
+  }
+
+  #createClasses(claim: ResourceV1ResourceClaim): void {
+    for (const deviceClass of deviceClassesOf(claim)) {
+      if (this.get('DeviceClass', deviceClass.metadata?.name ?? '') === undefined)
+        this.create(deviceClass as ObjectInput);
+    }
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -123,7 +123,12 @@ export function buildClaim(name: string, options: ClaimOptions): Identified<Reso
       uid: options.uid ?? randomUUID(),
       ...(options.annotations === undefined ? {} : { annotations: options.annotations }),
     },
-    spec: { devices: { requests: options.requests.map(buildRequest), ...claimConfig(options, driver) } },
+    spec: {
+      devices: {
+        requests: options.requests.map((request) => buildRequest(name, request, options.config)),
+        ...claimConfig(options, driver),
+      },
+    },
   };
   if (options.allocated === false) return claim;
   const results = options.requests.flatMap((request) =>
@@ -185,7 +190,11 @@ export function generateClaim(
   return claim;
 }
 
-function buildRequest({ name, subrequest, deviceClassName = testDriver, devices }: RequestOptions) {
+/** Without a class of its own a request has one that says what the allocation of this claim has from it. */
+function buildRequest(claim: string, request: RequestOptions, config: ConfigOptions[] = []) {
+  const { name, subrequest, devices } = request;
+  const hasConfig = config.some(({ source }) => source === 'FromClass');
+  const { deviceClassName = hasConfig ? `class-of-${claim}-${name}` : testDriver } = request;
   const exactly = { deviceClassName, allocationMode: 'ExactCount', count: Math.max(1, devices.length) };
   return subrequest === undefined ? { name, exactly } : { name, firstAvailable: [{ name: subrequest, ...exactly }] };
 }

@@ -121,6 +121,7 @@ export class Instance {
       dialectFiles: { write: async () => new Map(), removeClaim: async () => undefined },
       networkAttachments: { readNetworkAttachment: async () => ({}) },
       openClaimFields: [],
+      allocations: { check: async () => undefined },
       namespaces: { readLabels: async () => ({}) },
       nodeNetworks: async () => [],
       locks,

@@ -260,7 +260,7 @@ describe('claim status on a real API server, with the permissions of the driver'
   });
 
   it('is reported in an event of the claim where the API server takes its parameters for changed', async () => {
-    const claim = await createClaim('escaped', { ...unsorted, '<': 1 });
+    const claim = await createClaim('escaped', { ...unsorted, interfaceName: 'net<1' });
     await using status = open(driver);
     status.writer.set(claim, [attached]);
     const hint = expect.stringContaining('without <, > and &');

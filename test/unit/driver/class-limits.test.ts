@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { explain } from '../../../src/errors.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
-import { testDriver } from '../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
 
 let bench: DriverBench;
@@ -40,11 +39,11 @@ describe('limits of a DeviceClass, at prepare', () => {
   it('count the devices of all requests with the class', async () => {
     const config = [fromClass({ limits: { maxDevices: 2 } })];
     const requests = [
-      { name: 'a', devices: ['dev-1', 'dev-2'] },
-      { name: 'b', devices: ['dev-3'] },
+      { name: 'a', deviceClassName: 'few', devices: ['dev-1', 'dev-2'] },
+      { name: 'b', deviceClassName: 'few', devices: ['dev-3'] },
     ];
     expect(await outcome(allocated('c', [], { requests, config }))).toContain(
-      `claim default/c has 3 devices of class ${testDriver}, and limits.maxDevices of its DeviceClass is 2`,
+      'claim default/c has 3 devices of class few, and limits.maxDevices of its DeviceClass is 2',
     );
     expect(await outcome(allocated('d', ['dev-1', 'dev-2'], { config }))).toBe('prepared');
   });

@@ -105,6 +105,8 @@ export class DriverBench implements Disposable {
   readonly logger = new RecordingLogger();
   readonly driver: Driver;
   readonly namespaceLabels = new Map<string, Record<string, string>>();
+  /** What is thrown for an allocation that is not what it should be. */
+  checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
   /** Names of devices that were detached, in that order. */
   readonly released: string[] = [];
   /** Thrown when the device of that name is detached. */
@@ -125,6 +127,7 @@ export class DriverBench implements Disposable {
         deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
       }),
       openClaimFields: [],
+      allocations: { check: (claim) => this.checkAllocation(claim) },
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => [parseCidr('10.1.0.5/16')],
       locks: new KeyedMutex(),

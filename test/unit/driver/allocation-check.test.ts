@@ -1,0 +1,70 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { AllocationCheck } from '../../../src/driver/index.ts';
+import { explain } from '../../../src/errors.ts';
+import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
+import { ApiServer } from '../../doubles/api-server.ts';
+import { deviceClassesOf } from '../../doubles/device-classes.ts';
+import { openKube } from '../../doubles/kube.ts';
+import { testDriver } from '../../doubles/objects.ts';
+import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
+
+const stack = new AsyncDisposableStack();
+let api: ApiServer;
+let check: AllocationCheck;
+beforeAll(async () => {
+  api = stack.use(await ApiServer.start());
+  check = new AllocationCheck({ driver: testDriver, resources: stack.use(openKube(api)).resources });
+});
+afterAll(() => stack[Symbol.asyncDispose]());
+
+const outcome = (claim: AllocatedClaim) => check.check(claim).then(() => 'as it should be', explain);
+const configOf = ({ object }: AllocatedClaim) => object.status!.allocation!.devices!.config!;
+
+/** A claim and its classes, as they are stored. */
+function store(name: string, config = [fromClass({ vf: { vlan: 100 } }), fromClaim({ mtu: 1400 })]): AllocatedClaim {
+  const claim = allocated(name, ['dev-1'], { config });
+  for (const each of deviceClassesOf(claim.object as never)) api.create(each);
+  return claim;
+}
+
+describe('AllocationCheck', () => {
+  it('takes an allocation with the configurations of class and claim', async () => {
+    expect(await outcome(store('good'))).toBe('as it should be');
+  });
+
+  it.each<[string, (claim: AllocatedClaim) => void]>([
+    ['one that is not of the class', (claim) => configOf(claim).push(fromForged())],
+    ['one in place of that of the class', (claim) => configOf(claim).splice(0, 1, fromForged())],
+    ['none of those of the class', (claim) => configOf(claim).splice(0, 1)],
+    ['one that is not of the claim', (claim) => configOf(claim).splice(1, 1, { ...fromForged(), source: 'FromClaim' })],
+  ])('refuses an allocation with %s', async (what, forge) => {
+    const claim = store(what.replaceAll(' ', '-'));
+    forge(claim);
+    expect(await outcome(claim)).toMatch(
+      /^the allocation of claim default\/\S+ has a configuration of request vf that (DeviceClass \S+|its specification) does not have/,
+    );
+  });
+
+  it('says that a class is gone, and may be asked again', async () => {
+    const claim = allocated('orphan', ['dev-1'], { config: [fromClass({ mtu: 1400 })] });
+    await expect(check.check(claim)).rejects.toMatchObject({ code: 'class-unreadable', retriable: true });
+    expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
+  });
+
+  it('is asked before anything is prepared, and not again for what is prepared', async () => {
+    using bench = new DriverBench();
+    const claim = store('prepared');
+    bench.checkAllocation = (each) => check.check(each);
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    api.delete('DeviceClass', 'class-of-prepared-vf');
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    const other = allocated('unprepared', ['dev-2'], { config: [fromClass({ mtu: 1400 })] });
+    expect(await bench.prepare(other)).toMatchObject({ error: { code: 'class-unreadable' } });
+    expect(bench.control.calls.some((call) => call.includes('0000:00:00.2'))).toBe(false);
+  });
+});
+
+function fromForged() {
+  const { source, parameters } = fromClass({ attach: 'cni', cni: { type: 'macvlan', master: 'eno1' } });
+  return { source, opaque: { driver: testDriver, parameters } };
+}
