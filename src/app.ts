@@ -295,7 +295,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     const devices = vfs.offered();
     publisher.publish({ pools: { [nodeName]: { devices } } });
     const names = devices.map(({ name }) => name);
-    helper.setHealth(deviceHealth(nodeName, names, store.claims()));
+    helper.setHealth(deviceHealth(nodeName, names, store.claims(), vfs.hanging()));
     events.devicesFound(nodeName, names, store.claims());
   };
   publish();

@@ -16,8 +16,10 @@ import {
   type HeldDevices,
   type HeldFacts,
   HostLinks,
+  type HungWrite,
   Inventory,
   type InventoryReport,
+  KernelWriter,
   linkIdentity,
   type NetworkDevice,
   SimulatedControl,
@@ -25,11 +27,14 @@ import {
   Sysfs,
   type VfAddress,
   VfHardware,
+  type WriteFile,
 } from './sriov/index.ts';
 import type { StoredClaim, UnrestoredVf } from './state/index.ts';
 
 /** Devices that appear or vanish are seen within this time. */
 const rescanMs = 2_000;
+/** Firmware takes a while to switch VFs on. */
+const vfsOnMs = 120_000;
 
 export interface VfSourceOptions {
   /** Into the host's network namespace. */
@@ -65,15 +70,20 @@ export class VfSource implements VfHost, AsyncDisposable {
   readonly #options: VfSourceOptions;
   readonly #links: HostLinks;
   readonly #nic: SimulatedNic | undefined;
+  /** For writes that the kernel may not come back from. */
+  readonly #kernel: KernelWriter;
 
   constructor(options: VfSourceOptions, nic?: SimulatedNic) {
     this.#options = options;
     this.#nic = nic;
     const { host, ethtool, clock, policyPath, sysfsRoot = '/sys' } = options;
-    const binding = new DriverBinding(sysfsRoot);
+    this.#kernel = new KernelWriter({ clock, onChange: (hung) => this.#logHung(hung) });
+    const write: WriteFile = (path, text, device) => this.#kernel.write(path, text, device);
+    const binding = new DriverBinding(sysfsRoot, write);
     this.#links = new HostLinks({ binding, host, clock });
     this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
-    const sysfs = nic?.sysfs ?? new Sysfs(sysfsRoot);
+    const sysfs =
+      nic?.sysfs ?? new Sysfs(sysfsRoot, (path, text, device) => this.#kernel.write(path, text, device, vfsOnMs));
     this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined });
     const nodes = new DeviceNodes(sysfsRoot);
     const hardware = new VfHardware({ binding, host, clock, nodes, ...(ethtool === undefined ? {} : { ethtool }) });
@@ -96,6 +106,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
     const devices = report.devices
       .filter(({ pciAddress }) => !unrestored.has(pciAddress))
+      .filter(({ pciAddress }) => held.has(pciAddress) || !this.#hangs(pciAddress))
       .map((device) => (held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device));
     const changed = !isDeepStrictEqual(devices, this.#devices);
     this.#devices = devices;
@@ -122,12 +133,18 @@ export class VfSource implements VfHost, AsyncDisposable {
 
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
+    this.#kernel[Symbol.dispose]();
     await this.#watching;
   }
 
   /** What is offered, in the order of PCI addresses. */
   offered(): Device[] {
     return this.#devices.map((device) => ({ name: device.name, attributes: deviceAttributes(device) }));
+  }
+
+  /** Names of devices of claims that the kernel does not come back from. */
+  hanging(): string[] {
+    return this.#devices.filter(({ pciAddress }) => this.#hangs(pciAddress)).map(({ name }) => name);
   }
 
   find(name: string): NetworkDevice | undefined {
@@ -141,6 +158,17 @@ export class VfSource implements VfHost, AsyncDisposable {
 
   linkKey(pciAddress: string): VfIdentity {
     return linkIdentity({ pciAddress, simulated: this.#nic !== undefined });
+  }
+
+  #hangs(pciAddress: string): boolean {
+    return this.#kernel.hung.some(({ device }) => device === pciAddress);
+  }
+
+  #logHung(hung: readonly HungWrite[]): void {
+    this.#options.logger.error(
+      { hung },
+      'writes that the kernel does not come back from; their devices are not offered',
+    );
   }
 
   async #followPolicy(): Promise<void> {

@@ -1,8 +1,12 @@
+import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { NetdraError } from '../errors.ts';
 import type { Metrics } from './metrics.ts';
 import type { Readiness } from './readiness.ts';
+
+/** Less than the kubelet waits for a probe. */
+const poolTimeoutMs = 3_000;
 
 export interface HttpServerOptions {
   /** `HOST:PORT`; without HOST all addresses of the machine; port 0: one that is free. */
@@ -16,7 +20,7 @@ export interface HttpServer extends AsyncDisposable {
 }
 
 /**
- * `/metrics` for Prometheus, `/healthz` (this process answers) and `/readyz` (it can serve pods; 503 with the reasons
+ * `/metrics` for Prometheus, `/healthz` (this process answers, and can read files) and `/readyz` (it can serve pods; 503 with the reasons
  * otherwise) for the kubelet's probes.
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
@@ -58,11 +62,22 @@ async function answer(
       return send(200, text, contentType);
     }
     case '/healthz':
-      return send(200, 'ok\n');
+      return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'no file can be read: the thread pool is blocked\n');
     case '/readyz':
       return send(readiness.ready ? 200 : 503, readiness.report());
     default:
       return send(404, 'there are /metrics, /healthz and /readyz\n');
+  }
+}
+
+/** Whether files can be read: the work for it is done by threads, which blocked file systems can use up. */
+async function poolAnswers(): Promise<boolean> {
+  const { promise: expired, resolve } = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => resolve(false), poolTimeoutMs);
+  try {
+    return await Promise.race([stat('/proc/self').then(() => true), expired]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -9,8 +9,11 @@ const bridgeClass = /^0x06/;
 /** What takes a function from `driver_override`. */
 const noOverride = '\n';
 
-/** @throws the Node.js error of a write that the kernel refuses */
-export type WriteFile = (path: string, text: string) => Promise<void>;
+/**
+ * @param device PCI address of the device that the write is for
+ * @throws the Node.js error of a write that the kernel refuses; SriovError `device-hangs`
+ */
+export type WriteFile = (path: string, text: string, device: string) => Promise<void>;
 
 /** An IOMMU group, as seen from one of its devices. */
 export interface IommuGroup {
@@ -34,7 +37,7 @@ export class DriverBinding {
    * @param root where sysfs is mounted, writable
    * @param write where the kernel is that listens to what is written
    */
-  constructor(root = '/sys', write: WriteFile = writeFile) {
+  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
     this.#root = root;
     this.#writeFile = write;
   }
@@ -213,8 +216,9 @@ export class DriverBinding {
 
   async #write(pciAddress: string, path: string, text: string): Promise<void> {
     try {
-      await this.#writeFile(path, text);
+      await this.#writeFile(path, text, pciAddress);
     } catch (error) {
+      if (error instanceof SriovError) throw error;
       throw this.#failed(pciAddress, `cannot write ${path} for`, error, path);
     }
   }

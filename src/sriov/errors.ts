@@ -11,6 +11,8 @@ export type SriovErrorCode =
   | 'vf-missing'
   /** The kernel does not bind the function to the driver that was asked for. */
   | 'binding-failed'
+  /** The kernel does not come back from a write for the device. */
+  | 'device-hangs'
   /** The function cannot be reset now: others depend on it. */
   | 'function-in-use'
   /** Another device of the IOMMU group is in use, so that the group cannot be handed out. */

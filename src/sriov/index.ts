@@ -1,12 +1,13 @@
 export { type DeviceAttribute, deviceAttributes } from './attributes.ts';
 export { type EswitchMode, linkIdentity, type NetworkDevice, type NicDevice, type VfDevice } from './device.ts';
 export { DeviceNodes } from './device-nodes.ts';
-export { DriverBinding, isVfio } from './driver-binding.ts';
+export { DriverBinding, isVfio, type WriteFile } from './driver-binding.ts';
 export { SriovError, type SriovErrorCode } from './errors.ts';
 export type { Exclusion, ExclusionReason } from './exclusion.ts';
 export { HostLinks } from './host-links.ts';
 export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
+export { type HungWrite, KernelWriter } from './kernel-writer.ts';
 export type { LinkType, NetInterface, Port } from './net-interface.ts';
 export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';

@@ -1,6 +1,7 @@
 import { realpathSync } from 'node:fs';
 import { readdir, stat, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
+import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { IommuGroups } from './iommu-groups.ts';
 import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
@@ -71,10 +72,15 @@ export class Sysfs {
   readonly #kinds = new Map<string, FunctionKind>();
   readonly #known = new Map<string, Known>();
   readonly #groups: IommuGroups;
+  readonly #writeFile: WriteFile;
 
-  /** @param root where sysfs is mounted */
-  constructor(root = '/sys') {
+  /**
+   * @param root where sysfs is mounted
+   * @param write where the kernel is that listens to what is written
+   */
+  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
     this.#root = root;
+    this.#writeFile = write;
     this.#groups = new IommuGroups(root, (pciAddress) => this.#kinds.get(pciAddress) === 'bridge');
   }
 
@@ -179,8 +185,9 @@ export class Sysfs {
   async setNumVfs(pf: Pf, numVfs: number): Promise<void> {
     const path = join(this.#dirOf(pf.pciAddress), 'sriov_numvfs');
     try {
-      await writeFile(path, String(numVfs));
+      await this.#writeFile(path, String(numVfs), pf.pciAddress);
     } catch (cause) {
+      if (cause instanceof SriovError) throw cause;
       throw new SriovError('sysfs-unwritable', `cannot switch on ${numVfs} VFs of ${pf.pciAddress}`, {
         cause,
         path,

@@ -176,7 +176,7 @@ describe('the configuration of a claim', () => {
   it('refuses what a claim may not set, and what simulated VFs have not', async () => {
     const privileged = create('privileged', { privileged: { config: [fromClaim({ driver: 'vfio-pci' })] } });
     await expect(bench.prepare(privileged)).rejects.toThrow(
-      /claim default\/privileged may not set driver \(set it in a/,
+      /claim default\/privileged may not set driver \(set it in the/,
     );
     const simulated = create('dpdk', { dpdk: { config: [fromClass({ driver: 'vfio-pci' })] } });
     await expect(bench.prepare(simulated)).rejects.toThrow(/cannot have driver vfio-pci/);

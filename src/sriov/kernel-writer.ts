@@ -1,0 +1,153 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Clock } from '../clock.ts';
+import { SriovError } from './errors.ts';
+
+/** A write that the kernel has not finished within its deadline. */
+export interface HungWrite {
+  /** PCI address. */
+  device: string;
+  path: string;
+  text: string;
+}
+
+export interface KernelWriterOptions {
+  clock: Clock;
+  /** How long a write may take, ms. Default: 20 s, less than the kubelet waits for a prepare. */
+  timeoutMs?: number;
+  /** Ends a process whose write hangs. Default: SIGKILL, which the kernel heeds when it comes back from the write. */
+  end?: (process: ChildProcess) => void;
+  /** Called when a device becomes one that hangs, and when it is none any more. */
+  onChange?: (hung: readonly HungWrite[]) => void;
+}
+
+/** How long a process waits for another write before it ends, ms. */
+const idleMs = 30_000;
+
+/**
+ * The program of a process that writes. On the command line, so that the image needs no file for it. The path is one that
+ * is there: nothing is created.
+ */
+const program = `
+const { writeFileSync } = require('node:fs');
+process.on('message', ({ path, text }) => {
+  let error;
+  try { writeFileSync(path, text, { flag: 'r+' }); } catch (cause) { error = { code: cause.code, message: cause.message }; }
+  process.send({ error });
+});
+process.on('disconnect', () => process.exit());`;
+
+type Answer = { error?: { code?: string; message: string } };
+
+/**
+ * Writes to files of sysfs that make the kernel work: it may wait there for whoever has a device open, or for firmware, as
+ * long as it likes, and nothing can interrupt it. So each such write is made in a process of its own: a thread of libuv's
+ * pool, of which there are four, would be lost to the whole driver, and a worker would keep it from ending. A device
+ * whose write does not come back in time gets no further ones until it does.
+ */
+export class KernelWriter implements Disposable {
+  readonly #options: KernelWriterOptions;
+  readonly #idle: ChildProcess[] = [];
+  readonly #hung = new Map<string, HungWrite>();
+  readonly #children = new Set<ChildProcess>();
+
+  constructor(options: KernelWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Writes that have not come back, one for each device. */
+  get hung(): readonly HungWrite[] {
+    return [...this.#hung.values()];
+  }
+
+  /**
+   * @param device PCI address of the device that the write is for
+   * @throws SriovError `device-hangs`; the error of the write itself, with its `code`
+   */
+  async write(
+    path: string,
+    text: string,
+    device: string,
+    timeoutMs = this.#options.timeoutMs ?? 20_000,
+  ): Promise<void> {
+    const earlier = this.#hung.get(device);
+    if (earlier !== undefined) throw hangs(earlier, 'has not come back since an earlier write');
+    const child = this.#idle.pop() ?? this.#start();
+    const answered = answerOf(child, { path, text });
+    using deadline = this.#options.clock.deadline(timeoutMs);
+    const expired = new Promise<'expired'>((resolve) => {
+      deadline.signal.addEventListener('abort', () => resolve('expired'), { once: true });
+    });
+    const outcome = await Promise.race([answered, expired]);
+    if (outcome === 'expired') {
+      const hung = { device, path, text };
+      this.#hung.set(device, hung);
+      const { end = (process: ChildProcess) => void process.kill('SIGKILL') } = this.#options;
+      end(child);
+      void answered.then(() => this.#hung.delete(device) && this.#options.onChange?.(this.hung));
+      this.#options.onChange?.(this.hung);
+      throw hangs(hung, `has not come back within ${timeoutMs / 1_000} s`);
+    }
+    this.#rest(child);
+    if (outcome.error === undefined) return;
+    throw Object.assign(new Error(outcome.error.message), { code: outcome.error.code });
+  }
+
+  [Symbol.dispose](): void {
+    for (const child of this.#children) child.kill('SIGKILL');
+  }
+
+  #start(): ChildProcess {
+    const child = spawn(process.execPath, ['--jitless', '--max-semi-space-size=1', '-e', program], {
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+      env: {},
+    });
+    // It must not keep the driver from ending.
+    child.unref();
+    child.channel?.unref();
+    this.#children.add(child);
+    child.once('exit', () => this.#forget(child));
+    child.once('error', () => this.#forget(child));
+    return child;
+  }
+
+  #forget(child: ChildProcess): void {
+    this.#children.delete(child);
+    const index = this.#idle.indexOf(child);
+    if (index !== -1) this.#idle.splice(index, 1);
+  }
+
+  #rest(child: ChildProcess): void {
+    if (!this.#children.has(child)) return;
+    child.channel?.unref();
+    this.#idle.push(child);
+    const end = setTimeout(() => {
+      if (this.#idle.includes(child)) child.kill('SIGKILL');
+    }, idleMs);
+    end.unref();
+  }
+}
+
+/** What a process says of a write; that it ended, if it does. */
+function answerOf(child: ChildProcess, message: { path: string; text: string }): Promise<Answer> {
+  return new Promise((resolve) => {
+    const settle = (answer: Answer) => {
+      child.off('message', settle).off('exit', ended).off('error', failed);
+      resolve(answer);
+    };
+    const ended = () => settle({ error: { message: `the process that writes ${message.path} ended` } });
+    const failed = (cause: Error) =>
+      settle({ error: { message: `cannot start a process that writes ${message.path}: ${cause.message}` } });
+    child.on('message', settle).once('exit', ended).once('error', failed);
+    child.channel?.ref();
+    child.send(message, (error) => error && failed(error));
+  });
+}
+
+function hangs({ device, path, text }: HungWrite, what: string): SriovError {
+  return new SriovError('device-hangs', `${device}: the write of ${JSON.stringify(text)} to ${path} ${what}`, {
+    device,
+    path,
+    retriable: true,
+    hint: 'end the process that has the device open, such as one with /dev/vfio; it is not offered until then',
+  });
+}

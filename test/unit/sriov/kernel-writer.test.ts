@@ -1,0 +1,74 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../src/clock.ts';
+import { type HungWrite, KernelWriter } from '../../../src/sriov/kernel-writer.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
+
+const stack = new DisposableStack();
+afterAll(() => stack.dispose());
+
+/** A write to a FIFO that is not read waits in the kernel as one to sysfs may. Only this one could be ended by a signal. */
+function bench(timeoutMs = 1_500) {
+  const dir = stack.use(tempDir()).path;
+  const changes: (readonly HungWrite[])[] = [];
+  const writer = stack.use(
+    new KernelWriter({ clock: systemClock, timeoutMs, end: () => undefined, onChange: (hung) => changes.push(hung) }),
+  );
+  const fifo = (name: string) => {
+    const path = join(dir, name);
+    execFileSync('mkfifo', [path]);
+    // As a file of sysfs that is opened at once and waits in write(2): full, with somebody who does not read.
+    const reader = spawn('sh', ['-c', 'exec 3<>"$1"; head -c 65536 /dev/zero >&3; exec sleep 60', 'sh', path], {
+      stdio: 'ignore',
+    });
+    stack.defer(() => void reader.kill('SIGKILL'));
+    const release = () => {
+      const drain = spawn('cat', [path], { stdio: 'ignore' });
+      stack.defer(() => void drain.kill('SIGKILL'));
+    };
+    return { path, release };
+  };
+  const file = (name: string) => {
+    const path = join(dir, name);
+    writeFileSync(path, '');
+    return path;
+  };
+  return { dir, writer, fifo, file, changes };
+}
+
+const device = (index: number) => `0000:3b:02.${index}`;
+
+describe('KernelWriter', () => {
+  it('writes, and gives the error of the kernel with its code', async () => {
+    const { writer, file, dir } = bench(10_000);
+    const path = file('unbind');
+    await writer.write(path, device(0), device(0));
+    expect(readFileSync(path, 'utf8')).toBe(device(0));
+    await expect(writer.write(join(dir, 'nowhere'), 'x', device(0))).rejects.toMatchObject({ code: 'ENOENT' });
+    await expect(writer.write(dir, 'x', device(0))).rejects.toMatchObject({ code: 'EISDIR' });
+    expect(writer.hung).toEqual([]);
+  });
+
+  it('goes on with other devices, and with all files, while more writes hang than the pool has threads', async () => {
+    const { writer, fifo, file, changes } = bench();
+    const pipes = [0, 1, 2, 3, 4, 5].map((index) => fifo(`unbind${index}`));
+    await systemClock.sleep(300);
+    const writes = pipes.map(({ path }, index) => writer.write(path, 'x', device(index)));
+    const outcomes = Promise.allSettled(writes);
+    const path = file('bind');
+    await writer.write(path, 'other', '0000:3b:02.7');
+    expect(await readFile('/proc/self/comm', 'utf8')).not.toBe('');
+    for (const outcome of await outcomes) {
+      expect(outcome).toMatchObject({ reason: { code: 'device-hangs', retriable: true } });
+    }
+    expect(writer.hung.map((each) => each.device)).toEqual([0, 1, 2, 3, 4, 5].map(device));
+    await expect(writer.write(path, 'x', device(0))).rejects.toThrow('has not come back since an earlier write');
+    for (const { release } of pipes) release();
+    await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
+    await writer.write(path, 'again', device(0));
+    expect(changes.at(-1)).toEqual([]);
+  });
+});
