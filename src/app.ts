@@ -217,6 +217,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       tellStatus(claim, reason);
       events.notAttached(claim, podUidsOf(claim), reason);
     },
+    onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),
     onSynchronized: () => reconciler.nudge(),
     onOtherPod: () => reconciler.nudge(),
     clock,

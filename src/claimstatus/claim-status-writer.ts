@@ -3,6 +3,7 @@ import { explain } from '../errors.ts';
 import { isKubeError, type ResourceClaim } from '../kube/index.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
+import { RateLimit } from '../rate-limit.ts';
 import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
 import { Slots } from './slots.ts';
@@ -17,6 +18,10 @@ const maxRemovalFailures = 8;
 /** How often a patch is made anew because the claim has changed meanwhile, before that counts as a failure. */
 const maxConflicts = 5;
 const conflictPauseMs = 10;
+/** What one claim may have written: these at once, then one every ten seconds. A pod can change its links as it likes. */
+const perClaim = { burst: 6, everyMs: 10_000 };
+/** How soon a removal is seen by a write that waits for its turn. */
+const removalPollMs = 1_000;
 /** A failure persists after so many attempts in a row: 8 s. */
 const persistentFailures = 5;
 
@@ -55,10 +60,12 @@ export class ClaimStatusWriter implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #slots = new Slots(maxParallel);
   readonly #entries = new Map<string, Entry>();
+  readonly #limit: RateLimit;
 
   constructor(api: ClaimStatusApi, options: ClaimStatusWriterOptions) {
     this.#api = api;
     this.#options = options;
+    this.#limit = new RateLimit({ ...perClaim, clock: options.clock });
   }
 
   /** @param devices all of the driver's devices of the claim; its entries for other devices are removed */
@@ -99,6 +106,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   async #run(entry: Entry): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
+      await this.#awaitTurn(entry, signal);
       const { wanted } = entry;
       try {
         await this.#slots.run(() => this.#write(entry, wanted, signal));
@@ -117,6 +125,18 @@ export class ClaimStatusWriter implements AsyncDisposable {
       if (entry.wanted !== wanted) continue;
       if (entry.isRemoval) this.#forget(entry);
       return;
+    }
+  }
+
+  /**
+   * What is wanted may change meanwhile: only the newest state is written. A removal does not wait, and an attempt after
+   * a failure has its own delay.
+   */
+  async #awaitTurn(entry: Entry, signal: AbortSignal): Promise<void> {
+    const { uid } = entry.claim;
+    while (!entry.isRemoval && entry.failure === undefined && !signal.aborted && !this.#limit.take(uid)) {
+      const waitMs = Math.min(this.#limit.waitMs(uid), removalPollMs);
+      await this.#options.clock.sleep(waitMs, signal).catch(() => undefined);
     }
   }
 

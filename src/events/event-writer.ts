@@ -4,9 +4,9 @@ import { explain } from '../errors.ts';
 import { KeyedMutex } from '../keyed-mutex.ts';
 import { isKubeError, type KubeErrorCode } from '../kube/index.ts';
 import type { Logger } from '../logger.ts';
+import { RateLimit } from '../rate-limit.ts';
 import { type EventReport, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
 import type { EventsApi } from './events-api.ts';
-import { RateLimit } from './rate-limit.ts';
 
 /** Events of the same text within this time are one, with a count. Source: client-go `tools/events`, `finishTime`. */
 const seriesEndsMs = 360_000;

@@ -65,6 +65,12 @@ export class FailureEvents {
     this.#tell(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
+  /** Nothing is wrong with the device, but what is known of it may be old. */
+  flapping(claim: ClaimIdentity, podUids: string[]): void {
+    const note = `Links or addresses in the network of the pod change all the time: metadata and status of claim ${subject(claim)} follow with up to 30 s of delay until they rest.`;
+    this.#tell(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
+  }
+
   /** The pod runs, but its claim does not show the state of its devices. */
   statusNotWritten(claim: ClaimIdentity, podUids: string[], error: unknown): void {
     this.#tell(claim, this.#podsOf(podUids), {

@@ -25,7 +25,7 @@ export interface NetworkState {
  * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
  */
 export async function readNetworkState(connection: RtnlConnection, index: number): Promise<NetworkState> {
-  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses()]);
+  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses(index)]);
   if (link === undefined) {
     throw new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
       errno: 'ENODEV',
@@ -57,6 +57,9 @@ export function reportedAddresses(addresses: Address[]): { ips: string[]; tentat
   };
 }
 
+/** Kinds of links that hardware has, too. */
+const hardwareKinds = ['ipoib'];
+
 /** What is known of a VF when looking for its interface; the more, the better. */
 export interface VfIdentity {
   /** With domain: `0000:3b:02.1`. */
@@ -70,7 +73,8 @@ export interface VfIdentity {
 
 /**
  * The VF's interface among the links of a namespace: by the bus address that the kernel tells (Linux 5.14+), else by
- * alias, permanent address, address. A link that is known to be another device is never taken.
+ * alias, permanent address, address. A link that is known to be another device is never taken, and for a VF of hardware
+ * none of a virtual kind: a pod can make one with the VF's address.
  */
 export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   const only = (matches: (link: Link) => boolean) => {
@@ -80,7 +84,9 @@ export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   const same = (wanted: string | undefined, actual: string | undefined) => wanted !== undefined && wanted === actual;
   const byBus = links.find(({ parentDevice }) => same(vf.pciAddress, parentDevice));
   if (byBus !== undefined) return byBus;
-  const maybe = (link: Link) => vf.pciAddress === undefined || link.parentDevice === undefined;
+  const maybe = (link: Link) =>
+    vf.pciAddress === undefined ||
+    (link.parentDevice === undefined && (link.kind === undefined || hardwareKinds.includes(link.kind)));
   return (
     only((link) => maybe(link) && same(vf.alias, link.alias)) ??
     only((link) => maybe(link) && same(vf.permanentAddress?.toLowerCase(), link.permanentAddress)) ??

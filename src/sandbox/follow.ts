@@ -1,8 +1,15 @@
 import type { Clock } from '../clock.ts';
 import type { Networks } from './networks.ts';
 
-/** Changes come in bursts: an address is removed and another one added, a link goes down and up. */
-const settleMs = 250;
+/**
+ * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that goes on is
+ * looked at less and less often, and not listened to in between.
+ */
+const settle = { firstMs: 250, lastMs: 30_000, looksAtFirst: 4 };
+/** A pod that was quiet for so long is looked at quickly again. */
+const quietMs = 10_000;
+/** Looks this far apart: the pod flaps. */
+const flappingMs = 4_000;
 /** A namespace that is gone is released within this time. Its VFs return to the host only then. */
 const checkMs = 1_000;
 
@@ -11,6 +18,8 @@ export interface FollowOptions {
   netnsPath: string;
   /** Called some time after a change. */
   onChange: () => void;
+  /** Called once when a pod goes on changing its links, until it has been quiet. */
+  onFlapping?: () => void;
   clock: Clock;
 }
 
@@ -21,19 +30,20 @@ export interface FollowOptions {
 export class Follow implements Disposable {
   readonly #options: FollowOptions;
   readonly #stop = new AbortController();
+  #watch: Disposable | undefined;
+  #identity: string | undefined;
   #isSettling = false;
+  /** Looks since the pod was quiet. */
+  #looks = 0;
+  #lastLookMs = Number.NEGATIVE_INFINITY;
 
   /** @throws NetlinkError `netns-refused` */
   constructor(options: FollowOptions) {
     this.#options = options;
-    using namespace = options.networks.open(options.netnsPath);
-    if (namespace === undefined) {
-      this.#stop.abort();
-      return;
-    }
-    const watch = namespace.watch(() => this.#changed());
-    this.#stop.signal.addEventListener('abort', () => watch[Symbol.dispose](), { once: true });
-    void this.#endWith(namespace.identity);
+    this.#stop.signal.addEventListener('abort', () => this.#watch?.[Symbol.dispose](), { once: true });
+    this.#listen();
+    if (this.#identity === undefined) return;
+    void this.#endWith(this.#identity);
     // A change between the last read and now was not seen.
     this.#changed();
   }
@@ -42,17 +52,50 @@ export class Follow implements Disposable {
     this.#stop.abort();
   }
 
+  /** Ends if the namespace is gone. @throws NetlinkError `netns-refused` */
+  #listen(): void {
+    const { networks, netnsPath } = this.#options;
+    using namespace = networks.open(netnsPath);
+    if (namespace === undefined || namespace.identity !== (this.#identity ?? namespace.identity)) {
+      this.#stop.abort();
+      return;
+    }
+    this.#identity = namespace.identity;
+    this.#watch = namespace.watch(() => this.#changed());
+  }
+
   #changed(): void {
     if (this.#isSettling || this.#stop.signal.aborted) return;
     this.#isSettling = true;
-    const { clock, onChange } = this.#options;
+    const { clock } = this.#options;
+    const settleMs = this.#settleMs();
+    // Each further message would cost as much as this one, and say no more.
+    if (settleMs > settle.firstMs) this.#watch?.[Symbol.dispose]();
     clock.sleep(settleMs, this.#stop.signal).then(
-      () => {
-        this.#isSettling = false;
-        onChange();
-      },
+      () => this.#look(settleMs),
       () => undefined,
     );
+  }
+
+  #look(settleMs: number): void {
+    this.#isSettling = false;
+    this.#lastLookMs = this.#options.clock.nowMs();
+    try {
+      if (settleMs > settle.firstMs) this.#listen();
+    } catch {
+      // Too many open files, for one: it is tried again.
+      this.#changed();
+    }
+    if (!this.#stop.signal.aborted) this.#options.onChange();
+  }
+
+  #settleMs(): number {
+    if (this.#options.clock.nowMs() - this.#lastLookMs > quietMs) this.#looks = 0;
+    const doublings = Math.max(0, this.#looks - settle.looksAtFirst);
+    this.#looks++;
+    const settleMs = Math.min(settle.firstMs * 2 ** doublings, settle.lastMs);
+    if (settleMs === flappingMs) this.#options.onFlapping?.();
+    return settleMs;
   }
 
   async #endWith(identity: string): Promise<void> {

@@ -35,6 +35,8 @@ export interface SandboxDeps {
   networks: Networks;
   /** Called for each claim that is not ready after an attempt. */
   onFailure: (claim: ClaimIdentity, reason: string) => void;
+  /** Called for each claim of a pod whose links and addresses change all the time: it is looked at less often then. */
+  onFlapping: (claim: ClaimIdentity) => void;
   /** Whether changes in running pods are followed. */
   liveUpdates: boolean;
   clock: Clock;
@@ -212,6 +214,12 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
+  #flaps(): void {
+    const { logger, onFlapping } = this.#deps;
+    logger.warn(this.#log, 'links and addresses of the pod change all the time: it is looked at less often');
+    for (const { identity } of this.#claims()) onFlapping(identity);
+  }
+
   #again(): void {
     // A failure is logged where it happens.
     void this.refresh().catch(() => undefined);
@@ -231,7 +239,13 @@ export class Sandbox implements AsyncDisposable {
     const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
     if (!liveUpdates || !hasInterfaces || netnsPath === undefined || this.#follow !== undefined) return;
     try {
-      this.#follow = new Follow({ networks, netnsPath, clock, onChange: () => this.#again() });
+      this.#follow = new Follow({
+        networks,
+        netnsPath,
+        clock,
+        onChange: () => this.#again(),
+        onFlapping: () => this.#flaps(),
+      });
     } catch (error) {
       logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
     }

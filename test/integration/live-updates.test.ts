@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
@@ -64,6 +65,30 @@ describe('Follow', () => {
     expect(seen.length - 1).toBeLessThanOrEqual(Math.ceil((changedAt - startedAt) / 250) + 1);
     expect(seen.at(-1)! - changedAt).toBeLessThan(1_000);
   });
+
+  it('looks less and less often at a pod that goes on changing, says so once, and is quick again after a rest', async () => {
+    const seen: number[] = [];
+    let flaps = 0;
+    using _ = new Follow({
+      ...{ networks, netnsPath: netns.path, clock: systemClock },
+      onChange: () => seen.push(performance.now()),
+      onFlapping: () => flaps++,
+    });
+    const script = 'i=0; while :; do i=$((i%250+1)); ip addr flush dev vf0; ip addr add 10.0.0.$i/24 dev vf0; done';
+    const hostile = spawn('nsenter', [`--net=${netns.path}`, '--', 'sh', '-c', script], { stdio: 'ignore' });
+    await systemClock.sleep(14_000);
+    hostile.kill('SIGKILL');
+    // Without growth: four a second, 56.
+    expect(seen.length).toBeGreaterThan(5);
+    expect(seen.length).toBeLessThanOrEqual(11);
+    expect(flaps).toBe(1);
+    await systemClock.sleep(20_000);
+    const before = seen.length;
+    const changedAt = performance.now();
+    netns.exec('ip', 'addr', 'add', '192.0.2.99/32', 'dev', 'vf0');
+    await expect.poll(() => seen.length, { timeout: 2_000 }).toBeGreaterThan(before);
+    expect(seen.at(-1)! - changedAt).toBeLessThan(1_000);
+  }, 60_000);
 
   it('releases a namespace that the runtime has released, and leaks no descriptor', async () => {
     const before = openDescriptors();

@@ -169,6 +169,7 @@ export class Instance {
       runsHooks: () => true,
       liveUpdates: node.plan.liveUpdates,
       onFailure: () => undefined,
+      onFlapping: () => undefined,
       onSynchronized: () => this.#reconciler.nudge(),
       onOtherPod: () => this.#reconciler.nudge(),
       clock,

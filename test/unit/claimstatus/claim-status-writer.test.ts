@@ -69,6 +69,31 @@ function entry(device: string, more: Partial<AllocatedDeviceStatus> = {}) {
 const timestamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 
 describe('ClaimStatusWriter', () => {
+  it('writes what one claim changes all the time six times at once, and then every ten seconds, the newest state', async () => {
+    await using bench = await startBench();
+    const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
+    const writer = bench.start();
+    const ip = (last: number) => ({ interfaceName: 'net1', ips: [`192.0.2.${last}/24`] });
+    for (let change = 1; change <= 6; change++) {
+      writer.set(claim, [ready('vf-0', { networkData: ip(change) })]);
+      await poll(bench.patches).toHaveLength(change);
+    }
+    for (let change = 7; change <= 40; change++) writer.set(claim, [ready('vf-0', { networkData: ip(change) })]);
+    // Others do not wait for it.
+    writer.set(other, [ready('vf-0')]);
+    await poll(bench.patches).toHaveLength(7);
+    bench.clock.advance(9_000);
+    expect(bench.patches()).toHaveLength(7);
+    bench.clock.advance(2_000);
+    await poll(bench.patches).toHaveLength(8);
+    expect(bench.entries()).toMatchObject([{ networkData: ip(40) }]);
+    // Its end is not held up.
+    writer.set(claim, [ready('vf-0', { networkData: ip(41) })]);
+    writer.remove(claim);
+    bench.clock.advance(1_000);
+    await poll(() => writer.size).toBe(1);
+  });
+
   it('writes network data, data and the condition Ready', async () => {
     await using bench = await startBench();
     const claim = bench.createClaim();

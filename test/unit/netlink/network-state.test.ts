@@ -67,6 +67,26 @@ const pciAddress = '0000:3b:02.1';
 const hardwareAddress = '02:00:00:00:00:07';
 
 describe('findVf', () => {
+  it.each(['veth', 'macvlan', 'dummy'])('does not take a %s for a VF of hardware, whatever address it has', (kind) => {
+    const fake = {
+      index: 7,
+      name: 'x',
+      kind,
+      hardwareAddress: '02:00:00:00:00:01',
+      permanentAddress: '02:00:00:00:00:01',
+    };
+    const key = {
+      pciAddress: '0000:3b:02.0',
+      hardwareAddress: '02:00:00:00:00:01',
+      permanentAddress: '02:00:00:00:00:01',
+    };
+    expect(findVf([fake as Link], key)).toBeUndefined();
+    // Kernels before 5.14 do not tell the bus address.
+    const { kind: _, ...real } = fake;
+    expect(findVf([real as Link], key)?.name).toBe('x');
+    expect(findVf([real as Link, fake as Link], key)).toEqual(real);
+  });
+
   it('goes by the bus address before everything else', () => {
     const right = link(2, { parentDevice: pciAddress });
     const links = [link(1, { alias: 'x', hardwareAddress }), right];

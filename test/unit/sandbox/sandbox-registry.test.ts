@@ -57,6 +57,7 @@ describe('SandboxRegistry', () => {
       },
       networks,
       onFailure: () => undefined,
+      onFlapping: () => undefined,
       liveUpdates: false,
       clock,
       logger: new RecordingLogger(),

@@ -65,6 +65,7 @@ describe('Sandbox', () => {
       },
       networks,
       onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
+      onFlapping: () => undefined,
       liveUpdates,
       clock,
       logger,

@@ -70,7 +70,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('names reasons of events that there are', () => {
     const reasons = [...page.matchAll(/^\| `([A-Z][A-Za-z]+)` \|/gm)].map(([, reason = '']) => reason);
-    expect(reasons).toHaveLength(6);
+    expect(reasons).toHaveLength(7);
     for (const reason of reasons) expect(sources).toContain(`reason: '${reason}'`);
   });
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Clock } from './clock.ts';
 
 export interface RateLimitOptions {
   /** How many may come at once. */
@@ -24,6 +24,11 @@ export class RateLimit {
     if (tokens < 1) return false;
     this.#buckets.set(key, { tokens: tokens - 1, atMs: this.#options.clock.nowMs() });
     return true;
+  }
+
+  /** How long until the key is allowed one, ms. */
+  waitMs(key: string): number {
+    return Math.max(0, Math.ceil((1 - this.#tokens(key)) * this.#options.everyMs));
   }
 
   get size(): number {
