@@ -1,3 +1,5 @@
+import { printable } from './printable.ts';
+
 /** What an error can carry besides its message. */
 export interface ErrorDetails {
   cause?: unknown;
@@ -37,7 +39,10 @@ export class NetdraError<Code extends string = string> extends Error {
   }
 }
 
-/** The message of an error, those of its causes and the first hint among them, in one line: what a user gets to see. */
+/**
+ * The message of an error, those of its causes and the first hint among them, in one line without control characters and
+ * of limited length: what a user gets to see.
+ */
 export function explain(error: unknown): string {
   const messages: string[] = [];
   let hint: string | undefined;
@@ -49,7 +54,7 @@ export function explain(error: unknown): string {
   }
   const text = messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
   // Parsers show places in files, and programs write what they like.
-  return text.replaceAll(/\s*\n\s*/g, ' ').trim();
+  return printable(text.replaceAll(/\s*\n\s*/g, ' ').trim());
 }
 
 /** The `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */

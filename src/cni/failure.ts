@@ -1,7 +1,11 @@
 import { errnoCode } from '../errors.ts';
+import { printable } from '../printable.ts';
 import { CniError, type CniErrorDetails, hintForPluginCode, isTransientPluginCode } from './errors.ts';
 import { type ExecOutcome, maxStdoutBytes } from './exec.ts';
 import { isObject } from './network.ts';
+
+/** Of what a plugin says, in messages and logs. */
+const maxSaidLength = 1_024;
 
 /** A call of a plugin, for its errors. */
 export interface CallSubject extends CniErrorDetails {
@@ -95,7 +99,9 @@ function parsePluginError(stdout: string): PluginError | undefined {
   return { code, msg, details: typeof details === 'string' ? details : '' };
 }
 
-function reportedFailure({ code, msg, details }: PluginError, subject: CallSubject, stderr: string): CniError {
+function reportedFailure(error: PluginError, subject: CallSubject, stderr: string): CniError {
+  const { code } = error;
+  const [msg, details] = [error.msg, error.details].map((text) => printable(text, maxSaidLength)) as [string, string];
   const hint = hintForPluginCode(code);
   const said = [msg, details].filter((part) => part !== '').join('; ');
   return new CniError('cni-plugin-failed', `${describeCall(subject)}: ${said} (code ${code})`, {
@@ -110,5 +116,6 @@ function reportedFailure({ code, msg, details }: PluginError, subject: CallSubje
 }
 
 function lastLine(text: string): string | undefined {
-  return text.trim().split('\n').at(-1)?.slice(0, 300) || undefined;
+  const line = text.trim().split('\n').at(-1);
+  return line ? printable(line, 300) : undefined;
 }

@@ -1,5 +1,6 @@
 import { baseRequest, type ClaimIdentity, type DeviceAttributes, type MetadataDocument } from './document.ts';
 import type { HostFile } from './host-file.ts';
+import { pathPart } from './paths.ts';
 
 export const layoutNames = ['v1', 'kep', 'attributes-json', 'downward-api'] as const;
 export type LayoutName = (typeof layoutNames)[number];
@@ -65,9 +66,20 @@ export interface Layout {
   encode(content: RequestContent): string | undefined;
 }
 
-/** The place of a request's files. */
+/**
+ * The place of a request's files, checked for all layouts: names of others become parts of paths, on the host and in
+ * containers.
+ * @throws MetadataError `metadata-name-invalid`
+ */
 export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: string }): RequestPlace {
   const { claim, podClaimName, podUid, request, driver } = content;
+  pathPart(claim.namespace, 'claim namespace');
+  pathPart(claim.name, 'claim name');
+  pathPart(baseRequest(request), 'request');
+  pathPart(driver, 'driver name');
+  if (podUid !== undefined) pathPart(podUid, 'pod UID');
+  // An annotation that is there but empty does not make a template claim of it (the Go helper's rule).
+  if (podClaimName) pathPart(podClaimName, 'pod claim name');
   return {
     claim,
     ...(podClaimName === undefined ? {} : { podClaimName }),

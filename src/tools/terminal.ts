@@ -1,8 +1,9 @@
 import { stripVTControlCharacters, styleText } from 'node:util';
+import { printableStyled } from '../printable.ts';
 
 export type Style = 'bold' | 'green' | 'yellow' | 'red' | 'dim';
 
-/** Where a command writes, and whether people read it there. */
+/** Where a command writes, and whether people read it there. What a terminal would act upon is escaped. */
 export interface Terminal {
   write(text: string): void;
   /** The text in a colour, or as it is where colours are not wanted. */
@@ -12,7 +13,7 @@ export interface Terminal {
 /** Colours only on a terminal, and not with `NO_COLOR` in the environment. */
 export function openTerminal(stream: NodeJS.WriteStream): Terminal {
   return {
-    write: (text) => void stream.write(text),
+    write: (text) => void stream.write(printableStyled(text)),
     style: (style, text) => styleText(style, text, { stream, validateStream: true }),
   };
 }
@@ -20,7 +21,7 @@ export function openTerminal(stream: NodeJS.WriteStream): Terminal {
 /** A table with a head, columns as wide as they need to be. Empty cells show as `-`. */
 export function formatTable(terminal: Terminal, head: string[], rows: string[][]): string {
   const width = (text: string) => stripVTControlCharacters(text).length;
-  const cells = [head, ...rows].map((row) => row.map((cell) => cell || '-'));
+  const cells = [head, ...rows].map((row) => row.map((cell) => printableStyled(cell.replaceAll('\n', ' ')) || '-'));
   const widths = head.map((_, column) => Math.max(...cells.map((row) => width(row[column] ?? ''))));
   const lines = cells.map((row) =>
     row
