@@ -1,6 +1,6 @@
 import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from './host-file.ts';
 import { formatGoJson } from './json-stream.ts';
-import { fileName, pathPart } from './paths.ts';
+import { fileName, isPathPart, pathPart } from './paths.ts';
 
 /** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
@@ -48,9 +48,9 @@ export class CdiSpecs {
     await this.removeClaims([claimUid]);
   }
 
-  /** The same for several claims. */
+  /** The same for several claims. One whose UID cannot be part of a path has no spec, and does not keep the others theirs. */
   async removeClaims(claimUids: readonly string[]): Promise<void> {
-    const prefixes = claimUids.map((uid) => this.#prefix(uid));
+    const prefixes = claimUids.filter(isPathPart).map((uid) => this.#prefix(uid));
     for (const file of await listDir(this.#dir)) {
       const isOf = (prefix: string) =>
         (file.startsWith(prefix) && file.endsWith('.json')) || (file.startsWith(`.${prefix}`) && file.endsWith('.tmp'));

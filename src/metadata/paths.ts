@@ -11,9 +11,14 @@ const maxNameBytes = 255;
  * @throws MetadataError `metadata-name-invalid`
  */
 export function pathPart(name: string, what: string): string {
-  const isUsable = name !== '' && name !== '.' && name !== '..' && name.length <= 253 && !/[/\0]/.test(name);
-  if (isUsable && name.isWellFormed()) return name;
+  if (isPathPart(name)) return name;
   throw new MetadataError('metadata-name-invalid', `${what} ${JSON.stringify(name)} cannot be part of a path`);
+}
+
+/** Whether a name can be a part of a path. */
+export function isPathPart(name: string): boolean {
+  const isUsable = name !== '' && name !== '.' && name !== '..' && name.length <= 253 && !/[/\0]/.test(name);
+  return isUsable && name.isWellFormed();
 }
 
 /**
