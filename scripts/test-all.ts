@@ -61,7 +61,7 @@ const onCluster = (...files: string[]) => [
 ];
 
 /** The suite on each of the tested pairs, and what is the same for all of them and runs on the first one. */
-function clusterParts(): { suites: Part[]; once: Part[] } {
+function clusterParts(): { suites: Part[]; machine: Part; release: Part } {
   let last: Promise<unknown> = Promise.resolve();
   const suites = testedPairs.map((choice, index) => {
     // One build at a time, in the order in which they are needed.
@@ -72,16 +72,24 @@ function clusterParts(): { suites: Part[]; once: Part[] } {
     return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs };
   });
   const { versions, needs } = suites[0]!;
-  const machine = ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'];
-  const once = [
-    { name: 'virtual machine with a kubelet', versions: `${versions}, QEMU igb`, command: machine, needs },
-    { name: 'release and pages', versions, command: onCluster('release.test.ts', 'sigkill.test.ts'), needs },
-  ];
-  return { suites, once };
+  const inMachine = ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'];
+  const machine = {
+    name: 'virtual machine with a kubelet',
+    versions: `${versions}, QEMU igb`,
+    command: inMachine,
+    needs,
+  };
+  const release = {
+    name: 'release and pages',
+    versions,
+    command: onCluster('release.test.ts', 'sigkill.test.ts'),
+    needs,
+  };
+  return { suites, machine, release };
 }
 
 async function main(): Promise<boolean> {
-  const { suites, once } = clusterParts();
+  const { suites, machine, release } = clusterParts();
   // By themselves: the unit tests use all processors.
   const first = await runLane([
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
@@ -98,15 +106,16 @@ async function main(): Promise<boolean> {
       command: ['bash', 'scripts/e2e-neighbours.sh'],
     },
   ]);
-  // The rest waits for most of its time.
+  // The rest waits for much of its time.
   const lanes = await Promise.all([
-    runLane([{ name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] }, ...once]),
-    // The second cluster comes last: its programs are built in what the tests leave of the processors.
+    runLane([{ name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] }, machine]),
     runLane([
-      { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
       { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
-      ...suites,
+      { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
+      release,
     ]),
+    // On a fresh machine their programs are built meanwhile.
+    runLane(suites),
   ]);
   const results = [...first, ...lanes.flat()];
   const total = (key: 'passed' | 'failed' | 'skipped') => results.reduce((sum, each) => sum + each[key], 0);
