@@ -19,6 +19,7 @@ import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { parseCidr } from './netlink/index.ts';
+import { createOneByOne } from './one-by-one.ts';
 import { type MetricSources, Operations, observeFiles, observeHandlers, observePlugin } from './ops/index.ts';
 import {
   endEarlierBoots,
@@ -91,6 +92,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       return device && vfs.attributesOf(device.pciAddress);
     },
     bootId,
+    later: createOneByOne(),
     ...(gate.hook === undefined ? {} : { gate: gate.hook }),
     ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
     ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),

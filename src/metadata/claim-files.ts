@@ -10,7 +10,7 @@ import {
   readFileIfThere,
   removeEmptyDir,
   removeFile,
-  removeTree,
+  takeTreeAway,
 } from './host-file.ts';
 import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
 import { attributesFilePrefix } from './layout-attributes-json.ts';
@@ -21,10 +21,13 @@ import { claimDirName } from './paths.ts';
 export class ClaimFiles {
   readonly #driver: string;
   readonly #dirs: HostDirs;
+  readonly #later: (task: () => void) => void;
 
-  constructor(options: { driver: string; dirs: HostDirs }) {
+  /** @param options `later` runs a task when nobody waits for it */
+  constructor(options: { driver: string; dirs: HostDirs; later: (task: () => void) => void }) {
     this.#driver = options.driver;
     this.#dirs = options.dirs;
+    this.#later = options.later;
   }
 
   /** @throws MetadataError `metadata-name-invalid` if the claim cannot have files in one of its layouts */
@@ -93,11 +96,14 @@ export class ClaimFiles {
 
   /** Removes all files of a claim, the state last: what is left after a crash can still be found. */
   async remove(state: ClaimState, held: HeldDirectories): Promise<void> {
+    const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, state.claim)));
     for (const base of Object.keys(state.requests)) {
       for (const layout of state.layouts) {
         const file = this.#file(state, base, layout);
+        // Those in the claim's own directory go with it.
+        if (hostPath(file).startsWith(`${claimDir}/`)) continue;
         await removeFile(file, held);
-        // The pod's directory is shared by its claims; those in the claim's own directory go with it.
+        // The pod's directory is shared by its claims.
         if (layout === 'downward-api') await removeEmptyDir({ base: file.base, parts: file.parts.slice(0, -1) }, held);
       }
     }
@@ -106,7 +112,7 @@ export class ClaimFiles {
 
   async removeClaimDir(claim: ClaimIdentity, held: HeldDirectories): Promise<void> {
     const { base, parts } = claimStateFile(this.#dirs.dataDir, claim);
-    await removeTree({ base, parts: parts.slice(0, -1) }, held);
+    await takeTreeAway({ base, parts: parts.slice(0, -1) }, this.#later, held);
   }
 
   /** Removes the files that a claim has outside of its own directory, when there is no state that would name them. */

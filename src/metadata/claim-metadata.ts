@@ -9,6 +9,7 @@ import {
   findRequest,
   hasGate,
   listClaimDirs,
+  listRemovedDirs,
   readClaimState,
   readClaimStateIn,
   requestOf,
@@ -50,6 +51,8 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node. With it, deferred metadata of an earlier boot is hidden when its claim is prepared again. */
   bootId?: string;
+  /** Runs what nobody has to wait for: removing what was in a claim's directory. Default: at once. */
+  later?: (task: () => void) => void;
   /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
   now?: () => Date;
 }
@@ -83,7 +86,8 @@ export class ClaimMetadata {
     this.#options = options;
     this.#layouts = layouts.map(({ name }) => name);
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
-    this.#files = new ClaimFiles({ driver, dirs: { dataDir, attributesDir, downwardApiDir } });
+    const { later = (task) => task() } = options;
+    this.#files = new ClaimFiles({ driver, dirs: { dataDir, attributesDir, downwardApiDir }, later });
     this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
   }
 
@@ -276,6 +280,7 @@ export class ClaimMetadata {
     for await (const [dir, state] of this.#readStates()) {
       found.push({ dir, ...(state === undefined ? {} : { claim: state.claim }) });
     }
+    for (const dir of await listRemovedDirs(this.#options.dataDir)) found.push({ dir });
     return found;
   }
 

@@ -9,6 +9,7 @@ import {
   hostPath,
   listDir,
   readFileIfThereSync,
+  removedPrefix,
 } from './host-file.ts';
 import { formatGoJson, parseExactJson } from './json-stream.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from './layout.ts';
@@ -60,7 +61,12 @@ function stateFileIn(dataDir: string, dir: string): HostFile {
 
 /** Names of the directories of claims. @throws MetadataError `metadata-io` */
 export async function listClaimDirs(dataDir: string): Promise<string[]> {
-  return await listDir(join(dataDir, metadataDirName));
+  return (await listDir(join(dataDir, metadataDirName))).filter((name) => !name.startsWith(removedPrefix));
+}
+
+/** Names of directories of claims that were removed, as far as there still is anything of them. */
+export async function listRemovedDirs(dataDir: string): Promise<string[]> {
+  return (await listDir(join(dataDir, metadataDirName))).filter((name) => name.startsWith(removedPrefix));
 }
 
 /** @throws MetadataError `metadata-io` */

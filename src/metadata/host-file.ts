@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   closeSync,
   constants,
@@ -26,6 +27,9 @@ const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
 
 /** Files that grow do so in steps, so that the length of a mounted file seldom changes under a reader. */
 const growthStepBytes = 256;
+
+/** No name of a claim's directory begins like this. */
+export const removedPrefix = '.removed-';
 
 /** How often a directory may vanish between its making and the first file in it. */
 const maxCreateAttempts = 5;
@@ -186,6 +190,25 @@ export function temporaryName(name: string): string {
 /** Removes a directory with all that is in it; a link in its place is removed itself. @throws MetadataError `metadata-io` */
 export async function removeTree(file: HostFile, held?: HeldDirectories): Promise<void> {
   await inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
+}
+
+/**
+ * Takes a directory away at once, and removes what is in it later: freeing its inodes takes longer than all the rest. Until
+ * then it has a name that begins with {@link removedPrefix}, beside where it was.
+ * @param later runs a task when nobody waits for it
+ * @throws MetadataError `metadata-io`
+ */
+export async function takeTreeAway(
+  file: HostFile,
+  later: (task: () => void) => void,
+  held?: HeldDirectories,
+): Promise<void> {
+  const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
+  await inDirectory(file, held, (dir) => {
+    renameSync(dir.at(nameOf(file)), dir.at(nameOf(removed)));
+    // What cannot be removed now is found by whoever looks for directories of no claim.
+    later(() => void removeTree(removed).catch(() => undefined));
+  });
 }
 
 /** Removes a directory if nothing is in it. @throws MetadataError `metadata-io` */
