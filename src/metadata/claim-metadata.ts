@@ -12,6 +12,7 @@ import {
   listRemovedDirs,
   readClaimState,
   readClaimStateIn,
+  readClaimStateSync,
   requestOf,
   writeClaimState,
 } from './claim-state.ts';
@@ -322,6 +323,18 @@ export class ClaimMetadata {
   /** Whether a path on the host could be such a file, of whatever claim: cheap, for those that are not. */
   isFilePlace(path: string): boolean {
     return this.#files.isContentPlace(path);
+  }
+
+  /** Whether all containers of a prepared claim that are not to start yet wait for it by themselves. */
+  isGated(claim: ClaimIdentity): boolean {
+    try {
+      const state = readClaimStateSync(this.#options.dataDir, claimDirName(claim));
+      if (state?.claim.uid !== claim.uid) return false;
+      return Object.values(state.requests).every(({ isGated }) => isGated === true);
+    } catch {
+      // A record that cannot be read is a problem of those who need it.
+      return false;
+    }
   }
 
   /** Whether the arguments of an OCI hook make a container wait for the claim. */

@@ -6,7 +6,7 @@ import type { SandboxRegistry } from './sandbox-registry.ts';
 import type { StartGuard } from './start-guard.ts';
 
 /**
- * How long RunPodSandbox waits for the work that it has started. Usually that is done by then. A slow hook delays every other
+ * How long RunPodSandbox waits for the work that it has started, unless other pods are about to come. Usually that is done by then. A slow hook delays every other
  * request to the runtime that takes NRI's lock, so what takes longer goes on behind the answer, and containers wait for it
  * in their start gate.
  */
@@ -50,16 +50,32 @@ export class NriHooks implements PluginHandlers {
 
   /** Never refuses a sandbox: its containers do not start before it is ready. */
   async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
-    const sandbox = this.#options.registry.adopt(factsOf(pod));
+    const { registry, guard } = this.#options;
+    const sandbox = registry.adopt(factsOf(pod));
+    if (guard.mayGoOn(pod)) {
+      sandbox.want('ready').catch(() => undefined);
+      return;
+    }
     await this.#within(Math.min(startBudgetMs, budgetOf(context)), sandbox.want('ready'));
   }
 
-  /** @throws SandboxError `not-ready` */
-  createContainer(pod: PodSandbox, container: Container): void {
+  /**
+   * A container that cannot wait by itself is waited for: refused, it would come back seconds later.
+   * @throws SandboxError `not-ready`
+   */
+  async createContainer(pod: PodSandbox, container: Container, context: CallContext): Promise<void> {
+    const { registry, guard } = this.#options;
     // Its RunPodSandbox may have been missed: while we were away, or connecting.
-    const sandbox = this.#options.registry.adopt(factsOf(pod));
-    sandbox.want('ready').catch(() => undefined);
-    this.#options.guard.check(pod, container, sandbox);
+    const sandbox = registry.adopt(factsOf(pod));
+    const ready = sandbox.want('ready');
+    ready.catch(() => undefined);
+    try {
+      guard.check(pod, container, sandbox);
+    } catch (error) {
+      if (sandbox.failure !== undefined || sandbox.isEnding) throw error;
+      await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
+      guard.check(pod, container, sandbox);
+    }
   }
 
   /**

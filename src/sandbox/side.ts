@@ -13,9 +13,9 @@ export interface SandboxSideOptions
   extends Omit<MetadataWriterOptions, 'attachments'>,
     Omit<ClaimWorkOptions, 'attachments' | 'writer'>,
     Omit<SandboxDeps, 'claims' | 'store'>,
-    Omit<StartGuardOptions, 'store'>,
-    Pick<DeletedPodsOptions, 'isWanted'>,
-    Pick<WaitingSandboxesOptions, 'metadata'> {
+    Omit<StartGuardOptions, 'store' | 'metadata'>,
+    Pick<DeletedPodsOptions, 'isWanted'> {
+  metadata: WaitingSandboxesOptions['metadata'] & StartGuardOptions['metadata'];
   store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
   attachments: Attachments;
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;

@@ -1,6 +1,6 @@
 import type { Container, PodSandbox } from '../../nri/index.ts';
 import { explain, NetdraError } from '../errors.ts';
-import type { ClaimIdentity } from '../metadata/index.ts';
+import type { ClaimIdentity, ClaimMetadata } from '../metadata/index.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 import { SandboxError } from './errors.ts';
 import type { Sandbox } from './sandbox.ts';
@@ -9,7 +9,9 @@ import type { Sandbox } from './sandbox.ts';
 const lastingAttempts = 3;
 
 export interface StartGuardOptions {
-  store: Pick<Store, 'claims' | 'claimsOfPod'>;
+  store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
+  /** What is known of the start gates of claims. */
+  metadata: Pick<ClaimMetadata, 'isGated'>;
   /** Whether an OCI hook makes a container wait for a claim. */
   isGateOf: (claim: ClaimIdentity, hookArgs: readonly string[]) => boolean;
   /** Whether the runtime handler of a pod runs OCI hooks. */
@@ -62,6 +64,22 @@ export class StartGuard {
     if (other === undefined) return;
     onOtherPod();
     throw refused(container, other, 'its devices are prepared for another pod, and cannot be in two');
+  }
+
+  /**
+   * Whether the runtime need not wait for a pod's VFs: it makes one sandbox at a time while it does, other pods are about to
+   * come, and containers of this one wait by themselves until its VFs are there.
+   */
+  mayGoOn({ runtimeHandler, uid }: Pick<PodSandbox, 'runtimeHandler' | 'uid'>): boolean {
+    const { store, metadata, runsHooks } = this.#options;
+    try {
+      const claims = store.claimsOfPod(uid).filter(({ state, devices }) => state === 'prepared' && devices.length > 0);
+      if (claims.length === 0 || !runsHooks(runtimeHandler) || !store.isOtherPodExpected(uid)) return false;
+      return claims.every(({ identity }) => metadata.isGated(identity));
+    } catch {
+      // A store that cannot be read is reported by the work that needs it.
+      return false;
+    }
   }
 
   #claimsOf({ uid }: Pick<PodSandbox, 'uid'>, hasMetadata: boolean): StoredClaim[] {

@@ -145,6 +145,17 @@ export class Store implements Disposable {
     return this.#claims('WHERE EXISTS (SELECT 1 FROM json_each(pod_uids) WHERE value = ?)', podUid);
   }
 
+  /** Whether another pod has a claim that is prepared and whose VFs are in no sandbox yet. */
+  isOtherPodExpected(podUid: string): boolean {
+    return this.#guard(() => {
+      const tables = 'claims JOIN devices ON claim_uid = uid';
+      const isExpected = "state = 'prepared' AND json_extract(data, '$.attachment') IS NULL";
+      const isOther = 'NOT EXISTS (SELECT 1 FROM json_each(pod_uids) WHERE value = ?)';
+      const sql = `SELECT 1 FROM ${tables} WHERE ${isExpected} AND ${isOther} LIMIT 1`;
+      return this.#prepare(sql).get(podUid) !== undefined;
+    });
+  }
+
   /** The claim that holds a device. */
   holderOf(pciAddress: string): StoredClaim | undefined {
     return this.#claims('WHERE uid = (SELECT claim_uid FROM devices WHERE pci_address = ?)', pciAddress)[0];

@@ -171,8 +171,8 @@ export class Runtime {
       startedAtMs: 0,
     };
     await this.#work('snapshot', 5, 500, signal);
-    await this.#event(`CreateContainer in ${sandboxId}`, async (instance) =>
-      instance.side.hooks.createContainer(viewOf(sandbox), viewOfContainer(container)),
+    await this.#event(`CreateContainer in ${sandboxId}`, (instance, context) =>
+      instance.side.hooks.createContainer(viewOf(sandbox), viewOfContainer(container), context),
     );
     this.#ready(sandboxId);
     // CRI-O runs hooks here: the kubelet tries again when they fail.

@@ -14,6 +14,10 @@ describe('NriHooks', () => {
   let clock: ManualClock;
   let calls: string[];
   let work: Promise<void>;
+  let mayGoOn: boolean;
+  /** What the guard says to the next containers. */
+  let refusals: Error[];
+  let failure: { error: unknown; attempts: number } | undefined;
   let hooks: NriHooks;
 
   beforeEach(() => {
@@ -24,14 +28,27 @@ describe('NriHooks', () => {
       calls.push(call);
       return answer;
     };
-    const sandbox = { want: (desired: string) => noted(`want ${desired}`, work) };
+    failure = undefined;
+    const sandbox = {
+      want: (desired: string) => noted(`want ${desired}`, work),
+      get failure() {
+        return failure;
+      },
+    };
     const registry = {
       adopt: ({ sandboxId }: { sandboxId: string }) => noted(`adopt ${sandboxId}`, sandbox),
       end: ({ sandboxId }: { sandboxId: string }) => noted(`end ${sandboxId}`, work),
       synchronize: (pods: unknown[], current: Set<string>) => calls.push(`list ${pods.length}, in use ${[...current]}`),
       expire: () => calls.push('expire'),
     } as unknown as SandboxRegistry;
-    const guard = { check: () => calls.push('check') } as unknown as StartGuard;
+    mayGoOn = false;
+    refusals = [];
+    const check = () => {
+      calls.push('check');
+      const refusal = refusals.shift();
+      if (refusal !== undefined) throw refusal;
+    };
+    const guard = { check, mayGoOn: () => mayGoOn } as unknown as StartGuard;
     const onSynchronized = () => calls.push('synchronized');
     hooks = new NriHooks({ registry, guard, onSynchronized, clock, logger: new RecordingLogger() });
   });
@@ -47,6 +64,11 @@ describe('NriHooks', () => {
     clock.advance(ms);
     await turns();
     return state;
+  }
+
+  async function advance(ms: number): Promise<void> {
+    await turns();
+    clock.advance(ms);
   }
 
   it('answers when the sandbox is ready', async () => {
@@ -80,10 +102,41 @@ describe('NriHooks', () => {
     },
   );
 
-  it('looks whether a container may be created, after the sandbox was asked to be ready', () => {
+  it('answers at once when the runtime need not wait, and goes on', async () => {
+    mayGoOn = true;
+    work = new Promise(() => undefined);
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+    expect(calls).toEqual(['adopt s1', 'want ready']);
+    work = Promise.reject(new Error('the VF is gone'));
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+  });
+
+  it('looks whether a container may be created, after the sandbox was asked to be ready', async () => {
     work = Promise.reject(new Error('busy'));
-    hooks.createContainer(pod, {} as Container);
+    expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
     expect(calls).toEqual(['adopt s1', 'want ready', 'check']);
+  });
+
+  it('waits a little for a container that would be refused, and looks once more', async () => {
+    const ready = Promise.withResolvers<void>();
+    work = ready.promise;
+    refusals = [new Error('not yet')];
+    const answer = hooks.createContainer(pod, {} as Container, context);
+    expect(await answerAfter(499, answer)).toBe('waits');
+    ready.resolve();
+    expect(await answerAfter(0, answer)).toBe('success');
+    expect(calls).toEqual(['adopt s1', 'want ready', 'check', 'check']);
+  });
+
+  it('refuses a container after that time, and at once when the sandbox has failed', async () => {
+    work = new Promise(() => undefined);
+    refusals = [new Error('not yet'), new Error('still not')];
+    await expect(Promise.all([hooks.createContainer(pod, {} as Container, context), advance(500)])).rejects.toThrow(
+      'still not',
+    );
+    failure = { error: new Error('the VF is gone'), attempts: 1 };
+    refusals = [new Error('the VF is gone')];
+    await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('the VF is gone');
   });
 
   it('passes on what the runtime lists, and that it is gone', () => {

@@ -29,13 +29,17 @@ describe('StartGuard', () => {
   let store: Store;
   let otherPods = 0;
   let guard: StartGuard;
+  /** UIDs of the claims whose containers wait by themselves. */
+  let gated: Set<string>;
 
   beforeEach(() => {
     dir = tempDir();
     store = new Store(join(dir.path, 'state.db'));
     otherPods = 0;
+    gated = new Set([identity.uid]);
     guard = new StartGuard({
       store,
+      metadata: { isGated: ({ uid }) => gated.has(uid) },
       isGateOf: ({ namespace, name }, args) => args.includes(`/files/${namespace}_${name}`),
       runsHooks: (handler) => handler !== 'runsc',
       isFilePlace: (path) => path.startsWith('/files/'),
@@ -108,6 +112,26 @@ describe('StartGuard', () => {
     );
     expect(otherPods).toBe(1);
     guard.check(next, container(['/etc']), sandbox(false));
+  });
+
+  it('has the runtime go on only when other pods are expected, and all containers wait by themselves', () => {
+    expect(guard.mayGoOn(pod)).toBe(false);
+    const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
+    const second = { identity: other, podUids: ['pod-2'], state: 'prepared' as const };
+    store.putClaim({ ...second, state: 'preparing', devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
+    expect(guard.mayGoOn(pod)).toBe(false);
+    store.putClaim({ ...second, devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
+    expect(guard.mayGoOn(pod)).toBe(true);
+    expect(guard.mayGoOn({ ...pod, runtimeHandler: 'runsc' })).toBe(false);
+    expect(guard.mayGoOn({ ...pod, uid: 'without claims' })).toBe(false);
+    gated.clear();
+    expect(guard.mayGoOn(pod)).toBe(false);
+    gated.add(identity.uid);
+    const attachment = { podUid: 'pod-2', sandboxId: 's2', netnsPath: '/run/netns/2' };
+    store.setAttachments('claim-2', new Map([['0000:01:10.1', attachment]]));
+    expect(guard.mayGoOn(pod)).toBe(false);
+    store[Symbol.dispose]();
+    expect(guard.mayGoOn(pod)).toBe(false);
   });
 
   it('refuses those with metadata, and no others, while the store cannot be read', () => {
