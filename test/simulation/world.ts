@@ -38,7 +38,7 @@ const runMs = 300_000;
 const runOnMs = 30_000;
 /** How long a node may take to be as it was before, once nothing fails any more and all pods were deleted. */
 export const settleMs = 600_000;
-const settleStepMs = 10_000;
+const settleStepMs = 2_000;
 
 /** What outlives processes, and the schedule. */
 export interface Place {
