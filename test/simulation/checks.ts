@@ -27,7 +27,7 @@ export class Checks {
   readonly #node: Node;
   /** Names of the claims that a VF was ever allocated to, by PCI address, with their pods. */
   readonly #pods = new Map<string, Set<string>>();
-  readonly #generations = new Map<string, number>();
+  readonly #generations = new Map<string, { generation: number; text: string }>();
   /** Ids of sandboxes whose pod has changed its own interface. */
   readonly #changed = new Set<string>();
   /** When the driver failed first in a sandbox that the runtime has no longer. */
@@ -263,13 +263,16 @@ export class Checks {
     }
     for (const { request } of claim.devices) {
       const key = `${claim.uid} ${request}`;
-      const document = this.#readDocument(claim, request);
+      const before = this.#generations.get(key) ?? { generation: 0, text: '' };
+      const text = this.#readFile(claim, request) ?? '';
+      if (text === before.text) continue;
+      const document = toDocument(text);
       if (document === undefined || document.claim.uid !== claim.uid) continue;
-      const before = this.#generations.get(key) ?? 0;
-      if (document.generation < before) {
-        this.#violation ??= new Violation('generation', `${key} goes from ${before} to ${document.generation}`);
+      const { generation } = document;
+      if (generation < before.generation) {
+        this.#violation ??= new Violation('generation', `${key} goes from ${before.generation} to ${generation}`);
       }
-      this.#generations.set(key, document.generation);
+      this.#generations.set(key, { generation, text });
     }
   }
 
@@ -278,10 +281,13 @@ export class Checks {
   }
 
   #readDocument(claim: SimClaim, request: string): MetadataDocument | undefined {
+    const text = this.#readFile(claim, request);
+    return text === undefined ? undefined : toDocument(text);
+  }
+
+  #readFile(claim: SimClaim, request: string): string | undefined {
     const path = join(this.#claimDir(claim), request, 'metadata.json');
-    if (!existsSync(path)) return undefined;
-    const text = readFileSync(path, 'utf8');
-    return text.trim() === '' ? undefined : decodeStream(text);
+    return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
   }
 
   #moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
@@ -317,4 +323,9 @@ export class Checks {
       `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`,
     );
   }
+}
+
+/** A file that is blank says nothing. */
+function toDocument(text: string): MetadataDocument | undefined {
+  return text.trim() === '' ? undefined : decodeStream(text);
 }
