@@ -6,7 +6,11 @@ export type ExclusionReason =
   | 'carries-default-route'
   /** An interface of it is a port of a bond, bridge or Open vSwitch, or in a VRF. */
   | 'enslaved'
-  /** The same of its PF. */
+  /** An interface of it has an address of the node: for storage, or for time. */
+  | 'has-address'
+  /** The node has a VLAN, macvlan or the like on an interface of it. */
+  | 'has-upper'
+  /** The first two of its PF. */
   | 'pf-carries-default-route'
   | 'pf-enslaved'
   /** The policy names other VFs. */
@@ -28,6 +32,9 @@ export interface Exclusion {
   interfaceName?: string;
 }
 
+/** What is true of a PF for its VFs as well. */
+const ofPfToo = { 'carries-default-route': 'pf-carries-default-route', enslaved: 'pf-enslaved' } as const;
+
 type Verdict = Pick<Exclusion, 'reason' | 'interfaceName'> | undefined;
 
 /** PCI vendor of what hypervisors make up. */
@@ -43,7 +50,9 @@ export function judgeVf(rule: PfRule | undefined, own: Usage | undefined, ofPf: 
   if (rule === undefined) return { reason: 'not-selected' };
   if (own !== undefined) return own;
   if (ofPf === undefined || rule.allowInUse) return undefined;
-  return { reason: `pf-${ofPf.reason}`, interfaceName: ofPf.interfaceName };
+  const { reason, interfaceName } = ofPf;
+  if (reason !== 'carries-default-route' && reason !== 'enslaved') return undefined;
+  return { reason: ofPfToo[reason], interfaceName };
 }
 
 /** Drivers that hand a device to user space, so that it has no interface. */

@@ -1,10 +1,10 @@
-import { findVf, isDefaultRoute, type Link, type Route } from '../netlink/index.ts';
+import { type Address, findVf, isDefaultRoute, type Link, type Route } from '../netlink/index.ts';
 import { linkIdentity, type NetworkDevice } from './device.ts';
 import { isRepresentor } from './representor.ts';
 
 /** Why the node itself needs an interface. */
 export interface Usage {
-  reason: 'carries-default-route' | 'enslaved';
+  reason: 'carries-default-route' | 'enslaved' | 'has-address' | 'has-upper';
   interfaceName: string;
 }
 
@@ -14,11 +14,15 @@ export class HostNetwork {
   readonly #byBus: Map<string | undefined, Link[]>;
   /** Indices of the links that the node's default routes depend on. */
   readonly #uplinks: Set<number>;
+  /** Indices of the links that have an address which others can reach. */
+  readonly #addressed: Set<number>;
 
-  constructor(links: Link[], routes: Route[]) {
+  constructor(links: Link[], routes: Route[], addresses: Pick<Address, 'index' | 'scope'>[] = []) {
     this.#links = links;
     this.#byBus = Map.groupBy(links, ({ parentDevice }) => parentDevice);
     this.#uplinks = findUplinks(links, routes);
+    const global = addresses.filter(({ scope }) => scope === 'global' || scope === 'site');
+    this.#addressed = new Set(global.map(({ index }) => index));
   }
 
   /**
@@ -37,7 +41,20 @@ export class HostNetwork {
     return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
   }
 
-  /** What the node does with any of the links. */
+  /** What the node does with any of the links of a device that it could hand out. */
+  ownUsageOf(links: Link[]): Usage | undefined {
+    const usage = this.usageOf(links);
+    if (usage !== undefined) return usage;
+    const addressed = links.find(({ index }) => this.#addressed.has(index));
+    if (addressed !== undefined) return { reason: 'has-address', interfaceName: addressed.name };
+    // The lower link of a veth is its other end.
+    const isUpper = ({ lower, lowerNetnsId, kind }: Link, index: number) =>
+      lower === index && lowerNetnsId === undefined && kind !== 'veth';
+    const below = links.find(({ index }) => this.#links.some((link) => isUpper(link, index)));
+    return below && { reason: 'has-upper', interfaceName: below.name };
+  }
+
+  /** What the node does with any of the links, so that others than it cannot have what depends on them. */
   usageOf(links: Link[]): Usage | undefined {
     const uplink = links.find(({ index }) => this.#uplinks.has(index));
     if (uplink !== undefined) return { reason: 'carries-default-route', interfaceName: uplink.name };

@@ -83,7 +83,7 @@ export class Inventory {
   async #scanNic(address: string, scan: Scan): Promise<void> {
     if (this.policy.nics === undefined && !scan.held.has(address)) return;
     const nic = await scan.survey.nic(address);
-    this.#offerNic(nic, scan.survey.usageOf(nic), false, scan);
+    this.#offerNic(nic, scan.survey.ownUsageOf(nic), false, scan);
   }
 
   /**
@@ -107,7 +107,7 @@ export class Inventory {
     const common = this.#common(vf, rule, survey);
     const verdict = held.has(pciAddress)
       ? undefined
-      : (judgeVf(rule, survey.usageOf(seen), usage) ?? this.#judgePlace(seen, scan));
+      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
     else report.devices.push({ ...vf, ...common, ...ofPf(pf), kind: 'vf' });
   }

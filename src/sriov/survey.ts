@@ -32,7 +32,7 @@ export type Seen<T extends PciFunction> = T &
 export interface SurveyOptions {
   sysfs: Sysfs;
   /** Into the host's network namespace. */
-  connection: Pick<RtnlConnection, 'links' | 'routes' | 'vfInfos'>;
+  connection: Pick<RtnlConnection, 'addresses' | 'links' | 'routes' | 'vfInfos'>;
   /** Whether `sysfs` is the tree of simulated VFs. */
   simulated: boolean;
   held: HeldDevices;
@@ -64,13 +64,14 @@ export class Survey {
   /** @throws SriovError `sysfs-unreadable`; NetlinkError */
   static async begin(options: SurveyOptions): Promise<Survey> {
     const { sysfs, connection } = options;
-    const [functions, rdmaDevices, links, routes] = await Promise.all([
+    const [functions, rdmaDevices, links, routes, addresses] = await Promise.all([
       sysfs.networkFunctions(),
       sysfs.rdmaDevices(),
       connection.links(),
       connection.routes(),
+      connection.addresses(),
     ]);
-    return new Survey(options, functions, new HostNetwork(links, routes), rdmaDevices);
+    return new Survey(options, functions, new HostNetwork(links, routes, addresses), rdmaDevices);
   }
 
   /** @throws SriovError */
@@ -117,6 +118,11 @@ export class Survey {
   /** What the node does with the function itself; what it does with representors concerns the VFs' traffic only. */
   usageOf({ links }: Seen<PciFunction>): Usage | undefined {
     return this.#network.usageOf(links.filter((link) => !isRepresentor(link)));
+  }
+
+  /** The same, with what keeps the function itself from being handed out. */
+  ownUsageOf({ links }: Seen<PciFunction>): Usage | undefined {
+    return this.#network.ownUsageOf(links.filter((link) => !isRepresentor(link)));
   }
 
   /** Adds what netlink says of the function's interface; what sysfs says if that is all there is. */

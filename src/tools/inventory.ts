@@ -37,7 +37,7 @@ export interface OfferedDevice {
 }
 
 export interface InventoryToolOptions {
-  connection: Pick<RtnlConnection, 'links' | 'routes' | 'vfInfos'>;
+  connection: Pick<RtnlConnection, 'addresses' | 'links' | 'routes' | 'vfInfos'>;
   /** Where sysfs is mounted. */
   sysfsRoot: string;
   /** The driver's state directory, to look at simulated VFs; absent: at real ones. */
@@ -107,6 +107,8 @@ function toOffered(device: NetworkDevice, claim: string | undefined): OfferedDev
 const explanations: Record<ExclusionReason, string> = {
   'carries-default-route': "the node's default route goes through it",
   enslaved: 'it is a port of a bond, bridge or Open vSwitch, or in a VRF',
+  'has-address': 'the node has an address on it',
+  'has-upper': 'the node has a VLAN, macvlan or the like on it',
   'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
   'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
   'not-selected': 'no rule of the policy selects it',

@@ -22,7 +22,8 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       const optionsOf = (path: string) => mounts.findLast((each) => each[4] === path)?.[5]?.split(',') ?? [];
       expect(optionsOf('/')).toContain('ro');
       expect(optionsOf('/var/run/netns')).toContain('ro');
-      expect(optionsOf('/sys')).toContain('rw');
+      expect(optionsOf('/sys')).toContain('ro');
+      for (const path of ['/sys/devices', '/sys/bus/pci']) expect(optionsOf(path), path).toContain('rw');
       expect(optionsOf(deviceInfoDir)).toContain('rw');
     });
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { V1ClusterRole, V1Container, V1DaemonSet } from '@kubernetes/client-node';
+import type { V1ClusterRole, V1Container, V1DaemonSet, V1DeviceClass } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { renderRules } from '../../../deploy/admission/rules.ts';
 import { findTypeProblems } from './kubernetes-types.ts';
@@ -48,6 +48,24 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(container.volumeMounts?.find(({ name }) => name === 'proc-sys-net')?.mountPath).toBe(
       `${flag('proc-sys-dir')}/net`,
     );
+  });
+
+  it('can write to the parts of /sys only that it has to, and has a memory limit', () => {
+    const below = (container.volumeMounts ?? []).filter(({ mountPath }) => /^\/sys(\/|$)/.test(mountPath));
+    const writable = below.filter(({ readOnly }) => !readOnly).map(({ mountPath }) => mountPath);
+    expect(writable).toEqual(['/sys/devices', '/sys/bus/pci']);
+    expect(below.find(({ mountPath }) => mountPath === '/sys')?.readOnly).toBe(true);
+    expect(container.resources?.limits).toEqual({ memory: '512Mi' });
+  });
+
+  it('has classes that choose VFs, with spoof check and without trust', () => {
+    const classes = manifestObjects.filter(({ kind }) => kind === 'DeviceClass') as V1DeviceClass[];
+    expect(classes.map(({ metadata }) => metadata?.name)).toEqual(['netdra-kernel', 'netdra-dpdk']);
+    for (const { spec } of classes) {
+      const expression = 'device.driver == "sriov.netdra.dev" && device.attributes["sriov.netdra.dev"].kind == "vf"';
+      expect(spec.selectors).toEqual([{ cel: { expression } }]);
+      expect(spec.config).toMatchObject([{ opaque: { parameters: { vf: { spoofCheck: true, trust: false } } } }]);
+    }
   });
 
   it('is not privileged', () => {

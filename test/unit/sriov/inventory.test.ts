@@ -94,6 +94,25 @@ describe('Inventory, of VFs', () => {
     ]);
   });
 
+  it('offers no VF with an address of the node, or with a VLAN on it', async () => {
+    const rest = { tentative: false, dadFailed: false, deprecated: false };
+    node.addresses = [
+      { index: node.indexOf('ensAv0'), cidr: '10.40.0.1/24', scope: 'global', ...rest },
+      // Every interface that is up has one.
+      { index: node.indexOf('ensBv0'), cidr: 'fe80::1/64', scope: 'link', ...rest },
+      // What VFs are for: the node's own address is on the PF.
+      { index: node.indexOf('ensA'), cidr: '10.41.0.1/24', scope: 'global', ...rest },
+    ];
+    node.addLink(20, 'ensAv1.50', { kind: 'vlan', lower: node.indexOf('ensAv1') });
+    const { devices, excluded } = await node.inventory().scan();
+    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([b0]);
+    expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
+      [a0, 'has-address', 'ensAv0'],
+      [a1, 'has-upper', 'ensAv1'],
+    ]);
+    expect(addresses(await node.inventory().scan(new Map([[a0, {}]])))).toContain(a0);
+  });
+
   it('looks through bonds, VLANs and several ways out', async () => {
     node.addLink(20, 'bond0', { kind: 'bond' });
     node.addLink(21, 'bond0.7', { kind: 'vlan', lower: 20 });

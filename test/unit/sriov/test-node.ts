@@ -1,4 +1,4 @@
-import type { Link, Route, VfInfo } from '../../../src/netlink/index.ts';
+import type { Address, Link, Route, VfInfo } from '../../../src/netlink/index.ts';
 import { deviceAttributes, Inventory, type InventoryPolicy, Sysfs } from '../../../src/sriov/index.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { layTree, linksOf, type TreeFunction } from './pci-tree.ts';
@@ -7,6 +7,7 @@ import { layTree, linksOf, type TreeFunction } from './pci-tree.ts';
 export class TestNode implements Disposable {
   links: Link[];
   routes: Route[] = [];
+  addresses: Address[] = [];
   /** By interface name of the PF. */
   vfInfos: Record<string, VfInfo[]> = {};
   /** How often PFs were asked about their VFs. */
@@ -25,6 +26,7 @@ export class TestNode implements Disposable {
   readonly connection = {
     links: async () => this.links,
     routes: async () => this.routes,
+    addresses: async () => this.addresses,
     vfInfos: async (index: number) => {
       this.vfInfoRequests++;
       return this.vfInfos[this.links.find((link) => link.index === index)?.name ?? ''] ?? [];
