@@ -8,6 +8,7 @@ import { deviceHealth } from './device-health.ts';
 import { DeviceInfoFiles, DialectFiles, deviceInfoDir } from './dialects/index.ts';
 import {
   AllocationCheck,
+  allCni,
   createKubeNamespaceReader,
   createKubeNetworkAttachmentReader,
   Driver,
@@ -168,6 +169,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     dialectFiles,
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
+    cni: settings.cni ?? allCni,
     allocations: new AllocationCheck({ driver, resources }),
     openClaimFields: settings.openClaimFields,
     nodeNetworks: async () => {

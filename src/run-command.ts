@@ -2,6 +2,7 @@ import { Command, Option } from 'commander';
 import { argument, commonOptions } from './command-options.ts';
 import { deviceInfoDir } from './dialects/device-info.ts';
 import { closedFields } from './driver/claim-fields.ts';
+import { cniUses } from './driver/cni-rules.ts';
 import { explain } from './errors.ts';
 import { defaultHooklessHandlers, startGateModes } from './gate/choose-start-gate.ts';
 import { layoutNames } from './metadata/layout.ts';
@@ -9,8 +10,10 @@ import { parseAddress } from './ops/http-server.ts';
 import {
   defaultReconcileIntervalMs,
   parseClaimFields,
+  parseCniUses,
   parseHandlers,
   parseLayouts,
+  parseList,
   parseSeconds,
   type Settings,
 } from './settings.ts';
@@ -43,6 +46,24 @@ export function runCommand(): Command {
       new Option('--cni-bin-dirs <paths>', 'where CNI plugins are, for claims that use them; comma-separated')
         .default(['/opt/cni/bin'], '/opt/cni/bin')
         .argParser((text: string) => text.split(',')),
+    )
+    .addOption(
+      new Option('--cni-uses <uses>', `what CNI plugins may do, comma-separated: ${cniUses.join(', ')}; empty: nothing`)
+        .default([...cniUses], cniUses.join(','))
+        .argParser(argument(parseCniUses)),
+    )
+    .addOption(
+      new Option('--cni-allowed-plugins <names>', 'CNI plugins that may run, comma-separated; *: all')
+        .default(['*'], '*')
+        .argParser(parseList),
+    )
+    .addOption(
+      new Option(
+        '--cni-definition-namespaces <names>',
+        'namespaces whose NetworkAttachmentDefinitions may say which plugins run, comma-separated; *: all',
+      )
+        .default(['*'], '*')
+        .argParser(parseList),
     )
     .addOption(commonOptions.procSysDir())
     .addOption(commonOptions.nriSocket())
@@ -125,7 +146,13 @@ export function runCommand(): Command {
     .addOption(commonOptions.simulate())
     .option('--simulate-prefix <name>', 'start of the names of simulated interfaces', 'nsim')
     .addOption(new Option('--log-level <level>', 'least level that is logged').choices(logLevels).default('info'))
-    .action(({ reconcileInterval, ...settings }) => run({ ...settings, reconcileIntervalMs: reconcileInterval }));
+    .action(({ reconcileInterval, cniUses: uses, cniAllowedPlugins, cniDefinitionNamespaces, ...settings }) =>
+      run({
+        ...settings,
+        reconcileIntervalMs: reconcileInterval,
+        cni: { uses, allowedPlugins: cniAllowedPlugins, definitionNamespaces: cniDefinitionNamespaces },
+      }),
+    );
 }
 
 function checkAddress(text: string): string {

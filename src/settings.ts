@@ -1,4 +1,5 @@
 import { type ClosedField, closedFields } from './driver/claim-fields.ts';
+import { type CniRules, type CniUse, cniUses } from './driver/cni-rules.ts';
 import type { StartGateMode } from './gate/choose-start-gate.ts';
 import { type LayoutName, layoutNames } from './metadata/layout.ts';
 
@@ -23,6 +24,8 @@ export interface Settings {
   stateDir: string | undefined;
   /** Where CNI plugins are looked for, the first one first. */
   cniBinDirs: string[];
+  /** What CNI plugins may do; absent: everything. */
+  cni?: CniRules;
   /** Where the host's `/proc/sys` is, writable. */
   procSysDir: string;
   nriSocket: string;
@@ -94,6 +97,16 @@ export function parseHandlers(text: string): string[] {
 /** Comma-separated layout names, at least one. */
 export function parseLayouts(text: string): LayoutName[] {
   return parseNames(text, layoutNames);
+}
+
+/** Comma-separated uses of CNI plugins; may be empty. */
+export function parseCniUses(text: string): CniUse[] {
+  return text.trim() === '' ? [] : parseNames(text, cniUses);
+}
+
+/** Comma-separated names, or `*` for all; may be empty. */
+export function parseList(text: string): string[] {
+  return [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
 }
 
 /** Comma-separated paths of closed fields. */

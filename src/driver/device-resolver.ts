@@ -4,6 +4,7 @@ import type { VfAddress } from '../sriov/index.ts';
 import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
 import type { ClosedField } from './claim-fields.ts';
 import { checkDeviceCount } from './class-rules.ts';
+import { type CniRules, checkCniPlugins, checkCniUse } from './cni-rules.ts';
 import { classConfigsOf, configForDevice, invalidConfig, resolveVfConfig } from './config.ts';
 import { DriverError } from './errors.ts';
 import { checkNamespace, type NamespaceReader } from './namespace-rules.ts';
@@ -21,6 +22,7 @@ export interface DeviceResolverOptions {
   namespaces: NamespaceReader;
   /** Closed fields that claims of all classes may set. */
   openClaimFields: readonly ClosedField[];
+  cni: CniRules;
   /** Networks of the node itself, to which claims may have no routes. */
   nodeNetworks: () => Promise<Cidr[]>;
   /** The claims of a pod that are prepared already. */
@@ -77,7 +79,7 @@ export class DeviceResolver {
   }
 
   async #configs(claim: AllocatedClaim, requests: Set<string>, signal: AbortSignal): Promise<Map<string, VfConfig>> {
-    const { driver, openClaimFields, networkAttachments, namespaces } = this.#options;
+    const { driver, openClaimFields, networkAttachments, namespaces, cni } = this.#options;
     const configs = new Map<string, VfConfig>();
     const rules = { open: openClaimFields, nodeNetworks: await this.#nodeNetworks(claim) };
     for (const request of requests) {
@@ -85,7 +87,10 @@ export class DeviceResolver {
       await checkNamespace(claim, ofClass, namespaces, signal);
       checkDeviceCount(claim, request, ofClass);
       const config = resolveVfConfig(driver, claim, request, rules);
-      configs.set(request, await resolveNetworkAttachment(config, claim, networkAttachments, signal));
+      checkCniUse(claim, config, cni);
+      const complete = await resolveNetworkAttachment(config, claim, networkAttachments, signal);
+      checkCniPlugins(claim, complete, cni);
+      configs.set(request, complete);
     }
     return configs;
   }

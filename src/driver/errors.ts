@@ -13,6 +13,8 @@ export type DriverErrorCode =
   | 'device-unknown'
   /** The allocation has a configuration that neither the DeviceClass nor the claim has. */
   | 'allocation-mismatch'
+  /** The operator does not let these CNI plugins run. */
+  | 'cni-refused'
   /** The DeviceClass of the allocation cannot be read. */
   | 'class-unreadable'
   /** Another claim has a device of the same IOMMU group in user space. */

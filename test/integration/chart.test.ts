@@ -163,10 +163,10 @@ describe('the chart', () => {
   it('mounts more only for what needs it', () => {
     const paths = (values: Record<string, unknown>) =>
       podOf(values)?.containers[0]?.volumeMounts?.map((each) => each.mountPath);
-    expect(paths({})).toHaveLength(8);
-    expect(paths({ cni: { enabled: true } })?.slice(8)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
-    expect(paths({ kubeletPlugin: { metadataLayouts: ['downward-api'] } })?.slice(8)).toEqual(['/etc/dra']);
-    expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(8)).toEqual(['/etc/netdra']);
+    expect(paths({})).toHaveLength(10);
+    expect(paths({ cni: { enabled: true } })?.slice(10)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
+    expect(paths({ kubeletPlugin: { metadataLayouts: ['downward-api'] } })?.slice(10)).toEqual(['/etc/dra']);
+    expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(10)).toEqual(['/etc/netdra']);
     const rule = { apiGroups: ['k8s.cni.cncf.io'], resources: ['network-attachment-definitions'], verbs: ['get'] };
     expect(find<V1ClusterRole>('ClusterRole', { cni: { enabled: true } }).rules).toContainEqual(rule);
   });

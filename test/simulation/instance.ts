@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { Driver } from '../../src/driver/index.ts';
+import { allCni, Driver } from '../../src/driver/index.ts';
 import { CallQueue } from '../../src/kubeletplugin/call-queue.ts';
 import { FileLock } from '../../src/kubeletplugin/file-lock.ts';
 import { type MetadataFiles, PluginCalls } from '../../src/kubeletplugin/plugin-calls.ts';
@@ -121,6 +121,7 @@ export class Instance {
       dialectFiles: { write: async () => new Map(), removeClaim: async () => undefined },
       networkAttachments: { readNetworkAttachment: async () => ({}) },
       openClaimFields: [],
+      cni: allCni,
       allocations: { check: async () => undefined },
       namespaces: { readLabels: async () => ({}) },
       nodeNetworks: async () => [],

@@ -1,6 +1,12 @@
 import { join } from 'node:path';
 import { DeviceInfoFiles, DialectFiles } from '../../../src/dialects/index.ts';
-import { Driver, type NetworkAttachmentReader, type VfControl } from '../../../src/driver/index.ts';
+import {
+  allCni,
+  type CniRules,
+  Driver,
+  type NetworkAttachmentReader,
+  type VfControl,
+} from '../../../src/driver/index.ts';
 import { KeyedMutex } from '../../../src/keyed-mutex.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../src/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../src/metadata/index.ts';
@@ -112,7 +118,7 @@ export class DriverBench implements Disposable {
   /** Thrown when the device of that name is detached. */
   readonly releaseErrors = new Map<string, Error>();
 
-  constructor(networkAttachments: NetworkAttachmentReader = noAttachments) {
+  constructor(networkAttachments: NetworkAttachmentReader = noAttachments, cni: CniRules = allCni) {
     this.driver = new Driver({
       driver: testDriver,
       store: this.store,
@@ -127,6 +133,7 @@ export class DriverBench implements Disposable {
         deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
       }),
       openClaimFields: [],
+      cni,
       allocations: { check: (claim) => this.checkAllocation(claim) },
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => [parseCidr('10.1.0.5/16')],
