@@ -42,13 +42,13 @@ export class DeviceResolver {
 
   /**
    * @returns the devices of the allocation that are this driver's and the claim's own, in its order: without those of
-   * requests with `adminAccess`, which other claims may hold
+   * requests with `adminAccess`, which other claims may hold. Their interfaces are not named yet.
    * @throws DriverError `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError `cni-config-invalid`
    */
   async resolve(claim: AllocatedClaim, signal: AbortSignal): Promise<StoredDevice[]> {
     const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess !== true);
     const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), signal);
-    const devices = results.map(({ pool, device: name, request }): StoredDevice => {
+    return results.map(({ pool, device: name, request }): StoredDevice => {
       const { pciAddress, pfAddress, vfIndex } = this.#find(claim, pool, name);
       const siblings = results.filter((result) => result.request === request);
       const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
@@ -60,7 +60,6 @@ export class DeviceResolver {
       };
       return { ...address, pool, name, request, config };
     });
-    return this.#nameInterfaces(claim, devices);
   }
 
   /**
@@ -116,8 +115,9 @@ export class DeviceResolver {
   /**
    * Two interfaces of a pod cannot have one name: better known now than when one of them is in the pod already. Those
    * that CNI plugins make must have one; what the claim leaves open becomes net1, net2 and so on, as with Multus.
+   * @throws DriverError `config-invalid`
    */
-  #nameInterfaces(claim: AllocatedClaim, devices: StoredDevice[]): StoredDevice[] {
+  nameInterfaces(claim: AllocatedClaim, devices: StoredDevice[]): StoredDevice[] {
     const taken = this.#namesOfOtherClaims(claim);
     for (const { name, config } of devices) {
       const { interfaceName } = config;

@@ -13,6 +13,7 @@ import {
   type UnrestoredVf,
 } from '../state/index.ts';
 import type { AllocationCheck } from './allocation-check.ts';
+import { ClaimBatch } from './claim-batch.ts';
 import { invalidConfig } from './config.ts';
 import { findUserSpaceProblems } from './config-rules.ts';
 import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';
@@ -75,16 +76,12 @@ export class Driver implements DraPlugin {
     claims: AllocatedClaim[],
     { signal }: { signal: AbortSignal },
   ): Promise<Map<string, PrepareResult>> {
-    const results = new Map<string, PrepareResult>();
-    for (const claim of claims) {
-      const { uid } = claim.identity;
-      try {
-        results.set(uid, { devices: await this.#options.locks.run(uid, () => this.#prepare(claim, signal)) });
-      } catch (error) {
-        results.set(uid, { error: error as Error });
-      }
+    const uids = claims.map(({ identity }) => identity.uid);
+    try {
+      return await this.#options.locks.runAll(uids, () => this.#prepare(claims, signal));
+    } catch (error) {
+      return new Map(uids.map((uid) => [uid, { error: error as Error }]));
     }
-    return results;
   }
 
   async unprepareResourceClaims(claims: ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
@@ -104,75 +101,98 @@ export class Driver implements DraPlugin {
     if (device.attachment === undefined && device.config.attach !== 'observe') await this.#setUp(claim, device);
   }
 
-  async #prepare(claim: AllocatedClaim, signal: AbortSignal): Promise<PreparedDevice[]> {
+  /**
+   * With the locks of the claims held. They are stored three times: when their VFs are reserved, when it is known what the
+   * VFs were, and when everything that containers need is known and laid down.
+   * @throws StateError
+   */
+  async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
     const { store } = this.#options;
-    const { identity, podUids } = claim;
-    const allocation = fingerprintOf(claim);
-    const known = store.claim(identity.uid);
-    if (known?.state === 'prepared' && (known.allocation ?? allocation) === allocation) {
-      return await this.#prepareAgain({ ...claim, podUids: nextPods(known, claim) }, known.devices);
-    }
+    const works = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    const batch = new ClaimBatch(store, works);
+    await batch.each((work) => this.#resolve(work, signal));
+    batch.together((work) => this.#reserve(work));
+    await batch.each((work) => this.#readAllBefore(work));
+    batch.together((work) => {
+      if (!work.isAgain) store.putClaim({ ...storedOf(work), state: 'preparing' });
+    });
+    await batch.each((work) => this.#setUpAll(work));
+    batch.together((work) => this.#finish(work));
+    return new Map(
+      works.map(({ uid, prepared }): [string, PrepareResult] => {
+        const error = batch.errors.get(uid);
+        return [uid, error === undefined ? { devices: prepared } : { error }];
+      }),
+    );
+  }
+
+  async #resolve(work: Work, signal: AbortSignal): Promise<void> {
+    const { claim, known, allocation } = work;
+    if (work.isAgain) return;
     // One that was prepared in part was checked before, and its class may be gone since.
     if (known?.allocation !== allocation) await this.#options.allocations.check(claim);
-    const resolved = await this.#resolver.resolve(claim, signal);
-    if (resolved.length > 0) checkSinglePod(claim);
+    work.devices = await this.#resolver.resolve(claim, signal);
+    if (work.devices.length > 0) checkSinglePod(claim);
+    if (known === undefined || (known.allocation ?? allocation) === allocation) return;
     // Allocated anew while it was prepared: nothing of what it had before may stay with it.
-    const isAnew = known !== undefined && (known.allocation ?? allocation) !== allocation;
-    const unrestored = isAnew ? await this.#giveBack(known) : [];
+    work.unrestored = await this.#giveBack(known);
+    work.earlier = [];
+  }
+
+  /** Before they are read: until its earlier claim is released, a VF is still being restored. */
+  #reserve(work: Work): void {
+    if (work.isAgain) return;
     // What was read first counts: an attempt before this one may have changed the VF.
-    const earlier = new Map(isAnew ? [] : known?.devices.map((device) => [device.pciAddress, device]));
-    const reserved = resolved.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
+    const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
+    const named = this.#resolver.nameInterfaces(work.claim, work.devices);
+    work.devices = named.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one step with what is stored, so that of two claims of a pod only one gets a variable.
-    this.#dialects.check(claim, reserved);
-    // Before they are read: until its earlier claim is released, a VF is still being restored.
-    store.putClaim({ identity, podUids, state: 'preparing', allocation, devices: reserved }, unrestored);
-    const devices = await this.#readAllBefore(reserved).catch((error: unknown) => {
-      // Nothing was changed: the VFs need not wait for this claim to be unprepared. One that has passed to another pod stays
-      // stored, for the kubelet does not ask again.
-      if (known === undefined) store.deleteClaim(identity.uid);
-      throw error;
-    });
-    store.putClaim({ identity, podUids, state: 'preparing', allocation, devices });
-    for (const device of devices) await this.#setUp(claim, device);
-    return await this.#complete(claim, devices);
+    this.#dialects.check(work.claim, work.devices);
+    this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
   }
 
   /**
-   * After a restart of the kubelet: VFs that are in their pod stay as they are. The others are made what they shall be
-   * once more, for the PF may have been reset since.
+   * After a restart of the kubelet VFs that are in their pod stay as they are. The others are made what they shall be once
+   * more, for the PF may have been reset since.
    */
-  async #prepareAgain(claim: AllocatedClaim, devices: StoredDevice[]): Promise<PreparedDevice[]> {
-    for (const device of devices) await this.assure(claim, device);
-    return await this.#complete(claim, devices);
-  }
-
-  /** Stores the claim as prepared, when everything that its containers need is known and laid down. */
-  async #complete(claim: AllocatedClaim, devices: StoredDevice[]): Promise<PreparedDevice[]> {
-    const { identity, podUids } = claim;
+  async #setUpAll(work: Work): Promise<void> {
+    const { claim, devices, isAgain } = work;
+    for (const device of devices) await (isAgain ? this.assure(claim, device) : this.#setUp(claim, device));
     const complete: StoredDevice[] = [];
     for (const device of devices) {
       // One that is in its pod keeps what its containers have: without it the next one would silently get less.
       const known = device.attachment === undefined ? undefined : device.access;
       complete.push({ ...device, access: known ?? (await this.#access(claim, device)) });
     }
-    const groups = await this.#groupsOf(complete.filter(isUserSpace));
-    const prepared = [...(await this.#describe({ identity, podUids, devices: complete })), ...this.#observed(claim)];
-    // In one step with what is stored, so that of two claims only one gets a group.
-    for (const [device, members] of groups) this.#checkGroup(claim, device, members);
-    const allocation = fingerprintOf(claim);
-    this.#options.store.putClaim({ identity, podUids, state: 'prepared', allocation, devices: complete });
+    work.devices = complete;
+    work.groups = await this.#groupsOf(complete.filter(isUserSpace));
+    const prepared = [...(await this.#describe(storedOf(work))), ...this.#observed(claim)];
     // Without any: the framework defers all requests.
     const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
-    return isDeferredOnly ? [] : prepared;
+    work.prepared = isDeferredOnly ? [] : prepared;
   }
 
-  async #readAllBefore(devices: readonly StoredDevice[]): Promise<StoredDevice[]> {
-    const known: StoredDevice[] = [];
-    for (const device of devices) {
-      const before = device.before ?? (await this.#readBefore(device));
-      known.push({ ...device, ...(before === undefined ? {} : { before }) });
+  #finish(work: Work): void {
+    // In one step with what is stored, so that of two claims only one gets a group.
+    for (const [device, members] of work.groups) this.#checkGroup(work.claim, device, members);
+    this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
+  }
+
+  async #readAllBefore(work: Work): Promise<void> {
+    if (work.isAgain) return;
+    try {
+      const known: StoredDevice[] = [];
+      for (const device of work.devices) {
+        const before = device.before ?? (await this.#readBefore(device));
+        known.push({ ...device, ...(before === undefined ? {} : { before }) });
+      }
+      work.devices = known;
+    } catch (error) {
+      // Nothing was changed: the VFs need not wait for this claim to be unprepared. One that has passed to another pod stays
+      // stored, for the kubelet does not ask again.
+      if (work.known === undefined) this.#options.store.deleteClaim(work.uid);
+      throw error;
     }
-    return known;
   }
 
   /** Of every VF, also of one whose claim changes nothing from outside: a CNI plugin may. */
@@ -317,6 +337,45 @@ export class Driver implements DraPlugin {
       return explain(error);
     }
   }
+}
+
+/** A claim on its way to being prepared. */
+interface Work {
+  readonly uid: string;
+  readonly claim: AllocatedClaim;
+  readonly podUids: string[];
+  readonly allocation: string;
+  /** Whether it is prepared already, with the allocation that it has. */
+  readonly isAgain: boolean;
+  /** What is stored of it when the call begins. */
+  readonly known: StoredClaim | undefined;
+  /** What it has had, as far as it keeps that. */
+  earlier: readonly StoredDevice[];
+  /** VFs that it has had and does not get again, if they could not be restored. */
+  unrestored: UnrestoredVf[];
+  devices: StoredDevice[];
+  /** Members of the IOMMU groups of those that go to user space. */
+  groups: [StoredDevice, string[]][];
+  /** What the kubelet gets to know. */
+  prepared: PreparedDevice[];
+}
+
+function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): Work {
+  const allocation = fingerprintOf(claim);
+  const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
+  return {
+    ...{ uid: claim.identity.uid, claim, allocation, isAgain, known },
+    podUids: isAgain ? nextPods(known, claim) : claim.podUids,
+    earlier: known?.devices ?? [],
+    unrestored: [],
+    devices: isAgain ? known.devices : [],
+    groups: [],
+    prepared: [],
+  };
+}
+
+function storedOf({ claim: { identity }, podUids, allocation, devices }: Work): Omit<StoredClaim, 'state'> {
+  return { identity, podUids, allocation, devices };
 }
 
 /**

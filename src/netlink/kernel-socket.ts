@@ -18,8 +18,8 @@ const answerBytes = 96 * 1024;
 const kernelTimeoutMs = 10_000;
 
 /**
- * A netlink socket for requests. What may wait for the kernel's network tables is waited for in a thread of its own (the
- * pool that koffi runs asynchronous calls in), never in the event loop: another process that moves a link holds them for
+ * A netlink socket for requests. What may wait for the kernel's network tables is waited for in a thread (of libuv's
+ * pool, where koffi runs asynchronous calls), never in the event loop: another process that moves a link holds them for
  * 10 to 30 ms, and a move of ours waits as long for RCU. What must not be told from other processes cannot come: the
  * socket is connected to the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
  */

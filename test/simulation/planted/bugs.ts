@@ -106,8 +106,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: 'src/driver/driver.ts',
-        replace: "if (known?.state === 'prepared' && (known.allocation ?? allocation) === allocation) {",
-        by: "if (known?.state === 'prepared') {",
+        replace: "const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;",
+        by: "const isAgain = known?.state === 'prepared';",
       },
     ],
   },
