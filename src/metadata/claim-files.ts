@@ -5,11 +5,13 @@ import {
   type HeldDirectories,
   type HostFile,
   hostPath,
+  type Later,
   listDir,
   putFile,
   readFileIfThere,
   removeEmptyDir,
   removeFile,
+  removeTree,
   takeTreeAway,
 } from './host-file.ts';
 import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
@@ -21,10 +23,9 @@ import { claimDirName } from './paths.ts';
 export class ClaimFiles {
   readonly #driver: string;
   readonly #dirs: HostDirs;
-  readonly #later: (task: () => void) => void;
+  readonly #later: Later | undefined;
 
-  /** @param options `later` runs a task when nobody waits for it */
-  constructor(options: { driver: string; dirs: HostDirs; later: (task: () => void) => void }) {
+  constructor(options: { driver: string; dirs: HostDirs; later: Later | undefined }) {
     this.#driver = options.driver;
     this.#dirs = options.dirs;
     this.#later = options.later;
@@ -112,7 +113,8 @@ export class ClaimFiles {
 
   async removeClaimDir(claim: ClaimIdentity, held: HeldDirectories): Promise<void> {
     const { base, parts } = claimStateFile(this.#dirs.dataDir, claim);
-    await takeTreeAway({ base, parts: parts.slice(0, -1) }, this.#later, held);
+    const dir: HostFile = { base, parts: parts.slice(0, -1) };
+    await (this.#later === undefined ? removeTree(dir, held) : takeTreeAway(dir, this.#later, held));
   }
 
   /** Removes the files that a claim has outside of its own directory, when there is no state that would name them. */

@@ -52,8 +52,8 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node. With it, deferred metadata of an earlier boot is hidden when its claim is prepared again. */
   bootId?: string;
-  /** Runs what nobody has to wait for: removing what was in a claim's directory. Default: at once. */
-  later?: (task: () => void) => void;
+  /** Runs what nobody has to wait for: removing what was in a claim's directory. Default: that is waited for. */
+  later?: (task: () => Promise<void>) => void;
   /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
   now?: () => Date;
 }
@@ -87,8 +87,7 @@ export class ClaimMetadata {
     this.#options = options;
     this.#layouts = layouts.map(({ name }) => name);
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
-    const { later = (task) => task() } = options;
-    this.#files = new ClaimFiles({ driver, dirs: { dataDir, attributesDir, downwardApiDir }, later });
+    this.#files = new ClaimFiles({ driver, dirs: { dataDir, attributesDir, downwardApiDir }, later: options.later });
     this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
   }
 

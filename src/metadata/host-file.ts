@@ -17,6 +17,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoCode } from '../errors.ts';
 import { MetadataError } from './errors.ts';
@@ -192,22 +193,24 @@ export async function removeTree(file: HostFile, held?: HeldDirectories): Promis
   await inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
 }
 
+/** Runs a task when nobody waits for it. */
+export type Later = (task: () => Promise<void>) => void;
+
 /**
- * Takes a directory away at once, and removes what is in it later: freeing its inodes takes longer than all the rest. Until
- * then it has a name that begins with {@link removedPrefix}, beside where it was.
- * @param later runs a task when nobody waits for it
+ * Takes a directory away at once, and removes what is in it later, in threads: freeing its inodes takes longer than all the
+ * rest, on a busy disk some milliseconds. Until then it is beside where it was, under a name that begins with
+ * {@link removedPrefix}. What a crash or an error leaves of it is found by who looks for directories of no claim.
  * @throws MetadataError `metadata-io`
  */
-export async function takeTreeAway(
-  file: HostFile,
-  later: (task: () => void) => void,
-  held?: HeldDirectories,
-): Promise<void> {
+export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDirectories): Promise<void> {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
   await inDirectory(file, held, (dir) => {
     renameSync(dir.at(nameOf(file)), dir.at(nameOf(removed)));
-    // What cannot be removed now is found by whoever looks for directories of no claim.
-    later(() => void removeTree(removed).catch(() => undefined));
+    later(async () => {
+      using own = new HeldDirectories();
+      const path = own.find(removed)?.at(nameOf(removed));
+      if (path !== undefined) await rm(path, { recursive: true, force: true });
+    });
   });
 }
 

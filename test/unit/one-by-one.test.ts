@@ -1,18 +1,20 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { createOneByOne } from '../../src/one-by-one.ts';
 
 describe('createOneByOne()', () => {
-  it('runs tasks in their order, each in a turn of its own, and none at once', async () => {
+  it('runs tasks in their order, one at a time, also after one that fails, and none at once', async () => {
     const later = createOneByOne();
     const log: string[] = [];
-    for (const name of ['a', 'b', 'c']) later(() => log.push(name));
-    expect(log).toEqual([]);
-    for (const expected of [['a'], ['a', 'b'], ['a', 'b', 'c']]) {
-      await new Promise((resolve) => setImmediate(resolve));
-      expect(log).toEqual(expected);
+    for (const name of ['a', 'b', 'c']) {
+      later(async () => {
+        log.push(`begin ${name}`);
+        await turn();
+        if (name === 'a') throw new Error('of a');
+        log.push(`end ${name}`);
+      });
     }
-    later(() => log.push('d'));
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(log).toEqual(['a', 'b', 'c', 'd']);
+    expect(log).toEqual([]);
+    await expect.poll(() => log).toEqual(['begin a', 'begin b', 'end b', 'begin c', 'end c']);
   });
 });

@@ -10,7 +10,7 @@ const record: ClaimRecord = { claim, requests: { vf: { name: 'vf', devices: [{ p
 describe('a claim that is unprepared', () => {
   it('is gone before its files are freed, and what a crash leaves of it is nobody’s', async () => {
     using dir = tempDir();
-    const tasks: (() => void)[] = [];
+    const tasks: (() => Promise<void>)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
     const metadata = new ClaimMetadata({ ...options, later: (task) => tasks.push(task) });
     const top = join(dir.path, 'dra-device-metadata');
@@ -28,10 +28,10 @@ describe('a claim that is unprepared', () => {
     await metadata.prepare(record, new Map([['vf', devices]]));
     expect((await metadata.read(claim, 'vf'))?.generation).toBe(1);
     await metadata.unprepare(claim);
-    for (const task of tasks.splice(1)) task();
+    for (const task of tasks.splice(1)) await task();
     expect(readdirSync(top)).toEqual([removed]);
     await metadata.removeUnclaimed(removed);
     expect(readdirSync(top)).toEqual([]);
-    tasks[0]?.();
+    await tasks[0]?.();
   });
 });
