@@ -106,10 +106,9 @@ async function replay(seed: number, planted: string | undefined, isWhole: boolea
   return outcome.violation === undefined ? 0 : 1;
 }
 
+/** The first one from seed 1 on: its number is how many schedules it took. */
 interface KeptSeed {
   seed: number;
-  /** How many schedules it took, from seed 1 on. */
-  schedules: number;
   rule: string;
 }
 
@@ -135,13 +134,13 @@ async function findPlanted(
       const task = { planted: bug, from: 1, count: schedules, stopsAtFirst: true, shrinkMs: 0 };
       await runWorker(task, (message) => {
         if (message.type !== 'finding') return;
-        const { finding } = message;
-        found.set(bug, { seed: finding.seed, schedules: message.schedules, rule: finding.rule });
+        const { seed, rule } = message.finding;
+        found.set(bug, { seed, rule });
       });
       const kept = found.get(bug);
       if (keeps && kept !== undefined) keep(bug, kept);
       print(
-        `${bug.padEnd(30)} ${kept === undefined ? `not found in ${schedules}` : `seed ${kept.seed}, ${kept.schedules} schedules, ${kept.rule}`}`,
+        `${bug.padEnd(30)} ${kept === undefined ? `not found in ${schedules}` : `seed ${kept.seed}, ${kept.rule}`}`,
       );
     }
   };

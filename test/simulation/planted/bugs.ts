@@ -144,8 +144,8 @@ export const plantedBugs: readonly PlantedBug[] = [
       },
       {
         file: 'src/state/claim-locks.ts',
-        replace: 'while (!this.#set(lockTypes.write, offset))',
-        by: 'while (!this.#set(lockTypes.write, offset) && offset < 0)',
+        replace: 'while (!this.#guard(() => tryLockByte(this.#descriptor, offset)))',
+        by: 'while (!this.#guard(() => tryLockByte(this.#descriptor, offset)) && offset < 0)',
       },
     ],
   },
