@@ -26,6 +26,8 @@ export function bothSides<T>(of: (side: Side) => T): Record<Side, T> {
 }
 
 const vfsOfPf = 128;
+/** One of the chart's: the driver compares allocations with their class. */
+const deviceClassName = 'netdra-kernel';
 const goDevices = 512;
 
 /**
@@ -121,7 +123,7 @@ export class RealLab implements AsyncDisposable {
     for (const [index, claimName] of names.entries()) {
       const claim: Identified<ResourceV1ResourceClaim> = buildClaim(claimName, {
         driver: of.driver,
-        requests: [{ name: 'vf', devices: devices[index] ?? [] }],
+        requests: [{ name: 'vf', deviceClassName, devices: devices[index] ?? [] }],
         config: [{ source: 'FromClaim', parameters: of.parameters }],
         pods: [pod],
       });
