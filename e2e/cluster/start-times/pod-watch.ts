@@ -1,4 +1,5 @@
-import { KubeConfig, type V1Pod, Watch } from '@kubernetes/client-node';
+import type { V1Pod } from '@kubernetes/client-node';
+import type { KubeClient } from '../../../src/kube/index.ts';
 import { ClusterError } from '../cluster-facts.ts';
 
 /** When a pod got somewhere, ms since 1970. */
@@ -18,21 +19,15 @@ export class PodWatch implements Disposable {
   readonly #bound = new Map<string, number>();
   readonly #running = new Map<string, PodTimes>();
   readonly #ended = Promise.withResolvers<never>();
-  #stop: AbortController | undefined;
+  readonly #stop = new AbortController();
   #onChange: () => void = () => undefined;
 
-  static async open(kubeconfig: string, namespace: string): Promise<PodWatch> {
-    const config = new KubeConfig();
-    config.loadFromFile(kubeconfig);
+  /** @param client stays the caller's */
+  static open(client: KubeClient, namespace: string): PodWatch {
     const watch = new PodWatch();
     // It may end when no pod is waited for.
     watch.#ended.promise.catch(() => undefined);
-    watch.#stop = await new Watch(config).watch(
-      `/api/v1/namespaces/${namespace}/pods`,
-      {},
-      (_, pod: V1Pod) => watch.#see(pod),
-      (error) => watch.#ended.reject(new Error('the watch of pods has ended', { cause: error })),
-    );
+    void watch.#run(client, namespace);
     return watch;
   }
 
@@ -47,7 +42,19 @@ export class PodWatch implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#stop?.abort();
+    this.#stop.abort();
+  }
+
+  /** Never rejects. */
+  async #run(client: KubeClient, namespace: string): Promise<void> {
+    const { signal } = this.#stop;
+    try {
+      const request = { path: `/api/v1/namespaces/${namespace}/pods`, query: {}, signal };
+      for await (const { object } of client.watch<V1Pod>(request)) this.#see(object);
+      throw new Error('the API server has ended it');
+    } catch (cause) {
+      this.#ended.reject(new Error('the watch of pods has ended', { cause }));
+    }
   }
 
   async #until<T>(names: readonly string[], seen: ReadonlyMap<string, T>, what: string, timeoutMs: number) {

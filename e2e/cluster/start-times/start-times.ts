@@ -1,4 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { systemClock } from '../../../src/clock.ts';
+import { KubeClient } from '../../../src/kube/index.ts';
+import { loadKubeConfig } from '../../../src/kube/kube-config.ts';
 import { makeLinks } from '../../../test/bench/go/links.ts';
 import { goDriverName, linksAnnotation } from '../../../test/bench/go/programs.ts';
 import { cpuMs } from '../../../test/bench/shipped-driver.ts';
@@ -31,6 +34,7 @@ const deviceClass = 'go-test-driver';
 export class StartTimes implements AsyncDisposable {
   readonly #node: RealNode;
   readonly #cluster: Cluster;
+  readonly #client: KubeClient;
   readonly #goDriver: Program;
   readonly #goPlugin: Program;
   readonly #links: string[];
@@ -41,12 +45,21 @@ export class StartTimes implements AsyncDisposable {
   #batches = 0;
 
   private constructor(
-    parts: { node: RealNode; cluster: Cluster; goDriver: Program; goPlugin: Program; links: string[]; loop: EventLoop },
+    parts: {
+      node: RealNode;
+      cluster: Cluster;
+      client: KubeClient;
+      goDriver: Program;
+      goPlugin: Program;
+      links: string[];
+      loop: EventLoop;
+    },
     vfs: number,
     stack: AsyncDisposableStack,
   ) {
     this.#node = parts.node;
     this.#cluster = parts.cluster;
+    this.#client = parts.client;
     this.#goDriver = parts.goDriver;
     this.#goPlugin = parts.goPlugin;
     this.#links = parts.links;
@@ -63,6 +76,8 @@ export class StartTimes implements AsyncDisposable {
     const vfsOfPf = Math.max(40, mostPods);
     const driver = await InstalledDriver.install(node, { simulate: `2x${vfsOfPf}` });
     const cluster = stack.use(await Cluster.open(driver.target));
+    const config = loadKubeConfig(driver.target.kubeconfig);
+    const client = stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
     const links = makeLinks(mostPods);
     const goDriver = stack.use(await startGoDriver(node, programs.kubernetes, 2 * mostPods));
     const goPlugin = stack.use(await startGoPlugin(node, programs.nriPlugin));
@@ -75,7 +90,7 @@ export class StartTimes implements AsyncDisposable {
     const [pid] = node.driverPids();
     if (pid === undefined) throw new Error('the driver does not run');
     const loop = stack.use(await EventLoop.of(pid));
-    return new StartTimes({ node, cluster, goDriver, goPlugin, links, loop }, 2 * vfsOfPf, stack.move());
+    return new StartTimes({ node, cluster, client, goDriver, goPlugin, links, loop }, 2 * vfsOfPf, stack.move());
   }
 
   /** CPU time that the driver takes while no pod comes or goes. */
@@ -122,7 +137,7 @@ export class StartTimes implements AsyncDisposable {
     // Names are never used twice, so that each pod is seen once.
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
     this.#batches += 1;
-    using watch = await PodWatch.open(cluster.target.kubeconfig, cluster.namespace);
+    using watch = PodWatch.open(this.#client, cluster.namespace);
     await this.#loop.longestPauseMs();
     const before = { cpuMs: this.#cpuMs(kind), hooks: await HookMetrics.read() };
     const createdAt = new Map<string, number>();
