@@ -16,6 +16,8 @@ export interface Batch {
   warnings: string[];
   /** CPU time of what serves the pods, from before the first one is created until 2 s after the last one is gone. */
   cpuMs?: number;
+  /** Of it, what they do not take in the same time at rest. */
+  workCpuMs?: number;
   hooks?: HookFigures;
   longestPauseMs?: number;
 }
@@ -26,17 +28,20 @@ const seconds = (ms: number) => (ms / 1_000).toFixed(2);
 export function formatTimes(batches: readonly Batch[]): string {
   const head = [
     ...['pods at once', 'each with', 'all run, s', 'create to start p50, s', 'p99', 'binding to start p50, s', 'p99'],
-    ...['CPU of the driver for each, ms', 'rounds', 'warnings'],
+    ...['CPU of the driver for each, ms', 'besides at rest', 'rounds', 'warnings'],
   ];
   const rows = group(batches).map(([count, kind, of]) => {
     const [create, binding] = [of.flatMap((each) => each.fromCreateMs), of.flatMap((each) => each.fromBindingMs)].map(
       summarize,
     );
-    const cpu = of.flatMap(({ cpuMs }) => (cpuMs === undefined ? [] : [cpuMs / count]));
+    const cpuOf = (key: 'cpuMs' | 'workCpuMs') => {
+      const values = of.flatMap(({ [key]: ms }) => (ms === undefined ? [] : [ms / count]));
+      return values.length === 0 ? '' : summarize(values).median.toFixed(0);
+    };
     return [
       ...[String(count), kind, seconds(summarize(of.map(({ allRunningMs }) => allRunningMs)).median)],
       ...[create!, binding!].flatMap(({ median, p99 }) => [seconds(median), seconds(p99)]),
-      ...[cpu.length === 0 ? '' : summarize(cpu).median.toFixed(0), String(of.length)],
+      ...[cpuOf('cpuMs'), cpuOf('workCpuMs'), String(of.length)],
       String(of.reduce((total, { warnings }) => total + warnings.length, 0)),
     ];
   });

@@ -26,6 +26,8 @@ export const kinds = {
 } as const;
 export type Kind = keyof typeof kinds;
 
+/** Kinds that some program serves. */
+const served: readonly Kind[] = ['netdra', 'link', 'go'];
 /** How long the driver's work behind its answers may take before its CPU time is read, ms. */
 const restMs = 2_000;
 const deviceClass = 'go-test-driver';
@@ -41,7 +43,7 @@ export class StartTimes implements AsyncDisposable {
   readonly #loop: EventLoop;
   readonly #stack: AsyncDisposableStack;
   readonly vfs: number;
-  #idleCpuMsPerSecond = 0;
+  readonly #idleCpuMsPerSecond = new Map<Kind, number>();
   #batches = 0;
 
   private constructor(
@@ -95,7 +97,7 @@ export class StartTimes implements AsyncDisposable {
 
   /** CPU time that the driver takes while no pod comes or goes. */
   get idleCpuMsPerSecond(): number {
-    return this.#idleCpuMsPerSecond;
+    return this.#idleCpuMsPerSecond.get('netdra') ?? 0;
   }
 
   /** All kinds in turns, after one turn of each that does not count. @returns after each round, all batches so far */
@@ -126,9 +128,10 @@ export class StartTimes implements AsyncDisposable {
 
   async #rest(): Promise<void> {
     const seconds = 10;
-    const before = this.#cpuMs('netdra') ?? 0;
+    const now = () => new Map(served.map((kind) => [kind, this.#cpuMs(kind) ?? 0]));
+    const before = now();
     await sleep(seconds * 1_000);
-    this.#idleCpuMsPerSecond = ((this.#cpuMs('netdra') ?? 0) - before) / seconds;
+    for (const [kind, ms] of now()) this.#idleCpuMsPerSecond.set(kind, (ms - (before.get(kind) ?? 0)) / seconds);
   }
 
   async #batch(kind: Kind, count: number): Promise<Batch> {
@@ -149,6 +152,7 @@ export class StartTimes implements AsyncDisposable {
     await cluster.removeAll();
     await sleep(restMs);
     const cpu = this.#cpuMs(kind);
+    const idleMs = ((Date.now() - startedAt) / 1_000) * (this.#idleCpuMsPerSecond.get(kind) ?? 0);
     const of = (from: (name: string) => number) => names.map((name) => (starts.get(name) ?? 0) - from(name));
     return {
       kind: kinds[kind],
@@ -157,7 +161,7 @@ export class StartTimes implements AsyncDisposable {
       fromCreateMs: of((name) => createdAt.get(name) ?? 0),
       fromBindingMs: of((name) => times.get(name)?.boundAtMs ?? 0),
       warnings,
-      ...(cpu === undefined ? {} : { cpuMs: cpu - (before.cpuMs ?? 0) }),
+      ...(cpu === undefined ? {} : cpuOf(cpu - (before.cpuMs ?? 0), idleMs)),
       ...(isOurs
         ? { hooks: (await HookMetrics.read()).since(before.hooks), longestPauseMs: await this.#loop.longestPauseMs() }
         : {}),
@@ -208,4 +212,8 @@ export class StartTimes implements AsyncDisposable {
     const pids = pidsOf[kind]();
     return pids.length === 0 ? undefined : pids.reduce((sum, pid) => sum + cpuMs(pid), 0);
   }
+}
+
+function cpuOf(cpuMs: number, idleMs: number): Pick<Batch, 'cpuMs' | 'workCpuMs'> {
+  return { cpuMs, workCpuMs: Math.max(0, cpuMs - idleMs) };
 }
