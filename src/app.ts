@@ -21,7 +21,14 @@ import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { parseCidr } from './netlink/index.ts';
 import { createOneByOne } from './one-by-one.ts';
-import { type MetricSources, Operations, observeFiles, observeHandlers, observePlugin } from './ops/index.ts';
+import {
+  InstanceToken,
+  type MetricSources,
+  Operations,
+  observeFiles,
+  observeHandlers,
+  observePlugin,
+} from './ops/index.ts';
 import {
   endEarlierBoots,
   InactiveClaims,
@@ -72,6 +79,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       clock,
       logger,
       waitForAddress: settings.podUid !== undefined,
+      ...(settings.podUid === undefined ? {} : { token: InstanceToken.open(join(stateDir, 'instance-token')) }),
       ...(settings.httpAddress === undefined ? {} : { address: settings.httpAddress }),
     }),
   );

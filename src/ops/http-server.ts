@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { NetdraError } from '../errors.ts';
+import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
 import type { Readiness } from './readiness.ts';
 
@@ -13,6 +14,8 @@ export interface HttpServerOptions {
   address: string;
   metrics: Metrics;
   readiness: Readiness;
+  /** Answers challenges of other instances; absent: not. */
+  token?: InstanceToken;
 }
 
 export interface HttpServer extends AsyncDisposable {
@@ -24,10 +27,10 @@ export interface HttpServer extends AsyncDisposable {
  * otherwise) for the kubelet's probes.
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
-export async function serveHttp({ address, metrics, readiness }: HttpServerOptions): Promise<HttpServer> {
+export async function serveHttp({ address, metrics, readiness, token }: HttpServerOptions): Promise<HttpServer> {
   const { host, port } = parseAddress(address);
   const server = createServer((request, response) => {
-    answer(request, response, metrics, readiness).catch((error: unknown) => {
+    answer(request, response, { metrics, readiness, token }).catch((error: unknown) => {
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end(`${error instanceof Error ? error.message : String(error)}\n`);
     });
@@ -48,15 +51,15 @@ export async function serveHttp({ address, metrics, readiness }: HttpServerOptio
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  metrics: Metrics,
-  readiness: Readiness,
+  { metrics, readiness, token }: { metrics: Metrics; readiness: Readiness; token: InstanceToken | undefined },
 ): Promise<void> {
   const send = (status: number, text: string, contentType = 'text/plain; charset=utf-8') => {
     response.writeHead(status, { 'content-type': contentType });
     response.end(request.method === 'HEAD' ? undefined : text);
   };
   if (request.method !== 'GET' && request.method !== 'HEAD') return send(405, 'only GET and HEAD\n');
-  switch (request.url?.split('?', 1)[0]) {
+  const url = new URL(request.url ?? '/', 'http://localhost');
+  switch (url.pathname) {
     case '/metrics': {
       const { contentType, text } = await metrics.render();
       return send(200, text, contentType);
@@ -65,6 +68,11 @@ async function answer(
       return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'no file can be read: the thread pool is blocked\n');
     case '/readyz':
       return send(readiness.ready ? 200 : 503, readiness.report());
+    case '/identity': {
+      const nonce = url.searchParams.get('nonce');
+      if (token === undefined || nonce === null) return send(404, 'there is no identity here\n');
+      return send(200, token.prove(nonce.slice(0, 64)));
+    }
     default:
       return send(404, 'there are /metrics, /healthz and /readyz\n');
   }
@@ -87,7 +95,7 @@ export function parseAddress(address: string): { host?: string; port: number } {
   const port = Number(digits);
   if (digits === undefined || port > 65_535) {
     throw new NetdraError('address-invalid', `${JSON.stringify(address)} is no address to listen on`, {
-      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:8080',
+      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:9797',
     });
   }
   const host = bracketed ?? plain;

@@ -1,8 +1,9 @@
 import type { Clock } from '../clock.ts';
-import { errnoCode, explain } from '../errors.ts';
+import { errnoCode, explain, NetdraError } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import { watchEventLoop } from './event-loop-watch.ts';
-import { type HttpServer, serveHttp } from './http-server.ts';
+import { type HttpServer, parseAddress, serveHttp } from './http-server.ts';
+import type { InstanceToken } from './instance-token.ts';
 import { Metrics, type MetricsOptions } from './metrics.ts';
 import { Readiness } from './readiness.ts';
 
@@ -11,9 +12,14 @@ export interface OperationsOptions extends MetricsOptions {
   address?: string;
   /** Whether the address may be taken: by the instance that this one replaces, which gives it back when it ends. */
   waitForAddress?: boolean;
+  /** Tells such an instance from another program that has the address. */
+  token?: InstanceToken;
   clock: Clock;
   logger: Logger;
 }
+
+/** Another program can take the address in the moment between two instances. */
+const attemptsPerCheck = 20;
 
 /** What operators see of the running driver: metrics, readiness, and a word when the event loop stood still. */
 export class Operations implements AsyncDisposable {
@@ -42,6 +48,10 @@ export class Operations implements AsyncDisposable {
       return operations;
     } catch (error) {
       if (options.waitForAddress && isTaken(error)) {
+        await checkHolder(options.address, options).catch(async (foreign: unknown) => {
+          await operations[Symbol.asyncDispose]();
+          throw foreign;
+        });
         options.logger.info({ address: options.address }, 'another instance serves metrics and probes: waiting for it');
         operations.#waiting = operations.#serveLater(options.address, options);
         return operations;
@@ -51,14 +61,17 @@ export class Operations implements AsyncDisposable {
     }
   }
 
-  async #serve(address: string, { logger }: OperationsOptions): Promise<void> {
-    this.#server = await serveHttp({ metrics: this.metrics, readiness: this.readiness, address });
+  async #serve(address: string, { logger, token }: OperationsOptions): Promise<void> {
+    this.#server = await serveHttp({
+      ...{ metrics: this.metrics, readiness: this.readiness, address },
+      ...(token === undefined ? {} : { token }),
+    });
     logger.info({ address, port: this.#server.port }, 'serving metrics and probes');
   }
 
   async #serveLater(address: string, options: OperationsOptions): Promise<void> {
     const { signal } = this.#ended;
-    while (!signal.aborted) {
+    for (let attempt = 1; !signal.aborted; attempt++) {
       // Short: nobody answers the probes in between.
       await options.clock.sleep(250, signal).catch(() => undefined);
       if (signal.aborted) return;
@@ -66,6 +79,8 @@ export class Operations implements AsyncDisposable {
         return await this.#serve(address, options);
       } catch (error) {
         if (!isTaken(error)) return options.logger.error({ err: error }, `no metrics and probes: ${explain(error)}`);
+        // Nothing catches what this throws: a driver whose probes another program answers must not go on.
+        if (attempt % attemptsPerCheck === 0 && !signal.aborted) await checkHolder(address, options);
       }
     }
   }
@@ -84,9 +99,21 @@ export class Operations implements AsyncDisposable {
   async [Symbol.asyncDispose]() {
     this.#loopWatch[Symbol.dispose]();
     this.#ended.abort();
-    await this.#waiting;
+    await this.#waiting?.catch(() => undefined);
     await this.#server?.[Symbol.asyncDispose]();
   }
+}
+
+/** @throws NetdraError `address-unavailable` if a foreign program has the address */
+async function checkHolder(address: string, { token }: OperationsOptions): Promise<void> {
+  if (token === undefined || (await token.whoHas(parseAddress(address))) !== 'foreign') return;
+  throw new NetdraError(
+    'address-unavailable',
+    `another program has ${address}, where metrics and probes are to be served`,
+    {
+      hint: 'choose another port: http.port in the chart, --http-address of the driver',
+    },
+  );
 }
 
 function isTaken(error: unknown): boolean {

@@ -116,11 +116,11 @@ describe('netdra run, that cannot work as it is told to', () => {
   });
 
   it('says that its port is taken', () => {
-    const other = `require("net").createServer().listen(8080, () => require("fs").writeFileSync("${path('up')}", ""))`;
+    const other = `require("net").createServer().listen(9797, () => require("fs").writeFileSync("${path('up')}", ""))`;
     const wait = `until [ -e '${path('up')}' ]; do sleep 0.1; done`;
     // What goes on in the background ends with the network's last process of ours.
     const before = `'${process.execPath}' -e '${other}' >/dev/null 2>&1 & other=$!; (tail --pid=$$ -f /dev/null; kill $other) >/dev/null 2>&1 & ${wait};`;
-    expectOneLine(start(['--http-address=:8080'], before), /cannot listen on :8080: .*EADDRINUSE/);
+    expectOneLine(start(['--http-address=:9797'], before), /cannot listen on :9797: .*EADDRINUSE/);
   });
 
   it('goes on without API server and runtime, says so, and when it asks again', async () => {

@@ -1,8 +1,15 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Operations } from '../../../src/ops/index.ts';
+import { systemClock } from '../../../src/clock.ts';
+import { parseAddress } from '../../../src/ops/http-server.ts';
+import { InstanceToken, Operations } from '../../../src/ops/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { ManualClock } from '../../doubles/manual-clock.ts';
 import { testDriver } from '../../doubles/objects.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('Operations', () => {
   const start = (address: string, clock: ManualClock, logger: RecordingLogger, waitForAddress: boolean) =>
@@ -42,6 +49,38 @@ describe('Operations', () => {
       })
       .toBe(true);
     expect(await ready()).toBe(200);
+  });
+
+  it('knows a foreign program on its address, at once and later, and ends loudly', async () => {
+    using dir = tempDir();
+    const token = InstanceToken.open(join(dir.path, 'token'));
+    for (const status of [200, 404]) {
+      // It answers the probes of the kubelet as if all were well.
+      const foreign = createServer((_, response) => response.writeHead(status).end('ok\n')).listen(0, '127.0.0.1');
+      await once(foreign, 'listening');
+      const address = `127.0.0.1:${(foreign.address() as AddressInfo).port}`;
+      const options = {
+        driver: 'd',
+        version: '0',
+        metadataEnabled: true,
+        clock: systemClock,
+        logger: new RecordingLogger(),
+      };
+      await expect(Operations.start({ ...options, address, waitForAddress: true, token })).rejects.toThrow(
+        `another program has ${address}, where metrics and probes are to be served`,
+      );
+      foreign.closeAllConnections();
+      foreign.close();
+      await once(foreign, 'close');
+      expect(await token.whoHas(parseAddress(address))).toBe('free');
+      await using first = await Operations.start({ ...options, address, token });
+      expect(await token.whoHas(parseAddress(address))).toBe('instance');
+      // Of another node, or another driver.
+      const other = InstanceToken.open(join(dir.path, `other-${status}`));
+      expect(await other.whoHas(parseAddress(address))).toBe('foreign');
+      await using second = await Operations.start({ ...options, address, waitForAddress: true, token });
+      expect([first, second]).toHaveLength(2);
+    }
   });
 
   it('can end while it waits', async () => {
