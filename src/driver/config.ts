@@ -106,10 +106,18 @@ function parseClaimConfig(claim: AllocatedClaim, parameters: unknown): VfConfig 
 }
 
 function parse<T>(claim: AllocatedClaim, schema: z.ZodType<T>, parameters: unknown, origin: string): T {
+  // A record of zod passes over this key, and so it would be taken without a word.
+  if (hasOwnProto(parameters) || hasOwnProto(Object(parameters).sysctls)) {
+    throw invalidConfig(claim, ['__proto__: is no field or key'], origin);
+  }
   const result = schema.safeParse(parameters);
   if (result.success) return result.data;
   const problems = result.error.issues.map(({ path, message }) => `${path.join('.') || 'parameters'}: ${message}`);
   throw invalidConfig(claim, problems, origin);
+}
+
+function hasOwnProto(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, '__proto__');
 }
 
 /**

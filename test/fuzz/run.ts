@@ -3,12 +3,13 @@ import { type CampaignOptions, listTargets, runCampaign } from './campaign.ts';
 import { findingsDir, readReplay, saveFinding } from './finding.ts';
 import type { TargetReport } from './fuzz-target.ts';
 
-const usage = `usage: npm run fuzz -- [--seconds 600] [--seed N] [--target NAME ...] [--replay FILE|base64:TEXT]
+const usage = `usage: npm run fuzz -- [--seconds 600 | --minutes 10] [--seed N] [--target NAME ...] [--replay FILE|base64:TEXT]
 
 Feeds changed inputs to everything that reads what others write, and watches for errors that no doc comment announces,
 answers that cannot be right, inputs that take more than a second of CPU time, and memory that is not given back.
 
 --seconds   for all targets together; each gets the same share
+--minutes   the same in minutes
 --seed      the same seed makes the same inputs, as long as the code is the same; default: another one each time
 --target    only this one, or these
 --replay    run one input of one target, as printed with a finding
@@ -30,7 +31,8 @@ function parseArguments(args: string[]): CampaignOptions | undefined {
   const { values } = parseArgs({
     args,
     options: {
-      seconds: { type: 'string', default: '600' },
+      seconds: { type: 'string' },
+      minutes: { type: 'string' },
       seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 32)) },
       target: { type: 'string', multiple: true },
       replay: { type: 'string' },
@@ -38,7 +40,11 @@ function parseArguments(args: string[]): CampaignOptions | undefined {
     },
   });
   if (values.help) return undefined;
-  const durationMs = 1000 * parseNumber('seconds', values.seconds);
+  if (values.seconds !== undefined && values.minutes !== undefined) throw new Error('give --seconds or --minutes');
+  const durationMs =
+    values.minutes === undefined
+      ? 1_000 * parseNumber('seconds', values.seconds ?? '600')
+      : 60_000 * parseNumber('minutes', values.minutes);
   const seed = parseNumber('seed', values.seed);
   if (values.replay !== undefined && values.target?.length !== 1) throw new Error('--replay needs one --target');
   return {

@@ -83,6 +83,27 @@ export const target: FuzzTarget = {
       {
         class: {
           ...base,
+          vf: { vlan: 100 },
+          overridable: ['vf.vlan', 'mtu'],
+          limits: {
+            allowedNamespaces: {
+              names: ['a'],
+              selector: { matchExpressions: [{ key: 'b', operator: 'In', values: ['c'] }] },
+            },
+            vlanRanges: ['100-199', '300'],
+            addressRanges: ['192.0.2.0/24', '2001:db8::/32'],
+            routes: ['198.51.100.0/24'],
+            ...{ maxDevices: 1, maxAddresses: 2, maxRoutes: 1 },
+          },
+        },
+        claim: {
+          ...{ ...base, vf: { vlan: 300 }, mtu: 1400, addresses: ['192.0.2.7/24'] },
+          routes: [{ destination: '198.51.100.0/25', gateway: '192.0.2.1' }],
+        },
+      },
+      {
+        class: {
+          ...base,
           attach: 'cni',
           cni: { cniVersion: '1.0.0', name: 'fast', plugins: [{ type: 'sriov', ipam: { type: 'host-local' } }] },
         },

@@ -1,0 +1,99 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { CniError } from '../../../src/cni/index.ts';
+import { resolveVfConfig } from '../../../src/driver/config.ts';
+import { closedFields, DriverError } from '../../../src/driver/index.ts';
+import { explain } from '../../../src/errors.ts';
+import { buildClaim, testDriver } from '../../../test/doubles/objects.ts';
+import { vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.ts';
+import { ApiCluster } from './api-cluster.ts';
+
+/** NETDRA_FUZZ_MINUTES: how long; NETDRA_FUZZ_SEED: for the same inputs again. */
+const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.3);
+const seed = Number(process.env.NETDRA_FUZZ_SEED ?? Date.now());
+const className = 'open';
+let cluster: ApiCluster;
+
+beforeAll(async () => {
+  // Everything is open, so that what is refused is refused for its form.
+  cluster = await ApiCluster.start({ values: { kubeletPlugin: { openClaimFields: closedFields } } });
+  const selectors = [{ cel: { expression: `device.driver == "${testDriver}"` } }];
+  const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', limits: { routes: ['0.0.0.0/0', '::/0'] } };
+  const config = [{ opaque: { driver: testDriver, parameters } }];
+  const spec = { selectors, config };
+  await cluster.create({
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'DeviceClass',
+    metadata: { name: className },
+    spec,
+  } as never);
+  await vi.waitFor(async () => expect(await byPolicy({ kind: 'Other' })).toBeDefined(), { timeout: 30_000 });
+}, 180_000);
+afterAll(async () => await cluster?.[Symbol.asyncDispose]());
+
+/** Why the API server refuses a claim with these parameters; `undefined` if it takes it. */
+async function byPolicy(parameters: object): Promise<string | undefined> {
+  const devices = {
+    requests: [{ name: 'vf', exactly: { deviceClassName: className } }],
+    config: [{ opaque: { driver: testDriver, parameters } }],
+  };
+  const body = {
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'ResourceClaim',
+    metadata: { name: 'judged' },
+    spec: { devices },
+  };
+  const path = '/apis/resource.k8s.io/v1/namespaces/default/resourceclaims';
+  return await cluster.admin.client
+    .request({ method: 'POST', path, query: { dryRun: 'All' }, body })
+    .then(() => undefined, explain);
+}
+
+/** What a policy cannot see: how fields of claim and class go together, and what is for the plugins to judge. */
+const beyondForm =
+  /needs attach|needs either|needs an interface|does not go with|needs vf\.vlan|must not be above|no interface that/;
+
+/** Why the driver refuses a claim with these parameters, for its form; `undefined` if it takes it. */
+function byDriver(parameters: object): string | undefined {
+  const limits = { routes: ['0.0.0.0/0', '::/0'] };
+  const ofClass = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', limits };
+  const object = buildClaim('judged', {
+    requests: [{ name: 'vf', deviceClassName: className, devices: ['vf-0'] }],
+    config: [
+      { source: 'FromClass', parameters: ofClass },
+      { source: 'FromClaim', parameters },
+    ],
+  });
+  const { namespace, name, uid } = object.metadata;
+  const claim = { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
+  try {
+    resolveVfConfig(testDriver, claim, 'vf', { open: closedFields, nodeNetworks: [] });
+    return undefined;
+  } catch (error) {
+    if (error instanceof CniError) return undefined;
+    if (!(error instanceof DriverError)) throw error;
+    return beyondForm.test(error.message) ? undefined : explain(error);
+  }
+}
+
+describe('admission policy and driver', () => {
+  it(
+    'agree on the form of every VFConfig',
+    async () => {
+      const counts = { taken: 0, refused: 0 };
+      await fc.assert(
+        fc.asyncProperty(vfConfigParameters, async (parameters) => {
+          const [policy, driver] = [await byPolicy(parameters), byDriver(parameters)];
+          counts[driver === undefined ? 'taken' : 'refused']++;
+          if ((policy === undefined) === (driver === undefined)) return;
+          throw new Error(`policy: ${policy ?? 'takes it'}\ndriver: ${driver ?? 'takes it'}`);
+        }),
+        { numRuns: 10_000_000, interruptAfterTimeLimit: minutes * 60_000, seed },
+      );
+      console.info(`seed ${seed}: ${counts.taken} configurations taken and ${counts.refused} refused by both`);
+      expect(counts.taken).toBeGreaterThan(20);
+      expect(counts.refused).toBeGreaterThan(20);
+    },
+    minutes * 60_000 + 120_000,
+  );
+});

@@ -1,0 +1,186 @@
+import fc from 'fast-check';
+
+/** Of each kind of value some that are right, some just beside it, and some that are of another kind. */
+const oddity = fc.oneof(
+  fc.constantFrom<unknown>(null, true, false, 0, -1, 1.5, '', ' ', [], {}, [null], { a: 1 }, 'x'.repeat(300)),
+  fc.string({ unit: 'binary', maxLength: 20 }),
+  fc.double({ noNaN: true }),
+  fc.jsonValue({ maxDepth: 2 }),
+);
+const mostly = <T>(right: fc.Arbitrary<T>): fc.Arbitrary<unknown> =>
+  fc.oneof({ weight: 6, arbitrary: right as fc.Arbitrary<unknown> }, { weight: 1, arbitrary: oddity });
+const number = (...near: number[]) =>
+  fc.oneof(fc.constantFrom(...near.flatMap((each) => [each - 1, each, each + 1, each + 0.5])), fc.integer());
+
+const octet = fc.oneof(fc.integer({ min: 0, max: 255 }), fc.integer({ min: -1, max: 300 }));
+const ipv4 = fc.tuple(octet, octet, octet, octet).map((octets) => octets.join('.'));
+const ipv6 = fc.oneof(
+  fc.ipV6(),
+  fc.constantFrom(
+    '::',
+    '::1',
+    'fe80::1%eth0',
+    '2001:DB8:0::10',
+    '::ffff:10.0.0.1',
+    '::10.0.0.1',
+    'ff02::1',
+    '1::2::3',
+    '01::',
+  ),
+);
+const ip = fc.oneof(ipv4, ipv6, fc.constantFrom('010.0.0.1', '1.2.3', '0x1.2.3.4', '1.2.3.4 ', '٣.1.1.1'));
+const prefix = fc.oneof(
+  fc.integer({ min: 0, max: 130 }).map(String),
+  fc.constantFrom('', '-1', '024', '+8', '1e1', ' 8', '8/8'),
+);
+const cidr = fc.oneof(
+  fc.tuple(ip, prefix).map(([address, length]) => `${address}/${length}`),
+  fc.constantFrom(
+    '10.0.0.0/8',
+    '192.0.2.0/24',
+    '2001:db8::/32',
+    '0.0.0.0/0',
+    '::/0',
+    '::ffff:0:0/96',
+    '224.0.0.0/4',
+    '239.0.0.1/32',
+  ),
+);
+const mac = fc.oneof(
+  fc
+    .array(
+      fc.oneof(
+        fc.constantFrom('00', '01', '02', 'fF', 'g0'),
+        fc.integer({ min: 0, max: 255 }).map((each) => each.toString(16).padStart(2, '0')),
+      ),
+      { minLength: 5, maxLength: 7 },
+    )
+    .map((octets) => octets.join(':')),
+  fc.constantFrom('00:00:00:00:00:00', '02-00-00-00-00-01', '020000000001'),
+);
+const interfaceName = fc.oneof(
+  fc.constantFrom(
+    'net1',
+    'net%d',
+    '%d',
+    'a%',
+    '%d%d',
+    '.',
+    '..',
+    'all',
+    'default',
+    'a/b',
+    'a:b',
+    'a b',
+    'é',
+    'a\n',
+    '\u00a0',
+    'x'.repeat(15),
+    'x'.repeat(16),
+    '^[]',
+    '!~',
+  ),
+  fc.string({ unit: 'grapheme-ascii', maxLength: 17 }),
+  fc.string({ unit: 'binary', maxLength: 16 }),
+);
+const kubernetesName = fc.oneof(
+  fc.constantFrom('a', 'A', '-', 'a-', 'a.b', 'a..b', 'a\n', 'a'.repeat(253), 'a'.repeat(254)),
+  fc.string({ maxLength: 6 }),
+);
+const resourceName = fc.constantFrom(
+  'intel.com/nic',
+  'intel.com/',
+  '/nic',
+  'a/b/c',
+  `a/${'b'.repeat(63)}`,
+  `a/${'b'.repeat(64)}`,
+  `${'a'.repeat(219)}/b`,
+  'INTEL/nic',
+  'a/_b',
+);
+const sysctlKey = fc.constantFrom(
+  'net.ipv4.conf.IFNAME.arp_ignore',
+  'net.ipv6.neigh.IFNAME.x',
+  'net.ipv4.conf.all.x',
+  'net.ipv4.conf.IFNAME.',
+  'net.ipv4.conf.IFNAME.A',
+  'net/ipv4/conf/IFNAME/x',
+  '__proto__',
+);
+
+const some = (fields: Record<string, fc.Arbitrary<unknown>>) =>
+  fc.record(Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, mostly(value)])), {
+    requiredKeys: [],
+  });
+const withUnknown = (record: fc.Arbitrary<Record<string, unknown>>) =>
+  fc.oneof(
+    { weight: 15, arbitrary: record },
+    {
+      weight: 1,
+      arbitrary: fc
+        .tuple(record, kubernetesName, oddity)
+        .map(([fields, key, value]) => ({ ...fields, [`${key}x`]: value })),
+    },
+  );
+
+const dialects = some({
+  devicePlugin: withUnknown(some({ resourceName, info: fc.boolean() })),
+  deviceInfo: some({ resourceName }),
+  sriovNetwork: some({ networkAttachmentDefinition: kubernetesName }),
+});
+const route = withUnknown(some({ destination: cidr, gateway: ip }));
+
+/** What a VFConfig may hold, field by field. */
+const fields: Record<string, fc.Arbitrary<unknown>> = {
+  attach: fc.constantFrom('netlink', 'cni', 'observe', 'Netlink'),
+  cni: fc.constantFrom<unknown>({ cniVersion: '1.0.0', type: 'sriov' }, {}),
+  networkAttachmentDefinition: withUnknown(some({ name: kubernetesName, namespace: kubernetesName })),
+  ipam: fc.constantFrom<unknown>({ type: 'static' }, {}),
+  driver: fc.oneof(
+    fc.constantFrom('kernel', 'vfio-pci', 'mlx5_vfio_pci', 'igb_uio', 'vfio-pci\n', 'Vfio', 'vfio'),
+    fc.constant(`vfio${'x'.repeat(61)}`),
+  ),
+  vhost: fc.boolean(),
+  rdma: fc.boolean(),
+  vf: withUnknown(
+    some({
+      vlan: number(0, 4094),
+      qos: number(0, 7),
+      vlanProto: fc.constantFrom('802.1q', '802.1ad', '802.1Q'),
+      spoofCheck: fc.boolean(),
+      trust: fc.boolean(),
+      linkState: fc.constantFrom('auto', 'enable', 'disable', 'up'),
+      minTxRate: number(0, 0xfffffffe),
+      maxTxRate: number(0, 0xfffffffe),
+    }),
+  ),
+  interfaceName,
+  mtu: number(68, 1500, 65_535),
+  macAddress: mac,
+  addresses: fc.oneof(
+    fc.array(mostly(cidr), { maxLength: 3 }),
+    fc.array(fc.constant('192.0.2.1/24'), { minLength: 15, maxLength: 18 }),
+  ),
+  routes: fc.oneof(
+    fc.array(mostly(route), { maxLength: 3 }),
+    fc.array(fc.constant({ destination: '198.51.100.0/24' }), { minLength: 63, maxLength: 66 }),
+  ),
+  sysctls: fc.dictionary(
+    sysctlKey,
+    fc.oneof(number(0), fc.constantFrom<unknown>('1', '1\n', 'a b', '', 'x'.repeat(128), 'x'.repeat(129), true)),
+    { maxKeys: 3 },
+  ),
+  dialects,
+};
+
+const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
+
+/** Opaque parameters, of which many are a valid VFConfig and most are nearly one. As they come out of JSON. */
+export const vfConfigParameters: fc.Arbitrary<Record<string, unknown>> = withUnknown(
+  fc
+    .subarray(Object.keys(fields), { minLength: 0, maxLength: 3 })
+    .chain((names) =>
+      fc.record(Object.fromEntries(names.map((name) => [name, mostly(fields[name] ?? fc.constant(1))]))),
+    )
+    .map((chosen) => ({ ...head, ...chosen })),
+).map((parameters) => JSON.parse(JSON.stringify(parameters)));
