@@ -27,7 +27,7 @@ planted bugs: ${plantedBugs.map(({ name }) => name).join(', ')}
 const seedsFile = new URL('planted/seeds.json', import.meta.url);
 const workerFile = new URL('worker.ts', import.meta.url);
 /** Schedules throw thousands of errors whose stacks nobody reads, and leave much garbage that is young. */
-const workerFlags = ['--stack-trace-limit=0', '--max-semi-space-size=32'];
+const workerFlags = ['--stack-trace-limit=0', '--max-semi-space-size=16'];
 const shrinkMs = 60_000;
 const printEveryMs = 5_000;
 
