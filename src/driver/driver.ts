@@ -133,8 +133,10 @@ export class Driver implements DraPlugin {
     if (known?.allocation !== allocation) await this.#options.allocations.check(claim);
     work.devices = await this.#resolver.resolve(claim, signal);
     if (work.devices.length > 0) checkSinglePod(claim);
-    if (known === undefined || (known.allocation ?? allocation) === allocation) return;
-    // Allocated anew while it was prepared: nothing of what it had before may stay with it.
+    const isSame = (known?.allocation ?? allocation) === allocation;
+    if (known === undefined || (isSame && known.state !== 'unpreparing')) return;
+    // Allocated anew while it was prepared: nothing of what it had before may stay with it. Or its unpreparing was cut short,
+    // in the middle of a VF's reset perhaps.
     work.unrestored = await this.#giveBack(known);
     work.earlier = [];
   }

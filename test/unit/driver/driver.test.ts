@@ -415,6 +415,28 @@ describe('VFs that are changed from outside', () => {
   });
 });
 
+describe('a claim whose unpreparing was cut short', () => {
+  // Found by the simulation: the VF had no kernel driver, and its claim asked for none.
+  it('has its VF restored before it is prepared again, whatever it asks for', async () => {
+    const claim = allocated('c', ['dev-1']);
+    await bench.prepare(claim);
+    bench.store.setState(claim.identity.uid, 'unpreparing');
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect([bench.control.count('restore 0000:00:00.1'), bench.released]).toEqual([1, ['dev-1']]);
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'prepared', devices: [{ before: {} }] });
+  });
+
+  it('is not prepared while its VF cannot be restored', async () => {
+    const claim = allocated('c', ['dev-1']);
+    await bench.prepare(claim);
+    bench.store.setState(claim.identity.uid, 'unpreparing');
+    bench.control.failures.set('restore', new Error('card says no'));
+    expect(await bench.prepare(claim)).toMatchObject(refusal('device-unrestored'));
+    bench.control.failures.clear();
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+  });
+});
+
 describe('a claim that was allocated anew while it was prepared', () => {
   async function prepareForUserSpace() {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
