@@ -8,12 +8,12 @@ export interface Batch {
   count: number;
   /** From the first request until the API server knows all of them to run. */
   allRunningMs: number;
-  /** Of each pod: from its creation to the start of its container, by the runtime's clock. */
+  /** Of each pod without a warning: from its creation to the start of its container, by the runtime's clock. */
   fromCreateMs: number[];
-  /** Of each pod: from the scheduler's binding to the start of its container. */
+  /** Of each pod without a warning: from the scheduler's binding to the start of its container. */
   fromBindingMs: number[];
   /** Warnings of the scheduler and the kubelet about pods. */
-  warnings: string[];
+  warnings: { pod: string; text: string }[];
   /** CPU time of what serves the pods, from before the first one is created until 2 s after the last one is gone. */
   cpuMs?: number;
   /** Of it, what they do not take in the same time at rest. */
@@ -28,21 +28,24 @@ const seconds = (ms: number) => (ms / 1_000).toFixed(2);
 export function formatTimes(batches: readonly Batch[]): string {
   const head = [
     ...['pods at once', 'each with', 'all run, s', 'create to start p50, s', 'p99', 'binding to start p50, s', 'p99'],
-    ...['CPU of the driver for each, ms', 'besides at rest', 'rounds', 'warnings'],
+    ...['CPU of the driver for each, ms', 'besides at rest', 'rounds', 'pods tried again'],
   ];
   const rows = group(batches).map(([count, kind, of]) => {
-    const [create, binding] = [of.flatMap((each) => each.fromCreateMs), of.flatMap((each) => each.fromBindingMs)].map(
-      summarize,
-    );
+    const timesOf = (key: 'fromCreateMs' | 'fromBindingMs') => {
+      const values = of.flatMap(({ [key]: times }) => times);
+      if (values.length === 0) return ['', ''];
+      const { median, p99 } = summarize(values);
+      return [seconds(median), seconds(p99)];
+    };
     const cpuOf = (key: 'cpuMs' | 'workCpuMs') => {
       const values = of.flatMap(({ [key]: ms }) => (ms === undefined ? [] : [ms / count]));
       return values.length === 0 ? '' : summarize(values).median.toFixed(0);
     };
     return [
       ...[String(count), kind, seconds(summarize(of.map(({ allRunningMs }) => allRunningMs)).median)],
-      ...[create!, binding!].flatMap(({ median, p99 }) => [seconds(median), seconds(p99)]),
+      ...[...timesOf('fromCreateMs'), ...timesOf('fromBindingMs')],
       ...[cpuOf('cpuMs'), cpuOf('workCpuMs'), String(of.length)],
-      String(of.reduce((total, { warnings }) => total + warnings.length, 0)),
+      String(of.reduce((total, { warnings }) => total + new Set(warnings.map(({ pod }) => pod)).size, 0)),
     ];
   });
   return renderTable(head, rows);

@@ -115,7 +115,7 @@ export class StartTimes implements AsyncDisposable {
           const batch = await this.#batch(kind, count);
           batches.push(batch);
           console.error(`round ${round}: ${count} with ${kind}: ${(batch.allRunningMs / 1_000).toFixed(2)} s`);
-          for (const warning of batch.warnings) console.error(`  ${warning}`);
+          for (const { pod, text } of batch.warnings) console.error(`  ${pod}: ${text}`);
         }
       }
       yield batches;
@@ -153,7 +153,8 @@ export class StartTimes implements AsyncDisposable {
     await sleep(restMs);
     const cpu = this.#cpuMs(kind);
     const idleMs = ((Date.now() - startedAt) / 1_000) * (this.#idleCpuMsPerSecond.get(kind) ?? 0);
-    const of = (from: (name: string) => number) => names.map((name) => (starts.get(name) ?? 0) - from(name));
+    const smooth = names.filter((name) => !warnings.some(({ pod }) => pod === name));
+    const of = (from: (name: string) => number) => smooth.map((name) => (starts.get(name) ?? 0) - from(name));
     return {
       kind: kinds[kind],
       count,
@@ -184,11 +185,13 @@ export class StartTimes implements AsyncDisposable {
   }
 
   /** What went wrong on the way of pods that run by now, but for what goes wrong on every node without a DNS. */
-  async #warningsOf(names: readonly string[]): Promise<string[]> {
+  async #warningsOf(names: readonly string[]): Promise<Batch['warnings']> {
     const events = await this.#cluster.list<EventText & { type: string }>('Event');
     const isMeant = ({ type, reason, regarding }: EventText & { type: string }) =>
       type === 'Warning' && reason !== 'MissingClusterDNS' && names.includes(regarding.name);
-    return events.filter(isMeant).map(({ reason, note, regarding }) => `${regarding.name}: ${reason}: ${note}`);
+    return events
+      .filter(isMeant)
+      .map(({ reason, note, regarding }) => ({ pod: regarding.name, text: `${reason}: ${note}` }));
   }
 
   /** When containers were started, by the runtime's clock, ms since 1970. */
