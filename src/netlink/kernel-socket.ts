@@ -8,6 +8,8 @@ import type { DatagramSocket } from './socket.ts';
 const netlinkFamily = 16;
 const rawSocket = 0o2000003;
 const withoutWaiting = 0x60;
+/** Linux `SOL_NETLINK`, `NETLINK_GET_STRICT_CHK`. */
+const strictChecks = { level: 270, option: 12 } as const;
 /** `NLM_F_DUMP`, `NLMSG_ERROR` and `NLMSG_DONE`, and where they are in a `struct nlmsghdr`. */
 const dumpFlags = 0x300;
 const finalTypes = [2, 3];
@@ -38,12 +40,17 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
    */
   constructor(protocol: number) {
     super();
-    const { connect, errno, socket } = loadCalls();
+    const { connect, errno, setsockopt, socket } = loadCalls();
     this.#descriptor = socket(netlinkFamily, rawSocket, protocol);
     if (this.#descriptor < 0) throw notOpened(errno());
     const kernel = Buffer.alloc(12);
     kernel.writeUInt16LE(netlinkFamily, 0);
-    if (connect(this.#descriptor, kernel, kernel.length) === 0) return;
+    if (connect(this.#descriptor, kernel, kernel.length) === 0) {
+      // Without it the kernel gives whole tables, whatever is asked for. Kernels before 4.20 do not know it.
+      const on = Buffer.from([1, 0, 0, 0]);
+      setsockopt(this.#descriptor, strictChecks.level, strictChecks.option, on, on.length);
+      return;
+    }
     const code = errno();
     closeSync(this.#descriptor);
     throw notOpened(code);
@@ -137,6 +144,7 @@ function notOpened(errno: number): NetlinkError {
 interface Calls {
   socket: (family: number, type: number, protocol: number) => number;
   connect: (descriptor: number, address: Buffer, bytes: number) => number;
+  setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
   recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
   sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
   recvAsync: (descriptor: number, buffer: Buffer) => Promise<number>;
@@ -154,6 +162,7 @@ function loadCalls(): Calls {
   resolved = {
     socket: library.func('int socket(int family, int type, int protocol)'),
     connect: library.func('int connect(int fd, const void *address, uint32_t size)'),
+    setsockopt: library.func('int setsockopt(int fd, int level, int option, const void *value, uint32_t size)'),
     recv,
     sendAsync: (descriptor, message) => inThread(send, descriptor, message, 0),
     recvAsync: (descriptor, buffer) => inThread(recv, descriptor, buffer, withoutWaiting),

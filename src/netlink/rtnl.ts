@@ -200,11 +200,17 @@ export class RtnlConnection implements Disposable {
    */
   async addresses(index?: number): Promise<Address[]> {
     const subject = this.#subject('list addresses');
-    const payload = [Buffer.alloc(8)];
-    const messages = await this.#socket.dump({ type: MessageType.getAddress, payload }, subject);
+    // Source: Linux if_addr.h `struct ifaddrmsg`, in which the kernel filters by `ifa_index` for sockets with strict checks.
+    const header = Buffer.alloc(8);
+    header.writeUInt32LE(index ?? 0, 4);
+    const request = { type: MessageType.getAddress, payload: [header] };
+    const messages = await this.#socket.dump(request, subject).catch((error: unknown) => {
+      // A link that is gone has none.
+      if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
+      throw error;
+    });
     if (index === undefined) return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
-    // Filtered here: the kernel does it only for sockets that ask for strict checks. Before they are decoded, since that
-    // is most of the work. Source: Linux if_addr.h `struct ifaddrmsg`.
+    // Again, for kernels before 4.20. Before they are decoded, since that is most of the work.
     const own = messages
       .filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index)
       .slice(0, maxAddresses);

@@ -1,7 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { moveLink, NetnsHandle, RtnlConnection } from '../../src/netlink/index.ts';
+import { systemClock } from '../../src/clock.ts';
+import { moveLink, NetnsHandle, openInNetns, RtnlConnection } from '../../src/netlink/index.ts';
 import { KernelSocket } from '../../src/netlink/kernel-socket.ts';
+import { RequestSocket } from '../../src/netlink/socket.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
 const routeProtocol = 0;
@@ -50,6 +52,27 @@ describe('KernelSocket', () => {
       { status: 'fulfilled', value: [{ name: 'lo' }] },
       { status: 'fulfilled', value: undefined },
     ]);
+  });
+
+  it('gets the addresses of one link from the kernel, and not those of all', async () => {
+    using netns = new TestNetns();
+    using handle = netns.open();
+    const socket = openInNetns(handle, () => new KernelSocket(routeProtocol));
+    let datagrams = 0;
+    socket.on('message', (message: Buffer) => {
+      datagrams += message.length;
+    });
+    using connection = new RtnlConnection(new RequestSocket(socket, systemClock));
+    await connection.createVeth({ name: 'vf0', peer: { name: 'other0' } });
+    const [vf, other] = [(await connection.link({ name: 'vf0' }))!, (await connection.link({ name: 'other0' }))!];
+    for (let host = 1; host <= 200; host++) await connection.addAddress(other.index, `10.0.0.${host}/32`);
+    await connection.addAddress(vf.index, '192.0.2.1/24');
+    datagrams = 0;
+    expect(await connection.addresses(vf.index)).toMatchObject([{ cidr: '192.0.2.1/24' }]);
+    expect(datagrams).toBeLessThan(1_000);
+    expect(await connection.addresses()).toHaveLength(201);
+    expect(datagrams).toBeGreaterThan(10_000);
+    expect(await connection.addresses(999)).toEqual([]);
   });
 
   it('closes its descriptor once, after what is under way', async () => {
