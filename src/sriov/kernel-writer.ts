@@ -24,17 +24,18 @@ export interface KernelWriterOptions {
 const idleMs = 30_000;
 
 /**
- * The program of a process that writes. On the command line, so that the image needs no file for it. The path is one that
- * is there: nothing is created.
+ * The program of a process that writes. On the command line, so that the image needs no file for it. Nothing is
+ * created, and nothing read: the kernel lets nobody read `unbind`, not even root.
  */
 const program = `
-const { writeFileSync } = require('node:fs');
+const { constants, writeFileSync } = require('node:fs');
 process.on('message', ({ path, text }) => {
   let error;
-  try { writeFileSync(path, text, { flag: 'r+' }); } catch (cause) { error = { code: cause.code, message: cause.message }; }
+  try { writeFileSync(path, text, { flag: constants.O_WRONLY }); } catch (cause) { error = { code: cause.code, message: cause.message }; }
   process.send({ error });
 });
-process.on('disconnect', () => process.exit());`;
+process.on('disconnect', () => process.exit());
+process.send({ ready: true });`;
 
 type Answer = { error?: { code?: string; message: string } };
 
@@ -71,7 +72,7 @@ export class KernelWriter implements Disposable {
   ): Promise<void> {
     const earlier = this.#hung.get(device);
     if (earlier !== undefined) throw hangs(earlier, 'has not come back since an earlier write');
-    const child = this.#idle.pop() ?? this.#start();
+    const child = this.#idle.pop() ?? (await this.#start(path));
     const answered = answerOf(child, { path, text });
     using deadline = this.#options.clock.deadline(timeoutMs);
     const expired = new Promise<'expired'>((resolve) => {
@@ -96,17 +97,19 @@ export class KernelWriter implements Disposable {
     for (const child of this.#children) child.kill('SIGKILL');
   }
 
-  #start(): ChildProcess {
+  /** A busy machine may take its time for it, which is not the device's. @throws Error if it does not start */
+  async #start(path: string): Promise<ChildProcess> {
     const child = spawn(process.execPath, ['--jitless', '--max-semi-space-size=1', '-e', program], {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
       env: {},
     });
     // It must not keep the driver from ending.
     child.unref();
-    child.channel?.unref();
     this.#children.add(child);
     child.once('exit', () => this.#forget(child));
     child.once('error', () => this.#forget(child));
+    const { error } = await nextAnswer(child, path);
+    if (error !== undefined) throw new Error(error.message);
     return child;
   }
 
@@ -127,19 +130,24 @@ export class KernelWriter implements Disposable {
   }
 }
 
-/** What a process says of a write; that it ended, if it does. */
 function answerOf(child: ChildProcess, message: { path: string; text: string }): Promise<Answer> {
+  const answer = nextAnswer(child, message.path);
+  child.send(message, (error) => error && child.emit('error', error));
+  return answer;
+}
+
+/** What a process says next; that it ended, if it does. */
+function nextAnswer(child: ChildProcess, path: string): Promise<Answer> {
   return new Promise((resolve) => {
     const settle = (answer: Answer) => {
       child.off('message', settle).off('exit', ended).off('error', failed);
       resolve(answer);
     };
-    const ended = () => settle({ error: { message: `the process that writes ${message.path} ended` } });
+    const ended = () => settle({ error: { message: `the process that writes ${path} ended` } });
     const failed = (cause: Error) =>
-      settle({ error: { message: `cannot start a process that writes ${message.path}: ${cause.message}` } });
+      settle({ error: { message: `cannot use a process that writes ${path}: ${cause.message}` } });
     child.on('message', settle).once('exit', ended).once('error', failed);
     child.channel?.ref();
-    child.send(message, (error) => error && failed(error));
   });
 }
 
