@@ -2,6 +2,7 @@ import type { Bench } from '../bench.ts';
 import { containerdBench } from './containerd.ts';
 import { goBench, goHookBench, goLargeBench } from './go.ts';
 import { hookBench } from './hook.ts';
+import { hostileBench } from './hostile.ts';
 import { memoryBench } from './memory.ts';
 import { prepareBench } from './prepare.ts';
 import { publishBench } from './publish.ts';
@@ -12,6 +13,7 @@ export const allBenches: readonly Bench[] = [
   startBench,
   memoryBench,
   hookBench,
+  hostileBench,
   prepareBench,
   publishBench,
   containerdBench,
