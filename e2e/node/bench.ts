@@ -235,11 +235,15 @@ export class Bench implements AsyncDisposable {
       .sort();
   }
 
-  /** Files of claims, CDI specs and device-info files that are there now, with what the driver notes of the latter. */
+  /**
+   * Files of claims, CDI specs and device-info files that are there now, with what the driver notes of the latter. Folders that
+   * unprepare has renamed do not count: they are removed behind its answer, or by the next driver.
+   */
   claimFiles(): string[] {
     const { kubeletPluginsDir, cdiDir, deviceInfoDir = '' } = this.settings;
     const own = ['dra-device-metadata', 'device-info'].map((name) => join(kubeletPluginsDir, testDriver, name));
-    return [...own, cdiDir, deviceInfoDir].filter((dir) => existsSync(dir)).flatMap((dir) => readdirSync(dir));
+    const dirs = [...own, cdiDir, deviceInfoDir].filter((dir) => existsSync(dir));
+    return dirs.flatMap((dir) => readdirSync(dir)).filter((name) => !name.startsWith('.removed-'));
   }
 
   async [Symbol.asyncDispose]() {
