@@ -64,12 +64,14 @@ export class Sandbox implements AsyncDisposable {
   readonly #attaching = new AbortController();
   #pass: Promise<void> | undefined;
   #follow: Follow | undefined;
+  /** A failure is logged where it happens. */
+  readonly #again = () => void this.refresh().catch(() => undefined);
 
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
     this.facts = facts;
     this.#deps = deps;
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
-    this.#retry = new Retry(deps.clock, () => this.#again());
+    this.#retry = new Retry(deps.clock, this.#again);
   }
 
   get phase(): Phase {
@@ -127,8 +129,7 @@ export class Sandbox implements AsyncDisposable {
     this.#follow?.[Symbol.dispose]();
     this.#attaching.abort(new SandboxError('not-ready', 'the driver is being stopped'));
     await this.#pass?.catch(() => undefined);
-    this.#retry[Symbol.dispose]();
-    this.#follow?.[Symbol.dispose]();
+    this.#unfollow();
   }
 
   #isSettled(): boolean {
@@ -159,7 +160,7 @@ export class Sandbox implements AsyncDisposable {
     const { clock, logger, networks } = this.#deps;
     const claims = this.#claims();
     this.#isDirty = false;
-    if (claims.length === 0) return;
+    if (claims.length === 0) return this.#unfollow();
     const startedAt = clock.nowMs();
     const isFirst = this.#phase !== 'ready';
     if (isFirst) this.#phase = 'attaching';
@@ -184,8 +185,7 @@ export class Sandbox implements AsyncDisposable {
     const { store, logger } = this.#deps;
     const { sandboxId, podUid } = this.facts;
     this.#phase = 'detaching';
-    this.#follow?.[Symbol.dispose]();
-    this.#follow = undefined;
+    this.#unfollow();
     const isHere = (claim: StoredClaim) => claim.devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
     const claims = store.claims().filter((claim) => isHere(claim) || claim.podUids.includes(podUid));
     let count = 0;
@@ -220,14 +220,14 @@ export class Sandbox implements AsyncDisposable {
     for (const { identity } of this.#claims()) onFlapping(identity);
   }
 
-  #again(): void {
-    // A failure is logged where it happens.
-    void this.refresh().catch(() => undefined);
-  }
-
   /** Prepared claims of the pod. @throws StateError `store-unusable` */
   #claims(): StoredClaim[] {
     return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
+  }
+
+  #unfollow(): void {
+    this.#follow?.[Symbol.dispose]();
+    this.#follow = undefined;
   }
 
   /** @param isTentative whether addresses will change soon */
@@ -239,13 +239,7 @@ export class Sandbox implements AsyncDisposable {
     const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
     if (!liveUpdates || !hasInterfaces || netnsPath === undefined || this.#follow !== undefined) return;
     try {
-      this.#follow = new Follow({
-        networks,
-        netnsPath,
-        clock,
-        onChange: () => this.#again(),
-        onFlapping: () => this.#flaps(),
-      });
+      this.#follow = new Follow({ networks, netnsPath, clock, onChange: this.#again, onFlapping: () => this.#flaps() });
     } catch (error) {
       logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
     }

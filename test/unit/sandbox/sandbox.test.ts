@@ -173,6 +173,15 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
   });
 
+  it('no longer follows a pod whose claims were unprepared: a sandbox that is left behind would be kept alive', async () => {
+    sandbox = open(true);
+    await sandbox.want('ready');
+    expect(networks.watches).toBe(1);
+    claims = [];
+    await sandbox.refresh();
+    expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
   it('follows changes of the pod, once for each burst, until the namespace is another one', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
