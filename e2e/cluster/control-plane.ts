@@ -20,6 +20,8 @@ export interface ControlPlaneOptions {
   featureGates?: Record<string, boolean>;
   /** API versions that are served besides those of the version's defaults: `resource.k8s.io/v1beta1`. */
   apiVersions?: readonly string[];
+  /** How many requests a second controllers and the scheduler may send. Default: theirs, 20 and 50. */
+  clientQps?: number;
   /** Only etcd and the API server: for tests that need no controllers and no pods. */
   apiServerOnly?: boolean;
 }
@@ -84,6 +86,10 @@ export class ControlPlane implements AsyncDisposable {
       const { own } = authority;
       const signing = ['--cluster-signing-cert-file', own.certificate, '--cluster-signing-key-file', own.key];
       const accounts = ['--root-ca-file', own.certificate, '--service-account-private-key-file', signingKey];
+      if (options.clientQps !== undefined) {
+        const throttle = [`--kube-api-qps=${options.clientQps}`, `--kube-api-burst=${options.clientQps}`];
+        for (const { args } of [controllers!, scheduler!]) args.push(...throttle);
+      }
       controllers!.args.push(...signing, ...accounts, '--use-service-account-credentials');
       const startNamed = ({ program, args, name }: NonNullable<typeof scheduler>, port: number) =>
         start(program, args, () => isHealthy(`https://127.0.0.1:${port}`), name);

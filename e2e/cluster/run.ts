@@ -6,19 +6,23 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
-import { repository } from '../../scripts/run-command.ts';
+import { repository, runCommand } from '../../scripts/run-command.ts';
 import { readVitestSummary } from '../../scripts/test-table.ts';
 import { explain, NetdraError } from '../../src/errors.ts';
+import { ensureGoPrograms } from '../go/build.ts';
+import { cacheFolder } from '../node/tools.ts';
 import { findResult, formatCompatibility, type PairResult, withoutResult } from './compatibility.ts';
 import { print, runOnCluster } from './launch.ts';
 import {
   describePair,
   describeRuntime,
+  fetchClusterPrograms,
   type KubernetesVersion,
   kubernetesVersions,
   type ProgramChoice,
   type RuntimeName,
   runtimeNames,
+  toEnv,
 } from './programs.ts';
 
 interface Flags {
@@ -30,6 +34,7 @@ interface Flags {
   all?: true;
   resume?: true;
   startTimes?: true;
+  scale?: true;
 }
 
 const folder = (dir: string) => resolve(dir);
@@ -52,7 +57,8 @@ function clusterCommand(): Command {
     )
     .option('--resume', 'with --all: leaves out what docs/compatibility.md has results of')
     .option('--start-times', 'how long pods take to run, in place of the tests; its options: start-times.ts')
-    .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"; or to start-times.ts')
+    .option('--scale', 'what many nodes cost the control plane, in place of the tests; its options: scale.ts')
+    .argument('[vitest...]', 'all else goes to vitest: -t "Cleanup"; or to start-times.ts or scale.ts')
     .allowUnknownOption()
     .showHelpAfterError('(npm run e2e:cluster -- --help lists the options)')
     .exitOverride();
@@ -60,6 +66,15 @@ function clusterCommand(): Command {
 
 async function runSuite(choice: ProgramChoice, vitestArguments: readonly string[]) {
   return await runOnCluster(choice, ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...vitestArguments]);
+}
+
+/** Its pods run no images: kwok plays the nodes. */
+async function runScale(choice: ProgramChoice, args: readonly string[]): Promise<boolean> {
+  const cacheDir = cacheFolder(process.env);
+  for (const module of ['kwok', 'slice-publisher']) await ensureGoPrograms(cacheDir, module, print);
+  const env = toEnv(await fetchClusterPrograms(cacheDir, choice, print));
+  const command = ['bash', 'scripts/in-node.sh', 'node', 'e2e/cluster/scale.ts', ...args];
+  return (await runCommand(command, env, true)).succeeded;
 }
 
 /** What docs/compatibility.md is made of. */
@@ -134,6 +149,7 @@ async function main(args: readonly string[]): Promise<boolean> {
   if (flags.cniBin !== undefined) process.env.NETDRA_CNI_BIN_DIR = flags.cniBin;
   if (flags.all) return await runAll(flags, command.args);
   const choice = choose(flags, flags.kubernetes ?? kubernetesVersions[0], flags.runtime ?? runtimeNames[0]);
+  if (flags.scale) return await runScale(choice, command.args);
   const run = flags.startTimes
     ? runOnCluster(choice, ['node', 'e2e/cluster/start-times.ts', ...command.args])
     : runSuite(choice, command.args);

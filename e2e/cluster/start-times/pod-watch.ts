@@ -50,8 +50,8 @@ export class PodWatch implements Disposable {
     const { signal } = this.#stop;
     try {
       const request = { path: `/api/v1/namespaces/${namespace}/pods`, query: {}, signal };
-      for await (const { object } of client.watch<V1Pod>(request)) this.#see(object);
-      throw new Error('the API server has ended it');
+      // The API server ends a watch that it finds slow, and begins the next one with what there is.
+      for (;;) for await (const { object } of client.watch<V1Pod>(request)) this.#see(object);
     } catch (cause) {
       this.#ended.reject(new Error('the watch of pods has ended', { cause }));
     }

@@ -1,0 +1,58 @@
+import { parseScrape } from '../../../test/doubles/prometheus.ts';
+
+/** What requests about one kind of resource came to. */
+export interface Cost {
+  reads: number;
+  writes: number;
+  /** Bodies of requests. */
+  receivedBytes: number;
+  /** Bodies of answers. */
+  sentBytes: number;
+  /** Events to all who watch. */
+  watchedBytes: number;
+  /** Answers of 400 and more. */
+  refused: number;
+}
+
+/**
+ * What an API server counts of its own requests, at one moment: the same for any client.
+ * Source: Kubernetes metrics reference, `apiserver_*`.
+ */
+export class ApiMetrics {
+  readonly #series: Map<string, number>;
+
+  /** @param text of `/metrics` */
+  constructor(text: string) {
+    this.#series = parseScrape(text);
+  }
+
+  /** Of a resource such as `resourceslices`, besides those counted `before`. */
+  costOf(resource: string, before?: ApiMetrics): Cost {
+    const earlier = before === undefined ? new Map<string, number>() : before.#series;
+    const sum = (name: string, isMeant: (labels: string) => boolean) => {
+      let total = 0;
+      for (const [series, value] of this.#series) {
+        if (!series.startsWith(`${name}{`) || !series.includes(`"${resource}"`) || !isMeant(series)) continue;
+        total += value - (earlier.get(series) ?? 0);
+      }
+      return total;
+    };
+    const isRead = (labels: string) => /verb="(GET|LIST|WATCH)"/.test(labels);
+    const isRefused = (labels: string) => /code="[45]/.test(labels);
+    return {
+      reads: sum('apiserver_request_total', isRead),
+      writes: sum('apiserver_request_total', (labels) => !isRead(labels) && !isRefused(labels)),
+      receivedBytes: sum('apiserver_request_body_size_bytes_sum', () => true),
+      sentBytes: sum('apiserver_response_sizes_sum', () => true),
+      watchedBytes: sum('apiserver_watch_events_sizes_sum', () => true),
+      refused: sum('apiserver_request_total', isRefused),
+    };
+  }
+
+  /** Watches that are open. */
+  openWatches(resource: string): number {
+    const isMeant = (series: string) =>
+      series.startsWith('apiserver_longrunning_requests{') && series.includes(`"${resource}"`);
+    return [...this.#series].reduce((total, [series, value]) => total + (isMeant(series) ? value : 0), 0);
+  }
+}
