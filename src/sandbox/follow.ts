@@ -5,7 +5,7 @@ import type { Networks } from './networks.ts';
  * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that goes on is
  * looked at less and less often, and not listened to in between.
  */
-const settle = { firstMs: 250, lastMs: 30_000, looksAtFirst: 4 };
+const settle = { firstMs: 250, lastMs: 30_000, looksAtFirst: 8 };
 /** A pod that was quiet for so long is looked at quickly again. */
 const quietMs = 10_000;
 /** Looks this far apart: the pod flaps. */

@@ -75,20 +75,22 @@ async function findPlace(device: StoredDevice, hostLinks: Link[]): Promise<Devic
   const { sandboxId, netnsPath, podUid, podNamespace, podName } = attachment ?? {};
   const pod = podName === undefined ? `${podUid}` : `${podNamespace}/${podName}`;
   if (isUserSpace(device)) return { in: 'user-space', ...(sandboxId === undefined ? {} : { sandboxId, pod }) };
-  const identity = { pciAddress, alias: formatSimulatedAlias(pciAddress) };
+  // Only a simulated VF has an alias to be found by.
+  const find = (links: Link[]) =>
+    findVf(links, { pciAddress }) ?? findVf(links, { alias: formatSimulatedAlias(pciAddress) });
   try {
     if (sandboxId !== undefined && netnsPath !== undefined) {
       using netns = NetnsHandle.open(netnsPath);
       using connection = RtnlConnection.open(netns);
-      const link = findVf(await connection.links(), identity);
+      const link = find(await connection.links());
       if (link !== undefined) return { in: 'pod', interfaceName: link.name, netnsPath, sandboxId, pod };
     }
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
-    const onHost = findVf(hostLinks, identity);
+    const onHost = find(hostLinks);
     if (onHost === undefined) return { in: 'nowhere', reason: explain(error) };
   }
-  const link = findVf(hostLinks, identity);
+  const link = find(hostLinks);
   if (link !== undefined) return { in: 'host', interfaceName: link.name };
   const where = netnsPath === undefined ? 'on the host' : `in ${netnsPath} or on the host`;
   return { in: 'nowhere', reason: `no interface of it is ${where}` };

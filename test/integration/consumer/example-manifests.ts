@@ -53,8 +53,11 @@ export function requestsOf(spec: ClaimSpec) {
   return spec.devices?.requests ?? [];
 }
 
-/** The configuration that the scheduler puts together for a claim: of its classes, then of the claim. */
-export function configOf(spec: ClaimSpec): ConfigOptions[] {
+/**
+ * The configuration that the scheduler puts together for a claim: of its classes, then of the claim.
+ * @param isSimulated whether its VFs are: the chart then has classes without properties that only a PF can set
+ */
+export function configOf(spec: ClaimSpec, isSimulated = false): ConfigOptions[] {
   const classes = deviceClasses();
   const fromClass = requestsOf(spec).flatMap(({ name, exactly }) => {
     const found = classes.find(({ metadata }) => metadata?.name === exactly?.deviceClassName);
@@ -62,7 +65,7 @@ export function configOf(spec: ClaimSpec): ConfigOptions[] {
     return (found.spec.config ?? []).map(({ opaque }) => ({
       source: 'FromClass' as const,
       requests: [name],
-      parameters: opaque?.parameters as object,
+      parameters: { ...opaque?.parameters, ...(isSimulated ? { vf: undefined } : {}) },
     }));
   });
   const fromClaim = (spec.devices?.config ?? []).map(({ requests, opaque }) => ({
@@ -74,7 +77,7 @@ export function configOf(spec: ClaimSpec): ConfigOptions[] {
   return [...fromClass, ...fromClaim];
 }
 
-/** The claim as it is when it is allocated. @param devices one for each request */
+/** The claim as it is when it is allocated to simulated VFs. @param devices one for each request */
 export function allocateClaim(
   name: string,
   spec: ClaimSpec,
@@ -82,7 +85,7 @@ export function allocateClaim(
   pods: Identified<V1Pod>[] = [],
 ): Identified<ResourceV1ResourceClaim> {
   const requests = requestsOf(spec).map((request, index) => ({ name: request.name, devices: [devices[index] ?? ''] }));
-  return buildClaim(name, { driver: testDriver, requests, config: configOf(spec), pods });
+  return buildClaim(name, { driver: testDriver, requests, config: configOf(spec, true), pods });
 }
 
 /** All containers of a pod, those that run first too. */
