@@ -13,9 +13,8 @@ export interface Report {
   results: BenchResult[];
 }
 
-/** The last run of one bench, as `docs/performance/results.json` has it. */
-interface Recorded extends BenchResult {
-  machine: Machine;
+/** Bounds of one bench in its last run, as `docs/performance/bounds.json` has them. */
+interface Recorded extends Pick<BenchResult, 'name' | 'bounds'> {
   finished: string;
 }
 
@@ -36,7 +35,7 @@ export function writeDocs(docsDir: string, { machine, finished, results }: Repor
     const when = `Measured on ${finished.slice(0, 10)}: ${renderMachine(machine)}.`;
     writePart(path, name, [about, renderRows(rows), when, ...notes, ...images].join('\n\n'));
   }
-  const bounds = record(join(plotDir, 'results.json'), { machine, finished, results }).flatMap((each) => each.bounds);
+  const bounds = record(join(plotDir, 'bounds.json'), finished, results).flatMap((each) => each.bounds);
   writePart(path, 'bounds', renderBounds(bounds));
 }
 
@@ -50,10 +49,10 @@ export function writePart(path: string, name: string, content: string): void {
   writeFileSync(path, `${page.slice(0, from)}${start}\n${content}\n${page.slice(to)}`);
 }
 
-/** Keeps the figures of a run beside the last ones of the other benches. @returns all of them */
-function record(path: string, { machine, finished, results }: Report): Recorded[] {
+/** Keeps the bounds of a run beside the last ones of the other benches. @returns all of them */
+function record(path: string, finished: string, results: readonly BenchResult[]): Recorded[] {
   const before = existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Recorded[]) : [];
-  const now = results.map((result): Recorded => ({ ...result, machine, finished }));
+  const now = results.map(({ name, bounds }): Recorded => ({ name, finished, bounds }));
   const kept = before.map((each) => now.find(({ name }) => name === each.name) ?? each);
   const all = [...kept, ...now.filter(({ name }) => !kept.some((each) => each.name === name))];
   writeFileSync(path, `${JSON.stringify(all, undefined, 2)}\n`);
