@@ -70,6 +70,7 @@ describe('claims', () => {
     await node.bench.endPod(loser.pod);
     expect(pfInfoOf(contested)?.vlan_list).toEqual([expect.objectContaining({ vlan: winner.vlan })]);
     const sandbox = await node.bench.runSandbox(winner.pod);
-    expect(linkOf(contested, sandbox.netnsPath)?.ifname).toBe('net1');
+    // The bystander has no sandbox yet, so the hook does not wait for the VF.
+    await expect.poll(() => linkOf(contested, sandbox.netnsPath)?.ifname, { timeout: 30_000 }).toBe('net1');
   });
 });
