@@ -97,8 +97,8 @@ async function main(): Promise<boolean> {
     { name: 'units', versions: `Node.js ${process.versions.node}`, command: onNode('quick') },
     {
       name: 'simulation',
-      versions: '6,000 schedules',
-      command: ['node', 'test/simulation/run.ts', '--schedules', '6000'],
+      versions: '20,000 schedules',
+      command: ['node', 'test/simulation/run.ts', '--schedules', '20000'],
     },
     {
       name: 'neighbours',
