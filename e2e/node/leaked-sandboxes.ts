@@ -1,3 +1,7 @@
+import { spawn } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { readSnippets } from '../../test/unit/docs/pages.ts';
 import type { Containerd } from './containerd.ts';
 import { run } from './packages/run.ts';
@@ -9,4 +13,33 @@ export function removeLeakedSandboxes({ socketPath }: Pick<Containerd, 'socketPa
   const path = [locateTools(process.env).containerdDirs['2.1'], process.env.PATH].join(':');
   const env = { ...process.env, PATH: path, CONTAINERD_ADDRESS: socketPath };
   run('bash', ['-ec', snippets.map(({ content }) => content).join('')], { env, name: 'removal of leaked sandboxes' });
+}
+
+/**
+ * What an operator does for a containerd 2.1 that does not start for leaked sandboxes (containerd issue 13609): starts it
+ * without its CRI plugin and removes them. It is to be stopped, and is afterwards.
+ * @throws CommandError; Error if it does not start without the plugin either
+ */
+export async function removeLeakedSandboxesOffline(containerd: Pick<Containerd, 'ctr' | 'dir' | 'socketPath'>) {
+  const { containerdDirs, runc } = locateTools(process.env);
+  const path = join(containerd.dir, 'config.toml');
+  const config = readFileSync(path, 'utf8');
+  writeFileSync(path, `disabled_plugins = ["io.containerd.grpc.v1.cri"]\n${config}`);
+  const child = spawn(join(containerdDirs['2.1'], 'containerd'), ['--config', path], {
+    stdio: 'ignore',
+    env: { ...process.env, PATH: [dirname(runc), process.env.PATH].join(':') },
+  });
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  try {
+    const endsAt = performance.now() + 20_000;
+    while (!(await containerd.ctr('version').catch(() => '')).includes('Server')) {
+      if (performance.now() > endsAt) throw new Error('containerd does not start without its CRI plugin');
+      await sleep(100);
+    }
+    removeLeakedSandboxes(containerd);
+  } finally {
+    child.kill('SIGTERM');
+    await exited;
+    writeFileSync(path, config);
+  }
 }

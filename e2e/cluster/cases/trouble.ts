@@ -39,10 +39,11 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
 
     it('a claim that cannot be prepared says why, on the claim and on the pod', async () => {
       const { cluster } = get();
-      // The API server lets it pass: only the driver knows all fields.
-      await cluster.create(testClaim(cluster, 'slip', [{ name: 'vf', config: { mtuBytes: 1400 } }]));
+      // The API server lets it pass: only the driver compares names of interfaces.
+      const requests = ['one', 'two'].map((name) => ({ name, config: { interfaceName: 'net1' } }));
+      await cluster.create(testClaim(cluster, 'slip', requests));
       await cluster.create(testPod(cluster, 'slip', { claims: [{ name: 'nic', resourceClaimName: 'slip' }] }));
-      const text = `Devices of claim ${cluster.namespace}/slip cannot be prepared: invalid VFConfig .*"mtuBytes"`;
+      const text = `Devices of claim ${cluster.namespace}/slip cannot be prepared: invalid VFConfig .*cannot be net1, which .* is`;
       await expect
         .poll(() => notes(get(), 'DeviceNotPrepared'), eventTimeout)
         .toEqual([expect.stringMatching(`^Pod slip: ${text}`), expect.stringMatching(`^ResourceClaim slip: ${text}`)]);

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { leaksSandboxes } from '../../../src/tools/checks/runtime.ts';
 import { startContainerd } from '../../node/containerd.ts';
 import { importArchive } from '../../node/import-archive.ts';
-import { removeLeakedSandboxes } from '../../node/leaked-sandboxes.ts';
+import { removeLeakedSandboxes, removeLeakedSandboxesOffline } from '../../node/leaked-sandboxes.ts';
 import { type ContainerdSeries, locateTools } from '../../node/tools.ts';
 import { isOfUnfinishedSandbox, nriRequestTimeoutMs, type Runtime, type RuntimeOptions } from './runtime.ts';
 
@@ -33,7 +33,19 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
       wasKilled ||= signal === 'SIGKILL';
       await containerd.stop(signal);
     },
-    start: () => containerd.start(),
+    async start() {
+      try {
+        await containerd.start();
+      } catch (error) {
+        // Its own defect, of which the docs tell operators: a sandbox whose start was cancelled has left a second record.
+        const isLeak = leaksSandboxes({ name: 'containerd', version: containerd.version });
+        if (!isLeak || !/failed to reserve sandbox name/.test(containerd.logTail(1))) throw error;
+        console.warn('containerd does not start for sandboxes that it has leaked: they are removed, as the docs say');
+        await containerd.stop();
+        await removeLeakedSandboxesOffline(containerd);
+        await containerd.start();
+      }
+    },
     provideImage: (archive, image) => importArchive(containerd, archive, [image]),
     isOwnLeak: (leftover) => wasKilled && isOfUnfinishedSandbox(leftover),
     removeLeaks: () => {

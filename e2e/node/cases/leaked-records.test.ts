@@ -1,14 +1,12 @@
-import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createPlugin } from '../../../nri/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { type Containerd, startContainerd } from '../containerd.ts';
-import { removeLeakedSandboxes } from '../leaked-sandboxes.ts';
+import { removeLeakedSandboxesOffline } from '../leaked-sandboxes.ts';
 import { runPod } from '../pod.ts';
-import { locateTools } from '../tools.ts';
 
 const app = { name: 'app', namespace: 'default', uid: 'app-uid' };
 
@@ -20,27 +18,6 @@ afterAll(async () => await containerd?.[Symbol.asyncDispose]());
 
 const podNames = async () =>
   (await containerd.cri.call('ListPodSandbox', {})).items.map(({ metadata }) => metadata.name).sort();
-
-/** A containerd on the same state without its CRI plugin. */
-async function startWithoutCri() {
-  const { containerdDirs, runc } = locateTools(process.env);
-  const path = join(containerd.dir, 'config.toml');
-  const config = readFileSync(path, 'utf8');
-  writeFileSync(path, `disabled_plugins = ["io.containerd.grpc.v1.cri"]\n${config}`);
-  const child = spawn(join(containerdDirs['2.1'], 'containerd'), ['--config', path], {
-    stdio: 'ignore',
-    env: { ...process.env, PATH: [dirname(runc), process.env.PATH].join(':') },
-  });
-  await expect.poll(() => containerd.ctr('version').catch(() => ''), { timeout: 20_000 }).toContain('Server');
-  return {
-    async [Symbol.asyncDispose]() {
-      const exited = new Promise((resolve) => child.once('exit', resolve));
-      child.kill('SIGTERM');
-      await exited;
-      writeFileSync(path, config);
-    },
-  };
-}
 
 it('containerd 2.1 that does not start for leaked sandboxes starts again after the commands of docs/troubleshooting.md', async () => {
   await runPod(containerd.cri, { ...app, name: 'other', uid: 'other-uid' });
@@ -63,10 +40,7 @@ it('containerd 2.1 that does not start for leaked sandboxes starts again after t
   expect(containerd.logTail(1)).toMatch(/failed to reserve sandbox name .*app_default_app-uid_0/);
   await containerd.stop();
 
-  {
-    await using _ = await startWithoutCri();
-    removeLeakedSandboxes(containerd);
-  }
+  await removeLeakedSandboxesOffline(containerd);
   await containerd.start();
   expect(await podNames()).toEqual(['other']);
   await runPod(containerd.cri, app);
