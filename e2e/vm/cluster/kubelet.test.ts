@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../../cluster/cluster.ts';
 import { ContainerView } from '../../cluster/container-view.ts';
 import { driverNamespace } from '../../cluster/node/driver.ts';
-import { type RequestSpec, testClaim, testPod } from '../../cluster/objects.ts';
+import { type RequestSpec, testClaim, testClass, testPod } from '../../cluster/objects.ts';
 import { readPrograms } from '../../cluster/programs.ts';
 import { type VfState, withoutAddresses } from '../vfs.ts';
 import { GuestCluster, slowMs } from './guest-cluster.ts';
@@ -92,13 +92,18 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
   }
 
   it('a pod with an interface and one with DPDK get VFs of the cards, and packets go between them', async () => {
-    const vf = { vlan: 7 };
-    await createPod('kernel', { config: { interfaceName: 'net1', addresses: ['192.0.2.1/24'], vf } });
+    // Only a class may choose the VLAN and the kernel's driver.
+    const createClass = async (name: string, config: object) =>
+      (await cluster.create(testClass(cluster, name, { vf: { vlan: 7 }, ...config }))).metadata.name;
+    await createPod('kernel', {
+      deviceClassName: await createClass('kernel', {}),
+      config: { interfaceName: 'net1', addresses: ['192.0.2.1/24'] },
+    });
     await createPod(
       'dpdk',
       {
-        deviceClassName: cluster.target.classes.dpdk,
-        config: { interfaceName: 'dpdk0', addresses: ['192.0.2.2/24'], vf },
+        deviceClassName: await createClass('dpdk', { driver: 'vfio-pci' }),
+        config: { interfaceName: 'dpdk0', addresses: ['192.0.2.2/24'] },
       },
       {
         command: ['netdra-metadata', 'exec', '--', 'sh', '-euc', testpmd, 'sh', '{eal-args}'],
