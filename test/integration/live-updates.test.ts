@@ -1,11 +1,13 @@
 import { spawn } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import { NetworkWatch } from '../../src/netlink/index.ts';
 import { Follow } from '../../src/sandbox/follow.ts';
 import { KernelNetworks } from '../../src/sandbox/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
 
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
 let netns: TestNetns;
@@ -44,6 +46,25 @@ describe('NetworkWatch', () => {
     netns.exec('ip', 'link', 'set', 'vf0', 'mtu', '1300');
     await systemClock.sleep(100);
     expect(changes).toBe(0);
+  });
+});
+
+describe('NetworkWatch, when more changes than its socket has room for', () => {
+  it('goes on, and tells of what comes afterwards', async () => {
+    let changes = 0;
+    using handle = netns.open();
+    using _watch = NetworkWatch.open(handle, () => changes++);
+    using dir = tempDir();
+    const batch = join(dir.path, 'addresses.batch');
+    const addresses = Array.from({ length: 3_000 }, (_, index) => `10.0.${index >> 8}.${index & 255}/16`);
+    writeFileSync(batch, addresses.map((address) => `addr add ${address} dev vf0\n`).join(''));
+    // Nothing is read meanwhile.
+    netns.exec('ip', '-batch', batch);
+    await expect.poll(() => changes).toBeGreaterThan(0);
+    const before = changes;
+    await systemClock.sleep(200);
+    netns.exec('ip', 'link', 'set', 'vf0', 'mtu', '1300');
+    await expect.poll(() => changes).toBeGreaterThan(before);
   });
 });
 
