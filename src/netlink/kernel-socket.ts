@@ -3,13 +3,11 @@ import { closeSync } from 'node:fs';
 import koffi from 'koffi';
 import { NetlinkError } from './errors.ts';
 import type { DatagramSocket } from './socket.ts';
+import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
 
-/** Linux `AF_NETLINK`, `SOCK_RAW | SOCK_CLOEXEC`, `MSG_DONTWAIT | MSG_TRUNC`. */
-const netlinkFamily = 16;
+/** Linux `SOCK_RAW | SOCK_CLOEXEC`, `MSG_DONTWAIT | MSG_TRUNC`. */
 const rawSocket = 0o2000003;
 const withoutWaiting = 0x60;
-/** Linux `SOL_NETLINK`, `NETLINK_GET_STRICT_CHK`. */
-const strictChecks = { level: 270, option: 12 } as const;
 /** `NLM_F_DUMP`, `NLMSG_ERROR` and `NLMSG_DONE`, and where they are in a `struct nlmsghdr`. */
 const dumpFlags = 0x300;
 const finalTypes = [2, 3];
@@ -40,15 +38,14 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
    */
   constructor(protocol: number) {
     super();
-    const { connect, errno, setsockopt, socket } = loadCalls();
+    const { connect, errno, socket } = loadSocketCalls();
     this.#descriptor = socket(netlinkFamily, rawSocket, protocol);
     if (this.#descriptor < 0) throw notOpened(errno());
-    const kernel = Buffer.alloc(12);
-    kernel.writeUInt16LE(netlinkFamily, 0);
+    const kernel = Buffer.alloc(addressLayout.bytes);
+    kernel.writeUInt16LE(netlinkFamily, addressLayout.family);
     if (connect(this.#descriptor, kernel, kernel.length) === 0) {
       // Without it the kernel gives whole tables, whatever is asked for. Kernels before 4.20 do not know it.
-      const on = Buffer.from([1, 0, 0, 0]);
-      setsockopt(this.#descriptor, strictChecks.level, strictChecks.option, on, on.length);
+      switchOn(this.#descriptor, netlinkOptions.strictChecks);
       return;
     }
     const code = errno();
@@ -88,7 +85,7 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
 
   async #exchange(request: Buffer): Promise<void> {
     if (this.#isClosed) return;
-    const { errno, recv, recvAsync, sendAsync } = loadCalls();
+    const { errno, recv, recvAsync, sendAsync } = loadSocketCalls();
     const seq = lastSeq(request);
     const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
     const sent = await sendAsync(this.#descriptor, request);
@@ -98,7 +95,7 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
     const buffer = this.#buffer;
     while (!this.#isClosed) {
       const size = isDump
-        ? await recvAsync(this.#descriptor, buffer)
+        ? await recvAsync(this.#descriptor, buffer, withoutWaiting)
         : recv(this.#descriptor, buffer, buffer.length, withoutWaiting);
       if (size < 0) {
         if (!isDump && errno() === koffi.os.errno.EAGAIN) return;
@@ -138,46 +135,5 @@ function notOpened(errno: number): NetlinkError {
     operation: 'open a netlink socket',
     retriable: true,
     hint: 'too many open files, or the process may not use netlink',
-  });
-}
-
-interface Calls {
-  socket: (family: number, type: number, protocol: number) => number;
-  connect: (descriptor: number, address: Buffer, bytes: number) => number;
-  setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
-  recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
-  sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
-  recvAsync: (descriptor: number, buffer: Buffer) => Promise<number>;
-  errno: () => number;
-}
-
-let resolved: Calls | undefined;
-
-/** Resolved once: each lookup by koffi costs memory for good. */
-function loadCalls(): Calls {
-  if (resolved !== undefined) return resolved;
-  const library = koffi.load(null);
-  const send = library.func('long send(int fd, const void *data, size_t size, int flags)');
-  const recv = library.func('long recv(int fd, void *data, size_t size, int flags)');
-  resolved = {
-    socket: library.func('int socket(int family, int type, int protocol)'),
-    connect: library.func('int connect(int fd, const void *address, uint32_t size)'),
-    setsockopt: library.func('int setsockopt(int fd, int level, int option, const void *value, uint32_t size)'),
-    recv,
-    sendAsync: (descriptor, message) => inThread(send, descriptor, message, 0),
-    recvAsync: (descriptor, buffer) => inThread(recv, descriptor, buffer, withoutWaiting),
-    errno: () => koffi.errno(),
-  };
-  return resolved;
-}
-
-/** A function of a library, as koffi has it. */
-type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
-
-function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
-      error ? reject(error) : resolve(result),
-    );
   });
 }

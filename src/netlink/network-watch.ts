@@ -1,17 +1,12 @@
 import { readdirSync } from 'node:fs';
-import koffi from 'koffi';
 import { Protocol, RawNetlinkSocket } from 'netlink';
 import { NetlinkError } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import type { DatagramSocket } from './socket.ts';
+import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
 
 /** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
 const groups = [1, 5, 9];
-/** Linux `AF_NETLINK`, and where the port is in a `struct sockaddr_nl`. */
-const netlinkFamily = 16;
-const address = { bytes: 12, port: 4 } as const;
-/** Linux `SOL_NETLINK`, `NETLINK_NO_ENOBUFS`. */
-const withoutErrors = { level: 270, option: 5 } as const;
 
 /**
  * Tells that something about the links or addresses of a network namespace changed; what, is to be read anew. Keeps the
@@ -64,39 +59,20 @@ export class NetworkWatch implements Disposable {
  * @throws NetlinkError `netlink-lost` if it is not found
  */
 function dropSilently(port: number): void {
-  const { getsockname, setsockopt } = loadCalls();
-  const on = Buffer.from([1, 0, 0, 0]);
-  const found = readdirSync('/proc/self/fd')
-    .map(Number)
-    .filter((descriptor) => {
-      const name = Buffer.alloc(address.bytes);
-      const size = Buffer.from([address.bytes, 0, 0, 0]);
-      if (getsockname(descriptor, name, size) !== 0 || name.readUInt16LE(0) !== netlinkFamily) return false;
-      if (name.readUInt32LE(address.port) !== port) return false;
-      return setsockopt(descriptor, withoutErrors.level, withoutErrors.option, on, on.length) === 0;
-    });
+  const { getsockname } = loadSocketCalls();
+  const hasPort = (descriptor: number) => {
+    const name = Buffer.alloc(addressLayout.bytes);
+    const size = Buffer.from([addressLayout.bytes, 0, 0, 0]);
+    if (getsockname(descriptor, name, size) !== 0) return false;
+    const isNetlink = name.readUInt16LE(addressLayout.family) === netlinkFamily;
+    return isNetlink && name.readUInt32LE(addressLayout.port) === port;
+  };
+  const descriptors = readdirSync('/proc/self/fd').map(Number).filter(hasPort);
+  const found = descriptors.filter((descriptor) => switchOn(descriptor, netlinkOptions.noOverflowErrors));
   if (found.length > 0) return;
   throw new NetlinkError('netlink-lost', `cannot set up a netlink socket: none has port ${port}`, {
     operation: 'watch a network namespace',
     retriable: true,
     hint: 'the process needs /proc to find its own sockets',
   });
-}
-
-interface Calls {
-  getsockname: (descriptor: number, address: Buffer, size: Buffer) => number;
-  setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
-}
-
-let resolved: Calls | undefined;
-
-/** Resolved once: each lookup by koffi costs memory for good. */
-function loadCalls(): Calls {
-  if (resolved !== undefined) return resolved;
-  const library = koffi.load(null);
-  resolved = {
-    getsockname: library.func('int getsockname(int fd, void *address, uint32_t *size)'),
-    setsockopt: library.func('int setsockopt(int fd, int level, int option, const void *value, uint32_t size)'),
-  };
-  return resolved;
 }
