@@ -52,7 +52,7 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node. With it, deferred metadata of an earlier boot is hidden when its claim is prepared again. */
   bootId?: string;
-  /** Runs what nobody has to wait for: removing what was in a claim's directory. Default: that is waited for. */
+  /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
   later?: (task: () => Promise<void>) => void;
   /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
   now?: () => Date;

@@ -193,7 +193,7 @@ export async function removeTree(file: HostFile, held?: HeldDirectories): Promis
   await inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
 }
 
-/** Runs a task when nobody waits for it. */
+/** Runs a task in the background. */
 export type Later = (task: () => Promise<void>) => void;
 
 /**

@@ -15,7 +15,7 @@ let elsewhere: ApiUser;
 
 beforeAll(async () => {
   cluster = await ApiCluster.start();
-  // As on Kubernetes before 1.36, and against whoever binds more than the chart does: RBAC alone would not refuse.
+  // As on Kubernetes before 1.36, or where other bindings grant more than the chart does: RBAC alone would not refuse.
   await cluster.create({
     ...{ apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'ClusterRole', metadata: { name: 'more' } },
     rules: [

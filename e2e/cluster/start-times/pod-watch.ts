@@ -6,7 +6,7 @@ import { ClusterError } from '../cluster-facts.ts';
 export interface PodTimes {
   /** The scheduler chose a node. */
   boundAtMs: number;
-  /** The API server was told that the container runs. */
+  /** When the kubelet had reported to the API server that the container runs. */
   runningAtMs: number;
   /** The runtime's id of the container. */
   containerId: string;

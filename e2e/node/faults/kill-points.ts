@@ -2,7 +2,7 @@
  * Loaded into the driver's process before the driver (`node --import`): finds every call by which the driver changes the
  * host or its own state, and ends the process right before the one that is asked for. What counts as such a call is
  * taken from the code that makes it: the prototypes of the netlink connection and of SQLite, Node.js' own functions that
- * write files and start programs. So a new change of state is a new point, without a list that somebody has to keep.
+ * write files and start programs. So a new change of state is a new point, without a list to maintain.
  *
  * NETDRA_FAULTS_ARMED  path of a file: only while it exists are points counted
  * NETDRA_FAULTS_LOG    path of a file to which each point is appended, a line each
