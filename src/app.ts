@@ -11,6 +11,7 @@ import {
   allCni,
   createKubeNamespaceReader,
   createKubeNetworkAttachmentReader,
+  DeviceClasses,
   Driver,
 } from './driver/index.ts';
 import { explain } from './errors.ts';
@@ -166,6 +167,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       recordDir: join(stateDir, 'device-info'),
     }),
   });
+  const classes = stack.use(new DeviceClasses({ resources, clock, logger }));
   const networkDriver = new Driver({
     driver,
     store,
@@ -178,7 +180,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
     cni: settings.cni ?? allCni,
-    allocations: new AllocationCheck({ driver, resources }),
+    allocations: new AllocationCheck({ driver, classes }),
     openClaimFields: settings.openClaimFields,
     nodeNetworks: async () => {
       const addresses = await host.addresses();

@@ -1,6 +1,7 @@
 export { AllocationCheck } from './allocation-check.ts';
 export { type ClaimField, type ClosedField, claimFields, closedFields } from './claim-fields.ts';
 export { allCni, type CniRules, type CniUse, cniUses } from './cni-rules.ts';
+export { type DeviceClass, DeviceClasses } from './device-classes.ts';
 export { DeviceResolver, type Inventory } from './device-resolver.ts';
 export { Driver, restoreVf, type VfControl, type VfDetacher } from './driver.ts';
 export { DriverError } from './errors.ts';

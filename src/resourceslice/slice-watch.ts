@@ -1,48 +1,47 @@
 import type { Clock } from '../clock.ts';
+import { ListWatch } from '../kube/index.ts';
 import type { Logger } from '../logger.ts';
 import type { ResourceSlice } from './model.ts';
 import type { SliceApi } from './slice-api.ts';
 
-const retryMs = { first: 1_000, last: 60_000 };
-/** An API server that stops ends the watches of all nodes at once; they come back over this time. */
-const spreadMs = 10_000;
-
 export interface SliceWatchOptions {
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1: watches that end together shall not begin again together. */
+  /** From 0 up to 1. */
   random: () => number;
   onChange: () => void;
 }
 
 /**
- * Tells when somebody else changes our slices. It may miss something, since the slices are looked at every few minutes
- * anyway, and it may tell too much, since looking costs one request.
+ * Reports changes of our slices that are not our own. It may miss some, since the slices are read every few minutes
+ * anyway, and it may report too many, since reading them costs one request.
  */
 export class SliceWatch implements AsyncDisposable {
-  readonly #api: SliceApi;
   readonly #options: SliceWatchOptions;
-  readonly #stop = new AbortController();
-  #resourceVersion = '';
-  #running: Promise<void> | undefined;
-  /** While somebody writes: what was seen meanwhile. */
+  readonly #watch: ListWatch<ResourceSlice>;
+  /** During a write: what was seen meanwhile. */
   #held: ResourceSlice[] | undefined;
   #isOurs: (slice: ResourceSlice) => boolean = () => false;
 
   constructor(api: SliceApi, options: SliceWatchOptions) {
-    this.#api = api;
     this.#options = options;
+    this.#watch = new ListWatch({
+      ...options,
+      what: 'resource slices',
+      open: (resourceVersion, signal) => api.watch(resourceVersion, signal),
+      onChange: (slice) => this.#see(slice),
+      onLost: options.onChange,
+    });
   }
 
   /** From the version of a list on. */
   follow(resourceVersion: string): void {
-    this.#resourceVersion = resourceVersion;
-    this.#running ??= this.#run();
+    this.#watch.follow(resourceVersion);
   }
 
   /**
-   * Keeps quiet until disposed of, and then tells if there was a change that is not ours: our own writes are seen before
-   * we know their outcome.
+   * Reports nothing until disposed of, and then whether there was a change that is not ours: the events of our own writes
+   * come before their answers.
    */
   hold(isOurs: (slice: ResourceSlice) => boolean): Disposable {
     this.#isOurs = isOurs;
@@ -57,40 +56,7 @@ export class SliceWatch implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
-    this.#stop.abort();
-    await this.#running;
-  }
-
-  async #run(): Promise<void> {
-    const { clock, logger, random, onChange } = this.#options;
-    const { signal } = this.#stop;
-    let pauseMs: number = retryMs.first;
-    let reported = '';
-    while (!signal.aborted) {
-      try {
-        await this.#watch(signal);
-        // Servers end watches as they like; the next one goes on where this one ended.
-        await clock.sleep(retryMs.first + Math.round(spreadMs * random()), signal);
-        pauseMs = retryMs.first;
-        reported = '';
-      } catch (error) {
-        if (signal.aborted) return;
-        if (String(error) !== reported) logger.warn({ err: error }, 'resource slices are polled, not watched');
-        reported = String(error);
-        const extraMs = Math.round(Math.max(pauseMs, spreadMs) * random());
-        await clock.sleep(pauseMs + extraMs, signal).catch(() => undefined);
-        pauseMs = Math.min(2 * pauseMs, retryMs.last);
-        // What was missed is not known; a new list also tells from where to watch.
-        onChange();
-      }
-    }
-  }
-
-  async #watch(signal: AbortSignal): Promise<void> {
-    for await (const { type, object } of this.#api.watch(this.#resourceVersion, signal)) {
-      this.#resourceVersion = object.metadata.resourceVersion ?? this.#resourceVersion;
-      if (type !== 'BOOKMARK') this.#see(object);
-    }
+    await this.#watch[Symbol.asyncDispose]();
   }
 
   #see(slice: ResourceSlice): void {

@@ -97,7 +97,7 @@ describe('deploy/manifests/netdra.yaml', () => {
   it('allows what the driver asks of the API server, and no more', () => {
     expect(findObject<V1ClusterRole>('ClusterRole').rules).toEqual([
       { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] },
-      { apiGroups: ['resource.k8s.io'], resources: ['deviceclasses'], verbs: ['get'] },
+      { apiGroups: ['resource.k8s.io'], resources: ['deviceclasses'], verbs: ['get', 'list', 'watch'] },
       { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims/status'], verbs: ['patch'] },
       {
         apiGroups: ['resource.k8s.io'],

@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { AllocationCheck } from '../../../src/driver/index.ts';
+import { systemClock } from '../../../src/clock.ts';
+import { AllocationCheck, DeviceClasses } from '../../../src/driver/index.ts';
 import { explain } from '../../../src/errors.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
 import { ApiServer } from '../../doubles/api-server.ts';
 import { deviceClassesOf } from '../../doubles/device-classes.ts';
 import { openKube } from '../../doubles/kube.ts';
+import { RecordingLogger } from '../../doubles/logger.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
 
@@ -13,7 +15,9 @@ let api: ApiServer;
 let check: AllocationCheck;
 beforeAll(async () => {
   api = stack.use(await ApiServer.start());
-  check = new AllocationCheck({ driver: testDriver, resources: stack.use(openKube(api)).resources });
+  const { resources } = stack.use(openKube(api));
+  const classes = stack.use(new DeviceClasses({ resources, clock: systemClock, logger: new RecordingLogger() }));
+  check = new AllocationCheck({ driver: testDriver, classes });
 });
 afterAll(() => stack[Symbol.asyncDispose]());
 
@@ -43,6 +47,20 @@ describe('AllocationCheck', () => {
     expect(await outcome(claim)).toMatch(
       /^the allocation of claim default\/\S+ has a configuration of request vf that (DeviceClass \S+|its specification) does not have/,
     );
+  });
+
+  it('asks the API server nothing about a class that it watches, and reads it before it refuses a claim', async () => {
+    const claim = store('watched');
+    expect(await outcome(claim)).toBe('as it should be');
+    const before = api.log.length;
+    expect(await outcome(claim)).toBe('as it should be');
+    expect(api.log.length).toBe(before);
+
+    configOf(claim).splice(0, 1, fromForged());
+    expect(await outcome(claim)).toContain('that DeviceClass class-of-watched-vf does not have');
+    expect(api.log.slice(before).map(({ method, path }) => `${method} ${path}`)).toEqual([
+      'GET /apis/resource.k8s.io/v1/deviceclasses/class-of-watched-vf',
+    ]);
   });
 
   it('says that a class is gone, and may be asked again', async () => {
