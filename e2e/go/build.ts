@@ -50,11 +50,20 @@ export async function ensureGoPrograms(cacheDir: string, module: string, log: Lo
   const unfinished = mkdtempSync(join(goDir, `build-${process.pid}-`));
   try {
     await build(module, source, unfinished, log);
-    renameSync(unfinished, target);
+    moveIntoPlace(unfinished, target);
   } finally {
     rmSync(unfinished, { recursive: true, force: true });
   }
   return target;
+}
+
+/** Another run may have built the same meanwhile: then its folder stays. */
+export function moveIntoPlace(unfinished: string, target: string): void {
+  try {
+    renameSync(unfinished, target);
+  } catch (error) {
+    if (!['ENOTEMPTY', 'EEXIST'].includes(errnoCode(error) ?? '')) throw error;
+  }
 }
 
 /**
