@@ -38,7 +38,7 @@ import {
   readBootId,
   UnrestoredVfs,
 } from './recovery/index.ts';
-import { createSliceApi, SlicePublisher } from './resourceslice/index.ts';
+import { createSliceApi, dropsTaints, SlicePublisher } from './resourceslice/index.ts';
 import {
   Attachments,
   CniAttacher,
@@ -113,6 +113,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const { connection: host, ethtool } = networks.host;
   const vfs = stack.use(
     await openVfSource(settings, {
+      driver,
       host,
       ethtool,
       stateDir,
@@ -138,7 +139,10 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       nodeName,
       clock,
       logger,
-      onError: (error) => ops.setPublished(explain(error)),
+      onError: (error) => {
+        ops.setPublished(explain(error));
+        if (dropsTaints(error)) vfs.withdrawHung();
+      },
       onSynced: () => ops.setPublished(),
     }),
   );
@@ -171,7 +175,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const networkDriver = new Driver({
     driver,
     store,
-    inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.find(name) : undefined) },
+    inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.findUsable(name) : undefined) },
     attachments,
     control: vfs.control,
     attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
@@ -310,8 +314,9 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     const devices = vfs.offered();
     publisher.publish({ pools: { [nodeName]: { devices } } });
     const names = devices.map(({ name }) => name);
-    helper.setHealth(deviceHealth(nodeName, names, store.claims(), vfs.hanging()));
+    helper.setHealth(deviceHealth(nodeName, names, store.claims(), vfs.hung()));
     events.devicesFound(nodeName, names, store.claims());
+    events.devicesHung(nodeName, vfs.hung());
   };
   publish();
   vfs.watch(publish);

@@ -6,7 +6,7 @@ import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
 import type { LinkEthtool, RtnlConnection, VfIdentity, VfInfo } from './netlink/index.ts';
 import { PolicyFile } from './policy-file.ts';
-import type { Device } from './resourceslice/index.ts';
+import type { Device, DeviceTaint } from './resourceslice/index.ts';
 import type { VfHost } from './sandbox/index.ts';
 import type { Settings } from './settings.ts';
 import {
@@ -17,13 +17,16 @@ import {
   type HeldFacts,
   HostLinks,
   type HungWrite,
+  hungWriteHint,
   Inventory,
   type InventoryReport,
   KernelWriter,
+  type KernelWriterOptions,
   linkIdentity,
   type NetworkDevice,
   SimulatedControl,
   SimulatedNic,
+  SriovError,
   Sysfs,
   type VfAddress,
   VfHardware,
@@ -37,6 +40,8 @@ const rescanMs = 2_000;
 const vfsOnMs = 120_000;
 
 export interface VfSourceOptions {
+  /** Name of the driver: the prefix of its taints. */
+  driver: string;
   /** Into the host's network namespace. */
   host: RtnlConnection;
   /** In the same namespace. Absent: what ethtool sets is not restored. */
@@ -52,6 +57,14 @@ export interface VfSourceOptions {
   sysfsRoot?: string;
   stateDir: string;
   logger: Logger;
+  /** Of writes to sysfs. */
+  kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
+}
+
+/** A device whose kernel driver does not return from a write. */
+export interface HungDevice extends HungWrite {
+  /** In its pool; absent if it is not offered, such as a PF. */
+  name?: string;
 }
 
 /** The node's VFs and NICs, real or simulated, as the publisher, the driver and the sandbox side see them. */
@@ -62,6 +75,8 @@ export class VfSource implements VfHost, AsyncDisposable {
   readonly #policyFile: PolicyFile | undefined;
   readonly #stop = new AbortController();
   #devices: NetworkDevice[] = [];
+  /** At the last scan. */
+  #offered: Device[] = [];
   /** PCI addresses of VFs that no claim has and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
   /** What was logged of exclusions and problems, so that it is logged once. */
@@ -72,12 +87,14 @@ export class VfSource implements VfHost, AsyncDisposable {
   readonly #nic: SimulatedNic | undefined;
   /** For writes that the kernel may not come back from. */
   readonly #kernel: KernelWriter;
+  #onChange: (() => void) | undefined;
+  #keepsTaints = true;
 
   constructor(options: VfSourceOptions, nic?: SimulatedNic) {
     this.#options = options;
     this.#nic = nic;
-    const { host, ethtool, clock, policyPath, sysfsRoot = '/sys' } = options;
-    this.#kernel = new KernelWriter({ clock, onChange: (hung) => this.#logHung(hung) });
+    const { host, ethtool, clock, policyPath, sysfsRoot = '/sys', kernelWrites } = options;
+    this.#kernel = new KernelWriter({ clock, ...kernelWrites, onChange: (hung) => this.#hungChanged(hung) });
     const write: WriteFile = (path, text, device) => this.#kernel.write(path, text, device);
     const binding = new DriverBinding(sysfsRoot, write);
     this.#links = new HostLinks({ binding, host, clock });
@@ -91,25 +108,28 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   /**
-   * Looks which devices there are. Those of claims stay as they were first seen: what a claim changes is not theirs.
+   * Looks which devices there are. Those of claims stay as they were first seen: what a claim changes is not theirs. So do
+   * those that hang, whatever sysfs shows of them meanwhile.
    * @returns whether what is offered changed
    * @throws NetdraError `policy-invalid` if there is no good policy from before; SriovError, NetlinkError
    */
   async scan(): Promise<boolean> {
     await this.#followPolicy();
-    const held = this.#options.held();
+    const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
+    const hung = [...known.keys()].filter((pciAddress) => this.#hangs(pciAddress));
+    const asFound = hung.map((pciAddress): [string, HeldFacts] => [pciAddress, {}]);
+    const held: HeldDevices = new Map([...asFound, ...this.#options.held()]);
     const report = await this.#inventory.scan(held);
     this.#log(report);
     const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
     this.#elsewhere = elsewhere.map(({ pciAddress }) => pciAddress);
-    const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
-    const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
-    const devices = report.devices
-      .filter(({ pciAddress }) => !unrestored.has(pciAddress))
-      .filter(({ pciAddress }) => held.has(pciAddress) || !this.#hangs(pciAddress))
-      .map((device) => (held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device));
-    const changed = !isDeepStrictEqual(devices, this.#devices);
-    this.#devices = devices;
+    const seen = report.devices.map((device) =>
+      held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
+    );
+    this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
+    const offered = this.offered();
+    const changed = !isDeepStrictEqual(offered, this.#offered);
+    this.#offered = offered;
     return changed;
   }
 
@@ -117,6 +137,7 @@ export class VfSource implements VfHost, AsyncDisposable {
   watch(onChange: () => void): void {
     const { clock, logger } = this.#options;
     const { signal } = this.#stop;
+    this.#onChange = onChange;
     const watch = async () => {
       for (;;) {
         await clock.sleep(rescanMs, signal);
@@ -132,23 +153,49 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
+    this.#onChange = undefined;
     this.#stop.abort();
     this.#kernel[Symbol.dispose]();
     await this.#watching;
   }
 
-  /** What is offered, in the order of PCI addresses. */
+  /** What is offered, in the order of PCI addresses. Devices that hang have a taint. */
   offered(): Device[] {
-    return this.#devices.map((device) => ({ name: device.name, attributes: deviceAttributes(device) }));
+    return this.#published().map((device) => ({
+      ...{ name: device.name, attributes: deviceAttributes(device) },
+      ...(this.#keepsTaints && this.#hangs(device.pciAddress) ? { taints: [this.#hungTaint()] } : {}),
+    }));
   }
 
-  /** Names of devices of claims that the kernel does not come back from. */
-  hanging(): string[] {
-    return this.#devices.filter(({ pciAddress }) => this.#hangs(pciAddress)).map(({ name }) => name);
+  /** Devices whose kernel driver does not return from a write. */
+  hung(): HungDevice[] {
+    return this.#kernel.hung.map((write) => {
+      const name = this.#devices.find(({ pciAddress }) => pciAddress === write.device)?.name;
+      return { ...write, ...(name === undefined ? {} : { name }) };
+    });
+  }
+
+  /** The API server does not store taints: devices that hang and that no claim has are withdrawn instead. */
+  withdrawHung(): void {
+    this.#keepsTaints = false;
+    this.#onChange?.();
   }
 
   find(name: string): NetworkDevice | undefined {
     return this.#devices.find((device) => device.name === name);
+  }
+
+  /**
+   * The same, for a claim that is to be prepared with it.
+   * @throws SriovError `device-hangs`
+   */
+  findUsable(name: string): NetworkDevice | undefined {
+    const hung = this.hung().find((each) => each.name === name);
+    if (hung === undefined) return this.find(name);
+    const { device, path } = hung;
+    throw new SriovError('device-hangs', `${device}: the kernel has not returned from an earlier write to ${path}`, {
+      ...{ device, path, retriable: true, hint: hungWriteHint },
+    });
   }
 
   attributesOf(pciAddress: string): DeviceAttributes {
@@ -164,11 +211,31 @@ export class VfSource implements VfHost, AsyncDisposable {
     return this.#kernel.hung.some(({ device }) => device === pciAddress);
   }
 
-  #logHung(hung: readonly HungWrite[]): void {
-    this.#options.logger.error(
-      { hung },
-      'writes that the kernel does not come back from; their devices are not offered',
-    );
+  /** A VF that is not restored is withdrawn, except while it hangs: until then nobody knows what can be restored. */
+  #published(): NetworkDevice[] {
+    const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
+    const held = this.#options.held();
+    return this.#devices.filter(({ pciAddress }) => {
+      if (!this.#hangs(pciAddress)) return !unrestored.has(pciAddress);
+      return this.#keepsTaints || held.has(pciAddress);
+    });
+  }
+
+  #hungTaint(): DeviceTaint {
+    return { key: `${this.#options.driver}/hung`, effect: 'NoSchedule' };
+  }
+
+  /** Halfway through an unbind a device can be missing from sysfs. */
+  #hungAndUnseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
+    const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));
+    return this.#devices.filter(({ pciAddress }) => this.#hangs(pciAddress) && !isSeen.has(pciAddress));
+  }
+
+  #hungChanged(hung: readonly HungWrite[]): void {
+    const { logger } = this.#options;
+    if (hung.length === 0) logger.info({}, 'the kernel has returned from all writes');
+    else logger.error({ hung }, 'the kernel does not return from these writes: their devices are quarantined');
+    this.#onChange?.();
   }
 
   async #followPolicy(): Promise<void> {

@@ -97,7 +97,7 @@ export class EventWriter implements AsyncDisposable {
       logger.debug({ ...report }, 'event dropped: too many');
       return undefined;
     }
-    const { namespace } = report.regarding;
+    const { namespace = 'default' } = report.regarding;
     const event: KubeEvent = {
       apiVersion: 'events.k8s.io/v1',
       kind: 'Event',

@@ -1,8 +1,9 @@
-/** What an event is about. The namespace is that of the event, too. */
+/** What an event is about. The namespace is that of the event, too; events of cluster-scoped objects are in `default`. */
 export interface ObjectReference {
   apiVersion: string;
   kind: string;
-  namespace: string;
+  /** Absent for cluster-scoped objects. */
+  namespace?: string;
   name: string;
   uid: string;
 }

@@ -1,6 +1,7 @@
 import { explain } from '../errors.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
+import { type HungWrite, hungWriteHint } from '../sriov/index.ts';
 import type { StoredClaim } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
@@ -26,6 +27,8 @@ export class FailureEvents {
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
   /** Devices whose loss was told. */
   #lost = new Set<string>();
+  /** Devices that were reported as hung. */
+  #hung = new Set<string>();
 
   constructor(writer: Pick<EventWriter, 'report'>) {
     this.#writer = writer;
@@ -105,6 +108,17 @@ export class FailureEvents {
       }
     }
     this.#lost = lost;
+  }
+
+  /** Reports on the node, once for each device that begins to hang. Claims that cannot be prepared have events of their own. */
+  devicesHung(node: string, hung: readonly HungWrite[]): void {
+    for (const { device, path, text } of hung.filter((each) => !this.#hung.has(each.device))) {
+      const note = `Device ${device} hangs: the kernel does not return from writing ${JSON.stringify(text)} to ${path}. It is tainted until the kernel returns. What to do: ${hungWriteHint}.`;
+      // As the kubelet names its node, since it does not know the UID either.
+      const regarding = { apiVersion: 'v1', kind: 'Node', name: node, uid: node };
+      this.#writer.report({ regarding, type: 'Warning', reason: 'DeviceHung', action: 'Writing', note });
+    }
+    this.#hung = new Set(hung.map(({ device }) => device));
   }
 
   #podsOf(uids: string[]): PodName[] {

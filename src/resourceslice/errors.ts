@@ -28,6 +28,12 @@ export class SliceError extends NetdraError<SliceErrorCode> {
   }
 }
 
+/** Whether the API server has stored devices without their taints: before Kubernetes 1.36 they are behind a feature gate. */
+export function dropsTaints(error: Error): boolean {
+  if (!(error instanceof SliceError) || error.code !== 'slice-fields-dropped') return false;
+  return error.problems.some(({ field }) => /^taints\b/.test(field));
+}
+
 const maxListed = 5;
 
 /** The first problems in one line, and how many there are. */

@@ -7,7 +7,7 @@ export type { Exclusion, ExclusionReason } from './exclusion.ts';
 export { HostLinks } from './host-links.ts';
 export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';
-export { type HungWrite, KernelWriter } from './kernel-writer.ts';
+export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
 export type { LinkType, NetInterface, Port } from './net-interface.ts';
 export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';

@@ -20,6 +20,10 @@ export interface KernelWriterOptions {
   onChange?: (hung: readonly HungWrite[]) => void;
 }
 
+/** What an administrator can do about a write that hangs. */
+export const hungWriteHint =
+  'end the process that has the device open, such as one with /dev/vfio; if none has, the kernel log says what it waits for, and only a reboot helps';
+
 /** How long a process waits for another write before it ends, ms. */
 const idleMs = 30_000;
 
@@ -44,6 +48,7 @@ type Answer = { error?: { code?: string; message: string } };
  * long as it likes, and nothing can interrupt it. So each such write is made in a process of its own: a thread of libuv's
  * pool, of which there are four, would be lost to the whole driver, and a worker would keep it from ending. A device
  * whose write does not come back in time gets no further ones until it does.
+ * Decision: docs/decisions/0022-hung-devices-are-tainted.md
  */
 export class KernelWriter implements Disposable {
   readonly #options: KernelWriterOptions;
@@ -156,6 +161,6 @@ function hangs({ device, path, text }: HungWrite, what: string): SriovError {
     device,
     path,
     retriable: true,
-    hint: 'end the process that has the device open, such as one with /dev/vfio; it is not offered until then',
+    hint: hungWriteHint,
   });
 }

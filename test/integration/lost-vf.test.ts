@@ -42,7 +42,15 @@ class Instance implements AsyncDisposable {
     const vfs = stack.use(
       await openVfSource(
         { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nlost' } as Parameters<typeof openVfSource>[0],
-        { host, clock, stateDir, logger, held: () => heldDevices(store.claims()), unrestored: () => [] },
+        {
+          driver: 'sriov.test',
+          host,
+          clock,
+          stateDir,
+          logger,
+          held: () => heldDevices(store.claims()),
+          unrestored: () => [],
+        },
       ),
     );
     const runner = stack.use(new CniRunner({ binDirs: [], cacheDir: join(stateDir, 'cni'), clock, logger }));

@@ -17,6 +17,20 @@ describe('deviceHealth', () => {
     ]);
   });
 
+  it('says of a device that hangs which write does not return, and what to do', () => {
+    const path = '/sys/bus/pci/devices/0000:3b:02.1/driver/unbind';
+    const hung = [{ device: '0000:3b:02.1', name: 'b', path, text: '0000:3b:02.1' }];
+    expect(deviceHealth('node-1', ['a', 'b'], [claimOf('node-1', 'b')], hung)).toEqual([
+      { poolName: 'node-1', deviceName: 'a', health: 'healthy' },
+      {
+        poolName: 'node-1',
+        deviceName: 'b',
+        health: 'unhealthy',
+        message: expect.stringMatching(`^the kernel does not return from a write to ${path}: end the process`),
+      },
+    ]);
+  });
+
   it('says once, and why, that a device is unhealthy that is gone while claims hold it', () => {
     const claims = [claimOf('node-1', 'gone', 'gone'), claimOf('other-pool', 'not-ours')];
     expect(deviceHealth('node-1', [], claims)).toEqual([

@@ -4,8 +4,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import type { RtnlConnection } from '../../src/netlink/index.ts';
 import type { StoredClaim, StoredDevice, UnrestoredVf } from '../../src/state/index.ts';
-import { heldDevices, VfSource } from '../../src/vf-source.ts';
+import { heldDevices, VfSource, type VfSourceOptions } from '../../src/vf-source.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
+import { testDriver } from '../doubles/objects.ts';
+import { fullPipe } from './sriov/full-pipe.ts';
 import { layFunction } from './sriov/pci-tree.ts';
 import { TestNode } from './sriov/test-node.ts';
 import { iceTree } from './sriov/trees/ice.ts';
@@ -26,8 +28,9 @@ beforeEach(() => {
 });
 afterEach(() => node[Symbol.dispose]());
 
-const open = (policyPath?: string) =>
+const open = (policyPath?: string, kernelWrites?: VfSourceOptions['kernelWrites']) =>
   new VfSource({
+    driver: testDriver,
     host: node.connection as unknown as RtnlConnection,
     clock: systemClock,
     held: () => heldDevices(claims),
@@ -36,6 +39,7 @@ const open = (policyPath?: string) =>
     stateDir: node.root,
     logger,
     ...(policyPath === undefined ? {} : { policyPath }),
+    ...(kernelWrites === undefined ? {} : { kernelWrites }),
   });
 const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
   identity: { uid: 'u', namespace: 'default', name: 'c' },
@@ -170,5 +174,81 @@ describe('VfSource', () => {
         fields: { pciAddress: first, pfAddress: '0000:01:00.0', reason: 'enslaved', interfaceName: 'enp1s0f0v0' },
       },
     ]);
+  });
+});
+
+describe('VfSource, while the kernel does not return from a write', () => {
+  const name = '0000-01-10-0';
+  const taints = [{ key: `${testDriver}/hung`, effect: 'NoSchedule' }];
+  const offeredAs = (source: VfSource) => source.offered().find((device) => device.name === name);
+
+  /** A source with a VF whose driver is being bound. */
+  async function hang() {
+    await using stack = new AsyncDisposableStack();
+    rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
+    writeFileSync(join(node.root, 'bus/pci/devices', first, 'driver_override'), '');
+    const pipe = stack.use(await fullPipe(join(node.root, 'bus/pci/drivers_probe')));
+    const source = stack.use(open(undefined, { timeoutMs: 500, end: () => undefined }));
+    await source.scan();
+    const before = source.offered();
+    let changes = 0;
+    source.watch(() => changes++);
+    await expect(source.reclaimLink(first)).rejects.toMatchObject({ code: 'device-hangs' });
+    const owned = stack.move();
+    return {
+      ...{ source, before, path: pipe.path, changes: () => changes },
+      async release() {
+        pipe.drain();
+        await expect.poll(() => source.hung(), { timeout: 10_000 }).toEqual([]);
+      },
+      [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    };
+  }
+
+  it('goes on offering the device, with a taint, until the kernel returns', async () => {
+    await using bench = await hang();
+    const { source, before } = bench;
+    expect(source.hung()).toEqual([{ name, device: first, path: bench.path, text: first }]);
+    expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
+    expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
+    expect(source.offered()).toHaveLength(before.length);
+    // Published at once, not after the next scan.
+    const changes = bench.changes();
+    expect(changes).toBeGreaterThan(0);
+    await bench.release();
+    expect(bench.changes()).toBeGreaterThan(changes);
+    expect(source.offered()).toEqual(before);
+  });
+
+  it('goes on offering the device when sysfs shows it no longer, and when it is to be restored', async () => {
+    await using bench = await hang();
+    const { source } = bench;
+    unrestored = [{ device: claimOf({}).devices[0]!, reason: 'the kernel has not returned' }];
+    rmSync(join(node.root, 'bus/pci/devices', first), { recursive: true });
+    await source.scan();
+    expect(offeredAs(source)?.taints).toEqual(taints);
+    await bench.release();
+    expect(offeredAs(source)).toBeUndefined();
+  });
+
+  it('gives the device to no claim, whatever it tolerates', async () => {
+    await using bench = await hang();
+    const { source } = bench;
+    expect(() => source.findUsable(name)).toThrow(`${first}: the kernel has not returned from an earlier write to`);
+    expect(source.findUsable('0000-01-10-2')).toBeDefined();
+    await bench.release();
+    expect(source.findUsable(name)).toMatchObject({ pciAddress: first });
+  });
+
+  it('withdraws the device where the API server stores no taints, unless a claim has it', async () => {
+    await using bench = await hang();
+    const { source, before } = bench;
+    const changes = bench.changes();
+    source.withdrawHung();
+    expect(bench.changes()).toBeGreaterThan(changes);
+    expect(source.offered()).toEqual(before.filter((device) => device.name !== name));
+    claims = [claimOf({})];
+    await source.scan();
+    expect(source.offered()).toEqual(before);
   });
 });

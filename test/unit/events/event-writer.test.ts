@@ -56,6 +56,15 @@ describe('EventWriter', () => {
     ]);
   });
 
+  it('reports on objects that have no namespace in the namespace default', async () => {
+    await using bench = await startBench();
+    const regarding = { apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-1' };
+    bench.writer.report(report('it hangs', { regarding }));
+    await poll(bench.events).toHaveLength(1);
+    expect(bench.events()[0]).toMatchObject({ metadata: { namespace: 'default' }, regarding });
+    expect(bench.events()[0]?.regarding).not.toHaveProperty('namespace');
+  });
+
   it('makes one event with a count of what happens again, and writes that seldom', async () => {
     await using bench = await startBench();
     bench.writer.report(report('no VF'));

@@ -128,4 +128,25 @@ describe('FailureEvents', () => {
     events.devicesFound('node-1', [], claims);
     expect(told()).toHaveLength(4);
   });
+
+  it('reports a device that hangs on the node, once, with its path and what to do', () => {
+    const { events, told, reports } = record();
+    const hung = {
+      device: '0000:3b:02.1',
+      path: '/sys/bus/pci/devices/0000:3b:02.1/driver/unbind',
+      text: '0000:3b:02.1',
+    };
+    events.devicesHung('node-1', []);
+    events.devicesHung('node-1', [hung]);
+    events.devicesHung('node-1', [hung]);
+    expect(told()).toEqual(['Node node-1 DeviceHung']);
+    expect(reports[0]?.regarding).toEqual({ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-1' });
+    expect(reports[0]?.note).toMatch(
+      /^Device 0000:3b:02\.1 hangs: .* to \/sys\/bus\/pci\/devices\/0000:3b:02\.1\/driver\/unbind\./,
+    );
+    expect(reports[0]?.note).toContain('What to do: end the process that has the device open');
+    events.devicesHung('node-1', []);
+    events.devicesHung('node-1', [hung]);
+    expect(told()).toHaveLength(2);
+  });
 });

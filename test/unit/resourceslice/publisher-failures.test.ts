@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { isKubeError } from '../../../src/kube/index.ts';
-import { type ResourceSlice, SliceError } from '../../../src/resourceslice/index.ts';
+import { dropsTaints, type ResourceSlice, SliceError } from '../../../src/resourceslice/index.ts';
 import { testDriver, testNode } from '../../doubles/objects.ts';
 import { devices, generations, onePool, poll, startBench } from './bench.ts';
 
@@ -203,6 +203,7 @@ describe('SlicePublisher, when something fails', () => {
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
     expect(bench.errors).toHaveLength(1);
     expect(bench.errors[0]).toMatchObject({ code: 'slice-fields-dropped', pool: testNode });
+    expect(dropsTaints(bench.errors[0]!)).toBe(true);
     expect(bench.errors[0]?.message).toMatch(
       /^pool node-1 is published without some of its fields: device dev-0: taints was dropped by the API server; /,
     );

@@ -1,4 +1,3 @@
-import { execFileSync, spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,37 +5,24 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { type HungWrite, KernelWriter } from '../../../src/sriov/kernel-writer.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
+import { fullPipe } from './full-pipe.ts';
 
 const stack = new DisposableStack();
 afterAll(() => stack.dispose());
 
-/** A write to a FIFO that is not read waits in the kernel as one to sysfs may. Only this one could be ended by a signal. */
 function bench(timeoutMs = 1_500) {
   const dir = stack.use(tempDir()).path;
   const changes: (readonly HungWrite[])[] = [];
   const writer = stack.use(
     new KernelWriter({ clock: systemClock, timeoutMs, end: () => undefined, onChange: (hung) => changes.push(hung) }),
   );
-  const fifo = (name: string) => {
-    const path = join(dir, name);
-    execFileSync('mkfifo', [path]);
-    // As a file of sysfs that is opened at once and waits in write(2): full, with somebody who does not read.
-    const reader = spawn('sh', ['-c', 'exec 3<>"$1"; head -c 65536 /dev/zero >&3; exec sleep 60', 'sh', path], {
-      stdio: 'ignore',
-    });
-    stack.defer(() => void reader.kill('SIGKILL'));
-    const release = () => {
-      const drain = spawn('cat', [path], { stdio: 'ignore' });
-      stack.defer(() => void drain.kill('SIGKILL'));
-    };
-    return { path, release };
-  };
+  const pipe = async (name: string) => stack.use(await fullPipe(join(dir, name)));
   const file = (name: string) => {
     const path = join(dir, name);
     writeFileSync(path, '');
     return path;
   };
-  return { dir, writer, fifo, file, changes };
+  return { dir, writer, pipe, file, changes };
 }
 
 const device = (index: number) => `0000:3b:02.${index}`;
@@ -53,9 +39,8 @@ describe('KernelWriter', () => {
   });
 
   it('goes on with other devices, and with all files, while more writes hang than the pool has threads', async () => {
-    const { writer, fifo, file, changes } = bench();
-    const pipes = [0, 1, 2, 3, 4, 5].map((index) => fifo(`unbind${index}`));
-    await systemClock.sleep(300);
+    const { writer, pipe, file, changes } = bench();
+    const pipes = await Promise.all([0, 1, 2, 3, 4, 5].map((index) => pipe(`unbind${index}`)));
     const writes = pipes.map(({ path }, index) => writer.write(path, 'x', device(index)));
     const outcomes = Promise.allSettled(writes);
     const path = file('bind');
@@ -66,7 +51,7 @@ describe('KernelWriter', () => {
     }
     expect(writer.hung.map((each) => each.device).sort()).toEqual([0, 1, 2, 3, 4, 5].map(device));
     await expect(writer.write(path, 'x', device(0))).rejects.toThrow('has not come back since an earlier write');
-    for (const { release } of pipes) release();
+    for (const { drain } of pipes) drain();
     await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
     await writer.write(path, 'again', device(0));
     expect(changes.at(-1)).toEqual([]);
