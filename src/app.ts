@@ -82,6 +82,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       waitForAddress: settings.podUid !== undefined,
       ...(settings.podUid === undefined ? {} : { token: InstanceToken.open(join(stateDir, 'instance-token')) }),
       ...(settings.httpAddress === undefined ? {} : { address: settings.httpAddress }),
+      ...(settings.httpTlsDir === undefined ? {} : { tlsDir: settings.httpTlsDir }),
     }),
   );
   const kube = stack.use(new KubeClient(access, { clock, userAgent: 'netdra' }));

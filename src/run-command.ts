@@ -143,6 +143,10 @@ export function runCommand(): Command {
         'where to serve /metrics, /healthz and /readyz: HOST:PORT or :PORT; off without',
       ).argParser(argument(checkAddress)),
     )
+    .option(
+      '--http-tls-dir <path>',
+      'directory with tls.crt and tls.key: serves them by HTTPS; read again when they change',
+    )
     .addOption(commonOptions.simulate())
     .option('--simulate-prefix <name>', 'start of the names of simulated interfaces', 'nsim')
     .addOption(new Option('--log-level <level>', 'least level that is logged').choices(logLevels).default('info'))

@@ -57,6 +57,8 @@ export interface Settings {
   bootIdPath?: string;
   /** Where metrics and probes are served, `HOST:PORT`; absent: nowhere. */
   httpAddress?: string;
+  /** Directory with `tls.crt` and `tls.key` for it, read again when they change; absent: without TLS. */
+  httpTlsDir?: string;
   simulate: Simulation | undefined;
   simulatePrefix: string;
   logLevel: string;

@@ -1,11 +1,15 @@
 import { stat } from 'node:fs/promises';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
 import { NetdraError } from '../errors.ts';
 import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
 import type { Readiness } from './readiness.ts';
+import type { TlsPair } from './tls-files.ts';
 
+/** For a request, and for a TLS handshake. */
+const requestTimeoutMs = 10_000;
 /** Less than the kubelet waits for a probe. */
 const poolTimeoutMs = 3_000;
 
@@ -14,12 +18,16 @@ export interface HttpServerOptions {
   address: string;
   metrics: Metrics;
   readiness: Readiness;
+  /** Absent: without TLS. */
+  tls?: TlsPair;
   /** Answers challenges of other instances; absent: not. */
   token?: InstanceToken;
 }
 
 export interface HttpServer extends AsyncDisposable {
   readonly port: number;
+  /** For new connections; without effect on a server without TLS. */
+  setTls(pair: TlsPair): void;
 }
 
 /**
@@ -27,22 +35,31 @@ export interface HttpServer extends AsyncDisposable {
  * otherwise) for the kubelet's probes.
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
-export async function serveHttp({ address, metrics, readiness, token }: HttpServerOptions): Promise<HttpServer> {
+export async function serveHttp({ address, metrics, readiness, tls, token }: HttpServerOptions): Promise<HttpServer> {
   const { host, port } = parseAddress(address);
-  const server = createServer((request, response) => {
+  const listener: RequestListener = (request, response) => {
     answer(request, response, { metrics, readiness, token }).catch((error: unknown) => {
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end(`${error instanceof Error ? error.message : String(error)}\n`);
     });
-  });
+  };
+  const tlsServer = tls && createTlsServer({ ...tls, handshakeTimeout: requestTimeoutMs }, listener);
+  const server: Server | TlsServer = tlsServer ?? createServer(listener);
   // A client that sends nothing must not hold a connection for ever.
-  server.requestTimeout = 10_000;
+  server.requestTimeout = requestTimeoutMs;
   server.maxConnections = 32;
+  // Also those of TLS handshakes that never end, which the server does not list.
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
   await listen(server, host, port, address);
   return {
     port: (server.address() as AddressInfo).port,
+    setTls: (pair) => tlsServer?.setSecureContext(pair),
     async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
+      for (const socket of sockets) socket.destroy();
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
@@ -102,7 +119,12 @@ export function parseAddress(address: string): { host?: string; port: number } {
   return { port, ...(host ? { host } : {}) };
 }
 
-async function listen(server: Server, host: string | undefined, port: number, address: string): Promise<void> {
+async function listen(
+  server: Server | TlsServer,
+  host: string | undefined,
+  port: number,
+  address: string,
+): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {

@@ -1,5 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { get as getHttp, type IncomingMessage } from 'node:http';
+import { get as getHttps } from 'node:https';
 import { dirname } from 'node:path';
 import { errnoCode } from '../errors.ts';
 
@@ -45,14 +47,36 @@ export class InstanceToken {
     port: number;
   }): Promise<'instance' | 'foreign' | 'free'> {
     const nonce = randomBytes(16).toString('hex');
-    const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/identity?nonce=${nonce}`;
-    try {
-      const answer = await fetch(url, { signal: AbortSignal.timeout(answerTimeoutMs), redirect: 'error' });
-      const text = (await answer.text()).slice(0, 64);
-      const [proof, expected] = [text, this.prove(nonce)].map((each) => Buffer.from(each)) as [Buffer, Buffer];
-      return proof.length === expected.length && timingSafeEqual(proof, expected) ? 'instance' : 'foreign';
-    } catch (error) {
-      return errnoCode((error as Error).cause) === 'ECONNREFUSED' ? 'free' : 'foreign';
+    const address = `${host.includes(':') ? `[${host}]` : host}:${port}/identity?nonce=${nonce}`;
+    // The other instance may be one from before TLS was switched on or off.
+    for (const scheme of ['http', 'https'] as const) {
+      try {
+        const text = await ask(scheme, address);
+        const [proof, expected] = [text, this.prove(nonce)].map((each) => Buffer.from(each)) as [Buffer, Buffer];
+        if (proof.length === expected.length && timingSafeEqual(proof, expected)) return 'instance';
+      } catch (error) {
+        if (errnoCode(error) === 'ECONNREFUSED') return 'free';
+      }
     }
+    return 'foreign';
   }
+}
+
+/** The first characters of the answer. The proof in it counts, not the certificate. @throws the error of the connection */
+async function ask(scheme: 'http' | 'https', address: string): Promise<string> {
+  const signal = AbortSignal.timeout(answerTimeoutMs);
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    const request =
+      scheme === 'http'
+        ? getHttp(`http://${address}`, { signal, agent: false }, resolve)
+        : getHttps(`https://${address}`, { signal, agent: false, rejectUnauthorized: false }, resolve);
+    request.once('error', reject);
+  });
+  let text = '';
+  for await (const chunk of response.setEncoding('utf8')) {
+    text += chunk;
+    // A foreign program may go on for ever.
+    if (text.length >= 64) break;
+  }
+  return text.slice(0, 64);
 }

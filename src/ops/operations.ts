@@ -6,10 +6,13 @@ import { type HttpServer, parseAddress, serveHttp } from './http-server.ts';
 import type { InstanceToken } from './instance-token.ts';
 import { Metrics, type MetricsOptions } from './metrics.ts';
 import { Readiness } from './readiness.ts';
+import { type TlsChange, TlsFiles, type TlsPair } from './tls-files.ts';
 
 export interface OperationsOptions extends MetricsOptions {
   /** `HOST:PORT` for metrics and probes; absent: nothing is served. */
   address?: string;
+  /** Directory with `tls.crt` and `tls.key`, which may change; absent: without TLS. */
+  tlsDir?: string;
   /** Whether the address may be taken: by the instance that this one replaces, which gives it back when it ends. */
   waitForAddress?: boolean;
   /** Tells such an instance from another program that has the address. */
@@ -20,6 +23,8 @@ export interface OperationsOptions extends MetricsOptions {
 
 /** Another program can take the address in the moment between two instances. */
 const attemptsPerCheck = 20;
+/** The kubelet renews the files of a Secret about once a minute. */
+const tlsRereadMs = 10_000;
 
 /** What operators see of the running driver: metrics, readiness, and a word when the event loop stood still. */
 export class Operations implements AsyncDisposable {
@@ -28,6 +33,8 @@ export class Operations implements AsyncDisposable {
   readonly #loopWatch: Disposable;
   readonly #ended = new AbortController();
   #server: HttpServer | undefined;
+  #tls: TlsPair | undefined;
+  #following: Promise<void> | undefined;
   #waiting: Promise<void> | undefined;
   #longestStallMs = 0;
 
@@ -39,11 +46,12 @@ export class Operations implements AsyncDisposable {
     });
   }
 
-  /** @throws NetdraError `address-invalid`, `address-unavailable` */
+  /** @throws NetdraError `address-invalid`, `address-unavailable`, `tls-invalid` */
   static async start(options: OperationsOptions): Promise<Operations> {
     const operations = new Operations(options);
     if (options.address === undefined) return operations;
     try {
+      if (options.tlsDir !== undefined) operations.#followTls(new TlsFiles(options.tlsDir), options);
       await operations.#serve(options.address, options);
       return operations;
     } catch (error) {
@@ -65,8 +73,40 @@ export class Operations implements AsyncDisposable {
     this.#server = await serveHttp({
       ...{ metrics: this.metrics, readiness: this.readiness, address },
       ...(token === undefined ? {} : { token }),
+      ...(this.#tls === undefined ? {} : { tls: this.#tls }),
     });
-    logger.info({ address, port: this.#server.port }, 'serving metrics and probes');
+    logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
+  }
+
+  /** @throws NetdraError `tls-invalid` if the files are no good at the start */
+  #followTls(files: TlsFiles, { clock, logger }: OperationsOptions): void {
+    const use = (change: TlsChange | undefined) => {
+      if (change === undefined) return;
+      this.#tls = { cert: change.cert, key: change.key };
+      this.#server?.setTls(this.#tls);
+      const isExpired = change.notAfter.getTime() < Date.now();
+      const message = isExpired
+        ? 'certificate for metrics and probes has expired'
+        : 'certificate for metrics and probes in use';
+      logger[isExpired ? 'warn' : 'info']({ notAfter: change.notAfter.toISOString() }, message);
+    };
+    use(files.read());
+    let fault: string | undefined;
+    const follow = async () => {
+      for (;;) {
+        await clock.sleep(tlsRereadMs, this.#ended.signal);
+        try {
+          use(files.read());
+          fault = undefined;
+        } catch (error) {
+          const now = explain(error);
+          if (now !== fault) logger.error({ err: error }, 'certificate not taken; the last good one stays in use');
+          fault = now;
+        }
+      }
+    };
+    // The sleep rejects at the end.
+    this.#following = follow().catch(() => undefined);
   }
 
   async #serveLater(address: string, options: OperationsOptions): Promise<void> {
@@ -100,6 +140,7 @@ export class Operations implements AsyncDisposable {
     this.#loopWatch[Symbol.dispose]();
     this.#ended.abort();
     await this.#waiting?.catch(() => undefined);
+    await this.#following;
     await this.#server?.[Symbol.asyncDispose]();
   }
 }

@@ -139,7 +139,7 @@ describe('the chart', () => {
           podLabels: { c: 'd' },
           seLinuxOptions: { type: 'spc_t' },
         },
-        http: { host: '127.0.0.1' },
+        http: { host: '127.0.0.1', tls: { secretName: 'netdra-tls' } },
         cni: { enabled: true },
         inventoryPolicy: { pfs: [{ select: { vendor: '8086' }, numVfs: 8 }] },
         serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
@@ -169,6 +169,35 @@ describe('the chart', () => {
     expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(10)).toEqual(['/etc/netdra']);
     const rule = { apiGroups: ['k8s.cni.cncf.io'], resources: ['network-attachment-definitions'], verbs: ['get'] };
     expect(find<V1ClusterRole>('ClusterRole', { cni: { enabled: true } }).rules).toContainEqual(rule);
+  });
+
+  it('serves metrics and probes by HTTPS with the Secret that it is given, and has all that ask use it', () => {
+    const values = { http: { tls: { secretName: 'netdra-tls' } }, serviceMonitor: { enabled: true } };
+    const pod = podOf(values);
+    const [driver] = pod?.containers ?? [];
+    expect(driver?.args).toContain('--http-tls-dir=/etc/netdra-tls');
+    // Without a subPath: such a file stays as it was when the container was started.
+    const mount = driver?.volumeMounts?.find(({ name }) => name === 'tls');
+    expect(mount).toEqual({ name: 'tls', mountPath: '/etc/netdra-tls', readOnly: true });
+    const volume = pod?.volumes?.find(({ name }) => name === 'tls');
+    expect(volume?.secret).toEqual({ secretName: 'netdra-tls', defaultMode: 0o400 });
+    expect(driver?.livenessProbe?.httpGet).toEqual({ path: '/healthz', port: 9797, scheme: 'HTTPS' });
+    expect(driver?.readinessProbe?.httpGet).toEqual({ path: '/readyz', port: 9797, scheme: 'HTTPS' });
+    const endpointOf = (more: Record<string, unknown>) =>
+      find<{ spec: { endpoints: object[] } }>('ServiceMonitor', more).spec.endpoints[0];
+    expect(endpointOf(values)).toMatchObject({
+      scheme: 'https',
+      tlsConfig: {
+        ca: { secret: { name: 'netdra-tls', key: 'ca.crt' } },
+        serverName: 'netdra-metrics.kube-system.svc',
+      },
+    });
+    const tlsConfig = { caFile: '/etc/prometheus/ca.crt', serverName: 'netdra' };
+    expect(endpointOf({ ...values, serviceMonitor: { enabled: true, tlsConfig } })).toMatchObject({ tlsConfig });
+    const plain = endpointOf({ serviceMonitor: { enabled: true } });
+    expect(plain).not.toHaveProperty('scheme');
+    expect(plain).not.toHaveProperty('tlsConfig');
+    expect(podOf({})?.containers[0]?.readinessProbe?.httpGet).toEqual({ path: '/readyz', port: 9797 });
   });
 
   it('has the alert rules as they are', () => {

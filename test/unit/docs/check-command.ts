@@ -42,6 +42,7 @@ const others: Record<string, string[]> = {
   'kubectl apply': ['--filename=', '-f=', '--server-side'],
   'kubectl annotate node': ['--overwrite'],
   'kubectl cordon': [],
+  'kubectl create secret tls': ['--namespace=', '--cert=', '--key='],
   'kubectl delete': ['--filename=', '-f=', '--namespace=', '-n='],
   'kubectl describe': ['--namespace=', '-n='],
   'kubectl drain': ['--ignore-daemonsets', '--delete-emptydir-data'],

@@ -48,8 +48,13 @@ export function findValuePathProblem(setting: string): string | undefined {
   const [path = '', text = ''] = setting.split(/=(.*)/s);
   const known = path.split('.').reduce<unknown>((each, key) => (each as Record<string, unknown>)?.[key], defaultValues);
   if (known === undefined) return `the chart has no value ${path}`;
-  const nested = path.split('.').reduceRight<unknown>((value, key) => ({ [key]: value }), text);
-  return valuesSchema.safeParse(nested).success ? undefined : `the chart does not take ${setting}`;
+  const fits = (leaf: unknown) => {
+    const nested = path.split('.').reduceRight<unknown>((value, key) => ({ [key]: value }), leaf);
+    return valuesSchema.safeParse(nested).success;
+  };
+  // Helm makes numbers of digits.
+  const isTaken = fits(text) || (/^\d+$/.test(text) && fits(Number(text)));
+  return isTaken ? undefined : `the chart does not take ${setting}`;
 }
 
 /**
