@@ -20,7 +20,7 @@ import { isPodWanted, KubeClient, openApiAccess, ResourceApi } from './kube/inde
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
 import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
-import { parseCidr } from './netlink/index.ts';
+import { NetworkWatch, parseCidr } from './netlink/index.ts';
 import { createOneByOne } from './one-by-one.ts';
 import {
   InstanceToken,
@@ -122,6 +122,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       clock,
       held: () => heldDevices(store.claims()),
       unrestored: () => store.unrestored(),
+      watchHost: (onChange) => NetworkWatch.openHost(onChange),
       ...policyPathOf(settings),
     }),
   );

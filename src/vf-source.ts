@@ -36,6 +36,10 @@ import type { StoredClaim, UnrestoredVf } from './state/index.ts';
 
 /** Devices that appear or vanish are seen within this time. */
 const rescanMs = 2_000;
+/** What no event reports is seen within this time. */
+const longestRescanMs = 30_000;
+/** After a change: the inventory takes a VF for lost when it has missed it twice. */
+const scansPerChange = 2;
 /** Firmware takes a while to switch VFs on. */
 const vfsOnMs = 120_000;
 
@@ -53,6 +57,8 @@ export interface VfSourceOptions {
   held: () => HeldDevices;
   /** VFs that are not offered until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
+  /** Reports changes of the node's devices and interfaces. Absent: they are read again and again. */
+  watchHost?: (onChange: () => void) => Disposable;
   /** Where sysfs is mounted; default `/sys`. */
   sysfsRoot?: string;
   stateDir: string;
@@ -82,6 +88,11 @@ export class VfSource implements VfHost, AsyncDisposable {
   /** What was logged of exclusions and problems, so that it is logged once. */
   #reported = '';
   #watching: Promise<void> | undefined;
+  #hostWatch: Disposable | undefined;
+  /** How many scans are due, whatever else is known. */
+  #scansLeft = 0;
+  #scannedAtMs = 0;
+  #stored = '';
   readonly #options: VfSourceOptions;
   readonly #links: HostLinks;
   readonly #nic: SimulatedNic | undefined;
@@ -115,6 +126,8 @@ export class VfSource implements VfHost, AsyncDisposable {
    */
   async scan(): Promise<boolean> {
     await this.#followPolicy();
+    this.#scannedAtMs = this.#options.clock.nowMs();
+    this.#stored = this.#describeStored();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const hung = [...known.keys()].filter((pciAddress) => this.#hangs(pciAddress));
     const asFound = hung.map((pciAddress): [string, HeldFacts] => [pciAddress, {}]);
@@ -133,17 +146,21 @@ export class VfSource implements VfHost, AsyncDisposable {
     return changed;
   }
 
-  /** Scans again and again until disposed of. */
+  /** Scans whenever something may have changed, until disposed of. */
   watch(onChange: () => void): void {
     const { clock, logger } = this.#options;
     const { signal } = this.#stop;
     this.#onChange = onChange;
+    this.#hostWatch ??= this.#openHostWatch();
+    // What changed between the first scan and now was not reported.
+    this.#scansLeft = scansPerChange;
     const watch = async () => {
       for (;;) {
         await clock.sleep(rescanMs, signal);
         try {
-          if (await this.scan()) onChange();
+          if ((await this.#isDue()) && (await this.scan())) onChange();
         } catch (error) {
+          this.#scansLeft = scansPerChange;
           logger.warn({ err: error }, 'devices cannot be listed');
         }
       }
@@ -154,6 +171,7 @@ export class VfSource implements VfHost, AsyncDisposable {
 
   async [Symbol.asyncDispose]() {
     this.#onChange = undefined;
+    this.#hostWatch?.[Symbol.dispose]();
     this.#stop.abort();
     this.#kernel[Symbol.dispose]();
     await this.#watching;
@@ -238,10 +256,40 @@ export class VfSource implements VfHost, AsyncDisposable {
     this.#onChange?.();
   }
 
+  #openHostWatch(): Disposable | undefined {
+    const { logger, watchHost } = this.#options;
+    try {
+      return watchHost?.(() => {
+        this.#scansLeft = scansPerChange;
+      });
+    } catch (error) {
+      logger.warn({ err: error }, 'devices are read every two seconds: their changes cannot be watched');
+      return undefined;
+    }
+  }
+
+  /** Whether there may be something new to see. */
+  async #isDue(): Promise<boolean> {
+    await this.#followPolicy();
+    if (this.#describeStored() !== this.#stored) this.#scansLeft = scansPerChange;
+    const isLongAgo = this.#options.clock.nowMs() - this.#scannedAtMs >= longestRescanMs;
+    if (this.#hostWatch !== undefined && this.#scansLeft === 0 && !isLongAgo) return false;
+    this.#scansLeft = Math.max(0, this.#scansLeft - 1);
+    return true;
+  }
+
+  /** What a scan depends on besides the node: equal if nothing of it has changed. */
+  #describeStored(): string {
+    const { held, unrestored } = this.#options;
+    const hung = this.#kernel.hung.map(({ device }) => device);
+    return JSON.stringify([[...held()], unrestored().map(({ device }) => device.pciAddress), hung]);
+  }
+
   async #followPolicy(): Promise<void> {
     const { logger, policyPath } = this.#options;
     const fault = await this.#policyFile?.follow((policy) => {
       this.#inventory.policy = policy;
+      this.#scansLeft = scansPerChange;
       logger.info({ path: policyPath }, 'inventory policy in force');
     });
     if (fault !== undefined)
@@ -250,6 +298,8 @@ export class VfSource implements VfHost, AsyncDisposable {
 
   #log({ excluded, problems }: InventoryReport): void {
     const { logger } = this.#options;
+    // What could not be read may be a moment later.
+    if (problems.length > 0) this.#scansLeft = scansPerChange;
     const report = JSON.stringify([excluded, problems.map(({ message }) => message)]);
     if (report === this.#reported) return;
     this.#reported = report;

@@ -6,40 +6,44 @@ import type { DatagramSocket } from './socket.ts';
 import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
 
 /** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
-const groups = [1, 5, 9];
+const networkGroups = [1, 5, 9];
+/** The kernel's own events, not those that a device manager sends on. Source: Linux `lib/kobject_uevent.c`. */
+const deviceGroups = [1];
 
 /**
- * Tells that something about the links or addresses of a network namespace changed; what, is to be read anew. Keeps the
+ * Reports that something changed in a network namespace, or among the node's devices; what, is to be read anew. Keeps the
  * namespace alive as long as it is open, and with it a VF that is in there; does not keep the process alive.
  */
 export class NetworkWatch implements Disposable {
-  readonly #socket: Pick<DatagramSocket, 'close'>;
+  readonly #sockets: Pick<DatagramSocket, 'close'>[] = [];
+  readonly #onChange: () => void;
   #open = true;
 
-  private constructor(socket: Pick<DatagramSocket, 'close'>) {
-    this.#socket = socket;
+  private constructor(onChange: () => void) {
+    this.#onChange = onChange;
   }
 
   /**
+   * Links and addresses of a namespace.
    * @param onChange called for each message of the kernel, also when some of them were lost
    * @throws NetlinkError `netns-refused`, `netlink-lost`
    */
   static open(netns: NetnsHandle, onChange: () => void): NetworkWatch {
-    const socket = openInNetns(netns, () => {
-      const created = new RawNetlinkSocket(Protocol.ROUTE);
-      dropSilently(created.address().port);
-      for (const group of groups) created.addMembership(group);
-      return created;
-    });
-    const watch = new NetworkWatch(socket);
-    const tell = () => {
-      if (watch.#open) onChange();
-    };
-    // Port 0 is the kernel: other processes of the pod cannot wake us.
-    socket.on('message', (_message, sender) => sender.port === 0 && tell());
-    socket.on('truncatedMessage', tell);
-    socket.on('error', tell);
-    socket.unref();
+    const watch = new NetworkWatch(onChange);
+    watch.#add(openInNetns(netns, () => joinGroups(Protocol.ROUTE, networkGroups)));
+    return watch;
+  }
+
+  /**
+   * Links and addresses of the namespace that the process is in, and devices: added, removed, bound to a kernel driver or
+   * released by it.
+   * @param onChange as that of {@link open}
+   * @throws NetlinkError `netlink-lost`
+   */
+  static openHost(onChange: () => void): NetworkWatch {
+    const watch = new NetworkWatch(onChange);
+    watch.#add(joinGroups(Protocol.ROUTE, networkGroups));
+    watch.#add(joinGroups(Protocol.KOBJECT_UEVENT, deviceGroups));
     return watch;
   }
 
@@ -47,8 +51,29 @@ export class NetworkWatch implements Disposable {
     if (!this.#open) return;
     this.#open = false;
     // Not at once: we may be inside of the socket's own receive callback, which goes on to use what close frees.
-    setImmediate(() => this.#socket.close());
+    setImmediate(() => {
+      for (const socket of this.#sockets) socket.close();
+    });
   }
+
+  #add(socket: DatagramSocket): void {
+    const report = () => {
+      if (this.#open) this.#onChange();
+    };
+    // Port 0 is the kernel: other processes cannot wake us.
+    socket.on('message', (_message, sender) => sender.port === 0 && report());
+    socket.on('truncatedMessage', report);
+    socket.on('error', report);
+    socket.unref();
+    this.#sockets.push(socket);
+  }
+}
+
+function joinGroups(protocol: Protocol, groups: readonly number[]): RawNetlinkSocket {
+  const socket = new RawNetlinkSocket(protocol);
+  dropSilently(socket.address().port);
+  for (const group of groups) socket.addMembership(group);
+  return socket;
 }
 
 /**

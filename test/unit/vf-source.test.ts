@@ -1,11 +1,12 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import type { RtnlConnection } from '../../src/netlink/index.ts';
 import type { StoredClaim, StoredDevice, UnrestoredVf } from '../../src/state/index.ts';
 import { heldDevices, VfSource, type VfSourceOptions } from '../../src/vf-source.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
+import { ManualClock } from '../doubles/manual-clock.ts';
 import { testDriver } from '../doubles/objects.ts';
 import { fullPipe } from './sriov/full-pipe.ts';
 import { layFunction } from './sriov/pci-tree.ts';
@@ -28,7 +29,7 @@ beforeEach(() => {
 });
 afterEach(() => node[Symbol.dispose]());
 
-const open = (policyPath?: string, kernelWrites?: VfSourceOptions['kernelWrites']) =>
+const open = (policyPath?: string, more: Partial<VfSourceOptions> = {}) =>
   new VfSource({
     driver: testDriver,
     host: node.connection as unknown as RtnlConnection,
@@ -39,7 +40,7 @@ const open = (policyPath?: string, kernelWrites?: VfSourceOptions['kernelWrites'
     stateDir: node.root,
     logger,
     ...(policyPath === undefined ? {} : { policyPath }),
-    ...(kernelWrites === undefined ? {} : { kernelWrites }),
+    ...more,
   });
 const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
   identity: { uid: 'u', namespace: 'default', name: 'c' },
@@ -140,6 +141,41 @@ describe('VfSource', () => {
     expect(source.offered()).toHaveLength(3);
   });
 
+  it('reads the devices again when something changed, and else every 30 s', async () => {
+    const clock = new ManualClock();
+    let report = () => {};
+    const watchHost = (onChange: () => void): Disposable => {
+      report = onChange;
+      return { [Symbol.dispose]: () => {} };
+    };
+    let scans = 0;
+    const connection = { ...node.connection, links: () => ++scans && node.connection.links() };
+    await using source = open(undefined, { clock, watchHost, host: connection as unknown as RtnlConnection });
+    let changes = 0;
+    source.watch(() => changes++);
+    /** Ticks of two seconds. */
+    const pass = async (ticks: number) => {
+      for (let tick = 0; tick < ticks; tick++) {
+        await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]));
+        clock.advance(2_000);
+      }
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]));
+    };
+    const scansDuring = async (ticks: number) => {
+      const before = scans;
+      await pass(ticks);
+      return scans - before;
+    };
+    expect(await scansDuring(4)).toBe(2);
+    expect([changes, await scansDuring(4)]).toEqual([1, 0]);
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    report();
+    expect([await scansDuring(1), changes, await scansDuring(4)]).toEqual([1, 2, 1]);
+    claims = [claimOf({})];
+    expect(await scansDuring(4)).toBe(2);
+    expect(await scansDuring(15)).toBe(1);
+  });
+
   it('knows the MAC of a whole NIC in user space, which no PF could tell', async () => {
     const nic = '0000:81:00.0';
     layFunction(node.root, { pciAddress: nic, driver: 'igb', interfaces: [{ name: 'ensN' }] });
@@ -188,7 +224,7 @@ describe('VfSource, while the kernel does not return from a write', () => {
     rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
     writeFileSync(join(node.root, 'bus/pci/devices', first, 'driver_override'), '');
     const pipe = stack.use(await fullPipe(join(node.root, 'bus/pci/drivers_probe')));
-    const source = stack.use(open(undefined, { timeoutMs: 500, end: () => undefined }));
+    const source = stack.use(open(undefined, { kernelWrites: { timeoutMs: 500, end: () => undefined } }));
     await source.scan();
     const before = source.offered();
     let changes = 0;
