@@ -108,12 +108,12 @@ async function main(): Promise<boolean> {
   ]);
   // The rest waits for much of its time.
   const lanes = await Promise.all([
-    runLane([{ name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] }, machine]),
     runLane([
-      { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
+      { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },
+      machine,
       { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
-      release,
     ]),
+    runLane([{ name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') }, release]),
     // On a fresh machine their programs are built meanwhile.
     runLane(suites),
   ]);
