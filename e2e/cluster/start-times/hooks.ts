@@ -1,7 +1,10 @@
+import { readFileSync } from 'node:fs';
+import { load } from 'js-yaml';
 import { parseScrape } from '../../../test/doubles/prometheus.ts';
 
-/** The chart's default port; the driver has the node's network. */
-const metricsUrl = 'http://127.0.0.1:8080/metrics';
+const values = readFileSync(new URL('../../../deploy/helm/netdra/values.yaml', import.meta.url), 'utf8');
+/** At the chart's default port; the driver has the node's network. */
+const metricsUrl = `http://127.0.0.1:${(load(values) as { http: { port: number } }).http.port}/metrics`;
 /** How long RunPodSandbox waits for the work that it has started. What takes longer goes on behind the answer. */
 const hookBudgetSeconds = 0.5;
 
