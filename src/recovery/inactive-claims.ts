@@ -7,7 +7,7 @@ import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 
 /** In so many sweeps in a row: a kubelet that knows the claim repeats a call that failed sooner than that. */
-const sweepsBeforeGivingUp = 3;
+const sweepsForKubelet = 3;
 /** For one question to the API server: the sweep has many, and nobody waits for it. */
 const readTimeoutMs = 10_000;
 
@@ -27,7 +27,10 @@ export interface InactiveClaimsOptions {
 }
 
 /** What is to be done about a claim: give it up, or prepare it for the next pod. */
-type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
+type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' }) & {
+  /** In how many sweeps in a row that has to be the verdict. */
+  sweeps: number;
+};
 
 /**
  * Claims none of whose pods is on the node.
@@ -44,8 +47,8 @@ type Verdict = { action: 'give-up'; reason: string } | { action: 'hand-over' };
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** By UID: in how many sweeps in a row a claim was to be given up. */
-  readonly #unwanted = new Map<string, number>();
+  /** By UID: in how many sweeps in a row there has been a verdict on a claim. */
+  readonly #sweeps = new Map<string, number>();
 
   constructor(options: InactiveClaimsOptions) {
     this.#options = options;
@@ -56,19 +59,24 @@ export class InactiveClaims {
     const { store, helper, logger } = this.#options;
     const claims = store.claims();
     const known = new Set(claims.map(({ identity }) => identity.uid));
-    for (const uid of this.#unwanted.keys()) if (!known.has(uid)) this.#unwanted.delete(uid);
+    for (const uid of this.#sweeps.keys()) if (!known.has(uid)) this.#sweeps.delete(uid);
     for (const claim of claims) {
       if (signal.aborted || !this.#options.sandboxes.isFresh) return;
       if (this.#isAlive(claim)) {
-        this.#unwanted.delete(claim.identity.uid);
+        this.#sweeps.delete(claim.identity.uid);
         await this.#complete(claim, signal);
         continue;
       }
       // First without its turn, which is not to be taken for nothing.
       const verdict = await this.#judge(claim, signal);
       const { uid, namespace, name } = claim.identity;
-      if (verdict?.action !== 'give-up') this.#unwanted.delete(uid);
-      if (verdict === undefined) continue;
+      if (verdict === undefined) {
+        this.#sweeps.delete(uid);
+        continue;
+      }
+      const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
+      this.#sweeps.set(uid, sweeps);
+      if (sweeps < verdict.sweeps) continue;
       const log = { claim: `${namespace}/${name}`, claimUid: uid };
       const isStill = async (turn: AbortSignal) => (await this.#judgeAgain(uid, turn))?.action === verdict.action;
       if (verdict.action === 'hand-over') {
@@ -76,9 +84,6 @@ export class InactiveClaims {
         logger.info(log, 'claim passes to the next pod that it is reserved for');
         this.#options.onHandedOver();
       } else {
-        const sweeps = (this.#unwanted.get(uid) ?? 0) + 1;
-        this.#unwanted.set(uid, sweeps);
-        if (sweeps < sweepsBeforeGivingUp) continue;
         logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
         await helper.reclaim(claim.identity, isStill, signal);
       }
@@ -123,7 +128,7 @@ export class InactiveClaims {
       if (isKubeError(error, 'api-not-found')) return undefined;
       throw error;
     });
-    const giveUp = (reason: string): Verdict => ({ action: 'give-up', reason });
+    const giveUp = (reason: string): Verdict => ({ action: 'give-up', reason, sweeps: sweepsForKubelet });
     if (object === undefined) return giveUp('it was deleted');
     if (object.metadata?.uid !== uid) return giveUp('there is another one of its name');
     const { allocation, reservedFor = [] } = object.status ?? {};
@@ -137,11 +142,11 @@ export class InactiveClaims {
     });
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
+    if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');
     // With its old devices or, if it was allocated anew between the two pods, with others of this node. What is being prepared
-    // or unprepared, the kubelet goes on with, unless the next pod has got a sandbox already.
+    // or unprepared, the kubelet goes on with, unless it has made a sandbox for the next pod. If it does not, that pod may be
+    // waiting for a device which this claim still holds.
     const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
-    const isNextPods = !isKept && isDue && results.length > 0;
-    if (!isOurs && !isNextPods) return giveUp('it has other devices now');
-    return isNextPods ? { action: 'hand-over' } : undefined;
+    return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
   }
 }

@@ -45,7 +45,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: 'src/recovery/inactive-claims.ts',
-        replace: "return isNextPods ? { action: 'hand-over' } : undefined;",
+        replace: "return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };",
         by: 'return undefined;',
       },
     ],

@@ -176,6 +176,11 @@ describe('InactiveClaims', () => {
         const consumers = pods.map(({ metadata }) => ({ resource: 'pods', name: metadata.name, uid: metadata.uid }));
         claim.status = { ...claim.status, reservedFor: consumers };
       });
+    /** Allocated anew between the two pods. */
+    const withOtherDevices = changed((claim) => {
+      Object.assign(claim, reservedFor(next)());
+      for (const result of claim.status?.allocation?.devices?.results ?? []) result.device = 'other';
+    });
 
     it('is prepared for that one', async () => {
       const { reclaimed, handedOver, told } = await sweep(reservedFor(next), { sandboxes: [['s', next.metadata.uid]] });
@@ -188,9 +193,18 @@ describe('InactiveClaims', () => {
       for (const { handedOver, told } of [waiting, running]) expect([handedOver, told]).toEqual([[], 0]);
     });
 
-    it.each(['preparing', 'unpreparing'] as const)('is left to the kubelet while it is %s', async (state) => {
-      expect((await sweep(reservedFor(next), { claim: { ...stored, state } })).handedOver).toEqual([]);
-    });
+    // Found by the simulation: the next pod gets no sandbox while this claim holds a device of another claim of its own.
+    it.each(['preparing', 'unpreparing'] as const)(
+      'is left to the kubelet for a while when it is %s',
+      async (state) => {
+        const handedOver = async (answer: () => unknown, sweeps: number) =>
+          (await sweep(answer, { claim: { ...stored, state }, sweeps })).handedOver;
+        for (const answer of [reservedFor(next), withOtherDevices]) {
+          expect(await handedOver(answer, 2)).toEqual([]);
+          expect(await handedOver(answer, 3)).toEqual([name]);
+        }
+      },
+    );
 
     // Found by the simulation: the kubelet makes a sandbox when it takes the claim for prepared, and asks no more.
     it.each(['preparing', 'unpreparing'] as const)(
@@ -205,11 +219,7 @@ describe('InactiveClaims', () => {
     );
 
     it('is prepared for that one with other devices of the node, too', async () => {
-      const anew = changed((claim) => {
-        Object.assign(claim, reservedFor(next)());
-        for (const result of claim.status?.allocation?.devices?.results ?? []) result.device = 'other';
-      });
-      const { reclaimed, handedOver } = await sweep(anew, { sandboxes: [['s', next.metadata.uid]] });
+      const { reclaimed, handedOver } = await sweep(withOtherDevices, { sandboxes: [['s', next.metadata.uid]] });
       expect([reclaimed, handedOver]).toEqual([[], [name]]);
     });
 
