@@ -36,6 +36,7 @@ COPY proto proto
 COPY nri nri
 COPY src src
 COPY deploy/image deploy/image
+COPY deploy/seccomp/netdra.json deploy/seccomp/netdra.json
 COPY scripts/bundle.ts scripts/bundle.ts
 COPY --from=gate /out/netdra-gate /target/netdra-gate
 RUN node scripts/bundle.ts --arch "$TARGETARCH" --modules /target/node_modules --gate /target/netdra-gate --out /image

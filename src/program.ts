@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { runCommand } from './run-command.ts';
-import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand } from './tools/index.ts';
+import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/index.ts';
 
 /** The command line of netdra. Commands load what they need when they are run: the driver alone takes half a second. */
 export function createProgram(): Command {
@@ -11,5 +11,6 @@ export function createProgram(): Command {
     .addCommand(doctorCommand())
     .addCommand(inventoryCommand())
     .addCommand(claimsCommand())
-    .addCommand(metadataCommand());
+    .addCommand(metadataCommand())
+    .addCommand(seccompCommand());
 }

@@ -200,6 +200,28 @@ describe('the chart', () => {
     expect(podOf({})?.containers[0]?.readinessProbe?.httpGet).toEqual({ path: '/readyz', port: 9797 });
   });
 
+  it("runs the driver with its own seccomp profile, with one that others have put there, or with the runtime's", () => {
+    const of = (seccomp: Record<string, unknown>, image = {}) => {
+      const pod = podOf({ image, kubeletPlugin: { seccomp } });
+      const install = pod?.initContainers?.[0]?.args?.[2];
+      return { install, profile: pod?.containers[0]?.securityContext?.seccompProfile };
+    };
+    const local = (localhostProfile: string) => ({ type: 'Localhost', localhostProfile });
+    // By the tag: in an update two versions are on a node.
+    expect(of({ directoryPath: '/var/lib/k0s/kubelet/seccomp' }, { tag: '0.1.1-rc.1' })).toEqual({
+      install: '/var/lib/k0s/kubelet/seccomp/sriov.netdra.dev/0.1.1-rc.1.json',
+      profile: local('sriov.netdra.dev/0.1.1-rc.1.json'),
+    });
+    expect(of({ install: false, localhostProfile: 'operator/netdra.json' })).toEqual({
+      install: undefined,
+      profile: local('operator/netdra.json'),
+    });
+    expect(of({ profile: 'RuntimeDefault' })).toEqual({ install: undefined, profile: { type: 'RuntimeDefault' } });
+    const volumes = podOf({ kubeletPlugin: { seccomp: { profile: 'RuntimeDefault' } } })?.volumes;
+    expect(volumes?.map(({ name }) => name)).not.toContain('seccomp');
+    expect(() => of({ localhostProfile: '../x.json' })).toThrow(/localhostProfile/);
+  });
+
   it('has the alert rules as they are', () => {
     const { spec } = find<{ spec: object }>('PrometheusRule', { prometheusRule: { enabled: true } });
     expect(spec).toEqual(loadYaml(read('alerts/netdra.yaml')));

@@ -1,7 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { profilePath } from '../../../deploy/seccomp/profile.ts';
 import { deviceInfoDir } from '../../../src/dialects/index.ts';
 import type { GetCluster } from '../describe-cluster.ts';
+import { driverNamespace } from '../node/driver.ts';
+import { kubeletDir } from '../node/kubelet.ts';
 import type { RealNode } from '../node/real-node.ts';
 import { testClaim, testClass, testPod } from '../objects.ts';
 
@@ -26,6 +30,19 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       for (const path of ['/sys/devices', '/sys/bus/pci']) expect(optionsOf(path), path).toContain('rw');
       expect(optionsOf(deviceInfoDir)).toContain('rw');
     });
+
+    // Not while the profile is made: scripts/seccomp.ts.
+    it.skipIf(process.env.NETDRA_SECCOMP !== undefined)(
+      'runs with the seccomp profile that its image has put on the node',
+      () => {
+        const path = '{.items[0].spec.containers[0].securityContext.seccompProfile.localhostProfile}';
+        const pods = ['get', 'pods', '--namespace', driverNamespace, '--output', `jsonpath=${path}`];
+        const localhostProfile = getNode().kubectl(...pods);
+        expect(localhostProfile).toBe('sriov.netdra.dev/e2e.json');
+        const installed = readFileSync(join(kubeletDir, 'seccomp', localhostProfile), 'utf8');
+        expect(installed).toBe(readFileSync(profilePath, 'utf8'));
+      },
+    );
 
     it("runs the node's IPAM plugins, and describes devices in the node's device-info folder", async () => {
       const { cluster, view } = get();

@@ -54,7 +54,7 @@ export class InstalledDriver {
     await provideConsumerImage(runtime.dir, runtime.provideImage);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
     const cni = { enabled, binDirectoryPath: enabled ? layOutPlugins(node) : runtime.cniBinDir };
-    return new InstalledDriver(node, { image, cni, kubeletPlugin: { simulate, extraArgs } });
+    return new InstalledDriver(node, { image, cni, kubeletPlugin: { simulate, extraArgs, ...seccompOf(process.env) } });
   }
 
   /** The same, with the chart installed and the driver ready. @throws CommandError */
@@ -85,6 +85,11 @@ export class InstalledDriver {
     ];
     return calls.map((args) => this.#node.kubectl(...args, '--namespace', driverNamespace)).join('\n');
   }
+}
+
+/** For a run from which the profile is made, which must not be held back by the one before: see scripts/seccomp.ts. */
+function seccompOf({ NETDRA_SECCOMP: profile }: NodeJS.ProcessEnv): { seccomp?: { profile: string } } {
+  return profile === undefined ? {} : { seccomp: { profile } };
 }
 
 /** Adds plugins that the user has named to those of the node. @returns the folder with all of them */

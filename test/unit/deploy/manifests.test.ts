@@ -73,12 +73,32 @@ describe('deploy/manifests/netdra.yaml', () => {
       runAsUser: 0,
       allowPrivilegeEscalation: false,
       readOnlyRootFilesystem: true,
-      seccompProfile: { type: 'RuntimeDefault' },
+      seccompProfile: { type: 'Localhost', localhostProfile: 'sriov.netdra.dev/0.1.0.json' },
       appArmorProfile: { type: 'Unconfined' },
       capabilities: { drop: ['ALL'], add: ['NET_ADMIN', 'SYS_ADMIN'] },
     });
     expect(pod).not.toHaveProperty('hostPID');
     expect(pod).not.toHaveProperty('hostIPC');
+  });
+
+  it('installs its seccomp profile where the kubelet looks for it, before the driver starts, with no rights besides', () => {
+    const [init, ...others] = pod?.initContainers ?? [];
+    expect(others).toEqual([]);
+    expect(init?.image).toBe(container.image);
+    const { localhostProfile } = container.securityContext?.seccompProfile ?? {};
+    expect(init?.args).toEqual(['seccomp', '--install', `/var/lib/kubelet/seccomp/${localhostProfile}`]);
+    expect(init?.volumeMounts).toEqual([{ name: 'seccomp', mountPath: '/var/lib/kubelet/seccomp' }]);
+    const volume = pod?.volumes?.find(({ name }) => name === 'seccomp');
+    expect(volume?.hostPath).toEqual({ path: '/var/lib/kubelet/seccomp', type: 'DirectoryOrCreate' });
+    expect(init?.securityContext).toEqual({
+      runAsUser: 0,
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      seccompProfile: { type: 'RuntimeDefault' },
+      capabilities: { drop: ['ALL'] },
+    });
+    // The driver itself cannot change it.
+    expect(container.volumeMounts?.map(({ name }) => name)).not.toContain('seccomp');
   });
 
   it('lets two instances serve side by side while one replaces the other', () => {

@@ -29,6 +29,10 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{- define "netdra.seccompProfile" -}}
+{{- default (printf "%s/%s.json" .Values.driverName (default .Chart.AppVersion .Values.image.tag)) .Values.kubeletPlugin.seccomp.localhostProfile -}}
+{{- end -}}
+
 {{- define "netdra.image" -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}

@@ -1,0 +1,93 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { createProfile, profilePath, readTraced, renderProfile } from '../../../deploy/seccomp/profile.ts';
+import { parseStraceSummary } from '../../../deploy/seccomp/strace.ts';
+
+/** By which a process with the driver's capabilities could leave its container or reach the rest of the kernel. */
+const dangerous = [
+  ...[
+    'add_key',
+    'bpf',
+    'delete_module',
+    'finit_module',
+    'fsconfig',
+    'fsmount',
+    'fsopen',
+    'init_module',
+    'io_uring_setup',
+  ],
+  ...[
+    'kexec_file_load',
+    'kexec_load',
+    'keyctl',
+    'mknod',
+    'mknodat',
+    'mount',
+    'mount_setattr',
+    'move_mount',
+    'name_to_handle_at',
+  ],
+  ...[
+    'open_by_handle_at',
+    'open_tree',
+    'perf_event_open',
+    'pivot_root',
+    'process_vm_readv',
+    'process_vm_writev',
+    'ptrace',
+    'quotactl',
+  ],
+  ...['reboot', 'request_key', 'sethostname', 'settimeofday', 'swapon', 'umount2', 'unshare', 'userfaultfd'],
+];
+
+describe('deploy/seccomp/netdra.json', () => {
+  const profile = createProfile(readTraced());
+  const names = profile.syscalls.flatMap((each) => each.names);
+
+  it('is what `npm run seccomp` makes of the traced calls', () => {
+    expect(readFileSync(profilePath, 'utf8')).toBe(renderProfile(readTraced()));
+  });
+
+  it('lists calls once, sorted, and refuses all others as a kernel does that does not have them', () => {
+    expect(names).toEqual([...new Set(names)].sort());
+    expect(readTraced()).toEqual([...new Set(readTraced())].sort());
+    expect(profile).toMatchObject({ defaultAction: 'SCMP_ACT_ERRNO', defaultErrnoRet: 38 });
+    expect(profile.syscalls).toHaveLength(1);
+  });
+
+  it('has what was traced, and what other processors and kernels have for it', () => {
+    expect(names).toEqual(expect.arrayContaining(['setns', 'socket', 'sendmsg', 'execve', 'openat', 'rename']));
+    const arm64 = [
+      'epoll_pwait',
+      'faccessat',
+      'fstat',
+      'newfstatat',
+      'ppoll',
+      'renameat',
+      'renameat2',
+      'mkdirat',
+      'unlinkat',
+    ];
+    expect(names).toEqual(expect.arrayContaining(arm64));
+    const newer = ['clone3', 'close_range', 'epoll_pwait2', 'faccessat2', 'fchmodat2', 'futex_wait', 'rseq', 'statx'];
+    expect(names).toEqual(expect.arrayContaining(newer));
+  });
+
+  it.each(dangerous)('refuses %s', (name) => {
+    expect(names).not.toContain(name);
+  });
+
+  it('adds a whole family for one traced call, and nothing of others', () => {
+    const small = createProfile(['rename']).syscalls[0]?.names;
+    expect(small).toEqual(expect.arrayContaining(['rename', 'renameat', 'renameat2']));
+    expect(small).not.toContain('socket');
+  });
+});
+
+describe('parseStraceSummary', () => {
+  it('takes names, and neither the head, the sum nor calls without a name', () => {
+    const text =
+      'syscall                 calls\n------------------- ---------\nfutex                    2876\nsyscall_0x1d5              2\nopenat                     12\n------------------- ---------\ntotal                    2890\n';
+    expect(parseStraceSummary(text)).toEqual(['futex', 'openat']);
+  });
+});
