@@ -47,6 +47,7 @@ import {
   KernelNetworks,
   toDeviceStatuses,
 } from './sandbox/index.ts';
+import { labelDirectories } from './selinux.ts';
 import { defaultReconcileIntervalMs, type Settings } from './settings.ts';
 import { openStartGate } from './start-gate.ts';
 import { ClaimLocks, Store } from './state/index.ts';
@@ -71,6 +72,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const stateDir = settings.stateDir ?? dataDir;
   const access = await openApiAccess(settings.kubeconfig);
   checkWritableDirectories(settings);
+  labelDirectories(settings, dataDir, logger);
   await using stack = new AsyncDisposableStack();
   const ops = stack.use(
     await Operations.start({

@@ -24,7 +24,7 @@ import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 const read = (path: string) => readFileSync(new URL(`../../deploy/${path}`, import.meta.url), 'utf8');
 const schema = JSON.parse(read('helm/netdra/values.schema.json'));
 /** Kinds that Kubernetes itself does not have. */
-const custom = ['ServiceMonitor', 'PrometheusRule'];
+const custom = ['ServiceMonitor', 'PrometheusRule', 'SecurityContextConstraints'];
 
 /** @returns problems of the rendered objects, as `kind: path: problem` */
 function problemsOf(options: RenderOptions): string[] {
@@ -145,6 +145,7 @@ describe('the chart', () => {
         serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
         prometheusRule: { enabled: true },
         networkPolicy: { enabled: true },
+        openshift: { securityContextConstraints: true },
       },
     ],
     [
@@ -220,6 +221,42 @@ describe('the chart', () => {
     const volumes = podOf({ kubeletPlugin: { seccomp: { profile: 'RuntimeDefault' } } })?.volumes;
     expect(volumes?.map(({ name }) => name)).not.toContain('seccomp');
     expect(() => of({ localhostProfile: '../x.json' })).toThrow(/localhostProfile/);
+  });
+
+  it('has a preset for OpenShift whose constraints allow what the pod asks for, and nothing that it does not', () => {
+    const preset = loadYaml<Record<string, Record<string, object>>>(read('helm/netdra/values-openshift.yaml'));
+    const values = {
+      ...preset,
+      http: { tls: { secretName: 'netdra-tls' } },
+      inventoryPolicy: { pfs: [] },
+    };
+    const pod = podOf(values);
+    const constraints = find<Record<string, unknown>>('SecurityContextConstraints', values);
+    const containers = [...(pod?.containers ?? []), ...(pod?.initContainers ?? [])];
+    const contexts = containers.map(({ securityContext }) => securityContext);
+    for (const context of contexts) {
+      expect(context?.seLinuxOptions).toEqual({ type: 'spc_t', level: 's0' });
+      expect(context?.readOnlyRootFilesystem).toBe(constraints.readOnlyRootFilesystem);
+      expect(context?.allowPrivilegeEscalation).toBe(constraints.allowPrivilegeEscalation);
+      const { type, localhostProfile } = context?.seccompProfile ?? {};
+      const profile = type === 'Localhost' ? `localhost/${localhostProfile}` : 'runtime/default';
+      expect(constraints.seccompProfiles).toContain(profile);
+    }
+    const added = [...new Set(contexts.flatMap((context) => context?.capabilities?.add ?? []))];
+    expect(constraints.allowedCapabilities).toEqual(added);
+    // The kubelet adds the volume of the token.
+    const kinds = (pod?.volumes ?? []).flatMap((volume) => Object.keys(volume).filter((key) => key !== 'name'));
+    expect(constraints.volumes).toEqual([...new Set([...kinds, 'projected'])].sort());
+    expect(constraints).toMatchObject({
+      users: ['system:serviceaccount:kube-system:netdra'],
+      allowHostNetwork: pod?.hostNetwork,
+      allowHostDirVolumePlugin: true,
+      allowPrivilegedContainer: false,
+      allowHostPID: false,
+      allowHostIPC: false,
+      allowHostPorts: false,
+    });
+    expect(() => find('SecurityContextConstraints', {})).toThrow('0 objects');
   });
 
   it('has the alert rules as they are', () => {

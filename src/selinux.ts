@@ -1,0 +1,70 @@
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import koffi from 'koffi';
+import { explain, NetdraError } from './errors.ts';
+import { gateProgramPath } from './gate/index.ts';
+import type { Logger } from './logger.ts';
+import type { LayoutName } from './metadata/layout.ts';
+import { metadataDirName } from './metadata/layout-v1.ts';
+import type { Settings } from './settings.ts';
+
+/**
+ * What every container may read, whatever its categories. Source: container-selinux, `container.te`: `container_file_t`; level `s0`
+ * without categories.
+ */
+export const containerLabel = 'system_u:object_r:container_file_t:s0';
+/** Where the kernel shows that a policy is loaded. */
+const enforcePath = '/sys/fs/selinux/enforce';
+
+/**
+ * Labels the directories whose files containers have mounted, before anything is made in them. A failure is logged: the driver still
+ * serves pods that SELinux does not confine.
+ * @param dataDir the driver's directory below the kubelet's `plugins`
+ */
+export function labelDirectories(
+  { attributesDir, downwardApiDir, metadataLayouts }: Settings,
+  dataDir: string,
+  logger: Logger,
+) {
+  const ofLayout = { 'attributes-json': attributesDir, 'downward-api': downwardApiDir };
+  const dirs = Object.entries(ofLayout).flatMap(([layout, dir]) =>
+    dir !== undefined && metadataLayouts.includes(layout as LayoutName) ? [dir] : [],
+  );
+  try {
+    labelForContainers([join(dataDir, metadataDirName), dirname(gateProgramPath(dataDir)), ...dirs]);
+  } catch (error) {
+    logger.warn({ err: error }, explain(error));
+  }
+}
+
+/**
+ * Gives directories and all that is in them the label of files for containers. What is made in them later inherits the type from its
+ * directory, and the level from the driver's process, which therefore must have none but `s0`. Directories are made if need be.
+ * Does nothing where SELinux is off.
+ * @throws NetdraError `selinux-label` with the first file that cannot be labelled
+ */
+export function labelForContainers(dirs: readonly string[], { enforce = enforcePath } = {}): void {
+  if (!existsSync(enforce)) return;
+  // Looked up once, at start: each lookup by koffi costs memory for good.
+  const lsetxattr = koffi
+    .load(null)
+    .func('int lsetxattr(const char *path, const char *name, const void *value, size_t size, int flags)');
+  // With its terminating NUL, as libselinux writes it.
+  const value = Buffer.from(`${containerLabel}\0`);
+  const label = (path: string) => {
+    if (lsetxattr(path, 'security.selinux', value, value.length, 0) !== 0) throw refused(path, koffi.errno());
+  };
+  for (const dir of dirs) {
+    mkdirSync(dir, { recursive: true });
+    label(dir);
+    for (const entry of readdirSync(dir, { recursive: true, encoding: 'utf8' })) label(join(dir, entry));
+  }
+}
+
+function refused(path: string, errno: number): NetdraError {
+  const name = Object.entries(koffi.os.errno).find(([, value]) => value === errno)?.[0] ?? errno;
+  return new NetdraError('selinux-label', `cannot give ${path} the SELinux label ${containerLabel} (${name})`, {
+    path,
+    hint: 'containers may be refused their metadata files: set kubeletPlugin.seLinuxOptions to type spc_t and level s0',
+  });
+}
