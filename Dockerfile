@@ -5,9 +5,18 @@
 #
 # What it holds besides its base: one file with the driver, its wire contracts, the binaries of two native packages and the
 # start gate for that processor, and `node`. `npm run bundle` makes and lists all of that but `node`.
+#
+# npm packages are those of package-lock.json, by their hashes. Base images are by tag, which moves with their security updates; for a
+# build that can be repeated, name them by digest:
+#
+#   docker build --build-arg NODE_IMAGE=node@sha256:... --build-arg DEBIAN_IMAGE=... --build-arg RUNTIME_IMAGE=... .
+ARG DEBIAN_IMAGE=debian:bookworm-slim
+ARG NODE_IMAGE=node:24-bookworm-slim
+# The GNU C and C++ libraries that `node` needs, and no shell, package manager or other program.
+ARG RUNTIME_IMAGE=gcr.io/distroless/cc-debian12
 
 # The program that the runtime runs on the node. The compiler is one of the machine that builds, whatever it compiles for.
-FROM --platform=$BUILDPLATFORM debian:bookworm-slim AS gate
+FROM --platform=$BUILDPLATFORM ${DEBIAN_IMAGE} AS gate
 ARG TARGETARCH
 RUN case "$TARGETARCH" in \
       "$(dpkg --print-architecture)") packages='gcc libc6-dev' ;; \
@@ -22,7 +31,7 @@ RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; esa
  && make -C consumer OUT=/out CC="$machine-linux-gnu-gcc" /out/netdra-gate
 
 # Runs on the machine that builds, too: nothing is emulated.
-FROM --platform=$BUILDPLATFORM node:24-bookworm-slim AS build
+FROM --platform=$BUILDPLATFORM ${NODE_IMAGE} AS build
 ARG TARGETARCH
 WORKDIR /src
 COPY package.json package-lock.json ./
@@ -37,14 +46,14 @@ COPY nri nri
 COPY src src
 COPY deploy/image deploy/image
 COPY deploy/seccomp/netdra.json deploy/seccomp/netdra.json
-COPY scripts/bundle.ts scripts/bundle.ts
+COPY scripts/bundle.ts scripts/check-installed.ts scripts/
+RUN node scripts/check-installed.ts . /target
 COPY --from=gate /out/netdra-gate /target/netdra-gate
 RUN node scripts/bundle.ts --arch "$TARGETARCH" --modules /target/node_modules --gate /target/netdra-gate --out /image
 
-FROM node:24-bookworm-slim AS runtime
+FROM ${NODE_IMAGE} AS runtime
 
-# The GNU C and C++ libraries that `node` needs, and no shell, package manager or other program.
-FROM gcr.io/distroless/cc-debian12
+FROM ${RUNTIME_IMAGE}
 COPY --from=runtime /usr/local/bin/node /usr/local/bin/node
 COPY --from=build /image/ /
 # What the program needs to start fast: deploy/image/layout.ts has the same.

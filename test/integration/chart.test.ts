@@ -117,6 +117,8 @@ describe('the chart', () => {
   it.each([
     ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
     ['another type', { http: { port: '8080' } }, /http.port/],
+    ['an image without a registry', { image: { repository: 'netdra' } }, /repository/],
+    ['a digest that is none', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('refuses %s in values', (_, values, message) => {
     expect(() => renderObjects({ values })).toThrow(message);
@@ -159,6 +161,17 @@ describe('the chart', () => {
     ],
   ])('fits the schemas of Kubernetes %s', (_, values) => {
     expect(problemsOf({ values, releaseName: 'my-release', namespace: 'net' })).toEqual([]);
+  });
+
+  it('takes the image by tag or by digest', () => {
+    const digest = `sha256:${'a'.repeat(64)}`;
+    const of = (image: object) => podOf({ image: { repository: 'registry.example.com:5000/net/netdra', ...image } });
+    expect(of({})?.containers[0]?.image).toBe('registry.example.com:5000/net/netdra:0.1.0');
+    const pinned = of({ tag: '1', digest });
+    expect(pinned?.containers[0]?.image).toBe(`registry.example.com:5000/net/netdra@${digest}`);
+    expect(pinned?.initContainers?.[0]?.image).toBe(pinned?.containers[0]?.image);
+    const { localhostProfile } = pinned?.containers[0]?.securityContext?.seccompProfile ?? {};
+    expect(localhostProfile).toBe(`sriov.netdra.dev/${'a'.repeat(64)}.json`);
   });
 
   it('mounts more only for what needs it', () => {

@@ -30,9 +30,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "netdra.seccompProfile" -}}
-{{- default (printf "%s/%s.json" .Values.driverName (default .Chart.AppVersion .Values.image.tag)) .Values.kubeletPlugin.seccomp.localhostProfile -}}
+{{- default (printf "%s/%s.json" .Values.driverName (default (default .Chart.AppVersion .Values.image.tag) (trimPrefix "sha256:" .Values.image.digest))) .Values.kubeletPlugin.seccomp.localhostProfile -}}
 {{- end -}}
 
 {{- define "netdra.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
 {{- end -}}
