@@ -7,9 +7,9 @@ import { DriverError } from './errors.ts';
 /** The part of a `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition that counts. */
 export interface NetworkAttachmentDefinition {
   spec?: {
-    /** A CNI network configuration as JSON text. */
-    config?: string;
-  };
+    /** A CNI network configuration as JSON text; a CustomResourceDefinition without a schema lets other values through. */
+    config?: unknown;
+  } | null;
 }
 
 /** The one thing that the driver asks of the API server. */
@@ -39,8 +39,8 @@ export async function resolveNetworkAttachment(
     throw unreadable(subject, `${namespace}/${name}`, cause);
   });
   const text = definition.spec?.config;
-  if (text === undefined || text.trim() === '') {
-    const message = `claim ${subject}: NetworkAttachmentDefinition ${namespace}/${name} has no spec.config`;
+  if (typeof text !== 'string' || text.trim() === '') {
+    const message = `claim ${subject}: NetworkAttachmentDefinition ${namespace}/${name} has no spec.config with text`;
     const hint = 'write the network configuration into it: files on the node are not looked at';
     throw new DriverError('network-attachment-unusable', message, { claim: subject, hint });
   }

@@ -139,8 +139,19 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     expect(results).toMatchObject([{ error: { code: 'network-attachment-unusable' } }, { devices: [] }]);
   });
 
+  it.each([{ config: network }, { config: 7 }, { config: null }, null, 'text'])(
+    'with the spec %j fails the claim, also where its CustomResourceDefinition allows that',
+    async (spec) => {
+      const metadata = { name: 'fast', namespace: 'default' };
+      api.create({ apiVersion: 'k8s.cni.cncf.io/v1', kind: 'NetworkAttachmentDefinition', metadata, spec } as never);
+      expect(await refused(allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] }))).toMatch(
+        /default\/fast has no spec\.config/,
+      );
+    },
+  );
+
   it.each([
-    [undefined, /default\/fast has no spec\.config \(write the network configuration into it/],
+    [undefined, /default\/fast has no spec\.config with text \(write the network configuration into it/],
     ['  ', /default\/fast has no spec\.config/],
     ['{', /invalid CNI network of NetworkAttachmentDefinition default\/fast, for claim default\/c: .*must be JSON/],
     [{ cniVersion: '1.0.0', plugins: [{ type: '../evil' }] }, /plugins\.0\.type: must be a bare file name/],
