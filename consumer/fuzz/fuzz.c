@@ -1,7 +1,7 @@
 /*
  * Feeds the parsers with what no writer writes: `fuzz SECONDS SEED FILE...`. Each round takes one of the files, changes
- * it at random places or replaces it by random bytes, decodes it, and asks what the commands ask of a document, and what
- * netdra-gate asks of a container's state and of a gate. It is built with sanitizers, which end it at the first wrong
+ * it at random places or replaces it by random bytes, and parses it as a document, as the commands of netdra-metadata do, and
+ * as netdra-gate's input: a container's state, a gate, a timeout. It is built with sanitizers, which end it at the first wrong
  * access. Prints how many texts were documents and how many were not, how many were states and how many gates; the round
  * that went wrong is on stderr when a sanitizer speaks, and the same SEED makes the same rounds.
  */
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "device.h"
 #include "gate-file.h"
 #include "json-path.h"
@@ -42,7 +43,7 @@ static size_t below(size_t limit) { return limit == 0 ? 0 : (size_t)(random_bits
 static void insert_token(struct text *text) {
   static const char *const tokens[] = {
       "{", "}", "[", "]", "\"", ":", ",", "null", "\\u0000", "\\ud800", "\\udc00x", "1e999", "-", "\\", "[[[[[[[[[[[[",
-      "netdra-gate 1\n", "served ", "waiting a b\n", "ended ", "\"annotations\":{", "\"io.kubernetes.cri.sandbox-id\":\"a\"", "\"pid\":",
+      "9", "1000000.", ".999999", "netdra-gate 1\n", "served ", "waiting a b\n", "ended ", "\"annotations\":{", "\"io.kubernetes.cri.sandbox-id\":\"a\"", "\"pid\":",
       "\"apiVersion\":\"metadata.resource.k8s.io/v9\",", "\"claims\":[", "\"requests\":[{\"name\":\"a/b\"}]", "\xf0\x9f",
   };
   const char *token = tokens[below(sizeof tokens / sizeof *tokens)];
@@ -107,6 +108,12 @@ static void use_requests(struct arena *arena, const struct json *requests) {
   }
 }
 
+/* Of `--timeout`, which a CDI spec hands to the hook. */
+static void use_seconds(const char *copy) {
+  long milliseconds;
+  if (parse_seconds(copy, &milliseconds) && (milliseconds < 0 || milliseconds >= 1000001L * 1000)) abort();
+}
+
 static bool use_text(const struct text *text, FILE *sink) {
   struct arena arena = {NULL};
   struct problem problem = {0};
@@ -117,6 +124,7 @@ static bool use_text(const struct text *text, FILE *sink) {
   if (copy == NULL) abort();
   memcpy(copy, text->bytes, text->length);
   copy[text->length] = '\0';
+  use_seconds(copy);
   if (json_path_parse(&arena, text->length % 2 == 0 ? ".requests[*].devices[0]['attributes']" : copy, &path, &problem)) {
     problem.code = exit_ok;
   }

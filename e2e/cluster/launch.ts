@@ -7,15 +7,21 @@ export const print = (line: string) => console.error(`netdra: ${line}`);
 
 /**
  * Fetches and builds what a real cluster needs, and runs a command on a node of its own that finds it there.
+ * @param options.env more than this process has
+ * @param options.show whether the output is printed as it comes, too; default true
  * @returns what the command printed, and whether all of it succeeded
  */
-export async function runOnCluster(choice: ProgramChoice, command: readonly string[]) {
+export async function runOnCluster(
+  choice: ProgramChoice,
+  command: readonly string[],
+  { env = {}, show = true }: { env?: Record<string, string>; show?: boolean } = {},
+) {
   const failure = { output: '', succeeded: false };
   try {
     const programs = await fetchClusterPrograms(cacheFolder(process.env), choice, print);
-    const tools = await runCommand(['bash', 'scripts/fetch-tools.sh'], {}, true);
+    const tools = await runCommand(['bash', 'scripts/fetch-tools.sh'], {}, show);
     if (!tools.succeeded) return failure;
-    return await runCommand(['bash', 'scripts/in-node.sh', ...command], toEnv(programs), true);
+    return await runCommand(['bash', 'scripts/in-node.sh', ...command], { ...toEnv(programs), ...env }, show);
   } catch (error) {
     if (!(error instanceof NetdraError)) throw error;
     print(explain(error));

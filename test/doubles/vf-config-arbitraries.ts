@@ -16,6 +16,7 @@ const octet = fc.oneof(fc.integer({ min: 0, max: 255 }), fc.integer({ min: -1, m
 const ipv4 = fc.tuple(octet, octet, octet, octet).map((octets) => octets.join('.'));
 const ipv6 = fc.oneof(
   fc.ipV6(),
+  ipv4.map((address) => `::ffff:${address}`),
   fc.constantFrom(
     '::',
     '::1',
@@ -28,13 +29,19 @@ const ipv6 = fc.oneof(
     '01::',
   ),
 );
-const ip = fc.oneof(ipv4, ipv6, fc.constantFrom('010.0.0.1', '1.2.3', '0x1.2.3.4', '1.2.3.4 ', '٣.1.1.1'));
+/** Nearly always an address, of either family. */
+export const addressTexts = fc.oneof(
+  ipv4,
+  ipv6,
+  fc.constantFrom('010.0.0.1', '1.2.3', '0x1.2.3.4', '1.2.3.4 ', '٣.1.1.1'),
+);
 const prefix = fc.oneof(
   fc.integer({ min: 0, max: 130 }).map(String),
   fc.constantFrom('', '-1', '024', '+8', '1e1', ' 8', '8/8'),
 );
-const cidr = fc.oneof(
-  fc.tuple(ip, prefix).map(([address, length]) => `${address}/${length}`),
+/** Nearly always an address with prefix length; also of IPv4 in IPv6. */
+export const cidrTexts = fc.oneof(
+  fc.tuple(addressTexts, prefix).map(([address, length]) => `${address}/${length}`),
   fc.constantFrom(
     '10.0.0.0/8',
     '192.0.2.0/24',
@@ -46,7 +53,8 @@ const cidr = fc.oneof(
     '239.0.0.1/32',
   ),
 );
-const mac = fc.oneof(
+/** Nearly always a hardware address. */
+export const macTexts = fc.oneof(
   fc
     .array(
       fc.oneof(
@@ -128,7 +136,7 @@ const dialects = some({
   deviceInfo: some({ resourceName }),
   sriovNetwork: some({ networkAttachmentDefinition: kubernetesName }),
 });
-const route = withUnknown(some({ destination: cidr, gateway: ip }));
+const route = withUnknown(some({ destination: cidrTexts, gateway: addressTexts }));
 
 /** What a VFConfig may hold, field by field. */
 const fields: Record<string, fc.Arbitrary<unknown>> = {
@@ -156,9 +164,9 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
   ),
   interfaceName,
   mtu: number(68, 1500, 65_535),
-  macAddress: mac,
+  macAddress: macTexts,
   addresses: fc.oneof(
-    fc.array(mostly(cidr), { maxLength: 3 }),
+    fc.array(mostly(cidrTexts), { maxLength: 3 }),
     fc.array(fc.constant('192.0.2.1/24'), { minLength: 15, maxLength: 18 }),
   ),
   routes: fc.oneof(

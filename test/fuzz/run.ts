@@ -1,104 +1,115 @@
+/** `npm run fuzz`: see the usage. Exits with 1 on a finding, 2 for wrong usage. */
 import { parseArgs } from 'node:util';
-import { type CampaignOptions, listTargets, runCampaign } from './campaign.ts';
-import { findingsDir, readReplay, saveFinding } from './finding.ts';
-import type { TargetReport } from './fuzz-target.ts';
+import { cProgramsName, reportPrograms } from './c-programs.ts';
+import { fuzzTarget } from './fuzz-target.ts';
+import { comparePolicyAndDriver } from './policy-and-driver.ts';
+import { describeFinding, formatReports, type Report, type TargetReport } from './report.ts';
+import { targetNames, targetUrl } from './target.ts';
 
-const usage = `usage: npm run fuzz -- [--seconds 600 | --minutes 10] [--seed N] [--target NAME ...] [--replay FILE|base64:TEXT]
+/** Where the inputs of findings go, from the top of the repository. */
+const findingsDir = '.cache/fuzz';
 
-Feeds changed inputs to everything that reads what others write, and watches for errors that no doc comment announces,
-answers that cannot be right, inputs that take more than a second of CPU time, and memory that is not given back.
+interface Part {
+  name: string;
+  /** Of the time. */
+  shares: number;
+  /** @param seconds a whole number */
+  run(seconds: number, seed: number): Promise<Report>;
+}
 
---seconds   for all targets together; each gets the same share
---minutes   the same in minutes
---seed      the same seed makes the same inputs, as long as the code is the same; default: another one each time
---target    only this one, or these
---replay    run one input of one target, as printed with a finding
+/** The comparison comes first: the start of its API server takes time that the parts after it share out among them. */
+const parts: readonly Part[] = [
+  { name: 'policy-and-driver', shares: 6, run: comparePolicyAndDriver },
+  { name: cProgramsName, shares: 3, run: reportPrograms },
+  ...targetNames().map((name) => ({
+    name,
+    shares: 1,
+    run: (seconds: number, seed: number) => fuzzTarget(targetUrl(name), seconds, seed),
+  })),
+];
 
-targets: ${listTargets().join(', ')}
+const usage = `usage: npm run fuzz -- [--minutes 10 | --seconds 600] [--seed N] [--target NAME ...]
+
+Runs edited and generated inputs through every parser of input from outside, the C programs with sanitizers, and
+claim configurations through the admission policies of a real API server and the driver. Findings are errors that a
+parser does not announce, wrong results, inputs that take more than a second of CPU time or too much memory, and
+configurations that only one of policy and driver accepts.
+
+--minutes, --seconds   for all targets together
+--seed                 the same seed gives the same inputs; default: another one each time
+--target               only this one, or these
+
+targets: ${parts.map(({ name }) => name).join(', ')}
 `;
 
-const columns = [
-  ['target', 22],
-  ['runs', 11],
-  ['runs/s', 9],
-  ['inputs kept', 13],
-  ['code run', 10],
-  ['result', 0],
-] as const;
+interface Options {
+  seconds: number;
+  seed: number;
+  chosen: readonly Part[];
+}
 
 /** @throws Error with what is wrong */
-function parseArguments(args: string[]): CampaignOptions | undefined {
+function parseArguments(args: string[]): Options | undefined {
   const { values } = parseArgs({
     args,
     options: {
       seconds: { type: 'string' },
       minutes: { type: 'string' },
-      seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 32)) },
+      seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 31)) },
       target: { type: 'string', multiple: true },
-      replay: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },
     },
   });
+  const { minutes, seconds, target: names = parts.map(({ name }) => name) } = values;
   if (values.help) return undefined;
-  if (values.seconds !== undefined && values.minutes !== undefined) throw new Error('give --seconds or --minutes');
-  const durationMs =
-    values.minutes === undefined
-      ? 1_000 * parseNumber('seconds', values.seconds ?? '600')
-      : 60_000 * parseNumber('minutes', values.minutes);
-  const seed = parseNumber('seed', values.seed);
-  if (values.replay !== undefined && values.target?.length !== 1) throw new Error('--replay needs one --target');
+  if (seconds !== undefined && minutes !== undefined) throw new Error('give --seconds or --minutes');
+  const unknown = names.filter((name) => !parts.some((part) => part.name === name));
+  if (unknown.length > 0) throw new Error(`no target ${unknown.join(', ')}`);
   return {
-    durationMs,
-    seed,
-    ...(values.target === undefined ? {} : { targets: values.target }),
-    ...(values.replay === undefined ? {} : { replay: readReplay(values.replay) }),
+    seconds: seconds === undefined ? 60 * parseNumber('minutes', minutes ?? '10') : parseNumber('seconds', seconds),
+    seed: parseNumber('seed', values.seed),
+    chosen: parts.filter(({ name }) => names.includes(name)),
   };
 }
 
 function parseNumber(flag: string, text: string): number {
-  if (/^\d{1,15}$/.test(text)) return Number(text);
+  if (/^\d{1,10}$/.test(text)) return Number(text);
   throw new Error(`--${flag}: a number is needed, not ${JSON.stringify(text)}`);
 }
 
-function formatRow(cells: readonly string[]): string {
-  return cells.map((cell, index) => cell.padEnd(columns[index]?.[1] ?? 0)).join(' ');
+async function runParts({ seconds, seed, chosen }: Options): Promise<TargetReport[]> {
+  const endsAtMs = performance.now() + seconds * 1000;
+  const reports: TargetReport[] = [];
+  for (const [index, { name, shares, run }] of chosen.entries()) {
+    const startedMs = performance.now();
+    const sharesLeft = chosen.slice(index).reduce((sum, part) => sum + part.shares, 0);
+    const own = Math.max(1, Math.round((Math.max(0, endsAtMs - startedMs) * shares) / sharesLeft / 1000));
+    const report = await run(own, seed);
+    reports.push({ target: name, ...report, seconds: (performance.now() - startedMs) / 1000 });
+    if (report.leftOut !== undefined) print(`left out: ${name}: ${report.leftOut}`);
+    for (const finding of report.findings) print(`\n${describeFinding(name, finding, findingsDir)}\n`);
+  }
+  return reports;
 }
 
-function formatReport(report: TargetReport): string {
-  const { target, executions, durationMs, corpusSize, coveragePercent, findings } = report;
-  return formatRow([
-    target,
-    executions.toLocaleString('en'),
-    Math.round((1000 * executions) / durationMs).toLocaleString('en'),
-    corpusSize.toLocaleString('en'),
-    `${coveragePercent.toFixed(0)} %`,
-    findings.length === 0 ? 'ok' : findings.map(({ kind }) => kind).join(', '),
-  ]);
-}
+const print = (line: string) => process.stdout.write(`${line}\n`);
 
-async function main(): Promise<number> {
-  const print = (line: string) => process.stdout.write(`${line}\n`);
-  const options = parseArguments(process.argv.slice(2));
+async function main(args: string[]): Promise<number> {
+  let options: Options | undefined;
+  try {
+    options = parseArguments(args);
+  } catch (error) {
+    process.stderr.write(`fuzz: ${(error as Error).message}\n\n${usage}`);
+    return 2;
+  }
   if (options === undefined) {
     print(usage);
     return 0;
   }
-  print(`seed ${options.seed}, ${options.durationMs / 1000} s`);
-  print(formatRow(columns.map(([title]) => title)));
-  const reports = await runCampaign({ ...options, onReport: (report) => print(formatReport(report)) });
-  const findings = reports.flatMap((report) => report.findings);
-  for (const finding of findings) {
-    print(`\n${finding.target}, ${finding.kind}: ${finding.message}`);
-    print(`again: ${saveFinding(finding, findingsDir)}`);
-  }
-  const executions = reports.reduce((sum, report) => sum + report.executions, 0);
-  print(`\n${executions.toLocaleString('en')} runs, ${findings.length} findings`);
-  return findings.length === 0 ? 0 : 1;
+  print(`seed ${options.seed}, ${options.seconds} s`);
+  const reports = await runParts(options);
+  print(`\n${formatReports(reports)}`);
+  return reports.some(({ findings }) => findings.length > 0) ? 1 : 0;
 }
 
-try {
-  process.exitCode = await main();
-} catch (error) {
-  process.stderr.write(`fuzz: ${(error as Error).message}\n\n${usage}`);
-  process.exitCode = 2;
-}
+process.exitCode = await main(process.argv.slice(2));

@@ -1,9 +1,9 @@
-/** Tells a target its directory; the one who starts the thread removes it, whatever became of the thread. */
+/** Names the folder for the files of targets; the process that sets it removes the folder. */
 export const scratchVariable = 'NETDRA_FUZZ_DIR';
 
-/** A directory for the files of the target that this thread runs. */
+/** A folder for the files of a target. */
 export function scratchDir(): string {
   const path = process.env[scratchVariable];
-  if (path === undefined) throw new Error(`${scratchVariable} is not set: targets with files run in a fuzzing thread`);
+  if (path === undefined) throw new Error(`${scratchVariable} is not set`);
   return path;
 }

@@ -1,34 +1,31 @@
-/**
- * Something that takes input from outside, in the form in which it is fuzzed. Each file in `targets/` exports one as
- * `target`, under its own name.
- */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { changedBytes, changedJson } from './inputs.ts';
+
+/** A parser of input from outside. Each file in `targets/` exports one as `target`, under the name of the file. */
 export interface FuzzTarget {
   name: string;
   /**
-   * What it may throw and nothing else, subclasses included. Plain `Error` means just that: a `TypeError` is one of
-   * ours gone wrong. None: it takes every input.
+   * The only errors that `run` may throw, subclasses included. `Error` stands for itself alone: a `TypeError` is a defect.
+   * Empty: every input is accepted.
    */
   errors: readonly ErrorClass[];
-  /** Inputs to start from, valid ones above all. */
+  /** Inputs to start from, valid ones above all, in addition to the files in `corpus/`. */
   seeds(): Uint8Array[];
-  /** Also checks what came out, and throws if it cannot be right. */
+  /** Also checks the result. @throws OracleError if the result cannot be right */
   run(input: Uint8Array): void | Promise<void>;
-  /** Source files whose code it is about, from the top of the repository: what the coverage is given for. */
-  covers: readonly string[];
-  /** `json`: inputs are changed as values, too, not only as bytes. */
+  /** `json`: inputs are edited as JSON values, too, and not only as bytes. */
   shape?: 'json';
-  /** What to put into inputs besides what the seeds have. */
+  /** Strings to insert into inputs. */
   dictionary?: readonly string[];
-  /** Longest input. Default 8 KiB. */
-  maxBytes?: number;
-  /** It does some hundred runs in a second and no more: files are in it, or waiting. */
-  isSlow?: true;
+  /** Inputs that are generated instead of edited; a third of all inputs. */
+  generated?: fc.Arbitrary<Uint8Array>;
 }
 
 /** Abstract constructors too, hence no `new () => Error`. */
 export type ErrorClass = { readonly prototype: Error };
 
-/** Thrown by a target that got an answer which cannot be right. */
+/** Thrown by a target for a result that cannot be right. */
 export class OracleError extends Error {
   override readonly name = 'OracleError';
 }
@@ -38,16 +35,96 @@ export function expectThat(holds: boolean, what: string): asserts holds {
   if (!holds) throw new OracleError(what);
 }
 
+const targetsUrl = new URL('targets/', import.meta.url);
+const corpusUrl = new URL('corpus/', import.meta.url);
+
+/** The names of all targets. */
+export function targetNames(): string[] {
+  return readdirSync(targetsUrl)
+    .map((file) => file.replace(/\.ts$/, ''))
+    .sort();
+}
+
+export const targetUrl = (name: string): URL => new URL(`${name}.ts`, targetsUrl);
+
+export async function loadTarget(name: string): Promise<FuzzTarget> {
+  const { target } = (await import(targetUrl(name).href)) as { target: FuzzTarget };
+  return target;
+}
+
+/** The files in a folder of the corpus; none if there is no such folder. */
+export function corpusFiles(name: string): URL[] {
+  const folder = new URL(`${name}/`, corpusUrl);
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .sort()
+    .map((file) => new URL(file, folder));
+}
+
+/** The target's own seeds and its corpus. */
+export function samplesOf(target: FuzzTarget): Uint8Array[] {
+  return [...target.seeds(), ...corpusFiles(target.name).map((path) => readFileSync(path))];
+}
+
+/** Inputs for a target: samples with edits, and generated ones if it has any. */
+export function inputsOf(target: FuzzTarget): fc.Arbitrary<Uint8Array> {
+  const { dictionary, generated, shape } = target;
+  const edited = (shape === 'json' ? changedJson : changedBytes)(samplesOf(target), dictionary);
+  if (generated === undefined) return edited;
+  return fc.oneof({ weight: 2, arbitrary: edited }, { weight: 1, arbitrary: generated });
+}
+
+/** CPU time that one input may take. */
+const maxInputCpuMs = 1000;
+
+/**
+ * Runs one input.
+ * @returns whether it was accepted, that is, no error was thrown
+ * @throws what the target does not announce, or OracleError: wrong result, changed prototype, too much CPU time
+ */
+export async function checkInput(target: FuzzTarget, input: Uint8Array): Promise<boolean> {
+  const before = process.threadCpuUsage();
+  let isAccepted = true;
+  try {
+    // A copy, so that a target that writes to its input does not change the samples.
+    await target.run(Uint8Array.from(input));
+  } catch (error) {
+    if (!isAnnounced(error, target.errors)) throw error;
+    isAccepted = false;
+  }
+  removePollution();
+  const { user, system } = process.threadCpuUsage(before);
+  const cpuMs = Math.round((user + system) / 1000);
+  expectThat(cpuMs <= maxInputCpuMs, `one input took ${cpuMs} ms of CPU time`);
+  return isAccepted;
+}
+
 /** Whether the error is one of those that the target announces. */
-export function isDocumented(error: unknown, classes: readonly ErrorClass[]): boolean {
+export function isAnnounced(error: unknown, classes: readonly ErrorClass[]): boolean {
   return classes.some((each) =>
     each === Error ? error instanceof Error && error.constructor === Error : error instanceof (each as typeof Error),
   );
 }
 
+const shared = [Object.prototype, Array.prototype].map((prototype) => ({
+  prototype: prototype as unknown as Record<string, unknown>,
+  names: new Set(Object.getOwnPropertyNames(prototype)),
+}));
+
+/** Removes members that an input added to the prototypes that all objects share. @throws OracleError with their names */
+function removePollution(): void {
+  for (const { prototype, names } of shared) {
+    const all = Object.getOwnPropertyNames(prototype);
+    if (all.length === names.size) continue;
+    const added = all.filter((name) => !names.has(name));
+    for (const name of added) delete prototype[name];
+    throw new OracleError(`a shared prototype got ${added.join(', ')}`);
+  }
+}
+
 export const utf8 = (input: Uint8Array): string => Buffer.from(input).toString('utf8');
 
-/** The JSON value in an input; `undefined` if it holds none, which is not what a target for values is about. */
+/** The JSON value in an input; `undefined` for other text, which targets for values skip. */
 export function parseJson(input: Uint8Array): unknown {
   try {
     return JSON.parse(utf8(input));

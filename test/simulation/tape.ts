@@ -1,4 +1,4 @@
-import { Random } from '../fuzz/random.ts';
+import { Random } from './random.ts';
 
 /** Choices are numbers from 0 up to but without this. 0 is the ordinary case of whatever is chosen. */
 const bound = 65_536;

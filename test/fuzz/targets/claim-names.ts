@@ -21,8 +21,6 @@ function filesIn(dir: string): string[] {
 export const target: FuzzTarget = {
   name: 'claim-names',
   errors: [MetadataError],
-  isSlow: true,
-  covers: ['src/metadata/paths.ts', 'src/metadata/claim-metadata.ts', 'src/metadata/claim-files.ts'],
   shape: 'json',
   dictionary: ['..', '/', '\\u0000', '~', '_', 'constructor', '__proto__', '.tmp', '\\ud800'],
   seeds: () =>

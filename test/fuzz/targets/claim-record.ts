@@ -46,8 +46,6 @@ function isOfAnother(input: Uint8Array): boolean {
 export const target: FuzzTarget = {
   name: 'claim-record',
   errors: [MetadataError],
-  isSlow: true,
-  covers: ['src/metadata/claim-state.ts', 'src/metadata/ownership.ts'],
   shape: 'json',
   seeds: () => [
     Buffer.from(

@@ -17,8 +17,6 @@ const attachment = {
 export const target: FuzzTarget = {
   name: 'cni-cache',
   errors: [],
-  isSlow: true,
-  covers: ['src/cni/cache.ts', 'src/cni/attachment.ts'],
   shape: 'json',
   seeds: () =>
     jsonSeeds(

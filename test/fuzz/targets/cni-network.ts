@@ -37,7 +37,6 @@ function errorOf(task: () => void): unknown {
 export const target: FuzzTarget = {
   name: 'cni-network',
   errors: [CniError],
-  covers: ['src/cni/network.ts', 'src/cni/request.ts', 'src/cni/versions.ts'],
   shape: 'json',
   dictionary: ['__proto__', 'prevResult', 'runtimeConfig', 'cni.dev/x', '..', '/', '"plugins":[', '[[[['],
   seeds: () =>

@@ -12,7 +12,6 @@ const call = { ...subject, command: 'ADD', path: '/opt/cni/bin/sriov', target: '
 export const target: FuzzTarget = {
   name: 'cni-result',
   errors: [CniError],
-  covers: ['src/cni/result.ts', 'src/cni/failure.ts'],
   shape: 'json',
   dictionary: ['__proto__', '"code":7,"msg":"', '::ffff:10.0.0.1/120', '1e400', '[[[['],
   seeds: () =>

@@ -18,8 +18,6 @@ const texts = [
 export const target: FuzzTarget = {
   name: 'inventory-policy',
   errors: [NetdraError],
-  isSlow: true,
-  covers: ['src/policy-file.ts', 'src/sriov/inventory-policy.ts'],
   shape: 'json',
   dictionary: [
     '__proto__: ',

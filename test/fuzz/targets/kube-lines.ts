@@ -22,7 +22,6 @@ async function read(chunks: Uint8Array[]): Promise<{ values: unknown[]; error?: 
 export const target: FuzzTarget = {
   name: 'kube-lines',
   errors: [],
-  covers: ['src/kube/json-lines.ts'],
   dictionary: ['\n', '\r\n', '{"type":"BOOKMARK"}\n', '__proto__'],
   seeds: () =>
     ['', '{"type":"ADDED","object":{"metadata":{"name":"ä"}}}\n{"type":"DELETED"}\n', '\n\n1\n"\u2028"\nnull\n{'].map(

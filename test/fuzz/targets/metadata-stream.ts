@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type DecodedMetadata, decodeMetadata, MetadataError } from '../../../src/metadata/index.ts';
+import { parseJsonStream } from '../../../src/metadata/json-stream.ts';
 import { sampleTexts } from '../samples.ts';
-import { expectThat, type FuzzTarget, utf8 } from '../target.ts';
+import { expectThat, type FuzzTarget, parseJson, utf8 } from '../target.ts';
 
 /** What every reader of a decoded document takes for granted. */
 function checkDocument({ claim, generation, requests }: DecodedMetadata): void {
@@ -24,16 +25,27 @@ function checkDocument({ claim, generation, requests }: DecodedMetadata): void {
   expectThat(Number.isSafeInteger(generation), `generation ${generation} is no whole number`);
 }
 
+/** A text that is one JSON object for JSON.parse is a stream of one object, unless it is nested too deeply. */
+function checkSplitting(text: string): void {
+  const value = parseJson(Buffer.from(text));
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
+  try {
+    expectThat(parseJsonStream(text).length === 1, 'one object was split');
+  } catch (error) {
+    expectThat(error instanceof MetadataError && / deep$/.test(error.message), `one object was refused: ${error}`);
+  }
+}
+
 /** Decodes metadata, or says what is wrong with it. */
 export const target: FuzzTarget = {
   name: 'metadata-stream',
   errors: [MetadataError],
-  covers: ['src/metadata/decode.ts', 'src/metadata/json-stream.ts'],
   shape: 'json',
   dictionary: ['__proto__', '1e400', '-0', '9007199254740993', '{}', '\u2028', '"\\ud800"', 'null', '[', '{'],
   seeds: () => sampleTexts().map((text) => Buffer.from(text)),
   run(input) {
     const text = utf8(input);
+    checkSplitting(text);
     const document = decodeMetadata(text);
     checkDocument(document);
     expectThat(isDeepStrictEqual(document, decodeMetadata(`\n ${text}\t`)), 'blanks around the stream change it');

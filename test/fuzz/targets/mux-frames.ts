@@ -22,7 +22,6 @@ function decode(chunks: Uint8Array[]): { frames: MuxFrame[]; error?: NriError } 
 export const target: FuzzTarget = {
   name: 'mux-frames',
   errors: [],
-  covers: ['nri/mux/frame.ts', 'nri/byte-filler.ts'],
   seeds: () => [Buffer.alloc(0), ...capturedTraffic(), encodeMuxHeader(1, maxPayloadBytes + 1), encodeMuxHeader(2, 0)],
   run(input) {
     const whole = decode([input]);

@@ -6,7 +6,7 @@ import { type EthtoolConnection, NetlinkError, type RtnlConnection } from '../..
 import { encodeLink } from '../../../src/netlink/link.ts';
 import { encodeQdisc } from '../../../src/netlink/qdisc.ts';
 import { encodeRoute } from '../../../src/netlink/route.ts';
-import { completeAnswer, connectEthtool, connectKernel } from '../netlink-kernel.ts';
+import { completeAnswer, connectEthtool, connectKernel } from '../../doubles/netlink-kernel.ts';
 import { expectThat, type FuzzTarget } from '../target.ts';
 
 /** Each request with the type of message that answers it. */
@@ -104,10 +104,6 @@ function sampleEthtool(): Uint8Array[] {
 export const target: FuzzTarget = {
   name: 'netlink-answers',
   errors: [NetlinkError],
-  covers: ['link', 'address', 'route', 'vf-info', 'attributes', 'socket', 'rtnl', 'qdisc', 'ethtool'].map(
-    (name) => `src/netlink/${name}.ts`,
-  ),
-  maxBytes: 32_768,
   seeds() {
     const addresses = ['192.0.2.7/24', '2001:db8::7/64'].map((cidr) => Buffer.concat(encodeAddress(7, cidr)));
     const samples = [

@@ -54,9 +54,6 @@ const container = { id: 'c1', podSandboxId: 's1', name: 'main', state: 3 };
 export const target: FuzzTarget = {
   name: 'nri-calls',
   errors: [NriError],
-  isSlow: true,
-  covers: ['nri/plugin-service.ts', 'nri/ttrpc/server.ts', 'nri/sync-parts.ts', 'nri/ttrpc/server-call.ts'],
-  maxBytes: 16_384,
   seeds() {
     const configure = step(
       'Configure',

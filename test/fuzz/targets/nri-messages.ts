@@ -46,7 +46,6 @@ function roundTrip<T>(codec: MessageCodec<T>, bytes: Buffer): T {
 export const target: FuzzTarget = {
   name: 'nri-messages',
   errors: [NriError],
-  covers: ['nri/pod.ts', 'nri/container.ts', 'nri/runtime-info.ts', 'nri/proto.ts'],
   dictionary: ['__proto__', 'constructor', '\n\0', '\n\n\n\b__proto__', '\xc3\x28'],
   seeds() {
     const payloads = capturedMessages().flatMap(({ type, data }) => {

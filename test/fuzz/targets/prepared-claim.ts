@@ -11,7 +11,6 @@ const isRow = (row: unknown): row is string[] => Array.isArray(row) && row.every
 export const target: FuzzTarget = {
   name: 'prepared-claim',
   errors: [KubeletPluginError],
-  covers: ['src/kubeletplugin/prepared-claim.ts'],
   shape: 'json',
   dictionary: ['constructor', '__proto__', 'toString', '/', 'vf/large'],
   seeds: () =>

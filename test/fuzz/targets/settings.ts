@@ -1,3 +1,5 @@
+import fc from 'fast-check';
+import { closedFields } from '../../../src/driver/index.ts';
 import { layoutNames } from '../../../src/metadata/index.ts';
 import {
   parseClaimFields,
@@ -6,7 +8,7 @@ import {
   parseSeconds,
   parseSimulation,
 } from '../../../src/settings.ts';
-import { expectThat, type FuzzTarget, isDocumented, utf8 } from '../target.ts';
+import { expectThat, type FuzzTarget, isAnnounced, utf8 } from '../target.ts';
 
 const checks: readonly ((text: string) => void)[] = [
   (text) => {
@@ -30,12 +32,31 @@ const checks: readonly ((text: string) => void)[] = [
   },
 ];
 
+const number = fc.oneof(fc.nat(9), fc.nat(200), fc.double()).map(String);
+const name = fc.constantFrom(
+  ...layoutNames,
+  ...closedFields,
+  'sriov.netdra.dev',
+  '',
+  ' ',
+  '*',
+  'A',
+  '-',
+  '..',
+  'x'.repeat(64),
+);
+
 /** Values of flags. */
 export const target: FuzzTarget = {
   name: 'settings',
   errors: [],
-  covers: ['src/settings.ts'],
-  maxBytes: 4096,
+  generated: fc
+    .oneof(
+      number,
+      fc.tuple(number, number).map((pair) => pair.join('x')),
+      fc.array(name, { maxLength: 4 }).map(String),
+    )
+    .map((text) => Buffer.from(text)),
   dictionary: [',', ' ', 'x', '..', '__proto__', 'constructor', 'vf.trust', 'a-', '\n'],
   seeds: () =>
     ['8', '2x4', '2.5', 'v1,kep', 'attributes-json, downward-api', 'driver,vf.trust', 'sriov.netdra.dev', 'a-b.c'].map(
@@ -48,7 +69,7 @@ export const target: FuzzTarget = {
         check(text);
       } catch (error) {
         // Each value fits at most one flag: the others refuse it with a plain error.
-        if (!isDocumented(error, [Error])) throw error;
+        if (!isAnnounced(error, [Error])) throw error;
       }
     }
   },

@@ -27,9 +27,6 @@ function layPf(): string {
 export const target: FuzzTarget = {
   name: 'sysfs',
   errors: [SriovError],
-  isSlow: true,
-  covers: ['src/sriov/sysfs.ts', 'src/sriov/sysfs-files.ts', 'src/sriov/net-interface.ts'],
-  maxBytes: 1024,
   dictionary: ['0x8086', '-1', '0x', '\0', '999999999999', '02:00:00:00:00:01', 'constructor'],
   seeds: () =>
     [

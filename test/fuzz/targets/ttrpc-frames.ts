@@ -20,7 +20,6 @@ function decode(chunks: Uint8Array[]): (TtrpcFrame | OversizeFrame)[] {
 export const target: FuzzTarget = {
   name: 'ttrpc-frames',
   errors: [],
-  covers: ['nri/ttrpc/frame.ts', 'nri/byte-filler.ts'],
   seeds() {
     const frames = capturedFrames().map(({ payload }) => payload);
     const header = Buffer.alloc(10);

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { CniError } from '../../../src/cni/index.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/config.ts';
 import { closedFields, DriverError } from '../../../src/driver/index.ts';
@@ -6,6 +7,7 @@ import { encodeAddress } from '../../../src/netlink/address.ts';
 import { encodeLinkChange } from '../../../src/netlink/link.ts';
 import { encodeRoute } from '../../../src/netlink/route.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
+import { vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
 
 const base = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
@@ -43,15 +45,10 @@ function applyLater({
 export const target: FuzzTarget = {
   name: 'vf-config',
   errors: [DriverError, CniError],
-  covers: [
-    'src/driver/config.ts',
-    'src/state/vf-config.ts',
-    'src/driver/class-rules.ts',
-    'src/driver/class-config.ts',
-    'src/driver/config-rules.ts',
-  ],
   shape: 'json',
-  maxBytes: 16_384,
+  generated: fc
+    .record({ class: vfConfigParameters, claim: vfConfigParameters, open: fc.boolean() }, { requiredKeys: [] })
+    .map((value) => Buffer.from(JSON.stringify(value))),
   dictionary: [
     '__proto__',
     'constructor',

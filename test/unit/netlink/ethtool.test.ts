@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodeAttributes, encodeAttributes, encodeString } from '../../../src/netlink/attributes.ts';
 import { decodeValues, encodeValues } from '../../../src/netlink/ethtool.ts';
-import { connectEthtool } from '../../fuzz/netlink-kernel.ts';
+import { connectEthtool } from '../../doubles/netlink-kernel.ts';
 
 const bytes = (hex: string) => Buffer.from(hex.replaceAll(/\s/g, ''), 'hex');
 

@@ -1,0 +1,54 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { CheckedPrograms } from '../../consumer/build.ts';
+import { ToolchainError } from '../../consumer/toolchain.ts';
+import { checkedTool } from '../integration/consumer/checked-tool.ts';
+import { allLayouts, ContainerRoot, runProgram, vf } from '../integration/consumer/container-root.ts';
+import type { Report } from './report.ts';
+import { corpusFiles } from './target.ts';
+
+export const cProgramsName = 'c-programs';
+
+/** How many inputs were accepted and how many were not. */
+export interface ProgramCounts {
+  documents: number;
+  refused: number;
+  states: number;
+  gates: number;
+}
+
+/**
+ * Runs `consumer/fuzz/fuzz.c`: the parsers of `netdra-metadata` and `netdra-gate` with sanitizers, on edited metadata
+ * files as the driver writes them and the files of the corpus.
+ * @param seconds a whole number
+ * @throws ToolchainError, CommandError of the build
+ */
+export async function fuzzPrograms(
+  { fuzz }: CheckedPrograms,
+  seconds: number,
+  seed: number,
+): Promise<{ counts: ProgramCounts; failure?: string }> {
+  using root = new ContainerRoot();
+  await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1), vf(2)], layouts: allLayouts });
+  const files = [
+    ...root.files().map((path) => join(root.path, path)),
+    ...corpusFiles(cProgramsName).map((url) => fileURLToPath(url)),
+  ];
+  const args = [String(seconds), String(seed), ...files];
+  const { exitCode, stdout, stderr } = runProgram(fuzz, args, process.env, (seconds + 60) * 1000);
+  const [documents = 0, refused = 0, states = 0, gates = 0] = stdout.split(' ').map(Number);
+  const counts = { documents, refused, states, gates };
+  return exitCode === 0 && stderr === '' ? { counts } : { counts, failure: `exit code ${exitCode}: ${stderr}` };
+}
+
+/** The same as a part of a run of all targets. */
+export async function reportPrograms(seconds: number, seed: number): Promise<Report> {
+  try {
+    const { counts, failure } = await fuzzPrograms(checkedTool(), seconds, seed);
+    const findings = failure === undefined ? [] : [{ message: `seed ${seed}, ${failure}` }];
+    return { inputs: counts.documents + counts.refused, findings };
+  } catch (error) {
+    if (!(error instanceof ToolchainError)) throw error;
+    return { inputs: undefined, findings: [], leftOut: error.message };
+  }
+}

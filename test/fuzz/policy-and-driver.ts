@@ -1,0 +1,33 @@
+import { runOnCluster } from '../../e2e/cluster/launch.ts';
+import { fetchClusterPrograms, kubernetesVersions, runtimeNames } from '../../e2e/cluster/programs.ts';
+import { GoBuildError } from '../../e2e/go/build.ts';
+import { cacheFolder } from '../../e2e/node/tools.ts';
+import type { Report } from './report.ts';
+
+const choice = { kubernetes: kubernetesVersions[0], runtime: runtimeNames[0] };
+const command = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', 'api/policy-agrees'];
+/** Of the output of a failed test. */
+const shownLines = 60;
+
+/** Compares admission policies and driver on a real API server: `e2e/cluster/api/policy-agrees.test.ts`. */
+export async function comparePolicyAndDriver(seconds: number, seed: number): Promise<Report> {
+  const leftOut = await whyNot();
+  if (leftOut !== undefined) return { inputs: undefined, findings: [], leftOut };
+  const env = { NETDRA_FUZZ_MINUTES: String(seconds / 60), NETDRA_FUZZ_SEED: String(seed) };
+  const { output, succeeded } = await runOnCluster(choice, command, { env, show: false });
+  const [, taken, refused] = /(\d+) configurations taken and (\d+) refused by both/.exec(output) ?? [];
+  const inputs = taken === undefined ? undefined : Number(taken) + Number(refused);
+  const findings = succeeded ? [] : [{ message: `seed ${seed}\n${output.split('\n').slice(-shownLines).join('\n')}` }];
+  return { inputs, findings };
+}
+
+async function whyNot(): Promise<string | undefined> {
+  if (process.getuid?.() !== 0) return 'a node of its own for the API server needs root';
+  try {
+    await fetchClusterPrograms(cacheFolder(process.env), choice, (line) => process.stderr.write(`${line}\n`));
+    return undefined;
+  } catch (error) {
+    if (error instanceof GoBuildError && error.code === 'no-go') return error.message;
+    throw error;
+  }
+}

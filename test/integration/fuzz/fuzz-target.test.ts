@@ -1,0 +1,34 @@
+import { afterEach, expect, it } from 'vitest';
+import { fuzzTarget } from '../../fuzz/fuzz-target.ts';
+
+const plantedUrl = new URL('planted.ts', import.meta.url);
+afterEach(() => {
+  delete process.env.PLANTED_DEFECT;
+});
+
+it.each([
+  ['endless-loop', /no end after/],
+  ['endless-wait', /unsettled top-level await/],
+  ['memory', /heap out of memory/],
+  ['stray-rejection', /not awaited/],
+  ['wrong-error', /TypeError: not announced/],
+  ['cpu-time', /one input took 1\d{3} ms of CPU time/],
+  ['pollution', /a shared prototype got polluted/],
+])('finds a target with %s, and its input', { timeout: 120_000 }, async (defect, message) => {
+  process.env.PLANTED_DEFECT = defect;
+  const { findings } = await fuzzTarget(plantedUrl, 5, 1, 10_000);
+  expect(findings).toHaveLength(1);
+  expect(findings[0]!.message).toMatch(message);
+  expect(findings[0]!.input).toContain(0xff);
+});
+
+it('reports how many inputs a target without defects took', { timeout: 60_000 }, async () => {
+  const { findings, inputs } = await fuzzTarget(plantedUrl, 1, 1);
+  expect(findings).toEqual([]);
+  expect(inputs).toBeGreaterThan(100);
+});
+
+it('says which target cannot be fuzzed', { timeout: 60_000 }, async () => {
+  const url = new URL('missing.ts', import.meta.url);
+  await expect(fuzzTarget(url, 1, 1)).rejects.toThrow(/missing\.ts cannot be fuzzed: .*ERR_MODULE_NOT_FOUND/s);
+});
