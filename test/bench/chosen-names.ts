@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { errnoCode, NetdraError } from '../../src/errors.ts';
 
 /** Options of the command. */
 export const benchOptions = {
@@ -8,7 +9,14 @@ export const benchOptions = {
   'write-docs': { type: 'boolean', default: false },
 } as const;
 
-/** The benches that `--only` names; `undefined`: all. @throws TypeError for options that there are not */
+/** The benches that `--only` names; `undefined`: all. @throws NetdraError `wrong-usage` */
 export function chosenNames(args: readonly string[]): string[] | undefined {
-  return parseArgs({ args: [...args], options: benchOptions }).values.only?.split(',');
+  try {
+    return parseArgs({ args: [...args], options: benchOptions }).values.only?.split(',');
+  } catch (error) {
+    if (!errnoCode(error)?.startsWith('ERR_PARSE_ARGS')) throw error;
+    throw new NetdraError('wrong-usage', (error as Error).message, {
+      hint: 'usage: npm run bench [-- --only NAME,NAME] [--smoke] [--json FILE] [--write-docs]',
+    });
+  }
 }

@@ -21,6 +21,8 @@ try {
   process.exitCode = (await run()) ? 0 : 1;
 } catch (error) {
   if (!(error instanceof NetdraError)) throw error;
-  print(`${explain(error)}\nWithout Go: npm run bench -- --only start,memory,hook,prepare,publish,containerd`);
+  print(explain(error));
+  if (error.code !== 'wrong-usage')
+    print('without Go: npm run bench -- --only start,memory,hook,prepare,publish,containerd');
   process.exitCode = 1;
 }
