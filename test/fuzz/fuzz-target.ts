@@ -11,17 +11,24 @@ import { scratchVariable } from './scratch.ts';
 const programPath = fileURLToPath(new URL('run-target.ts', import.meta.url));
 /** A target that needs more, for one input or since it keeps memory, ends with an error. */
 const maxHeapMiB = 320;
-/** For the start of the process and the last input. */
-const defaultGraceMs = 20_000;
+/** CPU time for the start of the process and its last input. Not elapsed time, which a busy machine stretches. */
+const defaultGraceSeconds = 10;
+/** Elapsed time for the same, for a target that waits. */
+const maxWaitSeconds = 300;
 
 /**
  * Fuzzes a target in a process of its own. Its end is a finding, too: an endless loop, too much memory, an unhandled
  * rejection.
  * @param url of the file that exports the target
  * @param seconds a whole number
- * @param graceMs how much longer than `seconds` it may take
+ * @param graceSeconds CPU time that it may take beyond `seconds`, at one and a half processors
  */
-export async function fuzzTarget(url: URL, seconds: number, seed: number, graceMs = defaultGraceMs): Promise<Report> {
+export async function fuzzTarget(
+  url: URL,
+  seconds: number,
+  seed: number,
+  graceSeconds = defaultGraceSeconds,
+): Promise<Report> {
   const dir = mkdtempSync(join(tmpdir(), 'netdra-fuzz-'));
   const lastInputPath = join(dir, 'last-input');
   const filesDir = join(dir, 'files');
@@ -30,18 +37,23 @@ export async function fuzzTarget(url: URL, seconds: number, seed: number, graceM
     const args = [`--max-old-space-size=${maxHeapMiB}`, programPath, url.href, seconds, seed, lastInputPath].map(
       String,
     );
-    const child = spawn(process.execPath, args, {
+    const cpuSeconds = Math.ceil(1.5 * seconds) + graceSeconds;
+    const child = spawn('prlimit', [`--cpu=${cpuSeconds}`, process.execPath, ...args], {
       env: { ...process.env, [scratchVariable]: filesDir },
       stdio: ['ignore', 'pipe', 'pipe'],
-      timeout: seconds * 1000 + graceMs,
+      timeout: (seconds + maxWaitSeconds) * 1000,
       killSignal: 'SIGKILL',
     });
     const ended = new Promise<number | null>((resolve, reject) => child.once('error', reject).once('close', resolve));
     const [code, stdout, stderr] = await Promise.all([ended, text(child.stdout), text(child.stderr)]);
     if (code === 0) return reportOf(JSON.parse(stdout));
-    // It never got to an input: the target is broken.
-    if (!existsSync(lastInputPath)) throw new Error(`${url.href} cannot be fuzzed: ${stderr}`);
-    const message = code === null && stderr === '' ? `no end after ${Math.round(seconds + graceMs / 1000)} s` : stderr;
+    if (!existsSync(lastInputPath)) {
+      return { inputs: undefined, findings: [{ message: `the target cannot be fuzzed: ${stderr}` }] };
+    }
+    const message =
+      code === null && stderr === ''
+        ? `no end after ${cpuSeconds} s of CPU time, or ${maxWaitSeconds} s more than its share`
+        : stderr;
     return { inputs: undefined, findings: [{ message, input: readFileSync(lastInputPath) }] };
   } finally {
     rmSync(dir, { recursive: true, force: true });

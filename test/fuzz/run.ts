@@ -87,6 +87,7 @@ async function runParts({ seconds, seed, chosen }: Options): Promise<TargetRepor
     const report = await run(own, seed);
     reports.push({ target: name, ...report, seconds: (performance.now() - startedMs) / 1000 });
     if (report.leftOut !== undefined) print(`left out: ${name}: ${report.leftOut}`);
+    else print(`${name}: ${report.inputs ?? '?'} inputs, ${report.findings.length} findings`);
     for (const finding of report.findings) print(`\n${describeFinding(name, finding, findingsDir)}\n`);
   }
   return reports;

@@ -1,7 +1,6 @@
-import { isDeepStrictEqual } from 'node:util';
 import { CniError, parseCniIpam, parseCniNetwork } from '../../../src/cni/index.ts';
 import { formatRequest } from '../../../src/cni/request.ts';
-import { expectThat, type FuzzTarget, jsonSeeds, utf8 } from '../target.ts';
+import { expectThat, type FuzzTarget, isSame, jsonSeeds, utf8 } from '../target.ts';
 
 function checkType(type: string): void {
   expectThat(!type.includes('/') && type !== '..' && type !== '.' && type !== '', `a program outside: ${type}`);
@@ -10,7 +9,7 @@ function checkType(type: string): void {
 function checkNetwork(text: string): void {
   const options = { defaultName: 'netdra' };
   const network = parseCniNetwork(text, 'claim ns/c', options);
-  expectThat(isDeepStrictEqual(parseCniNetwork(network, 'claim ns/c', options), network), 'not the same once more');
+  expectThat(isSame(parseCniNetwork(network, 'claim ns/c', options), network), 'not the same once more');
   for (const plugin of network.plugins) {
     checkType(plugin.type);
     if (plugin.ipam?.type) checkType(plugin.ipam.type);
