@@ -102,6 +102,8 @@ describe('the reader, fed with anything', () => {
   it('answers bytes in a file with its own errors, which name the file', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 4096 }), async (bytes) => {
+        // A blank file is one that was not written yet.
+        fc.pre(bytes.some((byte) => ![0x20, 0x0a, 0x0d, 0x09].includes(byte)));
         expect(typeof (await outcome(bytes))).toBe('string');
       }),
       { numRuns: 25 },
