@@ -112,7 +112,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
     const sysfs =
       nic?.sysfs ?? new Sysfs(sysfsRoot, (path, text, device) => this.#kernel.write(path, text, device, vfsOnMs));
-    this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined });
+    this.#inventory = new Inventory({ sysfs, connection: host, simulated: nic !== undefined, clock });
     const nodes = new DeviceNodes(sysfsRoot);
     const hardware = new VfHardware({ binding, host, clock, nodes, ...(ethtool === undefined ? {} : { ethtool }) });
     this.control = nic === undefined ? hardware : new SimulatedControl();

@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from '../clock.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { SriovError } from './errors.ts';
 import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
@@ -7,6 +8,7 @@ import { formatDeviceName } from './pci-address.ts';
 import { isRepresentor } from './representor.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
 import type { PciFunction, Pf, Vf } from './sysfs.ts';
+import { VfActivation } from './vf-activation.ts';
 
 export interface InventoryReport {
   /** In the order of their PCI addresses. */
@@ -19,6 +21,8 @@ export interface InventoryReport {
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
   policy?: InventoryPolicy;
+  /** Default: the machine's own. */
+  clock?: Clock;
 }
 
 /** What the whole scan works on. */
@@ -44,6 +48,7 @@ export class Inventory {
   /** Replaced when the operator changes it; the next scan follows. */
   policy: InventoryPolicy;
   readonly #options: InventoryOptions;
+  readonly #activation: VfActivation;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
   /** VFs whose interface was in another network namespace at the last scan, though no claim had them. */
   #elsewhere: ReadonlySet<string> = new Set();
@@ -51,6 +56,7 @@ export class Inventory {
   constructor(options: InventoryOptions) {
     this.#options = options;
     this.policy = options.policy ?? {};
+    this.#activation = new VfActivation(options.sysfs, options.clock ?? systemClock);
   }
 
   /**
@@ -88,14 +94,17 @@ export class Inventory {
 
   /**
    * Switches VFs on where none is. Other numbers are left alone: to change one, all VFs would have to go first. Nor is
-   * a card touched that the node uses, since switching VFs on can interrupt it, or one that a claim has as a whole.
+   * a card touched that the node uses, since switching VFs on can interrupt it, or one that a claim has as a whole. VFs are
+   * offered when all of them are there.
    */
   async #switchOn({ pf, rules, usage }: PfInPolicy, { held }: Scan): Promise<Pf['vfs']> {
     const { sysfs } = this.#options;
+    if (this.#activation.isPending(pf.pciAddress)) return [];
     const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
     const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
     if (numVfs === 0 || pf.vfs.length > 0 || isInUse) return pf.vfs;
-    await sysfs.setNumVfs(pf, numVfs);
+    await this.#activation.switchOn(pf, numVfs);
+    if (this.#activation.isPending(pf.pciAddress)) return [];
     return (await sysfs.pf(pf.pciAddress)).vfs;
   }
 

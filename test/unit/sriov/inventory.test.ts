@@ -1,7 +1,9 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { InventoryPolicy } from '../../../src/sriov/index.ts';
+import { Inventory, type InventoryPolicy, type Pf, SriovError, Sysfs } from '../../../src/sriov/index.ts';
+import { VfActivation } from '../../../src/sriov/vf-activation.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
 import { layFunction, type TreeFunction } from './pci-tree.ts';
 import { defaultRoute, TestNode } from './test-node.ts';
 
@@ -309,6 +311,29 @@ describe('Inventory, switching VFs on', () => {
     expect(numVfs()).toBe('0');
   });
 
+  it('offers the others while one card does not come back, and asks it once', { timeout: 30_000 }, async () => {
+    lay();
+    const clock = new ManualClock();
+    const written: string[] = [];
+    const write = Promise.withResolvers<void>();
+    const sysfs = new Sysfs(node.root, (path) => {
+      written.push(path);
+      return write.promise;
+    });
+    const inventory = new Inventory({ sysfs, connection: node.connection, simulated: false, policy, clock });
+    const first = inventory.scan();
+    await expect.poll(() => clock.sleeping().length, { timeout: 10_000 }).toBeGreaterThan(0);
+    clock.advance(10_000);
+    const report = await first;
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+    expect(report.problems).toEqual([]);
+    // Does not wait again.
+    expect(addresses(await inventory.scan())).toEqual([a0, a1, b0]);
+    write.resolve();
+    await new Promise(setImmediate);
+    expect(written).toEqual([file(pfC, 'sriov_numvfs')]);
+  });
+
   it('says which card refuses, and offers the others', async () => {
     lay();
     rmSync(file(pfC, 'sriov_numvfs'));
@@ -318,6 +343,41 @@ describe('Inventory, switching VFs on', () => {
       { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringContaining('8') },
     ]);
     expect(addresses(report)).toEqual([a0, a1, b0]);
+  });
+});
+
+describe('VfActivation', () => {
+  const pf = { pciAddress: '0000:af:00.0' } as Pf;
+
+  it('goes on after 10 s, and says at the next call how it ended', async () => {
+    const clock = new ManualClock();
+    const write = Promise.withResolvers<void>();
+    let calls = 0;
+    const setNumVfs = () => {
+      calls++;
+      return write.promise;
+    };
+    const activation = new VfActivation({ setNumVfs }, clock);
+    const first = activation.switchOn(pf, 4);
+    await new Promise(setImmediate);
+    clock.advance(10_000);
+    await first;
+    expect(activation.isPending(pf.pciAddress)).toBe(true);
+    const error = new SriovError('device-hangs', 'the kernel has not returned');
+    write.reject(error);
+    await new Promise(setImmediate);
+    expect(activation.isPending(pf.pciAddress)).toBe(false);
+    await expect(activation.switchOn(pf, 4)).rejects.toBe(error);
+    expect(calls).toBe(1);
+    // Then it is tried again.
+    await expect(activation.switchOn(pf, 4)).rejects.toBe(error);
+    expect(calls).toBe(2);
+  });
+
+  it('waits no longer than needed', async () => {
+    const activation = new VfActivation({ setNumVfs: async () => undefined }, new ManualClock());
+    await activation.switchOn(pf, 4);
+    expect(activation.isPending(pf.pciAddress)).toBe(false);
   });
 });
 
