@@ -1,6 +1,6 @@
 /**
- * Names of system calls in what `strace -c -U name,calls` prints. Calls that a kernel is too new for strace to name are left out, as
- * no profile could name them either.
+ * Names of system calls in what `strace -c -U name,calls` prints. Calls that strace has no name for (`syscall_0x1d5`) are left out: a
+ * profile needs names.
  */
 export function parseStraceSummary(text: string): string[] {
   return text.split('\n').flatMap((line) => {
