@@ -229,13 +229,12 @@ export class VfSource implements VfHost, AsyncDisposable {
     return this.#kernel.hung.some(({ device }) => device === pciAddress);
   }
 
-  /** A VF that is not restored is withdrawn, except while it hangs: until then nobody knows what can be restored. */
+  /** A VF that is not restored is withdrawn, except while it hangs: what can be restored shows when the kernel returns. */
   #published(): NetworkDevice[] {
     const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
-    const held = this.#options.held();
     return this.#devices.filter(({ pciAddress }) => {
       if (!this.#hangs(pciAddress)) return !unrestored.has(pciAddress);
-      return this.#keepsTaints || held.has(pciAddress);
+      return this.#keepsTaints || this.#options.held().has(pciAddress);
     });
   }
 
