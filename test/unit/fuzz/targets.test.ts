@@ -35,7 +35,8 @@ describe.each(targetNames())('fuzz target %s', async (name) => {
     },
   );
 
-  it('handles edited and generated inputs', async () => {
+  // Some targets write files, which takes its time on a busy machine.
+  it('handles edited and generated inputs', { timeout: 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(inputsOf(target), async (input) => void (await checkInput(target, input))),
       { numRuns },
