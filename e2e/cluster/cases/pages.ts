@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { locatePromtool } from '../../../deploy/alerts/promtool.ts';
+import { createCertificate } from '../../../test/doubles/certificate.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { writeConsumerArchive } from '../../release/consumer-image.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
@@ -44,6 +45,9 @@ export function describePages(get: () => ReleaseSite): void {
       const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
       writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0 } }));
       writeFileSync(holder, JSON.stringify(holderObjects('my-pod', 'my-claim', driver.target.consumerImage)));
+      const { certificate, key } = createCertificate('netdra-metrics.netdra.svc');
+      writeFileSync(join(shell.dir, 'tls.crt'), certificate);
+      writeFileSync(join(shell.dir, 'tls.key'), key);
       site = { registry: node.registry.address, kubeconfig, node: nodeName, values, holder };
     });
 

@@ -41,7 +41,7 @@ export function describeRelease(get: () => ReleaseSite): void {
         '--selector',
         'app.kubernetes.io/name=netdra',
         '--output',
-        'jsonpath={.items[*].spec..image}',
+        'jsonpath={.items[*].spec.containers[*].image}',
       );
 
     beforeAll(() => {

@@ -65,15 +65,18 @@ export const pagePlans: PagePlan[] = [
     notRun: [
       [/^docker buildx build/, noEngine],
       [/^helm (test|lint --strict)$/, mention],
+      [/^netdra seccomp$/, 'a command of the image: test/unit/tools/seccomp.test.ts runs it'],
+      [/values-openshift/, 'needs OpenShift'],
       [/ netdra-test$/, 'shows why `helm test` failed, and it does not fail'],
     ],
     before: [
       [/^helm install netdra oci:/, [uninstall]],
       [
         /^kubectl apply --filename deploy\/manifests/,
-        [uninstall, 'sed -i "s|image: netdra:|image: registry.example.com/netdra:|" deploy/manifests/netdra.yaml'],
+        [uninstall, 'sed -i "s|image: localhost/|image: registry.example.com/|" deploy/manifests/netdra.yaml'],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
+      [/^kubectl --namespace netdra create secret tls/, [install]],
       [
         /^kubectl --namespace netdra get pods --selector/,
         [
@@ -88,9 +91,11 @@ export const pagePlans: PagePlan[] = [
         /^kubectl apply --filename deploy\/manifests/,
         ['kubectl --namespace kube-system rollout status daemonset/netdra --timeout 2m'],
       ],
+      [/^kubectl get --raw .*https:/, [uninstall, 'kubectl --namespace netdra delete secret netdra-tls']],
       [/^kubectl get resourceclaim my-claim/, ['kubectl delete --filename <my-pod.yaml>']],
     ],
     additions: [
+      [/^helm upgrade .*http\.tls/, '--wait --timeout 2m'],
       [/^helm (push|install netdra oci:)/, '--plain-http'],
       [/^helm install netdra (deploy|oci:)/, `--wait --timeout 2m ${values}`],
       [/^helm uninstall/, '--wait'],
