@@ -204,16 +204,15 @@ export class RtnlConnection implements Disposable {
     const header = Buffer.alloc(8);
     header.writeUInt32LE(index ?? 0, 4);
     const request = { type: MessageType.getAddress, payload: [header] };
-    const messages = await this.#socket.dump(request, subject).catch((error: unknown) => {
+    const limit = index === undefined ? Infinity : maxAddresses;
+    const messages = await this.#socket.dump(request, subject, limit).catch((error: unknown) => {
       // A link that is gone has none.
       if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
       throw error;
     });
     if (index === undefined) return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
-    // Again, for kernels before 4.20. Before they are decoded, since that is most of the work.
-    const own = messages
-      .filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index)
-      .slice(0, maxAddresses);
+    // Again, for kernels before 4.20, which give those of all links.
+    const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
     return decodeAll(own, MessageType.newAddress, decodeAddress, subject);
   }
 

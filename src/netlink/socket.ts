@@ -32,6 +32,8 @@ interface Pending {
   seq: number;
   message: Buffer;
   isDump: boolean;
+  /** How many parts of a table are wanted. */
+  limit: number;
   subject: RequestSubject;
   parts: NetlinkMessage[];
   interrupted: boolean;
@@ -44,6 +46,9 @@ const answerTimeoutMs = 10_000;
 const dumpAttempts = 5;
 /** The answers to all of them have to fit into the socket's buffer. */
 const maxTogether = 16;
+/** Of a `struct nlmsghdr`: where its fields are; and the length of an `NLMSG_DONE` with its errno. */
+const header = { bytes: 16, length: 0, type: 4 } as const;
+const doneBytes = header.bytes + 4;
 
 /**
  * Requests over a netlink socket, in the order of the calls, each with its complete answer. Those that wait together go
@@ -75,17 +80,19 @@ export class RequestSocket implements Disposable {
    */
   async request(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
     const flags = (request.flags ?? 0) | Flags.ACK;
-    return (await this.#enqueue({ ...request, flags }, subject, false)).parts;
+    return (await this.#enqueue({ ...request, flags }, subject)).parts;
   }
 
   /**
    * A whole table. Starts over when the kernel says that it changed meanwhile, up to five times.
+   * @param limit how many of its messages are wanted: a longer table is cut off there, and is not read again
    * @throws NetlinkError as {@link request}, and `netlink-interrupted`
    */
-  async dump(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
+  async dump(request: NetlinkRequest, subject: RequestSubject, limit = Infinity): Promise<NetlinkMessage[]> {
     for (let attempt = 1; attempt <= dumpAttempts; attempt++) {
       const flags = (request.flags ?? 0) | FlagsGet.DUMP;
-      const { parts, interrupted } = await this.#enqueue({ ...request, flags }, subject, true);
+      const { parts, interrupted } = await this.#enqueue({ ...request, flags }, subject, limit);
+      if (parts.length >= limit) return parts.slice(0, limit);
       if (!interrupted) return parts;
     }
     throw new NetlinkError('netlink-interrupted', `cannot ${describe(subject)}: the table changed under each attempt`, {
@@ -103,14 +110,16 @@ export class RequestSocket implements Disposable {
     setImmediate(() => this.#socket.close());
   }
 
-  #enqueue({ type, flags = 0, payload }: NetlinkRequest, subject: RequestSubject, isDump: boolean): Promise<Pending> {
+  /** @param limit present for a dump */
+  #enqueue({ type, flags = 0, payload }: NetlinkRequest, subject: RequestSubject, limit?: number): Promise<Pending> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(closedError(subject));
       this.#seq = (this.#seq % 0xffffffff) + 1;
       const seq = this.#seq;
       const parts = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
       const pending: Pending = {
-        ...{ seq, message: Buffer.concat(parts), isDump, subject, parts: [], interrupted: false, reject },
+        ...{ seq, message: Buffer.concat(parts), subject, parts: [], interrupted: false, reject },
+        ...{ isDump: limit !== undefined, limit: limit ?? Infinity },
         resolve: () => resolve(pending),
       };
       this.#waiting.push(pending);
@@ -171,6 +180,9 @@ export class RequestSocket implements Disposable {
   #receive(datagram: Buffer, senderPort: number): void {
     // Port 0 is the kernel. Other processes can send to our port too; they are not answered.
     if (senderPort !== 0) return;
+    // A dump is under way alone. What it has too much of is not even parsed, except where it may end.
+    const [first] = this.#pending.values();
+    if (first !== undefined && first.parts.length >= first.limit && !mayEndDump(datagram)) return;
     try {
       for (const message of parseMessages(datagram)) {
         // Another number: the late answer to a request that we gave up.
@@ -197,6 +209,19 @@ export class RequestSocket implements Disposable {
   #fail(createError: (subject: RequestSubject) => NetlinkError): void {
     for (const { reject, subject } of [...this.#pending.values()]) reject(createError(subject));
   }
+}
+
+/**
+ * Whether a dump may end with a datagram: an error is the only message in its datagram, an `NLMSG_DONE` the last one.
+ * Source: Linux `netlink_dump` and `netlink_ack`.
+ */
+function mayEndDump(datagram: Buffer): boolean {
+  if (datagram.length < doneBytes) return true;
+  const lastAt = datagram.length - doneBytes;
+  const isDone =
+    datagram.readUInt32LE(lastAt + header.length) === doneBytes &&
+    datagram.readUInt16LE(lastAt + header.type) === MessageType.DONE;
+  return isDone || datagram.readUInt16LE(header.type) === MessageType.ERROR;
 }
 
 /** A dump can fail half-way; its last message then carries a negative errno. */

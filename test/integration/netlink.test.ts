@@ -242,6 +242,17 @@ describe('reading', () => {
     expect((await readNetworkState(setup.hostConnection, vf.index)).ips).not.toContain('2001:db8::9/64');
   });
 
+  it('reads 1024 of the addresses of a link that has 3,000, and goes on with the next request', async () => {
+    const vf = await setup.createPair();
+    const hostNetns = setup.host.path;
+    const lines = Array.from({ length: 3_000 }, (_, i) => `addr add 10.${i >> 8}.${i & 255}.1/32 dev vf0`);
+    const { status } = spawnSync('nsenter', [`--net=${hostNetns}`, 'ip', '-batch', '-'], { input: lines.join('\n') });
+    expect(status).toBe(0);
+    expect(await setup.hostConnection.addresses(vf.index)).toHaveLength(1_024);
+    expect((await setup.hostConnection.link({ name: 'vf0' }))?.index).toBe(vf.index);
+    expect(await setup.hostConnection.addresses()).toHaveLength(3_000);
+  });
+
   it('answers fifty readers at once on one connection', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.setLink(vf.index, { up: true });

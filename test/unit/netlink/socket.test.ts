@@ -148,6 +148,28 @@ describe('RequestSocket', () => {
     expect((await answer).map(({ data }) => data.toString())).toEqual(['new!']);
   });
 
+  it('takes no more of a table than is wanted, does not parse the rest, and does not start over for it', async () => {
+    const { kernel, socket } = connect();
+    const answer = socket.dump(anyRequest, subject, 3);
+    await tick();
+    kernel.answer([part(kernel.seq, 'one '), part(kernel.seq, 'two ')]);
+    kernel.answer([part(kernel.seq, 'tre '), part(kernel.seq, 'four')]);
+    // No netlink messages: parsing them would fail the dump.
+    kernel.emit('message', Buffer.alloc(64, 0xff), { port: 0 });
+    kernel.answer([part(kernel.seq, 'last', Flags.DUMP_INTR), done(kernel.seq, 0, Flags.DUMP_INTR)]);
+    expect((await answer).map(({ data }) => data.toString())).toEqual(['one ', 'two ', 'tre ']);
+    expect(kernel.sent).toHaveLength(1);
+  });
+
+  it('fails a dump that has all that is wanted and then an error', async () => {
+    const { kernel, socket } = connect();
+    const answer = socket.dump(anyRequest, subject, 1);
+    await tick();
+    kernel.answer([part(kernel.seq, 'one ')]);
+    kernel.answer([ack(kernel.seq, -12)]);
+    await expect(answer).rejects.toMatchObject({ code: 'netlink-refused', errno: 'ENOMEM' });
+  });
+
   it('fails a dump that ends with an error', async () => {
     const { kernel, socket } = connect();
     const answer = socket.dump(anyRequest, subject);
