@@ -149,9 +149,11 @@ describe.each(containerdSeries)('what the driver makes up for, on containerd %s'
     await bench.prepare(pod);
     changeStore(bench, "UPDATE claims SET state = 'preparing'");
     const sandbox = await bench.runSandbox(pod);
-    await expect(bench.startContainer(sandbox, pod)).rejects.toThrow('its devices are not prepared yet for this pod');
-    // The kubelet asks once more after a restart; without one, reconciliation prepares the claim.
-    const container = await retry(() => bench.startContainer(sandbox, pod));
+    // The kubelet asks once more after a restart; without one, reconciliation prepares the claim, before the first attempt if
+    // the machine is busy.
+    const first = await bench.startContainer(sandbox, pod).catch((error: Error) => error);
+    if (first instanceof Error) expect(first.message).toContain('its devices are not prepared yet for this pod');
+    const container = first instanceof Error ? await retry(() => bench.startContainer(sandbox, pod)) : first;
     expect(await expectTold(container, sandbox, pod)).toBe(1);
   });
 
