@@ -151,17 +151,28 @@ async function createOthers(cluster: Cluster, count: number, round: number): Pro
 /** How many pods failed since the kubelet or the runtime was killed while it started them. */
 async function countCutOff(cluster: Cluster, pods: readonly StormPod[]): Promise<number> {
   const found = await cluster.list<V1Pod>('Pod');
-  return found.filter(({ metadata, status }) => pods.some(({ name }) => name === metadata.name) && isCutOff(status))
-    .length;
+  return found.filter((pod) => pods.some(({ name }) => name === pod.metadata?.name) && isCutOff(pod)).length;
 }
 
 /** By the words of containerd and the kubelet, which name nothing of ours. */
-function isCutOff(status: V1Pod['status']): boolean {
+function isCutOff(pod: V1Pod | undefined): boolean {
+  const { status } = pod ?? {};
   const { reason, message = '' } = status?.containerStatuses?.[0]?.state?.terminated ?? {};
-  return (
-    status?.phase === 'Failed' &&
-    (reason === 'ContainerStatusUnknown' || /context canceled|^Unknown$/.test(message || (reason ?? '')))
-  );
+  const isFailed = reason === 'ContainerStatusUnknown' || /context canceled|^Unknown$/.test(message || (reason ?? ''));
+  return (status?.phase === 'Failed' && isFailed) || isLeftCreated(pod);
+}
+
+/**
+ * Whether the container was created and not started before its sandbox ended. For a pod that is never restarted the kubelet
+ * makes no second sandbox then, and the pod stays Pending until it is deleted. Source: Kubernetes 1.34
+ * `kuberuntime_manager.go`, `computePodActions`.
+ */
+function isLeftCreated(pod: V1Pod | undefined): boolean {
+  const { spec, status } = pod ?? {};
+  const { containerID, state } = status?.containerStatuses?.[0] ?? {};
+  const isCreated = containerID !== undefined && state?.waiting !== undefined && state.waiting.reason === undefined;
+  const sandbox = status?.conditions?.find(({ type }) => type === 'PodReadyToStartContainers');
+  return spec?.restartPolicy === 'Never' && status?.phase === 'Pending' && isCreated && sandbox?.status === 'False';
 }
 
 async function removePods(cluster: Cluster, pods: readonly StormPod[]): Promise<void> {
@@ -173,10 +184,11 @@ async function removePods(cluster: Cluster, pods: readonly StormPod[]): Promise<
 async function unsettled(cluster: Cluster, pods: readonly StormPod[]): Promise<string[]> {
   const found = await cluster.list<V1Pod>('Pod');
   return pods.flatMap(({ name, restartPolicy }) => {
-    const status = found.find(({ metadata }) => metadata.name === name)?.status;
+    const pod = found.find(({ metadata }) => metadata.name === name);
+    const { status } = pod ?? {};
     const wanted = restartPolicy === 'Always' ? 'Running' : 'Succeeded';
     const isReady = restartPolicy === 'Never' || status?.containerStatuses?.every(({ ready }) => ready);
-    if ((status?.phase === wanted && isReady) || isCutOff(status)) return [];
+    if ((status?.phase === wanted && isReady) || isCutOff(pod)) return [];
     return [`${name} ${restartPolicy} ${status?.phase} ${JSON.stringify(status?.containerStatuses?.[0]?.state)}`];
   });
 }
@@ -184,13 +196,14 @@ async function unsettled(cluster: Cluster, pods: readonly StormPod[]): Promise<s
 /** Pods that failed, containers that started without their VF, and sandboxes that the driver refused. */
 async function violations(cluster: Cluster): Promise<string[]> {
   const pods = await cluster.list<V1Pod>('Pod');
-  const failed = pods.flatMap(({ metadata: { name }, status }) => {
+  const failed = pods.flatMap((pod) => {
+    const { status } = pod;
     const { state, lastState } = status?.containerStatuses?.[0] ?? {};
     const isWithout = [state, lastState].some(
       (each?: V1ContainerState) => each?.terminated?.exitCode === withoutDevice,
     );
-    return (status?.phase === 'Failed' && !isCutOff(status)) || isWithout
-      ? [`${name} ${JSON.stringify([status?.phase, state, lastState])}`]
+    return (status?.phase === 'Failed' && !isCutOff(pod)) || isWithout
+      ? [`${pod.metadata?.name} ${JSON.stringify([status?.phase, state, lastState])}`]
       : [];
   });
   const refused = (await cluster.events()).filter(
