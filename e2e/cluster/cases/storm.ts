@@ -162,6 +162,9 @@ function isCutOff(pod: V1Pod | undefined): boolean {
   return (status?.phase === 'Failed' && isFailed) || isLeftCreated(pod);
 }
 
+/** A kubelet that makes another sandbox does so sooner. */
+const leftCreatedMs = 60_000;
+
 /**
  * Whether the container was created and not started before its sandbox ended. For a pod that is never restarted the kubelet
  * makes no second sandbox then, and the pod stays Pending until it is deleted. Source: Kubernetes 1.34
@@ -172,7 +175,9 @@ function isLeftCreated(pod: V1Pod | undefined): boolean {
   const { containerID, state } = status?.containerStatuses?.[0] ?? {};
   const isCreated = containerID !== undefined && state?.waiting !== undefined && state.waiting.reason === undefined;
   const sandbox = status?.conditions?.find(({ type }) => type === 'PodReadyToStartContainers');
-  return spec?.restartPolicy === 'Never' && status?.phase === 'Pending' && isCreated && sandbox?.status === 'False';
+  const isLeft =
+    sandbox?.status === 'False' && Date.now() - new Date(sandbox.lastTransitionTime ?? 0).getTime() > leftCreatedMs;
+  return spec?.restartPolicy === 'Never' && status?.phase === 'Pending' && isCreated && isLeft;
 }
 
 async function removePods(cluster: Cluster, pods: readonly StormPod[]): Promise<void> {
