@@ -12,7 +12,7 @@ export class VfActivation {
   readonly #sysfs: Pick<Sysfs, 'setNumVfs'>;
   readonly #clock: Clock;
   readonly #pending = new Set<string>();
-  /** Of writes that nobody waited for any more, by PCI address. */
+  /** Of writes that failed after the wait for them had ended, by PCI address. */
   readonly #failures = new Map<string, unknown>();
 
   constructor(sysfs: Pick<Sysfs, 'setNumVfs'>, clock: Clock) {

@@ -118,7 +118,7 @@ describe('the chart', () => {
     ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
     ['another type', { http: { port: '8080' } }, /http.port/],
     ['an image without a registry', { image: { repository: 'netdra' } }, /repository/],
-    ['a digest that is none', { image: { digest: 'sha256:1' } }, /digest/],
+    ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('refuses %s in values', (_, values, message) => {
     expect(() => renderObjects({ values })).toThrow(message);
