@@ -5,6 +5,8 @@ export type SandboxErrorCode =
   | 'host-network'
   /** The pod's network namespace does not exist. */
   | 'netns-missing'
+  /** The runtime lists the sandbox without its namespaces. */
+  | 'netns-unknown'
   /** The VF is neither in the host's network namespace nor in the pod's. */
   | 'vf-missing'
   /** The VF is in the sandbox of another pod. */

@@ -5,24 +5,34 @@ import type { NetworkNamespace, Networks } from './networks.ts';
 
 /** What the runtime says of a sandbox, as far as it matters here. */
 export interface SandboxFacts extends Omit<SandboxPlace, 'netnsPath'> {
-  /** Absent for a pod on the host's network, where containerd names none. */
+  /** Absent for a pod on the host's network, where containerd names none, and where it is not known. */
   netnsPath?: string;
+  /** The runtime does not know where the sandbox's network is. */
+  isNetnsUnknown?: true;
 }
 
 export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): SandboxFacts {
   const netnsPath = namespaces.find(({ type }) => type === 'network')?.path || undefined;
   const facts = { sandboxId: id, podUid: uid, podNamespace: namespace, podName: name };
-  return netnsPath === undefined ? facts : { ...facts, netnsPath };
+  if (netnsPath !== undefined) return { ...facts, netnsPath };
+  // A sandbox on the host's network has other namespaces of its own. containerd 2.4 that was killed before it stored what
+  // it had made lists the sandbox with no namespace at all, for as long as it lives.
+  return namespaces.length === 0 ? { ...facts, isNetnsUnknown: true } : facts;
 }
 
 /**
  * Opens the network namespace of a sandbox.
- * @throws SandboxError `host-network`, also where CRI-O names the host's own namespace; `netns-missing`
+ * @throws SandboxError `host-network`, also where CRI-O names the host's own namespace; `netns-missing`; `netns-unknown`
  */
 export function openNamespaceOf(
-  { netnsPath, podNamespace, podName }: SandboxFacts,
+  { netnsPath, isNetnsUnknown, podNamespace, podName }: SandboxFacts,
   networks: Pick<Networks, 'open'>,
 ): NetworkNamespace {
+  if (isNetnsUnknown) {
+    const message = `the runtime does not say which network namespace pod ${podNamespace}/${podName} has`;
+    const hint = 'a container that waits in its start gate says it; delete the pod if none does';
+    throw new SandboxError('netns-unknown', message, { retriable: true, hint });
+  }
   const namespace = netnsPath === undefined ? undefined : networks.open(netnsPath);
   if (namespace !== undefined && !namespace.isHost) return namespace;
   namespace?.[Symbol.dispose]();

@@ -46,6 +46,16 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#entries.get(sandboxId)?.isListed === true;
   }
 
+  /** Whether the runtime has shown it, and where it is. */
+  isLocated(sandboxId: string): boolean {
+    return this.has(sandboxId) && this.find(sandboxId)?.facts.isNetnsUnknown !== true;
+  }
+
+  /** Whether the runtime's list is up to date, and says where each sandbox is whose containers may be waiting. */
+  get isComplete(): boolean {
+    return this.#isFresh && !this.waiting().some(({ facts }) => facts.isNetnsUnknown);
+  }
+
   hasPod(podUid: string): boolean {
     return [...this.#entries.values()].some(({ sandbox, isListed }) => isListed && sandbox.facts.podUid === podUid);
   }
@@ -150,6 +160,7 @@ export class SandboxRegistry implements AsyncDisposable {
     const found = this.#entries.get(facts.sandboxId);
     if (found !== undefined && found.sandbox.phase !== 'gone') {
       found.isListed = true;
+      found.sandbox.locate(facts);
       return found.sandbox;
     }
     const sandbox = new Sandbox(facts, this.#deps);
@@ -158,12 +169,17 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   #addStored({ sandboxId, podUid, podNamespace, podName, netnsPath }: Attachment): void {
-    if (this.#entries.has(sandboxId)) return;
     const names = {
       ...(podNamespace === undefined ? {} : { podNamespace }),
       ...(podName === undefined ? {} : { podName }),
     };
-    const sandbox = new Sandbox({ sandboxId, podUid, ...names, netnsPath }, this.#deps);
+    const facts = { sandboxId, podUid, ...names, netnsPath };
+    const known = this.find(sandboxId);
+    if (known !== undefined) {
+      known.locate(facts);
+      return;
+    }
+    const sandbox = new Sandbox(facts, this.#deps);
     this.#entries.set(sandboxId, { sandbox, isListed: false, missingSinceMs: undefined });
   }
 

@@ -48,12 +48,12 @@ export interface SandboxDeps {
  * every pass begins from what is stored and what the kernel says, so it can be repeated at any time.
  */
 export class Sandbox implements AsyncDisposable {
-  readonly facts: SandboxFacts;
   readonly #deps: SandboxDeps;
   readonly #log: object;
   readonly #retry: Retry;
   /** UIDs of the claims that are ready here. */
   readonly #ready = new Set<string>();
+  #facts: SandboxFacts;
   #phase: Phase = 'pending';
   #lastError: unknown;
   #wanted: Wanted = 'ready';
@@ -68,10 +68,19 @@ export class Sandbox implements AsyncDisposable {
   readonly #again = () => void this.refresh().catch(() => undefined);
 
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
-    this.facts = facts;
+    this.#facts = facts;
     this.#deps = deps;
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
     this.#retry = new Retry(deps.clock, this.#again);
+  }
+
+  get facts(): SandboxFacts {
+    return this.#facts;
+  }
+
+  /** Takes the network namespace from facts that name it, if it was not known before. */
+  locate(facts: SandboxFacts): void {
+    if (this.#facts.isNetnsUnknown && facts.netnsPath !== undefined) this.#facts = facts;
   }
 
   get phase(): Phase {

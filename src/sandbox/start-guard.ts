@@ -109,6 +109,8 @@ export class StartGuard {
 }
 
 function isLasting({ error, attempts }: { error: unknown; attempts: number }): boolean {
+  // The container that waits says what the runtime does not.
+  if (error instanceof SandboxError && error.code === 'netns-unknown') return false;
   return attempts >= lastingAttempts || (error instanceof NetdraError && error.retriable !== true);
 }
 

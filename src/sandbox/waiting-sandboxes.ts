@@ -12,14 +12,14 @@ const everyMs = 1_000;
 export interface WaitingSandboxesOptions {
   metadata: Pick<ClaimMetadata, 'waiting'>;
   store: Pick<Store, 'claim'>;
-  registry: Pick<SandboxRegistry, 'adopt' | 'has' | 'isFresh'>;
+  registry: Pick<SandboxRegistry, 'adopt' | 'isComplete' | 'isLocated'>;
   networks: Pick<Networks, 'isGone'>;
   clock: Clock;
   logger: Logger;
 }
 
 /**
- * Serves sandboxes that their waiting containers announce, while the runtime cannot. It does nothing else in a sandbox while
+ * Serves sandboxes that their waiting containers announce, while the runtime cannot, or does not know their network. It does nothing else in a sandbox while
  * a container's hook runs: before a plugin is registered, containerd asks each such sandbox and container for its state, and
  * waits 2 s for each in vain. Once they are served, the runtime answers at once.
  */
@@ -45,7 +45,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
   }
 
-  /** From now on looks every second, as long as the runtime is not connected. */
+  /** From now on looks every second, as long as the runtime's list is not up to date and complete. */
   start(): void {
     this.#loop = this.#run();
   }
@@ -60,7 +60,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     try {
       for (;;) {
         await clock.sleep(everyMs, this.#stop.signal);
-        if (!registry.isFresh) await this.#adopt();
+        if (!registry.isComplete) await this.#adopt();
       }
     } catch {
       // Disposed of: nothing else rejects.
@@ -75,7 +75,7 @@ export class WaitingSandboxes implements AsyncDisposable {
       for (const err of problems) logger.debug({ err }, 'announcement of a waiting container not read');
       // What the runtime has shown is served already, and repeated by itself.
       return current(sandboxes)
-        .filter((each) => !registry.has(each.sandboxId) && this.#isToBeServed(each))
+        .filter((each) => !registry.isLocated(each.sandboxId) && this.#isToBeServed(each))
         .map(async ({ claim: _claim, ...facts }) => {
           // A failure is logged by the sandbox.
           await registry

@@ -68,6 +68,11 @@ export interface Plan {
   lostRate: number;
   /** Whether the runtime lists sandboxes whose RunPodSandbox it has not answered. */
   listsUnfinished: boolean;
+  /**
+   * Whether a sandbox that was made when the runtime was killed lives on without a record of its namespaces, as with
+   * containerd 2.4. Not drawn: a runtime that keeps no unfinished sandboxes cannot.
+   */
+  losesNamespaces: boolean;
   /** Whether it lists those that were stopped, until they are removed. */
   listsStopped: boolean;
   /** How often a cancelled RunPodSandbox leaves the pause process. */
@@ -103,8 +108,8 @@ export function drawPlan(tape: Tape): Plan {
   ]);
   const killAfter = Array.from({ length: killCount }, () => 1 + Math.floor(300 * tape.fraction() ** 2));
   const often = (probability: number, rate: number) => (tape.chance(probability) ? rate : 0);
-  return {
-    flavour: tape.chance(0.3) ? 'cri-o' : 'containerd',
+  const plan = {
+    flavour: tape.chance(0.3) ? ('cri-o' as const) : ('containerd' as const),
     vfs: 2 + tape.below(2),
     pods,
     faults,
@@ -124,6 +129,7 @@ export function drawPlan(tape: Tape): Plan {
     calmAtMs: horizonMs,
     isShared,
   };
+  return { ...plan, losesNamespaces: plan.flavour === 'containerd' && plan.listsUnfinished };
 }
 
 function drawPod(tape: Tape, index: number): PodPlan {

@@ -27,6 +27,8 @@ export interface SimSandbox {
   isListed: boolean;
   /** Its end was asked for. */
   isEnding: boolean;
+  /** The runtime has lost what it knew of its namespaces. */
+  isNetnsLost: boolean;
 }
 
 export interface SimContainer {
@@ -125,14 +127,13 @@ export class Runtime {
       state: 'making',
       isListed: plan.listsUnfinished,
       isEnding: false,
+      isNetnsLost: false,
     };
     this.sandboxes.set(id, sandbox);
     kernel.addLink(network, { name: 'eth0', hardwareAddress: `0a:58:0a:00:00:0${number % 10}`, up: true });
     try {
       await this.#work('cluster network', 20, 3_000, signal);
-      this.#moveObserved(sandbox, network);
-      sandbox.pause = {};
-      network.references.add(sandbox.pause);
+      this.#startPause(sandbox);
       await this.#event(`RunPodSandbox ${id}`, (instance, context) =>
         instance.side.hooks.runPodSandbox(viewOf(sandbox), context),
       );
@@ -267,6 +268,14 @@ export class Runtime {
     }
     for (const sandbox of [...this.sandboxes.values()]) {
       if (sandbox.state !== 'making') continue;
+      if (this.#node.plan.losesNamespaces) {
+        // Killed after the pause process was started, and before that was recorded.
+        if (sandbox.pause === undefined) this.#startPause(sandbox);
+        sandbox.state = 'ready';
+        sandbox.isListed = true;
+        sandbox.isNetnsLost = true;
+        continue;
+      }
       // Known to the kubelet as stopped, or not at all.
       sandbox.state = tape.chance(0.5) ? 'failed' : 'stopped';
       sandbox.isListed = tape.chance(0.5);
@@ -407,6 +416,12 @@ export class Runtime {
     kernel.release(sandbox.network, sandbox.mount);
   }
 
+  #startPause(sandbox: SimSandbox): void {
+    this.#moveObserved(sandbox, sandbox.network);
+    sandbox.pause = {};
+    sandbox.network.references.add(sandbox.pause);
+  }
+
   #endPause(sandbox: SimSandbox): void {
     if (sandbox.pause === undefined) return;
     this.#node.kernel.release(sandbox.network, sandbox.pause);
@@ -419,7 +434,7 @@ export class Runtime {
   }
 }
 
-function viewOf({ id, pod, path }: SimSandbox): PodSandbox {
+function viewOf({ id, pod, path, isNetnsLost }: SimSandbox): PodSandbox {
   return {
     id,
     name: pod.uid,
@@ -430,7 +445,7 @@ function viewOf({ id, pod, path }: SimSandbox): PodSandbox {
     runtimeHandler: '',
     pid: 0,
     ips: [],
-    namespaces: [{ type: 'network', path }],
+    namespaces: isNetnsLost ? [] : [{ type: 'network', path }],
     cgroupParent: '',
     cgroupsPath: '',
   };

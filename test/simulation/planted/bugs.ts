@@ -184,4 +184,9 @@ export const plantedBugs: readonly PlantedBug[] = [
       },
     ],
   },
+  {
+    name: 'lost-namespaces-mean-host',
+    what: "a sandbox whose namespaces containerd 2.4 has lost is taken for one on the host's network",
+    changes: [{ file: 'src/sandbox/pod.ts', replace: 'namespaces.length === 0', by: 'namespaces.length < 0' }],
+  },
 ];

@@ -90,6 +90,29 @@ describe('SandboxRegistry', () => {
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
   });
 
+  // containerd 2.4.2, killed between the start of the pause process and the record of it.
+  it('serves a sandbox that the runtime has lost the namespaces of, when a waiting container names it', async () => {
+    put('a', 'pod-s1');
+    const { netnsPath: _unknown, ...lost } = { ...facts('s1'), isNetnsUnknown: true as const };
+    registry.synchronize([lost, facts('s2')], none);
+    await turns();
+    expect(registry.find('s1')?.failure?.error).toMatchObject({ code: 'netns-unknown', retriable: true });
+    expect([registry.isComplete, registry.isLocated('s1'), registry.isLocated('s2')]).toEqual([false, false, true]);
+    await registry.adopt(facts('s1')).want('ready');
+    expect(done).toEqual(['serve a in s1']);
+    expect([registry.isComplete, registry.isLocated('s1')]).toEqual([true, true]);
+    await registry.adopt(lost).want('ready');
+    expect(registry.isLocated('s1')).toBe(true);
+  });
+
+  it('finds the namespace of a sandbox that the runtime does not name in what is stored', async () => {
+    put('a', 'pod-s1', 's1');
+    const { netnsPath: _unknown, ...lost } = { ...facts('s1'), isNetnsUnknown: true as const };
+    registry.synchronize([lost], none);
+    await turns();
+    expect([done, registry.isComplete]).toEqual([['serve a in s1'], true]);
+  });
+
   it('detaches VFs when their sandbox is stopped, and forgets it', async () => {
     put('a', 'pod-s1');
     await registry.adopt(facts('s1')).want('ready');

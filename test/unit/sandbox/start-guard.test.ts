@@ -63,6 +63,11 @@ describe('StartGuard', () => {
     guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 2 }));
   });
 
+  it('lets a container wait that says where its network is, though the runtime never does', () => {
+    const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
+    guard.check(pod, container([file]), sandbox(false, { error: unknown, attempts: 9 }));
+  });
+
   it('refuses a container that waits in vain, with the reason', () => {
     const refusal = /^container app cannot start with claim ns\/nic: the VF is gone$/;
     expect(() => guard.check(pod, container([file]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(refusal);

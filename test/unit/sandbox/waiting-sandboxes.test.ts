@@ -17,7 +17,7 @@ describe('WaitingSandboxes', () => {
   /** What was asked of the registry, and what it knows. */
   let adopted: SandboxFacts[];
   let known: Set<string>;
-  let isFresh: boolean;
+  let isComplete: boolean;
   let serve: (sandboxId: string) => Promise<void>;
   let listing: () => Promise<void>;
   let waiting: WaitingSandboxes;
@@ -41,7 +41,7 @@ describe('WaitingSandboxes', () => {
     prepared = new Map();
     adopted = [];
     known = new Set();
-    isFresh = false;
+    isComplete = false;
     serve = async () => undefined;
     listing = async () => undefined;
     for (const name of ['a', 'b']) put(name);
@@ -54,14 +54,14 @@ describe('WaitingSandboxes', () => {
       },
       store: { claim: (uid) => prepared.get(uid) },
       registry: {
-        has: (id) => known.has(id),
+        isLocated: (id) => known.has(id),
         adopt(facts) {
           adopted.push(facts);
           known.add(facts.sandboxId);
           return { want: () => serve(facts.sandboxId) } as unknown as Sandbox;
         },
-        get isFresh() {
-          return isFresh;
+        get isComplete() {
+          return isComplete;
         },
       },
       networks,
@@ -144,19 +144,19 @@ describe('WaitingSandboxes', () => {
     expect(ids()).toEqual(['s-a']);
   });
 
-  it('looks every second while the runtime is not connected, and not once it is', async () => {
+  it('looks every second while the runtime does not know all sandboxes, and not once it does', async () => {
     waiting.start();
     await turns();
     announced = [announcement('a')];
     clock.advance(1_000);
     await turns();
     expect(ids()).toEqual(['s-a']);
-    isFresh = true;
+    isComplete = true;
     announced = [announcement('b')];
     clock.advance(1_000);
     await turns();
     expect(ids()).toEqual(['s-a']);
-    isFresh = false;
+    isComplete = false;
     clock.advance(1_000);
     await turns();
     expect(ids()).toEqual(['s-a', 's-b']);
