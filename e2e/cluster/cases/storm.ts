@@ -58,7 +58,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
       }
     });
 
-    it('30 pods that are never restarted run after a driver that was gone for 20 s, and hold no other pod up', async () => {
+    it('30 pods that are never restarted run after a driver that was gone for 20 s and a restart of the runtime, and hold no other pod up', async () => {
       const { cluster } = get();
       const node = getNode();
       const pods = await createPods(cluster, 30, 0, 'Never');
@@ -75,7 +75,9 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
       expect(restrict('"yes"')).toContain('patched');
       for (const pid of node.driverPids()) process.kill(pid, 'SIGKILL');
       await expect.poll(() => node.driverPids(), recovery).toEqual([]);
-      await sleep(20_000);
+      await sleep(10_000);
+      await node.crash('container runtime');
+      await sleep(10_000);
       await cluster.create(testPod(cluster, 'other', {}));
       const createdAtMs = performance.now();
       expect(restrict('null')).toContain('patched');
@@ -86,6 +88,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
       console.log(`a pod without claims, created while the driver was gone, ran after ${seconds.toFixed(1)} s`);
       await expect.poll(() => unsettled(cluster, pods), recovery).toEqual([]);
       expect(await violations(cluster)).toEqual([]);
+      expect(await countCutOff(cluster, pods)).toBe(0);
     });
   });
 }
