@@ -11,7 +11,7 @@ import type { StoredClaim } from './state/index.ts';
 export function deviceHealth(
   poolName: string,
   offered: readonly string[],
-  claims: StoredClaim[],
+  claims: readonly StoredClaim[],
   hung: readonly (HungWrite & { name?: string })[] = [],
 ): DeviceHealth[] {
   const held = claims.flatMap(({ devices }) => devices.filter(({ pool }) => pool === poolName));

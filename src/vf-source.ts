@@ -340,7 +340,7 @@ export class VfSource implements VfHost, AsyncDisposable {
 }
 
 /** What the devices of claims were before, as far as their claims changed it. */
-export function heldDevices(claims: StoredClaim[]): HeldDevices {
+export function heldDevices(claims: readonly StoredClaim[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(
     devices.map(({ pciAddress, before, attachment }): [string, HeldFacts] => {

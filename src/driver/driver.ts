@@ -320,7 +320,8 @@ export class Driver implements DraPlugin {
 
   async #restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
     const unrestored: UnrestoredVf[] = [];
-    for (const device of devices) {
+    for (const stored of devices) {
+      const device = { ...stored };
       const reason = await this.#restore(identity, device);
       if (reason !== undefined) unrestored.push({ device, reason });
     }
@@ -384,6 +385,7 @@ function storedOf({ claim: { identity }, podUids, allocation, devices }: Work): 
  * Detaches a VF and makes it what it was before its claim. What detaching could not restore, the reset of the function may
  * have, so it is tried once more after that; not where the snapshot from before the claim has the interface, too: what the
  * VF was when it was attached is what its claim had made of it, such as its MAC, and must not come after that.
+ * @param device a copy of what is stored: once it is detached it has no attachment
  * @throws what failed in the end
  */
 export async function restoreVf(

@@ -92,7 +92,7 @@ export class FailureEvents {
    * Tells of devices that claims hold and that are not on the node any more, once for each loss.
    * @param present names of the devices that were found
    */
-  devicesFound(pool: string, present: readonly string[], claims: StoredClaim[]): void {
+  devicesFound(pool: string, present: readonly string[], claims: readonly StoredClaim[]): void {
     const lost = new Set<string>();
     for (const { identity, devices } of claims) {
       for (const { pool: devicePool, name, pciAddress, attachment } of devices) {

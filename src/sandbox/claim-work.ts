@@ -46,7 +46,8 @@ export class ClaimWork {
       const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
       if (isElsewhere) await writer.withdraw(identity, requestsOf(devices));
       const readings: DeviceReading[] = [];
-      for (const device of devices) {
+      for (const stored of devices) {
+        const device = { ...stored };
         readings.push({
           request: device.request,
           device,
@@ -76,7 +77,7 @@ export class ClaimWork {
       if (goal === 'gone') await writer.end(identity, sandboxId);
       const errors: unknown[] = [];
       for (const device of here) {
-        await attachments.detach(uid, device).catch((error: unknown) => errors.push(error));
+        await attachments.detach(uid, { ...device }).catch((error: unknown) => errors.push(error));
       }
       if (errors.length > 0) throw errors[0];
       return here.length;

@@ -5,7 +5,6 @@ import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
 import type { LinkState } from '../netlink/index.ts';
 import type { VfAccess, VfBefore } from '../sriov/index.ts';
 import { StateError } from './errors.ts';
-import { type ChangeWatch, FileChangeWatch } from './file-change-watch.ts';
 import { checkReadable, type Database, damagedHint, migrate } from './store-schema.ts';
 import type { VfConfig } from './vf-config.ts';
 
@@ -73,8 +72,6 @@ export interface StoreOptions {
   bootId?: string;
   /** For tools beside the driver: nothing is made, brought up to date or changed, and no writer is kept waiting. */
   readOnly?: boolean;
-  /** Reports whether another process has written to a file. Default: inotify. */
-  watchChanges?: (path: string) => ChangeWatch;
   /** Default: the file at the path, by `node:sqlite`. */
   open?: (path: string, options: DatabaseSyncOptions) => Database;
 }
@@ -84,8 +81,6 @@ const damageCodes = [11, 26];
 /** Begin, end and undo a transaction, and a part of one. */
 const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
 const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
-/** Even if nobody says that something changed. */
-const podUidsMaxAgeMs = 10_000;
 
 /**
  * What the driver must know after a restart: claims with their VFs, and where each VF is. Written before the host is
@@ -99,19 +94,15 @@ export class Store implements Disposable {
   readonly #bootId: string | undefined;
   readonly #isReadOnly: boolean;
   readonly #statements = new Map<string, StatementSync>();
-  /** UIDs of the pods that have claims, and of some that had; absent when that is to be read again. */
-  #podUids: Set<string> | undefined;
-  #podUidsReadAtMs = 0;
-  /** What SQLite says to whether others have written. */
-  #dataVersion: unknown;
-  readonly #watchChanges: (path: string) => ChangeWatch;
-  #watch: ChangeWatch | undefined;
+  /** What was read last; absent: everything is to be read again. */
+  #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
+  /** UIDs of claims that we have changed since. */
+  readonly #changed = new Set<string>();
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
-  constructor(path: string, { bootId, readOnly = false, watchChanges, open = openFile }: StoreOptions = {}) {
+  constructor(path: string, { bootId, readOnly = false, open = openFile }: StoreOptions = {}) {
     this.#path = path;
     this.#bootId = bootId;
-    this.#watchChanges = watchChanges ?? ((file) => new FileChangeWatch(file));
     this.#isReadOnly = readOnly;
     this.#database = this.#guard(() => {
       if (readOnly) return openToRead(open, path);
@@ -121,16 +112,32 @@ export class Store implements Disposable {
   }
 
   claim(uid: string): StoredClaim | undefined {
-    return this.#claims('WHERE uid = ?', uid)[0];
+    return this.claims().find(({ identity }) => identity.uid === uid);
   }
 
-  claims(): StoredClaim[] {
-    return this.#claims('');
+  /**
+   * In the order of their names, and frozen. Each event of each pod asks for them, so only what was written since is read:
+   * a claim that we have changed, or all if it was another instance.
+   */
+  claims(): readonly StoredClaim[] {
+    return this.#guard(() => {
+      const { data_version: dataVersion } = this.#prepare('PRAGMA data_version').get() ?? {};
+      if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
+        this.#known = { dataVersion, claims: this.#claims('') };
+      } else if (this.#changed.size > 0) {
+        const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
+        const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
+        this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
+      }
+      this.#changed.clear();
+      return this.#known.claims;
+    });
   }
 
   /** The claims that were written last in another boot of the node. */
   claimsOfEarlierBoots(): StoredClaim[] {
-    return this.#bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', this.#bootId);
+    const bootId = this.#bootId;
+    return bootId === undefined ? [] : this.#guard(() => this.#claims('WHERE boot_id <> ?', bootId));
   }
 
   /** Forgets VFs that were not restored in an earlier boot of the node: the kernel has made them anew since. */
@@ -139,26 +146,21 @@ export class Store implements Disposable {
     this.#guard(() => this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string));
   }
 
-  /** The claims that are prepared for a pod, whatever their state. Free of charge for one that has none. */
+  /** The claims that are prepared for a pod, whatever their state. */
   claimsOfPod(podUid: string): StoredClaim[] {
-    if (!this.#hasClaims(podUid)) return [];
-    return this.#claims('WHERE EXISTS (SELECT 1 FROM json_each(pod_uids) WHERE value = ?)', podUid);
+    return this.claims().filter(({ podUids }) => podUids.includes(podUid));
   }
 
   /** Whether another pod has a claim that is prepared and whose VFs are in no sandbox yet. */
   isOtherPodExpected(podUid: string): boolean {
-    return this.#guard(() => {
-      const tables = 'claims JOIN devices ON claim_uid = uid';
-      const isExpected = "state = 'prepared' AND json_extract(data, '$.attachment') IS NULL";
-      const isOther = 'NOT EXISTS (SELECT 1 FROM json_each(pod_uids) WHERE value = ?)';
-      const sql = `SELECT 1 FROM ${tables} WHERE ${isExpected} AND ${isOther} LIMIT 1`;
-      return this.#prepare(sql).get(podUid) !== undefined;
+    return this.claims().some(({ state, podUids, devices }) => {
+      return state === 'prepared' && !podUids.includes(podUid) && devices.some(({ attachment }) => !attachment);
     });
   }
 
   /** The claim that holds a device. */
   holderOf(pciAddress: string): StoredClaim | undefined {
-    return this.#claims('WHERE uid = (SELECT claim_uid FROM devices WHERE pci_address = ?)', pciAddress)[0];
+    return this.claims().find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
   }
 
   /**
@@ -175,8 +177,7 @@ export class Store implements Disposable {
         for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
         this.#checkFree(claim);
         const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
-        for (const podUid of claim.podUids) this.#podUids?.add(podUid);
-        this.#run('DELETE FROM claims WHERE uid = ?', uid);
+        this.#deleteClaim(uid);
         this.#run(
           'INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)',
           ...[uid, namespace, name, JSON.stringify(claim.podUids), claim.state],
@@ -194,9 +195,10 @@ export class Store implements Disposable {
 
   /** Changes only what a claim stands at. */
   setState(uid: string, state: StoredClaim['state']): void {
-    this.#guard(() =>
-      this.#run('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid),
-    );
+    this.#guard(() => {
+      this.#changed.add(uid);
+      this.#run('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
+    });
   }
 
   /**
@@ -229,6 +231,7 @@ export class Store implements Disposable {
     if (changes.size === 0) return;
     this.#guard(() =>
       this.#transaction(() => {
+        this.#changed.add(claimUid);
         for (const { attachment: _old, pciAddress, ...rest } of this.#devices(claimUid)) {
           if (!changes.has(pciAddress)) continue;
           const attachment = changes.get(pciAddress);
@@ -265,42 +268,22 @@ export class Store implements Disposable {
     this.#guard(() =>
       this.#transaction(() => {
         for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
-        this.#run('DELETE FROM claims WHERE uid = ?', uid);
+        this.#deleteClaim(uid);
       }),
     );
   }
 
   deleteClaim(uid: string): void {
-    this.#guard(() => this.#run('DELETE FROM claims WHERE uid = ?', uid));
+    this.#guard(() => this.#deleteClaim(uid));
   }
 
   [Symbol.dispose](): void {
-    this.#watch?.[Symbol.dispose]();
     if (this.#database.isOpen) this.#database.close();
   }
 
-  /** Most pods of a node have no claims of ours, and each of them waits for the answer. */
-  #hasClaims(podUid: string): boolean {
-    const nowMs = performance.now();
-    // The instance beside us in a rolling update writes, too.
-    this.#watch ??= this.#watchChanges(`${this.#path}-wal`);
-    const isOld = nowMs - this.#podUidsReadAtMs > podUidsMaxAgeMs;
-    if ((this.#watch.takeChange() && this.#isChangedByOthers()) || isOld || this.#podUids === undefined) {
-      this.#podUids = this.#guard(() => {
-        const rows = this.#prepare('SELECT value FROM claims, json_each(pod_uids)').all();
-        return new Set(rows.map(({ value }) => String(value)));
-      });
-      this.#podUidsReadAtMs = nowMs;
-    }
-    return this.#podUids.has(podUid);
-  }
-
-  #isChangedByOthers(): boolean {
-    return this.#guard(() => {
-      const before = this.#dataVersion;
-      this.#dataVersion = this.#prepare('PRAGMA data_version').get()?.data_version;
-      return this.#dataVersion !== before;
-    });
+  #deleteClaim(uid: string): void {
+    this.#changed.add(uid);
+    this.#run('DELETE FROM claims WHERE uid = ?', uid);
   }
 
   #checkFree({ identity, devices }: StoredClaim): void {
@@ -322,19 +305,17 @@ export class Store implements Disposable {
 
   /** In one statement, which sees one moment: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
-    return this.#guard(() => {
-      const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
-      const order = 'ORDER BY namespace, name, devices.rowid';
-      const rows = this.#prepare(`SELECT * FROM ${tables} ${where} ${order}`).all(...parameters);
-      const claims = new Map<string, StoredClaim>();
-      for (const row of rows) {
-        const uid = String(row.uid);
-        const claim = claims.get(uid) ?? toClaim(row);
-        claims.set(uid, claim);
-        if (row.pci_address !== null) claim.devices.push(toDevice(row));
-      }
-      return [...claims.values()];
-    });
+    const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
+    const order = 'ORDER BY namespace, name, devices.rowid';
+    const rows = this.#prepare(`SELECT * FROM ${tables} ${where} ${order}`).all(...parameters);
+    const claims = new Map<string, StoredClaim>();
+    for (const row of rows) {
+      const uid = String(row.uid);
+      const claim = claims.get(uid) ?? toClaim(row);
+      claims.set(uid, claim);
+      if (row.pci_address !== null) claim.devices.push(toDevice(row));
+    }
+    return freeze([...claims.values()]);
   }
 
   #devices(claimUid: string): StoredDevice[] {
@@ -367,6 +348,7 @@ export class Store implements Disposable {
       task();
       this.#prepare(commit).run();
     } catch (error) {
+      this.#known = undefined;
       // A full disk ends the transaction by itself.
       if (this.#database.isTransaction) this.#database.exec(undo);
       throw error;
@@ -403,6 +385,17 @@ function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): St
     ...(allocation === null || allocation === undefined ? {} : { allocation: String(allocation) }),
     devices: [],
   };
+}
+
+function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {
+  const [a, b] = one.namespace === other.namespace ? [one.name, other.name] : [one.namespace, other.namespace];
+  return a < b ? -1 : Number(a > b);
+}
+
+/** Also what is in it. */
+function freeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(freeze);
+  return value;
 }
 
 function toDevice({ pci_address, data }: Row): StoredDevice {

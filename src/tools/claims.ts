@@ -38,7 +38,7 @@ export interface DeviceView {
 }
 
 export interface ClaimsOptions {
-  claims: StoredClaim[];
+  claims: readonly StoredClaim[];
   /** Into the host's network namespace. */
   host: Pick<RtnlConnection, 'links'>;
   /** What is known of a claim's metadata. */

@@ -6,7 +6,7 @@ import { Store, type StoredClaim } from '../state/index.ts';
  * @param path of the database file; none: the driver has never run here, so there are no claims
  * @throws DriverError `store-unusable`
  */
-export function readStoredClaims(path: string): StoredClaim[] {
+export function readStoredClaims(path: string): readonly StoredClaim[] {
   if (!existsSync(path)) return [];
   using store = new Store(path, { readOnly: true });
   return store.claims();

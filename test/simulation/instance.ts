@@ -59,9 +59,8 @@ export class Instance {
     this.clock = clock;
     const bootId = `boot-${node.bootCount}`;
 
-    const watchChanges = () => ({ takeChange: () => isShared, [Symbol.dispose]: () => undefined });
     const open: StoreOptions['open'] = (path, options) => node.databases.open(path, options);
-    const store = openStore(node, process, database, { bootId, watchChanges, open });
+    const store = openStore(node, process, database, { bootId, open });
     this.store = store;
     process.onEnd(() => store[Symbol.dispose]());
     const attributesOf = (): DeviceAttributes => ({ kind: { string: 'vf' } });

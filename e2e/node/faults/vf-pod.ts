@@ -72,7 +72,7 @@ export function isTold({ settings }: Bench, pod: VfPod): boolean {
 const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, testDriver, 'state.db');
 
 /** What the driver remembers. */
-export function storedClaims(bench: Bench): StoredClaim[] {
+export function storedClaims(bench: Bench): readonly StoredClaim[] {
   using store = new Store(storePath(bench));
   return store.claims();
 }

@@ -54,6 +54,7 @@ export class Attachments {
   /**
    * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod
    * leaves that one first.
+   * @param device a copy of what is stored: its attachment is changed as well
    * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError, CniError, SriovError
    */
   async attach(
@@ -93,6 +94,7 @@ export class Attachments {
 
   /**
    * Takes a VF out of its sandbox and restores it. The attachment stays stored until all of it is done.
+   * @param device a copy of what is stored: its attachment is removed as well
    * @throws SandboxError `restore-incomplete` if the VF is on the host and not as it was; NetlinkError, SriovError
    */
   async detach(claimUid: string, device: StoredDevice): Promise<void> {
