@@ -117,7 +117,7 @@ class Bench implements AsyncDisposable {
   }
 
   devices(claim: string): StoredDevice[] {
-    return this.store.claim(claim)?.devices ?? [];
+    return (this.store.claim(claim)?.devices ?? []).map((device) => ({ ...device }));
   }
 
   newPod(): TestNetns {

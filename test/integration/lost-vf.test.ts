@@ -130,7 +130,7 @@ describe('a VF in a network namespace whose path is gone while a process lives i
     expect(linksOf(holder)).toContain('net1');
 
     const restarted = await start();
-    await restarted.attachments.detach('claim', restarted.store.claim('claim')!.devices[0]!);
+    await restarted.attachments.detach('claim', { ...restarted.store.claim('claim')!.devices[0]! });
     expect(linkOnHost('nlost0v0')).toMatchObject({
       ifname: 'nlost0v0',
       address: before!.address,
