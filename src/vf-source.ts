@@ -34,8 +34,10 @@ import {
 } from './sriov/index.ts';
 import type { StoredClaim, UnrestoredVf } from './state/index.ts';
 
-/** Devices that appear or vanish are seen within this time. */
+/** Devices that appear or vanish are seen within this time, on a node where nothing else changes. */
 const rescanMs = 2_000;
+/** The same where one change follows another, such as those of pods that come and go: reading 80 VFs takes some 35 ms. */
+const busyRescanMs = 10_000;
 /** What no event reports is seen within this time. */
 const longestRescanMs = 30_000;
 /** After a change: the inventory takes a VF for lost when it has missed it twice. */
@@ -92,7 +94,10 @@ export class VfSource implements VfHost, AsyncDisposable {
   /** How many scans are due, whatever else is known. */
   #scansLeft = 0;
   #scannedAtMs = 0;
-  #stored = '';
+  /** Whether the node or claims have changed since the last tick. */
+  #isBusy = false;
+  #held = '';
+  #withdrawn = '';
   readonly #options: VfSourceOptions;
   readonly #links: HostLinks;
   readonly #nic: SimulatedNic | undefined;
@@ -127,7 +132,6 @@ export class VfSource implements VfHost, AsyncDisposable {
   async scan(): Promise<boolean> {
     await this.#followPolicy();
     this.#scannedAtMs = this.#options.clock.nowMs();
-    this.#stored = this.#describeStored();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const hung = [...known.keys()].filter((pciAddress) => this.#hangs(pciAddress));
     const asFound = hung.map((pciAddress): [string, HeldFacts] => [pciAddress, {}]);
@@ -260,6 +264,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     try {
       return watchHost?.(() => {
         this.#scansLeft = scansPerChange;
+        this.#isBusy = true;
       });
     } catch (error) {
       logger.warn({ err: error }, 'devices are read every two seconds: their changes cannot be watched');
@@ -267,21 +272,32 @@ export class VfSource implements VfHost, AsyncDisposable {
     }
   }
 
-  /** Whether there may be something new to see. */
+  /** Whether there may be something new to see, and it is time to look. */
   async #isDue(): Promise<boolean> {
     await this.#followPolicy();
-    if (this.#describeStored() !== this.#stored) this.#scansLeft = scansPerChange;
-    const isLongAgo = this.#options.clock.nowMs() - this.#scannedAtMs >= longestRescanMs;
-    if (this.#hostWatch !== undefined && this.#scansLeft === 0 && !isLongAgo) return false;
+    const isUrgent = this.#followStored();
+    const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;
+    const isBusy = this.#isBusy;
+    this.#isBusy = false;
+    if (this.#hostWatch !== undefined && !isUrgent) {
+      if (this.#scansLeft === 0 && sinceMs < longestRescanMs) return false;
+      if (isBusy && sinceMs < busyRescanMs) return false;
+    }
     this.#scansLeft = Math.max(0, this.#scansLeft - 1);
     return true;
   }
 
-  /** What a scan depends on besides the node: equal if nothing of it has changed. */
-  #describeStored(): string {
+  /** Takes note of what a scan depends on besides the node. @returns whether devices are to be withdrawn or offered again */
+  #followStored(): boolean {
     const { held, unrestored } = this.#options;
+    const [heldBefore, withdrawnBefore] = [this.#held, this.#withdrawn];
+    this.#held = JSON.stringify([...held()]);
     const hung = this.#kernel.hung.map(({ device }) => device);
-    return JSON.stringify([[...held()], unrestored().map(({ device }) => device.pciAddress), hung]);
+    this.#withdrawn = JSON.stringify([unrestored().map(({ device }) => device.pciAddress), hung]);
+    if (this.#held !== heldBefore) this.#isBusy = true;
+    const isUrgent = this.#withdrawn !== withdrawnBefore;
+    if (this.#isBusy || isUrgent) this.#scansLeft = scansPerChange;
+    return isUrgent;
   }
 
   async #followPolicy(): Promise<void> {

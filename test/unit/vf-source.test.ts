@@ -174,6 +174,19 @@ describe('VfSource', () => {
     claims = [claimOf({})];
     expect(await scansDuring(4)).toBe(2);
     expect(await scansDuring(15)).toBe(1);
+    // Pods come and go.
+    let isBusy = 0;
+    for (let tick = 0; tick < 10; tick++) {
+      report();
+      isBusy += await scansDuring(1);
+    }
+    expect([isBusy, await scansDuring(4)]).toEqual([2, 2]);
+    // A VF is not offered to the next pod while it is not restored.
+    report();
+    await pass(1);
+    report();
+    unrestored = [{ device: claimOf({}).devices[0]!, reason: 'x' }];
+    expect([await scansDuring(1), source.offered().some(({ name }) => name === '0000-01-10-0')]).toEqual([1, false]);
   });
 
   it('knows the MAC of a whole NIC in user space, which no PF could tell', async () => {
