@@ -100,11 +100,6 @@ async function main(): Promise<boolean> {
       versions: '20,000 schedules',
       command: ['node', 'test/simulation/run.ts', '--schedules', '20000'],
     },
-    {
-      name: 'neighbours',
-      versions: 'NRI runtime side and metadata codec in Go',
-      command: ['bash', 'scripts/e2e-neighbours.sh'],
-    },
   ]);
   // The rest waits for much of its time.
   const lanes = await Promise.all([
@@ -113,7 +108,15 @@ async function main(): Promise<boolean> {
       machine,
       { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
     ]),
-    runLane([{ name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') }, release]),
+    runLane([
+      { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
+      {
+        name: 'neighbours',
+        versions: 'NRI runtime side and metadata codec in Go',
+        command: ['bash', 'scripts/e2e-neighbours.sh'],
+      },
+      release,
+    ]),
     // On a fresh machine their programs are built meanwhile.
     runLane(suites),
   ]);

@@ -57,7 +57,10 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
     ...['-kernel', options.kernel, '-initrd', options.firstRoot],
     // Mitigations take a third of an emulated processor's time: retpolines are what an emulator is slowest at. By itself the
     // kernel takes the HPET for its clock, where each look at the time is a call of the emulator.
-    ...['-append', `console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable clocksource=tsc intel_iommu=on iommu=pt hugepages=${hugepages}`],
+    ...[
+      '-append',
+      `console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable clocksource=tsc intel_iommu=on iommu=pt hugepages=${hugepages}`,
+    ],
     ...['-serial', `file:${inRun('kernel.log')}`, '-device', 'virtio-rng-pci'],
     ...diskArguments('root', options.disk),
     ...diskArguments('modules', options.modulesDisk),

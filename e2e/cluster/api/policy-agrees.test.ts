@@ -9,7 +9,7 @@ import { vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.
 import { ApiCluster } from './api-cluster.ts';
 
 /** NETDRA_FUZZ_MINUTES: how long; NETDRA_FUZZ_SEED: for the same inputs again. */
-const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.3);
+const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.15);
 const seed = Number(process.env.NETDRA_FUZZ_SEED ?? Date.now());
 const className = 'open';
 let cluster: ApiCluster;

@@ -6,9 +6,9 @@ describe('pods that come and go', () => {
     const lines: string[] = [];
     const report = (line: string) => lines.push(line);
     const problems = await runChurn({
-      pods: 16,
-      rounds: 2,
-      vfs: 16,
+      pods: 12,
+      rounds: 1,
+      vfs: 12,
       parallel: 8,
       restarts: 2,
       seed: 20_261_121,
