@@ -5,7 +5,7 @@
  *   --rounds 3           how often each kind of pod gets its turn
  *   --counts 1,10,30     how many pods at once
  *   --kinds NAME,NAME    of: none, netdra, link, go
- *   --write-docs         puts the tables into docs/performance.md
+ *   --write-docs         puts the tables into docs/performance.md, where it has a place for the version of Kubernetes
  */
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -55,7 +55,7 @@ async function main(): Promise<void> {
     console.log(text);
   }
   if (options.writeDocs) {
-    writePart(fileURLToPath(new URL('../../docs/performance.md', import.meta.url)), 'pods', text);
+    writePart(fileURLToPath(new URL('../../docs/performance.md', import.meta.url)), `pods-${kubernetesVersion}`, text);
   }
 }
 

@@ -315,7 +315,7 @@ describe('a container that waits announces its sandbox', () => {
     const longAgo = new Date('2026-01-01');
     utimesSync(file(), longAgo, longAgo);
     expect((await metadata.waiting()).sandboxes).toEqual([]);
-    await vi.waitFor(async () => expect((await metadata.waiting()).sandboxes).toEqual([expected]), 5_000);
+    await vi.waitFor(async () => expect((await metadata.waiting()).sandboxes).toEqual([expected]), 20_000);
     await metadata.endGate(claim, sandbox);
     expect(await waiter.outcome).toMatchObject({ code: 1 });
     expect(announced()).toEqual([]);
