@@ -41,7 +41,7 @@ async function main(): Promise<void> {
   const options = readOptions();
   const programs = readPrograms(process.env);
   const machine = renderMachine(describeMachine());
-  await using times = await StartTimes.open(programs, Math.max(...options.counts));
+  await using times = await StartTimes.open(programs, Math.max(...options.counts), options.kinds);
   const { kubernetesVersion, runtimeLabel } = programs;
   let [round, text] = [0, ''];
   for await (const batches of times.measure(options)) {
