@@ -156,10 +156,10 @@ describe('VfSource', () => {
     /** Ticks of two seconds. */
     const pass = async (ticks: number) => {
       for (let tick = 0; tick < ticks; tick++) {
-        await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]));
+        await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
         clock.advance(2_000);
       }
-      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]));
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
     };
     const scansDuring = async (ticks: number) => {
       const before = scans;
