@@ -17,7 +17,7 @@ export interface PodSandbox {
   /**
    * Under their OCI names. On the host's network containerd names no `network` namespace, CRI-O one whose path is
    * the host's own. When a pod stops the path may be gone from the host (CRI-O) or from here (containerd up to 2.0).
-   * None at all: containerd 2.4 was killed while it made the sandbox, and knows as little of it from then on.
+   * Empty for a sandbox that containerd 2.4 was making when it was killed, for as long as the sandbox lives.
    */
   namespaces: LinuxNamespace[];
   cgroupParent: string;

@@ -263,7 +263,6 @@ export class VfSource implements VfHost, AsyncDisposable {
     const { logger, watchHost } = this.#options;
     try {
       return watchHost?.(() => {
-        this.#scansLeft = scansPerChange;
         this.#isBusy = true;
       });
     } catch (error) {

@@ -55,8 +55,8 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
     ]),
     ...['-device', 'intel-iommu,intremap=on,device-iotlb=on'],
     ...['-kernel', options.kernel, '-initrd', options.firstRoot],
-    // Mitigations take a third of an emulated processor's time: retpolines are what an emulator is slowest at. By itself the
-    // kernel takes the HPET for its clock, where each look at the time is a call of the emulator.
+    // Mitigations take a third of an emulated processor's time: retpolines are what an emulator is slowest at. The clock
+    // is the TSC, since each read of the HPET, which the kernel would choose, traps into the emulator.
     ...[
       '-append',
       `console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable clocksource=tsc intel_iommu=on iommu=pt hugepages=${hugepages}`,

@@ -29,8 +29,8 @@ export function openNamespaceOf(
   networks: Pick<Networks, 'open'>,
 ): NetworkNamespace {
   if (isNetnsUnknown) {
-    const message = `the runtime does not say which network namespace pod ${podNamespace}/${podName} has`;
-    const hint = 'a container that waits in its start gate says it; delete the pod if none does';
+    const message = `the runtime does not report the network namespace of pod ${podNamespace}/${podName}`;
+    const hint = 'a container that waits in the start gate reports it; if none does, delete the pod';
     throw new SandboxError('netns-unknown', message, { retriable: true, hint });
   }
   const namespace = netnsPath === undefined ? undefined : networks.open(netnsPath);

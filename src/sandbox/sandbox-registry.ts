@@ -46,7 +46,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#entries.get(sandboxId)?.isListed === true;
   }
 
-  /** Whether the runtime has shown it, and where it is. */
+  /** Whether the runtime has shown it, and its network namespace is known. */
   isLocated(sandboxId: string): boolean {
     return this.has(sandboxId) && this.find(sandboxId)?.facts.isNetnsUnknown !== true;
   }

@@ -109,7 +109,7 @@ export class StartGuard {
 }
 
 function isLasting({ error, attempts }: { error: unknown; attempts: number }): boolean {
-  // The container that waits says what the runtime does not.
+  // The container reports the namespace when it waits in the start gate.
   if (error instanceof SandboxError && error.code === 'netns-unknown') return false;
   return attempts >= lastingAttempts || (error instanceof NetdraError && error.retriable !== true);
 }

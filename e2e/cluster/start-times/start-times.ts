@@ -71,7 +71,10 @@ export class StartTimes implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  /** @param mostPods at once */
+  /**
+   * @param mostPods at once
+   * @param measured the kinds of pods to come: upstream's driver is started for its own only
+   */
   static async open(programs: ClusterPrograms, mostPods: number, measured: readonly Kind[]): Promise<StartTimes> {
     await using stack = new AsyncDisposableStack();
     const node = stack.use(await RealNode.start(programs));
