@@ -151,12 +151,12 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
   });
 
   it('pods are served and no VF is lost when kubelet and driver are killed while pods are created', async () => {
-    const names = Array.from({ length: 4 }, (_, index) => `crowd-${index}`);
+    const names = Array.from({ length: 6 }, (_, index) => `crowd-${index}`);
     const config = (index: number) => ({ interfaceName: 'net1', addresses: [ipv4(index)] });
     await Promise.all(names.map((name, index) => createPod(name, { config: config(index) })));
     // Sandboxes are being made now: some have got their VF, some are on the way.
     const sandboxes = async () => Number(await node.guest.run('ls /var/run/netns | wc -l'));
-    await expect.poll(sandboxes, { timeout: 60_000, interval: 100 }).toBeGreaterThanOrEqual(2);
+    await expect.poll(sandboxes, { timeout: 60_000, interval: 100 }).toBeGreaterThanOrEqual(3);
     await node.killKubelet();
     await node.killDriver();
     await node.startKubelet();
