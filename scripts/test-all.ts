@@ -7,7 +7,7 @@ import { describePair, fetchClusterPrograms, type ProgramChoice, testedPairs, to
 import { cacheFolder } from '../e2e/node/tools.ts';
 import { explain } from '../src/errors.ts';
 import { runCommand } from './run-command.ts';
-import { formatTable, isSuccess, type PartResult, readVitestSummary } from './test-table.ts';
+import { formatFailures, formatTable, isSuccess, type PartResult, readVitestSummary } from './test-table.ts';
 
 const print = (line: string) => console.error(`netdra: ${line}`);
 
@@ -30,7 +30,7 @@ async function runLane(parts: readonly Part[]): Promise<PartResult[]> {
 }
 
 async function runPart({ name, versions, command, needs }: Part): Promise<PartResult> {
-  const nothing = { name, versions, passed: 0, failed: 0, skipped: 0, seconds: 0 };
+  const nothing = { name, versions, passed: 0, failed: 0, skipped: 0, failures: [], seconds: 0 };
   let env: Record<string, string>;
   try {
     env = (await needs) ?? {};
@@ -127,6 +127,7 @@ async function main(): Promise<boolean> {
   const results = [...first, ...lanes.flat()];
   const total = (key: 'passed' | 'failed' | 'skipped') => results.reduce((sum, each) => sum + each[key], 0);
   console.log(`\n${formatTable(results)}\n`);
+  if (total('failed') > 0) console.log(`${formatFailures(results)}\n`);
   console.log(`total: ${total('passed')} passed, ${total('failed')} failed, ${total('skipped')} skipped`);
   return isSuccess(results, Boolean(process.env.CI));
 }

@@ -8,6 +8,8 @@ export interface PartResult {
   passed: number;
   failed: number;
   skipped: number;
+  /** Of each test that failed: its project, file and name. */
+  failures: string[];
   seconds: number;
   /** Whether its command ended with 0. Absent: it was not run. */
   succeeded?: boolean;
@@ -15,15 +17,20 @@ export interface PartResult {
   reason?: string;
 }
 
-type Counts = Pick<PartResult, 'passed' | 'failed' | 'skipped'>;
+type Summary = Pick<PartResult, 'passed' | 'failed' | 'skipped' | 'failures'>;
 
-/** Adds up the tests in the closing lines of all runs of vitest in an output: `Tests  1 failed | 20 passed (21)`. */
-export function readVitestSummary(output: string): Counts {
-  const lines = stripVTControlCharacters(output).matchAll(/^ +Tests +(.*\(\d+\))$/gm);
+/**
+ * Adds up the tests in the closing lines of all runs of vitest in an output, `Tests  1 failed | 20 passed (21)`, and
+ * lists those that failed, ` FAIL  quick  some.test.ts > name`.
+ */
+export function readVitestSummary(output: string): Summary {
+  const plain = stripVTControlCharacters(output);
+  const lines = plain.matchAll(/^ +Tests +(.*\(\d+\))$/gm);
+  const failures = [...plain.matchAll(/^ FAIL +(.*)$/gm)].map(([, name = '']) => name.trim());
   const texts = [...lines].map(([, text = '']) => text);
   const sum = (word: string) =>
     texts.reduce((total, text) => total + Number(new RegExp(`(\\d+) ${word}`).exec(text)?.[1] ?? 0), 0);
-  return { passed: sum('passed'), failed: sum('failed'), skipped: sum('skipped') };
+  return { passed: sum('passed'), failed: sum('failed'), skipped: sum('skipped'), failures };
 }
 
 /** The table that `npm test` ends with, one line a part. */
@@ -43,6 +50,14 @@ export function formatTable(parts: readonly PartResult[]): string {
         .join('  ')
         .trimEnd(),
     )
+    .join('\n');
+}
+
+/** The tests that failed, one a line, below the name of their part. A log that is cut off keeps its end. */
+export function formatFailures(parts: readonly PartResult[]): string {
+  return parts
+    .filter(({ failures }) => failures.length > 0)
+    .map(({ name, failures }) => [`failed in ${name}:`, ...failures.map((each) => `  ${each}`)].join('\n'))
     .join('\n');
 }
 

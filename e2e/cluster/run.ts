@@ -100,6 +100,7 @@ async function runAll(flags: Flags, vitestArguments: readonly string[]): Promise
     print(`${describePair(choice)} ...`);
     const { output, succeeded } = await runSuite(choice, vitestArguments);
     const { kubernetes, runtime, runtimeLabel } = pair;
+    const { passed, failed, skipped } = readVitestSummary(output);
     const date = new Date().toISOString().slice(0, 10);
     const result = {
       kubernetes,
@@ -108,7 +109,9 @@ async function runAll(flags: Flags, vitestArguments: readonly string[]): Promise
       vitestArguments,
       date,
       succeeded,
-      ...readVitestSummary(output),
+      passed,
+      failed,
+      skipped,
     };
     results = [...withoutResult(results, pair), result];
     writeFileSync(resultsPath, `${JSON.stringify(results, null, 2)}\n`);

@@ -16,7 +16,7 @@ export interface InactiveClaimsOptions {
   /** Pool of this node's devices. */
   pool: string;
   store: Pick<Store, 'claim' | 'claims'>;
-  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'has' | 'hasPod'>;
+  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasContainers' | 'hasPod'>;
   claims: ClaimReader;
   metadata: Pick<ClaimMetadata, 'covers'>;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
@@ -33,7 +33,8 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' })
 };
 
 /**
- * Claims none of whose pods is on the node.
+ * Claims none of whose pods has a container on the node. A sandbox alone proves nothing: a runtime that was killed while it
+ * made one may list what is left of it long after its pod was deleted. So the API server is asked.
  *
  * Those that the API server has no longer, or not for this node, are unprepared: no kubelet will ask for it. A kubelet that
  * lost its own state, or a node that was taken out of the cluster for a while, would otherwise keep their VFs for ever. Not at
@@ -62,16 +63,12 @@ export class InactiveClaims {
     for (const uid of this.#sweeps.keys()) if (!known.has(uid)) this.#sweeps.delete(uid);
     for (const claim of claims) {
       if (signal.aborted || !this.#options.sandboxes.isFresh) return;
-      if (this.#isAlive(claim)) {
-        this.#sweeps.delete(claim.identity.uid);
-        await this.#complete(claim, signal);
-        continue;
-      }
       // First without its turn, which is not to be taken for nothing.
-      const verdict = await this.#judge(claim, signal);
+      const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
       const { uid, namespace, name } = claim.identity;
       if (verdict === undefined) {
         this.#sweeps.delete(uid);
+        await this.#complete(claim, signal);
         continue;
       }
       const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
@@ -90,11 +87,12 @@ export class InactiveClaims {
     }
   }
 
-  async #complete({ identity }: StoredClaim, signal: AbortSignal): Promise<void> {
+  async #complete({ identity, podUids }: StoredClaim, signal: AbortSignal): Promise<void> {
     const { store, sandboxes, metadata, helper, logger } = this.#options;
+    // Until its pod has got a sandbox, the kubelet repeats its call.
+    if (!podUids.some((uid) => sandboxes.hasPod(uid))) return;
     const isDue = async () => {
       const claim = store.claim(identity.uid);
-      // Its pod has got a sandbox, so the kubelet makes no call any more.
       if (claim?.state === 'preparing') return claim.podUids.some((uid) => sandboxes.hasPod(uid));
       return claim?.state === 'prepared' && !(await metadata.covers(identity, claim.devices));
     };
@@ -106,17 +104,13 @@ export class InactiveClaims {
 
   async #judgeAgain(uid: string, signal: AbortSignal): Promise<Verdict | undefined> {
     const claim = this.#options.store.claim(uid);
-    return claim === undefined || this.#isAlive(claim) ? undefined : await this.#judge(claim, signal);
+    return claim === undefined || this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
   }
 
-  #isAlive({ podUids, devices }: StoredClaim): boolean {
+  #isInUse({ podUids, devices }: StoredClaim): boolean {
     const { sandboxes } = this.#options;
-    const isIn = (sandboxId: string | undefined) => sandboxId !== undefined && sandboxes.has(sandboxId);
-    return (
-      !sandboxes.isFresh ||
-      podUids.some((uid) => sandboxes.hasPod(uid)) ||
-      devices.some((d) => isIn(d.attachment?.sandboxId))
-    );
+    const pods = [...podUids, ...devices.flatMap(({ attachment }) => attachment?.podUid ?? [])];
+    return !sandboxes.isFresh || pods.some((uid) => sandboxes.hasContainers(uid));
   }
 
   /** @throws KubeError if the API server does not say: then nothing may be concluded */

@@ -51,7 +51,7 @@ export class NriHooks implements PluginHandlers {
   /** Never refuses a sandbox: its containers do not start before it is ready. */
   async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     const { registry, guard } = this.#options;
-    const sandbox = registry.adopt(factsOf(pod));
+    const sandbox = registry.adopt(factsOf(pod), false);
     if (guard.mayGoOn(pod)) {
       sandbox.want('ready').catch(() => undefined);
       return;
@@ -66,7 +66,7 @@ export class NriHooks implements PluginHandlers {
   async createContainer(pod: PodSandbox, container: Container, context: CallContext): Promise<void> {
     const { registry, guard } = this.#options;
     // Its RunPodSandbox may have been missed: while we were away, or connecting.
-    const sandbox = registry.adopt(factsOf(pod));
+    const sandbox = registry.adopt(factsOf(pod), true);
     const ready = sandbox.want('ready');
     ready.catch(() => undefined);
     try {

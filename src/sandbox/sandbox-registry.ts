@@ -7,6 +7,8 @@ interface Entry {
   sandbox: Sandbox;
   /** Whether the runtime has shown it since it connected. */
   isListed: boolean;
+  /** Whether the runtime has shown a container in it: what is left of a sandbox that was never made has none. */
+  hasContainers: boolean;
   /** Since when the runtime's list lacks it; absent: it does not, or there is no list that is up to date. */
   missingSinceMs: number | undefined;
 }
@@ -57,7 +59,12 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   hasPod(podUid: string): boolean {
-    return [...this.#entries.values()].some(({ sandbox, isListed }) => isListed && sandbox.facts.podUid === podUid);
+    return this.#listed().some(({ sandbox }) => sandbox.facts.podUid === podUid);
+  }
+
+  /** Whether the runtime has shown containers of the pod. */
+  hasContainers(podUid: string): boolean {
+    return this.#listed().some(({ sandbox, hasContainers }) => hasContainers && sandbox.facts.podUid === podUid);
   }
 
   /** Sandboxes whose containers may be waiting for a claim. */
@@ -74,8 +81,11 @@ export class SandboxRegistry implements AsyncDisposable {
    * @param current ids of sandboxes with containers: their pods live in them
    */
   synchronize(pods: readonly SandboxFacts[], current: ReadonlySet<string>): void {
-    for (const entry of this.#entries.values()) entry.isListed = false;
-    for (const facts of pods) this.#add(facts);
+    for (const entry of this.#entries.values()) {
+      entry.isListed = false;
+      entry.hasContainers = false;
+    }
+    for (const facts of pods) this.#add(facts, current.has(facts.sandboxId));
     for (const { podUid, sandboxId } of pods) if (current.has(sandboxId)) this.#makeCurrent(podUid, sandboxId);
     this.#isFresh = true;
     this.requeueAll();
@@ -86,16 +96,19 @@ export class SandboxRegistry implements AsyncDisposable {
     this.#isFresh = false;
   }
 
-  /** The runtime does something in a sandbox that it does only in the one that the pod lives in. */
-  adopt(facts: SandboxFacts): Sandbox {
-    const sandbox = this.#add(facts);
+  /**
+   * The runtime does something in a sandbox that it does only in the one that the pod lives in.
+   * @param hasContainers whether it is about a container
+   */
+  adopt(facts: SandboxFacts, hasContainers: boolean): Sandbox {
+    const sandbox = this.#add(facts, hasContainers);
     this.#makeCurrent(facts.podUid, facts.sandboxId);
     return sandbox;
   }
 
   /** The runtime stops or removes a sandbox. @throws what keeps its VFs from being detached */
   async end(facts: SandboxFacts): Promise<void> {
-    const sandbox = this.#add(facts);
+    const sandbox = this.#add(facts, false);
     const entry = this.#entries.get(facts.sandboxId);
     if (entry !== undefined) entry.isListed = false;
     await this.#end(sandbox);
@@ -156,15 +169,16 @@ export class SandboxRegistry implements AsyncDisposable {
     }
   }
 
-  #add(facts: SandboxFacts): Sandbox {
+  #add(facts: SandboxFacts, hasContainers: boolean): Sandbox {
     const found = this.#entries.get(facts.sandboxId);
     if (found !== undefined && found.sandbox.phase !== 'gone') {
       found.isListed = true;
+      found.hasContainers ||= hasContainers;
       found.sandbox.locate(facts);
       return found.sandbox;
     }
     const sandbox = new Sandbox(facts, this.#deps);
-    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, missingSinceMs: undefined });
+    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, hasContainers, missingSinceMs: undefined });
     return sandbox;
   }
 
@@ -180,7 +194,11 @@ export class SandboxRegistry implements AsyncDisposable {
       return;
     }
     const sandbox = new Sandbox(facts, this.#deps);
-    this.#entries.set(sandboxId, { sandbox, isListed: false, missingSinceMs: undefined });
+    this.#entries.set(sandboxId, { sandbox, isListed: false, hasContainers: false, missingSinceMs: undefined });
+  }
+
+  #listed(): Entry[] {
+    return [...this.#entries.values()].filter(({ isListed }) => isListed);
   }
 
   #storedAttachments(): Attachment[] {

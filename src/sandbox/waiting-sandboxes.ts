@@ -79,7 +79,7 @@ export class WaitingSandboxes implements AsyncDisposable {
         .map(async ({ claim: _claim, ...facts }) => {
           // A failure is logged by the sandbox.
           await registry
-            .adopt(facts)
+            .adopt(facts, true)
             .want('ready')
             .catch(() => undefined);
         });

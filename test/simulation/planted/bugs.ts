@@ -189,4 +189,15 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: "a sandbox whose namespaces containerd 2.4 has lost is taken for one on the host's network",
     changes: [{ file: 'src/sandbox/pod.ts', replace: 'namespaces.length === 0', by: 'namespaces.length < 0' }],
   },
+  {
+    name: 'leftovers-keep-claims',
+    what: 'a sandbox that is left of a runtime that was killed while it made it keeps the claim from the next pod',
+    changes: [
+      {
+        file: 'src/sandbox/sandbox-registry.ts',
+        replace: 'hasContainers && sandbox.facts.podUid === podUid',
+        by: '(hasContainers || true) && sandbox.facts.podUid === podUid',
+      },
+    ],
+  },
 ];

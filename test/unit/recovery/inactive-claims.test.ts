@@ -19,28 +19,35 @@ const stored: StoredClaim = {
   devices: [device],
 };
 
-/** What the registry of sandboxes knows: id and UID of the pod. */
+/** A sandbox of a pod. */
+interface Known {
+  of: string;
+  /** It never had a container. */
+  isEmpty?: boolean;
+}
+
+/** What the registry of sandboxes knows. */
 class KnownSandboxes {
   isFresh = true;
-  readonly #sandboxes: [string, string][];
+  readonly #sandboxes: Known[];
 
-  constructor(sandboxes: [string, string][]) {
+  constructor(sandboxes: Known[]) {
     this.#sandboxes = sandboxes;
   }
 
-  has(id: string): boolean {
-    return this.#sandboxes.some(([known]) => known === id);
+  hasContainers(podUid: string): boolean {
+    return this.#sandboxes.some(({ of, isEmpty = false }) => of === podUid && !isEmpty);
   }
 
   hasPod(podUid: string): boolean {
-    return this.#sandboxes.some(([, of]) => of === podUid);
+    return this.#sandboxes.some(({ of }) => of === podUid);
   }
 }
 
 /** What becomes of the claim when the API server says this of it. */
 async function sweep(
   answer: () => unknown,
-  options: { sandboxes?: [string, string][]; claim?: StoredClaim; covers?: boolean; sweeps?: number } = {},
+  options: { sandboxes?: Known[]; claim?: StoredClaim; covers?: boolean; sweeps?: number } = {},
 ) {
   const known = new KnownSandboxes(options.sandboxes ?? []);
   const claim = options.claim ?? stored;
@@ -143,12 +150,21 @@ describe('InactiveClaims', () => {
     expect(failure).toMatchObject({ code });
   });
 
-  it('touches nothing of a pod that has a sandbox, and does not even ask', async () => {
-    const byPod = await sweep(refuse('api-not-found'), { sandboxes: [['s1', podUid]] });
+  it('touches nothing of a pod that has containers, and does not even ask', async () => {
+    const byPod = await sweep(refuse('api-not-found'), { sandboxes: [{ of: podUid }] });
     const attachment = { podUid: 'other', sandboxId: 's2', netnsPath: '/run/netns/x' };
     const claim = { ...stored, podUids: [], devices: [{ ...device, attachment }] };
-    const bySandbox = await sweep(refuse('api-not-found'), { sandboxes: [['s2', 'other']], claim });
+    const bySandbox = await sweep(refuse('api-not-found'), { sandboxes: [{ of: 'other' }], claim });
     for (const { reclaimed, reads } of [byPod, bySandbox]) expect([reclaimed, reads]).toEqual([[], []]);
+  });
+
+  // A sandbox that the runtime was making when it was killed is listed for ever.
+  it('asks about a pod that has a sandbox without containers', async () => {
+    const sandboxes = [{ of: podUid, isEmpty: true }];
+    expect((await sweep(refuse('api-not-found'), { sandboxes, sweeps: 3 })).reclaimed).toEqual([name]);
+    const starting = await sweep(() => object, { sandboxes, sweeps: 3 });
+    expect([starting.reclaimed, starting.handedOver, starting.reads.length]).toEqual([[], [], 3]);
+    expect((await sweep(() => object, { sandboxes, covers: false })).handedOver).toEqual([name]);
   });
 
   it('does nothing while it is not known which sandboxes there are', async () => {
@@ -183,14 +199,23 @@ describe('InactiveClaims', () => {
     });
 
     it('is prepared for that one', async () => {
-      const { reclaimed, handedOver, told } = await sweep(reservedFor(next), { sandboxes: [['s', next.metadata.uid]] });
+      const { reclaimed, handedOver, told } = await sweep(reservedFor(next), {
+        sandboxes: [{ of: next.metadata.uid }],
+      });
       expect([reclaimed, handedOver, told]).toEqual([[], [name], 1]);
     });
 
-    it('stays with its pod while it is reserved for that, too, or while that has a sandbox', async () => {
+    it('stays with its pod while it is reserved for that, too, or while that has containers', async () => {
       const waiting = await sweep(reservedFor(pod, next));
-      const running = await sweep(reservedFor(next), { sandboxes: [['s', podUid]] });
+      const running = await sweep(reservedFor(next), { sandboxes: [{ of: podUid }] });
       for (const { handedOver, told } of [waiting, running]) expect([handedOver, told]).toEqual([[], 0]);
+    });
+
+    it('passes to that one although a sandbox of the first one is left', async () => {
+      const left = { ...device, attachment: { podUid, sandboxId: 's', netnsPath: '/run/netns/x' } };
+      const sandboxes = [{ of: podUid, isEmpty: true }, { of: next.metadata.uid }];
+      const claim = { ...stored, devices: [left] };
+      expect((await sweep(reservedFor(next), { sandboxes, claim })).handedOver).toEqual([name]);
     });
 
     // Found by the simulation: the next pod gets no sandbox while this claim holds a device of another claim of its own.
@@ -210,7 +235,7 @@ describe('InactiveClaims', () => {
     it.each(['preparing', 'unpreparing'] as const)(
       'is prepared, %s or not, when its sandbox is there',
       async (state) => {
-        const sandboxes: [string, string][] = [['s', next.metadata.uid]];
+        const sandboxes: Known[] = [{ of: next.metadata.uid }];
         expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
         const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
         const { handedOver, told } = await sweep(reservedFor(next), { claim: passed, sandboxes });
@@ -219,12 +244,12 @@ describe('InactiveClaims', () => {
     );
 
     it('is prepared for that one with other devices of the node, too', async () => {
-      const { reclaimed, handedOver } = await sweep(withOtherDevices, { sandboxes: [['s', next.metadata.uid]] });
+      const { reclaimed, handedOver } = await sweep(withOtherDevices, { sandboxes: [{ of: next.metadata.uid }] });
       expect([reclaimed, handedOver]).toEqual([[], [name]]);
     });
 
     it('is prepared again when the driver was ended before its metadata was laid down', async () => {
-      const sandboxes: [string, string][] = [['s', podUid]];
+      const sandboxes: Known[] = [{ of: podUid }];
       const { handedOver, reads } = await sweep(() => object, { sandboxes, covers: false });
       expect([handedOver, reads]).toEqual([[name], []]);
       const ending = { ...stored, state: 'unpreparing' as const };

@@ -98,10 +98,10 @@ describe('SandboxRegistry', () => {
     await turns();
     expect(registry.find('s1')?.failure?.error).toMatchObject({ code: 'netns-unknown', retriable: true });
     expect([registry.isComplete, registry.isLocated('s1'), registry.isLocated('s2')]).toEqual([false, false, true]);
-    await registry.adopt(facts('s1')).want('ready');
+    await registry.adopt(facts('s1'), false).want('ready');
     expect(done).toEqual(['serve a in s1']);
     expect([registry.isComplete, registry.isLocated('s1')]).toEqual([true, true]);
-    await registry.adopt(lost).want('ready');
+    await registry.adopt(lost, false).want('ready');
     expect(registry.isLocated('s1')).toBe(true);
   });
 
@@ -115,7 +115,7 @@ describe('SandboxRegistry', () => {
 
   it('detaches VFs when their sandbox is stopped, and forgets it', async () => {
     put('a', 'pod-s1');
-    await registry.adopt(facts('s1')).want('ready');
+    await registry.adopt(facts('s1'), false).want('ready');
     await registry.end(facts('s1'));
     expect(done).toEqual(['serve a in s1', 'detach a from s1']);
     expect([registry.find('s1'), registry.hasPod('pod-s1')]).toEqual([undefined, false]);
@@ -152,7 +152,7 @@ describe('SandboxRegistry', () => {
   it('leaves a sandbox alone whose first sign of life came meanwhile', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
-    registry.adopt(facts('s1'));
+    registry.adopt(facts('s1'), false);
     clock.advance(10_000);
     await requeue(3);
     expect(done.filter((each) => each.startsWith('detach'))).toEqual([]);
@@ -163,10 +163,10 @@ describe('SandboxRegistry', () => {
     registry.synchronize([], none);
     clock.advance(10_000);
     registry.requeueAll();
-    const ending = registry.adopt(facts('s1'));
+    const ending = registry.adopt(facts('s1'), false);
     expect([ending.isEnding, ending.isReady('a')]).toEqual([true, false]);
     await turns();
-    await registry.adopt(facts('s1')).want('ready');
+    await registry.adopt(facts('s1'), false).want('ready');
     expect(done).toEqual(['detach a from s1', 'serve a in s1']);
     expect(registry.find('s1')).toMatchObject({ isEnding: false, phase: 'ready' });
   });
@@ -202,9 +202,9 @@ describe('SandboxRegistry', () => {
 
   it('takes the sandbox that was used last for the one that the pod lives in', async () => {
     put('a', 'pod');
-    registry.adopt(facts('s1', 'pod'));
+    registry.adopt(facts('s1', 'pod'), false);
     await registry.find('s1')?.want('ready');
-    registry.adopt(facts('s2', 'pod'));
+    registry.adopt(facts('s2', 'pod'), false);
     await registry.find('s2')?.want('ready');
     await turns();
     expect(done).toEqual(['serve a in s1', 'detach a from s1', 'serve a in s2']);
@@ -221,7 +221,7 @@ describe('SandboxRegistry', () => {
     await turns();
     expect(done).toEqual(['serve a in s2']);
     done.length = 0;
-    await registry.adopt(facts('s1', 'pod')).want('ready');
+    await registry.adopt(facts('s1', 'pod'), false).want('ready');
     await turns();
     expect(done).toEqual(['detach a from s2', 'serve a in s1']);
   });
@@ -231,6 +231,18 @@ describe('SandboxRegistry', () => {
     registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
     await turns();
     expect(done).toEqual(['serve a in s2']);
+  });
+
+  it('knows which pods have containers, from the list and from what the runtime does', () => {
+    const of = () => ['pod-s1', 'pod-s2', 'pod-s3'].map((uid) => registry.hasContainers(uid));
+    registry.synchronize([facts('s1'), facts('s2')], new Set(['s1']));
+    registry.adopt(facts('s3'), false);
+    expect(of()).toEqual([true, false, false]);
+    registry.adopt(facts('s3'), true);
+    registry.adopt(facts('s1'), false);
+    expect(of()).toEqual([true, false, true]);
+    registry.synchronize([facts('s1'), facts('s3')], new Set(['s3']));
+    expect(of()).toEqual([false, false, true]);
   });
 
   it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {
