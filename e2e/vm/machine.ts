@@ -41,7 +41,7 @@ const fasterKernel = [
   'tsc=reliable clocksource=tsc',
   // `rep stosq` goes from word to word.
   'clearcpuid=rep_good',
-  // Each page is cleared twice otherwise, and found by one more step.
+  // Otherwise each page is cleared a second time, and each address looked up in five tables instead of four.
   'init_on_alloc=0 no5lvl',
 ];
 
