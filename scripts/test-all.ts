@@ -76,11 +76,15 @@ const onceOnly = ['during a rolling update', 'a drained node', 'running pods kee
 /** The suite on each of the tested pairs, and what is the same for all of them and runs on the first one. */
 function clusterParts(): { first: Part; others: Part[]; machine: Part; release: Part } {
   let last: Promise<unknown> = Promise.resolve();
-  const [first, ...others] = testedPairs.map((choice, index) => {
-    // One build at a time, in the order in which they are needed.
+  const build = (choice: ProgramChoice) => {
+    // One at a time, in the order in which they are needed.
     const after = last.catch(() => undefined);
     const needs = buildCluster(choice, after);
     last = needs;
+    return { choice, needs };
+  };
+  const suites = testedPairs.toReversed().map(build).reverse();
+  const [first, ...others] = suites.map(({ choice, needs }, index) => {
     const chosen = index === 0 ? [] : ['-t', `^(?!.*(${onceOnly.join('|')}))`];
     const command = onCluster('suite.test.ts', 'api/', ...chosen);
     return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs };
@@ -115,12 +119,13 @@ async function main(): Promise<boolean> {
       command: ['node', 'test/simulation/run.ts', '--schedules', '20000'],
     },
   ];
-  // These wait for some of their time. Long ones come first, so that all end at about the same time.
+  // These wait for some of their time. The order is such that all end at about the same time, and that the storms of the two
+  // clusters do not meet.
   const together: Part[] = [
-    first,
-    { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },
     { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
+    { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },
     ...others,
+    first,
     { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
     release,
     machine,
