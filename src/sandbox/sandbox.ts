@@ -192,13 +192,11 @@ export class Sandbox implements AsyncDisposable {
 
   async #detach(goal: 'away' | 'gone'): Promise<void> {
     const { store, logger } = this.#deps;
-    const { sandboxId, podUid } = this.facts;
+    const { sandboxId } = this.facts;
     this.#phase = 'detaching';
     this.#unfollow();
-    const isHere = (claim: StoredClaim) => claim.devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
-    const claims = store.claims().filter((claim) => isHere(claim) || claim.podUids.includes(podUid));
     let count = 0;
-    for (const { identity } of claims) {
+    for (const { identity } of store.claims().filter((claim) => concerns(claim, this.facts))) {
       this.#ready.delete(identity.uid);
       count += await this.#deps.claims.detach(identity, sandboxId, goal);
     }
@@ -223,12 +221,6 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  #flaps(): void {
-    const { logger, onFlapping } = this.#deps;
-    logger.warn(this.#log, 'links and addresses of the pod change all the time: it is looked at less often');
-    for (const { identity } of this.#claims()) onFlapping(identity);
-  }
-
   /** Prepared claims of the pod. @throws StateError `store-unusable` */
   #claims(): StoredClaim[] {
     return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
@@ -247,10 +239,25 @@ export class Sandbox implements AsyncDisposable {
     if (isTentative && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
     const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
     if (!liveUpdates || !hasInterfaces || netnsPath === undefined || this.#follow !== undefined) return;
+    const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
     try {
-      this.#follow = new Follow({ networks, netnsPath, clock, onChange: this.#again, onFlapping: () => this.#flaps() });
+      this.#follow = new Follow({ networks, netnsPath, clock, onChange: this.#again, onFlapping });
     } catch (error) {
       logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
     }
   }
+}
+
+/** Whether a VF of the claim is in the sandbox, or containers of the sandbox may wait for it. */
+function concerns({ devices, podUids }: StoredClaim, { sandboxId, podUid }: SandboxFacts): boolean {
+  return podUids.includes(podUid) || devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
+}
+
+function reportFlapping(
+  claims: readonly StoredClaim[],
+  log: object,
+  { logger, onFlapping }: Pick<SandboxDeps, 'logger' | 'onFlapping'>,
+): void {
+  logger.warn(log, 'links and addresses of the pod change all the time: it is looked at less often');
+  for (const { identity } of claims) onFlapping(identity);
 }
