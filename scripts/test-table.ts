@@ -8,7 +8,7 @@ export interface PartResult {
   passed: number;
   failed: number;
   skipped: number;
-  /** Of each test that failed: its project, file and name. */
+  /** Of each test that failed: its project, file and name, and the first line of the reason. */
   failures: string[];
   seconds: number;
   /** Whether its command ended with 0. Absent: it was not run. */
@@ -21,12 +21,14 @@ type Summary = Pick<PartResult, 'passed' | 'failed' | 'skipped' | 'failures'>;
 
 /**
  * Adds up the tests in the closing lines of all runs of vitest in an output, `Tests  1 failed | 20 passed (21)`, and
- * lists those that failed, ` FAIL  quick  some.test.ts > name`.
+ * lists those that failed, ` FAIL  quick  some.test.ts > name`, with the line after it, which says why.
  */
 export function readVitestSummary(output: string): Summary {
   const plain = stripVTControlCharacters(output);
   const lines = plain.matchAll(/^ +Tests +(.*\(\d+\))$/gm);
-  const failures = [...plain.matchAll(/^ FAIL +(.*)$/gm)].map(([, name = '']) => name.trim());
+  const failures = [...plain.matchAll(/^ FAIL +(.*)\n(.*)$/gm)].map(
+    ([, name = '', why = '']) => `${name.trim()}: ${why}`,
+  );
   const texts = [...lines].map(([, text = '']) => text);
   const sum = (word: string) =>
     texts.reduce((total, text) => total + Number(new RegExp(`(\\d+) ${word}`).exec(text)?.[1] ?? 0), 0);
