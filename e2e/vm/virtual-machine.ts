@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -59,6 +59,7 @@ export class VirtualMachine implements AsyncDisposable {
     });
     const machine = new VirtualMachine(options.runDir, servers, closings, child);
     await once(child, 'spawn');
+    if (child.pid !== undefined) comeFirst(child.pid);
     return machine;
   }
 
@@ -92,5 +93,17 @@ function connect(port: Port, socket: Socket, { stdin, stdout, stderr, terminal, 
     terminal.input.pipe(socket, { end: false });
     // The end of what is not a terminal; closing the socket would cut off the guest's answer.
     terminal.input.on('end', () => socket.write('\u0004'));
+  }
+}
+
+/**
+ * Lets the suite's session have a processor before others that run beside it: a processor of the guest spins while one that
+ * it waits for has none. Source: sched(7), "The autogroup feature".
+ */
+function comeFirst(pid: number): void {
+  try {
+    writeFileSync(`/proc/${pid}/autogroup`, '-10');
+  } catch {
+    // Without the feature, or the right to use it, the suite takes longer.
   }
 }
