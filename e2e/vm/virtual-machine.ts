@@ -56,6 +56,8 @@ export class VirtualMachine implements AsyncDisposable {
     );
     const child = spawn('setpriv', ['--pdeathsig', 'KILL', ...machineCommand(options)], {
       stdio: ['ignore', 'ignore', 'pipe'],
+      // In a session of its own, for `comeFirst`.
+      detached: true,
     });
     const machine = new VirtualMachine(options.runDir, servers, closings, child);
     await once(child, 'spawn');
@@ -97,13 +99,13 @@ function connect(port: Port, socket: Socket, { stdin, stdout, stderr, terminal, 
 }
 
 /**
- * Lets the suite's session have a processor before others that run beside it: a processor of the guest spins while one that
- * it waits for has none. Source: sched(7), "The autogroup feature".
+ * Lets a session have a processor before others: a processor of the guest spins while one that it waits for has none. Source:
+ * sched(7), "The autogroup feature".
  */
 function comeFirst(pid: number): void {
   try {
     writeFileSync(`/proc/${pid}/autogroup`, '-10');
   } catch {
-    // Without the feature, or the right to use it, the suite takes longer.
+    // Without the feature, or the right to use it, the machine is slower when others run beside it.
   }
 }

@@ -1,3 +1,7 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Where Node.js listens once SIGUSR1 has asked it to; the driver has the node's network. */
@@ -6,7 +10,7 @@ const resolutionMs = 5;
 
 interface Answer {
   id?: number;
-  result?: { result?: { value?: unknown }; exceptionDetails?: { text: string } };
+  result?: { result?: { value?: unknown }; exceptionDetails?: { text: string }; profile?: object };
 }
 
 /**
@@ -15,7 +19,7 @@ interface Answer {
  */
 export class EventLoop implements Disposable {
   readonly #socket: WebSocket;
-  readonly #answers = new Map<number, PromiseWithResolvers<unknown>>();
+  readonly #answers = new Map<number, PromiseWithResolvers<Answer['result']>>();
   #lastId = 0;
 
   private constructor(socket: WebSocket) {
@@ -56,21 +60,79 @@ export class EventLoop implements Disposable {
     this.#socket.close();
   }
 
+  /** @param intervalUs between two samples of the stack */
+  async startProfile(intervalUs = 500): Promise<void> {
+    await this.#call('Profiler.enable');
+    await this.#call('Profiler.setSamplingInterval', { interval: intervalUs });
+    await this.#call('Profiler.start');
+  }
+
+  /** @returns what DevTools open as a `.cpuprofile` */
+  async endProfile(): Promise<object> {
+    return (await this.#call('Profiler.stop'))?.profile ?? {};
+  }
+
   async #evaluate(expression: string): Promise<unknown> {
+    const result = await this.#call('Runtime.evaluate', { expression, returnByValue: true });
+    if (result?.exceptionDetails === undefined) return result?.result?.value;
+    throw new Error(`the driver's inspector: ${result.exceptionDetails.text}`);
+  }
+
+  async #call(method: string, params: object = {}): Promise<Answer['result']> {
     const id = ++this.#lastId;
-    const answer = Promise.withResolvers<unknown>();
+    const answer = Promise.withResolvers<Answer['result']>();
     this.#answers.set(id, answer);
-    const params = { expression, returnByValue: true };
-    this.#socket.send(JSON.stringify({ id, method: 'Runtime.evaluate', params }));
+    this.#socket.send(JSON.stringify({ id, method, params }));
     return await answer.promise;
   }
 
   #receive({ id, result }: Answer): void {
-    const answer = this.#answers.get(id ?? 0);
+    this.#answers.get(id ?? 0)?.resolve(result);
     this.#answers.delete(id ?? 0);
-    if (result?.exceptionDetails === undefined) answer?.resolve(result?.result?.value);
-    else answer?.reject(new Error(`the driver's inspector: ${result.exceptionDetails.text}`));
   }
+}
+
+const idleProgram = `
+  const delays = require('node:perf_hooks').monitorEventLoopDelay({ resolution: ${resolutionMs} });
+  delays.enable();
+  process.on('message', () => {
+    process.send(delays.max);
+    delays.reset();
+  });
+`;
+
+/**
+ * A Node.js process that does nothing, in the cgroup of another one: what its event loop stands still is the machine's doing,
+ * which has fewer processors than processes that want one.
+ */
+export class IdleLoop implements Disposable {
+  readonly #process: ChildProcess;
+
+  /** @param pid of a process whose share of the processors is to be had */
+  constructor(pid: number) {
+    this.#process = spawn(process.execPath, ['-e', idleProgram], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    writeFileSync(join(cpuCgroup(pid), 'cgroup.procs'), String(this.#process.pid));
+  }
+
+  /** As {@link EventLoop.longestPauseMs}. */
+  async longestPauseMs(): Promise<number> {
+    this.#process.send('read');
+    const [nanoseconds] = await once(this.#process, 'message');
+    return Math.max(0, Number(nanoseconds) / 1e6 - resolutionMs);
+  }
+
+  [Symbol.dispose](): void {
+    this.#process.kill('SIGKILL');
+  }
+}
+
+/** The folder that shares out the processors: of the hierarchy `cpu` of cgroups v1, or of v2. Source: cgroups(7). */
+function cpuCgroup(pid: number): string {
+  const lines = readFileSync(`/proc/${pid}/cgroup`, 'utf8').trimEnd().split('\n');
+  const entries = lines.map((line) => line.split(':') as [id: string, controllers: string, path: string]);
+  const own = entries.find(([, controllers]) => controllers.split(',').includes('cpu'));
+  if (own !== undefined) return join('/sys/fs/cgroup/cpu', own[2]);
+  return join('/sys/fs/cgroup', entries.find(([id]) => id === '0')?.[2] ?? '');
 }
 
 async function inspectorAddress(): Promise<string> {

@@ -19,7 +19,10 @@ export interface Batch {
   /** Of it, what they do not take in the same time at rest. */
   workCpuMs?: number;
   hooks?: HookFigures;
+  /** Of the driver's event loop. */
   longestPauseMs?: number;
+  /** Of that of a process beside it that does nothing. */
+  idlePauseMs?: number;
 }
 
 const seconds = (ms: number) => (ms / 1_000).toFixed(2);
@@ -60,13 +63,16 @@ export function formatLoad(batches: readonly Batch[]): string {
     'answered before their work',
     'refused',
     'longest pause, ms',
+    'of an idle process',
   ];
   const rows = group(batches.filter(({ hooks }) => hooks !== undefined)).map(([count, , of]) => {
     const hooks = of.flatMap((each) => each.hooks ?? []);
     const sum = (key: keyof HookFigures) => String(hooks.reduce((total, each) => total + each[key], 0));
     const worst = Math.max(...hooks.map(({ p99AtMostMs }) => p99AtMostMs));
     const pause = Math.max(...of.map(({ longestPauseMs = 0 }) => longestPauseMs));
-    return [String(count), sum('runs'), String(worst), sum('outOfTime'), sum('refused'), pause.toFixed(0)];
+    const idle = Math.max(...of.map(({ idlePauseMs = 0 }) => idlePauseMs));
+    const work = [sum('runs'), String(worst), sum('outOfTime'), sum('refused')];
+    return [String(count), ...work, pause.toFixed(0), idle.toFixed(0)];
   });
   return renderTable(head, rows);
 }

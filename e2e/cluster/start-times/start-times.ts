@@ -11,7 +11,7 @@ import type { Program } from '../node/program.ts';
 import { RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
 import type { ClusterPrograms } from '../programs.ts';
-import { EventLoop } from './event-loop.ts';
+import { EventLoop, IdleLoop } from './event-loop.ts';
 import { HookMetrics } from './hooks.ts';
 import { startGoDriver, startGoPlugin } from './neighbours.ts';
 import { type PodTimes, PodWatch } from './pod-watch.ts';
@@ -42,6 +42,8 @@ export class StartTimes implements AsyncDisposable {
   readonly #goPlugin: Program;
   readonly #links: string[];
   readonly #loop: EventLoop;
+  /** Of a process that does nothing beside the driver. */
+  readonly #idleLoop: IdleLoop;
   readonly #stack: AsyncDisposableStack;
   readonly vfs: number;
   readonly #idleCpuMsPerSecond = new Map<Kind, number>();
@@ -56,6 +58,7 @@ export class StartTimes implements AsyncDisposable {
       goPlugin: Program;
       links: string[];
       loop: EventLoop;
+      idleLoop: IdleLoop;
     },
     vfs: number,
     stack: AsyncDisposableStack,
@@ -67,6 +70,7 @@ export class StartTimes implements AsyncDisposable {
     this.#goPlugin = parts.goPlugin;
     this.#links = parts.links;
     this.#loop = parts.loop;
+    this.#idleLoop = parts.idleLoop;
     this.vfs = vfs;
     this.#stack = stack;
   }
@@ -97,7 +101,9 @@ export class StartTimes implements AsyncDisposable {
     const [pid] = node.driverPids();
     if (pid === undefined) throw new Error('the driver does not run');
     const loop = stack.use(await EventLoop.of(pid));
-    return new StartTimes({ node, cluster, client, goDriver, goPlugin, links, loop }, 2 * vfsOfPf, stack.move());
+    const idleLoop = stack.use(new IdleLoop(pid));
+    const parts = { node, cluster, client, goDriver, goPlugin, links, loop, idleLoop };
+    return new StartTimes(parts, 2 * vfsOfPf, stack.move());
   }
 
   /** CPU time that the driver takes while no pod comes or goes. */
@@ -110,6 +116,8 @@ export class StartTimes implements AsyncDisposable {
     rounds: number;
     counts: readonly number[];
     kinds: readonly Kind[];
+    /** Called with a CPU profile of the driver for each turn of its pods; it makes the driver slower. */
+    onProfile?: (count: number, round: number, profile: object) => void;
   }): AsyncGenerator<readonly Batch[]> {
     const batches: Batch[] = [];
     for (const kind of options.kinds) await this.#batch(kind, 1);
@@ -117,7 +125,10 @@ export class StartTimes implements AsyncDisposable {
     for (let round = 1; round <= options.rounds; round++) {
       for (const count of options.counts) {
         for (const kind of options.kinds) {
+          const onProfile = kind === 'netdra' ? options.onProfile : undefined;
+          if (onProfile !== undefined) await this.#loop.startProfile();
           const batch = await this.#batch(kind, count);
+          onProfile?.(count, round, await this.#loop.endProfile());
           batches.push(batch);
           console.error(`round ${round}: ${count} with ${kind}: ${(batch.allRunningMs / 1_000).toFixed(2)} s`);
           for (const { pod, text } of batch.warnings) console.error(`  ${pod}: ${text}`);
@@ -148,7 +159,7 @@ export class StartTimes implements AsyncDisposable {
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
     this.#batches += 1;
     using watch = PodWatch.open(this.#client, cluster.namespace);
-    await this.#loop.longestPauseMs();
+    await this.#readPauses();
     const before = { cpuMs: this.#cpuMs(kind), hooks: await HookMetrics.read() };
     const createdAt = new Map<string, number>();
     const startedAt = Date.now();
@@ -170,10 +181,13 @@ export class StartTimes implements AsyncDisposable {
       fromBindingMs: of((name) => times.get(name)?.boundAtMs ?? 0),
       warnings,
       ...(cpu === undefined ? {} : cpuOf(cpu - (before.cpuMs ?? 0), idleMs)),
-      ...(isOurs
-        ? { hooks: (await HookMetrics.read()).since(before.hooks), longestPauseMs: await this.#loop.longestPauseMs() }
-        : {}),
+      ...(isOurs ? { hooks: (await HookMetrics.read()).since(before.hooks), ...(await this.#readPauses()) } : {}),
     };
+  }
+
+  /** Since the last call. */
+  async #readPauses(): Promise<Pick<Batch, 'longestPauseMs' | 'idlePauseMs'>> {
+    return { longestPauseMs: await this.#loop.longestPauseMs(), idlePauseMs: await this.#idleLoop.longestPauseMs() };
   }
 
   async #create(kind: Kind, name: string, index: number, createdAt: Map<string, number>): Promise<void> {
