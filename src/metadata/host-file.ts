@@ -265,7 +265,7 @@ function withFile<T>(
   using own = new HeldDirectories();
   try {
     const path = (held ?? own).find(file)?.at(nameOf(file));
-    if (path === undefined || !isThere(path)) return absent;
+    if (path === undefined) return absent;
     // Without blocking: what lies there may be a pipe.
     const descriptor = openSync(path, flags | O_NOFOLLOW | O_NONBLOCK);
     try {
@@ -281,7 +281,10 @@ function withFile<T>(
   }
 }
 
-/** Asked before: an error of Node.js for what is not there takes longer than the question. A link counts as there. */
+/**
+ * For what is mostly not there: an error of Node.js takes longer than the question. What mostly is there is opened without
+ * asking. A link counts as there.
+ */
 function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
@@ -317,11 +320,12 @@ export class HeldDirectories implements Disposable {
 
   #walk({ base, parts }: HostFile, create: boolean): Directory | undefined {
     let key = base;
-    let dir = this.#open.get(key) ?? this.#hold(key, openBase(base, create));
+    let dir = this.#open.get(key) ?? this.#hold(key, openDirectory(base, 0, create ? 'with parents' : 'never'));
     for (const name of parts.slice(0, -1)) {
       if (dir === undefined) return undefined;
       key = `${key}/${name}`;
-      dir = this.#open.get(key) ?? this.#hold(key, openBelow(dir, name, create));
+      dir =
+        this.#open.get(key) ?? this.#hold(key, openDirectory(dir.at(name), O_NOFOLLOW, create ? 'itself' : 'never'));
     }
     return dir;
   }
@@ -350,25 +354,19 @@ class Directory implements Disposable {
 }
 
 /** @returns `undefined` if it is not there and is not to be made */
-function openBase(path: string, create: boolean): Directory | undefined {
+function openDirectory(
+  path: string,
+  flags: number,
+  create: 'never' | 'itself' | 'with parents',
+): Directory | undefined {
   try {
-    return new Directory(path, 0);
+    return new Directory(path, flags);
   } catch (error) {
     if (errnoCode(error) !== 'ENOENT') throw error;
-    if (!create) return undefined;
-    makeDir(path, true);
-    return new Directory(path, 0);
+    if (create === 'never') return undefined;
+    makeDir(path, create === 'with parents');
+    return new Directory(path, flags);
   }
-}
-
-/** @returns `undefined` if it is not there and is not to be made */
-function openBelow(dir: Directory, name: string, create: boolean): Directory | undefined {
-  const path = dir.at(name);
-  if (!isThere(path)) {
-    if (!create) return undefined;
-    makeDir(path, false);
-  }
-  return new Directory(path, O_NOFOLLOW);
 }
 
 function makeDir(path: string, recursive: boolean): void {

@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { closeSync, openSync, readdirSync } from 'node:fs';
 import { Protocol, RawNetlinkSocket } from 'netlink';
 import { NetlinkError } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
@@ -70,10 +70,18 @@ export class NetworkWatch implements Disposable {
 }
 
 function joinGroups(protocol: Protocol, groups: readonly number[]): RawNetlinkSocket {
+  const expected = lowestFreeDescriptor();
   const socket = new RawNetlinkSocket(protocol);
-  dropSilently(socket.address().port);
+  dropSilently(socket.address().port, expected);
   for (const group of groups) socket.addMembership(group);
   return socket;
+}
+
+/** What the kernel numbers the next file with, unless a thread opens one first. */
+function lowestFreeDescriptor(): number {
+  const descriptor = openSync('/proc/self/fd', 'r');
+  closeSync(descriptor);
+  return descriptor;
 }
 
 /**
@@ -81,9 +89,10 @@ function joinGroups(protocol: Protocol, groups: readonly number[]): RawNetlinkSo
  * well. The package (0.3.0) ends the process where it hears of an error while it polls, so a pod that changes its links faster
  * than they are read would end the driver. It does not tell the descriptor of its socket, so that is looked for by the port;
  * other sockets of ours with the same one, in other namespaces, are none the worse for it.
+ * @param expected the descriptor that is looked at first: a driver has some for each pod
  * @throws NetlinkError `netlink-lost` if it is not found
  */
-function dropSilently(port: number): void {
+function dropSilently(port: number, expected: number): void {
   const { getsockname } = loadSocketCalls();
   const hasPort = (descriptor: number) => {
     const name = Buffer.alloc(addressLayout.bytes);
@@ -92,8 +101,8 @@ function dropSilently(port: number): void {
     const isNetlink = name.readUInt16LE(addressLayout.family) === netlinkFamily;
     return isNetlink && name.readUInt32LE(addressLayout.port) === port;
   };
-  const descriptors = readdirSync('/proc/self/fd').map(Number).filter(hasPort);
-  const found = descriptors.filter((descriptor) => switchOn(descriptor, netlinkOptions.noOverflowErrors));
+  const withPort = hasPort(expected) ? [expected] : readdirSync('/proc/self/fd').map(Number).filter(hasPort);
+  const found = withPort.filter((descriptor) => switchOn(descriptor, netlinkOptions.noOverflowErrors));
   if (found.length > 0) return;
   throw new NetlinkError('netlink-lost', `cannot set up a netlink socket: none has port ${port}`, {
     operation: 'watch a network namespace',

@@ -10,7 +10,7 @@ import type { Networks } from './networks.ts';
 import { openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { Retry } from './retry.ts';
 
-/** Addresses that are still tentative are read again: duplicate address detection takes 1 to 3 s. */
+/** Addresses that are still tentative are read again where the pod is not followed: duplicate address detection takes 1 to 3 s. */
 const tentative = { everyMs: 500, reads: 10 };
 
 /**
@@ -231,19 +231,25 @@ export class Sandbox implements AsyncDisposable {
     this.#follow = undefined;
   }
 
-  /** @param isTentative whether addresses will change soon */
+  /** @param isTentative whether addresses will change soon: the kernel tells who follows the pod */
   #watch(claims: readonly StoredClaim[], isTentative: boolean): void {
-    const { liveUpdates, networks, clock, logger } = this.#deps;
-    const { netnsPath } = this.facts;
-    this.#tentativeReads = isTentative ? this.#tentativeReads + 1 : 0;
-    if (isTentative && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
     const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
-    if (!liveUpdates || !hasInterfaces || netnsPath === undefined || this.#follow !== undefined) return;
+    if (this.#deps.liveUpdates && hasInterfaces) this.#follow ??= this.#openFollow();
+    const isAwaited = isTentative && this.#follow === undefined;
+    this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
+    if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
+  }
+
+  #openFollow(): Follow | undefined {
+    const { networks, clock, logger } = this.#deps;
+    const { netnsPath } = this.facts;
+    if (netnsPath === undefined) return undefined;
     const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
     try {
-      this.#follow = new Follow({ networks, netnsPath, clock, onChange: this.#again, onFlapping });
+      return new Follow({ networks, netnsPath, clock, onChange: this.#again, onFlapping });
     } catch (error) {
       logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
+      return undefined;
     }
   }
 }

@@ -34,6 +34,21 @@ describe('NetworkWatch', () => {
     await expect.poll(() => changes).toBeGreaterThan(0);
   });
 
+  it('tells of the end of duplicate address detection', async () => {
+    netns.exec('ip', 'link', 'set', 'vf0', 'up');
+    using handle = netns.open();
+    const isTentative = () => netns.exec('ip', '-6', 'addr', 'show', 'dev', 'vf0').includes('tentative');
+    await expect.poll(isTentative, { interval: 1 }).toBe(true);
+    let changes = 0;
+    using _watch = NetworkWatch.open(handle, () => changes++);
+    let before = 0;
+    while (isTentative()) {
+      before = changes;
+      await systemClock.sleep(10);
+    }
+    await expect.poll(() => changes).toBeGreaterThan(before);
+  });
+
   it('says nothing of other namespaces, and nothing more once it is closed', async () => {
     let changes = 0;
     using other = new TestNetns('other');

@@ -173,6 +173,22 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
   });
 
+  it('leaves it to the kernel to tell when they are not tentative any more, where the pod is followed', async () => {
+    sandbox = open(true);
+    work.answer = 'tentative';
+    await sandbox.want('ready');
+    for (let look = 0; look < 20; look++) {
+      clock.advance(500);
+      await turns();
+    }
+    // The first one, and one for what changed before the watch was there.
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
+    networks.change();
+    clock.advance(250);
+    await turns();
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(3);
+  });
+
   it('no longer follows a pod whose claims were unprepared: a sandbox that is left behind would be kept alive', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
