@@ -76,15 +76,11 @@ const onceOnly = ['during a rolling update', 'a drained node', 'running pods kee
 /** The suite on each of the tested pairs, and what is the same for all of them and runs on the first one. */
 function clusterParts(): { first: Part; others: Part[]; machine: Part; release: Part } {
   let last: Promise<unknown> = Promise.resolve();
-  const build = (choice: ProgramChoice) => {
-    // One at a time, in the order in which they are needed.
+  const [first, ...others] = testedPairs.map((choice, index) => {
+    // One build at a time, in the order in which they are needed.
     const after = last.catch(() => undefined);
     const needs = buildCluster(choice, after);
     last = needs;
-    return { choice, needs };
-  };
-  const suites = testedPairs.map(build);
-  const [first, ...others] = suites.map(({ choice, needs }, index) => {
     const chosen = index === 0 ? [] : ['-t', `^(?!.*(${onceOnly.join('|')}))`];
     const command = onCluster('suite.test.ts', 'api/', ...chosen);
     return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs };
@@ -119,23 +115,22 @@ async function main(): Promise<boolean> {
       command: ['node', 'test/simulation/run.ts', '--schedules', '20000'],
     },
   ];
-  // These wait for some of their time. No more than two at a time: what waits, such as a cluster at rest, takes processor time
-  // as well, and virtual machines side by side take twice as long. The long ones first, so that all end at about the same time.
+  // These wait for some of their time. Long ones come first, so that all end at about the same time.
   const together: Part[] = [
     first,
     { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },
-    machine,
-    ...others,
     { name: 'node', versions: 'containerd 2.1 and 1.7', command: onNode('e2e-node') },
+    ...others,
     { name: 'integration', versions: 'the kernel of this machine', command: onNode('integration') },
     release,
+    machine,
     {
       name: 'neighbours',
       versions: 'NRI runtime side and metadata codec in Go',
       command: ['bash', 'scripts/e2e-neighbours.sh'],
     },
   ];
-  const results = [...(await runParts(alone, 1)), ...(await runParts(together, 2))];
+  const results = [...(await runParts(alone, 1)), ...(await runParts(together, 3))];
   const total = (key: 'passed' | 'failed' | 'skipped') => results.reduce((sum, each) => sum + each[key], 0);
   console.log(`\n${formatTable(results)}\n`);
   if (total('failed') > 0) console.log(`${formatFailures(results)}\n`);

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -56,12 +56,9 @@ export class VirtualMachine implements AsyncDisposable {
     );
     const child = spawn('setpriv', ['--pdeathsig', 'KILL', ...machineCommand(options)], {
       stdio: ['ignore', 'ignore', 'pipe'],
-      // In a session of its own, for `comeFirst`.
-      detached: true,
     });
     const machine = new VirtualMachine(options.runDir, servers, closings, child);
     await once(child, 'spawn');
-    if (child.pid !== undefined) comeFirst(child.pid);
     return machine;
   }
 
@@ -95,17 +92,5 @@ function connect(port: Port, socket: Socket, { stdin, stdout, stderr, terminal, 
     terminal.input.pipe(socket, { end: false });
     // The end of what is not a terminal; closing the socket would cut off the guest's answer.
     terminal.input.on('end', () => socket.write('\u0004'));
-  }
-}
-
-/**
- * Lets a session have a processor before others: a processor of the guest spins while one that it waits for has none. Source:
- * sched(7), "The autogroup feature".
- */
-function comeFirst(pid: number): void {
-  try {
-    writeFileSync(`/proc/${pid}/autogroup`, '-10');
-  } catch {
-    // Without the feature, or the right to use it, the machine is slower when others run beside it.
   }
 }
