@@ -5,7 +5,7 @@ import type { ClaimIdentity } from '../metadata/index.ts';
 import { isUserSpace, type Store, type StoredClaim } from '../state/index.ts';
 import type { ClaimWork } from './claim-work.ts';
 import { SandboxError } from './errors.ts';
-import { Follow } from './follow.ts';
+import { Follow, type FollowOptions } from './follow.ts';
 import type { Networks } from './networks.ts';
 import { openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { Retry } from './retry.ts';
@@ -234,29 +234,34 @@ export class Sandbox implements AsyncDisposable {
   /** @param isTentative whether addresses will change soon: the kernel tells who follows the pod */
   #watch(claims: readonly StoredClaim[], isTentative: boolean): void {
     const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
-    if (this.#deps.liveUpdates && hasInterfaces) this.#follow ??= this.#openFollow();
+    if (this.#deps.liveUpdates && hasInterfaces) {
+      const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
+      this.#follow ??= openFollow(this.facts, { onChange: this.#again, onFlapping }, this.#log, this.#deps);
+    }
     const isAwaited = isTentative && this.#follow === undefined;
     this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
     if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
-  }
-
-  #openFollow(): Follow | undefined {
-    const { networks, clock, logger } = this.#deps;
-    const { netnsPath } = this.facts;
-    if (netnsPath === undefined) return undefined;
-    const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
-    try {
-      return new Follow({ networks, netnsPath, clock, onChange: this.#again, onFlapping });
-    } catch (error) {
-      logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
-      return undefined;
-    }
   }
 }
 
 /** Whether a VF of the claim is in the sandbox, or containers of the sandbox may wait for it. */
 function concerns({ devices, podUids }: StoredClaim, { sandboxId, podUid }: SandboxFacts): boolean {
   return podUids.includes(podUid) || devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
+}
+
+function openFollow(
+  { netnsPath }: SandboxFacts,
+  callbacks: Pick<FollowOptions, 'onChange' | 'onFlapping'>,
+  log: object,
+  { networks, clock, logger }: SandboxDeps,
+): Follow | undefined {
+  if (netnsPath === undefined) return undefined;
+  try {
+    return new Follow({ networks, netnsPath, clock, ...callbacks });
+  } catch (error) {
+    logger.warn({ ...log, err: error }, 'changes of the pod are not followed');
+    return undefined;
+  }
 }
 
 function reportFlapping(
