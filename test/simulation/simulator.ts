@@ -17,6 +17,8 @@ interface Timer {
   readonly process: Process | undefined;
   readonly name: string;
   run: (() => void) | undefined;
+  /** Takes back what was set up to cancel it. */
+  readonly release: (() => void) | undefined;
 }
 
 export interface Cancel {
@@ -134,14 +136,22 @@ export class Simulator {
     this.lines?.push([this.nowMs, who, typeof what === 'string' ? what : what()]);
   }
 
-  schedule(delayMs: number, process: Process | undefined, name: string, run: () => void): Cancel {
-    const timer: Timer = { atMs: this.nowMs + Math.max(0, delayMs), order: this.#order++, process, name, run };
+  schedule(delayMs: number, process: Process | undefined, name: string, run: () => void, release?: () => void): Cancel {
+    const timer: Timer = { atMs: this.nowMs + Math.max(0, delayMs), order: this.#order++, process, name, run, release };
     push(this.#heap, timer);
     return {
       cancel: () => {
         timer.run = undefined;
       },
     };
+  }
+
+  /**
+   * Drops what is still scheduled. Node.js keeps a signal of `AbortSignal.any` as long as somebody listens to it, so what a
+   * killed process waits for would stay in memory, and the whole simulation with it.
+   */
+  end(): void {
+    for (const { release } of this.#heap.splice(0)) release?.();
   }
 
   /** Names of what is scheduled for processes that are alive. */
@@ -158,8 +168,11 @@ export class Simulator {
       const timer = this.#heap[0];
       if (timer === undefined || timer.atMs > endMs) break;
       pop(this.#heap);
-      const { run, process } = timer;
-      if (run === undefined || process?.isAlive === false) continue;
+      const { run, process, release } = timer;
+      if (run === undefined || process?.isAlive === false) {
+        release?.();
+        continue;
+      }
       if (process !== undefined && process.stalledUntilMs > timer.atMs) {
         timer.atMs = process.stalledUntilMs;
         timer.order = this.#order++;
@@ -224,10 +237,10 @@ export class SimulatedClock implements Clock {
   deadline(timeoutMs: number, parent?: AbortSignal): Deadline {
     const controller = new AbortController();
     const endsAt = this.#simulator.nowMs + timeoutMs;
-    const timer = this.#simulator.schedule(timeoutMs, this.#process, 'deadline', () =>
-      controller.abort(new DOMException(`deadline of ${timeoutMs} ms passed`, 'TimeoutError')),
-    );
     const onParentAbort = () => controller.abort(parent?.reason);
+    const release = () => parent?.removeEventListener('abort', onParentAbort);
+    const onTimeout = () => controller.abort(new DOMException(`deadline of ${timeoutMs} ms passed`, 'TimeoutError'));
+    const timer = this.#simulator.schedule(timeoutMs, this.#process, 'deadline', onTimeout, release);
     if (parent?.aborted) onParentAbort();
     else parent?.addEventListener('abort', onParentAbort, { once: true });
     return {
@@ -235,7 +248,7 @@ export class SimulatedClock implements Clock {
       remainingMs: () => Math.max(0, endsAt - this.#simulator.nowMs),
       [Symbol.dispose]: () => {
         timer.cancel();
-        parent?.removeEventListener('abort', onParentAbort);
+        release();
       },
     };
   }
@@ -247,10 +260,12 @@ export class SimulatedClock implements Clock {
         timer.cancel();
         reject(signal?.reason);
       };
-      const timer = this.#simulator.schedule(ms, this.#process, `sleep ${ms}`, () => {
-        signal?.removeEventListener('abort', onAbort);
+      const release = () => signal?.removeEventListener('abort', onAbort);
+      const onTimeout = () => {
+        release();
         resolve();
-      });
+      };
+      const timer = this.#simulator.schedule(ms, this.#process, `sleep ${ms}`, onTimeout, release);
       signal?.addEventListener('abort', onAbort, { once: true });
     });
   }

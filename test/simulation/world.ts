@@ -145,6 +145,7 @@ export class Node {
     for (const { process } of this.instances) process.kill();
     this.runtime.process.kill();
     this.kubelet.process.kill();
+    this.simulator.end();
     this.#disk.user = undefined;
   }
 
