@@ -69,6 +69,7 @@ export function formatCommand({ repository, command, env }: GuestTask): string {
     ['NETDRA_RESULTS', join(guestRunDir, runFolders.results)],
     ['NETDRA_DRIVER', join(guestRunDir, runFolders.image, programPath)],
     ['NETDRA_TOOLS', join(guestRunDir, runFolders.tools)],
+    ['NODE_OPTIONS', `--require ${JSON.stringify(join(repository, 'e2e/vm/guest/interpret.cjs'))}`],
     // The cgroups of pods are below; a guest has the whole tree to itself.
     ['NETDRA_CGROUP_PARENT', '/netdra'],
   ]);
