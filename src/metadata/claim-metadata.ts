@@ -9,7 +9,6 @@ import {
   findRequest,
   hasGate,
   listClaimDirs,
-  listRemovedDirs,
   readClaimState,
   readClaimStateIn,
   readClaimStateSync,
@@ -227,7 +226,7 @@ export class ClaimMetadata {
     const { dataDir } = this.#options;
     const sandboxes: WaitingSandbox[] = [];
     const problems: MetadataError[] = [];
-    for (const dir of await listClaimDirs(dataDir)) {
+    for (const dir of (await listClaimDirs(dataDir)).claims) {
       try {
         const found = await readAnnouncements(dataDir, dir, this.#now());
         problems.push(...found.problems);
@@ -277,17 +276,18 @@ export class ClaimMetadata {
    */
   async list(): Promise<{ dir: string; claim?: ClaimIdentity }[]> {
     const found: { dir: string; claim?: ClaimIdentity }[] = [];
-    for await (const [dir, state] of this.#readStates()) {
+    const { claims, removed } = await listClaimDirs(this.#options.dataDir);
+    for await (const [dir, state] of this.#readStates(claims)) {
       found.push({ dir, ...(state === undefined ? {} : { claim: state.claim }) });
     }
-    for (const dir of await listRemovedDirs(this.#options.dataDir)) found.push({ dir });
-    return found;
+    return [...found, ...removed.map((dir) => ({ dir }))];
   }
 
   /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
   async countFiles(): Promise<number> {
     let count = 0;
-    for await (const [, state] of this.#readStates()) {
+    const { claims } = await listClaimDirs(this.#options.dataDir);
+    for await (const [, state] of this.#readStates(claims)) {
       if (state === undefined || this.#visible(state).length === 0) continue;
       count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
     }
@@ -395,10 +395,10 @@ export class ClaimMetadata {
     });
   }
 
-  /** By the name of its directory, each claim that there are files of; `undefined` where its state cannot be read. */
-  async *#readStates(): AsyncGenerator<[dir: string, state: ClaimState | undefined]> {
+  /** What is known of claims, by the names of their directories; `undefined` where it cannot be read. */
+  async *#readStates(dirs: readonly string[]): AsyncGenerator<[dir: string, state: ClaimState | undefined]> {
     const { dataDir } = this.#options;
-    for (const dir of await listClaimDirs(dataDir)) {
+    for (const dir of dirs) {
       yield [dir, await readClaimStateIn(dataDir, dir).catch(() => undefined)];
     }
   }

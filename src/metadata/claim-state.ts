@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { deepFreeze } from '../freeze.ts';
 import { bool, decodeAttributes, decodeDevice, generation, list, optional, record, string } from './decode.ts';
 import type { ClaimIdentity, DeviceMetadata } from './document.ts';
 import { MetadataError } from './errors.ts';
@@ -59,14 +60,14 @@ function stateFileIn(dataDir: string, dir: string): HostFile {
   return { base: dataDir, parts: [metadataDirName, dir, 'claim.json'] };
 }
 
-/** Names of the directories of claims. @throws MetadataError `metadata-io` */
-export async function listClaimDirs(dataDir: string): Promise<string[]> {
-  return (await listDir(join(dataDir, metadataDirName))).filter((name) => !name.startsWith(removedPrefix));
-}
-
-/** Names of directories of claims that were removed, as far as there still is anything of them. */
-export async function listRemovedDirs(dataDir: string): Promise<string[]> {
-  return (await listDir(join(dataDir, metadataDirName))).filter((name) => name.startsWith(removedPrefix));
+/**
+ * Names of the directories of claims, and of those that were removed, as far as there still is anything of them.
+ * @throws MetadataError `metadata-io`
+ */
+export async function listClaimDirs(dataDir: string): Promise<{ claims: string[]; removed: string[] }> {
+  const dirs = await listDir(join(dataDir, metadataDirName));
+  const isRemoved = (name: string) => name.startsWith(removedPrefix);
+  return { claims: dirs.filter((name) => !isRemoved(name)), removed: dirs.filter(isRemoved) };
 }
 
 /** @throws MetadataError `metadata-io` */
@@ -104,6 +105,24 @@ export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDire
 
 /** @param dir name of the claim's directory, in which it lies */
 function parseClaimState(text: string, path: string, dir: string): ClaimState {
+  const state = parsed.get(text) ?? parseRecord(text, path);
+  parsed.set(text, state);
+  if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
+  // What is removed with a claim follows from its record: one of another claim must not be taken for ours.
+  if (claimDirName(state.claim) === dir) return state;
+  const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
+  throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
+}
+
+/**
+ * What records say, by their text: each is read several times while its pod starts, and parsing takes as long as reading.
+ * Frozen, since all that read it get the same.
+ */
+const parsed = new Map<string, ClaimState>();
+/** A record has some 2 kB. */
+const parsedAtMost = 64;
+
+function parseRecord(text: string, path: string): ClaimState {
   let value: { schema?: unknown } | null;
   try {
     value = parseExactJson(text) as typeof value;
@@ -121,10 +140,7 @@ function parseClaimState(text: string, path: string, dir: string): ClaimState {
     });
   }
   try {
-    const state = decodeState(value as Record<string, unknown>);
-    // What is removed with a claim follows from its record: one of another claim must not be taken for ours.
-    if (claimDirName(state.claim) === dir) return state;
-    throw new MetadataError('metadata-malformed', `it is that of claim ${state.claim.namespace}/${state.claim.name}`);
+    return deepFreeze(decodeState(value as Record<string, unknown>));
   } catch (cause) {
     throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
   }

@@ -114,13 +114,17 @@ const scalars: Record<'int' | 'bool' | 'string' | 'version', (value: unknown, pa
 
 function decodeAttribute(value: unknown, path: string): DeviceAttribute {
   const attribute = record(value, path);
-  const decode = (kind: AttributeKind) =>
-    kind in scalars
-      ? optional(attribute[kind], `${path}.${kind}`, scalars[kind as keyof typeof scalars])
-      : optional(attribute[kind], `${path}.${kind}`, (values, at) =>
-          list(values, at, scalars[kind.slice(0, -1) as keyof typeof scalars]),
-        );
-  return definedOnly(Object.fromEntries(attributeKinds.map((kind) => [kind, decode(kind)]))) as DeviceAttribute;
+  const decoded: Partial<Record<AttributeKind, unknown>> = {};
+  for (const kind of attributeKinds) {
+    const found = attribute[kind] ?? undefined;
+    if (found !== undefined) decoded[kind] = decodeValue(kind, found, `${path}.${kind}`);
+  }
+  return decoded as DeviceAttribute;
+}
+
+function decodeValue(kind: AttributeKind, value: unknown, path: string): unknown {
+  if (kind in scalars) return scalars[kind as keyof typeof scalars](value, path);
+  return list(value, path, scalars[kind.slice(0, -1) as keyof typeof scalars]);
 }
 
 function decodeNetworkData(value: unknown, path: string): NetworkDeviceData {

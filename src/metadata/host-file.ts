@@ -319,9 +319,12 @@ export class HeldDirectories implements Disposable {
   }
 
   #walk({ base, parts }: HostFile, create: boolean): Directory | undefined {
-    let key = base;
-    let dir = this.#open.get(key) ?? this.#hold(key, openDirectory(base, 0, create ? 'with parents' : 'never'));
-    for (const name of parts.slice(0, -1)) {
+    const [first, ...others] = parts.slice(0, -1);
+    // What the operator gave us may be a link; what is in it may not.
+    let key = first === undefined ? base : `${base}/${first}`;
+    const flags = first === undefined ? 0 : O_NOFOLLOW;
+    let dir = this.#open.get(key) ?? this.#hold(key, openDirectory(key, flags, create ? 'with parents' : 'never'));
+    for (const name of others) {
       if (dir === undefined) return undefined;
       key = `${key}/${name}`;
       dir =

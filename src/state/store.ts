@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
+import { deepFreeze } from '../freeze.ts';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
 import type { LinkState } from '../netlink/index.ts';
 import type { VfAccess, VfBefore } from '../sriov/index.ts';
@@ -315,7 +316,7 @@ export class Store implements Disposable {
       claims.set(uid, claim);
       if (row.pci_address !== null) claim.devices.push(toDevice(row));
     }
-    return freeze([...claims.values()]);
+    return deepFreeze([...claims.values()]);
   }
 
   #devices(claimUid: string): StoredDevice[] {
@@ -390,12 +391,6 @@ function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): St
 function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {
   const [a, b] = one.namespace === other.namespace ? [one.name, other.name] : [one.namespace, other.namespace];
   return a < b ? -1 : Number(a > b);
-}
-
-/** Also what is in it. */
-function freeze<T>(value: T): T {
-  if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(freeze);
-  return value;
 }
 
 function toDevice({ pci_address, data }: Row): StoredDevice {
