@@ -26,7 +26,7 @@ describe('the example readers', () => {
     spawnSync(program, args, {
       env: { ...process.env, METADATA_ROOT: root.path, ...env },
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: 110_000,
     });
   const output = (...call: Parameters<typeof start>) => {
     const { stdout, stderr, status } = start(...call);

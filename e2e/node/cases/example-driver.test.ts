@@ -62,7 +62,7 @@ describe.each(containerdSeries)('the example driver on containerd %s', (version)
     const { kubeconfig: KUBECONFIG, cdiDir: CDI_DIR } = bench.settings;
     const env = { NODE_NAME: testNode, KUBECONFIG, KUBELET_DIR: bench.dir, CDI_DIR, SCRATCH_DIR: scratch() };
     const process = new ExampleProcess(main, env);
-    await bench.kubelet.waitForDriver(driver, 20_000).catch((cause) => {
+    await bench.kubelet.waitForDriver(driver, 60_000).catch((cause) => {
       throw new Error(`the driver did not register: ${process.output}`, { cause });
     });
     // The kubelet may still hold the registration of an instance that was killed.

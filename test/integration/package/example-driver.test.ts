@@ -12,7 +12,7 @@ import { exampleDriver as driver, ExampleProcess, exampleDir, installExample } f
 
 const source = readFileSync(join(exampleDir, 'driver.ts'), 'utf8');
 
-describe('the example driver', { timeout: 60_000 }, () => {
+describe('the example driver', () => {
   let appDir: ReturnType<typeof tempDir>;
   let main: string;
   let stack: AsyncDisposableStack;
@@ -23,7 +23,7 @@ describe('the example driver', { timeout: 60_000 }, () => {
   beforeAll(() => {
     appDir = tempDir();
     main = installExample(appDir.path);
-  }, 60_000);
+  });
   afterAll(() => appDir[Symbol.dispose]());
   beforeEach(async () => {
     stack = new AsyncDisposableStack();
@@ -43,7 +43,7 @@ describe('the example driver', { timeout: 60_000 }, () => {
       ...{ CDI_DIR: join(dir, 'cdi'), SCRATCH_DIR: join(dir, 'scratch') },
     };
     const child = stack.use(new ExampleProcess(main, { ...env, ...more }));
-    await kubelet.waitForDriver(driver, 10_000).catch((cause) => {
+    await kubelet.waitForDriver(driver, 60_000).catch((cause) => {
       throw new Error(`the driver did not register: ${child.output}`, { cause });
     });
     return child;

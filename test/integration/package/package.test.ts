@@ -11,7 +11,7 @@ const repo = fileURLToPath(new URL('../../..', import.meta.url));
 const manifest = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8'));
 const names = ['kubeletplugin', 'metadata', 'resourceslice', 'nri', 'nri/testing'];
 
-describe('the package', { timeout: 60_000 }, () => {
+describe('the package', () => {
   let dir: ReturnType<typeof tempDir>;
   let app: PackedApp;
   beforeAll(() => {
