@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 
 /** System calls of a process while something was done. */
 export interface SystemCalls {
@@ -63,7 +63,7 @@ function summarizeCalls(lines: readonly string[]): SystemCalls {
     const [, name, rest = ''] = /^\d+ +(?:[\d.]+ )?(\w+)\((.*)/.exec(line) ?? [];
     if (name === undefined) continue;
     const isOfLoop = ownCalls.test(name) || /^\d+<(UNIX-STREAM|UNIX|anon_inode:\[eventfd\])/.test(rest);
-    const key = isOfLoop || !rest.includes('<') ? name : `${name} of ${/<([^>]*)/.exec(rest)?.[1]}`;
+    const key = isOfLoop || !rest.includes('<') ? name : `${name} of ${basename(/<([^>]*)/.exec(rest)?.[1] ?? '')}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
     if (!isOfLoop) other += 1;
   }

@@ -153,7 +153,7 @@ class HookBench implements AsyncDisposable {
     const stops: number[] = [];
     const ours: Case = { name: 'ours', run: () => this.#runOurs(attach, pod, devices, stops) };
     const files = await this.#fileTexts(attach, pod, devices);
-    const bare: Case = { name: 'bare', run: () => this.#runBare(attach, devices, files) };
+    const bare: Case = { name: 'bare', run: () => this.#runBare(attach, pod, devices, files) };
     const rounds =
       options.effort === 'full'
         ? attach === 'observe'
@@ -261,7 +261,9 @@ class HookBench implements AsyncDisposable {
     }
   }
 
-  async #runBare(attach: Attach, devices: string[], files: string[]): Promise<number> {
+  async #runBare(attach: Attach, pod: LabPod, devices: string[], files: string[]): Promise<number> {
+    // A VF that is elsewhere, and that no claim has, could not be prepared in the next turn: the driver withdraws it.
+    await prepare(this.#lab.dra, pod.claims);
     if (attach === 'observe') await this.#moveIn(devices);
     const links = attach === 'netlink' ? await this.#linksOf(devices) : [];
     const ms = await timed(async () => {
@@ -276,6 +278,7 @@ class HookBench implements AsyncDisposable {
       }
     });
     await this.#moveOut(devices);
+    await unprepare(this.#lab.dra, pod.claims);
     return ms;
   }
 }

@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { allBenches } from '../../bench/benches/index.ts';
 import type { Machine } from '../../bench/machine.ts';
 import { type BenchResult, bound, row } from '../../bench/result.ts';
 import { writeDocs } from '../../bench/write-docs.ts';
@@ -17,6 +18,12 @@ function result(name: string, value: number): BenchResult {
 }
 
 describe('writeDocs', () => {
+  it.each(allBenches.map(({ name }) => name))('has a place for %s in docs/performance.md', (name) => {
+    expect(readFileSync(new URL('../../../docs/performance.md', import.meta.url), 'utf8')).toContain(
+      `<!-- bench ${name} -->`,
+    );
+  });
+
   it('keeps figures and bounds of the benches that a run leaves out', () => {
     using dir = tempDir();
     mkdirSync(join(dir.path, 'performance'));
