@@ -68,7 +68,7 @@ export const hostileBench: Bench = {
     const attacked = await under(hostileNetns);
     return {
       name: 'hostile',
-      about: `RunPodSandbox of a pod with one VF, while another pod adds ${addressCount[effort].toLocaleString('en')} addresses, adds and removes alternative names, and switches its link on and off, over and over, as fast as \`ip -batch\` can. The reference does the same in a network namespace that the driver knows nothing of: the kernel's locks and the processors are shared with it, too.`,
+      about: `RunPodSandbox of a pod with one VF, while another pod adds ${addressCount[effort].toLocaleString('en')} addresses, adds and removes alternative names, and switches its link on and off, over and over, as fast as iproute2 can. The reference does the same in a network namespace that the driver knows nothing of: the kernel's locks and the processors are shared with it, too.`,
       rows: [
         row('nothing else happens', 'ms', quiet),
         row('a hostile pod with a VF', 'ms', attacked, { what: 'the same changes in a foreign namespace', ...beside }),
