@@ -23,15 +23,15 @@ interface Part {
 const onNode = (project: string) => ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', project];
 
 /**
- * So many at a time, in this order, except that a part for which something is still being built lets others go first. What a
- * part prints is shown when it has ended, since others run beside it.
+ * Runs `atOnce` parts at a time, in this order. A part whose programs are still being built does not hold up the next ones.
+ * The output of a part is printed when it has ended, since others run beside it.
  */
 async function runParts(parts: readonly Part[], atOnce: number): Promise<PartResult[]> {
   const results: PartResult[] = [];
   const waiting = new Set(parts.keys());
   const built = new Set<number>();
   const builds = parts.map(async ({ needs }, index) => {
-    // That it failed is the part's result.
+    // `runPart` reports a failure.
     await needs?.catch(() => undefined);
     built.add(index);
   });
@@ -125,7 +125,7 @@ async function main(): Promise<boolean> {
       command: ['node', 'test/simulation/run.ts', '--schedules', '20000'],
     },
   ];
-  // These wait for some of their time. In an order in which all lanes end at about the same time.
+  // These wait for some of their time. Ordered so that all lanes end at about the same time.
   const together: Part[] = [
     first,
     { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },

@@ -106,20 +106,14 @@ export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDire
 /** @param dir name of the claim's directory, in which it lies */
 function parseClaimState(text: string, path: string, dir: string): ClaimState {
   const state = parsed.get(text) ?? parseRecord(text, path);
-  parsed.set(text, state);
-  if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
   // What is removed with a claim follows from its record: one of another claim must not be taken for ours.
   if (claimDirName(state.claim) === dir) return state;
   const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
   throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
 }
 
-/**
- * What records say, by their text: each is read several times while its pod starts, and parsing takes as long as reading.
- * Frozen, since all that read it get the same.
- */
+/** Parsed records by their text, the latest ones: each is read several times while its pod starts. Frozen: readers share them. */
 const parsed = new Map<string, ClaimState>();
-/** A record has some 2 kB. */
 const parsedAtMost = 64;
 
 function parseRecord(text: string, path: string): ClaimState {
@@ -140,7 +134,10 @@ function parseRecord(text: string, path: string): ClaimState {
     });
   }
   try {
-    return deepFreeze(decodeState(value as Record<string, unknown>));
+    const state = deepFreeze(decodeState(value as Record<string, unknown>));
+    parsed.set(text, state);
+    if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
+    return state;
   } catch (cause) {
     throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
   }

@@ -17,7 +17,7 @@ interface Timer {
   readonly process: Process | undefined;
   readonly name: string;
   run: (() => void) | undefined;
-  /** Takes back what was set up to cancel it. */
+  /** Removes the listener that would cancel it. */
   readonly release: (() => void) | undefined;
 }
 
@@ -147,8 +147,8 @@ export class Simulator {
   }
 
   /**
-   * Drops what is still scheduled. Node.js keeps a signal of `AbortSignal.any` as long as somebody listens to it, so what a
-   * killed process waits for would stay in memory, and the whole simulation with it.
+   * Cancels all timers. Node.js keeps a signal of `AbortSignal.any` alive while it has listeners, so the timers of killed
+   * processes would keep the whole schedule in memory.
    */
   end(): void {
     for (const { release } of this.#heap.splice(0)) release?.();

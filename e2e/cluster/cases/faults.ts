@@ -55,7 +55,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const successors = await createPods(cluster, 10);
       // The kubelet finds the container of an exec by the pod's name, so while both run it may take the wrong one.
       await expect.poll(() => runningSandboxes(getNode(), uids), recovery).toEqual([]);
-      await expect.poll(() => replaceForgotten(cluster, successors), recovery).toEqual([]);
+      await expect.poll(() => recreateDropped(cluster, successors), recovery).toEqual([]);
       await expectServed(get(), successors);
     });
 
@@ -199,18 +199,18 @@ async function notRunning(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
 }
 
 /**
- * Creates pods anew whose claim the kubelet has forgotten. When the end of a pod that was deleted by force is handled twice, the
- * second time can end after the successor's claim was prepared, and drops it, since it goes by the name: such a pod stays
- * without a container until it is deleted. Source: Kubernetes 1.36, `unprepareResources` in pkg/kubelet/cm/dra/manager.go.
+ * Recreates pods whose claim info the kubelet has dropped. It unprepares a claim by name, without comparing UIDs, so unpreparing
+ * the claim of a pod that was deleted by force can drop that of its successor, which then gets no container until it is
+ * deleted. Source: Kubernetes 1.36, `unprepareResources` in pkg/kubelet/cm/dra/manager.go.
  * @returns those that do not run
  */
-async function replaceForgotten(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
+async function recreateDropped(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
   const left = await notRunning(cluster, pods);
-  const forgotten = pods.filter(({ name }) =>
+  const dropped = pods.filter(({ name }) =>
     left.some((text) => text.startsWith(`${name} `) && text.includes('unable to get claim info')),
   );
-  for (const pod of forgotten) {
-    console.warn(`the kubelet has forgotten the claim of ${pod.name}, which is created anew`);
+  for (const pod of dropped) {
+    console.warn(`the kubelet has dropped the claim info of ${pod.name}: the pod is recreated`);
     await removePods(cluster, [pod]);
     await createPods(cluster, 1, pods.indexOf(pod));
   }

@@ -9,7 +9,7 @@ const claim = { namespace: 'default', name: 'nic', uid: 'uid-1' };
 const stateOf = (podUid: string) => ({ claim, podUid, layouts: [], requests: {} });
 
 describe('the record of a claim', () => {
-  it('is parsed once as long as it says the same, and nobody can change what others read', async () => {
+  it('is parsed again only after a change, and readers cannot modify it', async () => {
     using dir = tempDir();
     using held = new HeldDirectories();
     await writeClaimState(dir.path, stateOf('pod-1'), held);
