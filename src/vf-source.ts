@@ -131,6 +131,10 @@ export class VfSource implements VfHost, AsyncDisposable {
    */
   async scan(): Promise<boolean> {
     await this.#followPolicy();
+    return await this.#look();
+  }
+
+  async #look(): Promise<boolean> {
     this.#scannedAtMs = this.#options.clock.nowMs();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const hung = [...known.keys()].filter((pciAddress) => this.#hangs(pciAddress));
@@ -162,7 +166,8 @@ export class VfSource implements VfHost, AsyncDisposable {
       for (;;) {
         await clock.sleep(rescanMs, signal);
         try {
-          if ((await this.#isDue()) && (await this.scan())) onChange();
+          await this.#followPolicy();
+          if (this.#isDue() && (await this.#look())) onChange();
         } catch (error) {
           this.#scansLeft = scansPerChange;
           logger.warn({ err: error }, 'devices cannot be listed');
@@ -272,8 +277,7 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   /** Whether there may be something new to see, and it is time to look. */
-  async #isDue(): Promise<boolean> {
-    await this.#followPolicy();
+  #isDue(): boolean {
     const isUrgent = this.#followStored();
     const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;
     const isBusy = this.#isBusy;

@@ -15,6 +15,12 @@ const maxParallel = 4;
 const retryMs = { first: 500, last: 30_000, forbidden: 300_000 };
 /** An unprepared claim is mostly deleted soon after, and its status with it. */
 const maxRemovalFailures = 8;
+/**
+ * When a removal begins. The kubelet gets its answer first: requests to the API server would compete with the rest of the
+ * call, and with the calls for other pods that end at the same time. Losing it to a restart in between does no harm: the API
+ * server drops the entries of devices that are no longer allocated.
+ */
+const removalDelayMs = 1_000;
 /** How often a patch is made anew because the claim has changed meanwhile, before that counts as a failure. */
 const maxConflicts = 5;
 const conflictPauseMs = 10;
@@ -129,14 +135,15 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /**
-   * What is wanted may change meanwhile: only the newest state is written. A removal does not wait, and an attempt after
-   * a failure has its own delay.
+   * What is wanted may change meanwhile: only the newest state is written. A removal does not wait for the claim's rate
+   * limit, and an attempt after a failure has its own delay.
    */
   async #awaitTurn(entry: Entry, signal: AbortSignal): Promise<void> {
     const { uid } = entry.claim;
+    const sleep = (ms: number) => this.#options.clock.sleep(ms, signal).catch(() => undefined);
+    if (entry.isRemoval && entry.failure === undefined) await sleep(removalDelayMs);
     while (!entry.isRemoval && entry.failure === undefined && !signal.aborted && !this.#limit.take(uid)) {
-      const waitMs = Math.min(this.#limit.waitMs(uid), removalPollMs);
-      await this.#options.clock.sleep(waitMs, signal).catch(() => undefined);
+      await sleep(Math.min(this.#limit.waitMs(uid), removalPollMs));
     }
   }
 

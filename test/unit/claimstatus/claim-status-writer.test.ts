@@ -51,6 +51,11 @@ async function startBench() {
       return api.get<ResourceClaim>('ResourceClaim', name)?.status?.devices;
     },
     patches: () => api.requests('PATCH /status'),
+    /** Waits until writers sleep before that many removals, and lets them begin. */
+    async startRemovals(count = 1): Promise<void> {
+      await poll(() => clock.sleeping().filter((ms) => ms <= 1_000)).toHaveLength(count);
+      clock.advance(1_000);
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -90,7 +95,7 @@ describe('ClaimStatusWriter', () => {
     // Its end is not held up.
     writer.set(claim, [ready('vf-0', { networkData: ip(41) })]);
     writer.remove(claim);
-    bench.clock.advance(1_000);
+    await bench.startRemovals();
     await poll(() => writer.size).toBe(1);
   });
 
@@ -146,8 +151,10 @@ describe('ClaimStatusWriter', () => {
       bound,
     ]);
     writer.remove(claim);
+    await bench.startRemovals();
     await poll(() => bench.entries()?.map(({ driver }) => driver)).toEqual(['gpu.example.com']);
     gpu.remove(claim);
+    await bench.startRemovals();
     await poll(() => bench.entries() ?? []).toEqual([]);
   });
 
@@ -186,6 +193,7 @@ describe('ClaimStatusWriter', () => {
     writer.set(claim, [ready('vf-0')]);
     await poll(bench.entries).toHaveLength(2);
     gpu.remove(claim);
+    await bench.startRemovals();
     await poll(bench.entries).toHaveLength(1);
     writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
     await poll(() => bench.entries()?.[0]?.conditions?.[0]?.reason).toBe('Changed');
@@ -328,7 +336,11 @@ describe('ClaimStatusWriter', () => {
       },
       writer,
     );
+    const requests = bench.api.log.length;
     await plugin.unprepareResourceClaims(claims, { signal: AbortSignal.timeout(10_000) });
+    await bench.startRemovals();
+    // Nothing was asked for while the kubelet waited.
+    expect(bench.api.log).toHaveLength(requests);
     await poll(() => bench.entries('good') ?? []).toEqual([]);
     await poll(() => writer.size).toBe(1);
     expect(bench.entries('bad')).toHaveLength(1);
@@ -354,6 +366,7 @@ describe('ClaimStatusWriter', () => {
     await poll(() => writer.size).toBe(0);
     const unknown = bench.start();
     unknown.remove(claim);
+    await bench.startRemovals();
     await poll(() => unknown.size).toBe(0);
     expect(bench.entries()).toBeUndefined();
     expect(bench.warnings()).toEqual([]);
@@ -482,6 +495,7 @@ describe('ClaimStatusWriter', () => {
     bench.api.failNext('/resourceclaims/', 403, { times: Infinity });
     const writer = bench.start();
     writer.remove(claim);
+    await bench.startRemovals();
     for (let failures = 1; failures < 8; failures++) {
       await poll(() => bench.clock.sleeping()).toHaveLength(1);
       bench.clock.advance(300_000);
