@@ -138,6 +138,23 @@ export class DeviceResolver {
     });
   }
 
+  /**
+   * The same for a prepared claim that passes to another pod: names that the claim leaves open may be taken there. VFs that
+   * are still attached keep their names, which CNI plugins need to detach them.
+   * @throws DriverError `config-invalid`
+   */
+  renameInterfaces(claim: AllocatedClaim, devices: readonly StoredDevice[]): StoredDevice[] {
+    const { driver, openClaimFields } = this.#options;
+    const rules = { open: openClaimFields, nodeNetworks: [] };
+    const unnamed = devices.map((device): StoredDevice => {
+      const isOpen = resolveVfConfig(driver, claim, device.request, rules).interfaceName === undefined;
+      if (!isOpen || device.attachment !== undefined) return device;
+      const { interfaceName: _earlier, ...config } = device.config;
+      return { ...device, config };
+    });
+    return this.nameInterfaces(claim, unnamed);
+  }
+
   /** Interface names in the claim's pod, and whose they are. */
   #namesOfOtherClaims({ identity, podUids }: AllocatedClaim): Map<string, string> {
     const claims = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));

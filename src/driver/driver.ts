@@ -143,6 +143,7 @@ export class Driver implements DraPlugin {
 
   /** Before they are read: until its earlier claim is released, a VF is still being restored. */
   #reserve(work: Work): void {
+    if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices);
     if (work.isAgain) return;
     // What was read first counts: an attempt before this one may have changed the VF.
     const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
@@ -350,6 +351,8 @@ interface Work {
   readonly allocation: string;
   /** Whether it is prepared already, with the allocation that it has. */
   readonly isAgain: boolean;
+  /** Whether it is, and passes from the pods that it was prepared for to another one. */
+  readonly isHandedOver: boolean;
   /** What is stored of it when the call begins. */
   readonly known: StoredClaim | undefined;
   /** What it has had, as far as it keeps that. */
@@ -366,9 +369,10 @@ interface Work {
 function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): Work {
   const allocation = fingerprintOf(claim);
   const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
+  const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
+  const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
   return {
-    ...{ uid: claim.identity.uid, claim, allocation, isAgain, known },
-    podUids: isAgain ? nextPods(known, claim) : claim.podUids,
+    ...{ uid: claim.identity.uid, claim, allocation, isAgain, isHandedOver, known, podUids },
     earlier: known?.devices ?? [],
     unrestored: [],
     devices: isAgain ? known.devices : [],

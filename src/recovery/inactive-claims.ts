@@ -16,7 +16,7 @@ export interface InactiveClaimsOptions {
   /** Pool of this node's devices. */
   pool: string;
   store: Pick<Store, 'claim' | 'claims'>;
-  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasContainers' | 'hasPod'>;
+  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'mayHaveContainers'>;
   claims: ClaimReader;
   metadata: Pick<ClaimMetadata, 'covers'>;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
@@ -110,7 +110,7 @@ export class InactiveClaims {
   #isInUse({ podUids, devices }: StoredClaim): boolean {
     const { sandboxes } = this.#options;
     const pods = [...podUids, ...devices.flatMap(({ attachment }) => attachment?.podUid ?? [])];
-    return !sandboxes.isFresh || pods.some((uid) => sandboxes.hasContainers(uid));
+    return !sandboxes.isFresh || pods.some((uid) => sandboxes.mayHaveContainers(uid));
   }
 
   /** @throws KubeError if the API server does not say: then nothing may be concluded */

@@ -3,6 +3,7 @@ import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../s
 import type { Attachments, PodLinks } from './attach/index.ts';
 import type { DeviceReading, MetadataWriter } from './metadata-writer.ts';
 import type { NetworkNamespace } from './networks.ts';
+import type { Wanted } from './sandbox.ts';
 
 export interface ClaimWorkOptions {
   store: Pick<Store, 'claim'>;
@@ -62,10 +63,10 @@ export class ClaimWork {
 
   /**
    * Detaches those of the claim's VFs that are in the sandbox.
-   * @param goal `gone`: containers that wait there are ended; `away`: they go on waiting
+   * @param goal what is wanted of the sandbox
    * @returns how many VFs were in it
    */
-  async detach({ uid }: ClaimIdentity, sandboxId: string, goal: 'away' | 'gone'): Promise<number> {
+  async detach({ uid }: ClaimIdentity, sandboxId: string, goal: Exclude<Wanted, 'ready'>): Promise<number> {
     const { store, locks, writer, attachments } = this.#options;
     return await locks.run(uid, async () => {
       const claim = store.claim(uid);
@@ -74,10 +75,12 @@ export class ClaimWork {
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
       // Before any VF leaves: until then the files say where it is.
       if (here.length > 0) await writer.withdraw(identity, requestsOf(devices));
-      if (goal === 'gone') await writer.end(identity, sandboxId);
+      if (goal !== 'away') await writer.end(identity, sandboxId);
       const errors: unknown[] = [];
+      // When the runtime ends a sandbox, a component that has moved a VF moves it back.
+      const isAbandoned = goal !== 'gone';
       for (const device of here) {
-        await attachments.detach(uid, { ...device }).catch((error: unknown) => errors.push(error));
+        await attachments.detach(uid, { ...device }, isAbandoned).catch((error: unknown) => errors.push(error));
       }
       if (errors.length > 0) throw errors[0];
       return here.length;

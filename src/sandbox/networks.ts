@@ -1,4 +1,5 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import {
   EthtoolConnection,
   type InterfaceSysctls,
@@ -44,6 +45,8 @@ export interface Networks {
    * into our container, and too many open files say nothing at all.
    */
   isGone(path: string): boolean;
+  /** Paths of the other namespaces in the same directory. */
+  beside(path: string): string[];
 }
 
 export interface KernelNetworksOptions {
@@ -83,6 +86,12 @@ export class KernelNetworks implements Networks, Disposable {
       // Only in a directory that can be seen: the runtime's may not be mounted into our container.
       return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(parentOf(path));
     }
+  }
+
+  beside(path: string): string[] {
+    const dir = parentOf(path);
+    const names = existsSync(dir) ? readdirSync(dir) : [];
+    return names.map((name) => join(dir, name)).filter((other) => other !== path);
   }
 
   [Symbol.dispose](): void {

@@ -1,7 +1,7 @@
 import type { Logger } from '../logger.ts';
 import type { Attachment } from '../state/index.ts';
 import type { SandboxFacts } from './pod.ts';
-import { Sandbox, type SandboxDeps } from './sandbox.ts';
+import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
 
 interface Entry {
   sandbox: Sandbox;
@@ -18,6 +18,12 @@ interface Entry {
  * network being there and its being listed, which is the start of its pause process.
  */
 const missingMs = 10_000;
+/**
+ * How long a pod whose sandbox the runtime has listed without containers may have one all the same. A container that is being
+ * created meanwhile can be missing in the list, and its event goes to the plugins that were connected before; if its pod is
+ * deleted, the kubelet ends it within this time. Source: containerd/nri issue 63.
+ */
+const unlistedContainerMs = 10_000;
 
 /**
  * The sandboxes of the node: those that the runtime has shown, and those in which the store still has VFs. The runtime's
@@ -33,6 +39,7 @@ export class SandboxRegistry implements AsyncDisposable {
   /** By UID of the pod: id of the sandbox that it lives in, once the runtime has shown that. */
   readonly #current = new Map<string, string>();
   #isFresh = false;
+  #synchronizedAtMs = 0;
 
   constructor(deps: SandboxDeps) {
     this.#deps = deps;
@@ -62,9 +69,11 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#listed().some(({ sandbox }) => sandbox.facts.podUid === podUid);
   }
 
-  /** Whether the runtime has shown containers of the pod. */
-  hasContainers(podUid: string): boolean {
-    return this.#listed().some(({ sandbox, hasContainers }) => hasContainers && sandbox.facts.podUid === podUid);
+  /** Whether the runtime has shown containers of the pod, or may not have shown them yet. */
+  mayHaveContainers(podUid: string): boolean {
+    const isListNew = this.#deps.clock.nowMs() - this.#synchronizedAtMs < unlistedContainerMs;
+    const ofPod = this.#listed().filter(({ sandbox }) => sandbox.facts.podUid === podUid);
+    return ofPod.some(({ hasContainers }) => hasContainers || isListNew);
   }
 
   /** Sandboxes whose containers may be waiting for a claim. */
@@ -88,6 +97,7 @@ export class SandboxRegistry implements AsyncDisposable {
     for (const facts of pods) this.#add(facts, current.has(facts.sandboxId));
     for (const { podUid, sandboxId } of pods) if (current.has(sandboxId)) this.#makeCurrent(podUid, sandboxId);
     this.#isFresh = true;
+    this.#synchronizedAtMs = this.#deps.clock.nowMs();
     this.requeueAll();
   }
 
@@ -135,7 +145,8 @@ export class SandboxRegistry implements AsyncDisposable {
     const nowMs = this.#deps.clock.nowMs();
     entry.missingSinceMs = this.#isFresh && !isListed ? (entry.missingSinceMs ?? nowMs) : undefined;
     const isMissing = entry.missingSinceMs !== undefined && nowMs - entry.missingSinceMs >= missingMs;
-    if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));
+    if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath))
+      this.#inBackground(this.#end(sandbox, 'lost'));
     else if (isMissing) this.#inBackground(this.#end(sandbox, 'away'));
     else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(sandbox.refresh());
   }
@@ -205,7 +216,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#deps.store.claims().flatMap(({ devices }) => devices.flatMap(({ attachment }) => attachment ?? []));
   }
 
-  async #end(sandbox: Sandbox, goal: 'away' | 'gone' = 'gone'): Promise<void> {
+  async #end(sandbox: Sandbox, goal: Exclude<Wanted, 'ready'> = 'gone'): Promise<void> {
     const { sandboxId, podUid } = sandbox.facts;
     await sandbox.want(goal);
     if (this.#entries.get(sandboxId)?.sandbox === sandbox) this.#entries.delete(sandboxId);

@@ -22,12 +22,13 @@ const tentative = { everyMs: 500, reads: 10 };
 export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
 /**
- * What is wanted of a sandbox, each more final than the one before. `away`: no VF is in it, and its containers wait; it may
- * turn out to be alive. `gone`: it has ended, and so do containers that wait in it.
+ * What is wanted of a sandbox, each more final than the one before. `away`: the runtime no longer lists it; no VF is in it and
+ * its containers wait, since it may turn out to be alive. `lost`: its network namespace is gone, and the runtime has not
+ * reported its end. `gone`: the runtime ends it. In both cases containers that wait in it end.
  */
-export type Wanted = 'ready' | 'away' | 'gone';
+export type Wanted = 'ready' | 'away' | 'lost' | 'gone';
 
-const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
+const finality: Record<Wanted, number> = { ready: 0, away: 1, lost: 2, gone: 3 };
 
 export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
@@ -190,7 +191,7 @@ export class Sandbox implements AsyncDisposable {
     if (this.#wanted === 'ready') this.#watch(claims, isTentative);
   }
 
-  async #detach(goal: 'away' | 'gone'): Promise<void> {
+  async #detach(goal: Exclude<Wanted, 'ready'>): Promise<void> {
     const { store, logger } = this.#deps;
     const { sandboxId } = this.facts;
     this.#phase = 'detaching';

@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync, symlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
 import { systemClock } from '../../src/clock.ts';
@@ -112,8 +112,8 @@ class Bench implements AsyncDisposable {
     return states;
   }
 
-  async detach(claim: string): Promise<void> {
-    for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
+  async detach(claim: string, isAbandoned = true): Promise<void> {
+    for (const device of this.devices(claim)) await this.#attachments.detach(claim, device, isAbandoned);
   }
 
   devices(claim: string): StoredDevice[] {
@@ -314,8 +314,35 @@ describe('a VF that another component attaches', () => {
     pod.exec('ip', 'link', 'set', 'vf1', 'name', 'net1', 'up');
     pod.exec('ip', 'addr', 'add', '192.0.2.9/24', 'dev', 'net1');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.9/24'] }]);
-    await bench.detach('c');
+    await bench.detach('c', false);
     expect(inPod(pod)).toMatchObject([{ ifname: 'net1' }]);
+    expect(bench.devices('c')).toMatchObject([{ attachment: { sandboxId: 'sandbox1' } }]);
+    pod.exec('ip', 'link', 'set', 'net1', 'netns', '1');
+    await bench.detach('c', false);
+    expect(bench.devices('c')[0]?.attachment).toBeUndefined();
+  });
+
+  it('is taken back from a sandbox that the runtime has abandoned', async () => {
+    bench.createVf(1);
+    const pod = bench.newPod();
+    bench.prepare('c', [{ index: 1, config: { attach: 'observe' } }]);
+    ip('link', 'set', 'vf1', 'netns', pod.path);
+    await bench.attach('c', pod);
+    await bench.detach('c');
+    expect(inPod(pod)).toEqual([]);
+    expect(links()).toContain('vf1');
+  });
+
+  it("is left alone in its pod's next sandbox", async () => {
+    bench.createVf(1);
+    const [pod, next] = [bench.newPod(), bench.newPod()];
+    symlinkSync(next.path, join(dirname(pod.path), 'next'));
+    bench.prepare('c', [{ index: 1, config: { attach: 'observe' } }]);
+    ip('link', 'set', 'vf1', 'netns', pod.path);
+    await bench.attach('c', pod);
+    pod.exec('ip', 'link', 'set', 'vf1', 'netns', next.path);
+    await bench.detach('c');
+    expect(inPod(next)).toMatchObject([{ ifname: 'vf1' }]);
   });
 
   it('is stored as being there also when another one of its claim is not', async () => {

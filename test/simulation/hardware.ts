@@ -125,8 +125,9 @@ export class Hardware {
       vf.link = undefined;
       vf.driver = undefined;
       vf.override = undefined;
-      this.bind(vf, vf.ownDriver);
     }
+    // When none of the old interfaces has a name any more that a new one gets.
+    for (const vf of this.vfs) this.bind(vf, vf.ownDriver);
   }
 
   unbind(vf: SimVf, by?: string): void {

@@ -185,6 +185,10 @@ export class SimNetworks implements Networks {
     return !this.#options.kernel.mounts.has(path);
   }
 
+  beside(path: string): string[] {
+    return [...this.#options.kernel.mounts.keys()].filter((other) => other !== path);
+  }
+
   #handle(namespace: Namespace, path: string) {
     const { kernel, process, simulator } = this.#options;
     const fd = this.#nextFd++;

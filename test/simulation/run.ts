@@ -85,9 +85,10 @@ async function runAll(from: number, schedules: number, workers: number): Promise
   return total;
 }
 
-function report({ seed, rule, message, values }: Finding): void {
+function report({ seed, rule, message, shortest }: Finding): void {
   print(`\nseed ${seed} breaks a rule: ${message}`);
-  print(`the shortest schedule that breaks ${rule} has ${values.length} choices: ${JSON.stringify(values)}`);
+  if (shortest !== undefined)
+    print(`the shortest schedule that breaks ${rule} has ${shortest.length} choices: ${JSON.stringify(shortest)}`);
   print(`again: npm run simulate -- --seed ${seed}\n`);
 }
 

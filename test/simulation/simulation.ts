@@ -11,8 +11,8 @@ export interface Finding {
   seed: number;
   rule: string;
   message: string;
-  /** Its tape, as short as could be made in the time. */
-  values: readonly number[];
+  /** Its tape, as short as could be made in the time; absent if that was not tried. */
+  shortest: readonly number[] | undefined;
 }
 
 /** Schedules, one after the other. To be disposed of: it changes `node:fs` as long as it is there. */

@@ -18,7 +18,9 @@ export type WorkerMessage =
   | { type: 'done'; schedules: number; steps: number };
 
 const progressEvery = 50;
-const maxFindings = 5;
+const maxFindings = 20;
+/** Most of the later ones have the same cause. */
+const maxShortened = 3;
 
 async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<void>): Promise<void> {
   using simulation = await openSimulation(task.planted);
@@ -32,9 +34,11 @@ async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<
     if (schedules % progressEvery === 0) await send({ type: 'progress', schedules, steps });
     if (violation === undefined) continue;
     const { rule, message } = violation;
-    const shortest = task.shrinkMs === 0 ? [] : await simulation.shorten(values, rule, task.shrinkMs);
-    await send({ type: 'finding', finding: { seed, rule, message, values: shortest }, schedules });
-    if (task.stopsAtFirst || ++findings >= maxFindings) break;
+    findings += 1;
+    const isShortened = task.shrinkMs > 0 && findings <= maxShortened;
+    const shortest = isShortened ? await simulation.shorten(values, rule, task.shrinkMs) : undefined;
+    await send({ type: 'finding', finding: { seed, rule, message, shortest }, schedules });
+    if (task.stopsAtFirst || findings >= maxFindings) break;
   }
   await send({ type: 'done', schedules, steps });
 }

@@ -41,7 +41,7 @@ export class Attachments {
     this.#strategies = {
       netlink: new NetlinkAttach({ hostLinks, vfs, cni }),
       cni: new CniAttach({ hostLinks, vfs, cni }),
-      observe: new ObserveAttach({ vfs }),
+      observe: new ObserveAttach({ hostLinks, vfs }),
       'user-space': new UserSpaceAttach({ vfs, cni }),
     };
   }
@@ -93,14 +93,16 @@ export class Attachments {
   }
 
   /**
-   * Takes a VF out of its sandbox and restores it. The attachment stays stored until all of it is done.
+   * Takes a VF out of its sandbox and restores it. The attachment stays stored until all of it is done, or until the component
+   * is done that moved the VF.
    * @param device a copy of what is stored: its attachment is removed as well
+   * @param isAbandoned whether no other component is going to take the VF out of the sandbox
    * @throws SandboxError `restore-incomplete` if the VF is on the host and not as it was; NetlinkError, SriovError
    */
-  async detach(claimUid: string, device: StoredDevice): Promise<void> {
+  async detach(claimUid: string, device: StoredDevice, isAbandoned = true): Promise<void> {
     const { attachment } = device;
     if (attachment === undefined) return;
-    await this.#strategyOf(device).leave(device, attachment);
+    if (!(await this.#strategyOf(device).leave(device, attachment, isAbandoned))) return;
     if (attachment.host !== undefined) {
       const failures = await this.#hostLinks.restore(device, attachment.host);
       if (failures.length > 0) throw incomplete(device, failures);
@@ -111,7 +113,7 @@ export class Attachments {
   /** The pod's old sandbox may be gone or not; another pod's VF is not taken away. */
   async #leaveOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
-    await this.#strategyOf(device).leave(device, old);
+    await this.#strategyOf(device).leave(device, old, false);
   }
 
   async #isStillIn(device: StoredDevice, { netnsPath }: Attachment): Promise<boolean> {

@@ -70,6 +70,20 @@ export class HostLinks {
     }
   }
 
+  async isBack(device: StoredDevice): Promise<boolean> {
+    return (await findOn(this.#networks.host.connection, device, this.#keyOf)) !== undefined;
+  }
+
+  /** Moves a VF back that another component has moved, unless that has put it into the next sandbox of its pod meanwhile. */
+  async takeBack(device: StoredDevice, attachment: Attachment): Promise<void> {
+    for (const path of this.#networks.beside(attachment.netnsPath)) {
+      using namespace = this.#networks.open(path);
+      if (namespace === undefined || namespace.isHost) continue;
+      if ((await new PodLinks(namespace, this.#keyOf).find(device)) !== undefined) return;
+    }
+    await this.returnFromPod(device, attachment);
+  }
+
   async #moveBack(device: StoredDevice, { netnsPath }: Attachment): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;

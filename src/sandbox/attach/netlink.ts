@@ -37,9 +37,10 @@ export class NetlinkAttach implements AttachStrategy {
     return await readInterface(this.#vfs, device, pod);
   }
 
-  async leave(device: StoredDevice, attachment: Attachment): Promise<void> {
+  async leave(device: StoredDevice, attachment: Attachment): Promise<boolean> {
     await this.#cni.remove(device, attachment);
     await this.#hostLinks.returnFromPod(device, attachment);
+    return true;
   }
 }
 

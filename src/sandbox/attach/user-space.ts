@@ -27,8 +27,9 @@ export class UserSpaceAttach implements AttachStrategy {
     return attachment && (await this.#describe(device, attachment.networkData?.ips ?? []));
   }
 
-  async leave(device: StoredDevice, attachment: Attachment): Promise<void> {
+  async leave(device: StoredDevice, attachment: Attachment): Promise<boolean> {
     await this.#cni.remove(device, attachment);
+    return true;
   }
 
   /** @param given addresses of the IPAM plugin */

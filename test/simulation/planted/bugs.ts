@@ -195,9 +195,24 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: 'src/sandbox/sandbox-registry.ts',
-        replace: 'hasContainers && sandbox.facts.podUid === podUid',
-        by: '(hasContainers || true) && sandbox.facts.podUid === podUid',
+        replace: 'return ofPod.some(({ hasContainers }) => hasContainers || isListNew);',
+        by: 'return ofPod.length > 0;',
       },
     ],
+  },
+  {
+    name: 'names-of-the-earlier-pod',
+    what: 'a claim that passes to another pod keeps interface names that are taken there',
+    changes: [{ file: 'src/driver/driver.ts', replace: 'if (work.isHandedOver)', by: 'if (false)' }],
+  },
+  {
+    name: 'list-is-complete',
+    what: 'a container that is being created while the runtime lists its containers is taken for none',
+    changes: [{ file: 'src/sandbox/sandbox-registry.ts', replace: 'hasContainers || isListNew', by: 'hasContainers' }],
+  },
+  {
+    name: 'observed-vf-abandoned',
+    what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
+    changes: [{ file: 'src/sandbox/attach/observe.ts', replace: 'if (isAbandoned)', by: 'if (false)' }],
   },
 ];

@@ -35,7 +35,7 @@ class KnownSandboxes {
     this.#sandboxes = sandboxes;
   }
 
-  hasContainers(podUid: string): boolean {
+  mayHaveContainers(podUid: string): boolean {
     return this.#sandboxes.some(({ of, isEmpty = false }) => of === podUid && !isEmpty);
   }
 

@@ -41,6 +41,10 @@ export class FakeNetworks implements Networks {
     return this.gone.has(path);
   }
 
+  beside(path: string): string[] {
+    return [...this.paths].filter((other) => other !== path);
+  }
+
   /** A link or an address changes. */
   change(): void {
     this.#onChange();
