@@ -17,7 +17,7 @@ export class ByteFiller {
     return this.#filled === this.#bytes.length;
   }
 
-  /** What was collected; means something once `full`. Not used again after the next `reset`. */
+  /** The collected bytes; valid once `full`. The buffer is not reused after the next `reset`. */
   get bytes(): Buffer {
     return this.#bytes;
   }

@@ -1,11 +1,11 @@
 import { type LinuxNamespace, parseNamespaces, withoutEmpty } from './pod.ts';
 import type { WireContainer } from './wire.ts';
 
-/** States by the runtime's number for them. */
+/** States, in the order of the runtime's numbers. */
 const states = ['unknown', 'created', 'paused', 'running', 'stopped'] as const;
 export type ContainerState = (typeof states)[number];
 
-/** A container as the runtime tells it when a plugin connects. What a runtime leaves out is empty, never absent. */
+/** A container as the runtime reports it when a plugin connects. What a runtime leaves out is empty, never absent. */
 export interface Container {
   id: string;
   /** `PodSandbox.id` of the pod it belongs to. */
@@ -24,7 +24,7 @@ export interface Container {
   cgroupsPath: string;
   /** On the host; 0 if it is not running. */
   pid: number;
-  /** Nanoseconds since 1970, rounded to what a number holds (some 200 ns); 0 if it has not happened. */
+  /** Nanoseconds since 1970, rounded to the precision of a number (some 200 ns); 0 if it has not happened. */
   createdAtNs: number;
   startedAtNs: number;
   finishedAtNs: number;
@@ -33,7 +33,7 @@ export interface Container {
   cdiDevices: string[];
 }
 
-/** Fills in what the wire leaves out. */
+/** Fills in fields that are absent on the wire. */
 export function parseContainer(wire: WireContainer): Container {
   return {
     id: wire.id ?? '',
@@ -59,7 +59,7 @@ export function parseContainer(wire: WireContainer): Container {
   };
 }
 
-/** The other direction, for the runtime's side: what is empty is left out, as Go does. */
+/** The reverse, for the runtime's side: empty fields are left out, as in Go. */
 export function formatContainer(container: Partial<Container>): WireContainer {
   const { state, namespaces, cgroupsPath, createdAtNs, startedAtNs, finishedAtNs, cdiDevices, mounts, ...others } =
     container;

@@ -1,7 +1,7 @@
 import { createConnection, Socket } from 'node:net';
 import { NriError } from './errors.ts';
 
-/** `not-connected`: nobody listens at the runtime's socket. */
+/** `not-connected`: nothing listens on the runtime's socket. */
 export class DialError extends NriError {
   constructor(path: string, cause: Error) {
     super('not-connected', `cannot connect to ${path}: ${cause.message}`, {
@@ -24,7 +24,7 @@ export function dial(path: string, signal: AbortSignal): Promise<Socket> {
       reject(signal.reason);
     };
     signal.addEventListener('abort', onAbort, { once: true });
-    // Stays on the socket: without a listener an error between here and the next owner would end the process.
+    // Stays on the socket: without a listener an error before the next owner takes over would end the process.
     socket.on('error', (cause) => {
       signal.removeEventListener('abort', onAbort);
       reject(new DialError(path, cause));
@@ -37,8 +37,8 @@ export function dial(path: string, signal: AbortSignal): Promise<Socket> {
 }
 
 /**
- * The socket that a runtime hands to a plugin which it started itself.
- * @throws NriError `not-connected` when the descriptor is no socket
+ * The socket that a runtime hands to a plugin that it started itself.
+ * @throws NriError `not-connected` if the descriptor is not a socket
  */
 export function adoptSocket(fd: number): Socket {
   try {

@@ -1,17 +1,17 @@
-/** Events of pods that every NRI knows, by their number. */
+/** Pod events that every NRI version knows, with their numbers. */
 export const PodEvent = { runPodSandbox: 1, stopPodSandbox: 2, removePodSandbox: 3 } as const;
 export type PodEvent = (typeof PodEvent)[keyof typeof PodEvent];
 export type PodEventName = keyof typeof PodEvent;
 
 export const podEventNames = Object.keys(PodEvent) as PodEventName[];
 
-/** What a plugin can subscribe to here. There are ten events more, all but two of them about containers. */
+/** Events that a plugin can subscribe to here. NRI has ten more, all but two of them about containers. */
 export const SubscribedEvent = { ...PodEvent, createContainer: 4 } as const;
 export type EventName = keyof typeof SubscribedEvent;
 
 export const eventNames = Object.keys(SubscribedEvent) as EventName[];
 
-/** The name of an event by its number; `undefined` for those that are not ours. */
+/** The name of an event by its number; `undefined` for events that are not handled here. */
 export function podEventName(event: number): PodEventName | undefined {
   return podEventNames.find((name) => PodEvent[name] === event);
 }
@@ -24,9 +24,9 @@ export function eventBit(event: number): number {
 /**
  * The subscription for a plugin that handles these events.
  *
- * Never 0, which asks for all events that the runtime knows, those of containers among them: whoever handles no event
- * is subscribed to the rarest one, and it is answered for him. Never a bit that an old runtime does not know either:
- * that one would end the registration.
+ * Never 0, which requests all events that the runtime knows, including those of containers: a plugin that handles no
+ * event is subscribed to the rarest one, which is answered on its behalf. Nor a bit that an old runtime does not know:
+ * that would end the registration.
  * Source: containerd/nri pkg/api/event.go.
  */
 export function eventMask(handled: readonly EventName[]): number {

@@ -4,47 +4,47 @@ import type { RuntimeInfo } from './runtime-info.ts';
 
 /** What a pod handler learns about its call. */
 export interface CallContext {
-  /** How long the runtime waits for the answer, from when it asked. After that it goes on as if all were well. */
+  /** How long the runtime waits for the answer, from when it asked. After that it continues as if all were well. */
   timeoutMs: number;
-  /** Aborts when the answer has become pointless: shortly before the time is over, or when the connection is lost. */
+  /** Aborts when an answer is no longer useful: shortly before the time limit, or when the connection is lost. */
   signal: AbortSignal;
 }
 
-/** @throws whatever it likes: the runtime gets the message as the reason of its refusal, and stays connected */
+/** @throws any error: the runtime gets its message as the reason of the refusal, and stays connected */
 export type PodHandler = (pod: PodSandbox, context: CallContext) => void | Promise<void>;
 
-/** As a `PodHandler`; the container is described as the runtime is about to make it. */
+/** Like a `PodHandler`; the container is described as the runtime is about to create it. */
 export type ContainerHandler = (pod: PodSandbox, container: Container, context: CallContext) => void | Promise<void>;
 
 /**
- * What a plugin wants to hear. It is subscribed to the events that have a handler here. Any sandbox may come in any
- * event at any time: be ready for a stop or a removal without a run before, for a removal without a stop, for repeats.
+ * A plugin's handlers. It is subscribed to the events that have a handler here. Any event may come for any sandbox at
+ * any time: be ready for a stop or a removal without an earlier run, for a removal without a stop, and for repeats.
  */
 export interface PluginHandlers {
   /**
-   * Who the runtime is. An error refuses the connection.
+   * Identifies the runtime. An error refuses the connection.
    * @param config from the runtime's own files; empty unless the runtime started this process
    */
   configure?(runtime: RuntimeInfo, config: string): void | Promise<void>;
   /**
-   * What exists already, once for each connection. The runtime had its answer before: it may take its time, pod events
-   * may come meanwhile, and an error is only logged. Not called in a process that a runtime with NRI before v0.7
-   * (containerd up to 1.7.25) started itself.
+   * Lists what exists already, once for each connection. The runtime has already been answered: the handler may take
+   * its time, pod events may come meanwhile, and an error is only logged. Not called in a process that a runtime with
+   * NRI before v0.7 (containerd up to 1.7.25) started itself.
    */
   synchronize?(pods: PodSandbox[], containers: Container[]): void | Promise<void>;
-  /** The sandbox is there, with its network, and has no container yet. An error keeps the pod from starting. */
+  /** The sandbox exists, with its network, and has no container yet. An error keeps the pod from starting. */
   runPodSandbox?: PodHandler;
-  /** An error is ignored by containerd; CRI-O does not stop the pod and has the kubelet try again. */
+  /** containerd ignores an error; CRI-O then does not stop the pod, and the kubelet retries. */
   stopPodSandbox?: PodHandler;
-  /** An error is ignored by both. */
+  /** Both ignore an error. */
   removePodSandbox?: PodHandler;
   /**
-   * A container is about to be made. An error refuses it, and the kubelet tries again with the message as its reason.
+   * A container is about to be created. An error refuses it, and the kubelet retries with the message as its reason.
    * Adjusting it is not supported. Subscribing to this costs a call for every container of the node.
    */
   createContainer?: ContainerHandler;
-  /** From now on events come. */
+  /** Events arrive from now on. */
   connected?(runtime: RuntimeInfo): void;
-  /** From now on none come, and those missed are lost. Only after `connected`. `error` says why, if anything went wrong. */
+  /** No more events arrive; those missed are lost. Only after `connected`. `error` says why, if anything went wrong. */
   disconnected?(error: Error | undefined): void;
 }

@@ -1,4 +1,4 @@
-/** What the stub asks of a logger: facts first, then a constant message. A pino logger satisfies it as it is. */
+/** The stub's logger interface: fields first, then a constant message. A pino logger satisfies it as it is. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -6,5 +6,5 @@ export interface Logger {
   error(fields: object, message: string): void;
 }
 
-/** Says nothing: the default. */
+/** Logs nothing: the default. */
 export const silentLogger: Logger = { debug() {}, info() {}, warn() {}, error() {} };

@@ -9,49 +9,49 @@ export const defaultSocketPath = '/var/run/nri/nri.sock';
 export interface PluginOptions {
   /** Name under which the runtime knows the plugin: letters, digits and `_.+-`. */
   name: string;
-  /** Two digits: the place among the runtime's plugins; low ones are called first. */
+  /** Two digits: the position among the runtime's plugins; lower ones are called first. */
   index: string;
   handlers: PluginHandlers;
   /** The runtime's socket. Default `/var/run/nri/nri.sock`. It is recreated when the runtime starts. */
   socketPath?: string;
   /**
-   * The environment, e.g. `process.env`. A runtime that starts the plugin itself names the descriptor of an open
-   * socket in it (`NRI_PLUGIN_SOCKET`): this is used then instead of `socketPath`, without reconnecting. Absent: ignored.
+   * The environment, e.g. `process.env`. A runtime that starts the plugin itself names an open socket's descriptor in
+   * it (`NRI_PLUGIN_SOCKET`), which is then used instead of `socketPath`, without reconnecting. Absent: ignored.
    */
   env?: Readonly<Record<string, string | undefined>>;
-  /** Default: silence. */
+  /** Default: nothing is logged. */
   logger?: Logger;
   backoff?: BackoffOptions;
   /** How long the runtime may take to answer the registration, ms. Default 5000. */
   registrationTimeoutMs?: number;
   /**
-   * How long the runtime may hold back its pods after the registration before the log says so, ms. Default 10000. It is
-   * waited for all the same.
+   * How long the runtime may withhold its pods after the registration before this is logged, ms. Default 10000. The
+   * plugin keeps waiting all the same.
    */
   syncPatienceMs?: number;
   /**
-   * The stub refuses an event this long before the runtime's own time limit when its handler is not done by then, ms
-   * (at half of the limit if that is later). Default 100. Past the limit the runtime would drop the plugin and go on
-   * with the pod as if the handler had agreed.
+   * If a handler is not done this long before the runtime's own time limit, the stub refuses the event, ms (at half of
+   * the limit if that is later). Default 100. After the limit the runtime would drop the plugin and continue with the
+   * pod as if the handler had agreed.
    */
   answerBeforeDeadlineMs?: number;
   /** How long disposing waits for handlers to answer, and then again for them to heed their signal, ms. Default 2000. */
   disposeTimeoutMs?: number;
-  /** Directory of `ttrpc.proto` and `nri.proto`. To be given where this code is bundled. */
+  /** Directory of `ttrpc.proto` and `nri.proto`. Required where this code is bundled. */
   protoDir?: string;
 }
 
-/** Delays before connecting again. Each is between half of its bound and the bound itself. */
+/** Delays before reconnecting. Each is between half of its bound and the bound itself. */
 export interface BackoffOptions {
   /** Bound of the first delay, ms. Default 250. It doubles each time. */
   initialMs?: number;
   /** Bound of delays after a connection that was refused or lost, ms. Default 30000. */
   maxMs?: number;
-  /** Bound of delays while nobody listens, which disturbs nobody, ms. Default 2000. */
+  /** Bound of delays while nothing listens on the socket, where attempts do no harm, ms. Default 2000. */
   dialMaxMs?: number;
-  /** A connection that took events for so long counts as good: the next delay is a first one, ms. Default 10000. */
+  /** A connection that received events for so long counts as good: the next delay is a first one, ms. Default 10000. */
   stableAfterMs?: number;
-  /** A number from 0 up to but without 1. Default `Math.random`. */
+  /** A number from 0 up to, but not including, 1. Default `Math.random`. */
   random?: () => number;
 }
 

@@ -18,20 +18,20 @@ export interface PluginServiceOptions {
   codec: NriCodec;
   handlers: PluginHandlers;
   logger: Logger;
-  /** Whether the runtime started this process. NRI before v0.7 does not tell such a plugin what exists. */
+  /** Whether the runtime started this process. NRI before v0.7 does not synchronize such a plugin. */
   launched: boolean;
-  /** Called once, when the answer after which events follow was sent. */
+  /** Called once, when the answer that starts the events has been sent. */
   onReady: (runtime: RuntimeInfo) => void;
 }
 
 type ContainerRequest = { pod?: WirePod; container?: WireContainer };
 
-/** The methods that a runtime calls, in terms of the plugin's handlers. One instance for each connection. */
+/** Maps the methods that a runtime calls to the plugin's handlers. One instance for each connection. */
 export class PluginService {
   readonly services: Services;
   readonly #options: PluginServiceOptions;
   readonly #sync = new SyncParts(syncLimits);
-  /** Work that goes on after its call was answered. */
+  /** Work that continues after its call was answered. */
   readonly #afterwards = new Set<Promise<void>>();
   #runtime: RuntimeInfo | undefined;
   #isReady = false;
@@ -57,7 +57,7 @@ export class PluginService {
     this.services = new Map([[pluginService, methods]]);
   }
 
-  /** Waits for work that goes on after its call was answered. Never rejects. */
+  /** Waits for work that continues after its call was answered. Never rejects. */
   async idle(): Promise<void> {
     while (this.#afterwards.size > 0) await Promise.all(this.#afterwards);
   }
@@ -71,11 +71,11 @@ export class PluginService {
     await handlers.configure?.(runtime, request.config ?? '');
     const handled = eventNames.filter((name) => handlers[name] !== undefined);
     const reply = { payload: codec.configureResponse.encode({ events: eventMask(handled) }) };
-    // Versions without a word of their time limits are those that do not synchronize what they launched.
+    // Versions that do not report their time limits are those that do not synchronize plugins that they launched.
     return launched && !request.requestTimeout ? { ...reply, afterwards: () => this.#ready() } : reply;
   }
 
-  /** All parts have to be answered within one time limit, so nothing but decoding happens before the answer. */
+  /** All parts have to be answered within one time limit, so only decoding happens before the answer. */
   #synchronize(payload: Buffer): Reply {
     const { codec } = this.#options;
     this.#sync.reserve(payload);
@@ -99,11 +99,11 @@ export class PluginService {
   #ready(): void {
     if (this.#isReady) return;
     this.#isReady = true;
-    // A runtime that synchronizes before it configures does not exist, but is no reason to fall over.
+    // No known runtime synchronizes before it configures, but this must not cause a failure.
     this.#options.onReady(this.#runtime ?? parseRuntimeInfo({}));
   }
 
-  /** No runtime has been seen to call it; they close the connection, and so it is enough to agree. */
+  /** No runtime has been seen to call it; they close the connection, so it is enough to agree. */
   #shutdown(): Reply {
     this.#options.logger.info({}, 'the runtime announces that it shuts down');
     return {};
@@ -116,7 +116,7 @@ export class PluginService {
   }
 
   async #podEvent(name: PodEventName, wire: WirePod | undefined, call: CallInfo): Promise<Reply> {
-    // As a method: a handler may live on the prototype of a class.
+    // Called as a method: a handler may be on the prototype of a class.
     const { handlers } = this.#options;
     if (handlers[name] === undefined) return {};
     if (wire === undefined) throw new TtrpcError(StatusCode.invalidArgument, `${name} without a pod`);
@@ -128,7 +128,7 @@ export class PluginService {
     }
   }
 
-  /** Always by its own method, in every version: the answer could carry adjustments. An empty one asks for none. */
+  /** Has its own method in every version, since the answer could carry adjustments. An empty answer requests none. */
   async #createContainer({ pod, container }: ContainerRequest, call: CallInfo): Promise<Reply> {
     const { handlers } = this.#options;
     if (handlers.createContainer === undefined) return {};
@@ -148,7 +148,7 @@ export class PluginService {
   }
 }
 
-/** An "unimplemented" would make the runtime change its way of calling this plugin for good. */
+/** An "unimplemented" would permanently change how the runtime calls this plugin. */
 function withoutUnimplemented(thrown: unknown): unknown {
   if (!(thrown instanceof TtrpcError) || thrown.status !== StatusCode.unimplemented) return thrown;
   return new TtrpcError(StatusCode.unknown, thrown.message, { cause: thrown });

@@ -12,7 +12,7 @@ import { createNriCodec, type NriCodec } from './wire.ts';
 /** A plugin that keeps itself registered with the node's container runtime. */
 export interface Plugin extends AsyncDisposable {
   /**
-   * Begins to connect, and connects again whenever the connection is lost. A second call does nothing.
+   * Starts to connect, and reconnects whenever the connection is lost. A second call does nothing.
    * @throws ConnectionClosedError after the plugin was disposed of
    */
   start(): void;
@@ -22,21 +22,21 @@ export interface Plugin extends AsyncDisposable {
   readonly runtime: RuntimeInfo | undefined;
   /**
    * Waits until the runtime sends events.
-   * @throws ConnectionClosedError when it never will, since the plugin was disposed of or its only connection is over;
+   * @throws ConnectionClosedError if it never will, since the plugin was disposed of or its only connection has ended;
    * or the signal's reason
    */
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo>;
   /**
-   * Resolves, never rejects, when no connection will be made any more: after disposing; and, in a process that the
-   * runtime started, when it closes the connection.
+   * Resolves, never rejects, when no further connection will be made: after disposing; and, in a process that the
+   * runtime started, when the runtime closes the connection.
    */
   readonly finished: Promise<void>;
-  /** Lets handlers at work answer, closes the connection and ends `finished`. Calling it again waits for the same. */
+  /** Lets running handlers answer, closes the connection and ends `finished`. Repeated calls wait for the same. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Makes a plugin; nothing is opened before `start`.
+ * Creates a plugin; nothing is opened before `start`.
  * @throws OptionError `bad-option`; NriError `proto-not-loaded`
  */
 export function createPlugin(options: PluginOptions): Plugin {
@@ -91,7 +91,7 @@ class ReconnectingPlugin implements Plugin {
 
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
     const { promise, resolve, reject } = Promise.withResolvers<RuntimeInfo>();
-    // A caller that does not care any more when we are disposed of shall not be an unhandled rejection.
+    // A dropped promise must not cause an unhandled rejection when the plugin is disposed of.
     promise.catch(() => undefined);
     if (signal?.aborted) reject(signal.reason);
     else if (this.#runtime !== undefined) resolve(this.#runtime);
@@ -129,7 +129,7 @@ class ReconnectingPlugin implements Plugin {
     this.#resolveFinished();
   }
 
-  /** The socket of the runtime comes and goes with the runtime; we come again each time, but never in a rush. */
+  /** The runtime's socket comes and goes with the runtime; the plugin reconnects each time, but not immediately. */
   async #keepConnected(): Promise<void> {
     const { socketPath, backoff } = this.#options;
     const { signal } = this.#stop;
@@ -151,7 +151,7 @@ class ReconnectingPlugin implements Plugin {
     }
   }
 
-  /** Once for each kind of failure; the attempts in between are only worth a debug line. */
+  /** Warns once for each kind of failure; the attempts in between are only worth a debug line. */
   #reportDialError(error: unknown, reported: string | undefined): string | undefined {
     if (this.#stop.signal.aborted) return reported;
     const { message } = toError(error);
@@ -164,7 +164,7 @@ class ReconnectingPlugin implements Plugin {
     await this.#serve(adoptSocket(fd));
   }
 
-  /** Serves one connection to its end. Resolves to whether it was good for long enough. Does not reject. */
+  /** Serves one connection until it ends. Resolves to whether it was good for long enough. Does not reject. */
   async #serve(socket: Socket): Promise<boolean> {
     const { logger, handlers } = this.#options;
     let connectedAtMs: number | undefined;

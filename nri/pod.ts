@@ -1,8 +1,8 @@
 import type { WireNamespace, WirePod } from './wire.ts';
 
-/** A pod's sandbox as the runtime tells it. What a runtime leaves out is empty, never absent. */
+/** A pod's sandbox as the runtime reports it. What a runtime leaves out is empty, never absent. */
 export interface PodSandbox {
-  /** Of this sandbox: a pod that is set up again keeps its `uid` and gets another `id`. */
+  /** ID of this sandbox: a pod that is set up again keeps its `uid` and gets another `id`. */
   id: string;
   name: string;
   uid: string;
@@ -10,14 +10,14 @@ export interface PodSandbox {
   labels: Record<string, string>;
   annotations: Record<string, string>;
   runtimeHandler: string;
-  /** Of the pause process; 0 if there is none. CRI-O has none by default. */
+  /** PID of the pause process; 0 if there is none. CRI-O has none by default. */
   pid: number;
   /** Without prefix length. Empty on the host's network, and with containerd before 2.1 and CRI-O before 1.32. */
   ips: string[];
   /**
-   * Under their OCI names. On the host's network containerd names no `network` namespace, CRI-O one whose path is
-   * the host's own. When a pod stops the path may be gone from the host (CRI-O) or from here (containerd up to 2.0).
-   * Empty for a sandbox that containerd 2.4 was making when it was killed, for as long as the sandbox lives.
+   * Under their OCI names. On the host's network, containerd lists no `network` namespace, and CRI-O one whose path is
+   * the host's own. When a pod stops, the path may be missing on the host (CRI-O) or here (containerd up to 2.0). Empty
+   * for a sandbox that containerd 2.4 was creating when it was killed, for as long as the sandbox lives.
    */
   namespaces: LinuxNamespace[];
   cgroupParent: string;
@@ -27,11 +27,11 @@ export interface PodSandbox {
 export interface LinuxNamespace {
   /** `network`, `pid`, `mount`, `ipc`, `uts`, `user`, `cgroup` or `time`. */
   type: string;
-  /** Empty: made anew, with no path to reach it. */
+  /** Empty: newly created, with no path to reach it. */
   path: string;
 }
 
-/** Fills in what the wire leaves out. */
+/** Fills in fields that are absent on the wire. */
 export function parsePodSandbox(wire: WirePod): PodSandbox {
   return {
     id: wire.id ?? '',
@@ -49,7 +49,7 @@ export function parsePodSandbox(wire: WirePod): PodSandbox {
   };
 }
 
-/** The other direction, for the runtime's side: what is empty is left out, as Go does. */
+/** The reverse, for the runtime's side: empty fields are left out, as in Go. */
 export function formatPodSandbox(pod: Partial<PodSandbox>): WirePod {
   const { namespaces, cgroupParent, cgroupsPath, ...rest } = pod;
   const linux = withoutEmpty({ namespaces: namespaces?.map(withoutEmpty), cgroupParent, cgroupsPath });

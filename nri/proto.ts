@@ -3,28 +3,28 @@ import { fileURLToPath } from 'node:url';
 import { type AnyDefinition, loadSync, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
 import { NriError } from './errors.ts';
 
-/** `undecodable`: bytes that are no message of the type expected. */
+/** `undecodable`: bytes that are not a message of the expected type. */
 export class DecodeError extends NriError {
   constructor(type: string, cause: unknown) {
     super('undecodable', `cannot decode ${type}`, { cause });
   }
 }
 
-/** Turns messages of one type into bytes and back. Absent fields stay absent, on the way in and out. */
+/** Encodes and decodes messages of one type. Absent fields stay absent in both directions. */
 export interface MessageCodec<T> {
   encode(message: T): Buffer;
   /** @throws DecodeError */
   decode(bytes: Buffer): T;
 }
 
-/** The directory of the `.proto` files in a source tree. A bundle puts them elsewhere and says so in `protoDir`. */
+/** The directory of the `.proto` files in a source tree. A bundle has them elsewhere and sets `protoDir`. */
 export function defaultProtoDir(): string {
   return fileURLToPath(new URL('../proto', import.meta.url));
 }
 
 /**
- * Loads a wire contract. Field names become camelCase, 64-bit integers numbers, enums their numbers. Nothing is filled
- * in on decoding, so that what was decoded encodes to the same bytes again.
+ * Loads a wire contract. Field names become camelCase, 64-bit integers become numbers, and enums their numbers.
+ * Decoding fills in nothing, so that a decoded message encodes to the same bytes again.
  * @param file name below `protoDir`
  * @throws NriError `proto-not-loaded`
  */
@@ -41,10 +41,10 @@ export function loadMessages(file: string, protoDir = defaultProtoDir()): Packag
 }
 
 /**
- * The codec of one message type. proto-loader hands out the serializers of bare message types as well as those of
- * methods, so messages that no service mentions need no service invented for them.
+ * The codec of one message type. proto-loader provides serializers of bare message types as well as those of methods,
+ * so messages that no service uses need no artificial service.
  * @param type full name, e.g. `ttrpc.Request`
- * @throws NriError `proto-type-missing` when the file that was loaded is another one than ours
+ * @throws NriError `proto-type-missing` if the file that was loaded is not ours
  */
 export function messageCodec<T extends object>(messages: PackageDefinition, type: string): MessageCodec<T> {
   const definition = messages[type];

@@ -1,6 +1,6 @@
 import type { WireConfigureRequest } from './wire.ts';
 
-/** The runtime's limits when it does not name them (NRI before v0.7), milliseconds. */
+/** The runtime's limits if it does not report them (NRI before v0.7), milliseconds. */
 export const defaultRegistrationTimeoutMs = 5_000;
 export const defaultRequestTimeoutMs = 2_000;
 
@@ -8,13 +8,13 @@ export const defaultRequestTimeoutMs = 2_000;
 export interface RuntimeInfo {
   /** `containerd` or `cri-o`. */
   name: string;
-  /** As whoever built the runtime writes it: `v2.3.1`, `2.1.9+unknown`, `1.7.24~ds1`. */
+  /** In the form chosen by the runtime's builder: `v2.3.1`, `2.1.9+unknown`, `1.7.24~ds1`. */
   version: string;
-  /** Only NRI v0.12 and later tell, e.g. `v0.12.2`. */
+  /** Reported only by NRI v0.12 and later, e.g. `v0.12.2`. */
   nriVersion: string | undefined;
   /** How long the runtime waits for a new plugin to register. */
   registrationTimeoutMs: number;
-  /** How long it waits for the answer to an event before it drops the plugin and goes on without. */
+  /** How long it waits for the answer to an event before it drops the plugin and continues without it. */
   requestTimeoutMs: number;
 }
 

@@ -12,7 +12,7 @@ import type { TtrpcCodec } from './ttrpc/codec.ts';
 import { TtrpcServer } from './ttrpc/server.ts';
 import { type NriCodec, runtimeService } from './wire.ts';
 
-/** `registration-failed`: the runtime did not take the plugin; `cause` is its answer, or that there was none. */
+/** `registration-failed`: the runtime did not accept the plugin; `cause` is its answer, or the lack of one. */
 export class RegistrationError extends NriError {
   constructor(plugin: string, cause: unknown) {
     super('registration-failed', `the runtime did not register plugin ${plugin}: ${toError(cause).message}`, { cause });
@@ -31,13 +31,13 @@ export interface SessionOptions {
   answerBeforeDeadlineMs: number;
   /** Whether the runtime started this process and handed it the socket. */
   launched: boolean;
-  /** Called once, when events begin to come. */
+  /** Called once, when events begin to arrive. */
   onReady: (runtime: RuntimeInfo) => void;
 }
 
 /** One connection to a runtime, from the registration to its end. */
 export class Session {
-  /** Resolves, never rejects, when the connection is over. */
+  /** Resolves, never rejects, when the connection has ended. */
   readonly closed: Promise<Error | undefined>;
   readonly #mux: Mux;
   readonly #server: TtrpcServer;
@@ -69,8 +69,8 @@ export class Session {
   }
 
   /**
-   * Lets the handlers at work answer (a connection closed on them counts as their success), then closes the connection
-   * and gives the rest of them the same time again to notice their signal.
+   * Lets running handlers answer (closing the connection before they do counts as their success), then closes the
+   * connection and gives the rest of them the same time again to notice their signal.
    */
   async close(handlerTimeoutMs: number): Promise<void> {
     await this.idle(handlerTimeoutMs);
@@ -78,14 +78,14 @@ export class Session {
     await this.idle(handlerTimeoutMs);
   }
 
-  /** Waits for the handlers at work, but no longer than `timeoutMs`. */
+  /** Waits for running handlers, but no longer than `timeoutMs`. */
   async idle(timeoutMs: number): Promise<void> {
     await settledWithin(Promise.all([this.#server.idle(timeoutMs), this.#service.idle()]), timeoutMs);
   }
 
   /**
-   * Nothing else has a time limit here: after the registration the runtime may hold back for as long as it stops some
-   * other pod (containerd#14083), and giving up would only begin that wait anew.
+   * Nothing else has a time limit here: after the registration the runtime may hold back while it stops some other pod
+   * (containerd#14083), and giving up would only restart that wait.
    */
   #register(client: TtrpcClient, { name, index, nri, registrationTimeoutMs, logger }: SessionOptions): void {
     const payload = nri.registerPluginRequest.encode({ pluginName: name, pluginIdx: index });
@@ -96,7 +96,7 @@ export class Session {
   }
 }
 
-/** @returns to be called when the runtime has told its pods, or never will */
+/** @returns a function to call when the runtime has sent its pods, or never will */
 function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOptions): () => void {
   return after(syncPatienceMs, () => {
     const hint = 'it registers nobody while it stops some other pod; if this lasts, it is stuck, and needs a restart';

@@ -1,20 +1,20 @@
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import type { WireContainer, WirePod } from './wire.ts';
 
-/** What exists in the runtime, as it is on the wire. */
+/** Existing pods and containers of the runtime, as they are on the wire. */
 export interface SyncState {
   pods: WirePod[];
   containers: WireContainer[];
 }
 
-/** What all parts together may be; far more than a runtime can send within its time limit. */
+/** Limits of all parts together; far more than a runtime can send within its time limit. */
 export interface SyncLimits {
   bytes: number;
   /** Pods and containers. An empty one is two bytes on the wire and some hundred in memory. */
   entries: number;
 }
 
-/** Puts together the parts in which a runtime tells what exists. */
+/** Joins the parts in which a runtime sends what exists. */
 export class SyncParts {
   readonly #limits: SyncLimits;
   #bytes = 0;
@@ -26,8 +26,8 @@ export class SyncParts {
   }
 
   /**
-   * To be called with each part before it is decoded, which is what takes the memory.
-   * @throws TtrpcError `resourceExhausted`; what was collected so far is dropped
+   * To be called with each part before it is decoded, since decoding takes the memory.
+   * @throws TtrpcError `resourceExhausted`; everything collected so far is dropped
    */
   reserve(payload: Buffer): void {
     const { bytes, entries } = this.#limits;
@@ -55,8 +55,8 @@ export class SyncParts {
 }
 
 /**
- * How many fields of an encoded message have a length: its submessages, for a message that has no texts of its own.
- * Takes any bytes; of what is no message it counts the fields up to there.
+ * Counts the fields of an encoded message that have a length: its submessages, for a message that has no strings of its
+ * own. Accepts any bytes; in invalid data it counts the fields before the error.
  * Source: protobuf encoding, "Message structure".
  */
 function countSubmessages(message: Buffer): number {

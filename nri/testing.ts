@@ -21,8 +21,8 @@ export interface FakeRuntimeOptions {
   /** Default `v2.1.9`. */
   version?: string;
   /**
-   * `v0.12.0` and later call a method for each event and tell this version. `undefined` stands for those before v0.7,
-   * which do not tell their time limits. Default: an NRI of 2024, v0.8.0.
+   * `v0.12.0` and later call a method for each event and report this version. `undefined` stands for those before v0.7,
+   * which do not report their time limits. Default: an NRI of 2024, v0.8.0.
    */
   nriVersion?: string | undefined;
   /** Ms. Default 5000. */
@@ -31,16 +31,16 @@ export interface FakeRuntimeOptions {
   requestTimeoutMs?: number;
   /** Configures plugins before it answers their registration; Go does either. Default false. */
   configureFirst?: boolean;
-  /** The most that goes into one message of what exists, bytes. Default 4 MiB, as in Go. */
+  /** Maximum size of one message with existing pods and containers, bytes. Default 4 MiB, as in Go. */
   maxSyncBytes?: number;
-  /** What exists when the runtime starts. */
+  /** Pods and containers that exist when the runtime starts. */
   pods?: PodInput[];
   containers?: Partial<Container>[];
   logger?: Logger;
   protoDir?: string;
 }
 
-/** A pod with as many details as a test cares for. */
+/** A pod with as many details as a test needs. */
 export type PodInput = Partial<PodSandbox> & Pick<PodSandbox, 'id'>;
 
 /**
@@ -48,14 +48,14 @@ export type PodInput = Partial<PodSandbox> & Pick<PodSandbox, 'id'>;
  * Go code in containerd and CRI-O. Registrations are taken one after the other; one lock serializes all events.
  */
 export class FakeRuntime implements AsyncDisposable {
-  /** The pods that exist: what a plugin is told when it connects. */
+  /** The existing pods, which are sent to a plugin when it connects. */
   readonly pods = new Map<string, PodInput>();
   readonly #options: FakeRuntimeOptions;
   readonly #facts: FakeRuntimeFacts;
   readonly #connections = new Set<FakePlugin>();
   readonly #sockets = new Set<Socket>();
   readonly #waiters = new Set<() => void>();
-  /** Pods whose run was announced since the last start: containerd says no more of the others. */
+  /** Pods whose run was announced since the last start: containerd reports no further events of the others. */
   readonly #announced = new Set<string>();
   readonly #stopped = new Set<string>();
   #plugins: FakePlugin[] = [];
@@ -88,7 +88,7 @@ export class FakeRuntime implements AsyncDisposable {
     return this.#plugins;
   }
 
-  /** How many connections came in since the beginning, whatever became of them. */
+  /** Number of connections since the beginning, whatever became of them. */
   get accepted(): number {
     return this.#accepted;
   }
@@ -108,13 +108,13 @@ export class FakeRuntime implements AsyncDisposable {
     });
   }
 
-  /** Closes all connections without a word, as a runtime does that ends. */
+  /** Closes all connections without notice, like a runtime that ends. */
   async stop(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;
     for (const plugin of this.#connections) plugin.close();
     await Promise.all([...this.#connections].map(({ closed }) => closed));
-    // The others wait for their turn still; nobody has looked at them.
+    // The others are still waiting for their turn and have not been served.
     for (const socket of this.#sockets) socket.destroy();
     this.#connections.clear();
     this.#plugins = [];
@@ -124,7 +124,7 @@ export class FakeRuntime implements AsyncDisposable {
     if (server !== undefined) await new Promise((resolve) => server.close(resolve));
   }
 
-  /** Ends and starts again, with a new socket under the old path. Pods stay, what is known about them does not. */
+  /** Stops and starts again, with a new socket under the old path. Pods stay, but what is known about them does not. */
   async restart(): Promise<void> {
     await this.stop();
     await this.start();
@@ -136,10 +136,10 @@ export class FakeRuntime implements AsyncDisposable {
 
   /**
    * Serves a plugin that this runtime started itself, over a socket handed to it.
-   * @param config what the runtime's files say for it
+   * @param config its configuration from the runtime's files
    */
   launch(socket: Duplex, { config = '' }: { config?: string } = {}): void {
-    // Versions that do not tell theirs are from before v0.7, when launched plugins were not told what exists.
+    // A runtime that does not report its NRI version is from before v0.7, when launched plugins were not synchronized.
     this.#serve(socket, { ...this.#facts, config }, this.#facts.nriVersion !== undefined);
   }
 
@@ -157,7 +157,7 @@ export class FakeRuntime implements AsyncDisposable {
     while (this.#plugins.some((plugin) => plugin.name === name)) await this.#change();
   }
 
-  /** Holds back the synchronization of plugins, as a runtime does while it works on a pod; until disposed of. */
+  /** Holds back the synchronization of plugins until disposed of, as a runtime does while it works on a pod. */
   blockSync(): Disposable {
     this.#syncBlockers += 1;
     let blocking = true;
@@ -227,7 +227,7 @@ export class FakeRuntime implements AsyncDisposable {
 
   #accept(socket: Socket): void {
     this.#accepted += 1;
-    // Until its turn comes nothing is read from it, as from a connection that Go has not accepted yet.
+    // Nothing is read from it until its turn comes, as from a connection that Go has not accepted yet.
     socket.on('error', () => undefined);
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
@@ -273,7 +273,7 @@ export class FakeRuntime implements AsyncDisposable {
   }
 }
 
-/** Makes a runtime and has it listen. */
+/** Creates a runtime that listens. */
 export async function startFakeRuntime(options: FakeRuntimeOptions): Promise<FakeRuntime> {
   const runtime = new FakeRuntime(options);
   await runtime.start();

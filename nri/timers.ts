@@ -1,7 +1,7 @@
 /** Longer timeouts overflow in Node and fire at once. */
 const maxTimeoutMs = 2 ** 31 - 1;
 
-/** Runs `action` once after `ms`, unless the result is called before. */
+/** Runs `action` once after `ms`, unless the returned function is called before. */
 export function after(ms: number, action: () => void): () => void {
   const timer = setTimeout(action, Math.min(Math.max(0, ms), maxTimeoutMs));
   return () => clearTimeout(timer);
@@ -23,7 +23,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<boolean> {
   });
 }
 
-/** Waits for work that cannot fail, but no longer than `ms`. Resolves to whether the work came first. */
+/** Waits for work that cannot fail, but no longer than `ms`. Resolves to whether the work finished first. */
 export function settledWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   return new Promise((resolve) => {
     const cancel = after(ms, () => resolve(false));

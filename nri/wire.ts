@@ -64,7 +64,7 @@ export interface NriCodec {
 }
 
 /**
- * Reads `nri.proto` and makes the codecs of its messages.
+ * Reads `nri.proto` and creates the codecs of its messages.
  * @throws NriError `proto-not-loaded`
  */
 export function createNriCodec(protoDir?: string): NriCodec {

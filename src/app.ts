@@ -54,16 +54,16 @@ import { ClaimLocks, Store } from './state/index.ts';
 import { heldDevices, openVfSource, type VfSource } from './vf-source.ts';
 import { checkWritableDirectories } from './writable-directories.ts';
 
-/** The driver, running. Disposing stops it; what is prepared stays prepared. */
+/** The running driver. Disposing stops it; prepared claims stay prepared. */
 export interface App extends AsyncDisposable {
-  /** Waits until the runtime delivers pod events. @throws ConnectionClosedError if the driver stops before */
+  /** Waits until the runtime delivers pod events. @throws ConnectionClosedError if the driver stops first */
   whenConnected(): Promise<void>;
 }
 
 /**
- * Builds and starts everything: the one place where real clocks, sockets and clients are made. The order matters: the
- * hook can serve pods before the kubelet can prepare claims for them.
- * @throws NetdraError of whichever part cannot start
+ * Builds and starts everything: the only place where real clocks, sockets and clients are created. The order matters:
+ * the hook can serve pods before the kubelet can prepare claims for them.
+ * @throws NetdraError of the part that cannot start
  */
 export async function startApp(settings: Settings, logger: Logger): Promise<App> {
   const clock = systemClock;
@@ -98,7 +98,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     dataDir,
     cdiDir: settings.cdiDir,
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
-    // Claims that have metadata already keep it, so it is never left out altogether.
+    // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,
     attributesOf: ({ pool, name }) => {
       const device = pool === settings.nodeName ? vfs.find(name) : undefined;
@@ -110,7 +110,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
     ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),
   });
-  // Before anything looks at what VFs were in the boot before this one.
+  // Must run before anything reads the VF snapshots of an earlier boot.
   await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
   const { connection: host, ethtool } = networks.host;
@@ -205,13 +205,13 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       registryDir: settings.kubeletRegistryDir,
       podUid: settings.podUid,
       health: true,
-      // What two claims could both touch, the driver keeps apart itself.
+      // The driver itself serializes access to whatever two claims could share.
       serialize: false,
       claims: resources,
       metadata,
       clock,
       logger,
-      // The kubelet deletes our slices while we are away.
+      // The kubelet deletes our slices while the driver is unavailable.
       onRegistration: (registration) => {
         ops.setConnected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);
         if (registration.registered) publisher.recheck();
@@ -274,7 +274,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     claims: resources,
     metadata,
     helper,
-    // The next pod may be there already.
+    // The next pod may already exist.
     onHandedOver: () => reconciler.nudge(),
     clock,
     logger,
@@ -302,14 +302,14 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       logger,
     }),
   );
-  // The runtime registers us when it has an answer of each sandbox, which has none while its containers wait.
+  // The runtime registers us once every sandbox has answered it; one whose containers are waiting does not answer.
   await waitingSandboxes.serve();
   plugin.start();
   waitingSandboxes.start();
   cniCleanUp.start();
   reconciler.start();
   deletedPods.start();
-  // What could not be told before we were stopped.
+  // Report the status that could not be written before the driver was stopped.
   for (const { identity, devices } of store.claims()) {
     if (devices.some(({ attachment }) => attachment?.networkData !== undefined)) tellStatus(identity);
   }

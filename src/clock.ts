@@ -5,16 +5,16 @@ export interface Deadline extends Disposable {
   remainingMs(): number;
 }
 
-/** Time as an argument, so that tests move it instead of sleeping. */
+/** Time as a dependency, so that tests can advance it instead of sleeping. */
 export interface Clock {
-  /** Monotonic milliseconds; only differences mean something. */
+  /** Monotonic milliseconds; only differences are meaningful. */
   nowMs(): number;
   /** @param parent aborts the deadline's signal too, with its own reason */
   deadline(timeoutMs: number, parent?: AbortSignal): Deadline;
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The machine's own clock. `AbortSignal.timeout` is not used: its timer does not keep the process alive. */
+/** The system clock. `AbortSignal.timeout` is not used: its timer does not keep the process alive. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
   deadline(timeoutMs, parent) {

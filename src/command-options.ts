@@ -3,8 +3,8 @@ import { defaultHostDirs } from './metadata/layout.ts';
 import { parseDriverName, parseSimulation } from './settings.ts';
 
 /**
- * Flags that several commands have. What the environment says counts for all of them: in the driver's container the
- * tools then know what the driver was told.
+ * Flags shared by several commands. Environment variables apply to all of them, so that in the driver's container the
+ * tools use the driver's own settings.
  */
 export const commonOptions = {
   driverName: () =>
@@ -62,7 +62,7 @@ export const commonOptions = {
     new Option('--simulate <vfs>', 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS')
       .env('NETDRA_SIMULATE')
       .argParser(argument(parseSimulation)),
-  /** For commands that only read. */
+  /** For read-only commands. */
   output: () => new Option('-o, --output <format>', 'how to write it').choices(['table', 'json']).default('table'),
 } as const;
 

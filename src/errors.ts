@@ -11,7 +11,7 @@ export interface ErrorDetails {
   path?: string;
   /** What the reader can do about it, as a clause: `start containerd with NRI enabled`. */
   hint?: string;
-  /** Whether the same call may succeed later with nothing changed by a human. */
+  /** Whether the same call may succeed later without human intervention. */
   retriable?: boolean;
 }
 
@@ -40,8 +40,8 @@ export class NetdraError<Code extends string = string> extends Error {
 }
 
 /**
- * The message of an error, those of its causes and the first hint among them, in one line without control characters and
- * of limited length: what a user gets to see.
+ * The message of an error, those of its causes and the first hint among them, as shown to users: one line of limited
+ * length, without control characters.
  */
 export function explain(error: unknown): string {
   const messages: string[] = [];
@@ -53,7 +53,7 @@ export function explain(error: unknown): string {
     current = current instanceof Error ? current.cause : undefined;
   }
   const text = messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
-  // Parsers show places in files, and programs write what they like.
+  // Parser messages quote parts of files, and other programs may write anything.
   return printable(text.replaceAll(/\s*\n\s*/g, ' ').trim());
 }
 

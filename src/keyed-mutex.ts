@@ -15,9 +15,9 @@ export class KeyedMutex {
     }
   }
 
-  /** The same for several keys at once: it waits for all that is about one of them. */
+  /** Runs a task under several keys at once: it waits for all tasks that use one of them. */
   async runAll<T>(keys: readonly string[], task: () => Promise<T>): Promise<T> {
-    // Each once and always in the same order: two tasks never wait for each other.
+    // Each key once and always in the same order, so that two tasks never wait for each other.
     const unique = [...new Set(keys)].sort().reverse();
     return await unique.reduce((inner, key) => () => this.run(key, inner), task)();
   }

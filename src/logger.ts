@@ -1,4 +1,4 @@
-/** What the framework asks of a logger: pino's shape, facts first. */
+/** The logger interface that the framework needs: pino's, fields first. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

@@ -1,8 +1,8 @@
-/** Runs tasks that nobody waits for, in the order of the calls, each when the one before has ended, however it has. */
+/** Runs background tasks in the order of the calls, each after the previous one has ended, successfully or not. */
 export function createOneByOne(): (task: () => Promise<void>) => void {
   let last = Promise.resolve();
   return (task) => {
-    // Who cares what comes of a task looks after that in it.
+    // Tasks handle their own failures.
     last = last.then(task).catch(() => undefined);
   };
 }

@@ -6,9 +6,9 @@ const lockTypes = { write: 1, unlock: 2 };
 const seekSet = 0;
 
 /**
- * Locks a byte of a file for the open file, without waiting: the kernel gives it back when the last descriptor of the open
- * file is closed, however its process ends. It need not be within the file.
- * @returns `false` if another open file has it, of this process or of another one
+ * Locks one byte of a file for the open file description, without waiting. The kernel releases the lock when the last
+ * descriptor of that description is closed, however the process ends. The byte need not be within the file.
+ * @returns `false` if another open file description holds it, of this process or of another one
  * @throws Error with the errno
  */
 export function tryLockByte(descriptor: number, offset: number): boolean {
@@ -36,8 +36,8 @@ function setLock(descriptor: number, type: number, offset: number): boolean {
 let resolved: ((descriptor: number, command: number, lock: Buffer) => number) | undefined;
 
 /**
- * Resolved once: each lookup by koffi costs memory for good. The third argument of fcntl(2) is variadic, which makes no
- * difference on x86-64 and arm64, and koffi looks at the types of a variadic call each time.
+ * Resolved once: each koffi lookup costs memory for good. The third argument of fcntl(2) is variadic; declaring it
+ * fixed makes no difference on x86-64 and arm64, and koffi examines the types of a variadic call each time.
  */
 function loadFcntl() {
   resolved ??= koffi.load(null).func('int fcntl(int fd, int cmd, void *lock)');

@@ -8,9 +8,9 @@ type Issue = z.core.$ZodIssue;
 /** The operator's inventory policy, a YAML or JSON file that may change while the driver runs. */
 export class PolicyFile {
   readonly #path: string;
-  /** Of the policy that is in force. */
+  /** Text of the policy in force. */
   #text: string | undefined;
-  /** What was told last of a file that cannot be taken. */
+  /** Last reported fault of a rejected file. */
   #fault: string | undefined;
 
   constructor(path: string) {
@@ -18,9 +18,9 @@ export class PolicyFile {
   }
 
   /**
-   * Reads the file and tells of a policy that is new. With one that cannot be taken, the one before stays in force.
-   * @returns why the file was not taken, once for each fault
-   * @throws NetdraError `policy-invalid` with the field and what is allowed, if there is no policy from before
+   * Reads the file and reports a new policy. If the file is rejected, the previous policy stays in force.
+   * @returns why the file was rejected, once for each fault
+   * @throws NetdraError `policy-invalid` with the field and what is allowed, if there is no previous policy
    */
   async follow(onChange: (policy: InventoryPolicy) => void): Promise<NetdraError | undefined> {
     try {
@@ -47,7 +47,7 @@ export class PolicyFile {
   }
 
   async #parse(text: string): Promise<InventoryPolicy> {
-    // Not at the top: without a policy nobody needs it.
+    // Imported lazily: without a policy it is not needed.
     const { load } = await import('js-yaml');
     let value: unknown;
     try {
@@ -69,7 +69,7 @@ export class PolicyFile {
   }
 }
 
-/** `pfs.0.select.vendor: four lower-case …`. Of several ways to write a field, the one that was meant. */
+/** `pfs.0.select.vendor: four lower-case …`. For a field with several forms, the one most likely meant is described. */
 function describeIssue(issue: Issue, above: PropertyKey[] = []): string[] {
   const path = [...above, ...issue.path];
   if (issue.code === 'invalid_union' && issue.errors.length > 0) {

@@ -1,11 +1,11 @@
-/** Controls, marks without width, among them those that turn the direction of text, line separators, and half characters. */
+/** Control and zero-width characters (including those that change text direction), line separators, lone surrogates. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
-/** The same, and before it what `styleText` writes; its first character is ESC, as no other control is let through. */
+/** Also matches, first, the sequences of `styleText`; they begin with ESC, and no other control sequence passes. */
 const styledOrUnprintable = new RegExp(`${String.fromCharCode(27)}\\[[0-9]{1,2}m|${unprintable.source}`, 'gu');
 
 /**
- * Text that others wrote, for people: names of interfaces, what plugins print, annotations. What a terminal would act upon
- * is escaped as in JSON, and what is too long is cut.
+ * Makes foreign text safe to show to people: interface names, plugin output, annotations. Characters that a terminal
+ * would act upon are escaped as in JSON, and text that is too long is cut.
  * @param maxLength in UTF-16 units, before escaping
  */
 export function printable(text: string, maxLength = 4_096): string {
@@ -13,7 +13,7 @@ export function printable(text: string, maxLength = 4_096): string {
   return kept.replaceAll(unprintable, escapeUnits);
 }
 
-/** The same for what is on its way to a terminal: our own colours and line ends stay, and nothing is cut. */
+/** The same for terminal output: our own colours and line ends are kept, and nothing is cut. */
 export function printableStyled(text: string): string {
   return text.replaceAll(styledOrUnprintable, (each) => (each === '\n' || each.length > 3 ? each : escapeUnits(each)));
 }

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { runCommand } from './run-command.ts';
 import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/index.ts';
 
-/** The command line of netdra. Commands load what they need when they are run: the driver alone takes half a second. */
+/** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
 export function createProgram(): Command {
   return new Command('netdra')
     .description('Kubernetes network DRA driver for SR-IOV and DPDK')

@@ -5,26 +5,26 @@ import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 const defaultDir = fileURLToPath(new URL('../proto', import.meta.url));
 
 /**
- * Loads one of our wire contracts. Field names become camelCase, 64-bit integers numbers (none of ours passes 2^53),
- * absent fields their proto3 defaults.
+ * Loads one of our wire contracts. Field names become camelCase, 64-bit integers become numbers (none of ours exceeds
+ * 2^53), and absent fields get their proto3 defaults.
  * @param file name below `proto/`, e.g. `dra-v1.proto`
  */
 export function loadProto(file: string, dir = defaultDir): PackageDefinition {
   return loadSync(file, { includeDirs: [dir], longs: Number, enums: String, defaults: true, oneofs: false });
 }
 
-/** A service whose contract is read when the first message comes in or goes out. */
+/** A service whose contract is loaded with the first message that is received or sent. */
 export interface LazyService {
   definition: ServiceDefinition;
-  /** Reads the contract now. */
+  /** Loads the contract now. */
   load(): void;
 }
 
 /**
- * The definition of a service without its contract: reading one takes as long as all the rest of a driver's start, and
- * most of the versions that are served are never called.
+ * A service definition that loads its contract on demand: loading takes as long as the rest of the driver's startup,
+ * and most of the served versions are never called.
  * @param service full name, e.g. `v1.DRAPlugin`
- * @param methods by name: whether they answer with a stream
+ * @param methods by name: whether they respond with a stream
  */
 export function lazyService(file: string, service: string, methods: Record<string, { streams: boolean }>): LazyService {
   let loaded: ServiceDefinition | undefined;

@@ -1,14 +1,14 @@
 import type { Clock } from './clock.ts';
 
 export interface RateLimitOptions {
-  /** How many may come at once. */
+  /** How many are allowed at once. */
   burst: number;
-  /** Afterwards one more is allowed in each such time. */
+  /** After the burst, one more is allowed per interval. */
   everyMs: number;
   clock: Clock;
 }
 
-/** Allows each key so many at once, and then one from time to time. Keys that are quiet long enough are forgotten. */
+/** Token bucket for each key: a burst, then one per interval. Keys whose bucket is full again are forgotten. */
 export class RateLimit {
   readonly #options: RateLimitOptions;
   readonly #buckets = new Map<string, { tokens: number; atMs: number }>();
@@ -17,7 +17,7 @@ export class RateLimit {
     this.#options = options;
   }
 
-  /** Takes one of what the key is allowed. @returns whether there was one */
+  /** Takes a token of the key. @returns whether there was one */
   take(key: string): boolean {
     this.#forgetFull();
     const tokens = this.#tokens(key);
@@ -26,7 +26,7 @@ export class RateLimit {
     return true;
   }
 
-  /** How long until the key is allowed one, ms. */
+  /** Time until the key has a token, ms. */
   waitMs(key: string): number {
     return Math.max(0, Math.ceil((1 - this.#tokens(key)) * this.#options.everyMs));
   }

@@ -171,7 +171,7 @@ function parseBoolean(text: string): boolean {
 }
 
 async function run(settings: Settings): Promise<void> {
-  // Not at the top: the API client alone takes half a second to load, which --help can do without.
+  // Imported lazily: the API client alone takes half a second to load, and --help does not need it.
   const { createLogger } = await import('./pino-logger.ts');
   const logger = createLogger(settings.logLevel);
   const fail = (error: unknown, message: string): never => {

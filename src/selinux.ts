@@ -9,16 +9,16 @@ import { metadataDirName } from './metadata/layout-v1.ts';
 import type { Settings } from './settings.ts';
 
 /**
- * What every container may read, whatever its categories. Source: container-selinux, `container.te`: `container_file_t`; level `s0`
- * without categories.
+ * Label of files that every container may read, whatever its categories. Source: container-selinux, `container.te`:
+ * `container_file_t`; level `s0` without categories.
  */
 export const containerLabel = 'system_u:object_r:container_file_t:s0';
 /** Where the kernel shows that a policy is loaded. */
 const enforcePath = '/sys/fs/selinux/enforce';
 
 /**
- * Labels the directories whose files containers have mounted, before anything is made in them. A failure is logged: the driver still
- * serves pods that SELinux does not confine.
+ * Labels the directories whose files are mounted into containers, before anything is created in them. A failure is only
+ * logged: the driver still serves pods that SELinux does not confine.
  * @param dataDir the driver's directory below the kubelet's `plugins`
  */
 export function labelDirectories(
@@ -38,14 +38,14 @@ export function labelDirectories(
 }
 
 /**
- * Gives directories and all that is in them the label of files for containers. What is made in them later inherits the type from its
- * directory, and the level from the driver's process, which therefore must have none but `s0`. Directories are made if need be.
- * Does nothing where SELinux is off.
+ * Gives directories and everything in them the label of files for containers. Files created in them later inherit the
+ * type from the directory and the level from the driver's process, whose level must therefore be just `s0`. Missing
+ * directories are created. Does nothing if SELinux is off.
  * @throws NetdraError `selinux-label` with the first file that cannot be labelled
  */
 export function labelForContainers(dirs: readonly string[], { enforce = enforcePath } = {}): void {
   if (!existsSync(enforce)) return;
-  // Looked up once, at start: each lookup by koffi costs memory for good.
+  // Looked up once, at start: each koffi lookup costs memory for good.
   const lsetxattr = koffi
     .load(null)
     .func('int lsetxattr(const char *path, const char *name, const void *value, size_t size, int flags)');

@@ -9,34 +9,34 @@ export interface Simulation {
   vfsPerPf: number;
 }
 
-/** Everything that `netdra run` can be told. Directories are absolute; the kubelet sees them under the same paths. */
+/** All settings of `netdra run`. Directories are absolute; the kubelet sees them under the same paths. */
 export interface Settings {
   driverName: string;
   nodeName: string;
   /** Path of a kubeconfig; absent: the service account of the pod. */
   kubeconfig: string | undefined;
-  /** The kubelet's `plugins`; ours is the directory named after the driver. */
+  /** The kubelet's `plugins` directory; the driver's own directory in it is named after the driver. */
   kubeletPluginsDir: string;
   kubeletRegistryDir: string;
   /** UID of our own pod, for rolling updates; absent: only one instance may run. */
   podUid: string | undefined;
   cdiDir: string;
   stateDir: string | undefined;
-  /** Where CNI plugins are looked for, the first one first. */
+  /** Directories that are searched for CNI plugins, in this order. */
   cniBinDirs: string[];
   /** What CNI plugins may do; absent: everything. */
   cni?: CniRules;
-  /** Where the host's `/proc/sys` is, writable. */
+  /** Where the host's `/proc/sys` is mounted writable. */
   procSysDir: string;
   nriSocket: string;
   nriPluginName: string;
   nriPluginIndex: string;
   metadataLayouts: LayoutName[];
-  /** On the host, for the layout `attributes-json`; absent: as in the container. */
+  /** Host directory for the layout `attributes-json`; absent: the same path as in the container. */
   attributesDir?: string;
-  /** On the host, for the layout `downward-api`: a directory for each pod in it; absent: `/etc/dra`. */
+  /** Host directory for the layout `downward-api`, with a directory for each pod; absent: `/etc/dra`. */
   downwardApiDir?: string;
-  /** On the host, for device-info files; absent: where Multus looks for them. */
+  /** Host directory for device-info files; absent: where Multus looks for them. */
   deviceInfoDir?: string;
   enableDeviceMetadata: boolean;
   /** What keeps containers from starting before their devices are ready; absent: `auto`. */
@@ -45,19 +45,19 @@ export interface Settings {
   gateProgram?: string;
   /** Runtime handlers, with `*` for any characters, that may not run OCI hooks; absent: `defaultHooklessHandlers`. */
   hooklessRuntimeHandlers?: string[];
-  /** Whether metadata follows what changes in running pods. */
+  /** Whether metadata follows changes in running pods. */
   liveUpdates: boolean;
   /** Closed fields of VFConfig that claims may set where their DeviceClass does not. */
   openClaimFields: ClosedField[];
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy: string | undefined;
-  /** How often what is remembered is compared with what is, ms; absent: {@link defaultReconcileIntervalMs}. */
+  /** How often stored and actual state are compared, ms; absent: {@link defaultReconcileIntervalMs}. */
   reconcileIntervalMs?: number;
-  /** Where the kernel tells which boot of the node this is; absent: below `/proc`. */
+  /** File with the kernel's boot ID; absent: below `/proc`. */
   bootIdPath?: string;
   /** Where metrics and probes are served, `HOST:PORT`; absent: nowhere. */
   httpAddress?: string;
-  /** Directory with `tls.crt` and `tls.key` for it, read again when they change; absent: without TLS. */
+  /** Directory with `tls.crt` and `tls.key` for that address, read again when they change; absent: no TLS. */
   httpTlsDir?: string;
   simulate: Simulation | undefined;
   simulatePrefix: string;
@@ -67,7 +67,7 @@ export interface Settings {
 export const defaultReconcileIntervalMs = 60_000;
 
 /**
- * `60` or `0.5`, in seconds, as milliseconds.
+ * Parses seconds, such as `60` or `0.5`, into milliseconds.
  * @throws Error with what is allowed
  */
 export function parseSeconds(text: string): number {
@@ -77,7 +77,7 @@ export function parseSeconds(text: string): number {
 }
 
 /**
- * `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each).
+ * Parses `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each).
  * @throws Error with what is allowed
  */
 export function parseSimulation(text: string): Simulation {

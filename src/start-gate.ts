@@ -13,25 +13,25 @@ import type { Logger } from './logger.ts';
 import type { ClaimMetadataOptions } from './metadata/index.ts';
 import type { Settings } from './settings.ts';
 
-/** Less than the kubelet's two minutes for a request to the runtime, so that its error is the gate's. */
+/** Less than the kubelet's timeout of two minutes for runtime requests, so that the kubelet gets the gate's error. */
 const gateTimeoutSeconds = 100;
 const readNodeMs = 10_000;
 
 /** What keeps containers of this node from starting before their devices are ready. */
 export interface StartGate {
-  /** Absent: their metadata file is missing until then. */
+  /** Absent: containers lack their metadata file until then. */
   hook?: NonNullable<ClaimMetadataOptions['gate']>;
   /** Whether containers of a runtime handler run the hook. */
   runsHooks: (runtimeHandler: string) => boolean;
 }
 
-/** Chooses the start gate, and installs its program. @throws GateError */
+/** Chooses the start gate and installs its program. @throws GateError */
 export async function openStartGate(
   settings: Settings,
   { kube, dataDir, logger }: { kube: KubeClient; dataDir: string; logger: Logger },
 ): Promise<StartGate> {
   const { nodeName, startGate = 'auto', hooklessRuntimeHandlers = defaultHooklessHandlers } = settings;
-  // A restart while the API server cannot be reached is no reason to choose otherwise than before.
+  // A restart while the API server is unreachable must not change an earlier choice.
   const isInstalled = existsSync(gateProgramPath(dataDir));
   const handlers =
     startGate === 'file' ? 'unknown' : await readRuntimeHandlers(kube, nodeName, AbortSignal.timeout(readNodeMs));

@@ -34,64 +34,64 @@ import {
 } from './sriov/index.ts';
 import type { StoredClaim, UnrestoredVf } from './state/index.ts';
 
-/** Devices that appear or vanish are seen within this time, on a node where nothing else changes. */
+/** On an otherwise quiet node, devices that appear or vanish are noticed within this time. */
 const rescanMs = 2_000;
-/** The same where one change follows another, such as those of pods that come and go: reading 80 VFs takes some 35 ms. */
+/** The same on a busy node, for example while pods come and go: reading 80 VFs takes some 35 ms. */
 const busyRescanMs = 10_000;
-/** What no event reports is seen within this time. */
+/** Changes that no event reports are noticed within this time. */
 const longestRescanMs = 30_000;
-/** After a change: the inventory takes a VF for lost when it has missed it twice. */
+/** Scans after a change: the inventory considers a VF lost when it has missed it twice. */
 const scansPerChange = 2;
-/** Firmware takes a while to switch VFs on. */
+/** Firmware takes a while to enable VFs. */
 const vfsOnMs = 120_000;
 
 export interface VfSourceOptions {
   /** Name of the driver: the prefix of its taints. */
   driver: string;
-  /** Into the host's network namespace. */
+  /** Connection into the host's network namespace. */
   host: RtnlConnection;
-  /** In the same namespace. Absent: what ethtool sets is not restored. */
+  /** For the same namespace. Absent: ethtool settings are not restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
   /** File with an InventoryPolicy. */
   policyPath?: string;
-  /** What is prepared for claims now. */
+  /** Devices that are prepared for claims now. */
   held: () => HeldDevices;
   /** VFs that are not offered until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
-  /** Reports changes of the node's devices and interfaces. Absent: they are read again and again. */
+  /** Reports changes of the node's devices and interfaces. Absent: they are polled. */
   watchHost?: (onChange: () => void) => Disposable;
   /** Where sysfs is mounted; default `/sys`. */
   sysfsRoot?: string;
   stateDir: string;
   logger: Logger;
-  /** Of writes to sysfs. */
+  /** Options for writes to sysfs. */
   kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
 }
 
 /** A device whose kernel driver does not return from a write. */
 export interface HungDevice extends HungWrite {
-  /** In its pool; absent if it is not offered, such as a PF. */
+  /** Name in its pool; absent if it is not offered, such as a PF. */
   name?: string;
 }
 
 /** The node's VFs and NICs, real or simulated, as the publisher, the driver and the sandbox side see them. */
 export class VfSource implements VfHost, AsyncDisposable {
-  /** Changes VFs from outside. */
+  /** Changes VFs from the host side. */
   readonly control: VfControl;
   readonly #inventory: Inventory;
   readonly #policyFile: PolicyFile | undefined;
   readonly #stop = new AbortController();
   #devices: NetworkDevice[] = [];
-  /** At the last scan. */
+  /** Devices offered at the last scan. */
   #offered: Device[] = [];
-  /** PCI addresses of VFs that no claim has and whose interface is in another network namespace. */
+  /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
   #elsewhere: string[] = [];
-  /** What was logged of exclusions and problems, so that it is logged once. */
+  /** Exclusions and problems as last logged, so that they are logged once. */
   #reported = '';
   #watching: Promise<void> | undefined;
   #hostWatch: Disposable | undefined;
-  /** How many scans are due, whatever else is known. */
+  /** How many scans are due even without further changes. */
   #scansLeft = 0;
   #scannedAtMs = 0;
   /** Whether the node or claims have changed since the last tick. */
@@ -101,7 +101,7 @@ export class VfSource implements VfHost, AsyncDisposable {
   readonly #options: VfSourceOptions;
   readonly #links: HostLinks;
   readonly #nic: SimulatedNic | undefined;
-  /** For writes that the kernel may not come back from. */
+  /** For writes that the kernel may never return from. */
   readonly #kernel: KernelWriter;
   #onChange: (() => void) | undefined;
   #keepsTaints = true;
@@ -124,10 +124,10 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   /**
-   * Looks which devices there are. Those of claims stay as they were first seen: what a claim changes is not theirs. So do
-   * those that hang, whatever sysfs shows of them meanwhile.
-   * @returns whether what is offered changed
-   * @throws NetdraError `policy-invalid` if there is no good policy from before; SriovError, NetlinkError
+   * Lists the node's devices. Devices of claims stay as they were first seen, because a claim's changes are not
+   * properties of the device. So do hung devices, whatever sysfs shows of them meanwhile.
+   * @returns whether the offered devices changed
+   * @throws NetdraError `policy-invalid` if there is no valid earlier policy; SriovError, NetlinkError
    */
   async scan(): Promise<boolean> {
     await this.#followPolicy();
@@ -154,13 +154,13 @@ export class VfSource implements VfHost, AsyncDisposable {
     return changed;
   }
 
-  /** Scans whenever something may have changed, until disposed of. */
+  /** Scans whenever something may have changed, until disposed. */
   watch(onChange: () => void): void {
     const { clock, logger } = this.#options;
     const { signal } = this.#stop;
     this.#onChange = onChange;
     this.#hostWatch ??= this.#openHostWatch();
-    // What changed between the first scan and now was not reported.
+    // Changes between the first scan and now were not reported.
     this.#scansLeft = scansPerChange;
     const watch = async () => {
       for (;;) {
@@ -174,7 +174,7 @@ export class VfSource implements VfHost, AsyncDisposable {
         }
       }
     };
-    // The sleep rejects at the end.
+    // The sleep rejects on disposal.
     this.#watching ??= watch().catch(() => undefined);
   }
 
@@ -186,7 +186,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     await this.#watching;
   }
 
-  /** What is offered, in the order of PCI addresses. Devices that hang have a taint. */
+  /** Offered devices, sorted by PCI address. Hung devices have a taint. */
   offered(): Device[] {
     return this.#published().map((device) => ({
       ...{ name: device.name, attributes: deviceAttributes(device) },
@@ -202,7 +202,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     });
   }
 
-  /** The API server does not store taints: devices that hang and that no claim has are withdrawn instead. */
+  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
   withdrawHung(): void {
     this.#keepsTaints = false;
     this.#onChange?.();
@@ -213,7 +213,7 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   /**
-   * The same, for a claim that is to be prepared with it.
+   * Finds a device that is about to be prepared for a claim.
    * @throws SriovError `device-hangs`
    */
   findUsable(name: string): NetworkDevice | undefined {
@@ -238,7 +238,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     return this.#kernel.hung.some(({ device }) => device === pciAddress);
   }
 
-  /** A VF that is not restored is withdrawn, except while it hangs: what can be restored shows when the kernel returns. */
+  /** An unrestored VF is withdrawn, except while it hangs: what can be restored is known when the kernel returns. */
   #published(): NetworkDevice[] {
     const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
     return this.#devices.filter(({ pciAddress }) => {
@@ -251,7 +251,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     return { key: `${this.#options.driver}/hung`, effect: 'NoSchedule' };
   }
 
-  /** Halfway through an unbind a device can be missing from sysfs. */
+  /** A device can be missing from sysfs halfway through an unbind. */
   #hungAndUnseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
     const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));
     return this.#devices.filter(({ pciAddress }) => this.#hangs(pciAddress) && !isSeen.has(pciAddress));
@@ -276,7 +276,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     }
   }
 
-  /** Whether there may be something new to see, and it is time to look. */
+  /** Whether something may have changed and a scan is due. */
   #isDue(): boolean {
     const isUrgent = this.#followStored();
     const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;
@@ -290,7 +290,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     return true;
   }
 
-  /** Takes note of what a scan depends on besides the node. @returns whether devices are to be withdrawn or offered again */
+  /** Tracks what a scan depends on besides the node. @returns whether devices are to be withdrawn or offered again */
   #followStored(): boolean {
     const { held, unrestored } = this.#options;
     const [heldBefore, withdrawnBefore] = [this.#held, this.#withdrawn];
@@ -316,7 +316,7 @@ export class VfSource implements VfHost, AsyncDisposable {
 
   #log({ excluded, problems }: InventoryReport): void {
     const { logger } = this.#options;
-    // What could not be read may be a moment later.
+    // A device that could not be read may be readable a moment later.
     if (problems.length > 0) this.#scansLeft = scansPerChange;
     const report = JSON.stringify([excluded, problems.map(({ message }) => message)]);
     if (report === this.#reported) return;
@@ -328,7 +328,7 @@ export class VfSource implements VfHost, AsyncDisposable {
   async adminInfo(address: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
     if (!(this.control instanceof VfHardware)) return undefined;
     if (address.pfAddress !== undefined) return await this.control.info(address);
-    // A plain NIC has no PF that could say: it takes its own address to user space.
+    // A plain NIC has no PF to ask: it keeps its own address in user space.
     const { hardwareAddress } = this.#devices.find(({ pciAddress }) => pciAddress === address.pciAddress) ?? {};
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
@@ -346,8 +346,8 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   /**
-   * Makes simulated VFs anew that are in another network namespace though no claim has them: nothing else uses them. A
-   * real one may be in use by a CNI plugin, and is left where it is.
+   * Recreates simulated VFs that are in another network namespace although no claim holds them: nothing else uses them.
+   * A real one may be in use by a CNI plugin and is left where it is.
    */
   async reclaimLost(signal: AbortSignal): Promise<void> {
     if (this.#nic === undefined) return;
@@ -358,7 +358,7 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 }
 
-/** What the devices of claims were before, as far as their claims changed it. */
+/** Original state of claimed devices, as far as their claims changed it. */
 export function heldDevices(claims: readonly StoredClaim[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(
@@ -379,7 +379,7 @@ export function heldDevices(claims: readonly StoredClaim[]): HeldDevices {
 }
 
 /**
- * Finds the devices of this node, after making them if they are to be simulated.
+ * Finds the devices of this node, after creating them if they are to be simulated.
  * @throws SriovError, NetlinkError
  */
 export async function openVfSource(settings: Settings, options: VfSourceOptions): Promise<VfSource> {

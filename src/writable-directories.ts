@@ -10,8 +10,8 @@ interface Directory {
 }
 
 /**
- * Looks whether the driver can write where it has to, and changes nothing. Otherwise it would start, and then fail claim
- * by claim.
+ * Checks that the driver can write to all directories it needs, without changing anything. Otherwise the driver would
+ * start and then fail claim by claim.
  * @throws NetdraError `directory-unwritable`
  */
 export function checkWritableDirectories(settings: Settings): void {
@@ -49,7 +49,7 @@ function directoriesOf(settings: Settings): Directory[] {
   return directories.filter((directory) => directory !== undefined);
 }
 
-/** The path itself, or the nearest directory above that is there. A file in the way counts as there. */
+/** The path itself, or its nearest existing ancestor. A file in the way counts as existing. */
 function nearestExisting(path: string): string {
   for (let current = path; ; current = dirname(current)) {
     try {

@@ -5,8 +5,8 @@ import { NriError } from '../errors.ts';
 export const muxHeaderBytes = 8;
 
 /**
- * The longest payload that we take. No release of NRI writes more: up to v0.6.1 the limit was 16 MiB, since v0.7.0 it
- * is a ttrpc header and 4 MiB. The Go reader has no limit at all and allocates whatever it is told.
+ * The longest payload that we accept. No release of NRI writes more: up to v0.6.1 the limit was 16 MiB, since v0.7.0 it
+ * is a ttrpc header and 4 MiB. The Go reader has no limit at all and allocates whatever a header announces.
  */
 export const maxMuxPayloadBytes = 16 * 1024 * 1024;
 
@@ -24,7 +24,7 @@ export interface MuxFrame {
   payload: Buffer;
 }
 
-/** `mux-frame-too-long`: what came is longer than any frame can be, so probably no frame at all. */
+/** `mux-frame-too-long`: the announced length exceeds that of any frame, so this is probably not a frame at all. */
 export class MuxFrameError extends NriError {
   constructor(connectionId: number, payloadBytes: number, maxBytes: number) {
     const text = `multiplexer frame of ${payloadBytes} bytes for connection ${connectionId}, at most ${maxBytes} are taken`;
@@ -32,7 +32,7 @@ export class MuxFrameError extends NriError {
   }
 }
 
-/** The 8 bytes before a payload: u32 connection id, u32 length; big endian. Source: containerd/nri pkg/net/multiplex. */
+/** The 8 bytes before a payload: u32 connection id, u32 length; big endian. Source: containerd/nri pkg/net/multiplex */
 export function encodeMuxHeader(connectionId: number, payloadBytes: number): Buffer {
   const bytes = Buffer.allocUnsafe(muxHeaderBytes);
   bytes.writeUInt32BE(connectionId, 0);
@@ -40,7 +40,7 @@ export function encodeMuxHeader(connectionId: number, payloadBytes: number): Buf
   return bytes;
 }
 
-/** Finds the frames in a stream of bytes, wherever it is cut. */
+/** Finds the frames in a stream of bytes, however it is split. */
 export class MuxFrameDecoder {
   readonly #maxPayloadBytes: number;
   readonly #header = new ByteFiller(muxHeaderBytes);
@@ -53,8 +53,8 @@ export class MuxFrameDecoder {
 
   /**
    * @param emit called for each frame that `chunk` completes, in order
-   * @throws MuxFrameError as soon as a header announces too much, before anything is allocated for it. There is no way
-   * to go on after that.
+   * @throws MuxFrameError as soon as a header announces too much, before anything is allocated for it. The decoder
+   * cannot continue after that.
    */
   push(chunk: Uint8Array, emit: (frame: MuxFrame) => void): void {
     let offset = 0;

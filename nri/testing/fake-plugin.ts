@@ -14,7 +14,7 @@ import { StatusCode, TtrpcError } from '../ttrpc/status.ts';
 import { type NriCodec, pluginService, runtimeService } from '../wire.ts';
 import { goChannel } from './go-channel.ts';
 
-/** What a plugin's connection needs to know of its runtime. */
+/** What a plugin's connection needs to know about its runtime. */
 export interface FakeRuntimeFacts {
   name: string;
   version: string;
@@ -25,19 +25,19 @@ export interface FakeRuntimeFacts {
   requestTimeoutMs: number;
   /** Configure the plugin before its registration is answered. */
   configureFirst: boolean;
-  /** Where what exists is cut into parts, bytes. */
+  /** Size at which existing pods and containers are split into parts, bytes. */
   maxSyncBytes: number;
   ttrpc: TtrpcCodec;
   nri: NriCodec;
   logger: Logger;
 }
 
-/** The runtime's end of one plugin's connection, with Go's rules of what is fatal. */
+/** The runtime's end of one plugin's connection, with Go's rules for fatal errors. */
 export class FakePlugin {
   /** As the plugin registered itself. */
   name = '';
   index = '';
-  /** The plugin's subscription, as it asked for it. */
+  /** The plugin's subscription, as requested by it. */
   events = 0;
   /** Each method called and how it ended, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
   readonly calls: string[] = [];
@@ -52,7 +52,7 @@ export class FakePlugin {
   constructor(socket: Duplex, runtime: FakeRuntimeFacts) {
     this.#runtime = runtime;
     this.#onlyStateChange = !hasMethodPerEvent(runtime.nriVersion);
-    // Go waits for a plugin that does not read, for ever.
+    // Go waits forever for a plugin that does not read.
     this.#mux = new Mux(socket, { maxUnsentBytes: Number.POSITIVE_INFINITY });
     this.closed = this.#mux.closed;
     const { ttrpc: codec, logger } = runtime;
@@ -72,7 +72,7 @@ export class FakePlugin {
     this.#mux.close(error);
   }
 
-  /** Waits for the registration and configures the plugin. A plugin that fails in this is closed. */
+  /** Waits for the registration and configures the plugin. A plugin that fails here is closed. */
   async start(): Promise<void> {
     const { registrationTimeoutMs } = this.#runtime;
     try {
@@ -86,7 +86,7 @@ export class FakePlugin {
     }
   }
 
-  /** Tells what exists; all parts share one time limit. A plugin that fails in this is closed. */
+  /** Sends what exists; all parts share one time limit. A plugin that fails here is closed. */
   async synchronize(pods: Partial<PodSandbox>[], containers: Partial<Container>[]): Promise<void> {
     const endsAt = performance.now() + this.#runtime.requestTimeoutMs;
     const codec = this.#runtime.nri.synchronizeResponse;
@@ -107,9 +107,9 @@ export class FakePlugin {
   }
 
   /**
-   * Tells the plugin of an event, if it subscribed to it. A plugin that does not answer in time, or whose connection
+   * Sends the plugin an event, if it subscribed to it. A plugin that does not answer in time, or whose connection
    * breaks, is closed and counts as having agreed.
-   * @throws TtrpcError what the plugin answered
+   * @throws TtrpcError the plugin's refusal
    */
   async notify(event: PodEventName, pod: Partial<PodSandbox>): Promise<void> {
     if ((this.events & eventBit(PodEvent[event])) === 0) return;
@@ -123,7 +123,7 @@ export class FakePlugin {
   }
 
   /**
-   * Tells of a container that is about to be made, if the plugin asked for it.
+   * Announces a container that is about to be created, if the plugin subscribed to this.
    * @throws TtrpcError its refusal
    */
   async createContainer(pod: Partial<PodSandbox>, container: Partial<Container>): Promise<void> {
@@ -144,7 +144,7 @@ export class FakePlugin {
     this.index = pluginIdx;
     if (pluginName === '' || !/^[0-9]{2}$/.test(pluginIdx)) {
       const error = new NriError('bad-name', `invalid plugin name "${pluginName}" or index "${pluginIdx}"`);
-      // The plugin learns of it before its connection is closed.
+      // The plugin gets the error before its connection is closed.
       setImmediate(() => this.#registered.reject(error));
       throw error;
     }

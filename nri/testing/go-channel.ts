@@ -2,7 +2,7 @@ import { NriError } from '../errors.ts';
 import type { Channel, ChannelReceiver } from '../ttrpc/channel.ts';
 import { ttrpcHeaderBytes } from '../ttrpc/frame.ts';
 
-/** What Go's multiplexer keeps for a logical connection that is not read, in frames. One more closes everything. */
+/** How many frames Go's multiplexer keeps for a logical connection that is not read. One more closes everything. */
 export const goReadQueueFrames = 256;
 /** The buffer through which Go's ttrpc reads. */
 export const goReadBufferBytes = 4096;
@@ -15,17 +15,17 @@ export class GoReadError extends NriError {
 }
 
 /**
- * Puts the way in which Go reads in front of a logical connection:
+ * Makes a logical connection behave as if Go read it:
  *
- * - each read takes one whole multiplexer frame, or fails if the frame is longer than the room for it;
- * - the room is a buffer of 4096 bytes, unless at least that much is still missing from a message: then the message
- *   itself is the room;
+ * - each read takes one whole multiplexer frame, or fails if the frame is longer than the space for it;
+ * - the space is a buffer of 4096 bytes, unless at least that much is still missing from a message: then the message
+ *   itself is the space;
  * - 256 frames may wait to be read.
  *
- * In Go the reader runs beside the one who fills the queue. Here it is as slow as it may be: it begins to read when a
- * whole ttrpc message waits, so that a message in too many frames always fails, not just at times.
+ * In Go the reader runs concurrently with the code that fills the queue. Here it is as slow as it may be: it begins to
+ * read when a whole ttrpc message waits, so that a message in too many frames always fails, not just sometimes.
  *
- * @param inner connection whose receiver gets each multiplexer frame by itself
+ * @param inner connection whose receiver gets each multiplexer frame separately
  * @param onReadError the reader of this connection has ended; Go's client closes, Go's server only logs it
  * Source: containerd/nri pkg/net/multiplex/mux.go, containerd/ttrpc channel.go, Go's bufio.
  */
@@ -49,7 +49,7 @@ class GoReader {
   readonly #receiver: ChannelReceiver;
   readonly #onReadError: (error: GoReadError) => void;
   readonly #queue: Buffer[] = [];
-  /** Read from the queue but not yet asked for; at most the read buffer. */
+  /** Read from the queue but not yet requested; at most the read buffer. */
   #buffered: Buffer = Buffer.alloc(0);
   #dead = false;
 

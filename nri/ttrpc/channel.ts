@@ -1,22 +1,22 @@
 /**
- * A connection that carries ttrpc frames: whole frames out, a stream of bytes in. The multiplexer makes them; a test
- * can make others.
+ * A connection that carries ttrpc frames: whole frames out, a stream of bytes in. The multiplexer creates them; a test
+ * can create others.
  */
 export interface Channel {
   /**
-   * Sends one whole ttrpc frame. Returns at once; what the peer does not read yet is kept.
+   * Sends one whole ttrpc frame. Returns at once; data that the peer does not read yet is kept.
    * @throws ConnectionClosedError
    */
   send(frame: Buffer): void;
-  /** Names the one who takes what comes in. To be called once, in the same turn in which the channel was made. */
+  /** Sets the receiver of incoming data. To be called once, in the same tick in which the channel was created. */
   receive(receiver: ChannelReceiver): void;
-  /** Closes the connection below, with all its channels. */
+  /** Closes the underlying connection, with all its channels. */
   close(error?: Error): void;
 }
 
 export interface ChannelReceiver {
-  /** Bytes in order, cut anywhere. May not throw and may not wait: the socket is read by nobody else. */
+  /** Bytes in order, split anywhere. Must neither throw nor wait: nothing else reads the socket. */
   data(chunk: Buffer): void;
-  /** Called once. `error` is absent when one of both sides closed in peace. */
+  /** Called once. `error` is absent if one of both sides closed cleanly. */
   closed(error: Error | undefined): void;
 }

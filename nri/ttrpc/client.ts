@@ -19,7 +19,7 @@ export interface TtrpcClientOptions {
 }
 
 export interface CallOptions {
-  /** Told to the peer, and how long we wait. Absent: as long as the connection lasts. */
+  /** How long we wait, which is also sent to the peer. Absent: as long as the connection lasts. */
   timeoutMs?: number;
 }
 
@@ -59,7 +59,7 @@ export class TtrpcClient {
    */
   call(service: string, method: string, payload: Uint8Array, { timeoutMs }: CallOptions = {}): Promise<Buffer> {
     const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
-    // Whoever drops this promise has the closing of the connection reported to him anyway.
+    // A caller that drops this promise learns of the closed connection anyway.
     promise.catch(() => undefined);
     try {
       if (this.#closed !== undefined) throw this.#closed;

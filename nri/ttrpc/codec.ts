@@ -1,6 +1,6 @@
 import { loadMessages, type MessageCodec, messageCodec } from '../proto.ts';
 
-/** What the data of a request frame says; see `proto/ttrpc.proto`. */
+/** Content of a request frame; see `proto/ttrpc.proto`. */
 export interface TtrpcRequest {
   service?: string;
   method?: string;
@@ -9,7 +9,7 @@ export interface TtrpcRequest {
   metadata?: { key?: string; value?: string }[];
 }
 
-/** What the data of a response frame says. */
+/** Content of a response frame. */
 export interface TtrpcResponse {
   status?: { code?: number; message?: string };
   payload?: Uint8Array;
@@ -21,8 +21,8 @@ export interface TtrpcCodec {
 }
 
 /**
- * Reads `ttrpc.proto` and makes the codec of the two messages in it.
- * @param protoDir the directory of the file; in a source tree it is found without
+ * Reads `ttrpc.proto` and creates the codec of the two messages in it.
+ * @param protoDir the directory of the file; not needed in a source tree
  * @throws NriError `proto-not-loaded`
  */
 export function createTtrpcCodec(protoDir?: string): TtrpcCodec {
@@ -33,7 +33,7 @@ export function createTtrpcCodec(protoDir?: string): TtrpcCodec {
   };
 }
 
-/** A field for a payload, left out when there is nothing in it, as Go does. */
+/** A field for a payload, left out if the payload is empty, as in Go. */
 export function payloadField(payload: Uint8Array | undefined): { payload?: Uint8Array } {
   return payload === undefined || payload.length === 0 ? {} : { payload };
 }

@@ -3,7 +3,7 @@ import { StatusCode, TtrpcError } from './status.ts';
 
 /** Length of the header before the data of each frame. */
 export const ttrpcHeaderBytes = 10;
-/** The most data that a frame may carry. Go refuses to send more and throws away what it receives. */
+/** Maximum data of a frame. Go refuses to send more and discards what it receives. */
 export const maxDataBytes = 4 * 1024 * 1024;
 
 export const FrameType = { request: 1, response: 2, data: 3 } as const;
@@ -14,18 +14,18 @@ export const requestOpensStream = 0x02;
 
 export interface TtrpcFrame {
   streamId: number;
-  /** A `FrameType`, or a number that is not known yet: those are to be ignored. */
+  /** A `FrameType`, or an unknown number: those are to be ignored. */
   type: number;
   flags: number;
   data: Buffer;
 }
 
-/** A frame that announced more than `maxDataBytes`; its data is thrown away as it comes in. */
+/** A frame that announced more than `maxDataBytes`; its data is discarded as it comes in. */
 export interface OversizeFrame {
   streamId: number;
   type: number;
   flags: number;
-  /** What the header announced. */
+  /** Length that the header announced. */
   oversizeBytes: number;
 }
 
@@ -53,8 +53,8 @@ export function oversizeError(bytes: number): TtrpcError {
 }
 
 /**
- * Finds the frames in a stream of bytes, wherever it is cut. Takes any bytes: what is too long is reported when its
- * header is complete, before anything is allocated for it, and then skipped.
+ * Finds the frames in a stream of bytes, however it is split. Accepts any bytes: a frame that is too long is reported
+ * when its header is complete, before anything is allocated for it, and then skipped.
  */
 export class TtrpcFrameDecoder {
   readonly #header = new ByteFiller(ttrpcHeaderBytes);

@@ -4,15 +4,15 @@ import { StatusCode, TtrpcError } from './status.ts';
 
 /** What a method learns about its call, besides the request message. */
 export interface CallInfo {
-  /** What the caller was ready to wait when it sent the request; absent if it did not say. */
+  /** How long the caller was willing to wait when it sent the request; absent if it did not say. */
   timeoutMs: number | undefined;
-  /** Aborts when nobody waits for the answer any more: deadline passed or connection closed. */
+  /** Aborts when the caller no longer waits for the answer: deadline passed or connection closed. */
   signal: AbortSignal;
-  /** Side information as it came, e.g. a `traceparent`. Keys may repeat. */
+  /** Side information as received, e.g. a `traceparent`. Keys may repeat. */
   metadata: readonly { key?: string; value?: string }[];
 }
 
-/** One call at work: its deadline and the signal that tells the method of it. */
+/** One running call: its deadline and the signal that informs the method of it. */
 export class ServerCall implements Disposable {
   readonly service: string;
   readonly method: string;
@@ -51,7 +51,7 @@ export class ServerCall implements Disposable {
   }
 }
 
-/** Nanoseconds as they come, 0 or absent for "no limit". */
+/** Nanoseconds as received, 0 or absent for "no limit". */
 function readTimeoutMs(timeoutNano: number | undefined): number | undefined {
   return timeoutNano === undefined || timeoutNano === 0 ? undefined : Math.max(0, timeoutNano / 1e6);
 }

@@ -18,11 +18,11 @@ import { StatusCode, TtrpcError, toStatus } from './status.ts';
 
 export type { CallInfo } from './server-call.ts';
 
-/** What a method answers. */
+/** Answer of a method. */
 export interface Reply {
   /** The encoded response message; absent if it is empty. */
   payload?: Uint8Array;
-  /** Started once the answer is on its way: work that the caller shall not wait for. */
+  /** Started once the answer is on its way: work that the caller must not wait for. */
   afterwards?: () => void;
 }
 
@@ -35,7 +35,7 @@ export type Services = ReadonlyMap<string, ReadonlyMap<string, Method>>;
 export interface TtrpcServerOptions {
   codec: TtrpcCodec;
   logger: Logger;
-  /** How many methods may be at work at once; further calls are refused with `resourceExhausted`. Default 64. */
+  /** How many methods may run at once; further calls are refused with `resourceExhausted`. Default 64. */
   maxConcurrentCalls?: number;
   /**
    * The server itself answers `deadlineExceeded` this long before the caller's own timer fires (at half of the time if
@@ -46,7 +46,7 @@ export interface TtrpcServerOptions {
 
 /**
  * The answering side of a ttrpc connection; unary calls only. Reading never waits for a method: a caller that cannot
- * get rid of its bytes hangs, and in NRI the whole node with it (containerd/ttrpc#174).
+ * send its bytes hangs, and in NRI the whole node with it (containerd/ttrpc#174).
  */
 export class TtrpcServer {
   readonly #channel: Channel;
@@ -67,7 +67,7 @@ export class TtrpcServer {
     });
   }
 
-  /** Waits until no method is at work, but no longer than `timeoutMs`. Resolves to whether that was reached. */
+  /** Waits until no method is running, but no longer than `timeoutMs`. Resolves to whether that was reached. */
   idle(timeoutMs: number): Promise<boolean> {
     return settledWithin(this.#untilIdle(), timeoutMs);
   }
@@ -147,7 +147,7 @@ export class TtrpcServer {
     }
   }
 
-  /** The method and the deadline may both want to answer; the first one does. */
+  /** The method and the deadline may both try to answer; only the first one does. */
   #answerOnce(streamId: number, call: ServerCall, answer: Reply | Error): void {
     const { service, method } = call;
     const { logger } = this.#options;

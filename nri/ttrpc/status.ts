@@ -23,8 +23,8 @@ export const StatusCode = {
 export type StatusCode = (typeof StatusCode)[keyof typeof StatusCode];
 
 /**
- * A status other than OK. A client throws it when the peer answered so; a method throws it to choose the status of its
- * answer. `code` is `ttrpc-` and the name of the status: `ttrpc-deadlineExceeded`.
+ * A status other than OK. A client throws it if the peer answered with it; a method throws it to choose the status of
+ * its answer. `code` is `ttrpc-` and the name of the status: `ttrpc-deadlineExceeded`.
  */
 export class TtrpcError extends NriError {
   readonly status: number;
@@ -35,7 +35,7 @@ export class TtrpcError extends NriError {
   }
 }
 
-/** `call-timeout`: no answer within the time that the caller gave. The peer is not told. */
+/** `call-timeout`: no answer within the caller's time limit. The peer is not notified. */
 export class CallTimeoutError extends NriError {
   constructor(method: string, timeoutMs: number) {
     super('call-timeout', `${method} was not answered within ${timeoutMs} ms`);
@@ -53,7 +53,7 @@ export class TtrpcProtocolError extends NriError {
 export function toStatus(thrown: unknown): { code: number; message: string } {
   const code = thrown instanceof TtrpcError && thrown.status !== StatusCode.ok ? thrown.status : StatusCode.unknown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
-  // Go refuses a whole message for one lone surrogate in a string of it.
+  // Go refuses a whole message because of one lone surrogate in one of its strings.
   return { code, message: message.toWellFormed() };
 }
 

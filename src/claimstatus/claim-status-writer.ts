@@ -10,25 +10,25 @@ import { Slots } from './slots.ts';
 import type { ClaimStatusApi } from './status-api.ts';
 import { type StoredStatus, statusPatch } from './status-patch.ts';
 
-/** The kubelet's calls need the API server, too, and come first. */
+/** The kubelet's calls need the API server too, and take precedence. */
 const maxParallel = 4;
 const retryMs = { first: 500, last: 30_000, forbidden: 300_000 };
-/** An unprepared claim is mostly deleted soon after, and its status with it. */
+/** An unprepared claim is usually deleted soon after, and its status with it. */
 const maxRemovalFailures = 8;
 /**
- * When a removal begins. The kubelet gets its answer first: requests to the API server would compete with the rest of the
- * call, and with the calls for other pods that end at the same time. Losing it to a restart in between does no harm: the API
- * server drops the entries of devices that are no longer allocated.
+ * Delay before a removal. The kubelet gets its answer first: requests to the API server would compete with the rest of
+ * the call, and with calls for other pods that end at the same time. Losing a removal to a restart in between does no
+ * harm: the API server drops the entries of devices that are no longer allocated.
  */
 const removalDelayMs = 1_000;
-/** How often a patch is made anew because the claim has changed meanwhile, before that counts as a failure. */
+/** How often a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
 const maxConflicts = 5;
 const conflictPauseMs = 10;
-/** What one claim may have written: these at once, then one every ten seconds. A pod can change its links as it likes. */
+/** Rate limit per claim: a burst, then one write every ten seconds. A pod can change its links as often as it likes. */
 const perClaim = { burst: 6, everyMs: 10_000 };
-/** How soon a removal is seen by a write that waits for its turn. */
+/** How soon a write that waits for its turn notices a removal. */
 const removalPollMs = 1_000;
-/** A failure persists after so many attempts in a row: 8 s. */
+/** A failure is persistent after this many attempts in a row: 8 s. */
 const persistentFailures = 5;
 
 export interface ClaimStatusWriterOptions {
@@ -36,8 +36,8 @@ export interface ClaimStatusWriterOptions {
   clock: Clock;
   logger: Logger;
   /**
-   * Called when a claim's status cannot be written and several attempts, or the kind of failure, show that it will not be
-   * without intervention: once for each claim, until its status is written again.
+   * Called when a claim's status cannot be written and several attempts, or the kind of failure, show that it needs
+   * intervention: once for each claim, until its status is written again.
    */
   onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
 }
@@ -48,17 +48,17 @@ interface Entry {
   /** Empty: the driver's entries are to be removed. */
   wanted: DeviceStatus[];
   isRemoval: boolean;
-  /** As it was read or written last; `undefined` if it has to be read. */
+  /** Status as last read or written; `undefined` if it has to be read. */
   stored: StoredStatus | undefined;
-  /** Why it is not written; `undefined` once it is. */
+  /** Why the status is not written; `undefined` once it is. */
   failure: { kind: string; attempts: number; isReported: boolean } | undefined;
   running: Promise<void> | undefined;
 }
 
 /**
- * Writes what the driver's devices of a claim are like to the claim's `status.devices`. Calls return at once; the writing
- * follows, one request at a time for each claim, and is tried again until it works. Only the newest state counts. A status
- * that the claim has already is not written again, neither after a restart.
+ * Writes the state of the driver's devices to the `status.devices` of their claim. Calls return at once; the writes
+ * follow, one request at a time for each claim, and are retried until they succeed. Only the newest state counts. A
+ * status that the claim already has is not written again, not even after a restart.
  */
 export class ClaimStatusWriter implements AsyncDisposable {
   readonly #api: ClaimStatusApi;
@@ -79,17 +79,17 @@ export class ClaimStatusWriter implements AsyncDisposable {
     this.#want(claim, structuredClone(devices), false);
   }
 
-  /** For a claim that is unprepared: removes the driver's entries. The claim need not exist any more. */
+  /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */
   remove(claim: ClaimIdentity): void {
     this.#want(claim, [], true);
   }
 
-  /** How many claims are remembered: those that were set and not removed, and those under way. */
+  /** Number of tracked claims: those that were set and not removed, and those with writes under way. */
   get size(): number {
     return this.#entries.size;
   }
 
-  /** Pending writes are dropped. */
+  /** Drops pending writes. */
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
@@ -127,7 +127,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
           continue;
         }
       }
-      // A newer state has replaced the list.
+      // A newer state has replaced this one.
       if (entry.wanted !== wanted) continue;
       if (entry.isRemoval) this.#forget(entry);
       return;
@@ -135,8 +135,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /**
-   * What is wanted may change meanwhile: only the newest state is written. A removal does not wait for the claim's rate
-   * limit, and an attempt after a failure has its own delay.
+   * The wanted state may change while waiting: only the newest one is written. A removal does not wait for the claim's
+   * rate limit, and an attempt after a failure has its own delay.
    */
   async #awaitTurn(entry: Entry, signal: AbortSignal): Promise<void> {
     const { uid } = entry.claim;
@@ -158,15 +158,15 @@ export class ClaimStatusWriter implements AsyncDisposable {
       const wanted = devices.map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now));
       const patch = statusPatch(stored, driver, wanted);
       if (patch.length === 0) return;
-      // If the answer is lost, the claim has to be read again.
+      // If the response is lost, the claim has to be read again.
       entry.stored = undefined;
       try {
         entry.stored = toStoredStatus(claim, await this.#api.patch(claim, patch, signal));
       } catch (error) {
         if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
-        // The first time the version was most likely that of an earlier write; later ones race with another writer.
+        // The first conflict is most likely due to an old version, that of an earlier write; later ones are races.
         if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * Math.random(), signal);
-        // An index that does not fit a newer list is invalid before the version is compared.
+        // An index that does not fit a newer list makes the patch invalid before the version is compared.
         entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));
         if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
         continue;
@@ -178,11 +178,11 @@ export class ClaimStatusWriter implements AsyncDisposable {
     }
   }
 
-  /** @returns when to try again; `undefined` if that would be of no use */
+  /** @returns the delay before a retry, ms; `undefined` if a retry would be useless */
   #fail(entry: Entry, cause: unknown): number | undefined {
     const { driver, logger, onPersistentFailure } = this.#options;
     const error = toStatusError(cause, subject(entry.claim), driver);
-    // What the API server finds wrong with one claim is not wrong with the others; anything else most likely is.
+    // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
     const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
     // Each kind of failure is logged once, until no claim has it any more.
     const isLogged = [...this.#entries.values()].some(({ failure }) => failure?.kind === kind);
@@ -191,7 +191,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
     const isFinal = error.code === 'status-invalid' || error.code === 'status-dropped';
     const attempts = (entry.failure?.attempts ?? 0) + 1;
-    // A cluster that does not have the feature is no failure of each of its claims.
+    // A cluster without the feature is not a failure of each of its claims.
     const isPersistent = error.code !== 'status-dropped' && (isFinal || attempts >= persistentFailures);
     const isReported = entry.failure?.isReported ?? false;
     const isDue = isPersistent && !entry.isRemoval && !isReported;
@@ -215,7 +215,7 @@ function isGone(error: unknown): boolean {
   return error instanceof ClaimGone || isKubeError(error, 'api-not-found');
 }
 
-/** @throws ClaimGone if it is another claim of the same name */
+/** @throws ClaimGone if it is another claim with the same name */
 function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceClaim): StoredStatus {
   if (metadata?.uid !== uid) throw new ClaimGone();
   const { resourceVersion = '' } = metadata;

@@ -6,9 +6,9 @@ import type { NetworkDeviceData } from '../metadata/index.ts';
 export interface DeviceStatus {
   pool: string;
   device: string;
-  /** Of a device that several claims share. */
+  /** Set for a device that several claims share. */
   shareId?: string;
-  /** The condition `Ready`: whether the device is as the claim wants it. */
+  /** The condition `Ready`: whether the device is in the state that the claim requests. */
   ready: boolean;
   /** Why, as one CamelCase word: `Attached`. */
   reason: string;
@@ -24,8 +24,8 @@ const maxIps = 16;
 const maxMessageLength = 32_768;
 
 /**
- * In the shape of the API. What exceeds its limits is cut, so that one address too many does not hide all others.
- * @param known the entries that the API server has: a condition whose status stays keeps its `lastTransitionTime`
+ * Converts to the API's shape. Values beyond its limits are cut, so that one address too many does not hide all others.
+ * @param known entries that the API server has: a condition whose status is unchanged keeps its `lastTransitionTime`
  * @param now RFC 3339
  */
 export function toAllocatedStatus(

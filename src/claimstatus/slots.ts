@@ -1,4 +1,4 @@
-/** Lets only so many tasks run at once; the others wait their turn. */
+/** Limits how many tasks run at once; the others wait their turn. */
 export class Slots {
   #free: number;
   readonly #waiting: (() => void)[] = [];

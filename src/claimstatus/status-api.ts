@@ -1,15 +1,15 @@
 import type { JsonPatchOperation, ResourceApi, ResourceClaim } from '../kube/index.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
 
-/** The API server's side of claim status. */
+/** Access to claim status in the API server. */
 export interface ClaimStatusApi {
   /** @throws KubeError `api-not-found`, … */
   read(claim: ClaimIdentity, signal: AbortSignal): Promise<ResourceClaim>;
   /**
    * Changes the status of a claim.
-   * @returns the claim as it is then
-   * @throws KubeError `api-conflict` if the claim is not in the version that the patch is for; `api-invalid` if the patch
-   * does not fit it, which another version is a reason for, too
+   * @returns the claim after the change
+   * @throws KubeError `api-conflict` if the claim is not at the version that the patch is for; `api-invalid` if the
+   * patch does not fit the claim, which a different version can cause, too
    */
   patch(claim: ClaimIdentity, patch: JsonPatchOperation[], signal: AbortSignal): Promise<ResourceClaim>;
 }

@@ -2,20 +2,20 @@ import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedDeviceStatus, Condition, JsonPatchOperation } from '../kube/index.ts';
 import { isSameDevice, readyCondition } from './device-status.ts';
 
-/** A claim's `status.devices` as the API server has them. */
+/** A claim's `status.devices` as stored by the API server. */
 export interface StoredStatus {
-  /** Of the claim. */
+  /** Version of the claim. */
   resourceVersion: string;
-  /** Of all drivers; absent if the claim has none. */
+  /** Entries of all drivers; absent if the claim has none. */
   devices?: AllocatedDeviceStatus[];
 }
 
 /**
- * The changes that make `wanted` the only entries of a driver; none if they are already.
+ * The changes that make `wanted` the only entries of a driver; empty if they already are.
  *
- * A JSON patch, because it names our own entries only. What other drivers have written never passes through us: a merge
- * patch would carry the whole list, in which the API server sorts the keys of `data`, and in which JavaScript rounds
- * integers beyond 2^53. Since Kubernetes 1.36 that is refused as a change of another driver's entry.
+ * A JSON patch, because it names our own entries only: entries of other drivers never pass through us. A merge patch
+ * would carry the whole list, in which the API server sorts the keys of `data` and JavaScript rounds integers beyond
+ * 2^53. Since Kubernetes 1.36 that is refused as a change of another driver's entry.
  */
 export function statusPatch(
   { resourceVersion, devices }: StoredStatus,
@@ -30,14 +30,14 @@ export function statusPatch(
   });
   const removed = present
     .filter(([, entry]) => !wanted.some((each) => isSameDevice(each, entry)))
-    // The last one first: each removal moves the entries behind it.
+    // Last one first: each removal shifts the entries behind it.
     .reverse()
     .map(([index]): JsonPatchOperation => ({ op: 'remove', path: `/status/devices/${index}` }));
   // Two requests of a claim may have the same device, if one of them has admin access.
   const distinct = wanted.filter((each, index) => wanted.findIndex((other) => isSameDevice(each, other)) === index);
   const added = distinct.filter((each) => !present.some(([, entry]) => isSameDevice(each, entry)));
   const changes = [...replaced, ...removed, ...additions(added, devices !== undefined)];
-  // The indexes are those of this version: of any other one the API server answers with a conflict.
+  // The indexes are those of this version: for any other version the API server answers with a conflict.
   return changes.length === 0
     ? []
     : [{ op: 'replace', path: '/metadata/resourceVersion', value: resourceVersion }, ...changes];
@@ -49,13 +49,13 @@ function additions(added: AllocatedDeviceStatus[], isListThere: boolean): JsonPa
   return added.map((value) => ({ op: 'add', path: '/status/devices/-', value }));
 }
 
-/** Whether an entry says what is wanted. Conditions of other components do not count. */
+/** Whether an entry matches the wanted one. Conditions of other components do not count. */
 function isWritten(entry: AllocatedDeviceStatus, wanted: AllocatedDeviceStatus): boolean {
   const own = (each: AllocatedDeviceStatus) => [readyCondition(each), each.data ?? {}, each.networkData ?? {}];
   return isDeepStrictEqual(own(entry), own(wanted));
 }
 
-/** Other components may have conditions on our devices, such as binding conditions. */
+/** Other components may set conditions on our devices, such as binding conditions. */
 function withConditionsOfOthers(next: AllocatedDeviceStatus, entry: AllocatedDeviceStatus): AllocatedDeviceStatus {
   const others: Condition[] = (entry.conditions ?? []).filter(({ type }) => type !== 'Ready');
   return { ...next, conditions: [...(next.conditions ?? []), ...others] };

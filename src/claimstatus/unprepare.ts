@@ -1,7 +1,7 @@
 import type { DraPlugin } from '../kubeletplugin/index.ts';
 import type { ClaimStatusWriter } from './claim-status-writer.ts';
 
-/** A plugin whose claims tell nothing any more once they are unprepared. */
+/** Wraps a plugin so that the status entries of unprepared claims are removed. */
 export function withStatusRemoval(plugin: DraPlugin, writer: Pick<ClaimStatusWriter, 'remove'>): DraPlugin {
   return {
     prepareResourceClaims: (claims, context) => plugin.prepareResourceClaims(claims, context),

@@ -8,19 +8,19 @@ import { RateLimit } from '../rate-limit.ts';
 import { type EventReport, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
 import type { EventsApi } from './events-api.ts';
 
-/** Events of the same text within this time are one, with a count. Source: client-go `tools/events`, `finishTime`. */
+/** Events with the same text within this time are one, with a count. Source: client-go `tools/events`, `finishTime`. */
 const seriesEndsMs = 360_000;
-/** A count that goes up is told so often. */
+/** How often an increased count is written. */
 const repeatMs = 30_000;
-/** Of different events about one object: these at once, then one every five minutes. */
+/** Limit for different events about one object: a burst, then one every five minutes. */
 const perObject = { burst: 10, everyMs: 300_000 };
-/** How many are remembered at most; more are dropped. */
+/** Maximum number of tracked events; more are dropped. */
 const maxEvents = 500;
 const retryMs = { first: 1_000, last: 30_000 };
 const maxFailures = 6;
-/** Not found: the namespace. */
+/** Not found refers to the namespace. */
 const hopelessCodes: KubeErrorCode[] = ['api-forbidden', 'api-invalid', 'api-not-found', 'api-unserved'];
-/** Of what a name may have: 253 characters. */
+/** Part of the 253 characters that a name may have. */
 const maxObjectNameBytes = 200;
 const maxInstanceBytes = 128;
 
@@ -35,7 +35,7 @@ export interface EventWriterOptions {
 
 interface Entry {
   event: KubeEvent;
-  /** How often it has happened, and how often the API server knows of. */
+  /** How often it has happened, and how many of these the API server knows of. */
   count: number;
   toldCount: number;
   lastSeen: Date;
@@ -45,9 +45,9 @@ interface Entry {
 }
 
 /**
- * Tells people in Kubernetes Events what went wrong with their objects. Calls return at once; what is told later is
- * tried again a few times and then given up, since an event is news and not state. The same again within six minutes is
- * a series, with a count; different ones about one object are limited.
+ * Reports problems with objects to users as Kubernetes Events. Calls return at once; the events are written later, and
+ * a failed write is retried a few times and then given up, since an event is news and not state. The same event again
+ * within six minutes is a series, with a count; different ones about one object are limited.
  */
 export class EventWriter implements AsyncDisposable {
   readonly #api: EventsApi;
@@ -55,7 +55,7 @@ export class EventWriter implements AsyncDisposable {
   readonly #entries = new Map<string, Entry>();
   readonly #limit: RateLimit;
   readonly #stop = new AbortController();
-  /** One request at a time: events come in bursts, when the API server has enough to do. */
+  /** One request at a time: events come in bursts, when the API server is already busy. */
   readonly #turn = new KeyedMutex();
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
@@ -80,12 +80,12 @@ export class EventWriter implements AsyncDisposable {
     this.#start(key, entry);
   }
 
-  /** How many events are remembered. */
+  /** Number of tracked events. */
   get size(): number {
     return this.#entries.size;
   }
 
-  /** What was not told yet stays untold. */
+  /** Events that were not written yet are dropped. */
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
@@ -115,7 +115,7 @@ export class EventWriter implements AsyncDisposable {
 
   #start(key: string, entry: Entry): void {
     entry.running ??= this.#run(key, entry)
-      // The sleep rejects at the end.
+      // The sleep rejects on disposal.
       .catch(() => undefined)
       .finally(() => {
         entry.running = undefined;
@@ -149,7 +149,7 @@ export class EventWriter implements AsyncDisposable {
       await this.#create(entry.event, signal);
       entry.toldCount = 1;
     }
-    // What has happened again meanwhile is told right away with the first one.
+    // Repetitions that have happened meanwhile are written right away, with the first one.
     if (entry.count > entry.toldCount) await this.#repeat(entry, signal);
     entry.lastToldMs = this.#options.clock.nowMs();
     this.#logged.clear();
@@ -161,7 +161,7 @@ export class EventWriter implements AsyncDisposable {
     try {
       await this.#api.create(event, signal);
     } catch (error) {
-      // The answer to an earlier attempt was lost.
+      // The response to an earlier attempt was lost.
       if (!isKubeError(error, 'api-conflict')) throw error;
     }
   }
@@ -173,7 +173,7 @@ export class EventWriter implements AsyncDisposable {
       entry.toldCount = count;
     } catch (error) {
       if (!isKubeError(error, 'api-not-found')) throw error;
-      // The server keeps events for an hour only: it begins anew with what it was not told.
+      // The server keeps events for an hour only: a new event starts with the occurrences that were not written.
       const metadata = { ...event.metadata, name: newEventName(event) };
       entry.event = { ...event, metadata, eventTime: formatMicroTime(lastSeen) };
       entry.count -= entry.toldCount;
@@ -181,7 +181,7 @@ export class EventWriter implements AsyncDisposable {
     }
   }
 
-  /** @returns `undefined`: given up */
+  /** @returns `undefined` to give up */
   #retryDelay(error: unknown, failures: number): number | undefined {
     const { logger } = this.#options;
     const code = isKubeError(error) ? error.code : 'other';
@@ -199,7 +199,7 @@ export class EventWriter implements AsyncDisposable {
   }
 }
 
-/** The object's name and something of its own, as other controllers do it. */
+/** The object's name and a random suffix, as other controllers do it. */
 function newEventName({ regarding }: EventReport): string {
   const name = regarding.name.slice(0, maxObjectNameBytes).replace(/[^a-z0-9]+$/, '');
   return `${name}.${randomBytes(8).toString('hex')}`;

@@ -1,4 +1,4 @@
-/** What an event is about. The namespace is that of the event, too; events of cluster-scoped objects are in `default`. */
+/** The object of an event. Its namespace is also the event's; events of cluster-scoped objects are in `default`. */
 export interface ObjectReference {
   apiVersion: string;
   kind: string;
@@ -8,17 +8,17 @@ export interface ObjectReference {
   uid: string;
 }
 
-/** Something that happened to an object, for whoever looks at the object. */
+/** Something that happened to an object, for users who look at the object. */
 export interface EventReport {
   regarding: ObjectReference;
-  /** What else it is about. */
+  /** Another object that the event is about. */
   related?: ObjectReference;
   type: 'Normal' | 'Warning';
   /** CamelCase, for programs: `DeviceNotAttached`. */
   reason: string;
   /** CamelCase, what was being done: `Attaching`. */
   action: string;
-  /** A sentence for people; what is beyond 1,024 bytes is cut off. */
+  /** A sentence for people; anything beyond 1,024 bytes is cut off. */
   note: string;
 }
 
@@ -33,9 +33,9 @@ export interface KubeEvent extends EventReport {
   reportingInstance: string;
 }
 
-/** How often the same has happened, and when last. */
+/** How often the same event has happened, and when it last did. */
 export interface EventSeries {
-  /** From 2. */
+  /** At least 2. */
   count: number;
   /** RFC 3339 with microseconds. */
   lastObservedTime: string;
@@ -44,7 +44,7 @@ export interface EventSeries {
 /** `NoteLengthLimit` of the API server. */
 const maxNoteBytes = 1024;
 
-/** A text that is not too long for a note, with an ellipsis where it is cut. */
+/** Cuts a text to the maximum length of a note, with an ellipsis at the cut. */
 export function formatNote(text: string): string {
   if (Buffer.byteLength(text) <= maxNoteBytes) return text;
   const kept = Buffer.from(text).subarray(0, maxNoteBytes - Buffer.byteLength('…'));

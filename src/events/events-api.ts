@@ -1,11 +1,11 @@
 import type { KubeClient } from '../kube/index.ts';
 import type { EventSeries, KubeEvent } from './event.ts';
 
-/** The API server's side of events. */
+/** Access to events in the API server. */
 export interface EventsApi {
-  /** @throws KubeError `api-conflict` if there is one of that name */
+  /** @throws KubeError `api-conflict` if an event of that name exists */
   create(event: KubeEvent, signal: AbortSignal): Promise<void>;
-  /** Tells that an event has happened again. @throws KubeError `api-not-found` when the server has forgotten it */
+  /** Records that an event has happened again. @throws KubeError `api-not-found` if the server no longer has it */
   repeat(event: KubeEvent, series: EventSeries, signal: AbortSignal): Promise<void>;
 }
 

@@ -6,7 +6,7 @@ import type { StoredClaim } from '../state/index.ts';
 import type { EventReport, ObjectReference } from './event.ts';
 import type { EventWriter } from './event-writer.ts';
 
-/** What names a pod. */
+/** Identifies a pod. */
 export interface PodName {
   namespace: string;
   name: string;
@@ -20,12 +20,12 @@ export interface SandboxName extends PodName {
 
 type Failure = Pick<EventReport, 'reason' | 'action' | 'note'>;
 
-/** What goes wrong with claims, told to those who look at the claim or at its pods. */
+/** Reports failures of claims as events on the claim and on its pods. */
 export class FailureEvents {
   readonly #writer: Pick<EventWriter, 'report'>;
-  /** Pods that have a sandbox here, by UID, with the one that was seen last. */
+  /** Pods that have a sandbox here, by UID, with their latest sandbox. */
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
-  /** Devices whose loss was told. */
+  /** Devices whose loss was reported. */
   #lost = new Set<string>();
   /** Devices that were reported as hung. */
   #hung = new Set<string>();
@@ -44,7 +44,7 @@ export class FailureEvents {
     this.#pods.set(uid, { name: { namespace, name, uid }, sandboxId });
   }
 
-  /** A sandbox of a pod that has got another one since does not end the pod's events. */
+  /** The end of an earlier sandbox does not end the events of a pod that has a newer one. */
   sandboxGone({ id, uid }: SandboxName): void {
     if (this.#pods.get(uid)?.sandboxId === id) this.#pods.delete(uid);
   }
@@ -61,14 +61,14 @@ export class FailureEvents {
     this.#tell(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
   }
 
-  /** @param reason as {@link explain} puts it */
+  /** @param reason as returned by {@link explain} */
   notAttached(claim: ClaimIdentity, podUids: string[], reason: string): void {
     const pods = this.#podsOf(podUids);
     const note = `Devices of claim ${subject(claim)} are not in the pod's network; it is tried again: ${reason}`;
     this.#tell(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
-  /** Nothing is wrong with the device, but what is known of it may be old. */
+  /** Nothing is wrong with the device, but its metadata and status may be out of date. */
   flapping(claim: ClaimIdentity, podUids: string[]): void {
     const note = `Links or addresses in the network of the pod change all the time: metadata and status of claim ${subject(claim)} follow with up to 30 s of delay until they rest.`;
     this.#tell(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
@@ -89,7 +89,7 @@ export class FailureEvents {
   }
 
   /**
-   * Tells of devices that claims hold and that are not on the node any more, once for each loss.
+   * Reports devices that claims hold but that are no longer on the node, once for each loss.
    * @param present names of the devices that were found
    */
   devicesFound(pool: string, present: readonly string[], claims: readonly StoredClaim[]): void {
@@ -110,11 +110,11 @@ export class FailureEvents {
     this.#lost = lost;
   }
 
-  /** Reports on the node, once for each device that begins to hang. Claims that cannot be prepared have events of their own. */
+  /** Reports once on the node for each device that begins to hang. Claims that cannot be prepared get events, too. */
   devicesHung(node: string, hung: readonly HungWrite[]): void {
     for (const { device, path, text } of hung.filter((each) => !this.#hung.has(each.device))) {
       const note = `Device ${device} hangs: the kernel does not return from writing ${JSON.stringify(text)} to ${path}. It is tainted until the kernel returns. What to do: ${hungWriteHint}.`;
-      // As the kubelet names its node, since it does not know the UID either.
+      // The kubelet refers to its node in the same way, since it does not know the UID either.
       const regarding = { apiVersion: 'v1', kind: 'Node', name: node, uid: node };
       this.#writer.report({ regarding, type: 'Warning', reason: 'DeviceHung', action: 'Writing', note });
     }

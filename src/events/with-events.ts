@@ -2,7 +2,7 @@ import type { PluginHandlers } from '../../nri/index.ts';
 import type { DraPlugin } from '../kubeletplugin/index.ts';
 import type { FailureEvents } from './failure-events.ts';
 
-/** The same driver; claims that it cannot serve get an event. */
+/** Wraps a driver: claims that it cannot serve get an event. */
 export function withClaimEvents(plugin: DraPlugin, events: FailureEvents): DraPlugin {
   return {
     async prepareResourceClaims(claims, context) {
@@ -34,7 +34,7 @@ export function withClaimEvents(plugin: DraPlugin, events: FailureEvents): DraPl
   };
 }
 
-/** The same handlers; they let the events know the pods' names, and a container that is refused gets one. */
+/** Wraps handlers: the events learn the names of pods, and a container that is refused gets an event. */
 export function withPodEvents(handlers: PluginHandlers, events: FailureEvents): PluginHandlers {
   return {
     configure: async (runtime, config) => await handlers.configure?.(runtime, config),

@@ -5,13 +5,13 @@ import type { ApiAccess } from './api-access.ts';
 
 /** Enough for the claims of several pods at once; more wait for a free connection. */
 const maxSockets = 32;
-/** Probes an idle connection, so that one whose other end is gone does not look alive. */
+/** Probes idle connections, so that a dead peer is detected. */
 const keepAliveMs = 30_000;
 
 /**
- * Connections to the API server that are used again and again. Who we are and whom we trust comes from the kubeconfig at
- * every request, since tokens and certificates are renewed while we run. The kubeconfig's own agent keeps no connection
- * open, so it is used only where it goes through a proxy.
+ * Reused connections to the API server. Credentials and trusted certificates come from the kubeconfig at every request,
+ * since tokens and certificates are renewed while we run. The kubeconfig's own agent keeps no connection open, so it is
+ * used only to go through a proxy.
  */
 export class KubeConnection implements Disposable {
   readonly server: string;
@@ -28,7 +28,7 @@ export class KubeConnection implements Disposable {
     this.#access = access;
   }
 
-  /** The options of a request: agent and headers that say who we are. @throws Error e.g. if a certificate is missing */
+  /** Request options: agent and headers with our credentials. @throws Error e.g. if a certificate is missing */
   async options(): Promise<RequestOptions> {
     const options: RequestOptions = {};
     await this.#access.applyToHTTPSOptions(options);
@@ -46,7 +46,7 @@ export class KubeConnection implements Disposable {
   #agentFor({ ca, cert, key, rejectUnauthorized, servername }: RequestOptions): HttpAgent {
     const trust = { ca, cert, key, rejectUnauthorized, servername };
     if (this.#agent !== undefined && isDeepStrictEqual(this.#trust, trust)) return this.#agent;
-    // Requests on the way keep the old agent's sockets; it makes no new ones for us.
+    // Requests in flight keep the old agent's sockets; it opens no new ones for us.
     const options = { keepAlive: true, keepAliveMsecs: keepAliveMs, maxSockets };
     const defined = Object.fromEntries(Object.entries(trust).filter(([, value]) => value !== undefined));
     this.#agent = this.server.startsWith('http:') ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined });

@@ -1,8 +1,8 @@
 import { type ErrorDetails, NetdraError } from '../errors.ts';
 
 /**
- * Why a request to the API server failed. `api-unserved`: it does not know the group, version or resource at all, while
- * `api-not-found` means that the object is not there.
+ * Why a request to the API server failed. `api-unserved`: the server does not know the group, version or resource at
+ * all, while `api-not-found` means that the object does not exist.
  */
 export type KubeErrorCode =
   | 'api-unreachable'
@@ -19,13 +19,13 @@ export type KubeErrorCode =
 
 export interface KubeErrorDetails extends ErrorDetails {
   httpStatus?: number;
-  /** The server's own word for it, e.g. `AlreadyExists`. */
+  /** The server's own reason, e.g. `AlreadyExists`. */
   reason?: string;
-  /** How long the server asks us to stay away. */
+  /** How long the server asks us to wait. */
   retryAfterMs?: number;
 }
 
-/** A request that the API server did not do. The message ends with the server's own text. */
+/** A request that the API server did not carry out. The message ends with the server's own text. */
 export class KubeError extends NetdraError<KubeErrorCode> {
   readonly httpStatus: number | undefined;
   readonly reason: string | undefined;
@@ -67,13 +67,13 @@ interface Status {
 }
 
 /**
- * What an answer that is no success means.
+ * Converts an unsuccessful response into an error.
  * @param subject the request, as `GET /api/v1/nodes/n`
- * @param body the answer's text: a `Status` object, or whatever a proxy on the way wrote
+ * @param body the text of the response: a `Status` object, or anything that a proxy in between wrote
  */
 export function toKubeError(subject: string, httpStatus: number, body: string, retryAfter?: string): KubeError {
   const status = parseStatus(body);
-  // A path that nothing serves is answered without an object's name, or not even by a Status.
+  // For an unserved path the response contains no object name, or is not even a Status.
   const isUnserved = httpStatus === 404 && status.details?.name === undefined;
   const code = isUnserved ? 'api-unserved' : (codes[httpStatus] ?? 'api-failed');
   const retryAfterSeconds = status.details?.retryAfterSeconds ?? parseSeconds(retryAfter);

@@ -1,9 +1,9 @@
 /**
- * JSON values, one a line, however the bytes are cut.
- * @throws SyntaxError for a line that is no JSON; a last line that is not ended by a newline counts as cut off, and is left out
+ * Parses JSON values, one per line, however the bytes are split into chunks.
+ * @throws SyntaxError for a line that is not JSON; a last line without a newline counts as truncated and is dropped
  */
 export async function* readJsonLines<T>(chunks: AsyncIterable<Buffer>): AsyncGenerator<T, void, void> {
-  // Bytes and not text: a character may be cut in two. Parts of a line are joined once, when it is complete.
+  // Bytes and not text: a character may be split. The parts of a line are joined once, when it is complete.
   let parts: Buffer[] = [];
   for await (const chunk of chunks) {
     let start = 0;

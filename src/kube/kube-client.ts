@@ -9,7 +9,7 @@ import { readJsonLines } from './json-lines.ts';
 
 /** How long the server may take for one answer, unless the request says otherwise. */
 const defaultTimeoutMs = 30_000;
-/** A server that asks us to come later is asked this often before its refusal is handed on. */
+/** A server that asks us to retry later gets this many attempts before its refusal is passed on. */
 const maxAttempts = 5;
 
 export interface KubeRequest {
@@ -19,7 +19,7 @@ export interface KubeRequest {
   query?: Record<string, string>;
   /** Sent as JSON. */
   body?: object;
-  /** Of the body; default `application/json`. */
+  /** Type of the body; default `application/json`. */
   contentType?: string;
   timeoutMs?: number;
   signal?: AbortSignal;
@@ -32,7 +32,7 @@ export interface WatchEvent<T> {
 
 export interface KubeClientOptions {
   clock: Clock;
-  /** Under which the server's audit log knows us. */
+  /** Name by which the server's audit log knows us. */
   userAgent: string;
 }
 
@@ -50,7 +50,7 @@ export class KubeClient implements Disposable {
   }
 
   /**
-   * One request and its answer. A server that is too busy (429, 503) and says when to come back is asked again then.
+   * Sends a request. If the server is too busy (429, 503) and says when to retry, the request is sent again then.
    * @throws KubeError; the signal's reason if it is aborted
    */
   async request<T>(request: KubeRequest): Promise<T> {
@@ -66,8 +66,8 @@ export class KubeClient implements Disposable {
   }
 
   /**
-   * What happens to the objects of a list, until the server ends it (it does every few minutes) or the signal aborts.
-   * @param request its path and query are those of the list, with the `resourceVersion` to start from
+   * Streams changes to the objects of a list, until the server ends it (every few minutes) or the signal aborts.
+   * @param request path and query of the list, with the `resourceVersion` to start from
    * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
    */
   async *watch<T>(request: Pick<KubeRequest, 'path' | 'query' | 'signal'>): AsyncGenerator<WatchEvent<T>, void, void> {
@@ -80,13 +80,13 @@ export class KubeClient implements Disposable {
     try {
       answer = await this.#send({ ...request, method: 'GET', query, signal: deadline.signal });
       if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
-      // From here on silence is no failure.
+      // From here on, silence is not a failure.
       deadline[Symbol.dispose]();
       for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
         if (event.type === 'ERROR') throw statusError(subject, event.object as object);
         yield event;
       }
-      // The server may have ended it, or we.
+      // Either the server or our own signal ended it.
       request.signal?.throwIfAborted();
     } catch (error) {
       throw toFailure(error, subject, deadline, request);
@@ -96,7 +96,7 @@ export class KubeClient implements Disposable {
     }
   }
 
-  /** Closes the connections; requests on the way fail. */
+  /** Closes the connections; requests in flight fail. */
   [Symbol.dispose](): void {
     this.#connection[Symbol.dispose]();
   }
@@ -148,8 +148,8 @@ export class KubeClient implements Disposable {
     try {
       return await answerOf(first);
     } catch (error) {
-      // The server closed an idle connection at the moment we took it: it has not seen the request. Once is enough, and
-      // a second try does no harm if it has: writes carry the version that they are for.
+      // The server closed an idle connection just as we reused it: it has not seen the request. One retry is enough,
+      // and it does no harm if the server did see it: writes carry the version that they are for.
       if (!first.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
       return await answerOf(send());
     }
@@ -170,7 +170,7 @@ function statusError(subject: string, status: { code?: number }): KubeError {
   return toKubeError(subject, status.code ?? 0, JSON.stringify(status));
 }
 
-/** What to throw for an error: the caller's own reason if it gave up, a timeout, or that nothing can be reached. */
+/** The error to throw: the caller's own reason if it aborted, a timeout, or that the server is unreachable. */
 function toFailure(error: unknown, subject: string, deadline: Deadline, request: Partial<KubeRequest>): unknown {
   if (request.signal?.aborted) return request.signal.reason;
   if (error instanceof KubeError) return error;

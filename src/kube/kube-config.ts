@@ -3,10 +3,10 @@ import { NetdraError } from '../errors.ts';
 import { hasServiceAccount } from './service-account.ts';
 
 /**
- * How to reach the API server, with all that client-node can: see `openApiAccess` for what the driver uses.
+ * Access to the API server with all features of client-node; see `openApiAccess` for what the driver uses.
  * @param path of a kubeconfig; absent: the service account of the pod
- * @throws NetdraError `kubeconfig-missing` if there is neither; `kubeconfig-unusable` if nothing can come of it, so that
- * asking again and again would not help
+ * @throws NetdraError `kubeconfig-missing` if there is neither; `kubeconfig-unusable` if it can never work, so that
+ * retrying would not help
  */
 export function loadKubeConfig(path: string | undefined): KubeConfig {
   const config = new KubeConfig();
@@ -26,7 +26,7 @@ function load(config: KubeConfig, path: string): void {
   try {
     config.loadFromFile(path);
   } catch (cause) {
-    // A YAML parser's message goes on with lines of the file, which may be secret.
+    // A YAML parser's message continues with lines of the file, which may be secret.
     const [reason] = String((cause as Error).message).split('\n');
     throw new NetdraError('kubeconfig-unusable', `cannot load kubeconfig ${path}: ${reason}`, { path });
   }
@@ -36,7 +36,7 @@ function load(config: KubeConfig, path: string): void {
   }
 }
 
-/** What would fail at every request. Files that it names may still come, or are renewed. */
+/** Finds what would fail at every request. Files that the kubeconfig names may still appear or be renewed. */
 function findProblem(config: KubeConfig): string | undefined {
   const cluster = config.getCurrentCluster();
   if (cluster === null) return 'it has no current cluster';

@@ -4,7 +4,7 @@ import type { WatchEvent } from './kube-client.ts';
 import type { ObjectMeta } from './types.ts';
 
 const retryMs = { first: 1_000, last: 60_000 };
-/** An API server that stops ends the watches of all nodes at once; they come back over this time. */
+/** An API server that stops ends the watches of all nodes at once; they reconnect spread over this time. */
 const spreadMs = 10_000;
 
 export interface ListWatchOptions<T> {
@@ -16,11 +16,11 @@ export interface ListWatchOptions<T> {
   onLost: () => void;
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1: watches that end together shall not begin again together. */
+  /** From 0 up to 1: watches that end together must not restart together. */
   random?: () => number;
 }
 
-/** Follows what happens to a list after it was read, watch after watch, until it is disposed of. */
+/** Follows changes to a list after it was read, watch after watch, until disposed. */
 export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
   readonly #options: ListWatchOptions<T>;
   readonly #stop = new AbortController();
@@ -31,7 +31,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
     this.#options = options;
   }
 
-  /** From the version of a list on. */
+  /** Follows changes from this version of a list on. */
   follow(resourceVersion: string): void {
     this.#resourceVersion = resourceVersion;
     this.#running ??= this.#run();
@@ -50,7 +50,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
     while (!signal.aborted) {
       try {
         await this.#watch(signal);
-        // Servers end watches as they like; the next one goes on where this one ended.
+        // Servers may end watches at any time; the next one continues where this one ended.
         await clock.sleep(retryMs.first + Math.round(spreadMs * random()), signal);
         pauseMs = retryMs.first;
         reported = '';

@@ -1,7 +1,7 @@
 import { isKubeError } from './errors.ts';
 import type { KubeClient } from './kube-client.ts';
 
-/** The pod that is meant: another one may have its name by now. */
+/** Identifies one pod: another one may have its name by now. */
 export interface PodReference {
   namespace: string;
   name: string;
@@ -10,7 +10,7 @@ export interface PodReference {
 
 /**
  * Whether a pod exists and is not being deleted.
- * @throws KubeError if the API server does not say
+ * @throws KubeError if the API server does not give an answer
  */
 export async function isPodWanted(
   client: Pick<KubeClient, 'request'>,

@@ -4,8 +4,8 @@ import { fromResourceVersion, type ResourceVersion, resourceVersions, toResource
 import type { KubeList, ResourceClaim } from './types.ts';
 
 /**
- * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the answer have the shape of
- * v1. A JSON patch, which is a list, is sent as it is: of what patches name, only status is the same in all versions.
+ * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the response have the v1
+ * shape. A JSON patch, which is a list, is sent unchanged: it must name only status, which is the same in all versions.
  */
 export type ResourceRequest = Omit<KubeRequest, 'path'> & {
   /** `resourceslices/s`, `namespaces/default/resourceclaims/c/status` */
@@ -13,9 +13,9 @@ export type ResourceRequest = Omit<KubeRequest, 'path'> & {
 };
 
 /**
- * resource.k8s.io in the best version that the cluster serves. Nothing is asked beforehand: a request whose version is
- * unknown to the server is sent again in the next one, and later requests begin with what went well. A cluster that is
- * upgraded meanwhile, or whose servers differ, is followed in the same way.
+ * resource.k8s.io in the best version that the cluster serves. There is no discovery: a request in a version unknown to
+ * the server is sent again in the next one, and later requests start with the version that worked. This also handles a
+ * cluster that is upgraded meanwhile or whose servers differ.
  */
 export class ResourceApi {
   readonly #client: KubeClient;
@@ -30,7 +30,7 @@ export class ResourceApi {
     return this.#version;
   }
 
-  /** @throws KubeError `api-unserved` if the cluster has none of the versions, and whatever the server answers */
+  /** @throws KubeError `api-unserved` if the cluster serves none of the versions, or any other error of the server */
   async request<T extends object>(request: ResourceRequest): Promise<T> {
     const { answer, version } = await this.#ask<T>(request);
     return fromResourceVersion(answer, version);
@@ -41,7 +41,7 @@ export class ResourceApi {
     return { metadata: answer.metadata, items: answer.items.map((item) => fromResourceVersion(item, version)) };
   }
 
-  /** In the version that the last request went well with: a watch follows a list. */
+  /** Uses the version of the last successful request: a watch follows a list. */
   async *watch<T extends object>(
     request: Pick<ResourceRequest, 'path' | 'query' | 'signal'>,
   ): AsyncGenerator<WatchEvent<T>, void, void> {

@@ -1,20 +1,20 @@
-/** Versions of resource.k8s.io that we can speak, the best first. v1 is served since Kubernetes 1.34. */
+/** Versions of resource.k8s.io that we support, best first. v1 is served since Kubernetes 1.34. */
 export const resourceVersions = ['v1', 'v1beta2', 'v1beta1'] as const;
 export type ResourceVersion = (typeof resourceVersions)[number];
 
 type Json = { [member: string]: unknown };
 
 /**
- * An object in the shape of v1, as another version has it. v1 and v1beta2 have the same shape; v1beta1 keeps what a
- * device has under `basic`. Claims are written through their status only, which is the same in all. An object that names
- * its `apiVersion` keeps it.
+ * Converts an object from the v1 shape to another version. v1 and v1beta2 have the same shape; v1beta1 has a device's
+ * fields under `basic`. Claims are written only through their status, which is the same in all versions. An object that
+ * has an `apiVersion` keeps it.
  */
 export function toResourceVersion(object: object, version: ResourceVersion): object {
   const sent = { apiVersion: `resource.k8s.io/${version}`, ...object };
   return version === 'v1beta1' ? mapDevices(sent, ({ name, ...basic }) => ({ name, basic })) : sent;
 }
 
-/** The opposite of {@link toResourceVersion}, for claims too: v1beta1 has no `exactly` around what a request asks for. */
+/** The reverse of {@link toResourceVersion}, for claims too: v1beta1 has no `exactly` around a request's fields. */
 export function fromResourceVersion<T extends object>(object: T, version: ResourceVersion): T {
   if (version !== 'v1beta1') return object;
   const flat = mapDevices(object, ({ basic, ...rest }) => ({ ...rest, ...(basic as Json | undefined) }));
@@ -24,7 +24,7 @@ export function fromResourceVersion<T extends object>(object: T, version: Resour
   })) as T;
 }
 
-/** Of a ResourceSlice, whose devices are a list; a claim's are an object. */
+/** Maps the devices of a ResourceSlice, which are a list; a claim's devices are an object. */
 function mapDevices<T extends object>(object: T, change: (device: Json) => Json): T {
   const { spec } = object as { spec?: { devices?: unknown } };
   if (!Array.isArray(spec?.devices)) return object;

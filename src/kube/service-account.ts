@@ -6,12 +6,12 @@ import { type Clock, systemClock } from '../clock.ts';
 import type { ApiAccess } from './api-access.ts';
 
 const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
-/** The kubelet renews tokens long before they end, so a look now and then is enough. */
+/** The kubelet renews tokens long before they expire, so reading them now and then is enough. */
 const rereadMs = 10_000;
 
 export interface ServiceAccountOptions {
   env?: NodeJS.ProcessEnv;
-  /** Where the kubelet mounts it. */
+  /** Directory where the kubelet mounts it. */
   dir?: string;
   clock?: Clock;
 }
@@ -22,8 +22,8 @@ export function hasServiceAccount({ env = process.env, dir = serviceAccountDir }
 }
 
 /**
- * The service account of the pod that we run in: all that a driver in a cluster needs to reach the API server.
- * client-node could do it too, at the price of half of the driver's memory and of its start: docs/performance.md.
+ * The service account of our own pod: all that a driver in a cluster needs to reach the API server. client-node could
+ * do this too, at the cost of half of the driver's memory and startup time: docs/performance.md.
  * Source: kubernetes.io "Accessing the Kubernetes API from a Pod".
  */
 export class ServiceAccount implements ApiAccess {

@@ -5,7 +5,7 @@ import type {
   V1ResourceClaimConsumerReference,
 } from '@kubernetes/client-node';
 
-/** What we read and write of an object's metadata. Times are RFC 3339 text, as on the wire. */
+/** The part of an object's metadata that we read and write. Times are RFC 3339 text, as on the wire. */
 export interface ObjectMeta {
   name?: string;
   namespace?: string;

@@ -18,13 +18,13 @@ export interface Address {
   /** Canonical: `192.0.2.7/24`, `2001:db8::7/64`. */
   cidr: string;
   scope: AddressScope;
-  /** Duplicate address detection is under way: it cannot be used yet. */
+  /** Duplicate address detection is under way: the address cannot be used yet. */
   tentative: boolean;
-  /** Somebody else has it: it cannot be used at all. */
+  /** Another host has the address: it cannot be used at all. */
   dadFailed: boolean;
-  /** Its preferred lifetime is over: new connections use others. */
+  /** Its preferred lifetime has ended: new connections use other addresses. */
   deprecated: boolean;
-  /** It has a lifetime, because a router or a DHCP client has assigned it; absent: it stays until it is removed. */
+  /** It has a lifetime, because a router or a DHCP client assigned it; absent: it stays until it is removed. */
   dynamic?: true;
 }
 

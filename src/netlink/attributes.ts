@@ -1,7 +1,7 @@
 import { formatAttribute, type NetlinkAttribute, pad } from 'netlink';
 
 const headerBytes = 4;
-/** `NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`, and what remains. */
+/** `NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`, and the mask of the remaining bits. */
 const flags = { nested: 0x8000, no: 0x4000 };
 const typeMask = 0x3fff;
 
@@ -37,18 +37,18 @@ export function listAttributes(stream: Buffer): NetlinkAttribute[] {
 }
 
 /**
- * A dump of a node's links has thousands of attributes, and a pod waits for it: so no object is made for each.
- * @throws RangeError if one does not fit into what is left
+ * Creates no object for each attribute: a dump of a node's links has thousands of them, and a pod waits for it.
+ * @throws RangeError if an attribute does not fit into what is left
  */
 function walk(stream: Buffer, visit: (typeAndFlags: number, data: Buffer) => void): void {
-  // In the byte order of the processor, which is little-endian for all that we run on.
+  // In the byte order of the processor, which is little-endian on all supported platforms.
   for (let offset = 0; offset < stream.length; ) {
     const left = stream.length - offset;
     if (left < headerBytes) throw new RangeError('an attribute is cut off');
     const length = stream.readUInt16LE(offset);
     if (length < headerBytes || length > left) throw new RangeError(`an attribute has the length ${length}`);
     visit(stream.readUInt16LE(offset + 2), stream.subarray(offset + headerBytes, offset + length));
-    // Each begins at a multiple of four.
+    // Each attribute begins at a multiple of four.
     offset += (length + 3) & ~3;
   }
 }
@@ -58,7 +58,7 @@ export function encodeString(text: string): Buffer {
   return Buffer.from(`${text}\0`);
 }
 
-/** Up to the first NUL byte, or all of it. */
+/** The text up to the first NUL byte, or all of it. */
 export function decodeString(data: Buffer): string;
 export function decodeString(data: Buffer | undefined): string | undefined;
 export function decodeString(data: Buffer | undefined): string | undefined {
@@ -67,7 +67,7 @@ export function decodeString(data: Buffer | undefined): string | undefined {
   return data.toString('utf8', 0, end === -1 ? data.length : end);
 }
 
-/** Hardware addresses are lower case with colons; none means an empty payload or one of zero length. */
+/** Lower case with colons; none if the payload is missing or empty. */
 export function decodeHardwareAddress(data: Buffer | undefined): string | undefined {
   if (data === undefined || data.length === 0) return undefined;
   return [...data].map((octet) => octet.toString(16).padStart(2, '0')).join(':');

@@ -28,7 +28,7 @@ export function assertIndex(index: number): void {
 }
 
 /**
- * 68 bytes is the least that IPv4 allows; what the device allows, the kernel says.
+ * 68 bytes is the IPv4 minimum; the kernel checks the limits of the device.
  * @throws NetlinkError `netlink-invalid`
  */
 export function assertMtu(mtuBytes: number): void {
@@ -38,7 +38,7 @@ export function assertMtu(mtuBytes: number): void {
 
 /**
  * The octets of an Ethernet address.
- * @param text six octets with colons, in either case; one that an interface can have: neither multicast nor zero
+ * @param text six octets with colons, in either case; neither multicast nor zero, which an interface cannot have
  * @throws NetlinkError `netlink-invalid`
  */
 export function parseHardwareAddress(text: string): Buffer {
@@ -60,7 +60,7 @@ export function parseOctets(text: string): Buffer {
   throw invalid(`${JSON.stringify(text)} is no hardware address`, 'use up to 32 octets with colons');
 }
 
-/** Whether it has the six octets of Ethernet. InfiniBand has 20, of which the host's side cannot set any. */
+/** Whether an address has the six octets of Ethernet. InfiniBand has 20, none of which the host's side can set. */
 export function isEthernetAddress(text: string): boolean {
   return /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text);
 }

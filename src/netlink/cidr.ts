@@ -6,13 +6,13 @@ import { invalid } from './checks.ts';
 export const AddressFamily = { ipv4: 2, ipv6: 10 } as const;
 export type AddressFamily = (typeof AddressFamily)[keyof typeof AddressFamily];
 
-/** An IP address as rtnetlink has it: 4 or 16 octets in network order. */
+/** An IP address in the form of rtnetlink: 4 or 16 octets in network order. */
 export interface IpAddress {
   family: AddressFamily;
   octets: Uint8Array;
 }
 
-/** An address with the length of its network's prefix; host bits are kept. */
+/** An address with the prefix length of its network; host bits are kept. */
 export interface Cidr extends IpAddress {
   prefixLength: number;
 }
@@ -71,7 +71,7 @@ export function isNetwork({ octets, prefixLength }: Cidr): boolean {
   });
 }
 
-/** Whether all of `inner` is in the network of `outer`; host bits of both are passed over. */
+/** Whether all of `inner` is in the network of `outer`; host bits of both are ignored. */
 export function isWithin(inner: Cidr, outer: Cidr): boolean {
   if (inner.family !== outer.family || inner.prefixLength < outer.prefixLength) return false;
   return outer.octets.every((octet, index) => {
@@ -80,7 +80,7 @@ export function isWithin(inner: Cidr, outer: Cidr): boolean {
   });
 }
 
-/** Whether an interface can have it: neither the unspecified address nor multicast. */
+/** Whether an interface can have the address: it is neither unspecified nor multicast. */
 export function isUnicast({ octets }: IpAddress): boolean {
   if (octets.every((octet) => octet === 0)) return false;
   return octets.length === 4 ? octets[0]! < 224 || octets[0]! >= 240 : octets[0] !== 0xff;

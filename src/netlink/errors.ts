@@ -4,23 +4,23 @@ import { type ErrorDetails, NetdraError } from '../errors.ts';
 export type NetlinkErrorCode =
   /** The kernel answered with an error; `errno` says which. */
   | 'netlink-refused'
-  /** An argument cannot be right; nothing was sent. */
+  /** An argument is invalid; nothing was sent. */
   | 'netlink-invalid'
-  /** The kernel changed its tables under every one of our dumps. */
+  /** The kernel's tables changed during every attempt to dump them. */
   | 'netlink-interrupted'
   /** No answer in time, or the socket lost it. */
   | 'netlink-lost'
   /** The connection was closed before the answer came. */
   | 'netlink-closed'
-  /** What came is no netlink message. */
+  /** What was received is not a netlink message. */
   | 'netlink-malformed'
-  /** The kernel does not take a setting, or has no such key. */
+  /** The kernel rejects a setting, or has no such key. */
   | 'sysctl-refused'
   /** There is no network namespace at the path any more. */
   | 'netns-missing'
-  /** What is at the path is no network namespace. */
+  /** The file at the path is not a network namespace. */
   | 'netns-invalid'
-  /** The namespace is there, but we may not enter it. */
+  /** The namespace exists, but we are not allowed to enter it. */
   | 'netns-refused';
 
 export interface NetlinkErrorDetails extends ErrorDetails {
@@ -33,7 +33,7 @@ export interface NetlinkErrorDetails extends ErrorDetails {
   netns?: string | undefined;
 }
 
-/** Whatever goes wrong with network namespaces and rtnetlink. */
+/** Any failure with network namespaces and rtnetlink. */
 export class NetlinkError extends NetdraError {
   declare readonly code: NetlinkErrorCode;
   readonly errno: string | undefined;
@@ -50,12 +50,12 @@ export class NetlinkError extends NetdraError {
   }
 }
 
-/** What a request is about, for its errors. */
+/** Subject of a request, for its errors. */
 export interface RequestSubject {
   operation: string;
   interfaceName?: string | undefined;
   netns?: string | undefined;
-  /** What to do about an errno, where this request knows better than {@link hints}. */
+  /** Hints by errno, where this request has better ones than {@link hints}. */
   hints?: Record<string, string>;
 }
 

@@ -14,15 +14,15 @@ import { KernelSocket } from './kernel-socket.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { RequestSocket } from './socket.ts';
 
-/** By the names that the kernel's documentation uses; switches are booleans. */
+/** By the names in the kernel's documentation; switches are booleans. */
 export type EthtoolValues = Record<string, number | boolean>;
 
-/** What ethtool shows by `-k`, `--show-priv-flags`, `-g`, `-l`, `-c` and `-a`. */
+/** Groups that ethtool shows with `-k`, `--show-priv-flags`, `-g`, `-l`, `-c` and `-a`. */
 export type EthtoolGroup = 'features' | 'privateFlags' | 'rings' | 'channels' | 'coalescing' | 'pause';
 
 /**
- * What can be set of a link through its driver. A group that the driver does not have is absent. Features are those that
- * can be changed, as requested: what is in effect follows from them.
+ * Settings of a link that go through its driver. A group that the driver does not support is absent. Features are those
+ * that can be changed, as requested: the effective ones follow from them.
  */
 export type EthtoolState = Partial<Record<EthtoolGroup, EthtoolValues>>;
 
@@ -31,7 +31,7 @@ export interface LinkEthtool {
   /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
   read(index: number): Promise<EthtoolState>;
   /**
-   * What is absent stays.
+   * Absent values stay unchanged.
    * @throws NetlinkError `netlink-refused`
    */
   set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void>;
@@ -61,7 +61,7 @@ interface Group {
   values?: Readonly<Record<string, readonly [type: number, width: Width]>>;
 }
 
-/** Linux `ethtool_netlink.h`; what each of the values means is in the kernel's networking/ethtool-netlink.rst. */
+/** Linux `ethtool_netlink.h`; the meaning of each value is in the kernel's networking/ethtool-netlink.rst. */
 const groups: Readonly<Record<EthtoolGroup, Group>> = {
   features: { get: 11, set: 12 },
   privateFlags: { get: 13, set: 14 },
@@ -119,14 +119,14 @@ const groups: Readonly<Record<EthtoolGroup, Group>> = {
 };
 const groupNames = Object.keys(groups) as EthtoolGroup[];
 
-/** The driver does not have it, or not in this state. */
+/** The driver does not support it, or not in this state. */
 const absentErrnos = ['EOPNOTSUPP', 'ENOTSUP'];
 
-/** Access by generic netlink; Linux 5.6+ has all of it but some values. */
+/** Access over generic netlink; Linux 5.6+ has all of it except some values. */
 export class EthtoolConnection implements LinkEthtool, Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
-  /** Asked for once: the kernel numbers families as they are registered. */
+  /** Looked up once: the kernel numbers families as they are registered. */
   #familyId: number | undefined;
 
   constructor(socket: RequestSocket, netnsPath?: string) {
@@ -247,12 +247,12 @@ export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attrib
   });
 }
 
-/** Bits by name, in the form that is not compact. */
+/** Decodes the form that is not compact, with bits by name. */
 function decodeBitset(data: Buffer | undefined): Map<string, boolean> {
   const bits = new Map<string, boolean>();
   if (data === undefined) return bits;
   const attributes = decodeAttributes(data);
-  // Without a mask those that are set are listed, without a value.
+  // Without a mask only the bits that are set are listed, without a value.
   const isList = attributes.has(Bitset.noMask);
   for (const { data: bit } of listAttributes(attributes.get(Bitset.bits) ?? Buffer.alloc(0))) {
     const parts = decodeAttributes(bit);

@@ -5,8 +5,8 @@ const prefix = 'netdra';
 const candidates = 100;
 
 /**
- * A name that no link of the namespace has, for one whose own name is taken there: `netdra17`, of the link's index, or
- * `netdra17-1` and so on.
+ * A free name for a link whose own name is taken in the namespace: `netdra17`, with the link's index, or `netdra17-1`
+ * and so on.
  * @throws NetlinkError `netlink-refused` with `EEXIST`
  */
 export async function freeName(connection: Pick<RtnlConnection, 'link'>, index: number): Promise<string> {
@@ -20,7 +20,7 @@ export async function freeName(connection: Pick<RtnlConnection, 'link'>, index: 
   });
 }
 
-/** Whether a link has such a name. */
+/** Whether a name has that form. */
 export function isFallbackName(name: string): boolean {
   return /^netdra\d+(-\d+)?$/.test(name);
 }

@@ -13,28 +13,28 @@ const dumpFlags = 0x300;
 const finalTypes = [2, 3];
 const header = { bytes: 16, type: 4, flags: 6, seq: 8 } as const;
 
-/** The kernel gives as much of a table at once as there is room for, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
+/** The kernel returns as much of a table at once as fits, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
 const answerBytes = 96 * 1024;
 const kernelTimeoutMs = 10_000;
 
 /**
- * A netlink socket for requests. What may wait for the kernel's network tables is waited for in a thread (of libuv's
- * pool, where koffi runs asynchronous calls), never in the event loop: another process that moves a link holds them for
- * 10 to 30 ms, and a move of ours waits as long for RCU. What must not be told from other processes cannot come: the
- * socket is connected to the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
+ * A netlink socket for requests. Calls that may wait for the kernel's network tables run in a thread (of libuv's pool,
+ * where koffi runs asynchronous calls), never in the event loop: another process that moves a link holds the tables for
+ * 10 to 30 ms, and a move of ours waits as long for RCU. Messages of other processes cannot arrive: the socket is
+ * connected to the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
  */
 export class KernelSocket extends EventEmitter implements DatagramSocket {
   readonly #descriptor: number;
-  /** Made when it is needed first. */
+  /** Allocated on first use. */
   #buffer: Buffer | undefined;
-  /** Ends with the last request. */
+  /** Settles with the last request. */
   #last = Promise.resolve();
   #isClosed = false;
 
   /**
-   * In the network namespace that this thread is in; it stays there.
+   * Opens the socket in the network namespace that this thread is in; the socket stays there.
    * @param protocol `NETLINK_*`
-   * @throws NetlinkError `netlink-lost` if there can be no more sockets
+   * @throws NetlinkError `netlink-lost` if no socket can be opened
    */
   constructor(protocol: number) {
     super();
@@ -44,7 +44,7 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
     const kernel = Buffer.alloc(addressLayout.bytes);
     kernel.writeUInt16LE(netlinkFamily, addressLayout.family);
     if (connect(this.#descriptor, kernel, kernel.length) === 0) {
-      // Without it the kernel gives whole tables, whatever is asked for. Kernels before 4.20 do not know it.
+      // Without this option the kernel returns whole tables, whatever is requested. Kernels before 4.20 do not know it.
       switchOn(this.#descriptor, netlinkOptions.strictChecks);
       return;
     }
@@ -54,9 +54,9 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
   }
 
   /**
-   * One or more requests, which are done one after the other; the last one decides when the answer is complete, and only
-   * one that is alone may ask for a table. The answers come as events before the callback, which comes in the end in any
-   * case: a kernel that stands still is not waited for.
+   * Sends one or more requests, which are executed one after the other; the last one decides when the answer is
+   * complete, and a request for a table must be alone. The answers are emitted as events before the callback. The
+   * callback is always called in the end: a kernel that hangs is not waited for.
    */
   send(message: Uint8Array, _options: object, callback: (error?: Error) => void): void {
     const timer = setTimeout(
@@ -79,7 +79,7 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
 
   close(): void {
     this.#isClosed = true;
-    // Its number may be that of another file as soon as it is closed.
+    // Once it is closed, its number may be that of another file.
     void this.#last.then(() => closeSync(this.#descriptor));
   }
 
@@ -90,7 +90,7 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
     const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
     const sent = await sendAsync(this.#descriptor, request);
     if (sent !== request.length) throw new Error('send(2) failed');
-    // Answered within the call, so it is there; but each read of a table makes the kernel look for the next part.
+    // The answer is there, since the kernel gives it within the call; but each read of a table makes it look for more.
     this.#buffer ??= Buffer.allocUnsafeSlow(answerBytes);
     const buffer = this.#buffer;
     while (!this.#isClosed) {
@@ -101,7 +101,7 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
         if (!isDump && errno() === koffi.os.errno.EAGAIN) return;
         throw new Error(`recv(2) failed${isDump ? '' : ` with errno ${errno()}`}`);
       }
-      // A copy: what is decoded of it may keep parts, and the next answer goes into the same buffer.
+      // A copy: decoded values may keep parts of it, and the next answer goes into the same buffer.
       const datagram = Buffer.from(buffer.subarray(0, size));
       this.emit(size > buffer.length ? 'truncatedMessage' : 'message', datagram, { port: 0 });
       if (size > buffer.length || isFinal(datagram, seq)) return;
@@ -109,19 +109,19 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
   }
 }
 
-/** The number of the last message of several. */
+/** The sequence number of the last of several messages. */
 function lastSeq(messages: Buffer): number {
   let at = 0;
   while (endOf(messages, at) + header.bytes <= messages.length) at = endOf(messages, at);
   return messages.readUInt32LE(at + header.seq);
 }
 
-/** Where the message behind one begins: at a multiple of four octets. */
+/** Where the next message begins: at a multiple of four octets. */
 function endOf(messages: Buffer, at: number): number {
   return at + Math.max(header.bytes, (messages.readUInt32LE(at) + 3) & ~3);
 }
 
-/** Whether the answer to a request ends in a datagram. */
+/** Whether a datagram ends the answer to a request. */
 function isFinal(datagram: Buffer, seq: number): boolean {
   for (let at = 0; at + header.bytes <= datagram.length; at = endOf(datagram, at)) {
     const isOurs = datagram.readUInt32LE(at + header.seq) === seq;

@@ -7,9 +7,9 @@ import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
 /**
- * Everything about a link that a process with CAP_NET_ADMIN in its namespace can change and that neither the move into
- * another namespace nor the end of a namespace undoes. Plain data, to be stored. What is absent is unknown, as in states
- * that older versions have stored, and is left as it is.
+ * All properties of a link that a process with CAP_NET_ADMIN in its namespace can change and that neither a move into
+ * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown, as in
+ * states stored by older versions, and are left unchanged.
  */
 export interface LinkState {
   name: string;
@@ -26,17 +26,17 @@ export interface LinkState {
   group?: number;
   txQueueLength?: number;
   offloadLimits?: OffloadLimits;
-  /** Programs of these modes are left alone; those of others are detached. Absent: detached, whatever the mode. */
+  /** Programs of these modes are left alone; those of other modes are detached. Absent: all are detached. */
   xdp?: XdpMode[];
-  /** Kinds of those that are not the kernel's default; restored with the defaults of their kind. */
+  /** Kinds of the qdiscs that are not the kernel's default; restored with the defaults of their kind. */
   qdiscs?: Partial<Record<QdiscPlace, string>>;
   /** CIDRs of global scope without a lifetime. */
   addresses?: string[];
-  /** Absent also where there is no access to ethtool. */
+  /** Also absent without access to ethtool. */
   ethtool?: EthtoolState;
 }
 
-/** What is read and set of a link: of {@link RtnlConnection}, into the namespace that the link is in. */
+/** The part of {@link RtnlConnection} that reads and sets a link; it is open in the namespace that the link is in. */
 export type LinkStateConnection = Pick<
   RtnlConnection,
   | 'link'
@@ -51,15 +51,15 @@ export type LinkStateConnection = Pick<
   | 'removeAddress'
 >;
 
-/** A property that could not be made what it was. */
+/** A property that could not be restored. */
 export interface RestoreFailure {
-  /** A member of {@link LinkState}, a group of ethtool's, or `link` if nothing could be read. */
+  /** A member of {@link LinkState}, an ethtool group, or `link` if nothing could be read. */
   property: Exclude<keyof LinkState, 'ethtool'> | EthtoolGroup | 'link';
   error: unknown;
 }
 
 /**
- * The state of a link, taken before it goes to a pod.
+ * Reads the state of a link before it is moved to a pod.
  * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
  */
 export async function readLinkState(
@@ -83,10 +83,10 @@ export async function readLinkState(
 }
 
 /**
- * Takes from a link what would harm the host when it appears there: it is set down, and its alternative names and XDP
- * programs are removed. Called in the pod's namespace before the link is moved back; each step is best effort, and
- * {@link restoreLinkState} does the rest.
- * @returns what was refused
+ * Removes from a link what would harm the host when the link appears there: it is set down, and its alternative names
+ * and XDP programs are removed. Called in the pod's namespace before the link is moved back; each step is best effort,
+ * and {@link restoreLinkState} does the rest.
+ * @returns the steps that failed
  */
 export async function scrubLink(connection: LinkStateConnection, index: number): Promise<RestoreFailure[]> {
   const steps = new Steps();
@@ -97,9 +97,9 @@ export async function scrubLink(connection: LinkStateConnection, index: number):
 }
 
 /**
- * Makes a link in the host's namespace what it was, also one that came back by itself with what a pod has made of it.
- * Each property by itself, and all of them whatever comes of the others. A link whose name another link has taken gets a
- * free one, so that a name that a pod has chosen does not stay on the host. Can be repeated.
+ * Restores a link in the host's namespace, also one that came back by itself with the changes of a pod. Each property
+ * is restored separately, and a failure does not stop the others. A link whose name another link has taken gets a free
+ * one, so that a name that a pod has chosen does not stay on the host. Can be repeated.
  * @returns what could not be restored
  */
 export async function restoreLinkState(
@@ -120,7 +120,7 @@ export async function restoreLinkState(
     hardwareAddress !== undefined && isEthernetAddress(hardwareAddress) && now.hardwareAddress !== hardwareAddress;
   const set = (change: LinkChange) => connection.setLink(index, change);
 
-  // In a request of its own: before Linux 6.2 no link that is up can be renamed, and many drivers keep the MAC, too.
+  // A separate request: before Linux 6.2 a link that is up cannot be renamed, and many drivers do not change its MAC.
   const mustBeDown = now.up && (!up || now.name !== name || isOtherAddress);
   if (mustBeDown) await steps.run('up', () => set({ up: false }));
   await steps.run('name', () => restoreName(connection, index, name));
@@ -157,7 +157,7 @@ class Steps {
   }
 }
 
-/** What is in a link's own message. */
+/** The part of the state that is in a link's own message. */
 function simpleState(link: Link): LinkState {
   const { name, hardwareAddress, mtuBytes, up, altNames, alias = '', flags, linkMode } = link;
   const { broadcastAddress, group, txQueueLength, offloadLimits, xdp } = link;
@@ -180,7 +180,7 @@ function simpleState(link: Link): LinkState {
 
 type SimpleProperty = 'alias' | 'flags' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength' | 'offloadLimits';
 
-/** A change for each of the properties that one request sets and that nothing else depends on. */
+/** A change for each property that one request sets and that nothing else depends on. */
 function simpleChanges(now: LinkState, before: LinkState): LinkChange[] {
   const { alias, flags, linkMode, broadcastAddress, group, txQueueLength, offloadLimits } = before;
   const isEthernet = broadcastAddress !== undefined && isEthernetAddress(broadcastAddress);
@@ -201,13 +201,13 @@ function flagChanges(now: LinkFlag[], before: LinkFlag[]): LinkChange[] {
   return [{ flags: Object.fromEntries(differing.map((flag) => [flag, before.includes(flag)])) }];
 }
 
-/** All of them if one differs: the kernel derives some from others. */
+/** All limits if one differs: the kernel derives some from others. */
 function limitChanges(now: OffloadLimits = {}, before: OffloadLimits = {}): LinkChange[] {
   const limits = Object.entries(before) as [keyof OffloadLimits, number][];
   return limits.some(([limit, value]) => now[limit] !== value) ? [{ offloadLimits: before }] : [];
 }
 
-/** udev gives a link its own name as an alternative one when it comes back under another name, at any moment. */
+/** udev adds a link's own name as an alternative one when the link comes back under another name, at any moment. */
 const renameAttempts = 3;
 
 async function restoreName(connection: LinkStateConnection, index: number, name: string): Promise<void> {
@@ -294,10 +294,10 @@ async function restoreAddresses(connection: LinkStateConnection, index: number, 
   for (const cidr of before.filter((each) => !now.includes(each))) await connection.addAddress(index, cidr);
 }
 
-/** In the order in which they can depend on each other. */
+/** In the order of their possible dependencies. */
 const ethtoolGroups = ['privateFlags', 'channels', 'rings', 'coalescing', 'pause', 'features'] as const;
 
-/** What differs, of what the driver still has. */
+/** Values that differ, among those that the driver still has. */
 function ethtoolChanges(now: EthtoolState = {}, before: EthtoolState = {}): [EthtoolGroup, EthtoolValues][] {
   return ethtoolGroups.flatMap((group): [EthtoolGroup, EthtoolValues][] => {
     const current = now[group] ?? {};
@@ -308,7 +308,7 @@ function ethtoolChanges(now: EthtoolState = {}, before: EthtoolState = {}): [Eth
   });
 }
 
-/** `undefined` where the kernel has no such thing, as without qdiscs. */
+/** `undefined` where the kernel lacks the feature, such as qdiscs. */
 async function unlessRefused<T>(read: Promise<T>): Promise<T | undefined> {
   try {
     return await read;

@@ -70,11 +70,11 @@ const flagBits = {
 export type LinkFlag = keyof typeof flagBits;
 const linkFlags = Object.keys(flagBits) as LinkFlag[];
 
-/** `IF_LINK_MODE_*`: what the operational state is while the driver has a carrier. */
+/** `IF_LINK_MODE_*`: the operational state while the driver has a carrier. */
 const linkModes = ['default', 'dormant', 'testing'] as const;
 export type LinkMode = (typeof linkModes)[number];
 
-/** Upper limits of what the stack hands to the device in one piece; those of IPv4 are apart since Linux 6.3. */
+/** Upper limits of what the stack hands to the device in one piece; IPv4 has separate ones since Linux 6.3. */
 export interface OffloadLimits {
   gsoMaxSegments?: number;
   gsoMaxBytes?: number;
@@ -105,7 +105,7 @@ export interface Link {
   name: string;
   /** Lower case with colons; absent for links without one, such as tunnels. */
   hardwareAddress?: string;
-  /** What the device itself has, whatever was set since; absent where the driver does not tell. */
+  /** The device's own address, whatever was set since; absent where the driver does not report it. */
   permanentAddress?: string;
   mtuBytes: number;
   /** Administratively: `IFF_UP`. */
@@ -115,7 +115,7 @@ export interface Link {
   /** Name of the device on its bus: the PCI address of a VF. Linux 5.14+; absent for virtual links. */
   parentDevice?: string;
   alias?: string;
-  /** What the driver calls the port: `p0` for the one on the card, `pf0vf3` for a representor of a VF. */
+  /** The driver's name for the port: `p0` for the one on the card, `pf0vf3` for a representor of a VF. */
   portName?: string;
   altNames: string[];
   /** `veth`, `bridge`, `vlan` …; absent for hardware. */
@@ -124,9 +124,9 @@ export interface Link {
   master?: number;
   /** Index of the other end of a veth pair, or of the link below a VLAN. In `lowerNetnsId`'s namespace, if set. */
   lower?: number;
-  /** The kernel's number for the namespace that `lower` is in, if that is another one. */
+  /** The kernel's number for the namespace that `lower` is in, if it is another one. */
   lowerNetnsId?: number;
-  /** Those that are set, of the ones that user space can set. `promiscuous` as requested, not as in effect. */
+  /** Flags that are set, among those that user space can set. `promiscuous` as requested, not as in effect. */
   flags?: LinkFlag[];
   linkMode?: LinkMode;
   /** Lower case with colons. */
@@ -140,19 +140,19 @@ export interface Link {
   xdp?: XdpMode[];
 }
 
-/** Changes to a link; what is absent stays. */
+/** Changes to a link; absent properties stay unchanged. */
 export interface LinkChange {
   name?: string;
   mtuBytes?: number;
   hardwareAddress?: string;
   up?: boolean;
-  /** `''` takes it away. */
+  /** `''` removes it. */
   alias?: string;
-  /** Moves the link there; everything else then holds in the new namespace. */
+  /** Moves the link there; all other changes then apply in the new namespace. */
   netns?: NetnsReference;
   /** Index of the bridge or bond; 0 for none. */
   master?: number;
-  /** Flags that are absent stay. */
+  /** Absent flags stay unchanged. */
   flags?: Partial<Record<LinkFlag, boolean>>;
   linkMode?: LinkMode;
   /** As many octets as the link's own address. */
@@ -160,7 +160,7 @@ export interface LinkChange {
   group?: number;
   txQueueLength?: number;
   offloadLimits?: OffloadLimits;
-  /** Takes away the XDP program of that mode; EBUSY if a BPF link holds it. */
+  /** Detaches the XDP program of that mode; EBUSY if a BPF link holds it. */
   detachXdp?: XdpMode;
 }
 
@@ -206,8 +206,8 @@ export function decodeLink(message: Buffer): Link {
 }
 
 /**
- * Alternative names as the kernel has them, without the final NUL byte. They need not be UTF-8, so only these bytes name
- * them in a request.
+ * Alternative names as the kernel has them, without the final NUL byte. They need not be UTF-8, so a request must name
+ * them by exactly these bytes.
  */
 export function altNamesOf(message: Buffer): Buffer[] {
   return decodeAltNames(decodeAttributes(message.subarray(headerBytes)));
@@ -275,7 +275,7 @@ export function encodeKind(kind: string, data: Attribute[] = []): Attribute {
   return { type: LinkAttribute.linkInfo, value };
 }
 
-/** All of a change but `up` and `flags`, which are in the header. */
+/** All properties of a change except `up` and `flags`, which are in the header. */
 export function encodeProperties(change: LinkChange): Attribute[] {
   const { name, mtuBytes, hardwareAddress, alias, netns, master } = change;
   const { linkMode, broadcastAddress, group, txQueueLength, offloadLimits: limits = {}, detachXdp } = change;
@@ -312,7 +312,7 @@ export function encodeProperties(change: LinkChange): Attribute[] {
   return attributes;
 }
 
-/** @param fd of a program; -1 takes the one away that is attached */
+/** @param fd of a program; -1 detaches the one that is attached */
 export function encodeXdp(fd: number, mode: XdpMode): Attribute[] {
   return [
     { type: xdpFd, value: putS32(fd) },

@@ -10,21 +10,21 @@ export interface MoveTarget {
 
 export interface MoveOptions {
   /**
-   * Whether a name that is taken in the target is replaced by a free one. For the way back to the host: it must not fail
-   * for a name that a pod or the host has given to another link. A process in the pod that never stops giving alternative
-   * names can still win; then the link has to be made anew, by binding its driver again.
+   * Whether a name that is taken in the target is replaced by a free one. For the way back to the host, which must not
+   * fail because a pod or the host has given the name to another link. A process in the pod that keeps adding
+   * alternative names can still win; then the link has to be recreated by binding its driver again.
    */
   acceptOtherName?: boolean;
 }
 
-/** A process in either namespace can take names while we move, and one in a pod can go on doing so. */
+/** A process in either namespace can take names during the move, and one in a pod can keep doing so. */
 const attempts = 20;
 
 /**
- * Moves a link into another namespace and gives it its name there in the same step, so that it need not be free here.
- * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before it would
- * be there twice. The kernel takes the link down and drops its addresses, routes, qdiscs and upper links; its index may
- * change.
+ * Moves a link into another namespace and sets its name there in the same step, so that the name need not be free here.
+ * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that
+ * it would exist there twice. The kernel sets the link down and drops its addresses, routes, qdiscs and upper links;
+ * its index may change.
  * @param change applied in the target; without a name the link keeps its own
  * @returns the link as it is in the target
  * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link of that name; then nothing was moved
@@ -39,10 +39,10 @@ export async function moveLink(
   for (let attempt = 1; ; attempt++) {
     const link = await from.link({ index });
     if (link === undefined) throw missing(`#${index}`, undefined, 'it is gone or was moved: list the links again');
-    // If this fails and matters, the move says so.
+    // If a failure here matters, the move reports it.
     if (link.altNames.length > 0) await from.removeAltNames(index).catch(() => undefined);
     const wanted = change.name ?? link.name;
-    // Asked before: the kernel finds out after the move and leaves the link in the target under its old name.
+    // Checked before: the kernel notices after the move and leaves the link in the target under its old name.
     const isTaken = (await to.connection.link({ name: wanted })) !== undefined;
     if (isTaken && !acceptOtherName) throw nameTaken(wanted, to.netns.path);
     const name = isTaken ? await freeName(to.connection, index) : wanted;
@@ -61,7 +61,7 @@ export async function moveLink(
   }
 }
 
-/** The kernel moves before it renames: if the new name was taken in between, the link is in the target already. */
+/** The kernel moves before it renames: if the new name was taken in between, the link is already in the target. */
 async function findUnderOldName(
   from: Pick<RtnlConnection, 'link'>,
   { index, name, parentDevice, hardwareAddress }: Link,

@@ -11,9 +11,9 @@ const cloneNewNet = 0x40000000;
 const ownNetnsPath = '/proc/thread-self/ns/net';
 
 /**
- * A network namespace, kept alive by an open descriptor. Two handles mean the same namespace if `inode` is equal;
- * paths can be reused. As long as a handle or a connection into the namespace is open, the kernel does not take it
- * down, so interfaces in it do not come back to the host; a handle also keeps a mount at its path busy. Close both soon.
+ * A network namespace, kept alive by an open descriptor. Two handles refer to the same namespace if `inode` is equal;
+ * paths can be reused. While a handle or a connection into the namespace is open, the kernel does not tear it down, so
+ * interfaces in it do not return to the host; a handle also keeps a mount at its path busy. Close both soon.
  */
 export class NetnsHandle implements Disposable {
   readonly path: string;
@@ -29,7 +29,7 @@ export class NetnsHandle implements Disposable {
 
   /**
    * @param path `/proc/<pid>/ns/net`, or where a runtime has bound it, e.g. `/var/run/netns/cni-…`
-   * @throws NetlinkError `netns-missing` if there is nothing, `netns-invalid` if it is something else
+   * @throws NetlinkError `netns-missing` if nothing is there, `netns-invalid` if it is something else
    */
   static open(path: string): NetnsHandle {
     let fd: number;
@@ -71,9 +71,9 @@ export class NetnsHandle implements Disposable {
   }
 
   /**
-   * Whether it is the namespace that this process runs in. netdra runs in the host's network namespace, so this tells
-   * a pod with `hostNetwork: true`, whose namespace must never be changed. It does not ask for that of process 1: in a
-   * container without `hostPID` that is ourselves anyway, and with it we could still be in another namespace.
+   * Whether it is the namespace that this process runs in. netdra runs in the host's network namespace, so this detects
+   * a pod with `hostNetwork: true`, whose namespace must never be changed. The namespace of process 1 is not used: in a
+   * container without `hostPID` that is our own process anyway, and with it we could still be in another namespace.
    */
   isHost(): boolean {
     using own = NetnsHandle.own();
@@ -93,7 +93,7 @@ export class NetnsHandle implements Disposable {
 
 function assertNamespace(path: string, fd: number): void {
   if (statfsSync(`/proc/self/fd/${fd}`).type === nsfsMagic) return;
-  // What a runtime leaves after the unmount, and what a container sees to which mounts do not propagate.
+  // A runtime leaves such a file after the unmount, and a container sees one if mounts do not propagate to it.
   throw new NetlinkError('netns-invalid', `${path} is a file, but no namespace is mounted on it`, {
     netns: path,
     path,
@@ -102,9 +102,9 @@ function assertNamespace(path: string, fd: number): void {
 }
 
 /**
- * Runs `create` inside another network namespace and comes back, all in one synchronous piece: the thread is the main
- * thread of the process, so nothing else may run meanwhile. `create` opens a socket (it stays where it was opened) and
- * must start neither thread, child process nor asynchronous file access: they would inherit the namespace.
+ * Runs `create` inside another network namespace and returns, all in one synchronous step: this is the main thread of
+ * the process, so nothing else may run meanwhile. `create` opens a socket (which stays where it was opened) and must
+ * not start a thread, a child process or asynchronous file access: they would inherit the namespace.
  * @throws NetlinkError `netns-refused`; whatever `create` throws
  */
 export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
@@ -124,10 +124,10 @@ export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
 
 type Setns = (fd: number) => string | undefined;
 
-// Looked up at first use, once: doing it for each call costs 60 MB of resident memory (seen with koffi 3.3).
+// Looked up once, at first use: doing it for each call costs 60 MB of resident memory (seen with koffi 3.3).
 let resolved: Setns | undefined;
 
-/** setns(2) for network namespaces: gives the name of the errno, or undefined. libc is among the process's own symbols. */
+/** setns(2) for network namespaces: returns the errno's name, or undefined. libc is among the process's own symbols. */
 function loadSetns(): Setns {
   if (resolved !== undefined) return resolved;
   const setns = koffi.load(null).func('int setns(int fd, int nstype)');
@@ -158,7 +158,7 @@ function goBack(setns: Setns, home: NetnsHandle): void {
     errno = String(error);
   }
   if (errno === undefined) return;
-  // Going on in a pod's namespace would mean to act on the pod as if it were the host.
+  // To continue in a pod's namespace would be to treat the pod as if it were the host.
   writeSync(2, `netdra: cannot return to its own network namespace (${errno}), aborting\n`);
   process.abort();
 }

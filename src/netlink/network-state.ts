@@ -6,17 +6,17 @@ import type { RtnlConnection } from './rtnl.ts';
 /** Limit of `networkData.ips` in resource.k8s.io/v1. */
 export const maxReportedAddresses = 16;
 
-/** What a device's metadata tells of its interface. */
+/** What a device's metadata reports about its interface. */
 export interface NetworkState {
   interfaceName: string;
   /** Lower case with colons; absent for links that have none. */
   hardwareAddress: string | undefined;
   /** Canonical CIDRs in code point order, at most 16: those of global scope, or the link-local ones if there are none. */
   ips: string[];
-  /** Addresses that belong into `ips` are missing because duplicate address detection is still under way. */
+  /** Addresses that belong in `ips` are missing because duplicate address detection is still under way. */
   tentative: boolean;
   mtuBytes: number;
-  /** Switched on, and there is a carrier. */
+  /** The link is up and has a carrier. */
   linkUp: boolean;
 }
 
@@ -48,7 +48,7 @@ export function toNetworkState(link: Link, addresses: readonly Address[]): Netwo
 export function reportedAddresses(addresses: Address[]): { ips: string[]; tentative: boolean } {
   const valid = addresses.filter(({ dadFailed }) => !dadFailed);
   const global = valid.filter(({ scope }) => scope === 'global' || scope === 'site');
-  // Also when the global ones are all tentative: reporting link-local ones meanwhile would only confuse.
+  // Even if all global ones are tentative: reporting link-local ones meanwhile would only confuse.
   const chosen = global.length > 0 ? global : valid.filter(({ scope }) => scope === 'link');
   const ips = chosen.filter(({ tentative }) => !tentative).map(({ cidr }) => cidr);
   return {
@@ -57,24 +57,24 @@ export function reportedAddresses(addresses: Address[]): { ips: string[]; tentat
   };
 }
 
-/** Kinds of links that hardware has, too. */
+/** Kinds of links that hardware can have, too. */
 const hardwareKinds = ['ipoib'];
 
-/** What is known of a VF when looking for its interface; the more, the better. */
+/** Known facts about a VF, for finding its interface; the more, the better. */
 export interface VfIdentity {
   /** With domain: `0000:3b:02.1`. */
   pciAddress?: string;
-  /** What was set as alias when the link was made or moved. */
+  /** Alias that was set when the link was created or moved. */
   alias?: string;
   permanentAddress?: string;
-  /** What the interface had when it was moved. Taken only if exactly one link has it. */
+  /** Address of the interface when it was moved. Used only if exactly one link has it. */
   hardwareAddress?: string;
 }
 
 /**
- * The VF's interface among the links of a namespace: by the bus address that the kernel tells (Linux 5.14+), else by
- * alias, permanent address, address. A link that is known to be another device is never taken, and for a VF of hardware
- * none of a virtual kind: a pod can make one with the VF's address.
+ * Finds the VF's interface among the links of a namespace: by the bus address that the kernel reports (Linux 5.14+),
+ * else by alias, permanent address, address. A link that is known to be another device is never chosen, nor, for a
+ * hardware VF, a link of a virtual kind: a pod can create one with the VF's address.
  */
 export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   const only = (matches: (link: Link) => boolean) => {

@@ -7,12 +7,12 @@ import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn
 
 /** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
 const networkGroups = [1, 5, 9];
-/** The kernel's own events, not those that a device manager sends on. Source: Linux `lib/kobject_uevent.c`. */
+/** The kernel's own events, not those that a device manager forwards. Source: Linux `lib/kobject_uevent.c`. */
 const deviceGroups = [1];
 
 /**
- * Reports that something changed in a network namespace, or among the node's devices; what, is to be read anew. Keeps the
- * namespace alive as long as it is open, and with it a VF that is in there; does not keep the process alive.
+ * Reports that something changed in a network namespace or among the node's devices; the caller reads what. While it is
+ * open, it keeps the namespace alive, and with it a VF in there; it does not keep the process alive.
  */
 export class NetworkWatch implements Disposable {
   readonly #sockets: Pick<DatagramSocket, 'close'>[] = [];
@@ -24,8 +24,8 @@ export class NetworkWatch implements Disposable {
   }
 
   /**
-   * Links and addresses of a namespace.
-   * @param onChange called for each message of the kernel, also when some of them were lost
+   * Watches links and addresses of a namespace.
+   * @param onChange called for each message of the kernel, also when some messages were lost
    * @throws NetlinkError `netns-refused`, `netlink-lost`
    */
   static open(netns: NetnsHandle, onChange: () => void): NetworkWatch {
@@ -35,9 +35,9 @@ export class NetworkWatch implements Disposable {
   }
 
   /**
-   * Links and addresses of the namespace that the process is in, and devices: added, removed, bound to a kernel driver or
-   * released by it.
-   * @param onChange as that of {@link open}
+   * Watches links and addresses of the namespace that the process is in, and devices: added, removed, bound to a kernel
+   * driver or released by it.
+   * @param onChange as in {@link open}
    * @throws NetlinkError `netlink-lost`
    */
   static openHost(onChange: () => void): NetworkWatch {
@@ -50,7 +50,7 @@ export class NetworkWatch implements Disposable {
   [Symbol.dispose](): void {
     if (!this.#open) return;
     this.#open = false;
-    // Not at once: we may be inside of the socket's own receive callback, which goes on to use what close frees.
+    // Deferred: we may be inside the socket's own receive callback, which still uses what close frees.
     setImmediate(() => {
       for (const socket of this.#sockets) socket.close();
     });
@@ -77,7 +77,7 @@ function joinGroups(protocol: Protocol, groups: readonly number[]): RawNetlinkSo
   return socket;
 }
 
-/** What the kernel numbers the next file with, unless a thread opens one first. */
+/** The descriptor that the kernel gives to the next file, unless a thread opens one first. */
 function lowestFreeDescriptor(): number {
   const descriptor = openSync('/proc/self/fd', 'r');
   closeSync(descriptor);
@@ -85,11 +85,11 @@ function lowestFreeDescriptor(): number {
 }
 
 /**
- * Lets the kernel drop what a socket has no room for, without an error: what is in the socket by then tells of the change as
- * well. The package (0.3.0) ends the process where it hears of an error while it polls, so a pod that changes its links faster
- * than they are read would end the driver. It does not tell the descriptor of its socket, so that is looked for by the port;
- * other sockets of ours with the same one, in other namespaces, are none the worse for it.
- * @param expected the descriptor that is looked at first: a driver has some for each pod
+ * Makes the kernel silently drop messages for which a socket has no room: those already in the socket report the change
+ * as well. The package (0.3.0) ends the process on an error while it polls, so a pod that changes its links faster than
+ * they are read would end the driver. It does not expose the descriptor of its socket, so the descriptor is found by
+ * its port; setting the option on our other sockets with that port, in other namespaces, does no harm.
+ * @param expected the descriptor to check first: a driver has some for each pod
  * @throws NetlinkError `netlink-lost` if it is not found
  */
 function dropSilently(port: number, expected: number): void {

@@ -2,9 +2,9 @@ import { getU32, putU32 } from 'netlink';
 import { type Attribute, decodeAttributes, decodeString, encodeAttributes, encodeString } from './attributes.ts';
 import { assertIndex } from './checks.ts';
 
-/** `TC_H_ROOT` and `TC_H_INGRESS` of Linux `pkt_sched.h`. `clsact` is at the latter, too. */
+/** `TC_H_ROOT` and `TC_H_INGRESS` of Linux `pkt_sched.h`. `clsact` uses the latter, too. */
 const parents = { root: 0xffffffff, ingress: 0xfffffff1 } as const;
-/** The handle of what is at `ingress`; at the root the kernel chooses one. */
+/** Handle of the qdisc at `ingress`; at the root the kernel chooses one. */
 const ingressHandle = 0xffff0000;
 /** `TCA_KIND` of Linux `rtnetlink.h`. */
 const kindType = 1;
@@ -16,7 +16,7 @@ const [indexOffset, handleOffset, parentOffset] = [4, 8, 12];
 export type QdiscPlace = keyof typeof parents;
 export const qdiscPlaces = Object.keys(parents) as QdiscPlace[];
 
-/** @param kind what to attach; absent to name what is there */
+/** @param kind of the qdisc to attach; absent to name the one that is there */
 export function encodeQdisc(index: number, place: QdiscPlace, kind?: string): Uint8Array[] {
   assertIndex(index);
   const header = Buffer.alloc(headerBytes);
@@ -27,7 +27,7 @@ export function encodeQdisc(index: number, place: QdiscPlace, kind?: string): Ui
   return [header, ...encodeAttributes(attributes)];
 }
 
-/** The kind, such as `fq`; `undefined` for one that the kernel has chosen: only others have a handle. */
+/** The kind, such as `fq`; `undefined` for one that the kernel has chosen, which has no handle. */
 export function decodeQdisc(message: Buffer): string | undefined {
   if (getU32(message.subarray(handleOffset, handleOffset + 4)) === 0) return undefined;
   return decodeString(decodeAttributes(message.subarray(headerBytes)).get(kindType));

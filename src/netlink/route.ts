@@ -45,7 +45,7 @@ const routeTypes = [
   'prohibit',
 ];
 
-/** One way out: most routes have one. */
+/** One way out of the host; most routes have one. */
 export interface NextHop {
   /** Absent for routes that lead nowhere, such as `blackhole`. */
   index?: number;
@@ -63,7 +63,7 @@ export interface Route {
   /** `unicast`, `local`, `blackhole` … */
   type: string;
   metric?: number;
-  /** The address that packets get as their source if nothing else says so. */
+  /** Source address of packets that have no other one. */
   source?: string;
 }
 
@@ -75,7 +75,7 @@ export interface NewRoute {
   index: number;
   metric?: number;
   source?: string;
-  /** Takes the gateway for reachable on this link although no address says so. */
+  /** Treats the gateway as reachable on this link even if no address implies it. */
   onLink?: boolean;
   /** Default 254, the main table. */
   table?: number;
@@ -160,7 +160,7 @@ function parseSource(text: string, destination: Cidr): IpAddress {
 
 function encodeGateway(gateway: IpAddress, family: AddressFamily): Attribute {
   if (gateway.family === family) return { type: RouteAttribute.gateway, value: gateway.octets };
-  // IPv4 by way of an IPv6 neighbour (RFC 5549): the gateway's family comes first.
+  // IPv4 via an IPv6 neighbour (RFC 5549): the gateway's family comes first.
   return { type: RouteAttribute.via, value: Buffer.concat([putU16(gateway.family), gateway.octets]) };
 }
 

@@ -47,7 +47,7 @@ const MessageType = {
 
 /** `RTEXT_FILTER_VF`. */
 const withVfs = 1;
-/** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and nobody here reads them. */
+/** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and are not used here. */
 const skipStats = 8;
 const createExclusive = FlagsNew.CREATE | FlagsNew.EXCL;
 
@@ -62,23 +62,23 @@ const routeHints = {
 /** Either, not both. */
 export type LinkSelector = { index: number } | { name: string };
 
-/** What the kernel takes when it makes a link. It ignores an alias silently: set it afterwards. */
+/** Properties that the kernel accepts when it creates a link. It silently ignores an alias: set it afterwards. */
 export interface NewLink extends Pick<LinkChange, 'hardwareAddress' | 'mtuBytes' | 'netns'> {
   name: string;
 }
 
 export interface NewVeth extends NewLink {
-  /** Cannot be up or a port of a bridge from the start (ENOTCONN, or ignored): {@link RtnlConnection.setLink} after. */
+  /** Cannot be up or a bridge port from the start (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
   peer: NewLink;
 }
 
-/** Of one link. */
+/** Limit for one link. */
 const maxAddresses = 1_024;
 
 /**
  * A connection to rtnetlink in one network namespace. Requests run one after the other. An open connection keeps its
- * namespace alive, and with it a VF that is in there: close it as soon as the work is done. (Events will come over
- * a connection of their own, so that an overrun of theirs never loses an answer.)
+ * namespace alive, and with it a VF that is in there: close it as soon as the work is done. (Events use a connection of
+ * their own, so that an overrun of theirs never loses an answer.)
  */
 export class RtnlConnection implements Disposable {
   readonly #socket: RequestSocket;
@@ -100,8 +100,8 @@ export class RtnlConnection implements Disposable {
   }
 
   /**
-   * All links of the namespace, or only those that can be one of these: decoding a link takes ten times as long as looking
-   * for what is known of a VF in its message.
+   * All links of the namespace, or only candidates for the given VFs: decoding a link takes ten times as long as
+   * searching its message for what is known of a VF.
    */
   async links(of?: readonly VfIdentity[]): Promise<Link[]> {
     const subject = this.#subject('list links');
@@ -112,14 +112,14 @@ export class RtnlConnection implements Disposable {
     return decodeAll(wanted, MessageType.newLink, decodeLink, subject);
   }
 
-  /** `undefined` if there is none. One that has the name as an alternative name is found by it, too. */
+  /** `undefined` if there is none. A link is also found by an alternative name. */
   async link(by: LinkSelector): Promise<Link | undefined> {
     return (await this.#readLink(by, decodeLink))[0];
   }
 
   /**
-   * What a PF has set for its VFs, in their order. Empty if the link is gone or is no PF; a VF that is missing is
-   * unknown, not absent: some drivers leave VFs out, and the list of very many does not fit into its attribute.
+   * A PF's settings for its VFs, in their order. Empty if the link is gone or is not a PF. A missing VF is unknown, not
+   * absent: some drivers leave VFs out, and the list of very many does not fit into its attribute.
    */
   async vfInfos(pfIndex: number): Promise<VfInfo[]> {
     const subject = this.#subject('read the VFs of link', `#${pfIndex}`);
@@ -131,7 +131,7 @@ export class RtnlConnection implements Disposable {
   }
 
   /**
-   * Tells a PF what one of its VFs shall be like, property by property.
+   * Changes a PF's settings for one of its VFs, property by property.
    * @throws NetlinkError `netlink-refused` with the property in `operation`; `EOPNOTSUPP` if the card cannot do it
    */
   async setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
@@ -142,7 +142,7 @@ export class RtnlConnection implements Disposable {
     }
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EEXIST` if it is a name of any link of the namespace */
+  /** @throws NetlinkError `netlink-refused` with `EEXIST` if any link of the namespace has that name */
   async addAltName(index: number, name: string): Promise<void> {
     const subject = this.#subject(`add alternative name ${name} to link`, `#${index}`, {
       EEXIST: `the name ${name} is taken`,
@@ -152,7 +152,7 @@ export class RtnlConnection implements Disposable {
   }
 
   /**
-   * Takes all alternative names away that are not among those to keep, also those that are not UTF-8.
+   * Removes all alternative names except those to keep, also names that are not UTF-8.
    * @throws NetlinkError the first failure, after all of them were tried
    */
   async removeAltNames(index: number, keep: readonly string[] = []): Promise<void> {
@@ -167,36 +167,36 @@ export class RtnlConnection implements Disposable {
     if (errors.length > 0) throw errors[0];
   }
 
-  /** The kind of what was attached to a link by request; `undefined` where the kernel's default is, or nothing. */
+  /** Kind of the qdisc that was attached to a link by request; `undefined` for the kernel's default, or none. */
   async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
     const subject = this.#subject(`read the ${place} qdisc of link`, `#${index}`);
-    // Without the flag the kernel tells only those who listen for changes.
+    // Without the flag the kernel answers only processes that listen for changes.
     const request = { type: MessageType.getQdisc, flags: Flags.ECHO, payload: encodeQdisc(index, place) };
     try {
       const messages = await this.#socket.request(request, subject);
       return decodeAll(messages, MessageType.newQdisc, decodeQdisc, subject)[0];
     } catch (error) {
-      // ENOENT: nothing is there; EINVAL: what the kernel shows nobody, such as noqueue.
+      // ENOENT: there is none; EINVAL: one that the kernel does not show, such as noqueue.
       if (error instanceof NetlinkError && ['ENOENT', 'EINVAL'].includes(error.errno ?? '')) return undefined;
       throw error;
     }
   }
 
-  /** With the defaults of its kind. */
+  /** Adds a qdisc with the defaults of its kind. */
   async addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
     const subject = this.#subject(`add ${place} qdisc ${kind} to link`, `#${index}`);
     const payload = encodeQdisc(index, place, kind);
     await this.#socket.request({ type: MessageType.newQdisc, flags: createExclusive, payload }, subject);
   }
 
-  /** Brings the kernel's default back, with all filters and classes gone. */
+  /** Restores the kernel's default and removes all filters and classes. */
   async removeQdisc(index: number, place: QdiscPlace): Promise<void> {
     const subject = this.#subject(`remove the ${place} qdisc of link`, `#${index}`);
     await this.#socket.request({ type: MessageType.delQdisc, payload: encodeQdisc(index, place) }, subject);
   }
 
   /**
-   * IPv4 and IPv6, of one link or of all. Of one link at most 1024: it may be a pod's, which can add as many as it likes.
+   * IPv4 and IPv6 addresses, of one link or of all. At most 1024 of one link: a pod's link can have any number of them.
    */
   async addresses(index?: number): Promise<Address[]> {
     const subject = this.#subject('list addresses');
@@ -206,17 +206,17 @@ export class RtnlConnection implements Disposable {
     const request = { type: MessageType.getAddress, payload: [header] };
     const limit = index === undefined ? Infinity : maxAddresses;
     const messages = await this.#socket.dump(request, subject, limit).catch((error: unknown) => {
-      // A link that is gone has none.
+      // A link that is gone has no addresses.
       if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
       throw error;
     });
     if (index === undefined) return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
-    // Again, for kernels before 4.20, which give those of all links.
+    // Filtered again, for kernels before 4.20, which return the addresses of all links.
     const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
     return decodeAll(own, MessageType.newAddress, decodeAddress, subject);
   }
 
-  /** IPv4 and IPv6, of all tables; those that leave by one link, or all. */
+  /** IPv4 and IPv6 routes of all tables; those that leave by one link, or all. */
   async routes(index?: number): Promise<Route[]> {
     const subject = this.#subject('list routes');
     const payload = [Buffer.alloc(12)];
@@ -246,7 +246,7 @@ export class RtnlConnection implements Disposable {
     await this.#socket.request({ type: MessageType.newAddress, flags: createExclusive, payload }, subject);
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link has not got it */
+  /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link does not have it */
   async removeAddress(index: number, cidr: string): Promise<void> {
     const payload = encodeAddress(index, cidr);
     const subject = this.#subject(`remove address ${cidr} from link`, `#${index}`);
@@ -267,7 +267,7 @@ export class RtnlConnection implements Disposable {
     await this.#socket.request({ type: MessageType.delRoute, payload }, subject);
   }
 
-  /** Both ends are made in this namespace unless their `netns` says otherwise. */
+  /** Both ends are created in this namespace unless their `netns` says otherwise. */
   async createVeth({ peer, ...end }: NewVeth): Promise<void> {
     const payload = encodeVeth(end, peer);
     await this.#create(payload, `create veth pair with ${peer.name}`, end.name);
@@ -278,7 +278,7 @@ export class RtnlConnection implements Disposable {
     await this.#create(payload, 'create bridge', bridge.name);
   }
 
-  /** A veth end takes its other end with it. */
+  /** Deleting a veth end also deletes its other end. */
   async deleteLink(index: number): Promise<void> {
     assertIndex(index);
     const subject = this.#subject('delete link', `#${index}`);
@@ -320,7 +320,7 @@ export class RtnlConnection implements Disposable {
   }
 }
 
-/** What the message of a VF's link has in it, at least one of these. */
+/** Byte strings of which the message of a VF's link contains at least one. */
 function marksOf({ pciAddress, alias, permanentAddress, hardwareAddress }: VfIdentity): Buffer[] {
   const texts = [pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text));
   const addresses = [permanentAddress, hardwareAddress].filter((text) => text !== undefined);
@@ -335,7 +335,7 @@ function describeRoute({ destination, gateway }: NewRoute): string {
   return gateway === undefined ? destination : `${destination} via ${gateway}`;
 }
 
-/** Messages of other types are left out, and so is what `decode` gives `undefined` for. */
+/** Skips messages of other types and those for which `decode` returns `undefined`. */
 function decodeAll<T>(
   messages: { type: number; data: Buffer }[],
   type: number,

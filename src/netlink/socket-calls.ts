@@ -2,7 +2,7 @@ import koffi from 'koffi';
 
 /** Linux `AF_NETLINK`. */
 export const netlinkFamily = 16;
-/** Of a `struct sockaddr_nl`, in bytes: its size, and where its fields begin. */
+/** Layout of a `struct sockaddr_nl`, in bytes: its size, and where its fields begin. */
 export const addressLayout = { bytes: 12, family: 0, port: 4 } as const;
 /** Linux `SOL_NETLINK`. */
 const netlinkLevel = 270;
@@ -15,16 +15,16 @@ interface SocketCalls {
   getsockname: (descriptor: number, address: Buffer, size: Buffer) => number;
   setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
   recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
-  /** In a thread. */
+  /** Runs in a thread. */
   sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
-  /** In a thread. */
+  /** Runs in a thread. */
   recvAsync: (descriptor: number, buffer: Buffer, flags: number) => Promise<number>;
   errno: () => number;
 }
 
 let resolved: SocketCalls | undefined;
 
-/** The system calls of sockets. Resolved once: each lookup by koffi costs memory for good. */
+/** System calls for sockets. Resolved once: each koffi lookup costs memory for good. */
 export function loadSocketCalls(): SocketCalls {
   if (resolved !== undefined) return resolved;
   const library = koffi.load(null);
@@ -49,7 +49,7 @@ export function switchOn(descriptor: number, option: number): boolean {
   return loadSocketCalls().setsockopt(descriptor, netlinkLevel, option, on, on.length) === 0;
 }
 
-/** A function of a library, as koffi has it. */
+/** A library function as koffi returns it. */
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
 function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {

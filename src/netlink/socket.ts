@@ -11,7 +11,7 @@ import {
 import type { Clock, Deadline } from '../clock.ts';
 import { describe, NetlinkError, type RequestSubject, refused } from './errors.ts';
 
-/** What is used of the package's `RawNetlinkSocket`. */
+/** The part of the package's `RawNetlinkSocket` that is used. */
 export interface DatagramSocket {
   on(event: 'message' | 'truncatedMessage', listener: (message: Buffer, sender: { port: number }) => void): unknown;
   on(event: 'error', listener: (error: Error) => void): unknown;
@@ -23,7 +23,7 @@ export interface DatagramSocket {
 
 export interface NetlinkRequest {
   type: number;
-  /** Besides `NLM_F_REQUEST` and `NLM_F_ACK`. */
+  /** Flags besides `NLM_F_REQUEST` and `NLM_F_ACK`. */
   flags?: number;
   payload: Uint8Array[];
 }
@@ -32,7 +32,7 @@ interface Pending {
   seq: number;
   message: Buffer;
   isDump: boolean;
-  /** How many parts of a table are wanted. */
+  /** How many messages of a table are wanted. */
   limit: number;
   subject: RequestSubject;
   parts: NetlinkMessage[];
@@ -44,22 +44,22 @@ interface Pending {
 // The kernel answers within the system call, so a missing answer means that it was lost.
 const answerTimeoutMs = 10_000;
 const dumpAttempts = 5;
-/** The answers to all of them have to fit into the socket's buffer. */
+/** Maximum number of requests sent together: their answers must all fit into the socket's buffer. */
 const maxTogether = 16;
-/** Of a `struct nlmsghdr`: where its fields are; and the length of an `NLMSG_DONE` with its errno. */
+/** Field offsets in a `struct nlmsghdr`, and the length of an `NLMSG_DONE` with its errno. */
 const header = { bytes: 16, length: 0, type: 4 } as const;
 const doneBytes = header.bytes + 4;
 
 /**
- * Requests over a netlink socket, in the order of the calls, each with its complete answer. Those that wait together go
- * to the kernel together, which does one after the other, whatever comes of those before; a table is asked for alone.
- * Keeps the event loop alive only while a request is under way.
+ * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
+ * requests are sent to the kernel together, which executes one after the other, even if an earlier one fails; a request
+ * for a table is sent alone. Keeps the event loop alive only while a request is under way.
  */
 export class RequestSocket implements Disposable {
   readonly #socket: DatagramSocket;
   readonly #clock: Clock;
   readonly #waiting: Pending[] = [];
-  /** What the kernel has been asked, by number. */
+  /** Requests that the kernel has not answered yet, by sequence number. */
   readonly #pending = new Map<number, Pending>();
   #seq = 0;
   #isBusy = false;
@@ -84,8 +84,8 @@ export class RequestSocket implements Disposable {
   }
 
   /**
-   * A whole table. Starts over when the kernel says that it changed meanwhile, up to five times.
-   * @param limit how many of its messages are wanted: a longer table is cut off there, and is not read again
+   * Reads a whole table. Starts over when the kernel reports that it changed meanwhile, up to five times.
+   * @param limit how many of its messages are wanted: a longer table is cut off there and is not read again
    * @throws NetlinkError as {@link request}, and `netlink-interrupted`
    */
   async dump(request: NetlinkRequest, subject: RequestSubject, limit = Infinity): Promise<NetlinkMessage[]> {
@@ -106,7 +106,7 @@ export class RequestSocket implements Disposable {
     this.#closed = true;
     for (const { reject, subject } of this.#waiting.splice(0)) reject(closedError(subject));
     this.#fail((subject) => closedError(subject));
-    // Not at once: we may be inside of the socket's own receive callback, which goes on to use what close frees.
+    // Deferred: we may be inside the socket's own receive callback, which still uses what close frees.
     setImmediate(() => this.#socket.close());
   }
 
@@ -123,12 +123,12 @@ export class RequestSocket implements Disposable {
         resolve: () => resolve(pending),
       };
       this.#waiting.push(pending);
-      // Those that are asked in the same breath come along.
+      // Deferred, so that requests made at the same time are sent together.
       if (!this.#isBusy && this.#waiting.length === 1) queueMicrotask(() => void this.#ask());
     });
   }
 
-  /** Until nothing waits any more. */
+  /** Runs until no request is waiting. */
   async #ask(): Promise<void> {
     if (this.#isBusy || this.#closed) return;
     this.#isBusy = true;
@@ -136,7 +136,7 @@ export class RequestSocket implements Disposable {
     this.#isBusy = false;
   }
 
-  /** What goes to the kernel next. */
+  /** The requests to send to the kernel next. */
   #next(): Pending[] {
     const [first] = this.#waiting;
     if (first?.isDump) return this.#waiting.splice(0, 1);
@@ -145,7 +145,7 @@ export class RequestSocket implements Disposable {
     return this.#waiting.splice(0, Math.min(count, maxTogether));
   }
 
-  /** Ends when each of them has its answer, or its failure. */
+  /** Resolves when each request has its answer or has failed. */
   async #exchange(together: readonly Pending[]): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#socket.ref();
@@ -178,14 +178,14 @@ export class RequestSocket implements Disposable {
   }
 
   #receive(datagram: Buffer, senderPort: number): void {
-    // Port 0 is the kernel. Other processes can send to our port too; they are not answered.
+    // Port 0 is the kernel. Other processes can send to our port too; their messages are ignored.
     if (senderPort !== 0) return;
-    // A dump is under way alone. What it has too much of is not even parsed, except where it may end.
+    // A dump runs alone. Messages beyond its limit are not even parsed, except where the dump may end.
     const [first] = this.#pending.values();
     if (first !== undefined && first.parts.length >= first.limit && !mayEndDump(datagram)) return;
     try {
       for (const message of parseMessages(datagram)) {
-        // Another number: the late answer to a request that we gave up.
+        // An unknown number belongs to the late answer to an abandoned request.
         const pending = this.#pending.get(message.seq);
         if (pending !== undefined) this.#accept(pending, message);
       }

@@ -5,17 +5,17 @@ import { assertInterfaceName } from './checks.ts';
 import { NetlinkError } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 
-/** Keys of an interface, which cannot leave it. IFNAME stands for its name, as with the CNI plugin tuning. */
+/** Sysctl keys that affect only one interface. IFNAME stands for its name, as in the CNI plugin tuning. */
 export const interfaceSysctlPattern = /^net\.(ipv[46])\.(conf|neigh)\.IFNAME\.([a-z0-9_]+)$/;
 
 /** Kernel settings of an interface by key: `net.ipv4.conf.IFNAME.arp_ignore`. */
 export type InterfaceSysctls = Record<string, string | number>;
 
 /**
- * Sets kernel settings of an interface, in their order. Which namespace a file below `/proc/sys/net` belongs to, the
- * kernel decides by the thread that opens it: so it is opened and written inside the namespace, in one synchronous piece.
+ * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the
+ * namespace of the thread that opens it, so it is opened and written inside the namespace, in one synchronous step.
  * @param procSysDir where the host's `/proc/sys` is; in a container it is read-only unless it was mounted elsewhere
- * @throws NetlinkError `sysctl-refused` with the key; the ones before it are set then
+ * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then
  */
 export function writeInterfaceSysctls(
   netns: NetnsHandle,
@@ -27,13 +27,13 @@ export function writeInterfaceSysctls(
   const files = Object.entries(sysctls).map(([key, value]) => {
     const [, family, table, name] = interfaceSysctlPattern.exec(key) ?? [];
     if (family === undefined || table === undefined || name === undefined) throw refused(key, value, netns, undefined);
-    // The name of an interface may hold dots, so that the key cannot simply be taken apart at them.
+    // Interface names may contain dots, so the key cannot simply be split at them.
     return { key, value, path: join(procSysDir, 'net', family, table, interfaceName, name) };
   });
   openInNetns(netns, () => {
     for (const { key, value, path } of files) {
       try {
-        // Never made: a file that is not there is a key that the kernel does not know.
+        // Never created: a missing file is a key that the kernel does not know.
         writeFileSync(path, String(value), { flag: 'r+' });
       } catch (cause) {
         throw refused(key, value, netns, cause);

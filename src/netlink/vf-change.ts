@@ -1,7 +1,7 @@
 import { putU32 } from 'netlink';
 import { type Attribute, encodeAttributes } from './attributes.ts';
 
-/** `IFLA_VF_*`, `IFLA_VFINFO_LIST` and what is in them: Linux `if_link.h`. */
+/** `IFLA_VF_*`, `IFLA_VFINFO_LIST` and their contents: Linux `if_link.h`. */
 const vfInfoListType = 22;
 const vfInfoType = 1;
 const vlanInfoType = 1;
@@ -11,11 +11,11 @@ const maxAddressBytes = 32;
 const etherTypes = { '802.1q': 0x8100, '802.1ad': 0x88a8 } as const;
 const linkStates = { auto: 0, enable: 1, disable: 2 } as const;
 
-/** What a PF can be told about one of its VFs; absent stays as it is. */
+/** Settings that a PF can make for one of its VFs; absent ones stay unchanged. */
 export interface VfChange {
   /** The administrative address. All zeros lets the VF choose again. */
   hardwareAddress?: string;
-  /** `id` 0 takes the tag away. */
+  /** `id` 0 removes the tag. */
   vlan?: { id: number; priority?: number; protocol?: keyof typeof etherTypes };
   spoofCheck?: boolean;
   trust?: boolean;
@@ -30,7 +30,7 @@ export interface EncodedVfProperty {
   attributes: Attribute[];
 }
 
-/** Each property by itself: a driver that cannot do one answers EOPNOTSUPP for it, and must not lose the others. */
+/** Encodes each property separately: if a driver answers EOPNOTSUPP for one, the others must not be lost. */
 export function encodeVfChange(vfIndex: number, change: VfChange): EncodedVfProperty[] {
   const words = (...values: number[]) => Buffer.concat([vfIndex, ...values].map((value) => putU32(value)));
   const encoders: { [K in keyof VfChange]-?: (value: NonNullable<VfChange[K]>) => Attribute } = {

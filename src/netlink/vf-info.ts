@@ -6,7 +6,7 @@ const VfAttribute = { mac: 1, vlan: 2, spoofCheck: 4, linkState: 5, rate: 6, tru
 const linkHeaderBytes = 16;
 const listType = 22;
 const ethernetBytes = 6;
-/** What drivers put where they do not know. */
+/** Value that drivers use for what they do not know. */
 const unknown = 0xffffffff;
 const linkStates = ['auto', 'enable', 'disable'] as const;
 const protocols: ReadonlyMap<number, VlanProtocol> = new Map([
@@ -18,7 +18,7 @@ const vlanProtocolOffset = 12;
 
 type VlanProtocol = '802.1q' | '802.1ad';
 
-/** What a PF has set for one of its VFs. This is all that can be known of a VF without an interface. */
+/** A PF's settings for one of its VFs. This is all that can be known of a VF without an interface. */
 export interface VfInfo {
   vfIndex: number;
   /** The administrative address; absent if none was set. */
@@ -33,7 +33,7 @@ export interface VfInfo {
   maxTxRateMbps?: number;
 }
 
-/** The VFs in a PF's link message, if they were asked for; drivers may leave some out. */
+/** The VFs in a PF's link message, if they were requested; drivers may leave some out. */
 export function decodeVfInfos(message: Buffer): VfInfo[] {
   const list = decodeAttributes(message.subarray(linkHeaderBytes)).get(listType);
   return list === undefined ? [] : listAttributes(list).flatMap(({ data }) => decodeVfInfo(data) ?? []);
@@ -66,7 +66,7 @@ function decodeAdminAddress(value: Buffer | undefined): string | undefined {
   return octets?.every((octet) => octet === 0) ? undefined : decodeHardwareAddress(octets);
 }
 
-/** @param list of one element; newer kernels send it too, for the protocol */
+/** @param list with one element; newer kernels also send it, for the protocol */
 function decodeVlan(id: number, priority: number, list: Buffer | undefined): VfInfo['vlan'] | undefined {
   if (id === 0 || id === unknown) return undefined;
   const info = list === undefined ? undefined : listAttributes(list)[0]?.data;

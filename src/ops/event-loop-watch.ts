@@ -1,14 +1,14 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Logger } from '../logger.ts';
 
-/** A stall that pods feel: every hook of the node waits for it. */
+/** A stall that affects pods: every hook of the node waits for it. */
 const stallMs = 200;
 const everyMs = 1_000;
-/** The delay is sampled so often; each sample reads as a delay of at least this. */
+/** Sampling interval of the delay; each sample reads as a delay of at least this. */
 const resolutionMs = 20;
 
 /**
- * Tells when the event loop stood still: nothing can be answered meanwhile, and NRI lets pods pass after a while.
+ * Reports stalls of the event loop: nothing is answered during a stall, and NRI lets pods pass after a while.
  * @param onWindow called every second with the longest stall in it, ms; 0: none that counts
  */
 export function watchEventLoop(logger: Logger, onWindow: (stallMs: number) => void): Disposable {

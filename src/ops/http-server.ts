@@ -8,31 +8,31 @@ import type { Metrics } from './metrics.ts';
 import type { Readiness } from './readiness.ts';
 import type { TlsPair } from './tls-files.ts';
 
-/** For a request, and for a TLS handshake. */
+/** Timeout of a request, and of a TLS handshake. */
 const requestTimeoutMs = 10_000;
-/** Less than the kubelet waits for a probe. */
+/** Less than the kubelet's timeout for a probe. */
 const poolTimeoutMs = 3_000;
 
 export interface HttpServerOptions {
-  /** `HOST:PORT`; without HOST all addresses of the machine; port 0: one that is free. */
+  /** `HOST:PORT`; without HOST all addresses of the machine; port 0: any free port. */
   address: string;
   metrics: Metrics;
   readiness: Readiness;
-  /** Absent: without TLS. */
+  /** Absent: no TLS. */
   tls?: TlsPair;
-  /** Answers challenges of other instances; absent: not. */
+  /** Answers challenges of other instances; absent: they are not answered. */
   token?: InstanceToken;
 }
 
 export interface HttpServer extends AsyncDisposable {
   readonly port: number;
-  /** For new connections; without effect on a server without TLS. */
+  /** Applies to new connections; no effect on a server without TLS. */
   setTls(pair: TlsPair): void;
 }
 
 /**
- * `/metrics` for Prometheus, `/healthz` (this process answers, and can read files) and `/readyz` (it can serve pods; 503 with the reasons
- * otherwise) for the kubelet's probes.
+ * Serves `/metrics` for Prometheus and, for the kubelet's probes, `/healthz` (the process answers and can read files)
+ * and `/readyz` (it can serve pods; otherwise 503 with the reasons).
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
 export async function serveHttp({ address, metrics, readiness, tls, token }: HttpServerOptions): Promise<HttpServer> {
@@ -45,10 +45,10 @@ export async function serveHttp({ address, metrics, readiness, tls, token }: Htt
   };
   const tlsServer = tls && createTlsServer({ ...tls, handshakeTimeout: requestTimeoutMs }, listener);
   const server: Server | TlsServer = tlsServer ?? createServer(listener);
-  // A client that sends nothing must not hold a connection for ever.
+  // A client that sends nothing must not hold a connection forever.
   server.requestTimeout = requestTimeoutMs;
   server.maxConnections = 32;
-  // Also those of TLS handshakes that never end, which the server does not list.
+  // Includes those of TLS handshakes that never end, which the server does not list.
   const sockets = new Set<Socket>();
   server.on('connection', (socket) => {
     sockets.add(socket);
@@ -95,7 +95,7 @@ async function answer(
   }
 }
 
-/** Whether files can be read: the work for it is done by threads, which blocked file systems can use up. */
+/** Whether files can be read: that is done by threads, and blocked file systems can occupy all of them. */
 async function poolAnswers(): Promise<boolean> {
   const { promise: expired, resolve } = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => resolve(false), poolTimeoutMs);

@@ -5,12 +5,12 @@ import { get as getHttps } from 'node:https';
 import { dirname } from 'node:path';
 import { errnoCode } from '../errors.ts';
 
-/** How long the instance that has an address may take to say who it is. */
+/** How long the instance that holds an address may take to identify itself. */
 const answerTimeoutMs = 2_000;
 
 /**
- * A secret that the instances of the driver on a node share, in a file that only root can read. With it an instance knows
- * whether the address that it wants is another instance's, which will give it back, or a foreign program's.
+ * A secret that the instances of the driver on a node share, in a file that only root can read. With it an instance
+ * knows whether the address that it needs is held by another instance, which will release it, or by a foreign program.
  */
 export class InstanceToken {
   readonly #token: string;
@@ -19,7 +19,7 @@ export class InstanceToken {
     this.#token = token;
   }
 
-  /** Makes the file if there is none. @throws the Node.js error of a file that can be neither read nor made */
+  /** Creates the file if it is missing. @throws the Node.js error of a file that can be neither read nor created */
   static open(path: string): InstanceToken {
     try {
       mkdirSync(dirname(path), { recursive: true });
@@ -36,8 +36,8 @@ export class InstanceToken {
   }
 
   /**
-   * Asks who has an address.
-   * @returns `free` if nobody listens there any more
+   * Finds out who holds an address.
+   * @returns `free` if nothing listens there any more
    */
   async whoHas({
     host = '127.0.0.1',
@@ -48,7 +48,7 @@ export class InstanceToken {
   }): Promise<'instance' | 'foreign' | 'free'> {
     const nonce = randomBytes(16).toString('hex');
     const address = `${host.includes(':') ? `[${host}]` : host}:${port}/identity?nonce=${nonce}`;
-    // The other instance may be one from before TLS was switched on or off.
+    // The other instance may have started before TLS was switched on or off.
     for (const scheme of ['http', 'https'] as const) {
       try {
         const text = await ask(scheme, address);
@@ -62,7 +62,7 @@ export class InstanceToken {
   }
 }
 
-/** The first characters of the answer. The proof in it counts, not the certificate. @throws the error of the connection */
+/** Reads the start of the response. The proof in it counts, not the certificate. @throws the error of the connection */
 async function ask(scheme: 'http' | 'https', address: string): Promise<string> {
   const signal = AbortSignal.timeout(answerTimeoutMs);
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
@@ -75,7 +75,7 @@ async function ask(scheme: 'http' | 'https', address: string): Promise<string> {
   let text = '';
   for await (const chunk of response.setEncoding('utf8')) {
     text += chunk;
-    // A foreign program may go on for ever.
+    // A foreign program may send data forever.
     if (text.length >= 64) break;
   }
   return text.slice(0, 64);

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-/** What the gauges of a scrape are read from. Each function is called at each scrape. */
+/** Sources of the gauges. Each function is called at each scrape. */
 export interface MetricSources {
   /** How many devices are offered to the scheduler. */
   devicesOffered(): number;
@@ -25,8 +25,8 @@ const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 
 /**
- * What is counted and timed, in the exposition format of Prometheus. The names that begin with `dra_metadata_` are those
- * of KEP-5304, the others are ours; all of ours carry no label whose values an outsider chooses, so that their number is
+ * The driver's metrics, in the exposition format of Prometheus. Names that begin with `dra_metadata_` are those of
+ * KEP-5304, the others are ours. None of ours has a label whose values an outsider chooses, so that their number is
  * bounded.
  */
 export class Metrics {
@@ -107,7 +107,7 @@ export class Metrics {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }
 
-  /** Adds what is read at each scrape. To be called once, when the parts that are asked exist. */
+  /** Adds the gauges that are read at each scrape. To be called once, when their sources exist. */
   readFrom(sources: MetricSources): void {
     const registers = [this.#registry];
     const add = (name: string, help: string, read: () => number | Promise<number>) =>
@@ -150,7 +150,7 @@ export class Metrics {
     for (const code of codes) this.#claimErrors.inc({ operation, code });
   }
 
-  /** @param code of what it was refused with; absent: it was served */
+  /** @param code of the refusal; absent: the hook was served */
   hookDone(hook: string, seconds: number, code?: string): void {
     this.#hookSeconds.observe({ hook, result: code === undefined ? 'ok' : 'error' }, seconds);
     if (code !== undefined) this.#hookErrors.inc({ hook, code });
@@ -167,7 +167,7 @@ export class Metrics {
   }
 }
 
-/** Those of the names that every Prometheus client has, as far as dashboards use them. */
+/** Process metrics under the names that every Prometheus client uses, as far as dashboards need them. */
 function addProcessMetrics(registers: Registry[]): void {
   const gauges: [name: string, help: string, read: () => number][] = [
     ['process_resident_memory_bytes', 'Resident memory in bytes.', () => process.memoryUsage.rss()],

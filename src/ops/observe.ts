@@ -5,7 +5,7 @@ import type { DraPlugin } from '../kubeletplugin/index.ts';
 import type { MetadataFiles } from '../sandbox/index.ts';
 import type { Metrics } from './metrics.ts';
 
-/** The reason of an error for a label: our own codes are few, whatever else there is counts as one. */
+/** The label value for an error: our own codes are few, and all other errors count as one. */
 function codeOf(error: unknown): string {
   for (let current = error; current instanceof Error; current = current.cause) {
     if (current instanceof NetdraError) return current.code;
@@ -13,7 +13,7 @@ function codeOf(error: unknown): string {
   return 'other';
 }
 
-/** The same driver, with its calls timed and the claims that fail counted. */
+/** Wraps a driver: its calls are timed and the claims that fail are counted. */
 export function observePlugin(plugin: DraPlugin, metrics: Metrics, clock: Clock): DraPlugin {
   const timed = async <T>(
     operation: 'prepare' | 'unprepare',
@@ -48,7 +48,7 @@ export function observePlugin(plugin: DraPlugin, metrics: Metrics, clock: Clock)
   };
 }
 
-/** The same calls, with the writes of metadata timed and counted. An update that changes nothing is not a write. */
+/** Wraps the calls: the writes of metadata are timed and counted. An update that changes nothing is not a write. */
 export function observeFiles(files: MetadataFiles, metrics: Metrics, clock: Clock): MetadataFiles {
   return {
     async updateRequestMetadata(claim, request, devices) {
@@ -72,7 +72,7 @@ export function observeFiles(files: MetadataFiles, metrics: Metrics, clock: Cloc
 const hooks = ['runPodSandbox', 'stopPodSandbox', 'removePodSandbox', 'createContainer'] as const;
 
 /**
- * The same handlers, with the events that a pod waits for timed and their refusals counted. Handlers may live on the
+ * Wraps handlers: the events that a pod waits for are timed and their refusals counted. Handlers may be on the
  * prototype of a class.
  */
 export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, clock: Clock): PluginHandlers {

@@ -11,22 +11,22 @@ import { type TlsChange, TlsFiles, type TlsPair } from './tls-files.ts';
 export interface OperationsOptions extends MetricsOptions {
   /** `HOST:PORT` for metrics and probes; absent: nothing is served. */
   address?: string;
-  /** Directory with `tls.crt` and `tls.key`, which may change; absent: without TLS. */
+  /** Directory with `tls.crt` and `tls.key`, which may change; absent: no TLS. */
   tlsDir?: string;
-  /** Whether the address may be taken: by the instance that this one replaces, which gives it back when it ends. */
+  /** Whether the address may be held by the instance that this one replaces, which releases it when it ends. */
   waitForAddress?: boolean;
-  /** Tells such an instance from another program that has the address. */
+  /** Distinguishes such an instance from another program that holds the address. */
   token?: InstanceToken;
   clock: Clock;
   logger: Logger;
 }
 
-/** Another program can take the address in the moment between two instances. */
+/** Attempts between checks of the holder: another program can take the address in the moment between two instances. */
 const attemptsPerCheck = 20;
 /** The kubelet renews the files of a Secret about once a minute. */
 const tlsRereadMs = 10_000;
 
-/** What operators see of the running driver: metrics, readiness, and a word when the event loop stood still. */
+/** What operators see of the running driver: metrics, readiness, and reports of event loop stalls. */
 export class Operations implements AsyncDisposable {
   readonly metrics: Metrics;
   readonly readiness = new Readiness();
@@ -78,7 +78,7 @@ export class Operations implements AsyncDisposable {
     logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
   }
 
-  /** @throws NetdraError `tls-invalid` if the files are no good at the start */
+  /** @throws NetdraError `tls-invalid` if the files are invalid at the start */
   #followTls(files: TlsFiles, { clock, logger }: OperationsOptions): void {
     const use = (change: TlsChange | undefined) => {
       if (change === undefined) return;
@@ -105,33 +105,33 @@ export class Operations implements AsyncDisposable {
         }
       }
     };
-    // The sleep rejects at the end.
+    // The sleep rejects on disposal.
     this.#following = follow().catch(() => undefined);
   }
 
   async #serveLater(address: string, options: OperationsOptions): Promise<void> {
     const { signal } = this.#ended;
     for (let attempt = 1; !signal.aborted; attempt++) {
-      // Short: nobody answers the probes in between.
+      // Short: no instance answers the probes in between.
       await options.clock.sleep(250, signal).catch(() => undefined);
       if (signal.aborted) return;
       try {
         return await this.#serve(address, options);
       } catch (error) {
         if (!isTaken(error)) return options.logger.error({ err: error }, `no metrics and probes: ${explain(error)}`);
-        // Nothing catches what this throws: a driver whose probes another program answers must not go on.
+        // Deliberately not caught: a driver whose probes another program answers must not go on.
         if (attempt % attemptsPerCheck === 0 && !signal.aborted) await checkHolder(address, options);
       }
     }
   }
 
-  /** Whether the kubelet or the runtime knows the driver, and why not. */
+  /** Records whether the kubelet or the runtime knows the driver, and if not, why. */
   setConnected(peer: 'kubelet' | 'nri', failure?: string): void {
     this.metrics.connected(peer, failure === undefined);
     this.readiness.set(peer, failure === undefined ? { ok: true } : { ok: false, reason: failure });
   }
 
-  /** Whether the API server has the slices as they should be, and why not. */
+  /** Records whether the API server has the slices as wanted, and if not, why. */
   setPublished(failure?: string): void {
     this.readiness.set('slices', failure === undefined ? { ok: true } : { ok: false, reason: failure });
   }

@@ -1,4 +1,4 @@
-/** What must be so before the driver can serve pods. */
+/** Conditions that must hold before the driver can serve pods. */
 export const conditions = ['kubelet', 'nri', 'slices'] as const;
 export type Condition = (typeof conditions)[number];
 
@@ -24,7 +24,7 @@ export class Readiness {
     return [...this.#states.values()].every(({ ok }) => ok);
   }
 
-  /** One line for each condition: `[+]nri ok`, `[-]nri failed: reason`, as the API server's own health pages are. */
+  /** One line for each condition: `[+]nri ok`, `[-]nri failed: reason`, like the API server's own health pages. */
   report(): string {
     const lines = [...this.#states].map(([name, state]) =>
       state.ok ? `[+]${name} ok` : `[-]${name} failed: ${state.reason}`,

@@ -11,7 +11,7 @@ export interface TlsPair {
 }
 
 export interface TlsChange extends TlsPair {
-  /** Of the certificate itself, the first one in the file. */
+  /** Expiry of the certificate itself, the first one in the file. */
   notAfter: Date;
 }
 
@@ -29,7 +29,7 @@ export class TlsFiles {
 
   /**
    * Reads the files, synchronously: they are small.
-   * @returns what to serve from now on; `undefined`: the same as before
+   * @returns what to serve from now on; `undefined` if nothing changed
    * @throws NetdraError `tls-invalid` with the file and what is wrong with it
    */
   read(): TlsChange | undefined {
@@ -40,7 +40,7 @@ export class TlsFiles {
     if (!certificate.checkPrivateKey(key)) {
       throw this.#invalid('key', 'is not the private key of the certificate beside it');
     }
-    // What else OpenSSL does not take, such as a broken chain or a key that is too small.
+    // Anything else that OpenSSL rejects, such as a broken chain or a key that is too small.
     this.#parse('cert', 'certificate that can be served', () => createSecureContext(pair));
     this.#pair = pair;
     return { ...pair, notAfter: new Date(certificate.validTo) };

@@ -1,14 +1,14 @@
 import type { Device, Pool, SliceSpec } from './model.ts';
 import { isAdvanced, sliceLimits } from './validate.ts';
 
-/** What one slice carries: devices or counters, since newer servers refuse both in one. */
+/** Content of one slice: devices or counters, since newer servers refuse both in one. */
 export type SliceContent = Pick<SliceSpec, 'devices' | 'sharedCounters'>;
 
 /**
- * Cuts a pool into slices: those with counters, then those with devices; at least one, since a pool without a slice does
- * not exist. Devices stay in the slice in which they already are if that costs no further slice, so that one that comes
- * or goes does not shift all those behind it.
- * @param published what the pool's slices carry now, in order
+ * Cuts a pool into slices: those with counters, then those with devices; at least one, since a pool without a slice
+ * does not exist. Devices stay in their present slice if that needs no additional slice, so that adding or removing one
+ * does not shift all those behind it.
+ * @param published present content of the pool's slices, in order
  */
 export function cutPool(pool: Pool, published: SliceContent[]): SliceContent[] {
   const { devices, sharedCounters = [] } = pool;
@@ -33,14 +33,14 @@ function cut<T>(items: T[], size: number): T[][] {
   );
 }
 
-/** Leaves devices where they are; new ones go with the one before them. @returns `undefined` if that does not fit */
+/** Leaves devices in place; a new one joins the device before it. @returns `undefined` if that does not fit */
 function cutInPlace(devices: Device[], places: ReadonlyMap<string, number>, size: number): Device[][] | undefined {
   const chunks: Device[][] = Array.from({ length: Math.ceil(devices.length / size) }, () => []);
   let last = 0;
   for (const device of devices) {
     let place = places.get(device.name) ?? last;
     while (chunks[place]?.length === size) place++;
-    // The order counts more than the place.
+    // The order matters more than the place.
     if (place < last || chunks[place] === undefined) return undefined;
     chunks[place]?.push(device);
     last = place;

@@ -9,7 +9,7 @@ const timeToleranceMs = 1_000;
 type Json = { [member: string]: unknown };
 
 /**
- * Whether a server has what we want it to have, in its own words: quantities in another notation, times that it added to
+ * Whether a server has what we want, apart from its own notation: quantities in another form, times that it added to
  * taints, empty lists left out.
  */
 export function isSameSpec(actual: SliceSpec, wanted: SliceSpec): boolean {
@@ -18,8 +18,8 @@ export function isSameSpec(actual: SliceSpec, wanted: SliceSpec): boolean {
 }
 
 /**
- * Gives taints without a time the one that the server noted when they came, and those with nearly the same time exactly
- * that one: a rewritten slice must not make an old taint look new.
+ * Gives taints without a time the one that the server set when they were added, and those with nearly the same time
+ * exactly that one: a rewritten slice must not make an old taint look new.
  */
 export function copyTaintTimes(devices: Device[], published: Device[]): Device[] {
   const byName = new Map(published.map((device) => [device.name, device.taints ?? []]));
@@ -54,7 +54,7 @@ function canonical(spec: SliceSpec): unknown {
   });
 }
 
-/** Every text that is a quantity becomes the same text for the same value. Names are keys, or no quantities. */
+/** Replaces every quantity by a text that is the same for equal values. Names are keys, or are not quantities. */
 function canonicalQuantities(value: unknown): unknown {
   if (typeof value === 'string') return String(parseQuantity(value) ?? value);
   if (Array.isArray(value)) return value.map(canonicalQuantities);
@@ -68,7 +68,7 @@ function canonicalQuantities(value: unknown): unknown {
   );
 }
 
-/** Leaves out what Go's encoder leaves out: empty lists, maps and texts, `false` and what is undefined. */
+/** Omits what Go's encoder omits: empty lists, maps and strings, `false` and undefined values. */
 function prune(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(prune);
   if (typeof value !== 'object' || value === null) return value;
@@ -83,13 +83,13 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** An attribute that is `false` or an empty text is an attribute. */
+/** An attribute that is `false` or an empty string is still an attribute. */
 function isAttributeValue(key: string): boolean {
   return key === 'bool' || key === 'string';
 }
 
 /**
- * What a server left out of what it was sent: fields that it does not know, or whose feature is off.
+ * Finds what a server dropped from what it was sent: fields that it does not know, or whose feature is off.
  * @returns one problem for each field of each device
  */
 export function findDroppedFields(sent: SliceSpec, stored: SliceSpec): SliceProblem[] {

@@ -1,9 +1,9 @@
 import { type ErrorDetails, NetdraError } from '../errors.ts';
 
-/** `slice-fields-dropped`: what was published is less than what was asked for. */
+/** `slice-fields-dropped`: less was published than requested. */
 export type SliceErrorCode = 'slice-invalid' | 'slice-fields-dropped' | 'slice-node-unknown';
 
-/** One thing that is wrong with a pool, or that a server did not keep. */
+/** One problem of a pool, or one field that a server did not keep. */
 export interface SliceProblem {
   /** Name of the device; absent if it is about the pool. */
   device?: string;
@@ -12,7 +12,7 @@ export interface SliceProblem {
   message: string;
 }
 
-/** Why a pool is not offered as the driver wants it. */
+/** Why a pool is not offered as wanted by the driver. */
 export class SliceError extends NetdraError<SliceErrorCode> {
   readonly pool: string | undefined;
   readonly problems: readonly SliceProblem[];
@@ -36,7 +36,7 @@ export function dropsTaints(error: Error): boolean {
 
 const maxListed = 5;
 
-/** The first problems in one line, and how many there are. */
+/** The first problems in one line, and how many more there are. */
 export function formatProblems(problems: readonly SliceProblem[]): string {
   const texts = problems.slice(0, maxListed).map(({ device, field, message }) => {
     const place = device === undefined ? field : `device ${device}: ${field}`;

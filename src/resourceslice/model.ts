@@ -1,22 +1,22 @@
 import type { ObjectMeta } from '../kube/index.ts';
 import type { DeviceAttributes } from '../metadata/index.ts';
 
-/** Everything that a driver offers on its node, by pool name. What is not in it is withdrawn. */
+/** All resources that a driver offers on its node, by pool name. Anything else is withdrawn. */
 export interface DriverResources {
   pools: Record<string, Pool>;
 }
 
-/** A set of devices that the allocator looks at as one. */
+/** A set of devices that the allocator treats as a unit. */
 export interface Pool {
-  /** In the order in which the allocator shall try them. May be empty: the pool then exists and has nothing. */
+  /** In the order in which the allocator should try them. May be empty: the pool then exists without devices. */
   devices: Device[];
-  /** What devices of the pool draw from together, e.g. the bandwidth or the VFs of one NIC. */
+  /** Counters that devices of the pool share, e.g. the bandwidth or the VFs of one NIC. */
   sharedCounters?: CounterSet[];
-  /** The generation to publish at least. Without it, it begins with 1 and counts up by itself. */
+  /** Minimum generation to publish. Without it, the generation begins with 1 and is incremented automatically. */
   generation?: number;
   /**
    * How many devices go into one slice. Default: 128, or 64 as soon as a device has taints, counters or lists as
-   * attribute values. Say 64 for a pool whose devices may get taints later: the first taint then is one write.
+   * attribute values. Choose 64 for a pool whose devices may get taints later: the first taint then is one write.
    */
   maxDevicesPerSlice?: number;
 }
@@ -26,12 +26,12 @@ export interface Device {
   /** DNS label, unique in the pool. */
   name: string;
   attributes?: DeviceAttributes;
-  /** By name, as attributes. */
+  /** By name, like attributes. */
   capacity?: Record<string, DeviceCapacity>;
   taints?: DeviceTaint[];
-  /** What it takes from shared counters when it is allocated. */
+  /** What the device consumes of shared counters when it is allocated. */
   consumesCounters?: CounterConsumption[];
-  /** Whether several claims may have it at once, each with a share. */
+  /** Whether several claims may have the device at once, each with a share. */
   allowMultipleAllocations?: boolean;
   bindsToNode?: boolean;
   /** Types of conditions that must be true in the claim's status before the pod is bound. */
@@ -43,7 +43,7 @@ export interface Device {
 export interface DeviceCapacity {
   /** Quantity: `10G`, `1500`, `64Mi`. */
   value: string;
-  /** How claims may ask for a part of it. Shape of resource.k8s.io/v1 `CapacityRequestPolicy`. */
+  /** How claims may request a part of it. Shape of resource.k8s.io/v1 `CapacityRequestPolicy`. */
   requestPolicy?: object;
 }
 
@@ -55,11 +55,11 @@ export interface DeviceTaint {
   key: string;
   value?: string;
   effect: (typeof taintEffects)[number];
-  /** RFC 3339. Without it the server notes the time, and it is kept as long as the taint is. */
+  /** RFC 3339. Without it the server sets the time, which is kept while the taint exists. */
   timeAdded?: string;
 }
 
-/** Counters of which several devices take their part. */
+/** Counters that several devices consume. */
 export interface CounterSet {
   /** DNS label, unique in the pool. */
   name: string;

@@ -1,10 +1,10 @@
-/** Kinds of names in ResourceSlices. Each function says what is wrong with a name, or gives `undefined`. */
+/** Kinds of names in ResourceSlices. Each function returns what is wrong with a name, or `undefined`. */
 
 const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
-/** What follows the slash of a label key, and label values. */
+/** The part of a label key after the slash, and label values. */
 const qualifiedPart = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
-/** Source: semver.org 2.0.0, the regular expression of its FAQ in our own words. */
+/** Source: semver.org 2.0.0, the regular expression of its FAQ, rewritten. */
 const semver = (() => {
   const number = '(0|[1-9]\\d*)';
   const part = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
@@ -24,7 +24,7 @@ export function dnsLabelProblem(text: string): string | undefined {
 
 /**
  * Name of an attribute or a capacity: `id`, or `domain/id`.
- * @param driver a name qualified with it is refused by newer servers, since an unqualified one means the same
+ * @param driver newer servers refuse a name that is qualified with it, since an unqualified name means the same
  * Source: resource.k8s.io/v1 `QualifiedName`, `DeviceMaxDomainLength`, `DeviceMaxIDLength`.
  */
 export function attributeNameProblem(text: string, driver: string): string | undefined {

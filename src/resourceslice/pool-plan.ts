@@ -4,11 +4,11 @@ import { copyTaintTimes, isSameSpec } from './compare.ts';
 import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { sliceName } from './slice-name.ts';
 
-/** What this process knows of a pool that it has published. */
+/** What this process knows about a pool that it has published. */
 export interface PublishedPool {
   generation: number;
   contents: SliceContent[];
-  /** What the server made of each slice, by name, where that is not what it was sent. */
+  /** Slices that the server stored in a form other than the one sent, by name. */
   kept: ReadonlyMap<string, { sent: SliceSpec; stored: SliceSpec }>;
 }
 
@@ -17,31 +17,31 @@ export interface PoolPlanInput {
   nodeName: string;
   poolName: string;
   pool: Pool;
-  /** Slices of the pool that are there. */
+  /** Existing slices of the pool. */
   actual: ResourceSlice[];
   published: PublishedPool | undefined;
 }
 
-/** What is to be done for a pool. Nothing to delete and nothing to write: all is well. */
+/** What has to be done for a pool. If there is nothing to delete and nothing to write, the pool is up to date. */
 export interface PoolPlan {
   generation: number;
   contents: SliceContent[];
   obsolete: ResourceSlice[];
   writes: { name: string; spec: SliceSpec; existing?: ResourceSlice }[];
-  /** Whether it puts back what this process had published, and others changed. */
+  /** Whether the plan restores what this process had published and others changed. */
   isRepair: boolean;
 }
 
-/** A slice that should be there, beside the one that is. */
+/** A wanted slice, with the existing one in its place. */
 interface Place {
   name: string;
-  /** As wanted, in the generation of the slice that is there. */
+  /** The wanted spec, in the generation of the existing slice. */
   spec: SliceSpec;
   existing: ResourceSlice | undefined;
   isSame: boolean;
 }
 
-/** Compares a pool as it should be with the slices that are there. */
+/** Compares a wanted pool with its existing slices. */
 export function planPool(input: PoolPlanInput): PoolPlan {
   const { pool, actual, published, poolName, driver, nodeName } = input;
   const newest = Math.max(0, ...actual.map(({ spec }) => spec.pool.generation));
@@ -76,9 +76,9 @@ export function planPool(input: PoolPlanInput): PoolPlan {
 }
 
 /**
- * A generation says that the slices with its number belong together. It stays when they do whatever order the writes
- * are seen in: when one slice changes, or when slices are put back as they were in it. Source: facts of the Go helper's
- * controller, which counts up for slices that are put back, too.
+ * Slices with the same generation belong together. The generation stays if this holds in whatever order the writes are
+ * seen: when one slice changes, or when slices are restored to their content in it. Source: facts of the Go helper's
+ * controller, which also increments it for restored slices.
  */
 function nextGeneration(
   places: Place[],
@@ -94,7 +94,7 @@ function nextGeneration(
   return Math.max(newest, published?.generation ?? 0) + 1;
 }
 
-/** What the pool's slices carry now, each at its index. */
+/** Present content of the pool's slices, each at its index. */
 function inOrder(actual: ResourceSlice[], name: (index: number) => string): SliceContent[] {
   const contents: SliceContent[] = [];
   for (let index = 0; index < actual.length; index++) {

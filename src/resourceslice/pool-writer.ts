@@ -6,7 +6,7 @@ import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { type PoolPlan, type PublishedPool, planPool } from './pool-plan.ts';
 import type { SliceApi } from './slice-api.ts';
 
-/** Enough for the events of what was written last, which are on their way. */
+/** Enough for the events of recent writes, which are still on their way. */
 const maxRemembered = 1_000;
 
 export interface PoolWriterOptions {
@@ -16,12 +16,12 @@ export interface PoolWriterOptions {
   report: (error: SliceError) => void;
 }
 
-/** Brings single pools to the API server, with no more writes than are needed, and knows what it wrote. */
+/** Writes single pools to the API server with no more writes than needed, and keeps track of its writes. */
 export class PoolWriter {
   readonly #api: SliceApi;
   readonly #options: PoolWriterOptions;
   readonly #published = new Map<string, PublishedPool>();
-  /** Resource versions that came of our writes, and UIDs of what we deleted. */
+  /** Resource versions that resulted from our writes, and UIDs of the slices that we deleted. */
   readonly #ours = new Set<string>();
   /** Pool and fields that were reported as dropped. */
   readonly #reported = new Set<string>();
@@ -31,15 +31,15 @@ export class PoolWriter {
     this.#options = options;
   }
 
-  /** Whether a change of a slice is one that we made. */
+  /** Whether we made this change of a slice. */
   isOurs({ metadata: { resourceVersion = '', uid = '' } }: ResourceSlice): boolean {
     return this.#ours.has(resourceVersion) || this.#ours.has(uid);
   }
 
   /**
-   * Writes what differs.
-   * @param actual slices of the pool that are there
-   * @returns whether it had to put back what others changed
+   * Writes the differences.
+   * @param actual existing slices of the pool
+   * @returns whether it had to restore what others changed
    * @throws KubeError, SliceError
    */
   async write(name: string, pool: Pool, actual: ResourceSlice[], signal: AbortSignal): Promise<boolean> {
@@ -57,7 +57,7 @@ export class PoolWriter {
         if (!isSameSpec(stored, spec)) kept.set(name, { sent: spec, stored });
       }
     }
-    // Only now: if we fail in between, what is there is not what we published.
+    // Only now: after a failure in between, the existing slices are not what we published.
     this.#published.set(name, { generation, contents, kept });
     this.#reportDropped(name, kept);
     if (!hasWork) return false;
@@ -99,7 +99,7 @@ export class PoolWriter {
     return written;
   }
 
-  /** Asked for at every write: a node that was deleted and came back has another UID, and slices of the old one go. */
+  /** Read at every write: a node that was deleted and came back has another UID, and its old slices are deleted. */
   async #owner(signal: AbortSignal): Promise<OwnerReference> {
     const uid = await this.#api.nodeUid(signal);
     return { apiVersion: 'v1', kind: 'Node', name: this.#options.nodeName, uid, controller: true };
@@ -125,7 +125,7 @@ export class PoolWriter {
   }
 }
 
-/** By kind of field: that one more device has it is no news. */
+/** By kind of field: the same field of another device is not reported again. */
 function dropKey(pool: string, { field }: SliceProblem): string {
   return `${pool} ${field.split(/[[.]/, 1)[0]}`;
 }

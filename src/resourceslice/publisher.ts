@@ -9,15 +9,15 @@ import type { SliceApi } from './slice-api.ts';
 import { SliceWatch } from './slice-watch.ts';
 import { validatePool } from './validate.ts';
 
-/** Everything is looked at this often, for what the watch may have missed. */
+/** Everything is checked this often, for changes that the watch may have missed. */
 const recheckMs = 300_000;
-/** Others' changes are put back after a while that grows, so that two who disagree do not keep the API server busy. */
+/** Changes by others are reverted after a growing delay, so that two rival writers do not keep the API server busy. */
 const repairMs = { first: 1_000, last: 60_000 };
 const retryMs = { first: 1_000, last: 30_000, hopeless: 300_000 };
-/** Conflicts mean that somebody else was quicker: looking again at once nearly always helps. */
+/** A conflict means that another writer was quicker: trying again at once nearly always helps. */
 const conflictMs = { first: 50, last: 30_000 };
 const quietConflicts = 3;
-/** Nodes that started, or lost the API server, at the same moment shall not all come back at the same moment. */
+/** Nodes that started, or lost the API server, at the same moment must not all come back at the same moment. */
 const jitter = { wait: 1, recheck: 0.2 };
 
 export interface PublisherOptions {
@@ -25,21 +25,21 @@ export interface PublisherOptions {
   nodeName: string;
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1, for how much longer than needed to wait; default `Math.random`. */
+  /** From 0 up to 1, for the extra time that is added to each wait; default `Math.random`. */
   random?: () => number;
   /**
-   * Gets what keeps the devices from being offered as they should: `slice-invalid` once for what was published,
-   * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are logged already.
+   * Receives errors that keep the devices from being offered as wanted: `slice-invalid` once for each publication,
+   * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are already logged.
    */
   onError?: (error: Error) => void;
-  /** Called when the API server has all pools as they are wanted, at each look. */
+  /** Called after each check in which the API server has all pools as wanted. */
   onSynced?: () => void;
 }
 
 /**
- * Publishes the devices of one driver on one node as ResourceSlices, and keeps them so: what others delete or change is
- * put back, what is right is left alone. Failures are logged, reported and tried again. Slices are not deleted at the
- * end: the next instance finds them, and else the kubelet does away with them.
+ * Publishes the devices of one driver on one node as ResourceSlices and reconciles them: what others delete or change
+ * is restored, correct slices are left alone. Failures are logged, reported and retried. Slices are not deleted at the
+ * end: the next instance finds them, otherwise the kubelet removes them.
  */
 export class SlicePublisher implements AsyncDisposable {
   readonly #api: SliceApi;
@@ -48,12 +48,12 @@ export class SlicePublisher implements AsyncDisposable {
   readonly #watch: SliceWatch;
   readonly #random: () => number;
   readonly #stop = new AbortController();
-  /** What is wanted; `undefined` for a pool that stays as it is, since it would be refused. */
+  /** Wanted pools; `undefined` for a pool that stays as it is, since it would be refused. */
   #pools = new Map<string, Pool | undefined>();
   #loop: Promise<void> | undefined;
-  /** Somebody wants us to look. */
+  /** A check was requested. */
   #asked = false;
-  /** Somebody else changed our slices. */
+  /** Another writer changed our slices. */
   #changed = false;
   #wake = Promise.withResolvers<void>();
 
@@ -67,7 +67,7 @@ export class SlicePublisher implements AsyncDisposable {
   }
 
   /**
-   * What is to be offered from now on. A pool that the API server would refuse is reported and stays as it was
+   * Sets the devices to offer from now on. A pool that the API server would refuse is reported and stays as it was
    * published before; the others are published.
    */
   publish(resources: DriverResources): void {
@@ -78,7 +78,7 @@ export class SlicePublisher implements AsyncDisposable {
     this.#loop ??= this.#run();
   }
 
-  /** Looks at once whether the API server still has what it should. */
+  /** Checks at once whether the API server still has the wanted slices. */
   recheck(): void {
     this.#asked = true;
     this.#wake.resolve();
@@ -118,10 +118,10 @@ export class SlicePublisher implements AsyncDisposable {
         const hasRepaired = await this.#sync(signal);
         repairPauseMs = isRepair && hasRepaired ? Math.min(2 * repairPauseMs, repairMs.last) : repairMs.first;
         failures = 0;
-        // A pool that was refused at `publish` is not as it is wanted.
+        // A pool that was refused at `publish` is not in its wanted state.
         if (![...this.#pools.values()].includes(undefined)) this.#options.onSynced?.();
         await this.#pause(this.#longer(recheckMs, jitter.recheck), () => this.#asked || this.#changed);
-        // Several changes by others often follow each other: all slices of a node deleted, for one.
+        // Several changes by others often follow each other, for example when all slices of a node are deleted.
         if (this.#changed) await this.#pause(this.#longer(repairPauseMs, jitter.wait), () => this.#asked);
       } catch (error) {
         if (signal.aborted) return;
@@ -136,7 +136,7 @@ export class SlicePublisher implements AsyncDisposable {
     return Math.round(ms * (1 + share * this.#random()));
   }
 
-  /** Waits, or until something has happened. */
+  /** Waits for a time, or until something has happened. */
   async #pause(ms: number, hasHappened: () => boolean): Promise<void> {
     const pause = new AbortController();
     const signal = AbortSignal.any([pause.signal, this.#stop.signal]);
@@ -154,7 +154,7 @@ export class SlicePublisher implements AsyncDisposable {
     pause.abort();
   }
 
-  /** @returns whether something of ours had to be put back @throws what kept a pool from being published */
+  /** @returns whether something of ours had to be restored @throws the first error that kept a pool from publication */
   async #sync(signal: AbortSignal): Promise<boolean> {
     const { slices, resourceVersion } = await this.#api.list(signal);
     this.#watch.follow(resourceVersion);
@@ -175,7 +175,7 @@ export class SlicePublisher implements AsyncDisposable {
         failures.push(error);
       }
     }
-    // The first decides when to try again.
+    // The first error determines when to retry.
     for (const error of failures.slice(1)) this.#report(error as Error);
     if (failures.length > 0) throw failures[0];
     return hasRepaired;
@@ -188,11 +188,11 @@ export class SlicePublisher implements AsyncDisposable {
   }
 }
 
-/** How long to wait before the next attempt, after so many failures in a row before. */
+/** Delay before the next attempt, after so many earlier failures in a row. */
 function retryDelayMs(error: unknown, failures: number): number {
   const { first, last } = isKubeError(error, 'api-conflict', 'api-expired') ? conflictMs : retryMs;
   const grown = first * 2 ** Math.min(failures, 20);
-  // What the server refuses for good changes only with its configuration.
+  // A permanent refusal ends only with a change of the server's configuration.
   const isHopeless = isKubeError(error) && !error.retriable && failures >= 5;
   const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
   return Math.max(askedMs, isHopeless ? retryMs.hopeless : Math.min(grown, last));

@@ -2,22 +2,22 @@ import { isKubeError, type KubeClient, type ObjectMeta, type ResourceApi, type W
 import { SliceError } from './errors.ts';
 import type { ResourceSlice } from './model.ts';
 
-/** The API server's side of publishing: the slices of one driver on one node. */
+/** Access to the API server for publishing: the slices of one driver on one node. */
 export interface SliceApi {
   /** @throws SliceError `slice-node-unknown` */
   nodeUid(signal: AbortSignal): Promise<string>;
   list(signal: AbortSignal): Promise<{ slices: ResourceSlice[]; resourceVersion: string }>;
-  /** What happens to them after that version. */
+  /** Changes of the slices after that version. */
   watch(resourceVersion: string, signal: AbortSignal): AsyncIterable<WatchEvent<ResourceSlice>>;
-  /** @returns what the server made of it */
+  /** @returns the slice as stored by the server */
   create(slice: ResourceSlice, signal: AbortSignal): Promise<ResourceSlice>;
-  /** Only if it is still at its `resourceVersion`. */
+  /** Only if the slice is still at its `resourceVersion`. */
   replace(slice: ResourceSlice, signal: AbortSignal): Promise<ResourceSlice>;
-  /** Only if it is still what it was; one that is gone is no error. */
+  /** Only if the slice is unchanged; a slice that is gone is not an error. */
   delete(slice: ResourceSlice, signal: AbortSignal): Promise<void>;
 }
 
-/** @param place whose slices */
+/** @param place driver and node of the slices */
 export function createSliceApi(
   client: KubeClient,
   resources: ResourceApi,

@@ -5,8 +5,8 @@ const indexDigits = 4;
 
 /**
  * The names of a pool's slices: `<node>-<driver>-0000`, with a hash of the pool's name in between unless the pool is
- * named after the node. They are the same after a restart and tell the order, which the allocator follows, even where
- * slices are sorted by name. Given names and not generated ones: a creation whose answer was lost makes no second slice.
+ * named after the node. They are the same after a restart and show the order, which the allocator follows, even where
+ * slices are sorted by name. They are not generated: a creation whose response was lost does not create a second slice.
  */
 export function sliceName(place: { nodeName: string; driver: string; pool: string }, index: number): string {
   const { nodeName, driver, pool } = place;

@@ -13,13 +13,13 @@ export interface SliceWatchOptions {
 }
 
 /**
- * Reports changes of our slices that are not our own. It may miss some, since the slices are read every few minutes
- * anyway, and it may report too many, since reading them costs one request.
+ * Reports changes of our slices by others. It may miss some, since the slices are read every few minutes anyway, and it
+ * may report too many, since reading them costs one request.
  */
 export class SliceWatch implements AsyncDisposable {
   readonly #options: SliceWatchOptions;
   readonly #watch: ListWatch<ResourceSlice>;
-  /** During a write: what was seen meanwhile. */
+  /** During a write: the changes seen meanwhile. */
   #held: ResourceSlice[] | undefined;
   #isOurs: (slice: ResourceSlice) => boolean = () => false;
 
@@ -34,14 +34,14 @@ export class SliceWatch implements AsyncDisposable {
     });
   }
 
-  /** From the version of a list on. */
+  /** Follows changes from this version of a list on. */
   follow(resourceVersion: string): void {
     this.#watch.follow(resourceVersion);
   }
 
   /**
-   * Reports nothing until disposed of, and then whether there was a change that is not ours: the events of our own writes
-   * come before their answers.
+   * Holds all reports back until disposed, and then reports changes that are not ours: the events of our own writes
+   * arrive before their responses.
    */
   hold(isOurs: (slice: ResourceSlice) => boolean): Disposable {
     this.#isOurs = isOurs;

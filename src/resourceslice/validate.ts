@@ -27,17 +27,17 @@ export const sliceLimits = {
 
 const attributeMembers = ['int', 'bool', 'string', 'version', 'ints', 'bools', 'strings', 'versions'] as const;
 
-/** Says what is wrong, at a field. */
+/** Reports what is wrong with a field. */
 type Report = (field: string, message: string) => void;
 
-/** Taints, counters and lists as attribute values halve the number of devices that a slice can take. */
+/** Taints, counters and lists as attribute values halve the number of devices that a slice can hold. */
 export function isAdvanced({ taints = [], consumesCounters = [], attributes = {} }: Device): boolean {
   const hasList = Object.values(attributes).some((attribute) => Object.values(attribute).some(Array.isArray));
   return taints.length > 0 || consumesCounters.length > 0 || hasList;
 }
 
 /**
- * What the API server would refuse, found before anything is sent: it says so for a whole slice, and by number.
+ * Finds what the API server would refuse before anything is sent: its errors are about a whole slice, and by number.
  * @param driver its name must not qualify its own attributes; the API does that
  */
 export function validatePool(name: string, pool: Pool, driver: string): SliceProblem[] {
@@ -115,7 +115,7 @@ function validateAttribute(report: Report, field: string, attribute: DeviceAttri
   for (const each of valuesOf(attribute)) reportIf(report, `${field}.${kind}`, valueProblem(kind ?? '', each));
 }
 
-/** @param kind member of the attribute; a list's values are those of the kind without its `s` */
+/** @param kind member of the attribute; the values of a list have the kind without its `s` */
 function valueProblem(kind: string, value: unknown): string | undefined {
   switch (kind.replace(/s$/, '')) {
     case 'int':

@@ -1,6 +1,6 @@
 import type { NetworkDevice } from './device.ts';
 
-/** One value, in the form that resource.k8s.io/v1 has in JSON. */
+/** One value, in the JSON form of resource.k8s.io/v1. */
 export type DeviceAttribute = { string: string } | { int: number } | { bool: boolean };
 
 /** `DeviceAttributeMaxValueLength` and `ResourceSliceMaxAttributesAndCapacitiesPerDevice`. */
@@ -10,10 +10,10 @@ export const maxAttributes = 32;
 type Value = string | number | boolean;
 
 /**
- * The attributes that a claim can select by. Unqualified names belong to the driver's domain and are always there, with
- * an empty string, 0 or -1 for what is not known: a CEL selector that reads an attribute which one device has not got
- * fails for the whole claim. Well-known names are left out when unknown: they are made to be compared between devices,
- * and two unknown values would be equal.
+ * Attributes that claims can select by. Unqualified names belong to the driver's domain and are always present, with an
+ * empty string, 0 or -1 for unknown values: a CEL selector that reads an attribute which one device lacks fails for the
+ * whole claim. Well-known names are left out when unknown: they are meant to be compared between devices, and two
+ * unknown values would be equal.
  */
 export function deviceAttributes(device: NetworkDevice): Record<string, DeviceAttribute> {
   const wellKnown: Record<string, Value | undefined> = {
@@ -50,7 +50,7 @@ function ownAttributes(device: NetworkDevice): Record<string, Value> {
   };
 }
 
-/** A plain NIC is a physical function itself, so that selecting by card, or asking for different ones, fits both kinds. */
+/** A plain NIC is its own physical function, so that selecting by card, or requesting different ones, fits both. */
 function physicalFunction(device: NetworkDevice): Record<string, Value> {
   if (device.kind === 'nic') {
     return { pfPciAddress: device.pciAddress, pfName: device.interfaceName ?? '', vfIndex: -1, eswitchMode: '' };
@@ -63,7 +63,7 @@ function isKnown(value: Value | undefined): value is Value {
   return value !== undefined && value !== '' && !isTooLong(value);
 }
 
-/** One value too long would cost the whole slice; cut off it would say something wrong. */
+/** A value that is too long would invalidate the whole slice; a truncated one would be wrong. */
 function toAttribute(value: Value): DeviceAttribute {
   if (typeof value === 'number') return { int: value };
   if (typeof value === 'boolean') return { bool: value };

@@ -3,9 +3,9 @@ import { basename, join } from 'node:path';
 import { errnoCode } from '../errors.ts';
 import { SriovError } from './errors.ts';
 
-/** By what a program in user space drives a VF that is bound to vfio-pci or a variant of it. */
+/** How a program in user space accesses a VF that is bound to vfio-pci or a variant of it. */
 export interface VfioAccess {
-  /** `/dev/vfio/42`, `/dev/vfio/noiommu-0`; with a kernel that knows devices only, `/dev/vfio/devices/vfio0`. */
+  /** `/dev/vfio/42`, `/dev/vfio/noiommu-0`; on a kernel that supports only devices, `/dev/vfio/devices/vfio0`. */
   device: string;
   /** Number of the IOMMU group. */
   iommuGroup: string;
@@ -20,12 +20,12 @@ export interface RdmaAccess {
   nodes: string[];
 }
 
-/** What the kernel names the group of a device without an IOMMU; set by its vfio.c. */
+/** The kernel's name for the group of a device without an IOMMU; set by its vfio.c. */
 const noIommuGroupName = 'vfio-noiommu';
 
 /**
- * Finds the character devices for what a VF is used as. They are taken from what sysfs says of each (`uevent`), not from
- * `/dev`, which in the driver's container is not that of the host.
+ * Finds the character devices for the use of a VF. They are taken from sysfs (`uevent`), not from `/dev`, which in the
+ * driver's container is not the host's.
  */
 export class DeviceNodes {
   readonly #root: string;
@@ -55,8 +55,8 @@ export class DeviceNodes {
 
   /**
    * Verbs and management devices of the function, and the connection manager if the kernel has it.
-   * @throws SriovError `device-node-missing` if the function has no RDMA device, or if this node keeps RDMA devices in one
-   * network namespace each
+   * @throws SriovError `device-node-missing` if the function has no RDMA device, or if this node keeps each RDMA device
+   * in one network namespace
    */
   async rdma(pciAddress: string): Promise<RdmaAccess> {
     const dir = this.#deviceDir(pciAddress);
@@ -74,7 +74,7 @@ export class DeviceNodes {
   }
 
   /**
-   * What a container needs for a virtio device whose other side is in the kernel.
+   * Nodes that a container needs for a virtio device whose other side is in the kernel.
    * @throws SriovError `device-node-missing` with the module to load
    */
   async vhost(): Promise<string[]> {
@@ -92,7 +92,7 @@ export class DeviceNodes {
     return found.filter((node) => node !== undefined);
   }
 
-  /** In exclusive mode the device would have to follow the pod's network namespace; verbs would not find it. */
+  /** In exclusive mode the device would have to move to the pod's network namespace; verbs would not find it. */
   async #checkShared(pciAddress: string, device: string): Promise<void> {
     const shared = await readText(join(this.#root, 'module/ib_core/parameters/netns_mode'));
     if (shared !== 'N') return;
@@ -129,7 +129,7 @@ export class DeviceNodes {
   }
 }
 
-/** The path below `/dev`; `undefined` for a device that has no file, as `vfio-dev` without iommufd. */
+/** The path below `/dev`; `undefined` for a device that has no file, such as `vfio-dev` without iommufd. */
 async function nodeOf(dir: string): Promise<string | undefined> {
   const [, name] = /^DEVNAME=(.+)$/m.exec((await readText(join(dir, 'uevent'))) ?? '') ?? [];
   return name === undefined ? undefined : `/dev/${name}`;

@@ -3,25 +3,25 @@ import type { LinkType } from './net-interface.ts';
 import { formatSimulatedAlias } from './pci-address.ts';
 import type { PciFunction, Vf } from './sysfs.ts';
 
-/** How the PF switches between its VFs: by MAC and VLAN, or as representors on the host say. */
+/** How the PF switches between its VFs: by MAC and VLAN, or as set through representors on the host. */
 export type EswitchMode = 'legacy' | 'switchdev';
 
-/** A device as it is offered: what sysfs tells, and what netlink tells about its interface. */
+/** A device as it is offered, with facts from sysfs and, about its interface, from netlink. */
 interface Offered extends PciFunction {
-  /** In its pool, e.g. `0000-3b-02-1`. */
+  /** Name in its pool, e.g. `0000-3b-02-1`. */
   name: string;
   simulated: boolean;
-  /** On the host, as last seen there. */
+  /** Name on the host, as last seen there. */
   interfaceName?: string;
   /** Lower case with colons. */
   hardwareAddress?: string;
   mtuBytes?: number;
-  /** Of the port, as last seen: of the PF, for a VF. */
+  /** Of the port, as last seen; for a VF, of its PF's port. */
   linkType?: LinkType;
   linkSpeedMbps?: number;
   /** Names such as `mlx5_2`. */
   rdmaDevices: string[];
-  /** What Multus knows the device by; the operator's choice. */
+  /** Name by which Multus knows the device; the operator's choice. */
   resourceName?: string;
 }
 

@@ -4,9 +4,9 @@ import { errnoCode } from '../errors.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
 
-/** PCI base class of bridges: they are in the group, and need no vfio driver. */
+/** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
-/** What takes a function from `driver_override`. */
+/** Clears `driver_override`. */
 const noOverride = '\n';
 
 /**
@@ -21,13 +21,13 @@ export interface IommuGroup {
   group: string | undefined;
   /** The other members, without bridges. */
   others: string[];
-  /** Those of them that are in use by the kernel: user space cannot have the group. */
+  /** Those of them that the kernel uses: user space cannot have the group. */
   foreign: string[];
 }
 
 /**
- * Which kernel driver a PCI function has, and how it gets another: `driver_override`, so that no other device with the
- * same ids is touched. Source: kernel Documentation/ABI/testing/sysfs-bus-pci.
+ * Reads and changes the kernel driver of a PCI function, by `driver_override`, so that no other device with the same
+ * ids is affected. Source: kernel Documentation/ABI/testing/sysfs-bus-pci.
  */
 export class DriverBinding {
   readonly #root: string;
@@ -35,14 +35,14 @@ export class DriverBinding {
 
   /**
    * @param root where sysfs is mounted, writable
-   * @param write where the kernel is that listens to what is written
+   * @param write for files whose writes the kernel acts upon
    */
   constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
     this.#root = root;
     this.#writeFile = write;
   }
 
-  /** Whether there is such a function: VFs are switched off, and cards are pulled. */
+  /** Whether the function exists: VFs can be switched off, and cards can be pulled. */
   async isPresent(pciAddress: string): Promise<boolean> {
     try {
       await readdir(this.#deviceDir(pciAddress));
@@ -63,7 +63,7 @@ export class DriverBinding {
     }
   }
 
-  /** What an administrator, or driverctl for one, has laid down as the function's driver; `undefined`: nothing. */
+  /** Driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
   async overrideOf(pciAddress: string): Promise<string | undefined> {
     try {
       const text = (await readFile(join(this.#deviceDir(pciAddress), 'driver_override'), 'utf8')).trim();
@@ -79,15 +79,15 @@ export class DriverBinding {
   }
 
   /**
-   * Binds the function to a driver, or to none. Does nothing when that is so already. Afterwards nothing is in
-   * `driver_override`: after a reboot or a new bind the kernel shall choose.
+   * Binds the function to a driver, or to none. Does nothing if that is already so. Afterwards `driver_override` is
+   * empty: after a reboot or a new bind the kernel should choose.
    * @throws SriovError `binding-failed` with what to do about it
    */
   async bind(pciAddress: string, driver: string | undefined): Promise<void> {
     const current = await this.driverOf(pciAddress);
     if (current === driver) return;
     if (driver !== undefined) await this.#checkLoaded(pciAddress, driver);
-    // Before the unbind: nothing else may take the function in between.
+    // Set before the unbind, so that no other driver takes the function in between.
     await this.setOverride(pciAddress, driver);
     await this.#unbind(pciAddress, current);
     if (driver === undefined) return;
@@ -103,7 +103,7 @@ export class DriverBinding {
   }
 
   /**
-   * Lets the kernel choose the driver, as it does when a function appears. Does nothing if one other than vfio is bound.
+   * Lets the kernel choose the driver, as for a new function. Does nothing if a driver other than vfio is bound.
    * @throws SriovError `binding-failed` if the kernel chooses none, or vfio
    */
   async bindDefault(pciAddress: string): Promise<void> {
@@ -126,8 +126,8 @@ export class DriverBinding {
   }
 
   /**
-   * Unbinds the driver and binds it again, so that the function starts anew. What is in `driver_override` stays. Binds
-   * what the kernel chooses if no driver is bound.
+   * Unbinds the driver and binds it again, so that the function starts afresh. The content of `driver_override` stays.
+   * If no driver is bound, binds the one that the kernel chooses.
    * @throws SriovError `binding-failed`; `function-in-use` for a PF whose VFs are on, since they would vanish
    */
   async rebind(pciAddress: string): Promise<void> {
@@ -135,14 +135,14 @@ export class DriverBinding {
     if (driver === undefined) return await this.bindDefault(pciAddress);
     await this.#checkNoVfs(pciAddress);
     const override = await this.overrideOf(pciAddress);
-    // Before the unbind: nothing else may take the function in between.
+    // Set before the unbind, so that no other driver takes the function in between.
     await this.setOverride(pciAddress, driver);
     await this.#unbind(pciAddress, driver);
     await this.bind(pciAddress, driver);
     if (override !== undefined) await this.setOverride(pciAddress, override);
   }
 
-  /** A group goes to user space as a whole. */
+  /** The IOMMU group of a function; a group goes to user space as a whole. */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
     const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
     try {
@@ -162,7 +162,7 @@ export class DriverBinding {
     }
   }
 
-  /** Whether vfio may take devices that no IOMMU keeps from the rest of the memory. */
+  /** Whether vfio may take devices that no IOMMU isolates from the rest of the memory. */
   async allowsNoIommu(): Promise<boolean> {
     const path = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
     try {
@@ -176,7 +176,7 @@ export class DriverBinding {
     return bridgeClass.test(await readFile(join(this.#deviceDir(pciAddress), 'class'), 'utf8'));
   }
 
-  /** pci-stub holds devices that nobody shall use, which is as good as vfio. */
+  /** pci-stub reserves devices that must not be used, which counts like vfio. */
   async #isInUse(pciAddress: string): Promise<boolean> {
     const driver = await this.driverOf(pciAddress);
     return driver !== undefined && driver !== 'pci-stub' && !isVfio(driver);
@@ -238,7 +238,7 @@ export class DriverBinding {
   }
 }
 
-/** vfio-pci, and the variants that know more of one kind of device. */
+/** vfio-pci, and its variants for specific kinds of devices. */
 export function isVfio(driver: string): boolean {
   return /vfio/.test(driver);
 }

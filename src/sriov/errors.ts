@@ -1,44 +1,44 @@
 import { type ErrorDetails, NetdraError } from '../errors.ts';
 
 export type SriovErrorCode =
-  /** sysfs cannot be read: a missing mount, or a right that we lack. */
+  /** sysfs cannot be read: the mount or a permission is missing. */
   | 'sysfs-unreadable'
   /** sysfs refused a write. */
   | 'sysfs-unwritable'
   /** A file of sysfs does not hold what the kernel documents. */
   | 'sysfs-malformed'
-  /** There is no such PCI function any more, or it is no VF. */
+  /** The PCI function no longer exists, or it is not a VF. */
   | 'vf-missing'
-  /** The kernel does not bind the function to the driver that was asked for. */
+  /** The kernel does not bind the function to the requested driver. */
   | 'binding-failed'
-  /** The kernel does not come back from a write for the device. */
+  /** The kernel does not return from a write for the device. */
   | 'device-hangs'
   /** The function cannot be reset now: others depend on it. */
   | 'function-in-use'
   /** Another device of the IOMMU group is in use, so that the group cannot be handed out. */
   | 'iommu-group-shared'
-  /** The PF's driver cannot set a property that the claim asks for. */
+  /** The PF's driver cannot set a property that the claim requests. */
   | 'property-unsupported'
-  /** The PF's driver does not take the value of a property. */
+  /** The PF's driver rejects the value of a property. */
   | 'property-refused'
-  /** Some properties of a device could not be made what they were; `properties` says which. */
+  /** Some properties of a device could not be restored; `properties` says which. */
   | 'restore-incomplete'
-  /** What the claim asks for has no character device on this node. */
+  /** This node has no character device for what the claim requests. */
   | 'device-node-missing'
-  /** A plain NIC was asked for what only a VF can have. */
+  /** Something was requested of a plain NIC that only a VF can have. */
   | 'no-vf'
-  /** A simulated VF was asked for what only hardware has. */
+  /** Something was requested of a simulated VF that only hardware has. */
   | 'not-simulated'
-  /** The simulation cannot be as it is asked for. */
+  /** The requested simulation is not possible. */
   | 'simulation-invalid'
-  /** An interface of somebody else has the name that a simulated one needs. */
+  /** A foreign interface has the name that a simulated one needs. */
   | 'simulation-name-taken';
 
 export interface SriovErrorDetails extends ErrorDetails {
   properties?: readonly string[];
 }
 
-/** Whatever goes wrong with finding, describing, changing or simulating VFs. */
+/** Any failure to find, describe, change or simulate VFs. */
 export class SriovError extends NetdraError<SriovErrorCode> {
   /** What could not be set or restored: members of `VfChange`, or paths into `VfBefore` such as `link.name`. */
   readonly properties: readonly string[];

@@ -18,9 +18,9 @@ import { errnoCode } from '../errors.ts';
 export type FileTree = Map<string, { text: string } | { target: string }>;
 
 /**
- * Makes a directory hold these files and nothing else. What is right already is left alone, and what changes is
- * replaced in one step, so that somebody who reads meanwhile sees the old or the new.
- * @throws the Node.js error of what failed
+ * Makes a directory contain exactly these files. Correct entries are left alone, and changed ones are replaced in one
+ * step, so that a concurrent reader sees either the old or the new one.
+ * @throws the Node.js error of the operation that failed
  */
 export function writeFileTree(dir: string, tree: FileTree): void {
   const dirs = new Set(['']);
@@ -29,7 +29,7 @@ export function writeFileTree(dir: string, tree: FileTree): void {
   }
   removeOthers(dir, '', tree, dirs);
   for (const path of dirs) mkdirSync(join(dir, path), { recursive: true });
-  // Beside the tree: another instance of the driver that does the same must not take it for a file too many.
+  // Beside the tree: another instance of the driver that does the same must not remove it as a superfluous file.
   const workshop = mkdtempSync(`${dir}-`);
   try {
     for (const [path, entry] of tree) writeEntry(join(dir, path), entry, join(workshop, 'entry'));

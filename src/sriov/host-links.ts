@@ -3,7 +3,7 @@ import { findVf, type RtnlConnection } from '../netlink/index.ts';
 import { type DriverBinding, isVfio } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 
-/** The kernel takes an unused namespace down in the background, and only then its VFs come back. */
+/** The kernel tears an unused namespace down in the background, and only then do its VFs come back. */
 const comesBackMs = 3_000;
 /** How long an interface may take to appear after its driver was bound. */
 const appearsMs = 5_000;
@@ -11,7 +11,7 @@ const pollMs = 50;
 
 export interface HostLinksOptions {
   binding: DriverBinding;
-  /** Into the host's network namespace. */
+  /** Connection into the host's network namespace. */
   host: Pick<RtnlConnection, 'links'>;
   clock: Clock;
 }
@@ -27,7 +27,7 @@ export class HostLinks {
   /**
    * Waits a little for an interface that the kernel is returning. A function without a kernel driver, or with vfio, has
    * no interface and needs none.
-   * @throws SriovError `vf-missing` if an interface that should be there stays away
+   * @throws SriovError `vf-missing` if an interface that should exist does not appear
    */
   async ensure(pciAddress: string): Promise<void> {
     const driver = await this.#options.binding.driverOf(pciAddress);
@@ -36,9 +36,9 @@ export class HostLinks {
   }
 
   /**
-   * The same for a function whose interface we moved away: one that does not come back is made anew, by binding the
+   * The same for a function whose interface we moved away: one that does not come back is recreated by binding the
    * kernel driver again. Unbinding removes the interface from whatever namespace it is in, so no path to it is needed.
-   * @returns whether the interface was made anew; it then has the name and the settings of a new one
+   * @returns whether the interface was recreated; it then has the name and the settings of a new one
    * @throws SriovError `binding-failed`, `vf-missing`
    */
   async reclaim(pciAddress: string): Promise<boolean> {
@@ -46,7 +46,7 @@ export class HostLinks {
     if (!(await binding.isPresent(pciAddress))) return false;
     const driver = await binding.driverOf(pciAddress);
     if (driver !== undefined && isVfio(driver)) return false;
-    // It had an interface, so a missing driver means that an earlier attempt was cut short.
+    // It had an interface, so a missing driver means that an earlier attempt was interrupted.
     if (driver !== undefined && (await this.#appears(pciAddress, comesBackMs))) return false;
     await binding.rebind(pciAddress);
     if (await this.#appears(pciAddress, appearsMs)) return true;

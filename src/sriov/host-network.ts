@@ -8,7 +8,7 @@ export interface Usage {
   interfaceName: string;
 }
 
-/** The host's interfaces at one moment, and what it does with them. */
+/** The host's interfaces at one moment, and how the host uses them. */
 export class HostNetwork {
   readonly #links: Link[];
   readonly #byBus: Map<string | undefined, Link[]>;
@@ -27,7 +27,7 @@ export class HostNetwork {
 
   /**
    * All links of a PCI function: some cards have two, and a PF in switchdev mode has the representors of its VFs.
-   * @param names of its interfaces, for kernels before 5.14, which do not tell a link's bus address
+   * @param names of its interfaces, for kernels before 5.14, which do not report a link's bus address
    */
   linksOf(pciAddress: string, names: string[] = []): Link[] {
     const found = this.#byBus.get(pciAddress);
@@ -35,13 +35,13 @@ export class HostNetwork {
     return (this.#byBus.get(undefined) ?? []).filter(({ name }) => names.includes(name));
   }
 
-  /** The link by which a device is known wherever it is; bus addresses first, since that is quick. */
+  /** The link of a device; by bus address first, since that is quick. */
   linkOf(device: Pick<NetworkDevice, 'pciAddress' | 'simulated'>): Link | undefined {
     const [link] = this.linksOf(device.pciAddress).filter((each) => !isRepresentor(each));
     return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
   }
 
-  /** What the node does with any of the links of a device that it could hand out. */
+  /** How the node uses any of the links of a device that it could hand out. */
   ownUsageOf(links: Link[]): Usage | undefined {
     const usage = this.usageOf(links);
     if (usage !== undefined) return usage;
@@ -54,7 +54,7 @@ export class HostNetwork {
     return below && { reason: 'has-upper', interfaceName: below.name };
   }
 
-  /** What the node does with any of the links, so that others than it cannot have what depends on them. */
+  /** How the node uses any of the links, so that nothing that depends on them can be handed out. */
   usageOf(links: Link[]): Usage | undefined {
     const uplink = links.find(({ index }) => this.#uplinks.has(index));
     if (uplink !== undefined) return { reason: 'carries-default-route', interfaceName: uplink.name };
@@ -63,7 +63,7 @@ export class HostNetwork {
   }
 }
 
-/** The links of the default routes in any table, the ports of those that are bonds or bridges, and what VLANs are on. */
+/** Links of the default routes in any table, the ports of those that are bonds or bridges, and links below VLANs. */
 export function findUplinks(links: Link[], routes: Route[]): Set<number> {
   const uplinks = new Set<number>();
   const add = (index: number): void => {

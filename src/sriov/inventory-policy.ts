@@ -4,7 +4,7 @@ import { isPciAddress } from './pci-address.ts';
 
 const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
 
-/** One value, or several of which one has to fit. */
+/** One value, or several of which one must match. */
 const oneOrMore = <T extends z.ZodType>(value: T) => z.union([value, z.array(value).min(1)]);
 
 const id = inQuotes('four hexadecimal digits').regex(
@@ -18,14 +18,14 @@ const vfRange = inQuotes('indices and ranges')
   .regex(/^\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*$/, 'indices and ranges, such as 0-3,6')
   .refine((text) => parseRange(text).every(({ first, last }) => first <= last), 'a range ends before it begins');
 
-/** The same of an extended resource: Multus compares it with an annotation of the network. */
+/** The name of an extended resource: Multus compares it with an annotation of the network. */
 const resourceName = z
   .string()
   .max(64)
   .regex(/^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$/, 'a name such as example.com/sriov')
   .describe('Attribute k8s.cni.cncf.io/resourceName of the devices, for Multus.');
 
-/** Which physical function a rule is about; every field that is there must fit. */
+/** The physical functions that a rule covers; every field that is given must match. */
 const selector = z.strictObject({
   name: oneOrMore(name).describe('Interface name.').optional(),
   pciAddress: oneOrMore(
@@ -50,7 +50,7 @@ const pfRule = z.strictObject({
 });
 
 const nicRule = z.strictObject({
-  // A rule for whatever there is would take cards from the node that happen to carry no default route.
+  // A rule for everything would take cards from the node merely because they carry no default route.
   select: selector
     .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
     .describe('The NICs that are offered.'),
@@ -58,8 +58,8 @@ const nicRule = z.strictObject({
 });
 
 /**
- * Which devices are offered. VFs: without `pfs` all, of every PF that the node itself does not use; with it those that
- * a rule is about, by the first rule that is. Whole NICs: only those that a rule of `nics` selects.
+ * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those
+ * that a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
  */
 export const inventoryPolicySchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
@@ -74,7 +74,7 @@ export type PfRule = z.infer<typeof pfRule>;
 export type NicRule = z.infer<typeof nicRule>;
 export type InventoryPolicy = Omit<z.infer<typeof inventoryPolicySchema>, 'apiVersion' | 'kind'>;
 
-/** What a physical function can be selected by. */
+/** Facts by which a physical function can be selected. */
 export interface SelectableFacts {
   interfaceName?: string | undefined;
   pciAddress: string;
@@ -84,10 +84,10 @@ export interface SelectableFacts {
   linkType?: LinkType | undefined;
 }
 
-/** Without rules there is one for everything. */
+/** Without rules, one rule covers everything. */
 const everything: PfRule[] = [{ select: {} }];
 
-/** The rules about a PF, in their order; for each VF counts the first one that {@link coversVf}. */
+/** The rules for a PF, in their order; each VF follows the first one that {@link coversVf} accepts. */
 export function rulesForPf({ pfs = everything }: InventoryPolicy, pf: SelectableFacts): PfRule[] {
   return pfs.filter(({ select }) => selects(select, pf));
 }
@@ -96,7 +96,7 @@ export function ruleForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts)
   return nics.find(({ select }) => selects(select, nic));
 }
 
-/** Whether a rule about its PF is about a VF too. */
+/** Whether a rule for a PF also covers one of its VFs. */
 export function coversVf({ vfs, vfDriver }: PfRule, vf: { vfIndex: number; driver?: string | undefined }): boolean {
   if (vfDriver !== undefined && !fits(vfDriver, vf.driver)) return false;
   if (vfs === undefined) return true;

@@ -11,7 +11,7 @@ import type { PciFunction, Pf, Vf } from './sysfs.ts';
 import { VfActivation } from './vf-activation.ts';
 
 export interface InventoryReport {
-  /** In the order of their PCI addresses. */
+  /** Sorted by PCI address. */
   devices: NetworkDevice[];
   /** VFs, and NICs that the policy selects. */
   excluded: Exclusion[];
@@ -21,11 +21,11 @@ export interface InventoryReport {
 
 export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
   policy?: InventoryPolicy;
-  /** Default: the machine's own. */
+  /** Default: the system clock. */
   clock?: Clock;
 }
 
-/** What the whole scan works on. */
+/** Shared state of a scan. */
 interface Scan {
   survey: Survey;
   held: HeldDevices;
@@ -33,7 +33,7 @@ interface Scan {
   elsewhere: Set<string>;
 }
 
-/** A PF, what the policy says about it, and what the node does with it. */
+/** A PF, the policy's rules for it, and how the node uses it. */
 interface PfInPolicy {
   pf: Seen<Pf>;
   rules: PfRule[];
@@ -41,16 +41,16 @@ interface PfInPolicy {
 }
 
 /**
- * Finds the devices that can be offered. Remembers addresses and ports: while a device is in a pod its interface cannot
- * be seen from the host, and its attributes must not come and go with that, or with a cable.
+ * Finds the devices that can be offered. Remembers addresses and ports: while a device is in a pod, its interface is
+ * not visible from the host, and its attributes must not come and go because of that, or because of a cable.
  */
 export class Inventory {
-  /** Replaced when the operator changes it; the next scan follows. */
+  /** Replaced when the operator changes it; takes effect at the next scan. */
   policy: InventoryPolicy;
   readonly #options: InventoryOptions;
   readonly #activation: VfActivation;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
-  /** VFs whose interface was in another network namespace at the last scan, though no claim had them. */
+  /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
   #elsewhere: ReadonlySet<string> = new Set();
 
   constructor(options: InventoryOptions) {
@@ -60,8 +60,8 @@ export class Inventory {
   }
 
   /**
-   * One function that cannot be read does not cost the others.
-   * @param held these are offered as they were before, whatever the node or the policy does meanwhile
+   * A function that cannot be read does not affect the others.
+   * @param held devices that are offered as they were before, whatever the node or the policy does meanwhile
    * @throws SriovError `sysfs-unreadable` if nothing can be read; NetlinkError
    */
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
@@ -93,9 +93,9 @@ export class Inventory {
   }
 
   /**
-   * Switches VFs on where none is. Other numbers are left alone: to change one, all VFs would have to go first. Nor is
-   * a card touched that the node uses, since switching VFs on can interrupt it, or one that a claim has as a whole. VFs are
-   * offered when all of them are there.
+   * Switches VFs on where there are none. Other numbers are left alone: to change one, all VFs would have to be removed
+   * first. Cards that the node uses are not touched, since switching VFs on can interrupt them, nor cards that a claim
+   * holds as a whole. VFs are offered when all of them exist.
    */
   async #switchOn({ pf, rules, usage }: PfInPolicy, { held }: Scan): Promise<Pf['vfs']> {
     const { sysfs } = this.#options;
@@ -122,8 +122,8 @@ export class Inventory {
   }
 
   /**
-   * A VF that is offered has to be elsewhere twice: between the moment that `held` is from and that of the survey, a claim
-   * may have got it, or its namespace may be about to return it.
+   * An offered VF is excluded only if it is elsewhere twice: between reading `held` and the survey, a claim may have
+   * taken it, or its namespace may be about to return it.
    */
   #judgePlace({ pciAddress, isElsewhere }: Seen<Vf>, { elsewhere }: Scan): { reason: ExclusionReason } | undefined {
     if (!isElsewhere) return undefined;
@@ -143,7 +143,7 @@ export class Inventory {
     else report.devices.push({ ...nic, kind: 'nic' });
   }
 
-  /** What devices of both kinds have besides what was seen. */
+  /** Properties that devices of both kinds have besides those in the survey. */
   #common({ pciAddress }: PciFunction, rule: { resourceName?: string | undefined } | undefined, survey: Survey) {
     const resourceName = rule?.resourceName ?? this.policy.resourceName;
     return {
@@ -155,7 +155,7 @@ export class Inventory {
   }
 }
 
-/** Representors are there in one of the modes only, and every driver has them below its PF. */
+/** Representors exist in one of the modes only, and every driver puts them below its PF. */
 function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
   const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
   return pfName === undefined ? {} : { pfName, eswitchMode };
@@ -181,7 +181,7 @@ async function collectProblem(report: InventoryReport, task: () => Promise<void>
   }
 }
 
-/** What went away while it was looked at is no problem: the next scan does not find it. */
+/** A device that disappeared while it was read is not a problem: the next scan does not find it. */
 function addProblem(report: InventoryReport, problem: SriovError): void {
   if (!(problem.code === 'sysfs-unreadable' && problem.retriable)) report.problems.push(problem);
 }

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { listOptionalDir } from './sysfs-files.ts';
 
-/** Who is in which IOMMU group. A group is read once until something changed. */
+/** Members of IOMMU groups. A group is read once until something has changed. */
 export class IommuGroups {
   readonly #root: string;
   readonly #isBridge: (pciAddress: string) => boolean;
@@ -13,12 +13,12 @@ export class IommuGroups {
     this.#isBridge = isBridge;
   }
 
-  /** To be called when a device appeared, vanished or changed its driver: any group may be another one now. */
+  /** To be called when a device appeared, vanished or changed its driver: any group may be different now. */
   forget(): void {
     this.#members.clear();
   }
 
-  /** The others in a group, without bridges: those need no vfio driver for a group to go to user space. */
+  /** The other members of a group, without bridges, which need no vfio driver for a group to go to user space. */
   async peers(group: string, pciAddress: string): Promise<string[]> {
     const members =
       this.#members.get(group) ??

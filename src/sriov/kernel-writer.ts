@@ -14,9 +14,9 @@ export interface KernelWriterOptions {
   clock: Clock;
   /** How long a write may take, ms. Default: 20 s, less than the kubelet waits for a prepare. */
   timeoutMs?: number;
-  /** Ends a process whose write hangs. Default: SIGKILL, which the kernel heeds when it comes back from the write. */
+  /** Ends a process whose write hangs. Default: SIGKILL, which takes effect when the kernel returns from the write. */
   end?: (process: ChildProcess) => void;
-  /** Called when a device becomes one that hangs, and when it is none any more. */
+  /** Called when a device begins to hang, and when it no longer hangs. */
   onChange?: (hung: readonly HungWrite[]) => void;
 }
 
@@ -24,12 +24,12 @@ export interface KernelWriterOptions {
 export const hungWriteHint =
   'end the process that has the device open, such as one with /dev/vfio; if none has, the kernel log says what it waits for, and only a reboot helps';
 
-/** How long a process waits for another write before it ends, ms. */
+/** How long an idle process waits for another write before it ends, ms. */
 const idleMs = 30_000;
 
 /**
- * The program of a process that writes. On the command line, so that the image needs no file for it. Nothing is
- * created, and nothing read: the kernel lets nobody read `unbind`, not even root.
+ * Program of the writing process. It is passed on the command line, so that the image needs no file for it. It creates
+ * nothing and reads nothing: the kernel lets no process read `unbind`, not even one of root.
  */
 const program = `
 const { constants, writeFileSync } = require('node:fs');
@@ -44,10 +44,10 @@ process.send({ ready: true });`;
 type Answer = { error?: { code?: string; message: string } };
 
 /**
- * Writes to files of sysfs that make the kernel work: it may wait there for whoever has a device open, or for firmware, as
- * long as it likes, and nothing can interrupt it. So each such write is made in a process of its own: a thread of libuv's
- * pool, of which there are four, would be lost to the whole driver, and a worker would keep it from ending. A device
- * whose write does not come back in time gets no further ones until it does.
+ * Writes to sysfs files that make the kernel act: the kernel may wait there for a process that has the device open, or
+ * for firmware, without limit, and nothing can interrupt it. So each such write is made in a process of its own: a
+ * thread of libuv's pool, of which there are four, would be lost to the whole driver, and a worker would keep it from
+ * ending. A device whose write does not return in time gets no further writes until it does.
  * Decision: docs/decisions/0022-hung-devices-are-tainted.md
  */
 export class KernelWriter implements Disposable {
@@ -60,7 +60,7 @@ export class KernelWriter implements Disposable {
     this.#options = options;
   }
 
-  /** Writes that have not come back, one for each device. */
+  /** Writes that have not returned, one for each device. */
   get hung(): readonly HungWrite[] {
     return [...this.#hung.values()];
   }
@@ -102,7 +102,7 @@ export class KernelWriter implements Disposable {
     for (const child of this.#children) child.kill('SIGKILL');
   }
 
-  /** A busy machine may take its time for it, which is not the device's. @throws Error if it does not start */
+  /** Starting may take long on a busy machine, which is not the device's fault. @throws Error if it does not start */
   async #start(path: string): Promise<ChildProcess> {
     const child = spawn(process.execPath, ['--jitless', '--max-semi-space-size=1', '-e', program], {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
@@ -141,7 +141,7 @@ function answerOf(child: ChildProcess, message: { path: string; text: string }):
   return answer;
 }
 
-/** What a process says next; that it ended, if it does. */
+/** The next answer of a process, or an error if the process ends. */
 function nextAnswer(child: ChildProcess, path: string): Promise<Answer> {
   return new Promise((resolve) => {
     const settle = (answer: Answer) => {

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { listOptionalDir, parseCount, readOptionalText } from './sysfs-files.ts';
 
-/** A network interface of a PCI function, as far as sysfs tells it. */
+/** A network interface of a PCI function, as far as sysfs shows it. */
 export interface NetInterface {
   name: string;
   /** Lower case with colons; 20 octets for InfiniBand. */
@@ -11,10 +11,10 @@ export interface NetInterface {
 
 export type LinkType = 'ethernet' | 'infiniband';
 
-/** What an interface is connected with. */
+/** Type and speed of an interface's port. */
 export interface Port {
   linkType?: LinkType;
-  /** Mbit/s; absent while the link is down and where the driver does not tell. */
+  /** Mbit/s; absent while the link is down and where the driver does not report it. */
   linkSpeedMbps?: number;
 }
 
@@ -25,8 +25,8 @@ const linkTypes = new Map<string, LinkType>([
 ]);
 
 /**
- * The interfaces of a function, by name, as far as they are in the network namespace that sysfs was mounted in. One that
- * leaves between two reads is as if it had left before.
+ * The interfaces of a function, by name, as far as they are in the network namespace that sysfs was mounted in. One
+ * that leaves between two reads is treated as if it had left before.
  * @param dir the function's directory
  */
 export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {

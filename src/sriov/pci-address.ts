@@ -1,11 +1,11 @@
 const pattern = /^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
 
-/** Whether it is a PCI address with domain, as sysfs writes it: `0000:3b:02.1`. */
+/** Whether a text is a PCI address with domain, as sysfs writes it: `0000:3b:02.1`. */
 export function isPciAddress(text: string): boolean {
   return pattern.test(text);
 }
 
-/** The name of a device in its pool, a DNS label: `0000:3b:02.1` → `0000-3b-02-1`. Stays when interfaces are renamed. */
+/** The name of a device in its pool, a DNS label: `0000:3b:02.1` → `0000-3b-02-1`. Independent of interface names. */
 export function formatDeviceName(pciAddress: string): string {
   return pciAddress.replaceAll(/[:.]/g, '-');
 }

@@ -1,8 +1,8 @@
 import { SriovError } from './errors.ts';
 
 /**
- * A plain NIC has no PF that could set anything for it. Its MAC is set on its interface, in the pod, if it has one.
- * @param asked the properties that are asked for
+ * A plain NIC has no PF that could set properties for it. Its MAC is set on its interface, in the pod, if it has one.
+ * @param asked the requested properties
  * @throws SriovError `no-vf` with the properties that it cannot have
  */
 export function assertNoVfProperties(pciAddress: string, asked: object, toUserSpace = false): void {

@@ -4,8 +4,8 @@ import type { Link } from '../netlink/index.ts';
 const representorPort = /^(c\d+)?pf\d+(vf|sf)\d+$/;
 
 /**
- * Whether the link stands for a VF at the PF's embedded switch. Drivers (mlx5, ice, nfp) register representors below
- * the PF's own PCI device, so that their bus address does not tell them from the PF's interface.
+ * Whether the link represents a VF at the PF's embedded switch. Drivers (mlx5, ice, nfp) register representors below
+ * the PF's own PCI device, so their bus address does not distinguish them from the PF's interface.
  */
 export function isRepresentor({ portName }: Pick<Link, 'portName'>): boolean {
   return portName !== undefined && representorPort.test(portName);

@@ -4,8 +4,8 @@ import { simulatedDriver } from './simulated-layout.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from './vf-hardware.ts';
 
 /**
- * What can be changed of a simulated VF from outside: nothing. Its MAC is set in the pod. What only hardware has is
- * refused, since a pod that asked for it would not get it.
+ * Nothing of a simulated VF can be changed from the host side. Its MAC is set in the pod. Requests for what only
+ * hardware has are refused, since the pod would not get it.
  */
 export class SimulatedControl {
   readonly #nodes: DeviceNodes;

@@ -4,7 +4,7 @@ import { SriovError } from './errors.ts';
 import type { FileTree } from './file-tree.ts';
 import { formatSimulatedAlias } from './pci-address.ts';
 
-/** What a simulation consists of. */
+/** Size and names of a simulation. */
 export interface SimulationPlan {
   /** 1 … 16. */
   pfs: number;
@@ -27,21 +27,21 @@ export interface SimulatedVf {
 
 export interface SimulatedPf {
   pciAddress: string;
-  /** Of the bridge. */
+  /** Name of the bridge. */
   name: string;
   alias: string;
   hardwareAddress: string;
   vfs: SimulatedVf[];
 }
 
-/** No hardware has this PCI domain: firmware counts from 0000, hypervisors' and VMD's own start at 10000. */
+/** No hardware has this PCI domain: firmware counts from 0000, and those of hypervisors and VMD start at 10000. */
 const domain = 'fe00';
 const maxPfs = 16;
 // 32 slots of 8 functions on a bus, without the first two slots, which are the PF's.
 const maxVfsPerPf = 240;
 const firstVfFunction = 16;
 const mtuBytes = 1500;
-/** The driver that simulated VFs are bound to, always. */
+/** The driver that simulated VFs are always bound to. */
 export const simulatedDriver = 'veth';
 
 /**
@@ -86,7 +86,7 @@ function planPf({ namePrefix, vfsPerPf }: SimulationPlan, index: number): Simula
   };
 }
 
-/** Whether a link is the host's end of a pair that such a simulation made, be it larger or smaller than today's. */
+/** Whether a link is the host's end of a pair made by such a simulation, whether larger or smaller than today's. */
 export function isSimulatedPeer(link: Link, namePrefix: string): boolean {
   return link.kind === 'veth' && isOurs(link, namePrefix, /^\d+p\d+$/);
 }
@@ -96,7 +96,7 @@ export function isSimulatedPf(link: Link, namePrefix: string): boolean {
   return link.kind === 'bridge' && isOurs(link, namePrefix, /^\d+$/);
 }
 
-/** The address proves it: it follows from the name in a way that nobody else uses. */
+/** The address proves it: it is derived from the name in a way that no other program uses. */
 function isOurs({ name, hardwareAddress }: Link, namePrefix: string, rest: RegExp): boolean {
   if (!name.startsWith(namePrefix) || !rest.test(name.slice(namePrefix.length))) return false;
   return hardwareAddress === deriveHardwareAddress(name);
@@ -151,7 +151,7 @@ function formatAddress(bus: number, deviceFunction: number): string {
   return `${domain}:${hex(bus)}:${hex(deviceFunction >> 3)}.${deviceFunction & 7}`;
 }
 
-/** Locally administered, unicast; 40 bits of a hash, so that nodes on one network hardly ever meet. */
+/** Locally administered, unicast; 40 bits of a hash, so that addresses of nodes on one network hardly ever collide. */
 function deriveHardwareAddress(seed: string): string {
   const hash = createHash('sha256').update(`netdra simulated ${seed}`).digest();
   return ['02', ...hash.toString('hex', 0, 5).match(/../g)!].join(':');

@@ -15,26 +15,26 @@ import {
 import { Sysfs } from './sysfs.ts';
 
 export interface SimulatedNicOptions extends SimulationPlan {
-  /** Where the sysfs tree goes; it holds nothing else. */
+  /** Directory of the sysfs tree; it holds nothing else. */
   dir: string;
-  /** Into the namespace that plays the host. */
+  /** Connection into the namespace that acts as the host. */
   connection: RtnlConnection;
   clock?: Clock;
 }
 
 // Large, so that the MTU of a VF can be chosen as freely as with hardware.
 const switchMtuBytes = 9216;
-/** How long a namespace that nobody uses any more may take to go, with the VF in it. */
+/** How long an unused namespace may take to disappear, with the VF in it. */
 const netnsTeardownMs = 1_000;
 const pollMs = 50;
 
-/** `here`: in the network namespace that plays the host. */
+/** `here`: in the network namespace that acts as the host. */
 export type VfPlace = 'here' | 'elsewhere';
 
 /**
  * Network cards without hardware: for each PF a bridge, for each VF a veth pair, one end of which is the VF while the
- * other stays at the bridge, and a tree that looks like sysfs. Everything is found again after a restart, also VFs that
- * are in pods, and stays when the driver stops.
+ * other stays at the bridge, and a tree that looks like sysfs. Everything, including VFs in pods, is found again after
+ * a restart and stays when the driver stops.
  */
 export class SimulatedNic {
   /** Reads the simulated cards as {@link Sysfs} reads real ones. */
@@ -52,7 +52,7 @@ export class SimulatedNic {
   }
 
   /**
-   * Makes what is missing. Pairs that an earlier, larger simulation left are removed unless they are in a pod.
+   * Creates what is missing. Pairs left by an earlier, larger simulation are removed unless they are in a pod.
    * @throws SriovError `simulation-name-taken`; NetlinkError; Node.js errors of the directory
    */
   async start(): Promise<void> {
@@ -66,9 +66,9 @@ export class SimulatedNic {
   }
 
   /**
-   * Makes sure that a VF has its link here or in a pod: pairs die with the namespace that one end is in. If it is
-   * elsewhere, it waits a little for that namespace to go, since a dying one looks just like a living one.
-   * @returns where it is then
+   * Makes sure that a VF has its link here or in a pod: a pair disappears with the namespace that one end is in. If the
+   * link is elsewhere, waits a little for that namespace to end, since a dying one looks just like a living one.
+   * @returns where the link is then
    * @throws SriovError `vf-missing` if it is not one of ours, `simulation-name-taken`; NetlinkError
    */
   async ensureVf(pciAddress: string, signal?: AbortSignal): Promise<VfPlace> {
@@ -84,9 +84,9 @@ export class SimulatedNic {
   }
 
   /**
-   * The same, but a VF that stays elsewhere is made anew: deleting the host's end of the pair deletes the other one, in
+   * The same, but a VF that stays elsewhere is recreated: deleting the host's end of the pair deletes the other one, in
    * whatever namespace it is.
-   * @returns whether it was made anew
+   * @returns whether it was recreated
    * @throws as {@link ensureVf}
    */
   async reclaimVf(pciAddress: string): Promise<boolean> {
@@ -100,7 +100,7 @@ export class SimulatedNic {
     return true;
   }
 
-  /** Takes everything away, VFs in pods too. */
+  /** Removes everything, including VFs in pods. */
   async remove(): Promise<void> {
     const { connection, namePrefix, dir } = this.#options;
     const links = await connection.links();
@@ -109,10 +109,10 @@ export class SimulatedNic {
     await rm(dir, { recursive: true, force: true });
   }
 
-  /** Those of these names that are there: a node has hundreds of links. */
+  /** Existing links with these names, looked up one by one: a node has hundreds of links. */
   async #linksNamed(...names: string[]): Promise<Link[]> {
     const found = await Promise.all(names.map((name) => this.#options.connection.link({ name })));
-    // By alternative names, too: those are not ours.
+    // The lookup also finds links by alternative names: those are not ours.
     return found.filter((link) => link !== undefined).filter(({ name }) => names.includes(name));
   }
 
@@ -136,7 +136,7 @@ export class SimulatedNic {
     return bridge;
   }
 
-  /** Whether the VF is in this namespace afterwards; otherwise it is in that of a pod. */
+  /** Resolves to the place of the VF afterwards: this namespace, or that of a pod. */
   async #ensurePair(vf: SimulatedVf, bridge: Link, links: Link[]): Promise<VfPlace> {
     const { connection } = this.#options;
     const { name, hardwareAddress, peerName, peerAddress } = vf;
@@ -156,7 +156,7 @@ export class SimulatedNic {
     const end = await connection.link({ index: peer.lower });
     if (end === undefined) return 'elsewhere';
     if (end.alias !== vf.alias) await connection.setLink(end.index, { alias: vf.alias });
-    // It came back with the name that it had in the pod. Older kernels rename only what is down.
+    // It came back with the name that it had in the pod. Older kernels rename only links that are down.
     if (end.name !== name) {
       await connection.setLink(end.index, { up: false });
       await connection.setLink(end.index, { name });
@@ -194,7 +194,7 @@ function nameTaken({ name }: Link): SriovError {
   });
 }
 
-/** Two instances of the driver can start at the same time; the other one made it. */
+/** Two instances of the driver can start at the same time; then the other one has created it. */
 async function unlessThere(creation: Promise<void>): Promise<void> {
   await unlessErrno('EEXIST', creation);
 }

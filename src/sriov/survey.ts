@@ -5,7 +5,7 @@ import { HostNetwork, type Usage } from './host-network.ts';
 import { isRepresentor } from './representor.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from './sysfs.ts';
 
-/** What a device was before the claim that it is prepared for changed it. */
+/** State of a device before its claim changed it. */
 export interface HeldFacts {
   /** `undefined`: no driver was bound. Absent: the claim did not change it. */
   driver?: string | undefined;
@@ -17,10 +17,10 @@ export interface HeldFacts {
 /** The devices that are prepared for claims, by PCI address. */
 export type HeldDevices = ReadonlyMap<string, HeldFacts>;
 
-/** What stays known of an interface that cannot be seen for a while. */
+/** Facts to remember about an interface while it is not visible. */
 export type Remembered = Partial<Pick<NetworkDevice, 'hardwareAddress' | 'mtuBytes' | 'linkType' | 'linkSpeedMbps'>>;
 
-/** A PCI function with what is known of its interface. */
+/** A PCI function with the known facts about its interface. */
 export type Seen<T extends PciFunction> = T &
   Remembered & {
     interfaceName?: string;
@@ -31,16 +31,16 @@ export type Seen<T extends PciFunction> = T &
 
 export interface SurveyOptions {
   sysfs: Sysfs;
-  /** Into the host's network namespace. */
+  /** Connection into the host's network namespace. */
   connection: Pick<RtnlConnection, 'addresses' | 'links' | 'routes' | 'vfInfos'>;
   /** Whether `sysfs` is the tree of simulated VFs. */
   simulated: boolean;
   held: HeldDevices;
-  /** Of the survey before. */
+  /** From the previous survey. */
   remembered: ReadonlyMap<string, Remembered>;
 }
 
-/** One look at the node's network functions: what sysfs says, together with what netlink says of their interfaces. */
+/** One look at the node's network functions: facts from sysfs, with those of netlink about their interfaces. */
 export class Survey {
   readonly functions: NetworkFunctions;
   /** For the next survey. */
@@ -86,7 +86,7 @@ export class Survey {
 
   /**
    * The VFs of a PF, in their order.
-   * @param onProblem is told of those that cannot be read, and that are left out therefore
+   * @param onProblem called for those that cannot be read and are therefore left out
    */
   async vfs(pf: Seen<Pf>, entries: Pf['vfs'], onProblem: (problem: SriovError) => void): Promise<Seen<Vf>[]> {
     const found = await Promise.all(
@@ -101,7 +101,7 @@ export class Survey {
       }),
     );
     const vfs = await this.#withAdminAddresses(found.flat(), pf);
-    // A VF has the port of its PF, and seldom an interface that is up and could tell.
+    // A VF shares the port of its PF, and seldom has an interface that is up and could report it.
     const { linkType, linkSpeedMbps } = pf;
     const port = defined({ linkType, linkSpeedMbps });
     return await Promise.all(
@@ -115,17 +115,17 @@ export class Survey {
     return this.#rdmaDevices.get(pciAddress) ?? [];
   }
 
-  /** What the node does with the function itself; what it does with representors concerns the VFs' traffic only. */
+  /** How the node uses the function itself; how it uses representors concerns the VFs' traffic only. */
   usageOf({ links }: Seen<PciFunction>): Usage | undefined {
     return this.#network.usageOf(links.filter((link) => !isRepresentor(link)));
   }
 
-  /** The same, with what keeps the function itself from being handed out. */
+  /** The same, including uses that keep only the function itself from being handed out. */
   ownUsageOf({ links }: Seen<PciFunction>): Usage | undefined {
     return this.#network.ownUsageOf(links.filter((link) => !isRepresentor(link)));
   }
 
-  /** Adds what netlink says of the function's interface; what sysfs says if that is all there is. */
+  /** Adds netlink's facts about the function's interface, or those of sysfs if there are no others. */
   async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
     const { sysfs, simulated, held } = this.#options;
     const { pciAddress } = pciFunction;
@@ -150,7 +150,7 @@ export class Survey {
     return { ...seen, ...(await this.#options.sysfs.port(pciAddress, interfaceName)) };
   }
 
-  /** What the PF has set as the addresses of VFs that have no interface here: bound to vfio-pci, or elsewhere. */
+  /** Adds the addresses that the PF has set for VFs without an interface here: bound to vfio-pci, or elsewhere. */
   async #withAdminAddresses(vfs: Seen<Vf>[], pf: Seen<Pf>): Promise<Seen<Vf>[]> {
     const { connection, held } = this.#options;
     const pfLink = pf.links.find((link) => !isRepresentor(link));

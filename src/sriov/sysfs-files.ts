@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { errnoCode } from '../errors.ts';
 import { SriovError } from './errors.ts';
 
-/** Files that are not there, and attributes that the driver does not have for this device or not now. */
+/** Missing files, and attributes that the driver does not have for this device or not now. */
 const absent = ['ENOENT', 'EOPNOTSUPP', 'ENOTSUP'];
 
 /** @throws SriovError `sysfs-unreadable` */
@@ -13,15 +13,15 @@ export async function readText(path: string): Promise<string> {
 
 /**
  * `undefined` if the kernel has no such value.
- * @param alsoAbsent further errors that mean so for this file
+ * @param alsoAbsent further errors that mean this for the file
  */
 export async function readOptionalText(path: string, ...alsoAbsent: string[]): Promise<string | undefined> {
   return (await unlessAbsent(path, () => readAttribute(path), alsoAbsent))?.trim();
 }
 
 /**
- * What PCI tells is in memory, and there is a lot of it: a trip to the thread pool for each file took a third of a
- * processor with 256 VFs. Attributes of interfaces may have to wait for whoever changes interfaces just now.
+ * PCI attributes are in memory, and there are many: a trip to the thread pool for each file took a third of a processor
+ * with 256 VFs. Attributes of interfaces may have to wait while another process changes interfaces.
  */
 function readAttribute(path: string): string | Promise<string> {
   return path.includes('/net/') ? readFile(path, 'utf8') : readFileSync(path, 'utf8');
@@ -51,7 +51,7 @@ export function parseCount(path: string, text: string): number {
   return Number(text);
 }
 
-/** Translates what the file system says. @throws SriovError `sysfs-unreadable` */
+/** Translates errors of the file system. @throws SriovError `sysfs-unreadable` */
 export async function attempt<T>(path: string, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();

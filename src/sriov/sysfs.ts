@@ -8,7 +8,7 @@ import { type NetInterface, type Port, readNetInterfaces, readPort } from './net
 import { isPciAddress } from './pci-address.ts';
 import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
 
-/** What sysfs tells about a PCI function. */
+/** What sysfs shows of a PCI function. */
 export interface PciFunction {
   /** With domain: `0000:3b:02.1`. */
   pciAddress: string;
@@ -18,20 +18,20 @@ export interface PciFunction {
   device: string;
   /** Kernel driver; absent when none is bound. */
   driver?: string;
-  /** Absent on machines with one node, and where the firmware does not tell. */
+  /** Absent on machines with one node, and where the firmware does not report it. */
   numaNode?: number;
   /** `pci0000:3a`: devices with the same one share a root complex. */
   pcieRoot?: string;
   /** Number of the group; absent without an IOMMU. */
   iommuGroup?: string;
-  /** What else is in that group, bridges apart: all of it has to go to user space together. */
+  /** The other members of that group, without bridges: all of them have to go to user space together. */
   iommuPeers: string[];
 }
 
 /** A network card's function that can have VFs. */
 export interface Pf extends PciFunction {
   totalVfs: number;
-  /** Those that are switched on, in the order of their numbers. */
+  /** VFs that are switched on, in the order of their numbers. */
   vfs: { pciAddress: string; vfIndex: number }[];
 }
 
@@ -43,17 +43,17 @@ export interface Vf extends PciFunction {
 
 /** PCI addresses of network functions, in order. VFs are found through their PFs. */
 export interface NetworkFunctions {
-  /** Those that can have VFs. */
+  /** Functions that can have VFs. */
   pfs: string[];
-  /** Those that cannot, and are none. */
+  /** Functions that cannot have VFs and are not VFs. */
   others: string[];
 }
 
-/** What does not change as long as the function exists. */
+/** Facts that do not change while the function exists. */
 type FixedFacts = Omit<PciFunction, 'pciAddress' | 'driver' | 'iommuGroup' | 'iommuPeers'>;
 
 interface Known {
-  /** Another one when the function was made anew. */
+  /** Changes when the function is recreated. */
   identity: string;
   driver: string | undefined;
   iommuGroup: string | undefined;
@@ -63,8 +63,8 @@ interface Known {
 type FunctionKind = 'pf' | 'vf' | 'other' | 'bridge' | 'no-network';
 
 /**
- * Reads PCI functions and their virtual functions. Made to be asked again and again: what cannot change as long as a
- * function exists is read once.
+ * Reads PCI functions and their virtual functions. Designed for repeated calls: facts that cannot change while a
+ * function exists are read once.
  * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net, sysfs-class-infiniband.
  */
 export class Sysfs {
@@ -76,7 +76,7 @@ export class Sysfs {
 
   /**
    * @param root where sysfs is mounted
-   * @param write where the kernel is that listens to what is written
+   * @param write for files whose writes the kernel acts upon
    */
   constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
     this.#root = root;
@@ -114,7 +114,7 @@ export class Sysfs {
       .filter((match) => match !== null)
       .map(async ([name, index]) => {
         const target = await linkTarget(join(dir, name));
-        // The link goes away when VFs are switched off meanwhile.
+        // The link disappears when VFs are switched off meanwhile.
         return target === undefined ? [] : [{ pciAddress: basename(target), vfIndex: Number(index) }];
       });
     const ordered = (await Promise.all(vfs)).flat().sort((a, b) => a.vfIndex - b.vfIndex);
@@ -156,12 +156,12 @@ export class Sysfs {
     return await readNetInterfaces(this.#dirOf(pciAddress));
   }
 
-  /** Whether a function has interfaces, in whatever network namespace. Unlike them, their directory is always visible. */
+  /** Whether a function has interfaces, in any network namespace: their directory, unlike them, is always visible. */
   async hasInterfaces(pciAddress: string): Promise<boolean> {
     return (await listOptionalDir(join(this.#dirOf(pciAddress), 'net'))) !== undefined;
   }
 
-  /** What one of those is connected with. */
+  /** The port of one of these interfaces. */
   async port(pciAddress: string, interfaceName: string): Promise<Port> {
     return await readPort(this.#dirOf(pciAddress), interfaceName);
   }
@@ -206,7 +206,7 @@ export class Sysfs {
     }
   }
 
-  /** The kind of what is at an address stays, whatever is made anew there: it follows from the card. */
+  /** The kind of the function at an address never changes, even if it is recreated: it follows from the card. */
   async #kindOf(pciAddress: string): Promise<FunctionKind> {
     const known = this.#kinds.get(pciAddress);
     // A VF looks like another function for the moment between its registration and that of its link to the PF.
@@ -244,7 +244,7 @@ export class Sysfs {
   }
 }
 
-/** sysfs gives every directory a number that it never gives again; other file systems do, but at another time. */
+/** sysfs never reuses a directory's number; other file systems do, but with another birth time. */
 async function readIdentity(dir: string): Promise<string> {
   const { ino, birthtimeNs } = await attempt(dir, () => stat(dir, { bigint: true }));
   return `${ino} ${birthtimeNs}`;
@@ -259,7 +259,7 @@ async function readKind(dir: string): Promise<FunctionKind> {
   return (await readOptionalText(join(dir, 'sriov_totalvfs'))) === undefined ? 'other' : 'pf';
 }
 
-/** Kernels without NUMA have no such file; -1 means that the firmware does not tell. */
+/** Kernels without NUMA have no such file; -1 means that the firmware does not report it. */
 async function readNumaNode(path: string): Promise<number | undefined> {
   const text = await readOptionalText(path);
   if (text === undefined || text === '-1') return undefined;

@@ -5,14 +5,14 @@ import type { Pf, Sysfs } from './sysfs.ts';
 const waitMs = 10_000;
 
 /**
- * Switches the VFs of PFs on. A card may take minutes, or hang: after a while the caller goes on without its VFs, and learns at a
- * later call how it ended.
+ * Switches the VFs of PFs on. A card may take minutes, or hang: after a while the caller continues without its VFs, and
+ * learns the outcome at a later call.
  */
 export class VfActivation {
   readonly #sysfs: Pick<Sysfs, 'setNumVfs'>;
   readonly #clock: Clock;
   readonly #pending = new Set<string>();
-  /** Of writes that failed after the wait for them had ended, by PCI address. */
+  /** Failures of writes after the wait for them had ended, by PCI address. */
   readonly #failures = new Map<string, unknown>();
 
   constructor(sysfs: Pick<Sysfs, 'setNumVfs'>, clock: Clock) {

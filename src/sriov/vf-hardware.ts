@@ -32,9 +32,9 @@ export interface VfAddress {
 export interface VfBefore {
   /** Absent: no kernel driver was bound. */
   driver?: string;
-  /** What was in `driver_override`; absent: nothing. */
+  /** Content of `driver_override`; absent: empty. */
   driverOverride?: string;
-  /** What the PF had set. */
+  /** The PF's settings for it. */
   vf: VfChange;
   /** Its interface in the host's namespace; absent if it had none. */
   link?: LinkState;
@@ -42,21 +42,21 @@ export interface VfBefore {
 
 export interface RestoreOptions {
   /**
-   * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function: that
-   * undoes what nobody can read, such as RSS tables, flow rules and BPF programs. Default true. Never done with plain
-   * NICs and PFs.
+   * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function:
+   * that undoes settings that cannot be read, such as RSS tables, flow rules and BPF programs. Default true. Never done
+   * with plain NICs and PFs.
    */
   reset?: boolean;
 }
 
-/** What a VF shall be like; absent stays as it is. */
+/** Wanted configuration of a VF; absent properties stay unchanged. */
 export interface VfWanted {
   /** The name of a kernel driver, or `default` for the one that the kernel chooses. */
   driver?: string;
   vf?: VfPropertiesWanted;
 }
 
-/** What containers shall get besides the VF itself. */
+/** What containers are to get besides the VF itself. */
 export interface AccessWanted {
   vhost: boolean;
   rdma: boolean;
@@ -64,9 +64,9 @@ export interface AccessWanted {
 
 /** How containers reach a VF other than by a network interface. */
 export interface VfAccess {
-  /** The kernel driver that it has now. */
+  /** Its present kernel driver. */
   driver?: string;
-  /** Absent: it has an interface, or no driver at all. */
+  /** Absent: the VF has an interface, or no driver at all. */
   vfio?: { device: string; iommuGroup: string };
   rdmaDevice?: string;
   /** Paths of character devices, the same on the host and in containers. */
@@ -75,9 +75,9 @@ export interface VfAccess {
 
 export interface VfHardwareOptions {
   binding: DriverBinding;
-  /** Into the namespace that the PFs' interfaces are in. */
+  /** Connection into the namespace that the PFs' interfaces are in. */
   host: Pick<RtnlConnection, 'links' | 'vfInfos' | 'setVf'> & LinkStateConnection;
-  /** In the same namespace; absent: what ethtool sets is neither read nor restored. */
+  /** For the same namespace; absent: ethtool settings are neither read nor restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
   nodes?: DeviceNodes;
@@ -110,7 +110,7 @@ export class VfHardware {
     });
   }
 
-  /** Takes the snapshot. Whatever the claim wants: the VF's pod, or its CNI plugin, may change all of it. */
+  /** Takes the snapshot, whatever the claim requests: the VF's pod, or its CNI plugin, may change all of it. */
   async read(address: VfAddress): Promise<VfBefore> {
     const driver = await this.#binding.driverOf(address.pciAddress);
     const driverOverride = await this.#binding.overrideOf(address.pciAddress);
@@ -124,10 +124,10 @@ export class VfHardware {
   }
 
   /**
-   * Sets what is asked for and leaves the rest; the VF's interface keeps its name. What forbids the whole is looked for
-   * before anything is changed. Decides by what the VF is now, so that it finishes what an earlier attempt began.
-   * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`, `vf-missing`,
-   * `restore-incomplete` if the interface is not what it was after the driver was bound
+   * Sets what is requested and leaves the rest; the VF's interface keeps its name. Whatever rules out the whole request
+   * is checked first. Decides by the VF's current state, so that it finishes what an earlier attempt began.
+   * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`,
+   * `vf-missing`, `restore-incomplete` if the interface could not be restored after the driver was bound
    */
   async apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void> {
     const { pciAddress } = address;
@@ -142,7 +142,7 @@ export class VfHardware {
     const current = await this.#binding.driverOf(pciAddress);
     if (driver === 'default') await this.#binding.bindDefault(pciAddress);
     else if (driver !== undefined) await this.#binding.bind(pciAddress, driver);
-    // An attempt that was cut short has left it without one.
+    // An interrupted attempt has left it without a driver.
     else if (current === undefined) await this.#binding.bind(pciAddress, before.driver);
     const isSame = (await this.#binding.driverOf(pciAddress)) === current;
     if (isSame && address.pfAddress !== undefined) await this.#rebindForAddress(pciAddress, vf.hardwareAddress);
@@ -155,9 +155,9 @@ export class VfHardware {
   }
 
   /**
-   * Makes the VF what it was, whatever changed it and whether its interface was brought back or came back by itself. Can
-   * be repeated, and finishes what an earlier attempt began. No step keeps the others from being made; what failed is
-   * thrown at the end. A VF that is gone, and comes back as a new one, needs none.
+   * Restores the VF, whatever changed it and whether its interface was moved back or came back by itself. Can be
+   * repeated, and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the
+   * end. A VF that is gone needs no restore: it comes back as a new one.
    * @throws SriovError `restore-incomplete` with the properties
    */
   async restore(address: VfAddress, before: VfBefore, { reset = true }: RestoreOptions = {}): Promise<void> {
@@ -186,7 +186,7 @@ export class VfHardware {
   }
 
   /**
-   * What containers need to reach the VF as it is now.
+   * What containers need to access the VF in its present state.
    * @throws SriovError `device-node-missing` with what to do
    */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
@@ -207,12 +207,12 @@ export class VfHardware {
     return (await this.#binding.iommuGroup(pciAddress)).others;
   }
 
-  /** What the PF has set: all that can be known of a VF without an interface. */
+  /** The PF's settings: all that can be known of a VF without an interface. */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
     return await this.#properties.info(address);
   }
 
-  /** igbvf, for one, learns of its address only when it is bound. */
+  /** Some drivers, such as igbvf, learn of the VF's address only when they are bound. */
   async #rebindForAddress(pciAddress: string, hardwareAddress: string | undefined): Promise<void> {
     const driver = await this.#binding.driverOf(pciAddress);
     if (hardwareAddress === undefined || driver === undefined || isVfio(driver)) return;
@@ -221,9 +221,9 @@ export class VfHardware {
   }
 
   /**
-   * The address that the PF tells may be the VF's own, which its interface can have again: setting it through the PF
-   * would make it administrative, and no later pod could choose another. If it is administrative, the interface is refused
-   * every other.
+   * The address that the PF reports may be the VF's own, to which its interface can return: setting it through the PF
+   * would make it administrative, and no later pod could choose another. If it is administrative, the interface accepts
+   * no other address.
    */
   async #restoreAdminAddress(address: VfAddress, wanted: string | undefined, before?: LinkState): Promise<void> {
     if (wanted === undefined || (await this.#properties.read(address)).hardwareAddress === wanted) return;
@@ -242,7 +242,7 @@ export class VfHardware {
     if (pfAddress === undefined || driver === undefined || isVfio(driver)) return;
     if (reset) return await this.#binding.rebind(pciAddress);
     const { hardwareAddress } = before.vf;
-    // An address of the PF's that the interface knew, it has to learn of again.
+    // If the interface had the PF's address, its driver has to learn of it again.
     const wasKnown = hardwareAddress === before.link?.hardwareAddress;
     if (wasKnown) await this.#rebindForAddress(pciAddress, hardwareAddress);
   }
@@ -253,7 +253,7 @@ export class VfHardware {
     return hardwareAddress !== undefined && hardwareAddress === (await this.#link(address.pciAddress))?.hardwareAddress;
   }
 
-  /** A driver that was bound gives its interface a name of the kernel's choice, which nobody else may know. */
+  /** A driver that was just bound gives its interface a name of the kernel's choice, which others may not know yet. */
   async #settleLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
     const driver = await this.#binding.driverOf(pciAddress);
     if (driver === undefined || isVfio(driver)) return [];
@@ -294,7 +294,7 @@ export class VfHardware {
         hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
       });
     }
-    // Without an IOMMU vfio makes a group of its own, when the device is bound and the administrator allows it.
+    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
     if (group !== undefined || (await this.#binding.allowsNoIommu())) return;
     throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
       device: pciAddress,
@@ -304,8 +304,8 @@ export class VfHardware {
 }
 
 /**
- * A VF without an administrative address takes another one at every reset, and user space resets it. Whether the one that
- * the PF tells is administrative cannot be seen where the interface has the same.
+ * A VF without an administrative address takes another one at every reset, and user space resets it. If the interface
+ * has the address that the PF reports, it is unknown whether that address is administrative.
  */
 function addressToKeep({ vf, link }: VfBefore): string | undefined {
   const { hardwareAddress } = link ?? {};

@@ -10,11 +10,11 @@ import { SriovError } from './errors.ts';
 import { assertNoVfProperties } from './plain-nic.ts';
 import type { VfAddress } from './vf-hardware.ts';
 
-/** What a PF shall be told about a VF; absent stays as it is, of the rate also one half of it. */
+/** Properties that a PF is to set for a VF; absent ones stay unchanged, including an absent half of the rate. */
 export type VfPropertiesWanted = Omit<VfChange, 'rate'> & { rate?: Partial<NonNullable<VfChange['rate']>> };
 
 export interface VfPropertiesOptions {
-  /** Into the namespace that the PFs' interfaces are in. */
+  /** Connection into the namespace that the PFs' interfaces are in. */
   host: Pick<RtnlConnection, 'vfInfos' | 'setVf'>;
   /** The interface of a PCI function; `undefined` if it has none there. */
   linkOf: (pciAddress: string) => Promise<PfLink | undefined>;
@@ -25,7 +25,7 @@ type PfLink = Pick<Link, 'index' | 'name' | 'hardwareAddress'>;
 
 const noAddress = '00:00:00:00:00:00';
 
-/** The fields of VFConfig that a property comes from. */
+/** The field of VFConfig that each property comes from. */
 const fieldsOf: Readonly<Record<keyof VfChange, string>> = {
   hardwareAddress: 'macAddress',
   vlan: 'vf.vlan, vf.qos and vf.vlanProto',
@@ -35,7 +35,7 @@ const fieldsOf: Readonly<Record<keyof VfChange, string>> = {
   rate: 'vf.minTxRate and vf.maxTxRate',
 };
 
-/** Reads and sets what PFs have for their VFs. */
+/** Reads and sets the PFs' settings for their VFs. */
 export class VfProperties {
   readonly #options: VfPropertiesOptions;
 
@@ -45,8 +45,8 @@ export class VfProperties {
 
   /**
    * All that can be known of a VF without an interface; `undefined` for plain NICs, for VFs whose PF has no interface
-   * either (it may be in user space itself), and where the PF leaves it out. Addresses are those of Ethernet: what an
-   * InfiniBand PF tells is the beginning of a longer one, which nothing here can set.
+   * either (it may be in user space itself), and where the PF leaves the VF out. Only Ethernet addresses are included:
+   * an InfiniBand PF reports the beginning of a longer one, which nothing here can set.
    */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
     const { info, isInfiniBand } = await this.#ask(address);
@@ -55,7 +55,7 @@ export class VfProperties {
     return rest;
   }
 
-  /** The properties as they are now, in the form that sets them so again. */
+  /** The current properties, in the form in which they can be set again. */
   async read(address: VfAddress): Promise<VfChange> {
     const { info, isInfiniBand } = await this.#ask(address);
     const { hardwareAddress, ...rest } = toChange(info);
@@ -63,8 +63,8 @@ export class VfProperties {
   }
 
   /**
-   * Sets what is not so already: many drivers refuse to set what they cannot do, even to what it is. Each property by
-   * itself, and all of them, whatever comes of the others.
+   * Sets the properties that differ: many drivers refuse to set what they do not support, even to its present value.
+   * Each property is set separately, and a failure does not stop the others.
    * @returns whether the VF has another administrative address than before
    * @throws SriovError `property-unsupported` with the fields, `no-vf`, `vf-missing`; NetlinkError
    */
@@ -91,8 +91,8 @@ export class VfProperties {
   }
 
   /**
-   * Makes an address administrative, also where the PF tells it already: some, such as igb, tell the one that the VF has
-   * taken by itself, which is gone after its next reset. A PF that cannot set any is left alone.
+   * Makes an address administrative, even if the PF already reports it: some, such as igb, report the one that the VF
+   * has chosen itself, which is lost at its next reset. A PF that cannot set addresses is left alone.
    * @throws SriovError `property-refused`, `vf-missing`
    */
   async pinAddress(address: VfAddress, hardwareAddress: string): Promise<void> {
@@ -153,7 +153,7 @@ function isUnsupported(error: unknown): boolean {
   return error instanceof NetlinkError && ['EOPNOTSUPP', 'ENOTSUP'].includes(error.errno ?? '');
 }
 
-/** What to set so that a VF is again as the PF says now. */
+/** The change that brings a VF back to what the PF reports now. */
 function toChange(info: VfInfo | undefined): VfChange {
   if (info === undefined) return {};
   const { hardwareAddress = noAddress, vlan, spoofCheck, trust, linkState, minTxRateMbps, maxTxRateMbps } = info;
@@ -182,7 +182,7 @@ function difference(now: VfChange, wanted: VfChange): VfChange {
   return Object.fromEntries(changed);
 }
 
-/** Equal for equal values: hardware addresses in either case, VLANs with and without what is the default. */
+/** Equal for equal values: hardware addresses in either case, VLANs with and without default values. */
 function comparable(value: VfChange[keyof VfChange]): string {
   if (typeof value === 'object' && 'id' in value) {
     const { id, priority = 0, protocol = '802.1q' } = value;

@@ -4,7 +4,7 @@ import { type DirOptions, driverDirs, type OutputOptions, runTool, writeOutput }
 
 type Flags = OutputOptions & DirOptions & { attributesDir: string; downwardApiDir: string };
 
-/** `netdra claims`: what is prepared, and where it is. */
+/** `netdra claims`: the prepared claims, and where their devices are. */
 export function claimsCommand(): Command {
   return new Command('claims')
     .description('list the claims that are prepared on this node, and where their devices are; changes nothing')

@@ -11,9 +11,9 @@ export type DevicePlace =
   | { in: 'host'; interfaceName: string }
   /** In that of the pod's sandbox. */
   | { in: 'pod'; interfaceName: string; netnsPath: string; sandboxId: string; pod: string }
-  /** It has no interface: a program has it by way of vfio. `pod` if its sandbox is there. */
+  /** It has no interface: a program uses it through vfio. `pod` if its sandbox exists. */
   | { in: 'user-space'; sandboxId?: string; pod?: string }
-  /** Neither here nor there. */
+  /** In neither of these places. */
   | { in: 'nowhere'; reason: string };
 
 export interface ClaimView {
@@ -33,19 +33,19 @@ export interface DeviceView {
   place: DevicePlace;
   ips: string[];
   hardwareAddress: string | undefined;
-  /** Of the request's metadata; 0: it is not written yet; absent: there is no record of it. */
+  /** Generation of the request's metadata; 0: not written yet; absent: there is no record of it. */
   generation: number | undefined;
 }
 
 export interface ClaimsOptions {
   claims: readonly StoredClaim[];
-  /** Into the host's network namespace. */
+  /** Connection into the host's network namespace. */
   host: Pick<RtnlConnection, 'links'>;
-  /** What is known of a claim's metadata. */
+  /** Reads what is known of a claim's metadata. */
   inspect(claim: { namespace: string; name: string }): Promise<InspectedClaim | undefined>;
 }
 
-/** The prepared claims, with where their devices really are. */
+/** The prepared claims, with the actual places of their devices. */
 export async function viewClaims({ claims, host, inspect }: ClaimsOptions): Promise<ClaimView[]> {
   const hostLinks = await host.links();
   return await Promise.all(
@@ -75,7 +75,7 @@ async function findPlace(device: StoredDevice, hostLinks: Link[]): Promise<Devic
   const { sandboxId, netnsPath, podUid, podNamespace, podName } = attachment ?? {};
   const pod = podName === undefined ? `${podUid}` : `${podNamespace}/${podName}`;
   if (isUserSpace(device)) return { in: 'user-space', ...(sandboxId === undefined ? {} : { sandboxId, pod }) };
-  // Only a simulated VF has an alias to be found by.
+  // Only a simulated VF has an alias by which it can be found.
   const find = (links: Link[]) =>
     findVf(links, { pciAddress }) ?? findVf(links, { alias: formatSimulatedAlias(pciAddress) });
   try {

@@ -6,13 +6,13 @@ export interface OutputOptions {
   output: 'table' | 'json';
 }
 
-/** Writes what a command found, as people or as programs want it. */
+/** Writes the result of a command, for people or for programs. */
 export function writeOutput<T>({ output }: OutputOptions, value: T, format: (terminal: Terminal, value: T) => string) {
   const terminal = openTerminal(process.stdout);
   terminal.write(output === 'json' ? formatJson(value) : format(terminal, value));
 }
 
-/** Runs a command; one that fails says why in a line, and its exit code is 1. */
+/** Runs a command; a failure is reported in one line, with exit code 1. */
 export async function runTool(task: () => Promise<void>): Promise<void> {
   try {
     await task();
@@ -28,7 +28,7 @@ export interface DirOptions {
   stateDir?: string;
 }
 
-/** The driver's directory below the kubelet's `plugins`, and where its state is. */
+/** The driver's directory below the kubelet's `plugins`, and its state directory. */
 export function driverDirs({ driverName, kubeletPluginsDir, stateDir }: DirOptions) {
   const dataDir = join(kubeletPluginsDir, driverName);
   return { dataDir, stateDir: stateDir ?? dataDir };

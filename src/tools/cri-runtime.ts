@@ -3,7 +3,7 @@ import type { MethodDefinition } from '@grpc/proto-loader';
 import { NetdraError } from '../errors.ts';
 import { loadProto } from '../proto.ts';
 
-/** What a container runtime says of itself over CRI. */
+/** What a container runtime reports about itself over CRI. */
 export interface CriRuntime {
   /** `containerd`, `cri-o` */
   name: string;
@@ -12,7 +12,7 @@ export interface CriRuntime {
   cdi: CdiConfig;
 }
 
-/** How the runtime treats CDI; members are absent where it does not say. */
+/** How the runtime treats CDI; members that it does not report are absent. */
 export interface CdiConfig {
   enabled?: boolean;
   specDirs?: string[];

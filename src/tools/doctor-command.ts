@@ -16,7 +16,7 @@ type Flags = OutputOptions &
 
 const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 
-/** `netdra doctor`: what on this node keeps the driver from its work. Exit code 1 if something does. */
+/** `netdra doctor`: finds what on this node keeps the driver from working. Exit code 1 if anything does. */
 export function doctorCommand(): Command {
   return new Command('doctor')
     .description('look at this node: what keeps the driver from its work, and how to mend it; changes nothing')
@@ -64,7 +64,7 @@ async function doctor(flags: Flags): Promise<void> {
 
 const styles: Record<FindingLevel, 'green' | 'yellow' | 'red'> = { ok: 'green', warning: 'yellow', problem: 'red' };
 
-/** One line for each: `problem  NRI: off: there is no socket … → set disable = false …`. */
+/** One line for each finding: `problem  NRI: off: there is no socket … → set disable = false …`. */
 export function formatFindings(terminal: Terminal, findings: Finding[]): string {
   const lines = findings.map(({ check, level, message, fix }) => {
     const end = fix === undefined ? '' : `; to mend it: ${fix}`;

@@ -24,11 +24,11 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck {
   netnsDir: string;
   /** The driver runs with `--simulate`. */
   simulated: boolean;
-  /** @returns `undefined` if nothing says how to reach it; @throws NetdraError */
+  /** @returns `undefined` if there is no configuration to reach it; @throws NetdraError */
   openKube(): KubeClient | undefined;
 }
 
-/** Looks at everything on the node that the driver depends on. Changes nothing. Never rejects. */
+/** Checks everything on the node that the driver depends on. Changes nothing. Never rejects. */
 export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
   const { procDir, sysDir, simulated } = options;
   const cards = await readCards(new Sysfs(sysDir)).catch((error): Cards => ({ pfs: [], vfs: [], problems: [error] }));

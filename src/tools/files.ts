@@ -3,7 +3,7 @@ import { access, readdir, readFile, realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errnoCode } from '../errors.ts';
 
-/** A file's text without blanks around it; `undefined` if it cannot be read. */
+/** A file's text without surrounding blanks; `undefined` if it cannot be read. */
 export async function readText(path: string): Promise<string | undefined> {
   return await readFile(path, 'utf8').then(
     (text) => text.trim(),
@@ -19,7 +19,7 @@ export async function listNames(path: string): Promise<string[]> {
   );
 }
 
-/** The code of why a path cannot be written to (`ENOENT`, `EACCES`, `EROFS`); `undefined` if it can. Changes nothing. */
+/** The error code if a path cannot be written to (`ENOENT`, `EACCES`, `EROFS`), else `undefined`. Changes nothing. */
 export async function writeRefusal(path: string): Promise<string | undefined> {
   try {
     await access(path, constants.R_OK | constants.W_OK);
@@ -29,7 +29,7 @@ export async function writeRefusal(path: string): Promise<string | undefined> {
   }
 }
 
-/** The path without links; of what is not there, the part that is. */
+/** The path, with links resolved in the part that exists. */
 export async function resolvePath(path: string): Promise<string> {
   try {
     return await realpath(path);

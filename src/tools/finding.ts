@@ -1,10 +1,10 @@
 export type FindingLevel = 'ok' | 'warning' | 'problem';
 
-/** What a check of the node has found, in one line. */
+/** Result of a check of the node, in one line. */
 export interface Finding {
-  /** What was looked at, in a word or two: `IOMMU`. */
+  /** What was checked, in a word or two: `IOMMU`. */
   check: string;
-  /** `problem`: netdra does not work so. `warning`: a part of it does not, or nothing is known. */
+  /** `problem`: netdra does not work this way. `warning`: a part of it does not work, or nothing is known. */
   level: FindingLevel;
   message: string;
   /** What to do, as a clause; absent if there is nothing to do. */

@@ -17,19 +17,19 @@ import {
 } from '../sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
-/** What the node offers, and what not. */
+/** Devices that the node offers, and those that it does not offer. */
 export interface InventoryView {
   devices: OfferedDevice[];
   excluded: (Exclusion & { explanation: string })[];
-  /** What cannot be read. */
+  /** Messages about what cannot be read. */
   problems: string[];
-  /** Cards whose VFs the policy switches on when the driver starts; they are not listed therefore. */
+  /** Cards whose VFs the policy switches on when the driver starts; therefore these are not listed. */
   switchedOnAtStart: { pciAddress: string; numVfs: number }[];
 }
 
 export interface OfferedDevice {
   name: string;
-  /** The claim that has it, as `namespace/name`. */
+  /** The claim that holds it, as `namespace/name`. */
   claim?: string;
   /** As in the ResourceSlice. */
   attributes: Record<string, DeviceAttribute>;
@@ -40,10 +40,10 @@ export interface InventoryToolOptions {
   connection: Pick<RtnlConnection, 'addresses' | 'links' | 'routes' | 'vfInfos'>;
   /** Where sysfs is mounted. */
   sysfsRoot: string;
-  /** The driver's state directory, to look at simulated VFs; absent: at real ones. */
+  /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */
   simulatedIn?: string;
   policyPath?: string;
-  /** What is prepared for claims, and the claim of each device by PCI address. */
+  /** Devices that are prepared for claims, and the claim of each device by PCI address. */
   held: HeldDevices;
   claimOf(pciAddress: string): string | undefined;
 }
@@ -54,7 +54,7 @@ export function simulatedTree(stateDir: string): string {
 }
 
 /**
- * Looks at the devices as the driver does, and changes nothing.
+ * Takes inventory of the devices as the driver does, without changing anything.
  * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
  */
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
@@ -84,7 +84,7 @@ function findTree(stateDir: string): string {
   });
 }
 
-/** Switches nothing on, but keeps in mind that it was asked to. */
+/** Switches nothing on, but records the requests to do so. */
 class ReadOnlySysfs extends Sysfs {
   readonly asked: { pciAddress: string; numVfs: number }[] = [];
 

@@ -4,7 +4,7 @@ import { type DirOptions, driverDirs, type OutputOptions, runTool, writeOutput }
 
 type Flags = OutputOptions & DirOptions & { attributesDir: string; downwardApiDir: string };
 
-/** `netdra metadata`: what containers are told. Exit code 1 if it is not as it should be. */
+/** `netdra metadata`: the metadata that containers get. Exit code 1 if anything is wrong with it. */
 export function metadataCommand(): Command {
   return new Command('metadata')
     .description('show and check a metadata file, or all files of a claim that is prepared on this node')
@@ -22,7 +22,7 @@ async function metadata(subject: string, flags: Flags): Promise<void> {
   const { formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import('./metadata.ts');
   const { existsSync } = await import('node:fs');
   const { driverName, attributesDir, downwardApiDir } = flags;
-  // Names of namespaces and claims have neither slashes nor a dot in front.
+  // Names of namespaces and claims have neither slashes nor a leading dot.
   const isClaim = /^[a-z0-9][^/]*\/[^/]+$/.test(subject) && !existsSync(subject);
   if (isClaim) {
     const dirs = { dataDir: driverDirs(flags).dataDir, attributesDir, downwardApiDir };

@@ -11,7 +11,7 @@ import {
 } from '../metadata/index.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What a metadata file says, and whether it may say so. */
+/** Content of a metadata file, and whether it is valid. */
 export interface FileView {
   path: string;
   document?: DecodedMetadata;
@@ -57,7 +57,7 @@ export async function viewClaimFiles(driver: string, dirs: HostDirs, subject: st
   return { ...inspected, documents: await Promise.all(readable.map(({ path }) => viewFile(path))) };
 }
 
-/** Whether everything is as it should be. */
+/** Whether everything is in order. */
 export function isGood(view: FileView | ClaimFilesView): boolean {
   if ('path' in view) return view.problem === undefined;
   const areFilesGood = view.files.every(({ state }) => state === 'current' || state === 'pending');

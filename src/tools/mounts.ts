@@ -23,7 +23,7 @@ export async function readMounts(procDir: string): Promise<Mount[] | undefined> 
   });
 }
 
-/** The mount that a path is on: the last one at the path or above it, since it covers those before. */
+/** The mount that a path is on: the last one at the path or above it, since it covers earlier ones. */
 export function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   return mounts.findLast(
     (mount) => path === mount.path || path.startsWith(mount.path === '/' ? '/' : `${mount.path}/`),

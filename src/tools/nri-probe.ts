@@ -2,14 +2,14 @@ import { createPlugin, type RuntimeInfo } from '../../nri/index.ts';
 import { systemClock } from '../clock.ts';
 import { errnoCode, NetdraError } from '../errors.ts';
 
-/** Registration and first list; a runtime with many pods takes its time. */
+/** Registration and first list; a runtime with many pods needs time. */
 const timeoutMs = 10_000;
 const hopelessCodes = ['ENOENT', 'ECONNREFUSED', 'EACCES'];
 
 /**
- * Connects to the runtime as one more NRI plugin, for a moment, as the driver does: what goes well here goes well for it.
+ * Connects briefly to the runtime as another NRI plugin, as the driver does: what works here works for the driver.
  * @param socketPath the runtime's NRI socket
- * @throws NetdraError `nri-unavailable`, with the code of the system as `cause.code` where it is one
+ * @throws NetdraError `nri-unavailable`, with the system's error code as `cause.code` if there is one
  */
 export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
   let failure: unknown;
@@ -17,11 +17,11 @@ export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
   const remember = (fields: object) => {
     if (!('err' in fields)) return;
     failure = fields.err;
-    // The plugin would wait for the runtime to come.
+    // The plugin would otherwise wait for the runtime to appear.
     if (hopelessCodes.includes(deepCode(failure) ?? '')) abort.abort();
   };
   const logger = { debug: () => undefined, info: () => undefined, warn: remember, error: remember };
-  // Last in the order, so that it is in nobody's way.
+  // Last in the order, so that it does not get in the way of other plugins.
   await using plugin = createPlugin({ name: 'netdra-doctor', index: '99', socketPath, handlers: {}, logger });
   using deadline = systemClock.deadline(timeoutMs, abort.signal);
   plugin.start();
@@ -33,7 +33,7 @@ export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
   }
 }
 
-/** The code of the system among an error and its causes. */
+/** The system's error code, from an error or its causes. */
 export function deepCode(error: unknown): string | undefined {
   for (let current = error; current instanceof Error; current = current.cause) {
     const code = errnoCode(current);

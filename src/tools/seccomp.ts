@@ -8,8 +8,8 @@ import { NetdraError } from '../errors.ts';
 export const profileText = `${JSON.stringify(profile, null, 2)}\n`;
 
 /**
- * Writes the profile in one step: a runtime that reads it at the same moment gets all of it, or the one before.
- * @param path of the file; its directories are made
+ * Writes the profile in one step: a runtime that reads it at the same moment gets either the whole file or the old one.
+ * @param path of the file; its directories are created
  * @throws NetdraError `seccomp-not-installed`
  */
 export function installProfile(path: string): void {

@@ -3,10 +3,10 @@ import { printableStyled } from '../printable.ts';
 
 export type Style = 'bold' | 'green' | 'yellow' | 'red' | 'dim';
 
-/** Where a command writes, and whether people read it there. What a terminal would act upon is escaped. */
+/** Where a command writes, and whether people read it. Characters that a terminal would act upon are escaped. */
 export interface Terminal {
   write(text: string): void;
-  /** The text in a colour, or as it is where colours are not wanted. */
+  /** The text in a colour, or unchanged where colours are not wanted. */
   style(style: Style, text: string): string;
 }
 
@@ -18,7 +18,7 @@ export function openTerminal(stream: NodeJS.WriteStream): Terminal {
   };
 }
 
-/** A table with a head, columns as wide as they need to be. Empty cells show as `-`. */
+/** A table with a header and columns as wide as needed. Empty cells show as `-`. */
 export function formatTable(terminal: Terminal, head: string[], rows: string[][]): string {
   const width = (text: string) => stripVTControlCharacters(text).length;
   const cells = [head, ...rows].map((row) => row.map((cell) => printableStyled(cell.replaceAll('\n', ' ')) || '-'));

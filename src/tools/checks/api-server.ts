@@ -3,7 +3,7 @@ import { isKubeError, type KubeClient, ResourceApi } from '../../kube/index.ts';
 import { type Finding, ok, problem, warning } from '../finding.ts';
 
 const check = 'API server';
-/** A server that is there answers this at once. */
+/** A server that is up answers this at once. */
 const timeoutMs = 5_000;
 
 interface Permission {
@@ -11,11 +11,11 @@ interface Permission {
   /** With the subresource behind a slash. */
   resource: string;
   verbs: string[];
-  /** Of the object; absent: all. */
+  /** Name of the object; absent: all objects. */
   name?: string;
-  /** Of the verbs one is enough; the first one is the driver's own. Default: it needs all. */
+  /** One of the verbs is enough; the first one is the driver's own. Default: all are needed. */
   anyVerb?: true;
-  /** Of Kubernetes 1.x, the first that asks for it. */
+  /** Minor version of the first Kubernetes 1.x that requires it. */
   since?: number;
   /** What does not work without it. */
   effect: string;
@@ -37,7 +37,7 @@ const permissionsOf = (driverName: string): Permission[] => [
     ...{ verbs: ['patch'], effect: 'claims do not tell what their devices are like' },
   },
   {
-    // Of each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
+    // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
     ...{ group: 'resource.k8s.io', resource: 'resourceclaims/driver', name: driverName, since: 36, level: warning },
     ...{ verbs: ['associated-node:patch', 'arbitrary-node:patch'], anyVerb: true },
     effect: 'claims do not tell what their devices are like',
@@ -53,7 +53,7 @@ const permissionsOf = (driverName: string): Permission[] => [
 ];
 
 /**
- * Whether the API server can be reached, has the API of claims, and allows what the driver does.
+ * Whether the API server can be reached, serves the API of claims, and allows what the driver does.
  * @param driverName the driver's `--driver-name`
  * @param open `undefined` when neither a kubeconfig nor a service account is there
  */
@@ -72,7 +72,7 @@ export async function checkApiServer(driverName: string, open: () => KubeClient 
   try {
     const { gitVersion, minor } = await client.request<Version>({ method: 'GET', path: '/version', timeoutMs });
     const version = await findResourceVersion(client);
-    // Some clouds say `36+`.
+    // Some clouds report `36+`.
     const release = Number.parseInt(minor, 10);
     const asked = permissionsOf(driverName).filter(({ since = 0 }) => release >= since);
     const denied = await findDenied(client, asked);
@@ -93,7 +93,7 @@ async function findResourceVersion(kube: KubeClient): Promise<string> {
   try {
     await api.list({ path: 'resourceslices', query: { limit: '1' } });
   } catch (error) {
-    // Told as a permission; whoever is refused knows that it is served.
+    // Reported as a permission; a refusal shows that it is served.
     if (!isKubeError(error, 'api-forbidden')) throw error;
   }
   return api.version;

@@ -3,11 +3,11 @@ import { writeRefusal } from '../files.ts';
 import { type Finding, ok, problem } from '../finding.ts';
 
 export interface DirectoriesCheck {
-  /** The driver's own below the kubelet's `plugins`. */
+  /** The driver's own directory below the kubelet's `plugins`. */
   dataDir: string;
   kubeletRegistryDir: string;
   cdiDir: string;
-  /** The same as `dataDir` unless the operator wants otherwise. */
+  /** The same as `dataDir` unless the operator chooses another. */
   stateDir: string;
 }
 
@@ -33,8 +33,8 @@ async function checkDir(check: string, path: string, fixMissing: string): Promis
 }
 
 /**
- * A directory that the driver makes when it starts for the first time.
- * @param levels how many directories may be missing: what is above belongs to others
+ * A directory that the driver creates when it starts for the first time.
+ * @param levels how many directories may be missing: those above belong to others
  */
 async function checkOwnDir(check: string, path: string, levels: number, fixMissing: string): Promise<Finding> {
   for (let [level, parent] = [0, path]; level <= levels; level++, parent = dirname(parent)) {

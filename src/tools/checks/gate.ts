@@ -8,18 +8,18 @@ import { mountOf, readMounts } from '../mounts.ts';
 
 export interface GateCheck {
   procDir: string;
-  /** The driver's own below the kubelet's `plugins`. */
+  /** The driver's own directory below the kubelet's `plugins`. */
   dataDir: string;
 }
 
 const check = 'start gate';
 const noexecFix = 'mount it without noexec, or run the driver with --start-gate=file';
 
-/** Whether the runtime can run the program that containers wait in, which the driver installs when it starts. */
+/** Whether the runtime can run the gate program that containers wait in, which the driver installs when it starts. */
 export async function checkGate({ procDir, dataDir }: GateCheck): Promise<Finding[]> {
   const path = gateProgramPath(dataDir);
   try {
-    // The kernel answers for the file system, too.
+    // The kernel's answer covers the file system, too.
     await access(path, constants.X_OK);
     return [ok(check, `${path} can be run`)];
   } catch (error) {

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { listNames, readText } from '../files.ts';
 import { type Finding, ok, warning } from '../finding.ts';
 
-/** DPDK programs want them; nothing else does. */
+/** Only DPDK programs need them. */
 export async function checkHugepages(sysDir: string): Promise<Finding[]> {
   const check = 'hugepages';
   const dir = join(sysDir, 'kernel/mm/hugepages');

@@ -15,7 +15,7 @@ export async function checkIommu({ sysDir, procDir, cards }: IommuCheck): Promis
   const check = 'IOMMU';
   const groups = await listNames(join(sysDir, 'kernel/iommu_groups'));
   const names = await Promise.all(groups.map((group) => readText(join(sysDir, 'kernel/iommu_groups', group, 'name'))));
-  // vfio makes groups of its own in its mode without an IOMMU.
+  // vfio creates groups of its own in its mode without an IOMMU.
   const count = names.filter((name) => name !== 'vfio-noiommu').length;
   if (count === 0) return [await findingWithout(check, sysDir, procDir, cards)];
   const units = await listNames(join(sysDir, 'class/iommu'));

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { readText } from '../files.ts';
 import { type Finding, ok, problem, warning } from '../finding.ts';
 
-/** Since then the kernel tells the bus address of a link, by which a VF is found in a pod. */
+/** Since then the kernel reports the bus address of a link, by which a VF is found in a pod. */
 const needed = { major: 5, minor: 14 };
 
 export interface KernelCheck {

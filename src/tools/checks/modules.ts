@@ -3,7 +3,7 @@ import { listNames } from '../files.ts';
 import { type Finding, ok, warning } from '../finding.ts';
 import type { Cards } from './cards.ts';
 
-/** The kernel module of a card's VFs, by the driver of the card; drivers that are missing here, such as mlx5_core, serve both. */
+/** Kernel module of a card's VFs, by the card's driver; drivers that are not listed, such as mlx5_core, serve both. */
 const vfModules: Readonly<Record<string, string>> = {
   igb: 'igbvf',
   ixgbe: 'ixgbevf',

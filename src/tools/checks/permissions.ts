@@ -10,7 +10,7 @@ const reasons: Record<keyof typeof capabilities, string> = {
   CAP_SYS_ADMIN: 'the network namespaces of pods cannot be entered',
 };
 
-/** What this process may do, which is what the driver may do where both run in the same container. */
+/** Capabilities of this process, which are the driver's where both run in the same container. */
 export async function checkCapabilities(procDir: string): Promise<Finding[]> {
   const [, hex] = /^CapEff:\s*([0-9a-f]+)$/m.exec((await readText(join(procDir, 'self/status'))) ?? '') ?? [];
   if (hex === undefined) return [warning('capabilities', `cannot be read in ${procDir}`, 'run this where /proc is')];
@@ -35,8 +35,8 @@ export async function checkProcSys(procSysDir: string): Promise<Finding[]> {
 }
 
 /**
- * Whether namespaces that the runtime mounts later are seen here. In a container the directory is a mount of its own,
- * which has to get what is mounted on the host.
+ * Whether namespaces that the runtime mounts later are visible here. In a container the directory is a mount of its
+ * own, which has to receive the host's mounts.
  * Source: Linux Documentation/filesystems/sharedsubtree.rst.
  */
 export async function checkNetnsDir(procDir: string, netnsDir: string): Promise<Finding[]> {

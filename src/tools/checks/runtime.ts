@@ -6,7 +6,7 @@ import { type Finding, ok, problem, warning } from '../finding.ts';
 import { deepCode } from '../nri-probe.ts';
 
 export interface RuntimeCheck {
-  /** Sockets that the kubelet may use, the first one first. */
+  /** Sockets that the kubelet may use, in this order. */
   criSockets: string[];
   nriSocket: string;
   /** The driver's `--cdi-dir`. */
@@ -17,7 +17,7 @@ export interface RuntimeCheck {
   probeNri(socketPath: string): Promise<{ name: string; version: string; requestTimeoutMs: number }>;
 }
 
-/** How to recover a containerd that does not start for the sandboxes that it has leaked. */
+/** How to recover a containerd that does not start because of sandboxes that it has leaked. */
 const leakedSandboxesPage = '"containerd does not start any more" in docs/troubleshooting.md';
 
 type Runtime = Pick<CriRuntime, 'name' | 'version'>;
@@ -25,7 +25,7 @@ type Runtime = Pick<CriRuntime, 'name' | 'version'>;
 /** First releases with NRI as the driver needs it. */
 const oldest: Readonly<Record<string, [major: number, minor: number]>> = { containerd: [1, 7], 'cri-o': [1, 26] };
 
-/** The container runtime, and what it does with NRI and CDI. */
+/** Checks the container runtime and its use of NRI and CDI. */
 export async function checkRuntime(options: RuntimeCheck): Promise<Finding[]> {
   const cri = await findCri(options);
   const nri = await attempt(() => options.probeNri(options.nriSocket));
@@ -79,7 +79,7 @@ const leakFixedIn: Readonly<Record<string, number>> = { '2.0': Infinity, '2.1': 
 export function leaksSandboxes({ name, version }: Runtime): boolean {
   if (name !== 'containerd') return false;
   const [, minor, patch] = /^v?(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
-  // A build that does not say its version may be an affected one.
+  // A build that does not report its version may be affected.
   return minor === undefined || Number(patch) < (leakFixedIn[minor] ?? 0);
 }
 

@@ -79,7 +79,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: 'src/sandbox/sandbox-registry.ts',
         replace:
-          'if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));\n    else if (isMissing)',
+          "if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath))\n      this.#inBackground(this.#end(sandbox, 'lost'));\n    else if (isMissing)",
         by: 'if (isMissing && netnsPath === sandboxId)',
       },
       {

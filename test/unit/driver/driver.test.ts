@@ -105,6 +105,24 @@ describe('interfaces that CNI plugins make', () => {
     await bench.prepare(elsewhere);
     expect(namesIn(elsewhere)).toEqual(['net1']);
   });
+
+  it('are named again where a claim passes to a pod in which the name is taken, unless the claim gives it', async () => {
+    const [first, second] = [buildPod('first'), buildPod('second')];
+    const prepareFor = async (pod: typeof first, name: string, device: string, given: object) => {
+      const uid = `uid-of-${name}`;
+      const claim = allocated(name, [device], { pods: [pod], uid, config: [fromClass({ ...cni, ...given })] });
+      return { claim, answer: await bench.prepare(claim) };
+    };
+    const { claim: open } = await prepareFor(first, 'open', 'dev-1', {});
+    await prepareFor(first, 'named', 'dev-2', { interfaceName: 'net7' });
+    await prepareFor(second, 'other', 'dev-3', {});
+    await prepareFor(second, 'another', 'dev-4', { interfaceName: 'net7' });
+    expect((await prepareFor(second, 'open', 'dev-1', {})).answer).toEqual({ devices: [] });
+    expect(namesIn(open)).toEqual(['net2']);
+    expect((await prepareFor(second, 'named', 'dev-2', { interfaceName: 'net7' })).answer).toEqual(
+      refusal('config-invalid', expect.stringContaining('device dev-2 cannot be net7, which dev-4 of claim')),
+    );
+  });
 });
 
 describe('a device that is prepared', () => {

@@ -48,11 +48,10 @@ describe('a schedule', () => {
 });
 
 describe('a planted bug', () => {
-  it('has a seed that finds it, 13 of 17 at least', () => {
+  it('has a seed that finds it', () => {
     const names = plantedBugs.map(({ name }) => name);
-    expect(names).toHaveLength(17);
-    expect(names).toEqual(expect.arrayContaining(kept.map(({ name }) => name)));
-    expect(kept.length).toBeGreaterThanOrEqual(13);
+    expect(names).toHaveLength(20);
+    expect(kept.map(({ name }) => name).sort()).toEqual(names.sort());
   });
 
   // A seed shows another schedule when the code makes other calls: `npm run simulate -- --planted NAME --keep` finds a new one.
