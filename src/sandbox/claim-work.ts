@@ -2,13 +2,15 @@ import type { ClaimIdentity } from '../metadata/index.ts';
 import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
 import type { Attachments, PodLinks } from './attach/index.ts';
 import type { DeviceReading, MetadataWriter } from './metadata-writer.ts';
-import type { NetworkNamespace } from './networks.ts';
+import type { NetworkNamespace, Networks } from './networks.ts';
+import { netnsMissing } from './pod.ts';
 import type { Wanted } from './sandbox.ts';
 
 export interface ClaimWorkOptions {
   store: Pick<Store, 'claim'>;
   locks: Locks;
   attachments: Attachments;
+  networks: Pick<Networks, 'isGone'>;
   writer: MetadataWriter;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
@@ -37,15 +39,19 @@ export class ClaimWork {
     pod: PodLinks,
     signal: AbortSignal,
   ): Promise<'ready' | 'tentative' | 'gone'> {
-    const { store, locks, writer } = this.#options;
+    const { store, locks, writer, networks } = this.#options;
     return await locks.run(uid, async () => {
       signal.throwIfAborted();
       const claim = store.claim(uid);
       if (claim?.state !== 'prepared' || !claim.podUids.includes(place.podUid)) return 'gone';
       const { identity, devices } = claim;
-      // First, so that no container starts with what an earlier sandbox of the pod had.
       const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
-      if (isElsewhere) await writer.withdraw(identity, requestsOf(devices));
+      if (isElsewhere) {
+        // While we waited for the lock, another instance may have served the pod's next sandbox.
+        if (networks.isGone(place.netnsPath)) throw netnsMissing(place);
+        // First, so that no container starts with the metadata of an earlier sandbox of the pod.
+        await writer.withdraw(identity, requestsOf(devices));
+      }
       const readings: DeviceReading[] = [];
       for (const stored of devices) {
         const device = { ...stored };

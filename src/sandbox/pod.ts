@@ -24,10 +24,8 @@ export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): S
  * Opens the network namespace of a sandbox.
  * @throws SandboxError `host-network`, also where CRI-O names the host's own namespace; `netns-missing`; `netns-unknown`
  */
-export function openNamespaceOf(
-  { netnsPath, isNetnsUnknown, podNamespace, podName }: SandboxFacts,
-  networks: Pick<Networks, 'open'>,
-): NetworkNamespace {
+export function openNamespaceOf(facts: SandboxFacts, networks: Pick<Networks, 'open'>): NetworkNamespace {
+  const { netnsPath, isNetnsUnknown, podNamespace, podName } = facts;
   if (isNetnsUnknown) {
     const message = `the runtime does not report the network namespace of pod ${podNamespace}/${podName}`;
     const hint = 'a container that waits in the start gate reports it; if none does, delete the pod';
@@ -40,9 +38,11 @@ export function openNamespaceOf(
     const message = `pod ${podNamespace}/${podName} uses the host's network, where it cannot have a VF of its own`;
     throw new SandboxError('host-network', message, { hint: 'remove hostNetwork from the pod, or the claim' });
   }
-  throw new SandboxError('netns-missing', `pod ${podNamespace}/${podName} has no network namespace at ${netnsPath}`, {
-    path: netnsPath,
-    retriable: true,
-    hint: 'the sandbox is being removed, or the directory is not mounted with mountPropagation: HostToContainer',
-  });
+  throw netnsMissing({ ...facts, netnsPath });
+}
+
+export function netnsMissing({ netnsPath: path, podNamespace, podName }: SandboxPlace): SandboxError {
+  const message = `pod ${podNamespace}/${podName} has no network namespace at ${path}`;
+  const hint = 'the sandbox is being removed, or the directory is not mounted with mountPropagation: HostToContainer';
+  return new SandboxError('netns-missing', message, { path, retriable: true, hint });
 }

@@ -1,5 +1,5 @@
 import type { Logger } from '../logger.ts';
-import type { Attachment } from '../state/index.ts';
+import type { Attachment, StoredClaim } from '../state/index.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
 
@@ -145,9 +145,11 @@ export class SandboxRegistry implements AsyncDisposable {
     const nowMs = this.#deps.clock.nowMs();
     entry.missingSinceMs = this.#isFresh && !isListed ? (entry.missingSinceMs ?? nowMs) : undefined;
     const isMissing = entry.missingSinceMs !== undefined && nowMs - entry.missingSinceMs >= missingMs;
+    const isEmpty = this.#isFresh && !this.mayHaveContainers(podUid);
+    const isLeftover = isEmpty && hasVfOfOtherPod(this.#deps.store.claims(), sandbox.facts);
     if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath))
       this.#inBackground(this.#end(sandbox, 'lost'));
-    else if (isMissing) this.#inBackground(this.#end(sandbox, 'away'));
+    else if (isMissing || isLeftover) this.#inBackground(this.#end(sandbox, 'away'));
     else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(sandbox.refresh());
   }
 
@@ -227,4 +229,11 @@ export class SandboxRegistry implements AsyncDisposable {
   #inBackground(work: Promise<void>): void {
     work.catch((error: unknown) => this.#logger.debug({ err: error }, 'sandbox is requeued'));
   }
+}
+
+/** Whether a VF is in the sandbox whose claim has passed to another pod. */
+function hasVfOfOtherPod(claims: readonly StoredClaim[], { podUid, sandboxId }: SandboxFacts): boolean {
+  return claims.some(({ podUids, devices }) => {
+    return !podUids.includes(podUid) && devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
+  });
 }

@@ -11,7 +11,7 @@ import { WaitingSandboxes, type WaitingSandboxesOptions } from './waiting-sandbo
 
 export interface SandboxSideOptions
   extends Omit<MetadataWriterOptions, 'attachments'>,
-    Omit<ClaimWorkOptions, 'attachments' | 'writer'>,
+    Omit<ClaimWorkOptions, 'attachments' | 'networks' | 'writer'>,
     Omit<SandboxDeps, 'claims' | 'store'>,
     Omit<StartGuardOptions, 'store' | 'metadata'>,
     Pick<DeletedPodsOptions, 'isWanted'> {

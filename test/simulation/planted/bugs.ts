@@ -79,8 +79,8 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: 'src/sandbox/sandbox-registry.ts',
         replace:
-          "if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath))\n      this.#inBackground(this.#end(sandbox, 'lost'));\n    else if (isMissing)",
-        by: 'if (isMissing && netnsPath === sandboxId)',
+          "if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath))\n      this.#inBackground(this.#end(sandbox, 'lost'));\n    else if (isMissing || isLeftover)",
+        by: 'if (isLeftover && netnsPath === sandboxId)',
       },
       {
         file: 'src/sandbox/sandbox-registry.ts',
@@ -209,6 +209,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'list-is-complete',
     what: 'a container that is being created while the runtime lists its containers is taken for none',
     changes: [{ file: 'src/sandbox/sandbox-registry.ts', replace: 'hasContainers || isListNew', by: 'hasContainers' }],
+  },
+  {
+    name: 'earlier-sandbox-served-late',
+    what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
+    changes: [
+      { file: 'src/sandbox/claim-work.ts', replace: 'if (networks.isGone(place.netnsPath))', by: 'if (false)' },
+    ],
   },
   {
     name: 'observed-vf-abandoned',

@@ -249,6 +249,21 @@ describe('SandboxRegistry', () => {
     expect(of()).toEqual([false, false, true]);
   });
 
+  it('takes VFs of a claim that has passed to another pod out of a sandbox without containers', async () => {
+    put('a', 'pod', 's1');
+    registry.synchronize([facts('s1', 'pod')], new Set(['s1']));
+    put('a', 'next', 's1');
+    clock.advance(10_000);
+    await requeue();
+    expect(done).not.toContain('detach a from s1');
+    registry.synchronize([facts('s1', 'pod')], none);
+    await turns();
+    expect(done).not.toContain('detach a from s1');
+    clock.advance(10_000);
+    await requeue();
+    expect(done).toContain('detach a from s1');
+  });
+
   it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {
     put('a', 'pod', 's1');
     networks.gone.add(pathOf('s1'));
