@@ -62,7 +62,7 @@ export interface App extends AsyncDisposable {
 
 /**
  * Builds and starts everything: the only place where real clocks, sockets and clients are created. The order matters:
- * the hook can serve pods before the kubelet can prepare claims for them.
+ * sandboxes of containers that wait are served before the plugin connects to the runtime, which may take long.
  * @throws NetdraError of the part that cannot start
  */
 export async function startApp(settings: Settings, logger: Logger): Promise<App> {

@@ -3,8 +3,8 @@ import { type HungWrite, hungWriteHint } from './sriov/index.ts';
 import type { StoredClaim } from './state/index.ts';
 
 /**
- * Health of the node's devices as reported to the kubelet. Devices that were found are healthy; a device that a claim
- * holds but that is no longer found is not. While they exist, claimed devices are offered whatever the policy says.
+ * Health of the node's devices as reported to the kubelet. Devices that were found are healthy unless they hang; a device
+ * that a claim holds but that is no longer found is not. While they exist, claimed devices are offered whatever the policy says.
  * @param offered names of the devices that were found
  * @param hung those whose kernel driver does not return from a write
  */

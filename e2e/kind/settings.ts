@@ -85,7 +85,10 @@ export function suiteCommand(): Command {
     .option('--driver-image <image>', 'where its nodes find the driver: REPOSITORY:TAG')
     .option('--consumer-image <image>', 'where they find the image of the tests, e2e/kind/consumer.Dockerfile')
     .option('--no-install', 'the driver is installed, with --values')
-    .option('--driver-namespace <name>', 'where the driver is (--no-install) or goes; default netdra, or netdra-e2e')
+    .option(
+      '--driver-namespace <name>',
+      'of the driver; default netdra in kind, netdra-e2e in an existing cluster, kube-system with --no-install',
+    )
     .argument('[vitest...]', 'after --, arguments for vitest: -t "Cleanup"')
     .showHelpAfterError('(npm run e2e:kind -- --help lists the options)')
     .exitOverride();
