@@ -23,16 +23,16 @@ export interface DeviceResolverOptions {
   /** Closed fields that claims of all classes may set. */
   openClaimFields: readonly ClosedField[];
   cni: CniRules;
-  /** Networks of the node itself, to which claims may have no routes. */
+  /** Networks of the node itself, to which claims may not have routes. */
   nodeNetworks: () => Promise<Cidr[]>;
   /** The claims of a pod that are prepared already. */
   claimsOfPod: (podUid: string) => StoredClaim[];
 }
 
-/** A device that a claim may look at, also while another claim has it. */
+/** A device that a claim may observe, also while another claim has it. */
 export type ObservedDevice = Pick<StoredDevice, 'pool' | 'name' | 'request' | 'pciAddress'>;
 
-/** Finds out which VFs a claim has been given, and what each shall be like. Changes nothing. */
+/** Resolves the VFs that are allocated to a claim, and the configuration of each. Changes nothing. */
 export class DeviceResolver {
   readonly #options: DeviceResolverOptions;
 
@@ -63,7 +63,7 @@ export class DeviceResolver {
   }
 
   /**
-   * The devices that the claim may look at only (`adminAccess`). Its config is not applied to them.
+   * The devices that the claim may only observe (`adminAccess`). Its config is not applied to them.
    * @throws DriverError `device-unknown`
    */
   observed(claim: AllocatedClaim): ObservedDevice[] {
@@ -113,8 +113,8 @@ export class DeviceResolver {
   }
 
   /**
-   * Two interfaces of a pod cannot have one name: better known now than when one of them is in the pod already. Those
-   * that CNI plugins make must have one; what the claim leaves open becomes net1, net2 and so on, as with Multus.
+   * Two interfaces of a pod cannot have the same name; that is checked here, before one of them is in the pod. Interfaces
+   * that CNI plugins configure need a name: if the claim leaves it open, it is net1, net2 and so on, as with Multus.
    * @throws DriverError `config-invalid`
    */
   nameInterfaces(claim: AllocatedClaim, devices: StoredDevice[]): StoredDevice[] {
@@ -155,7 +155,7 @@ export class DeviceResolver {
     return this.nameInterfaces(claim, unnamed);
   }
 
-  /** Interface names in the claim's pod, and whose they are. */
+  /** Interface names in the claim's pod, and the devices that have them. */
   #namesOfOtherClaims({ identity, podUids }: AllocatedClaim): Map<string, string> {
     const claims = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
     const names = claims

@@ -48,7 +48,7 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /** CDI specs for what containers need besides the metadata. */
   deviceSpecs: CdiSpecs;
-  /** What they get for software that knows no metadata. */
+  /** Files and variables for software that does not read the metadata. */
   dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
   /** Shared with the sandbox side. */
   locks: Locks;
@@ -56,10 +56,10 @@ export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'
 }
 
 /**
- * Prepares VFs for claims: sets them up from outside and remembers what they were. What they are like in the pod is
- * known only in its sandbox, so metadata is deferred; VFs without device files have nothing else to mount, and the
- * result is empty then. VFs of requests with `adminAccess` belong to other claims or to none: they are described, and
- * neither touched nor remembered.
+ * Prepares VFs for claims: configures them from outside and stores their original state. Their state in the pod is known only
+ * in its sandbox, so metadata is deferred; VFs without device files have nothing else to mount, and the result is empty
+ * then. VFs of requests with `adminAccess` belong to other claims or to none: they are described, and neither changed nor
+ * stored.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
@@ -94,16 +94,16 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Makes a VF of a prepared claim once more what the claim wants, unless it may be in its pod already: its PF may have
-   * been reset since.
+   * Configures a VF of a prepared claim again as the claim asks, unless it may be in its pod already: its PF may have been
+   * reset since.
    */
   async assure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
     if (device.attachment === undefined && device.config.attach !== 'observe') await this.#setUp(claim, device);
   }
 
   /**
-   * With the locks of the claims held. They are stored three times: when their VFs are reserved, when it is known what the
-   * VFs were, and when everything that containers need is known and laid down.
+   * With the locks of the claims held. They are stored three times: when their VFs are reserved, when the original state of
+   * the VFs is known, and when everything that containers need is laid down.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
@@ -129,54 +129,54 @@ export class Driver implements DraPlugin {
   async #resolve(work: Work, signal: AbortSignal): Promise<void> {
     const { claim, known, allocation } = work;
     if (work.isAgain) return;
-    // One that was prepared in part was checked before, and its class may be gone since.
+    // A partly prepared claim was checked before, and its class may have been deleted since.
     if (known?.allocation !== allocation) await this.#options.allocations.check(claim);
     work.devices = await this.#resolver.resolve(claim, signal);
     if (work.devices.length > 0) checkSinglePod(claim);
     const isSame = (known?.allocation ?? allocation) === allocation;
     if (known === undefined || (isSame && known.state !== 'unpreparing')) return;
-    // Allocated anew while it was prepared: nothing of what it had before may stay with it. Or its unpreparing was cut short,
-    // in the middle of a VF's reset perhaps.
+    // It was allocated again while it was prepared: it must keep nothing of its earlier devices. Or its unprepare was cut short,
+    // perhaps during the reset of a VF.
     work.unrestored = await this.#giveBack(known);
     work.earlier = [];
   }
 
-  /** Before they are read: until its earlier claim is released, a VF is still being restored. */
+  /** Before VFs are read: until its earlier claim is released, a VF is still being restored. */
   #reserve(work: Work): void {
     if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices);
     if (work.isAgain) return;
-    // What was read first counts: an attempt before this one may have changed the VF.
+    // The first snapshot counts: an earlier attempt may have changed the VF.
     const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
     const named = this.#resolver.nameInterfaces(work.claim, work.devices);
     work.devices = named.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
-    // In one step with what is stored, so that of two claims of a pod only one gets a variable.
+    // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#dialects.check(work.claim, work.devices);
     this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
   }
 
   /**
-   * After a restart of the kubelet VFs that are in their pod stay as they are. The others are made what they shall be once
-   * more, for the PF may have been reset since.
+   * After a restart of the kubelet, VFs that are in their pod stay as they are. The others are configured again, since the PF
+   * may have been reset.
    */
   async #setUpAll(work: Work): Promise<void> {
     const { claim, devices, isAgain } = work;
     for (const device of devices) await (isAgain ? this.assure(claim, device) : this.#setUp(claim, device));
     const complete: StoredDevice[] = [];
     for (const device of devices) {
-      // One that is in its pod keeps what its containers have: without it the next one would silently get less.
+      // A VF in its pod keeps its device files: the pod's next container must not silently get fewer.
       const known = device.attachment === undefined ? undefined : device.access;
       complete.push({ ...device, access: known ?? (await this.#access(claim, device)) });
     }
     work.devices = complete;
     work.groups = await this.#groupsOf(complete.filter(isUserSpace));
     const prepared = [...(await this.#describe(storedOf(work))), ...this.#observed(claim)];
-    // Without any: the framework defers all requests.
+    // An empty result: the framework defers all requests.
     const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
     work.prepared = isDeferredOnly ? [] : prepared;
   }
 
   #finish(work: Work): void {
-    // In one step with what is stored, so that of two claims only one gets a group.
+    // In one transaction with the claim, so that only one of two claims gets a group.
     for (const [device, members] of work.groups) this.#checkGroup(work.claim, device, members);
     this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
   }
@@ -191,14 +191,14 @@ export class Driver implements DraPlugin {
       }
       work.devices = known;
     } catch (error) {
-      // Nothing was changed: the VFs need not wait for this claim to be unprepared. One that has passed to another pod stays
-      // stored, for the kubelet does not ask again.
+      // Nothing was changed, so the VFs are free at once. A claim that has passed to another pod stays stored, since the
+      // kubelet does not ask again.
       if (work.known === undefined) this.#options.store.deleteClaim(work.uid);
       throw error;
     }
   }
 
-  /** Of every VF, also of one whose claim changes nothing from outside: a CNI plugin may. */
+  /** For every VF, also if its claim changes nothing from outside: a CNI plugin may. */
   async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
     const isVf = device.pfAddress !== undefined;
     return isVf || toVfWanted(device.config) !== undefined ? await this.#options.control.read(device) : undefined;
@@ -221,8 +221,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Whoever has one device of an IOMMU group in user space can reach all of them. No container has the devices of a claim
-   * that is only being prepared.
+   * A container with one device of an IOMMU group in user space can reach all devices of the group. No container has the
+   * devices of a claim that is only being prepared.
    */
   #checkGroup(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice, members: string[]): void {
     for (const member of members) {
@@ -244,7 +244,7 @@ export class Driver implements DraPlugin {
     const { vhost = false, rdma = false } = device.config;
     const access = await this.#options.control.access(device, { vhost, rdma });
     if (access.vfio === undefined) return access;
-    // Again, for a VF that an administrator has bound to vfio, with a claim that leaves the driver as it is.
+    // Checked again, for a VF that an administrator has bound to vfio and a claim that leaves the driver alone.
     const problems = findUserSpaceProblems(device.config, access.driver ?? 'vfio');
     if (problems.length > 0) throw invalidConfig(claim, problems);
     return access;
@@ -257,7 +257,7 @@ export class Driver implements DraPlugin {
     for (const device of claim.devices) {
       const { request, pool, name } = device;
       const dialectId = dialectIds.get(baseRequest(request));
-      // With the first device: a container that has the request has all of its devices.
+      // With the first device: a container with the request has all of its devices.
       dialectIds.delete(baseRequest(request));
       const cdiDeviceIds = [...(await this.#writeSpec(uid, device)), ...(dialectId === undefined ? [] : [dialectId])];
       prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
@@ -272,7 +272,7 @@ export class Driver implements DraPlugin {
     });
   }
 
-  /** @returns the CDI id of the device's files; none if it has none */
+  /** @returns the CDI device id for the device's files, if it has any */
   async #writeSpec(claimUid: string, { name, access }: StoredDevice): Promise<string[]> {
     const { deviceSpecs } = this.#options;
     const nodes = [...new Set(access?.nodes)];
@@ -282,9 +282,9 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * With the locks of the claims held. A VF that cannot be restored does not keep its claim, and so the pod, from ending: it
-   * is unavailable until it is.
-   * @returns of each claim, why it is still prepared
+   * With the locks of the claims held. A VF that cannot be restored does not keep its claim from being unprepared, which
+   * would keep the pod from ending: it is unavailable until it is restored.
+   * @returns for each claim, why it is still prepared
    * @throws StateError
    */
   async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
@@ -309,7 +309,7 @@ export class Driver implements DraPlugin {
     return results;
   }
 
-  /** Gives back what a claim has had, while it stays stored. @returns VFs that could not be restored */
+  /** Releases the devices of a claim that stays stored. @returns VFs that could not be restored */
   async #giveBack(claim: StoredClaim): Promise<UnrestoredVf[]> {
     const { store, deviceSpecs } = this.#options;
     store.setState(claim.identity.uid, 'unpreparing');
@@ -343,26 +343,26 @@ export class Driver implements DraPlugin {
   }
 }
 
-/** A claim on its way to being prepared. */
+/** A claim that is being prepared. */
 interface Work {
   readonly uid: string;
   readonly claim: AllocatedClaim;
   readonly podUids: string[];
   readonly allocation: string;
-  /** Whether it is prepared already, with the allocation that it has. */
+  /** Whether it is already prepared with its current allocation. */
   readonly isAgain: boolean;
-  /** Whether it is, and passes from the pods that it was prepared for to another one. */
+  /** Whether it is, and now passes to another pod than those that it was prepared for. */
   readonly isHandedOver: boolean;
-  /** What is stored of it when the call begins. */
+  /** Its stored state when the call begins. */
   readonly known: StoredClaim | undefined;
-  /** What it has had, as far as it keeps that. */
+  /** Its earlier devices, unless they were released. */
   earlier: readonly StoredDevice[];
-  /** VFs that it has had and does not get again, if they could not be restored. */
+  /** Its earlier VFs that could not be restored. */
   unrestored: UnrestoredVf[];
   devices: StoredDevice[];
   /** Members of the IOMMU groups of those that go to user space. */
   groups: [StoredDevice, string[]][];
-  /** What the kubelet gets to know. */
+  /** The answer to the kubelet. */
   prepared: PreparedDevice[];
 }
 
@@ -386,11 +386,11 @@ function storedOf({ claim: { identity }, podUids, allocation, devices }: Work): 
 }
 
 /**
- * Detaches a VF and makes it what it was before its claim. What detaching could not restore, the reset of the function may
- * have, so it is tried once more after that; not where the snapshot from before the claim has the interface, too: what the
- * VF was when it was attached is what its claim had made of it, such as its MAC, and must not come after that.
+ * Detaches a VF and restores its original state. If detaching could not restore everything, it is tried once more after the
+ * function was reset; not if the snapshot from before the claim includes the interface: the state at the time of attaching
+ * contains the claim's own changes, such as its MAC, and must not overwrite that snapshot.
  * @param device a copy of what is stored: once it is detached it has no attachment
- * @throws what failed in the end
+ * @throws the last failure
  */
 export async function restoreVf(
   { attachments, control }: { attachments: VfDetacher; control: Pick<VfControl, 'restore'> },
@@ -410,8 +410,8 @@ export async function restoreVf(
 }
 
 /**
- * The pods that a prepared claim is for: those that it was prepared for, as long as it is reserved for them, and then the
- * next one. The kubelet does not ask again for a pod that takes over a prepared claim, and a VF is in one pod at a time.
+ * The pods that a prepared claim is for: those that it was prepared for while it is reserved for them, and then the next one.
+ * The kubelet makes no call for a pod that takes over a prepared claim, and a VF is in one pod at a time.
  */
 function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
   const kept = known.podUids.filter((uid) => podUids.includes(uid));

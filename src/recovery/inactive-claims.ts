@@ -6,9 +6,9 @@ import type { ClaimMetadata } from '../metadata/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 
-/** In so many sweeps in a row: a kubelet that knows the claim repeats a call that failed sooner than that. */
+/** This many sweeps in a row: a kubelet that knows the claim repeats a failed call sooner. */
 const sweepsForKubelet = 3;
-/** For one question to the API server: the sweep has many, and nobody waits for it. */
+/** For one request to the API server. */
 const readTimeoutMs = 10_000;
 
 export interface InactiveClaimsOptions {
@@ -26,36 +26,36 @@ export interface InactiveClaimsOptions {
   logger: Logger;
 }
 
-/** What is to be done about a claim: give it up, or prepare it for the next pod. */
+/** What to do with a claim: unprepare it, or prepare it for the next pod. */
 type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' }) & {
-  /** In how many sweeps in a row that has to be the verdict. */
+  /** In how many sweeps in a row this must be the verdict. */
   sweeps: number;
 };
 
 /**
- * Claims none of whose pods has a container on the node. A sandbox alone proves nothing: a runtime that was killed while it
- * made one may list what is left of it long after its pod was deleted. So the API server is asked.
+ * Handles claims none of whose pods has a container on the node. A sandbox alone is no evidence: a runtime that was killed
+ * while it created one may list the remains long after the pod was deleted. So the API server is asked.
  *
- * Those that the API server has no longer, or not for this node, are unprepared: no kubelet will ask for it. A kubelet that
- * lost its own state, or a node that was taken out of the cluster for a while, would otherwise keep their VFs for ever. Not at
- * once: a kubelet that still holds a claim makes no call for the next pod that gets it.
+ * Claims that the API server no longer has, or not for this node, are unprepared: no kubelet will ask for that. Otherwise a
+ * kubelet that lost its state, or a node that was out of the cluster for a while, would keep their VFs for ever. Not at once:
+ * a kubelet that still holds a claim makes no call for the next pod that gets it.
  *
- * Those that are reserved for other pods by now are prepared for the next one. The kubelet makes no call for a pod that
- * takes over a claim which is prepared, so nothing else names that pod to the driver.
+ * Claims that are now reserved for other pods are prepared for the next one. The kubelet makes no call for a pod that takes
+ * over a prepared claim, so nothing else names that pod to the driver.
  *
- * And claims of pods on the node that are not prepared, or whose metadata is about other devices: the driver was ended, or
- * failed, while it did the latter for a claim that had been allocated anew.
+ * Claims of pods on the node that are not prepared, or whose metadata describes other devices, are prepared again: the driver
+ * was killed, or failed, while it prepared a claim that had been allocated again.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** By UID: in how many sweeps in a row there has been a verdict on a claim. */
+  /** By UID: in how many sweeps in a row there was a verdict on a claim. */
   readonly #sweeps = new Map<string, number>();
 
   constructor(options: InactiveClaimsOptions) {
     this.#options = options;
   }
 
-  /** Does nothing while it is not known which sandboxes there are. An API server that does not answer ends the sweep. */
+  /** Does nothing while the runtime's list is not up to date. An API server that does not answer ends the sweep. */
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, helper, logger } = this.#options;
     const claims = store.claims();
@@ -63,7 +63,7 @@ export class InactiveClaims {
     for (const uid of this.#sweeps.keys()) if (!known.has(uid)) this.#sweeps.delete(uid);
     for (const claim of claims) {
       if (signal.aborted || !this.#options.sandboxes.isFresh) return;
-      // First without its turn, which is not to be taken for nothing.
+      // First without waiting for its turn, since most claims need nothing.
       const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
       const { uid, namespace, name } = claim.identity;
       if (verdict === undefined) {
@@ -89,7 +89,7 @@ export class InactiveClaims {
 
   async #complete({ identity, podUids }: StoredClaim, signal: AbortSignal): Promise<void> {
     const { store, sandboxes, metadata, helper, logger } = this.#options;
-    // Until its pod has got a sandbox, the kubelet repeats its call.
+    // Until the pod has a sandbox, the kubelet repeats its call.
     if (!podUids.some((uid) => sandboxes.hasPod(uid))) return;
     const isDue = async () => {
       const claim = store.claim(identity.uid);
@@ -113,7 +113,7 @@ export class InactiveClaims {
     return !sandboxes.isFresh || pods.some((uid) => sandboxes.mayHaveContainers(uid));
   }
 
-  /** @throws KubeError if the API server does not say: then nothing may be concluded */
+  /** @throws KubeError if the API server does not answer: then nothing may be concluded */
   async #judge({ identity, devices, podUids, state }: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
     const { claims, driver, pool, clock } = this.#options;
     const { namespace, name, uid } = identity;
@@ -137,9 +137,9 @@ export class InactiveClaims {
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
     if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');
-    // With its old devices or, if it was allocated anew between the two pods, with others of this node. What is being prepared
-    // or unprepared, the kubelet goes on with, unless it has made a sandbox for the next pod. If it does not, that pod may be
-    // waiting for a device which this claim still holds.
+    // With its old devices or, if it was allocated again between the two pods, with others of this node. A claim that is being
+    // prepared or unprepared is left to the kubelet, unless the next pod has a sandbox already. Otherwise that pod might wait
+    // for a device which this claim still holds.
     const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
     return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
   }

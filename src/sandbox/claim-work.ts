@@ -16,7 +16,7 @@ export interface ClaimWorkOptions {
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
 }
 
-/** What is done with one claim in one sandbox, with the claim's lock held but for `end`. */
+/** The operations on one claim in one sandbox. All but `end` hold the claim's lock. */
 export class ClaimWork {
   readonly #options: ClaimWorkOptions;
 
@@ -79,11 +79,11 @@ export class ClaimWork {
       if (claim === undefined) return 0;
       const { identity, devices } = claim;
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
-      // Before any VF leaves: until then the files say where it is.
+      // Before any VF is detached: the files must not describe a VF that is gone.
       if (here.length > 0) await writer.withdraw(identity, requestsOf(devices));
       if (goal !== 'away') await writer.end(identity, sandboxId);
       const errors: unknown[] = [];
-      // When the runtime ends a sandbox, a component that has moved a VF moves it back.
+      // When the runtime ends a sandbox, a component such as Multus moves its VF back.
       const isAbandoned = goal !== 'gone';
       for (const device of here) {
         await attachments.detach(uid, { ...device }, isAbandoned).catch((error: unknown) => errors.push(error));
@@ -93,7 +93,7 @@ export class ClaimWork {
     });
   }
 
-  /** Lets containers that wait for the claim in the sandbox say why. */
+  /** Records why containers wait for the claim in the sandbox: they fail with it when their time is over. */
   async hold({ uid }: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
     const { store, locks, writer } = this.#options;
     await locks.run(uid, async () => {

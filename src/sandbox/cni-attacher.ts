@@ -13,7 +13,7 @@ export interface IpamResult {
   routes: { destination: string; gateway?: string }[];
 }
 
-/** What of the runner is used here. */
+/** The subset of the runner that is used here. */
 export type CniPlugins = Pick<CniRunner, 'add' | 'delete' | 'ipamAdd' | 'ipamDelete'>;
 
 export interface CniAttacherOptions {
@@ -39,11 +39,11 @@ export class CniAttacher {
     return await this.#runner.add(chainOf(device, place), { signal });
   }
 
-  /** Gets addresses from the claim's IPAM plugin; none if it names none. @throws CniError */
+  /** Gets addresses from the claim's IPAM plugin, if it names one. @throws CniError */
   async addresses(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<IpamResult> {
     if (device.config.ipam === undefined) return { addresses: [], routes: [] };
     const { ips, routes } = await this.#runner.ipamAdd(ipamOf(device, place), { signal });
-    // CNI lets a route go without a gateway, by the one of an address of the same family.
+    // A CNI route without a gateway uses the gateway of an address of the same family.
     const gatewayFor = (destination: string) =>
       ips.find(({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(destination))?.gateway;
     return {
@@ -56,7 +56,7 @@ export class CniAttacher {
   }
 
   /**
-   * Has plugins release what they gave to a VF in a sandbox. A failure does not keep the VF from being detached: the
+   * Has plugins release the resources of a VF in a sandbox. A failure does not keep the VF from being detached: the
    * attachment stays in the runner's cache, and {@link CniCleanUp} repeats the DEL.
    */
   async remove(device: StoredDevice, place: SandboxPlace): Promise<void> {
@@ -81,14 +81,14 @@ function chainOf(device: StoredDevice, place: SandboxPlace) {
 }
 
 function ipamOf(device: StoredDevice, place: SandboxPlace) {
-  // One network for all that use the same pool name, so that no address is given twice on this node.
+  // One network for all users of the same pool name, so that no address is assigned twice on this node.
   const ipam = parseCniIpam(device.config.ipam, `device ${device.name}`, { name: 'netdra' });
   return { ...interfaceOf(device, place), ipam };
 }
 
 /**
- * What plugins are told that the interface is called. An IPAM plugin keeps its addresses by it, so that it must differ
- * between the VFs of a pod, also where nobody has named them.
+ * The interface name that plugins get. IPAM plugins record their addresses under it, so it must differ between the VFs of a
+ * pod, also where the claim leaves it open.
  */
 export function cniInterfaceName({ config, name }: Pick<StoredDevice, 'config' | 'name'>): string {
   return config.interfaceName ?? name.slice(-maxInterfaceNameBytes);
@@ -96,7 +96,7 @@ export function cniInterfaceName({ config, name }: Pick<StoredDevice, 'config' |
 
 function interfaceOf(device: StoredDevice, place: SandboxPlace) {
   const { sandboxId, netnsPath, podUid, podNamespace, podName } = place;
-  // The names are those that runtimes and Multus use; IPAM plugins such as whereabouts want them all.
+  // The names are those that runtimes and Multus use; IPAM plugins such as whereabouts need all of them.
   const args = {
     IgnoreUnknown: '1',
     ...(podNamespace === undefined ? {} : { K8S_POD_NAMESPACE: podNamespace }),

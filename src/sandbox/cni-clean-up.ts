@@ -4,7 +4,7 @@ import type { Logger } from '../logger.ts';
 import type { Store } from '../state/index.ts';
 import { cniInterfaceName } from './cni-attacher.ts';
 
-/** For one attachment: a plugin that hangs must not keep the others. */
+/** For one attachment: a plugin that hangs must not delay the others. */
 const budgetMs = 30_000;
 
 export interface CniCleanUpOptions {
@@ -15,17 +15,17 @@ export interface CniCleanUpOptions {
 }
 
 /**
- * Takes back what CNI plugins gave to sandboxes that no prepared VF is in any more: the driver was ended between the DEL
- * and its last word, or a failed ADD could not be undone. The runner's cache knows every attachment that was begun.
+ * Deletes CNI attachments of sandboxes that no longer have a prepared VF: the driver was killed between the DEL and the
+ * removal of its cache entry, or a failed ADD could not be undone. The runner's cache has every attachment that was begun.
  *
- * This stands in for the verb GC of CNI 1.1, which is not used: it takes away everything in a network that its caller
- * does not name, and a network of a NetworkAttachmentDefinition has other users on the node, such as Multus.
+ * This replaces the verb GC of CNI 1.1, which deletes everything in a network that its caller does not name: a network of
+ * a NetworkAttachmentDefinition has other users on the node, such as Multus.
  */
 export class CniCleanUp implements AsyncDisposable {
   readonly #options: CniCleanUpOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> = Promise.resolve();
-  /** What no VF was in at the last sweep. */
+  /** Attachments without a VF at the last sweep. */
   #suspects = new Set<string>();
 
   constructor(options: CniCleanUpOptions) {
@@ -39,7 +39,7 @@ export class CniCleanUp implements AsyncDisposable {
     });
   }
 
-  /** Everything at once: for the start, when nothing is under way. @throws CniError `cni-cache-unusable` */
+  /** Deletes all unused ones: for the start, when nothing is under way. @throws CniError `cni-cache-unusable` */
   async run(): Promise<void> {
     for (const cached of await this.#unused()) {
       if (this.#stop.signal.aborted) return;
@@ -47,7 +47,7 @@ export class CniCleanUp implements AsyncDisposable {
     }
   }
 
-  /** What was unused at the last sweep already. To be called now and then. @throws CniError `cni-cache-unusable` */
+  /** Deletes those that were unused at the last sweep already. To be called periodically. @throws CniError `cni-cache-unusable` */
   async sweep(signal: AbortSignal): Promise<void> {
     const suspects = new Set<string>();
     for (const cached of await this.#unused()) {

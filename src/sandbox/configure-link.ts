@@ -3,8 +3,8 @@ import type { VfConfig } from '../state/index.ts';
 import type { LinkConnection, NetworkNamespace } from './networks.ts';
 
 /**
- * Everything that the claim asks for; what is there already from an attempt before is left as it is. Kernel settings come
- * before addresses and before the link is up: some count only then, such as `disable_ipv6`, `accept_dad`, `arp_notify`.
+ * Applies everything that the claim asks for, except for what an earlier attempt has already set. Kernel settings come before
+ * addresses and before the link is up: some take effect only then, such as `disable_ipv6`, `accept_dad`, `arp_notify`.
  */
 export async function configureLink(
   namespace: Pick<NetworkNamespace, 'connection' | 'writeSysctls'>,
@@ -14,7 +14,7 @@ export async function configureLink(
   const { macAddress, mtu, addresses = [], routes = [], sysctls = {} } = config;
   const pod = namespace.connection;
   const change = {
-    // Not again what it is already: a VF whose PF has set the address may not set it itself.
+    // Only if it differs: a VF whose PF has set the address may not set it itself.
     ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
       ? {}
       : { hardwareAddress: macAddress }),
@@ -32,7 +32,7 @@ export async function configureLink(
   }
 }
 
-/** EEXIST also means that another interface has such a route, the default route above all: then ours is not there. */
+/** EEXIST also means that another interface has such a route, usually the default route: then ours was not added. */
 async function hasRoute(pod: LinkConnection, index: number, destination: string): Promise<boolean> {
   const wanted = canonicalCidr(destination);
   return (await pod.routes(index)).some((route) => route.destination === wanted);
@@ -46,7 +46,7 @@ async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean
   }
 }
 
-/** As the kernel's own entries are written, and as the API wants it. */
+/** In the form of the kernel's own entries, which the API requires. */
 export function canonicalCidr(text: string): string {
   const { octets, prefixLength } = parseCidr(text);
   return formatCidr(octets, prefixLength);

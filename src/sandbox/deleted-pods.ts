@@ -37,7 +37,7 @@ export class DeletedPods implements AsyncDisposable {
     await this.#loop;
   }
 
-  /** One look at every sandbox that is not ready. Never rejects. */
+  /** Checks every sandbox that is not ready once. Never rejects. */
   async look(): Promise<void> {
     await Promise.all(this.#options.registry.waiting().map((sandbox) => this.#lookAt(sandbox)));
   }

@@ -2,8 +2,8 @@ import type { DeviceStatus } from '../claimstatus/index.ts';
 import type { StoredClaim, StoredDevice } from '../state/index.ts';
 
 /**
- * What a claim's status tells of its VFs: the network data that its metadata files have too.
- * @param failure why they are not in their pod, for people
+ * The status of a claim's VFs: the network data is that of its metadata files.
+ * @param failure why they are not in their pod, as a message for users
  */
 export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): DeviceStatus[] {
   return devices.map((device) => {

@@ -11,10 +11,10 @@ export type SandboxErrorCode =
   | 'vf-missing'
   /** The VF is in the sandbox of another pod. */
   | 'vf-busy'
-  /** Properties of the VF are not what they were before it was attached. */
+  /** Some properties of the VF could not be restored after it was detached. */
   | 'restore-incomplete'
   /** A container would start with a claim that is not ready in its sandbox. */
   | 'not-ready';
 
-/** Why a VF is not in its pod, or not back on the host. */
+/** A VF cannot be attached to its pod, or not be restored on the host. */
 export class SandboxError extends NetdraError<SandboxErrorCode> {}

@@ -2,13 +2,13 @@ import type { Clock } from '../clock.ts';
 import type { Networks } from './networks.ts';
 
 /**
- * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that goes on is
- * looked at less and less often, and not listened to in between.
+ * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that keeps changing is
+ * read less and less often, and its events are ignored in between.
  */
 const settle = { firstMs: 250, lastMs: 30_000, looksAtFirst: 8 };
-/** A pod that was quiet for so long is looked at quickly again. */
+/** After this time without changes, the next change is read without delay again. */
 const quietMs = 10_000;
-/** Looks this far apart: the pod flaps. */
+/** When reads are this far apart, the pod counts as flapping. */
 const flappingMs = 4_000;
 /** A namespace that is gone is released within this time. Its VFs return to the host only then. */
 const checkMs = 1_000;
@@ -18,7 +18,7 @@ export interface FollowOptions {
   netnsPath: string;
   /** Called some time after a change. */
   onChange: () => void;
-  /** Called once when a pod goes on changing its links, until it has been quiet. */
+  /** Called once when a pod keeps changing its links, and again only after it has been quiet. */
   onFlapping?: () => void;
   clock: Clock;
 }
@@ -33,7 +33,7 @@ export class Follow implements Disposable {
   #watch: Disposable | undefined;
   #identity: string | undefined;
   #isSettling = false;
-  /** Looks since the pod was quiet. */
+  /** Reads since the pod was last quiet. */
   #looks = 0;
   #lastLookMs = Number.NEGATIVE_INFINITY;
 
@@ -44,7 +44,7 @@ export class Follow implements Disposable {
     this.#listen();
     if (this.#identity === undefined) return;
     void this.#endWith(this.#identity);
-    // A change between the last read and now was not seen.
+    // To catch a change between the last read and now.
     this.#changed();
   }
 
@@ -69,7 +69,7 @@ export class Follow implements Disposable {
     this.#isSettling = true;
     const { clock } = this.#options;
     const settleMs = this.#settleMs();
-    // Each further message would cost as much as this one, and say no more.
+    // Each further message would cost as much as this one and carry no more information.
     if (settleMs > settle.firstMs) this.#watch?.[Symbol.dispose]();
     clock.sleep(settleMs, this.#stop.signal).then(
       () => this.#look(settleMs),
@@ -83,7 +83,7 @@ export class Follow implements Disposable {
     try {
       if (settleMs > settle.firstMs) this.#listen();
     } catch {
-      // Too many open files, for one: it is tried again.
+      // For example too many open files: it is tried again.
       this.#changed();
     }
     if (!this.#stop.signal.aborted) this.#options.onChange();
@@ -115,7 +115,7 @@ export class Follow implements Disposable {
       using namespace = networks.open(netnsPath);
       return namespace?.identity === identity;
     } catch {
-      // Too many open files, for one, say nothing about the namespace.
+      // Too many open files, for example, is no evidence about the namespace.
       return true;
     }
   }

@@ -6,7 +6,7 @@ import type { StoredDevice } from '../state/index.ts';
 import type { Attachments, VfState } from './attach/index.ts';
 import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
 
-/** A device of a claim and its state in the pod; without one, it cannot be read now. */
+/** A device of a claim and its state in the pod; no state if it cannot be read now. */
 export interface DeviceReading {
   request: string;
   device: StoredDevice;
@@ -61,12 +61,12 @@ export class MetadataWriter {
     if (known.length > 0) this.#report(identity);
   }
 
-  /** Hides what the claim's files say, and stops containers that have not started, until the next `write`. */
+  /** Blanks the claim's files and keeps containers from starting, until the next `write`. */
   async withdraw(identity: ClaimIdentity, requests: readonly string[]): Promise<void> {
     await this.#options.files.withdrawMetadata(identity, requests);
   }
 
-  /** Lets containers that wait for the claim show why. */
+  /** Records why containers wait for the claim. */
   async hold(identity: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
     await this.#options.files.holdGate(identity, sandboxId, reason);
   }
@@ -76,7 +76,7 @@ export class MetadataWriter {
     await this.#options.files.endGate(identity, sandboxId);
   }
 
-  /** The metadata is written, whatever comes of it. */
+  /** Reports a write, whose failure must not affect the metadata. */
   #report(identity: ClaimIdentity): void {
     const { logger, onWritten } = this.#options;
     try {

@@ -12,16 +12,16 @@ import {
   writeInterfaceSysctls,
 } from '../netlink/index.ts';
 
-/** The requests to one network namespace that the sandbox side makes. */
+/** The requests that the sandbox side makes to a network namespace. */
 export type LinkConnection = LinkStateConnection &
   Pick<RtnlConnection, 'addAddress' | 'addRoute' | 'addresses' | 'link' | 'links' | 'routes' | 'setLink'>;
 
-/** A network namespace, open. While it is, the kernel does not take it down and VFs in it do not return to the host. */
+/** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */
 export interface NetworkNamespace extends Disposable {
   /** As `RtnlConnection.setLink` takes it, to move a link here. */
   readonly netns: Pick<NetnsHandle, 'fd' | 'path'>;
   readonly connection: LinkConnection;
-  /** Whether it is the host's own. */
+  /** Whether it is the host's namespace. */
   readonly isHost: boolean;
   /** Equal for handles of the same namespace; paths can be reused. */
   readonly identity: string;
@@ -41,8 +41,8 @@ export interface Networks {
    */
   open(path: string): NetworkNamespace | undefined;
   /**
-   * Whether the namespace that was at a path is gone for sure. A file that is no namespace may be one that is not mounted
-   * into our container, and too many open files say nothing at all.
+   * Whether the namespace at a path is certainly gone. A file that is not a namespace may be one that is not mounted into
+   * our container, and too many open files are no evidence.
    */
   isGone(path: string): boolean;
   /** Paths of the other namespaces in the same directory. */

@@ -6,12 +6,12 @@ import type { SandboxRegistry } from './sandbox-registry.ts';
 import type { StartGuard } from './start-guard.ts';
 
 /**
- * How long RunPodSandbox waits for the work that it has started, unless other pods are about to come. Usually that is done by then. A slow hook delays every other
- * request to the runtime that takes NRI's lock, so what takes longer goes on behind the answer, and containers wait for it
- * in their start gate.
+ * How long RunPodSandbox waits for the work that it has started, unless other pods are expected. The work is usually done by
+ * then. A slow hook delays every other request to the runtime that takes NRI's lock, so longer work continues after the
+ * answer, and containers wait for it in their start gate.
  */
 const startBudgetMs = 500;
-/** Of the runtime's own deadline, after which it goes on without us. */
+/** Share of the runtime's deadline, after which it continues without us. */
 const deadlineShare = 0.75;
 
 export interface NriHooksOptions {
@@ -24,8 +24,8 @@ export interface NriHooksOptions {
 }
 
 /**
- * Translates events of the runtime into what is wanted of sandboxes. They may come in any order and for sandboxes that were
- * never seen, and are answered before the runtime's own deadline: see nri/README.md.
+ * Translates events of the runtime into the wanted state of sandboxes. Events may arrive in any order and for unknown
+ * sandboxes, and are answered before the runtime's deadline: see nri/README.md.
  */
 export class NriHooks implements PluginHandlers {
   readonly #options: NriHooksOptions;
@@ -60,12 +60,12 @@ export class NriHooks implements PluginHandlers {
   }
 
   /**
-   * A container that cannot wait by itself is waited for: refused, it would come back seconds later.
+   * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later.
    * @throws SandboxError `not-ready`
    */
   async createContainer(pod: PodSandbox, container: Container, context: CallContext): Promise<void> {
     const { registry, guard } = this.#options;
-    // Its RunPodSandbox may have been missed: while we were away, or connecting.
+    // Its RunPodSandbox may have been missed while we were not connected.
     const sandbox = registry.adopt(factsOf(pod), true);
     const ready = sandbox.want('ready');
     ready.catch(() => undefined);
@@ -79,8 +79,8 @@ export class NriHooks implements PluginHandlers {
   }
 
   /**
-   * Waits as long as it may: afterwards the runtime removes the network namespace, and with it what is still in it. Best
-   * effort: CRI-O would refuse to stop the pod. What fails is repeated in the background, and by unprepare.
+   * Waits as long as the deadline allows: afterwards the runtime removes the network namespace with everything in it. Never
+   * fails, since CRI-O would refuse to stop the pod: failures are retried in the background, and by unprepare.
    */
   async stopPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     await this.#within(budgetOf(context), this.#options.registry.end(factsOf(pod)));

@@ -4,7 +4,7 @@ import type { VfAccess } from '../sriov/index.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { VfState } from './attach/index.ts';
 
-/** The API's network data; what is not known is left out. */
+/** The network data in the API's format; unknown fields are left out. */
 export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
   return {
     ...(interfaceName === undefined ? {} : { interfaceName }),
@@ -39,7 +39,7 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan }: VfState): Dev
   };
 }
 
-/** The inventory has what the VF was when it was free: its driver, and what depends on that, may be others now. */
+/** The inventory describes the VF before its claim: its driver, and what depends on that, may have changed since. */
 function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttributes {
   return {
     ...(driver === undefined ? {} : { driver: { string: driver } }),
@@ -55,7 +55,7 @@ function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttri
   };
 }
 
-/** Groups by base name of the request: one file each. */
+/** Grouped by base name of the request: each has a file. */
 export function byRequest<T extends { request: string }>(items: T[]): Map<string, T[]> {
   return Map.groupBy(items, ({ request }) => baseRequest(request));
 }

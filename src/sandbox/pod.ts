@@ -3,9 +3,9 @@ import type { SandboxPlace } from '../state/index.ts';
 import { SandboxError } from './errors.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 
-/** What the runtime says of a sandbox, as far as it matters here. */
+/** The runtime's facts about a sandbox that matter here. */
 export interface SandboxFacts extends Omit<SandboxPlace, 'netnsPath'> {
-  /** Absent for a pod on the host's network, where containerd names none, and where it is not known. */
+  /** Absent for a pod on the host's network, for which containerd names none, and where it is unknown. */
   netnsPath?: string;
   /** The runtime does not know where the sandbox's network is. */
   isNetnsUnknown?: true;
@@ -15,8 +15,8 @@ export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): S
   const netnsPath = namespaces.find(({ type }) => type === 'network')?.path || undefined;
   const facts = { sandboxId: id, podUid: uid, podNamespace: namespace, podName: name };
   if (netnsPath !== undefined) return { ...facts, netnsPath };
-  // A sandbox on the host's network has other namespaces of its own. containerd 2.4 that was killed before it stored what
-  // it had made lists the sandbox with no namespace at all, for as long as it lives.
+  // A sandbox on the host's network still has other namespaces. If containerd 2.4 was killed before it stored a new sandbox, it
+  // lists that one without any namespace for the rest of the sandbox's life.
   return namespaces.length === 0 ? { ...facts, isNetnsUnknown: true } : facts;
 }
 

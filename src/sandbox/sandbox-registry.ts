@@ -5,38 +5,38 @@ import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
 
 interface Entry {
   sandbox: Sandbox;
-  /** Whether the runtime has shown it since it connected. */
+  /** Whether the runtime has listed it, or sent an event about it, since we connected. */
   isListed: boolean;
-  /** Whether the runtime has shown a container in it: what is left of a sandbox that was never made has none. */
+  /** Whether the runtime has shown a container in it: the remains of a failed creation have none. */
   hasContainers: boolean;
-  /** Since when the runtime's list lacks it; absent: it does not, or there is no list that is up to date. */
+  /** Since when the up-to-date list of the runtime lacks it; absent if it does not. */
   missingSinceMs: number | undefined;
 }
 
 /**
- * How long a sandbox may be missing in the runtime's list before it is taken for gone. Longer than the time between its
- * network being there and its being listed, which is the start of its pause process.
+ * How long a sandbox may be missing from the runtime's list before it counts as gone. Longer than the time between the
+ * creation of its network and its appearance in the list, in which its pause process starts.
  */
 const missingMs = 10_000;
 /**
- * How long a pod whose sandbox the runtime has listed without containers may have one all the same. A container that is being
- * created meanwhile can be missing in the list, and its event goes to the plugins that were connected before; if its pod is
+ * How long a pod whose sandbox the runtime has listed without containers may still have one. A container that is created
+ * meanwhile can be missing from the list, and its event goes only to plugins that were connected before; if its pod has been
  * deleted, the kubelet ends it within this time. Source: containerd/nri issue 63.
  */
 const unlistedContainerMs = 10_000;
 
 /**
  * The sandboxes of the node: those that the runtime has shown, and those in which the store still has VFs. The runtime's
- * list is incomplete in both directions: a containerd that was restarted does not report the end of what it had before, and
- * lists what is left of a sandbox that it was making; some runtimes leave sandboxes out that they are just making, such as
- * containerd 1.7 from its plugins' RunPodSandbox until the pause process runs. So what is missing may be alive.
+ * list is unreliable in both directions. After a restart containerd does not report the end of earlier sandboxes, and lists
+ * the remains of a sandbox that it was creating. Some runtimes do not list sandboxes while they create them, such as
+ * containerd 1.7 between RunPodSandbox and the start of the pause process. So a missing sandbox may be alive.
  */
 export class SandboxRegistry implements AsyncDisposable {
   readonly #deps: SandboxDeps;
   readonly #logger: Logger;
   /** By sandbox id. */
   readonly #entries = new Map<string, Entry>();
-  /** By UID of the pod: id of the sandbox that it lives in, once the runtime has shown that. */
+  /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
   readonly #current = new Map<string, string>();
   #isFresh = false;
   #synchronizedAtMs = 0;
@@ -46,7 +46,7 @@ export class SandboxRegistry implements AsyncDisposable {
     this.#logger = deps.logger;
   }
 
-  /** Whether the runtime's list of sandboxes is known: a sandbox that is not here does not exist. */
+  /** Whether the runtime's list of sandboxes is up to date. */
   get isFresh(): boolean {
     return this.#isFresh;
   }
@@ -60,7 +60,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.has(sandboxId) && this.find(sandboxId)?.facts.isNetnsUnknown !== true;
   }
 
-  /** Whether the runtime's list is up to date, and says where each sandbox is whose containers may be waiting. */
+  /** Whether the list is up to date and has the network namespace of each sandbox whose containers may be waiting. */
   get isComplete(): boolean {
     return this.#isFresh && !this.waiting().some(({ facts }) => facts.isNetnsUnknown);
   }
@@ -86,8 +86,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * The runtime lists the sandboxes that it has.
-   * @param current ids of sandboxes with containers: their pods live in them
+   * Takes over the runtime's list of its sandboxes.
+   * @param current ids of sandboxes with containers, which are the current ones of their pods
    */
   synchronize(pods: readonly SandboxFacts[], current: ReadonlySet<string>): void {
     for (const entry of this.#entries.values()) {
@@ -101,14 +101,14 @@ export class SandboxRegistry implements AsyncDisposable {
     this.requeueAll();
   }
 
-  /** The connection to the runtime is gone: its list is stale until it connects again. */
+  /** The connection to the runtime was lost: its list is stale until the next one. */
   expire(): void {
     this.#isFresh = false;
   }
 
   /**
-   * The runtime does something in a sandbox that it does only in the one that the pod lives in.
-   * @param hasContainers whether it is about a container
+   * Handles an event that the runtime sends only for the current sandbox of a pod.
+   * @param hasContainers whether the event is about a container
    */
   adopt(facts: SandboxFacts, hasContainers: boolean): Sandbox {
     const sandbox = this.#add(facts, hasContainers);
@@ -116,7 +116,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return sandbox;
   }
 
-  /** The runtime stops or removes a sandbox. @throws what keeps its VFs from being detached */
+  /** The runtime stops or removes a sandbox. @throws the reason why its VFs cannot be detached */
   async end(facts: SandboxFacts): Promise<void> {
     const sandbox = this.#add(facts, false);
     const entry = this.#entries.get(facts.sandboxId);
@@ -125,8 +125,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Has every sandbox look again whether all is as wanted, and finds those that have ended unseen: their namespace is gone,
-   * or the runtime has not listed them for 10 s. A sandbox that does turn out to be alive then is served anew.
+   * Reconciles every sandbox, and ends those whose end was not reported: their namespace is gone, or the runtime has not
+   * listed them for 10 s. A sandbox that turns out to be alive after that is served again.
    */
   requeueAll(): void {
     for (const attachment of this.#storedAttachments()) this.#addStored(attachment);
@@ -154,8 +154,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Whether the pod lives in this sandbox. If the runtime has not shown which since we started, it is the one that has its
-   * VFs: its containers may be running.
+   * Whether this is the pod's current sandbox. If the runtime has not shown which one it is since we started, the one with
+   * the pod's VFs counts as current: its containers may be running.
    */
   #livesIn(podUid: string, sandboxId: string): boolean {
     const current = this.#current.get(podUid);
@@ -172,7 +172,7 @@ export class SandboxRegistry implements AsyncDisposable {
     );
   }
 
-  /** Others of the pod are what is left of earlier attempts. */
+  /** The pod's other sandboxes are remains of earlier attempts. */
   #makeCurrent(podUid: string, sandboxId: string): void {
     if (this.#current.get(podUid) === sandboxId) return;
     this.#current.set(podUid, sandboxId);
@@ -225,7 +225,7 @@ export class SandboxRegistry implements AsyncDisposable {
     if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);
   }
 
-  /** Failures are logged and repeated by the sandbox itself. */
+  /** The sandbox itself logs failures and retries. */
   #inBackground(work: Promise<void>): void {
     work.catch((error: unknown) => this.#logger.debug({ err: error }, 'sandbox is requeued'));
   }

@@ -10,21 +10,20 @@ import type { Networks } from './networks.ts';
 import { openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { Retry } from './retry.ts';
 
-/** Addresses that are still tentative are read again where the pod is not followed: duplicate address detection takes 1 to 3 s. */
+/** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
 const tentative = { everyMs: 500, reads: 10 };
 
 /**
- * Where a sandbox stands.
- * `pending`: nothing was done yet. `attaching`: VFs are on their way into it; after a failure it is tried again.
- * `ready`: VFs are in it, and metadata is written. `detaching`: VFs are on their way out of it; after a failure it is
- * tried again. `gone`: no VF is in it.
+ * Phase of a sandbox.
+ * `pending`: nothing was done yet. `attaching`: VFs are being attached; retried after a failure. `ready`: VFs are attached and
+ * metadata is written. `detaching`: VFs are being detached; retried after a failure. `gone`: no VF is in it.
  */
 export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
 /**
- * What is wanted of a sandbox, each more final than the one before. `away`: the runtime no longer lists it; no VF is in it and
- * its containers wait, since it may turn out to be alive. `lost`: its network namespace is gone, and the runtime has not
- * reported its end. `gone`: the runtime ends it. In both cases containers that wait in it end.
+ * The wanted state of a sandbox, each more final than the one before. `away`: the runtime no longer lists it; its VFs are
+ * detached and its containers wait, since it may turn out to be alive. `lost`: its network namespace is gone, and the runtime
+ * has not reported its end. `gone`: the runtime ends it. With `lost` and `gone`, containers that wait in it end.
  */
 export type Wanted = 'ready' | 'away' | 'lost' | 'gone';
 
@@ -34,9 +33,9 @@ export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
   claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve'>;
   networks: Networks;
-  /** Called for each claim that is not ready after an attempt. */
+  /** Called for each claim that is not ready after an attempt to attach it. */
   onFailure: (claim: ClaimIdentity, reason: string) => void;
-  /** Called for each claim of a pod whose links and addresses change all the time: it is looked at less often then. */
+  /** Called for each claim of a pod whose links and addresses change all the time: the pod is read less often then. */
   onFlapping: (claim: ClaimIdentity) => void;
   /** Whether changes in running pods are followed. */
   liveUpdates: boolean;
@@ -45,8 +44,8 @@ export interface SandboxDeps {
 }
 
 /**
- * One pod sandbox, and the VFs of the pod's claims in it. It is told what is wanted of it, and works until that is so:
- * every pass begins from what is stored and what the kernel says, so it can be repeated at any time.
+ * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
+ * each pass starts from the store and the kernel's state, so it can be repeated at any time.
  */
 export class Sandbox implements AsyncDisposable {
   readonly #deps: SandboxDeps;
@@ -65,7 +64,7 @@ export class Sandbox implements AsyncDisposable {
   readonly #attaching = new AbortController();
   #pass: Promise<void> | undefined;
   #follow: Follow | undefined;
-  /** A failure is logged where it happens. */
+  /** Failures are logged where they happen. */
   readonly #again = () => void this.refresh().catch(() => undefined);
 
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
@@ -79,7 +78,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#facts;
   }
 
-  /** Takes the network namespace from facts that name it, if it was not known before. */
+  /** Adds the network namespace if it was unknown. */
   locate(facts: SandboxFacts): void {
     if (this.#facts.isNetnsUnknown && facts.netnsPath !== undefined) this.#facts = facts;
   }
@@ -93,19 +92,19 @@ export class Sandbox implements AsyncDisposable {
     return this.#lastError === undefined ? undefined : { error: this.#lastError, attempts: this.#retry.attempts };
   }
 
-  /** Whether the claim's VFs are here and its metadata is written. */
+  /** Whether the claim's VFs are attached and its metadata is written. */
   isReady(claimUid: string): boolean {
     return !this.isEnding && this.#ready.has(claimUid);
   }
 
-  /** Its VFs leave it, and it never becomes ready again: if it is alive, another object begins anew. */
+  /** Its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
   get isEnding(): boolean {
     return this.#wanted !== 'ready';
   }
 
   /**
-   * Says what is wanted; nothing less final counts from then on. Joins the pass under way.
-   * @throws what the pass failed with; it is repeated in the background
+   * Sets the wanted state, unless a more final one is set already. Joins a pass that is under way.
+   * @throws the failure of the pass, which is retried in the background
    */
   async want(desired: Wanted): Promise<void> {
     if (finality[desired] > finality[this.#wanted]) {
@@ -120,14 +119,14 @@ export class Sandbox implements AsyncDisposable {
     await this.#pass;
   }
 
-  /** Lets containers that wait here fail: their pod is being deleted. A claim that becomes ready after all stays so. */
+  /** Ends containers that wait here: their pod is being deleted. A claim that becomes ready meanwhile stays ready. */
   async endWaiting(): Promise<void> {
     for (const { identity } of this.#claims()) {
       if (!this.#ready.has(identity.uid)) await this.#deps.claims.end(identity, this.facts.sandboxId);
     }
   }
 
-  /** Reads the VFs again, and looks for claims that came since. */
+  /** Reads the VFs again, and serves claims that were added since. */
   async refresh(): Promise<void> {
     this.#isDirty = true;
     await this.want(this.#wanted);
@@ -148,7 +147,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#claims().every(({ identity }) => this.#ready.has(identity.uid));
   }
 
-  /** One pass; another one at once if something else is wanted by then. */
+  /** Runs a pass, and another one at once if the wanted state has changed meanwhile. */
   async #run(): Promise<void> {
     for (;;) {
       const goal = this.#wanted;
@@ -232,7 +231,7 @@ export class Sandbox implements AsyncDisposable {
     this.#follow = undefined;
   }
 
-  /** @param isTentative whether addresses will change soon: the kernel tells who follows the pod */
+  /** @param isTentative whether addresses will change soon: if the pod is followed, the kernel reports that */
   #watch(claims: readonly StoredClaim[], isTentative: boolean): void {
     const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
     if (this.#deps.liveUpdates && hasInterfaces) {
@@ -245,7 +244,7 @@ export class Sandbox implements AsyncDisposable {
   }
 }
 
-/** Whether a VF of the claim is in the sandbox, or containers of the sandbox may wait for it. */
+/** Whether a VF of the claim is in the sandbox, or containers of the sandbox may wait for the claim. */
 function concerns({ devices, podUids }: StoredClaim, { sandboxId, podUid }: SandboxFacts): boolean {
   return podUids.includes(podUid) || devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
 }

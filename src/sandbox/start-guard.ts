@@ -5,12 +5,12 @@ import type { Store, StoredClaim } from '../state/index.ts';
 import { SandboxError } from './errors.ts';
 import type { Sandbox } from './sandbox.ts';
 
-/** After so many failures in a row an error counts as lasting, even if it may pass. */
+/** After this many failures in a row an error counts as permanent, even if it is retriable. */
 const lastingAttempts = 3;
 
 export interface StartGuardOptions {
   store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
-  /** What is known of the start gates of claims. */
+  /** The start gates of claims. */
   metadata: Pick<ClaimMetadata, 'isGated'>;
   /** Whether an OCI hook makes a container wait for a claim. */
   isGateOf: (claim: ClaimIdentity, hookArgs: readonly string[]) => boolean;
@@ -20,13 +20,13 @@ export interface StartGuardOptions {
   isFilePlace: (path: string) => boolean;
   /** Whether it is a metadata file of a claim. */
   isFileOf: (claim: ClaimIdentity, path: string) => boolean;
-  /** Called when a container is refused because its claim is not prepared for its pod: it may have passed to this one. */
+  /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
   onOtherPod: () => void;
 }
 
 /**
- * Decides whether a container may be created while a claim of its pod is not ready. One that has the start gate in it waits
- * by itself, unless waiting is in vain. Others are refused: the kubelet tries again, without counting it as a start.
+ * Decides whether a container may be created while a claim of its pod is not ready. A container with the start gate waits by
+ * itself, unless the error is permanent. Others are refused: the kubelet retries that without counting it as a start.
  */
 export class StartGuard {
   readonly #options: StartGuardOptions;
@@ -36,7 +36,7 @@ export class StartGuard {
   }
 
   /**
-   * Containers without metadata of ours are created also while the store cannot be read.
+   * Containers without our metadata are created even while the store cannot be read.
    * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
    */
   check(
@@ -57,7 +57,7 @@ export class StartGuard {
       if (reason !== undefined) throw refused(container, claim, reason);
     }
     if (sources.length === 0) return;
-    // The kubelet prepares a claim once, and makes no call for a pod that it is reserved for later.
+    // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
     const other = store.claims().find(({ identity, podUids, devices }) => {
       return devices.length > 0 && !podUids.includes(pod.uid) && sources.some((source) => isFileOf(identity, source));
     });
@@ -67,8 +67,8 @@ export class StartGuard {
   }
 
   /**
-   * Whether the runtime need not wait for a pod's VFs: it makes one sandbox at a time while it does, other pods are about to
-   * come, and containers of this one wait by themselves until its VFs are there.
+   * Whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while it waits,
+   * other pods are expected, and the containers of this pod wait by themselves.
    */
   mayGoOn({ runtimeHandler, uid }: Pick<PodSandbox, 'runtimeHandler' | 'uid'>): boolean {
     const { store, metadata, runsHooks } = this.#options;
@@ -99,7 +99,7 @@ export class StartGuard {
     { failure, isEnding }: Pick<Sandbox, 'failure' | 'isEnding'>,
   ): string | undefined {
     const { isGateOf, runsHooks } = this.#options;
-    // Its devices come back when the kubelet asks again, if it was taken for gone and is not.
+    // If the sandbox was wrongly considered gone, its devices are attached again when the kubelet retries.
     if (isEnding) return 'its devices are leaving this sandbox';
     if (failure !== undefined && isLasting(failure)) return explain(failure.error);
     const waits = runsHooks(runtimeHandler) && createRuntimeHooks.some(({ args }) => isGateOf(identity, args));

@@ -5,7 +5,7 @@ import type { Store } from '../state/index.ts';
 import type { Networks } from './networks.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
-/** Less than a waiting container can spare, so that a slow claim does not keep the driver from the runtime. */
+/** Well below the time that a container waits, so that a slow claim does not keep the driver from connecting to the runtime. */
 const budgetMs = 5_000;
 const everyMs = 1_000;
 
@@ -19,9 +19,9 @@ export interface WaitingSandboxesOptions {
 }
 
 /**
- * Serves sandboxes that their waiting containers announce, while the runtime cannot, or does not know their network. It does nothing else in a sandbox while
- * a container's hook runs: before a plugin is registered, containerd asks each such sandbox and container for its state, and
- * waits 2 s for each in vain. Once they are served, the runtime answers at once.
+ * Serves sandboxes that their waiting containers announce, while the runtime is not connected or does not know their network.
+ * Before containerd registers a plugin it asks each sandbox and container for its state, and one whose hook runs does not
+ * answer within the 2 s that containerd waits. Once they are served, the runtime registers the plugin at once.
  */
 export class WaitingSandboxes implements AsyncDisposable {
   readonly #options: WaitingSandboxesOptions;
@@ -32,7 +32,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Serves those that wait now. Returns when they are ready, or after 5 s: work goes on then. Never rejects. */
+  /** Serves those that wait now. Returns when they are ready, or after 5 s, when work continues. Never rejects. */
   async serve(): Promise<void> {
     const { clock, logger } = this.#options;
     const startedAt = clock.nowMs();
@@ -45,7 +45,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
   }
 
-  /** From now on looks every second, as long as the runtime's list is not up to date and complete. */
+  /** From now on checks every second while the runtime's list is not up to date and complete. */
   start(): void {
     this.#loop = this.#run();
   }
@@ -73,7 +73,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     try {
       const { sandboxes, problems } = await metadata.waiting();
       for (const err of problems) logger.debug({ err }, 'announcement of a waiting container not read');
-      // What the runtime has shown is served already, and repeated by itself.
+      // Sandboxes that the runtime has shown are served and retried already.
       return current(sandboxes)
         .filter((each) => !registry.isLocated(each.sandboxId) && this.#isToBeServed(each))
         .map(async ({ claim: _claim, ...facts }) => {
@@ -98,7 +98,7 @@ export class WaitingSandboxes implements AsyncDisposable {
   }
 }
 
-/** One of each sandbox, which may wait for several claims. In which of two a pod lives, the runtime knows. */
+/** One announcement of each sandbox, which may wait for several claims. Only the runtime knows which of two is current. */
 function current(sandboxes: readonly WaitingSandbox[]): WaitingSandbox[] {
   const byPod = Map.groupBy(sandboxes, ({ podUid }) => podUid);
   return [...byPod.values()].flatMap((all) =>

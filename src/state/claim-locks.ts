@@ -14,7 +14,7 @@ export interface Locks {
   runAll<T>(claimUids: readonly string[], task: () => Promise<T>): Promise<T>;
 }
 
-/** How often a lock that another instance holds is tried again. Only a rolling update has two instances. */
+/** How often a lock that another instance holds is tried again. There are two instances only during a rolling update. */
 const pollMs = 10;
 /**
  * One lock for each claim: a byte of a file, locked by fcntl(2) for the open file, so that the kernel releases it when the
@@ -43,7 +43,7 @@ export class ClaimLocks implements Locks, Disposable {
   }
 
   async runAll<T>(claimUids: readonly string[], task: () => Promise<T>): Promise<T> {
-    // Each once and always in the same order: two calls never wait for each other.
+    // Each once and always in the same order, so that two calls never wait for each other.
     const offsets = [...new Set(claimUids.map(offsetOf))].sort((a, b) => b - a);
     return await offsets.reduce((inner, offset) => () => this.#run(offset, inner), task)();
   }

@@ -1,12 +1,12 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { StateError } from './errors.ts';
 
-/** What a store uses of its database. */
+/** The part of a database that a store uses. */
 export type Database = Pick<DatabaseSync, 'close' | 'exec' | 'isOpen' | 'isTransaction' | 'prepare'>;
 
 /**
- * What brings a store from each schema to the next; the first one makes it. A step that was released is never changed,
- * and adds only what an older version does not trip over: that one may still be running during a rolling update.
+ * The migration from each schema to the next; the first one creates the store. A released step is never changed, and adds only
+ * what an older version ignores: that version may still be running during a rolling update.
  */
 const migrations: readonly string[] = [
   `
@@ -17,7 +17,7 @@ const migrations: readonly string[] = [
       pci_address TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL
     ) STRICT;
   `,
-  // In which boot of the node a claim was written last. What an older version writes is of this boot, as far as we know.
+  // The boot of the node in which a claim was last written. Rows of an older version count as written in this boot.
   'ALTER TABLE claims ADD COLUMN boot_id TEXT',
   `
     ALTER TABLE claims ADD COLUMN allocation TEXT;
@@ -30,11 +30,11 @@ const migrations: readonly string[] = [
 export const schemaVersion = migrations.length;
 
 /**
- * Makes a store what this version works with.
+ * Migrates a store to the schema of this version.
  * @throws StateError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors
  */
 export function migrate(database: Database, path: string): void {
-  // Looked at in the transaction: another instance of the driver may be at it too.
+  // Read within the transaction: another instance of the driver may be migrating, too.
   database.exec('BEGIN IMMEDIATE');
   try {
     const found = readVersion(database);
@@ -50,7 +50,7 @@ export function migrate(database: Database, path: string): void {
 }
 
 /**
- * Whether this version can read a store that it does not bring up to date: an older schema has less, and that is known.
+ * Checks that this version can read a store without migrating it: an older schema lacks columns, which readers expect.
  * @throws StateError `store-unusable` if a newer version has written it; SQLite's errors
  */
 export function checkReadable(database: Database, path: string): void {
@@ -62,14 +62,14 @@ function readVersion(database: Database): number {
   return Number(database.prepare('PRAGMA user_version').get()?.user_version);
 }
 
-/** SQLite notices damage only in the pages that it happens to read: better all of them now than one of them later. */
+/** SQLite detects damage only in pages that it reads, so all of them are read at the start. */
 function checkIntact(database: Database, path: string): void {
   const [{ quick_check: verdict } = {}] = database.prepare('PRAGMA quick_check(1)').all();
   if (verdict === 'ok') return;
   throw new StateError('store-unusable', `state store ${path} is damaged: ${verdict}`, { path, hint: damagedHint });
 }
 
-/** What to do about a store that cannot be read any more. */
+/** What to do about a store that cannot be read. */
 export const damagedHint =
   'drain the node, so that no pod has a VF any more, stop the driver, move the file away together with those beside it that begin with its name, and start the driver';
 

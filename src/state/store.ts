@@ -20,8 +20,8 @@ export interface SandboxPlace {
 }
 
 /**
- * Where a VF is while it is away from the host's network namespace, what it was before, and what its metadata says of
- * it there. All of it ends with the attachment.
+ * Where a VF is while it is not in the host's network namespace, its earlier state, and its network data there. All of it
+ * ends with the attachment.
  */
 export interface Attachment extends SandboxPlace {
   /**
@@ -44,9 +44,9 @@ export interface StoredDevice {
   /** Full reference of the request. */
   request: string;
   config: VfConfig;
-  /** What the VF was before its claim changed it from outside; absent if it did not. */
+  /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
   before?: VfBefore;
-  /** What its containers reach it by; absent until it is prepared. */
+  /** How its containers access it; absent until it is prepared. */
   access?: VfAccess;
   attachment?: Attachment;
 }
@@ -61,7 +61,7 @@ export interface StoredClaim {
   devices: StoredDevice[];
 }
 
-/** A VF that no claim has any more and that could not be restored yet. */
+/** A VF without a claim that could not be restored yet. */
 export interface UnrestoredVf {
   device: StoredDevice;
   /** Why, for the operator. */
@@ -69,23 +69,23 @@ export interface UnrestoredVf {
 }
 
 export interface StoreOptions {
-  /** Of the node now: what is written is marked with it. Absent: the boots of the node are not told apart. */
+  /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
   bootId?: string;
-  /** For tools beside the driver: nothing is made, brought up to date or changed, and no writer is kept waiting. */
+  /** For tools beside the driver: nothing is created, migrated or changed, and no writer has to wait. */
   readOnly?: boolean;
   /** Default: the file at the path, by `node:sqlite`. */
   open?: (path: string, options: DatabaseSyncOptions) => Database;
 }
 
-/** What SQLite says of a file that is none of its own, or was damaged. Source: sqlite.org/rescode.html. */
+/** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
 const damageCodes = [11, 26];
-/** Begin, end and undo a transaction, and a part of one. */
+/** Statements that begin, commit and undo a transaction, and a nested one. */
 const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
 const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
 
 /**
- * What the driver must know after a restart: claims with their VFs, and where each VF is. Written before the host is
- * touched. SQLite in WAL mode, since two instances of the driver share it during a rolling update; one device belongs to
+ * The state that survives a restart: claims with their VFs, and where each VF is. Written before the host is
+ * changed. SQLite in WAL mode, since two instances of the driver share it during a rolling update; one device belongs to
  * at most one claim, which the primary key enforces.
  * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
  */
@@ -95,9 +95,9 @@ export class Store implements Disposable {
   readonly #bootId: string | undefined;
   readonly #isReadOnly: boolean;
   readonly #statements = new Map<string, StatementSync>();
-  /** What was read last; absent: everything is to be read again. */
+  /** The claims that were read last; absent if all have to be read again. */
   #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
-  /** UIDs of claims that we have changed since. */
+  /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
@@ -117,8 +117,8 @@ export class Store implements Disposable {
   }
 
   /**
-   * In the order of their names, and frozen. Each event of each pod asks for them, so only what was written since is read:
-   * a claim that we have changed, or all if it was another instance.
+   * In the order of their names, and frozen. Every event of every pod needs them, so only changes are read again: claims that
+   * this instance has changed, or all if another instance has written.
    */
   claims(): readonly StoredClaim[] {
     return this.#guard(() => {
@@ -135,13 +135,13 @@ export class Store implements Disposable {
     });
   }
 
-  /** The claims that were written last in another boot of the node. */
+  /** The claims that were last written in another boot of the node. */
   claimsOfEarlierBoots(): StoredClaim[] {
     const bootId = this.#bootId;
     return bootId === undefined ? [] : this.#guard(() => this.#claims('WHERE boot_id <> ?', bootId));
   }
 
-  /** Forgets VFs that were not restored in an earlier boot of the node: the kernel has made them anew since. */
+  /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
   forgetUnrestoredOfEarlierBoots(): void {
     if (this.#bootId === undefined) return;
     this.#guard(() => this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string));
@@ -194,7 +194,7 @@ export class Store implements Disposable {
     );
   }
 
-  /** Changes only what a claim stands at. */
+  /** Changes only the state of a claim. */
   setState(uid: string, state: StoredClaim['state']): void {
     this.#guard(() => {
       this.#changed.add(uid);
@@ -203,9 +203,9 @@ export class Store implements Disposable {
   }
 
   /**
-   * Stores several changes in one step, of which all are kept or none: a transaction takes longer than what is in it. A
-   * change that throws is undone by itself, and need not fail the others.
-   * @throws what the task throws
+   * Stores several changes in one transaction, since a transaction takes longer than the changes in it. A change that throws
+   * is undone by itself, and need not fail the others.
+   * @throws the error of the task
    */
   together(task: () => void): void {
     let thrown: { error: unknown } | undefined;
@@ -225,8 +225,8 @@ export class Store implements Disposable {
   }
 
   /**
-   * Changes the attachments of devices of a claim in one step.
-   * @param changes by PCI address; `undefined` removes the attachment. Devices that the claim no longer has are passed over
+   * Changes the attachments of devices of a claim in one transaction.
+   * @param changes by PCI address; `undefined` removes the attachment. Devices that the claim no longer has are ignored
    */
   setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
     if (changes.size === 0) return;
@@ -264,7 +264,7 @@ export class Store implements Disposable {
     this.#guard(() => this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress));
   }
 
-  /** Deletes a claim and keeps those of its devices that could not be restored, in one step. */
+  /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
   releaseClaim(uid: string, unrestored: readonly UnrestoredVf[]): void {
     this.#guard(() =>
       this.#transaction(() => {
@@ -304,7 +304,7 @@ export class Store implements Disposable {
     }
   }
 
-  /** In one statement, which sees one moment: another instance may be writing. */
+  /** In one statement, for a consistent view: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
     const order = 'ORDER BY namespace, name, devices.rowid';
@@ -335,7 +335,7 @@ export class Store implements Disposable {
     this.#prepare(statement).run(...parameters);
   }
 
-  /** There are a handful of them. */
+  /** There are only a handful of statements. */
   #prepare(sql: string): StatementSync {
     const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
     this.#statements.set(sql, known);
@@ -394,7 +394,7 @@ function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim
 }
 
 function toDevice({ pci_address, data }: Row): StoredDevice {
-  // Older versions stored network data beside the attachment, where it outlived it: it is read anew from the pod.
+  // Older versions stored network data beside the attachment, where it could be stale: it is read from the pod again.
   const { networkData: _old, ...device } = JSON.parse(String(data));
   return { pciAddress: String(pci_address), ...device };
 }
@@ -404,7 +404,7 @@ export function isUserSpace({ access }: Pick<StoredDevice, 'access'>): boolean {
   return access?.vfio !== undefined;
 }
 
-/** Whether the file is at fault: SQLite's own word for it, or content that this driver cannot have written. */
+/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
 function isDamage(error: unknown): boolean {
   if (error instanceof SyntaxError) return true;
   return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
@@ -430,8 +430,8 @@ function openToRead(open: Open, path: string): Database {
 function openDatabase(open: Open, path: string, bootId: string | undefined): Database {
   const database = open(path, { timeout: 5_000, enableForeignKeyConstraints: true });
   try {
-    // Not synced at each write: what a process has written outlives it anyway, and with the power goes all of the kernel's
-    // state that the store is about. docs/decisions/0012-no-sync-at-each-write.md
+    // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
+    // about. docs/decisions/0012-no-sync-at-each-write.md
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
     migrate(database, path);
     if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);

@@ -13,7 +13,7 @@ import { PodLinks } from './pod-links.ts';
 import type { AttachStrategy, VfState } from './strategy.ts';
 import { UserSpaceAttach } from './user-space.ts';
 
-/** For one attachment: a CNI plugin that hangs is killed and called again. */
+/** For one attachment: a CNI plugin that hangs is killed, and called again later. */
 const attachBudgetMs = 60_000;
 
 export interface AttachmentsOptions {
@@ -78,12 +78,12 @@ export class Attachments {
     });
   }
 
-  /** Reads a VF that is attached; `undefined` if it is not in the pod any more. */
+  /** Reads an attached VF; `undefined` if it is no longer in the pod. */
   async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {
     return await this.#strategyOf(device).read(device, pod);
   }
 
-  /** Stores what metadata says of the claim's VFs, unless it is stored already. */
+  /** Stores the network data of the claim's VFs, unless it is stored already. */
   recordNetworkData(claimUid: string, states: ReadonlyMap<StoredDevice, NetworkDeviceData>): void {
     const changes = new Map<string, Attachment>();
     for (const [{ pciAddress, attachment }, networkData] of states) {
@@ -93,8 +93,8 @@ export class Attachments {
   }
 
   /**
-   * Takes a VF out of its sandbox and restores it. The attachment stays stored until all of it is done, or until the component
-   * is done that moved the VF.
+   * Takes a VF out of its sandbox and restores it. The attachment stays stored until that is complete, and while another
+   * component still has to move the VF.
    * @param device a copy of what is stored: its attachment is removed as well
    * @param isAbandoned whether no other component is going to take the VF out of the sandbox
    * @throws SandboxError `restore-incomplete` if the VF is on the host and not as it was; NetlinkError, SriovError
@@ -110,7 +110,7 @@ export class Attachments {
     this.#record(claimUid, device, undefined);
   }
 
-  /** The pod's old sandbox may be gone or not; another pod's VF is not taken away. */
+  /** The pod's old sandbox may still exist; a VF is never taken from another pod. */
   async #leaveOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
     await this.#strategyOf(device).leave(device, old, false);

@@ -18,15 +18,15 @@ import { type AttachTask, missing } from './strategy.ts';
 /** The node's VFs, as the sandbox side needs them. */
 export interface VfHost {
   linkKey(pciAddress: string): VfIdentity;
-  /** What the PF has set for a VF: all that is known of one without an interface. `undefined`: simulated, or no VF. */
+  /** The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF. */
   adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
   /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns. */
   ensureLink(pciAddress: string): Promise<void>;
-  /** The same for a VF that was moved away: it is made anew if it is in a namespace that cannot be reached. */
+  /** The same for a VF that was moved away: its interface is created anew if it is in an unreachable namespace. */
   reclaimLink(pciAddress: string): Promise<void>;
 }
 
-/** The interfaces of VFs on their way from the host's network namespace and back. */
+/** Moves the interfaces of VFs from the host's network namespace into pods and back. */
 export class HostLinks {
   readonly #networks: Networks;
   readonly #vfs: VfHost;
@@ -58,8 +58,8 @@ export class HostLinks {
   }
 
   /**
-   * Moves the VF back. If the pod's namespace is gone, it returned by itself. One that cannot be moved is made anew: a
-   * process in the pod can keep it from moving.
+   * Moves the VF back. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a process in
+   * the pod can cause, its interface is created anew.
    */
   async returnFromPod(device: StoredDevice, attachment: Attachment): Promise<void> {
     const refused = await this.#moveBack(device, attachment).catch((error: unknown) => ({ error }));
@@ -74,7 +74,7 @@ export class HostLinks {
     return (await findOn(this.#networks.host.connection, device, this.#keyOf)) !== undefined;
   }
 
-  /** Moves a VF back that another component has moved, unless that has put it into the next sandbox of its pod meanwhile. */
+  /** Moves back a VF that another component has moved, unless it is in the next sandbox of its pod meanwhile. */
   async takeBack(device: StoredDevice, attachment: Attachment): Promise<void> {
     for (const path of this.#networks.beside(attachment.netnsPath)) {
       using namespace = this.#networks.open(path);
@@ -93,7 +93,7 @@ export class HostLinks {
     await moveLink(namespace.connection, link.index, this.#networks.host, {}, { acceptOtherName: true });
   }
 
-  /** @returns properties of the VF's interface on the host that are not what they were */
+  /** @returns the properties of the VF's interface on the host that could not be restored */
   async restore(device: StoredDevice, before: LinkState): Promise<RestoreFailure[]> {
     const { connection, ethtool } = this.#networks.host;
     const link = await findOn(connection, device, this.#keyOf);

@@ -27,7 +27,7 @@ export class ObserveAttach implements AttachStrategy {
     return await readInterface(this.#vfs, device, pod);
   }
 
-  /** The component that moved the VF moves it back, after our hook; if the runtime or the component fails, nothing does. */
+  /** The component that moved the VF moves it back after our hook, unless it or the runtime fails. */
   async leave(device: StoredDevice, attachment: Attachment, isAbandoned: boolean): Promise<boolean> {
     if (await this.#hostLinks.isBack(device)) return true;
     if (isAbandoned) await this.#hostLinks.takeBack(device, attachment);

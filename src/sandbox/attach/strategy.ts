@@ -3,7 +3,7 @@ import type { Attachment, SandboxPlace, StoredDevice } from '../../state/index.t
 import { SandboxError } from '../errors.ts';
 import type { PodLinks } from './pod-links.ts';
 
-/** What metadata says of a VF: the state of its interface, or what is known of a VF without one. */
+/** The state of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
 export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'> &
   Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes' | 'linkUp'>> & {
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
@@ -15,7 +15,7 @@ export interface AttachTask {
   device: StoredDevice;
   place: SandboxPlace;
   pod: PodLinks;
-  /** From an earlier attachment of the VF: the state to restore, as long as it was not restored. */
+  /** From an earlier attachment of the VF: the state that still has to be restored. */
   before?: LinkState;
   /** Stores where the VF is, with the state to restore. To be called before the host is changed. */
   record(host?: LinkState): void;
@@ -25,7 +25,7 @@ export interface AttachTask {
 /** How VFs get into a pod and back, for one value of `attach` in the claim's configuration. */
 export interface AttachStrategy {
   /**
-   * Makes the VF what its claim asks for in the pod, and reads its state. Idempotent.
+   * Attaches and configures the VF as its claim asks, and reads its state. Idempotent.
    * @throws SandboxError `vf-missing`; NetlinkError, CniError, SriovError
    */
   attach(task: AttachTask): Promise<VfState>;
