@@ -11,10 +11,10 @@
 
 #include "clock.h"
 
-/* `src/metadata/waiting-sandbox.ts` takes a file that was not refreshed for 5 s for a left-over. */
+/* `src/metadata/waiting-sandbox.ts` treats a file that was not refreshed for 5 s as a left-over. */
 enum { refresh_ms = 1000, max_name_bytes = 256, max_path_bytes = 320, max_text_bytes = 2048 };
 
-/* Where runtimes bind the network namespaces of sandboxes. */
+/* Where runtimes bind-mount the network namespaces of sandboxes. */
 static const char *const netns_dirs[] = {"/var/run/netns", "/run/netns"};
 
 /* For the signal handler. */
@@ -40,7 +40,7 @@ static bool find_in(const char *dir, const struct stat *wanted, char *path, size
 
 /*
  * The path at which the container's network namespace is bound. A process of the container is in it by now; the driver
- * does not see processes of the host, so a path below /proc would say nothing to it.
+ * does not see processes of the host, so a path below /proc would be useless to it.
  */
 static bool find_netns(pid_t pid, char *path, size_t size) {
   char link[48];
@@ -75,11 +75,11 @@ static bool write_all(int file, const char *bytes, size_t length) {
   return true;
 }
 
-/* By rename, so that nothing is read by halves. Returns the open file, or -1. */
+/* By rename, so that readers never see a partial file. Returns the open file, or -1. */
 static int create(int directory, const char *name, const char *text, size_t length) {
   char temporary[max_name_bytes + 8];
   snprintf(temporary, sizeof temporary, ".%s.tmp", name);
-  // What a killed process has left.
+  // Left behind by a killed process.
   unlinkat(directory, temporary, 0);
   int file = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return -1;
@@ -89,7 +89,7 @@ static int create(int directory, const char *name, const char *text, size_t leng
   return -1;
 }
 
-/* The signal's own handler is back by now, and ends the process when this returns. */
+/* The signal's default handler is already restored, and ends the process when this function returns. */
 static void on_signal(int number) {
   unlinkat(announced_directory, announced_name, 0);
   raise(number);

@@ -15,7 +15,7 @@ struct arena_block {
 };
 
 #ifdef __SANITIZE_ADDRESS__
-/* Every piece in a block of its own, exactly as long as it is: so that one byte too far is seen. */
+/* Each allocation gets a block of exactly its size, so that an overrun by one byte is detected. */
 enum { block_size = 0, alignment = 1 };
 #else
 enum { block_size = 16 * 1024, alignment = _Alignof(max_align_t) };

@@ -4,7 +4,7 @@
 
 #include "stable-file.h"
 
-/* The work on one catalog. */
+/* State while a catalog is loaded. */
 struct loader {
   struct arena *arena;
   struct catalog *catalog;
@@ -28,14 +28,14 @@ static bool is_wanted(const struct loader *loader, enum claim_kind kind, const c
 
 static bool is_same_text(const char *a, const char *b) { return a != NULL && b != NULL && strcmp(a, b) == 0; }
 
-/* Whether `request` is known by a generated name, and `other` is the same one under the name that its pod gave it. */
+/* Whether `request` has a generated claim name, and `other` is the same request under the name in the pod. */
 static bool is_second_name(const struct request *request, const struct request *other) {
   const struct document *document = request->parts->document;
   return request->kind == kind_unknown && other != request && is_same_text(request->claim, document->claim) &&
          is_same_text(request->name, other->name) && is_same_text(document->uid, other->parts->document->uid);
 }
 
-/* Layouts kep and downward-api have the files of a template's claim twice. */
+/* Layouts kep and downward-api store the files of a template's claim twice. */
 static void drop_second_names(struct catalog *catalog) {
   for (struct request **at = &catalog->requests; *at != NULL;) {
     const struct request *other = catalog->requests;
@@ -48,7 +48,7 @@ static void drop_second_names(struct catalog *catalog) {
   }
 }
 
-/* The request of that name, which is made if need be. Layout kep does not tell the kind: it joins what is there. */
+/* Finds or creates the request of that name. Layout kep does not record the kind: it joins an existing request. */
 static struct request *find_request(struct loader *loader, enum claim_kind kind, const char *claim, const char *name) {
   struct request **end = &loader->catalog->requests;
   for (; *end != NULL; end = &(*end)->next) {
@@ -95,7 +95,7 @@ static void add_part(struct loader *loader, struct request *request, const struc
 
 /*
  * The pod's author knows a claim by the name that is a part of the path: of the folder, or in layout downward-api of the
- * file, which is `claim.request.json`. Elsewhere the document has to tell.
+ * file, which is `claim.request.json`. In other layouts the name comes from the document.
  */
 static const char *name_in_path(struct loader *loader, const struct candidate *file, const struct document *document,
                                 const char *request) {
@@ -106,7 +106,7 @@ static const char *name_in_path(struct loader *loader, const struct candidate *f
   return arena_copy(loader->arena, file->file, length - end_length);
 }
 
-/* Puts what a list of requests says into the catalog. `name_key` is what a request's name is called. */
+/* Adds a list of requests to the catalog. `name_key` is the key of a request's name. */
 static bool add_requests(struct loader *loader, const struct candidate *file, const struct document *document,
                          const char *claim, const struct json *requests, const char *name_key) {
   if (requests == NULL) return true;
@@ -145,7 +145,7 @@ static void load_file(struct loader *loader, const struct candidate *file) {
   if (file->claim != NULL && !is_wanted(loader, file->kind, file->claim, file->request)) return;
   size_t length;
   const char *text = read_stable_file(loader->arena, file->path, &length, &problem);
-  // Gone between the listing and the reading: as if it had never been there.
+  // Removed between the listing and the read: treated as if it had never existed.
   if (text == NULL && problem.code == exit_not_found) return;
   const struct document *document =
       text == NULL ? NULL : document_parse(loader->arena, file->path, text, length, &problem);
@@ -156,7 +156,7 @@ static void load_file(struct loader *loader, const struct candidate *file) {
   add_document(loader, file, document);
 }
 
-/* For the message about what is not there: names by folders, each once, as many as fit on a screen. */
+/* For the not-found message: names from folders, each once, as many as fit on a screen. */
 static void note_available(struct loader *loader, const struct candidate *file) {
   const char **available = &loader->catalog->available;
   if (file->claim == NULL || strlen(*available) > 500) return;
@@ -166,7 +166,7 @@ static void note_available(struct loader *loader, const struct candidate *file) 
   *available = arena_format(loader->arena, "%s%s%s", *available, **available == '\0' ? "" : ", ", name);
 }
 
-/* That a reference is of one request, and of the subrequest that it names. */
+/* Checks that a reference matches exactly one request, and the subrequest that it names. */
 static void check_reference(struct loader *loader, const struct place *place, const struct reference *reference) {
   struct problem problem;
   const struct request *found = NULL;

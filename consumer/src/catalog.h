@@ -1,4 +1,4 @@
-/* What the files say, by claim and request. */
+/* Contents of the files, by claim and request. */
 #ifndef NETDRA_CATALOG_H
 #define NETDRA_CATALOG_H
 
@@ -7,33 +7,33 @@
 
 /* One device of a request. */
 struct device {
-  const char *driver, *pool, *name; /* NULL where the layout does not tell */
+  const char *driver, *pool, *name; /* NULL if the layout does not record it */
   const struct json *data;
   struct device *next;
 };
 
-/* One file that tells of a request, and where in it. */
+/* One file that describes a request, and the position in it. */
 struct part {
   const struct document *document;
   const struct json *request;
   struct part *next;
 };
 
-/* A request of a claim, as all drivers tell it. */
+/* A request of a claim, merged from the files of all drivers. */
 struct request {
   enum claim_kind kind;
   const char *claim;
   const char *name; /* without a subrequest */
   const char *full_name;
   struct part *parts;     /* at least one, in the order of the files' names */
-  struct device *devices, **devices_end; /* those of all parts, and where the next one goes */
+  struct device *devices, **devices_end; /* those of all parts, and where the next one is added */
   long long generation;   /* the lowest of the parts */
   struct request *next;
 };
 
 struct catalog {
   struct request *requests;
-  const char *available; /* names that folders have, for messages; "" if none */
+  const char *available; /* names taken from folders, for messages; "" if none */
   struct complaint {
     struct problem problem;
     struct complaint *next;
@@ -41,14 +41,14 @@ struct catalog {
 };
 
 /*
- * Reads the files at `place`: of the requests that are referred to, or of all for a `count` of 0. Each reference is of one
- * request afterwards, or a complaint says why not: exit_not_found, or exit_usage if it fits several. Nothing at all is
+ * Reads the files at `place`: those of the referenced requests, or all if `count` is 0. Afterwards each reference matches one
+ * request, or a complaint gives the reason: exit_not_found, or exit_usage if it matches several. No metadata at all is
  * exit_not_found, too.
  */
 void catalog_load(struct arena *arena, const struct place *place, const struct reference *references, size_t count,
                   struct catalog *catalog);
 
-/* How the user names a request: with a folder before it where two have the same name. */
+/* The reference that a user writes for a request: with a folder before it where two have the same name. */
 const char *reference_of(struct arena *arena, const struct catalog *catalog, const struct request *request);
 
 #endif

@@ -1,4 +1,4 @@
-/* Time that only goes forward. */
+/* Monotonic time. */
 #ifndef NETDRA_CLOCK_H
 #define NETDRA_CLOCK_H
 
@@ -9,7 +9,7 @@ long now_ms(void);
 /* Sleeps; a signal ends it early. */
 void sleep_ms(long milliseconds);
 
-/* `2` or `0.25`, in seconds, as milliseconds. */
+/* Parses `2` or `0.25`, in seconds; returns milliseconds. */
 bool parse_seconds(const char *text, long *milliseconds);
 
 #endif

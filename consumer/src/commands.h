@@ -1,23 +1,23 @@
-/* What the tool can do. Each command prints to stdout only when all that it needs is there. */
+/* The commands of the tool. Each one prints to stdout only when all its data is complete. */
 #ifndef NETDRA_COMMANDS_H
 #define NETDRA_COMMANDS_H
 
 #include "device.h"
 #include "options.h"
 
-/* Parses the references among the arguments and loads the catalog. Ends the process after complaining if it cannot. */
+/* Parses the references among the arguments and loads the catalog. On failure, complains and ends the process. */
 void load_or_die(struct arena *arena, const struct options *options, struct catalog *catalog);
 
-/* Prints what went wrong. Returns the code of the first complaint, exit_ok if there is none. */
+/* Prints all complaints. Returns the code of the first one, exit_ok if there are none. */
 enum exit_code report(const struct catalog *catalog);
 
-/* `NAME=value` texts with a NULL behind them: what `env` prints, not quoted. */
+/* `NAME=value` texts, terminated by NULL: the output of `env`, without quotes. */
 char **build_env(struct arena *arena, const struct options *options, const struct catalog *catalog);
 
-/* Arguments with a NULL behind them: what `eal-args` prints. Ends the process if there is no device for DPDK. */
+/* Arguments, terminated by NULL: the output of `eal-args`. Ends the process if there is no device for DPDK. */
 char **build_eal_args(struct arena *arena, const struct options *options, const struct catalog *catalog);
 
-/* Waits until the generation is reached. Ends the process after the time is up. */
+/* Waits until the generation is reached. Ends the process on timeout. */
 void wait_or_die(const struct options *options);
 
 enum exit_code run_list(struct arena *arena, const struct options *options);

@@ -19,7 +19,7 @@ static bool copy_bytes(int from, int to) {
   }
 }
 
-/* A container of the pod may be starting the program meanwhile: the name is only ever that of a whole file. */
+/* A container of the pod may be starting the program meanwhile, so the name always refers to a complete file. */
 static bool install(struct arena *arena, const char *target) {
   const char *temporary = arena_format(arena, "%s.%ld.tmp", target, (long)getpid());
   int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -38,7 +38,7 @@ static bool install(struct arena *arena, const char *target) {
   return false;
 }
 
-/* For an init container: the tool's own image has nothing else in it that could copy. */
+/* For an init container: the tool's image contains no other program that could copy. */
 enum exit_code run_copy_to(struct arena *arena, const struct options *options) {
   struct stat status;
   if (options->count != 1) die(exit_usage, "copy-to takes a file or a folder, see --help");

@@ -13,7 +13,7 @@ static const char *attribute_text(const struct json *attribute) {
   return NULL;
 }
 
-/* An attribute of a name without domain belongs to the driver: it can be written with the driver's name before it. */
+/* An attribute name without domain belongs to the driver: it can also be written with the driver's name before it. */
 static const char *member_text(struct arena *arena, const struct device *device, const struct json *attributes,
                                const char *name) {
   const char *text = attribute_text(json_member(attributes, name));
@@ -40,7 +40,7 @@ static const struct json *network_data(const struct device *device) {
   return data != NULL ? data : json_member(json_member(device->data, "driverProvidedData"), "networkData");
 }
 
-/* The names of resource.k8s.io/v1, then those of the KEP's examples. */
+/* Names as in resource.k8s.io/v1, else as in the KEP's examples. */
 static const char *address_list(struct arena *arena, const struct device *device) {
   const struct json *list = json_member(network_data(device), "ips");
   const char *text = NULL;
@@ -100,6 +100,6 @@ bool is_for_dpdk(struct arena *arena, const struct device *device) {
   for (size_t index = 0; index < sizeof drivers / sizeof *drivers; index++) {
     if (strcmp(drivers[index], driver) == 0) return true;
   }
-  // Vendors have variants of vfio-pci, such as mlx5_vfio_pci.
+  // Vendor variants of vfio-pci exist, such as mlx5_vfio_pci.
   return strstr(driver, "vfio") != NULL;
 }

@@ -11,7 +11,7 @@ static bool refuse(struct problem *problem, const struct document *document, con
               json_type_name(found));
 }
 
-/* Absent and null are fine; everything else has to be of the type. */
+/* Absent and null are valid; any other value must have the type. */
 static bool check_optional(struct problem *problem, const struct document *document, const struct json *parent,
                            const char *key, enum json_type type, const char *where) {
   const struct json *value = json_member(parent, key);
@@ -59,7 +59,7 @@ static bool check_device(struct problem *problem, const struct document *documen
          check_network_data(problem, document, json_member(device, "driverProvidedData"));
 }
 
-/* `key` is what the name of a request is called. */
+/* `key` is the key of a request's name. */
 static bool check_requests(struct problem *problem, const struct document *document, const struct json *parent,
                            const char *key) {
   if (!check_optional(problem, document, parent, "requests", json_array, "requests")) return false;
@@ -111,7 +111,7 @@ static bool decode_attributes(struct problem *problem, struct document *document
   return true;
 }
 
-/* Whether the version is one that we know; sets the shape then. */
+/* Whether the version is supported; if so, sets the shape. */
 static bool knows_version(struct document *document, const char *version, const char *kind) {
   static const struct {
     const char *version;
@@ -128,7 +128,7 @@ static bool knows_version(struct document *document, const char *version, const 
   return false;
 }
 
-/* Whether `object` is the one to read: then the document is decoded, well or not. An unknown version is remembered. */
+/* Whether `object` is the one to decode; if so, decodes it, successfully or not. Remembers an unknown version. */
 static bool takes(struct arena *arena, struct document *document, const struct json *object, const char **unknown,
                   struct problem *problem) {
   const struct json *claims = json_member(object, "claims");
@@ -145,7 +145,7 @@ static bool takes(struct arena *arena, struct document *document, const struct j
     return true;
   }
   if (!knows_version(document, version, kind)) {
-    // The message is bounded, so the list is: a file of a million unknown objects is no reason to use up the memory.
+    // Limited because the message is: a file with a million unknown objects must not use up the memory.
     if (strlen(*unknown) > 500) return false;
     *unknown = arena_format(arena, "%s%s%s %s", *unknown, **unknown == '\0' ? "" : ", ", version, kind);
     return false;

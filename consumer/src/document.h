@@ -1,4 +1,4 @@
-/* A metadata file, in any of the four layouts, told apart by what it says. */
+/* A metadata file, in any of the four layouts, which are distinguished by their content. */
 #ifndef NETDRA_DOCUMENT_H
 #define NETDRA_DOCUMENT_H
 
@@ -14,16 +14,16 @@ struct document {
   const char *path;
   enum shape shape;
   const struct json *root;
-  const char *claim;     /* name of the claim; NULL for shape_attributes, which can tell of several */
+  const char *claim;     /* name of the claim; NULL for shape_attributes, which can describe several */
   const char *pod_claim; /* the pod's own name for a claim made from a template, else NULL */
   const char *uid;       /* of the claim, or NULL */
   long long generation;  /* 1 and up; 0 where the layout has none */
 };
 
 /*
- * Decodes the text of a file. Of a stream of objects the first whose version is known counts; unknown versions before it
- * are passed over, what follows it is not looked at. NULL with the path and the reason: exit_malformed, or exit_not_found
- * for nothing but blanks, which is what a file says that is not written yet.
+ * Decodes the text of a file. In a stream of objects the first one with a known version counts; unknown versions before it
+ * are skipped, and what follows it is not read. Returns NULL with the path and the reason: exit_malformed, or
+ * exit_not_found for nothing but blanks, as in a file that has not been written yet.
  */
 struct document *document_parse(struct arena *arena, const char *path, const char *text, size_t length,
                                 struct problem *problem);

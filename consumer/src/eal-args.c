@@ -3,13 +3,13 @@
 
 #include "commands.h"
 
-/* The arguments as they grow: two for each device at most, and those that are put before them. */
+/* The arguments while they are collected: at most two for each device, and those placed before them. */
 struct arguments {
   struct arena *arena;
   const struct options *options;
   char **items;
   size_t count;
-  size_t virtual_count; /* devices that are given by their interface */
+  size_t virtual_count; /* devices that are given by their interface name */
 };
 
 static size_t count_devices(const struct catalog *catalog) {
@@ -27,7 +27,7 @@ static void add_pci_device(struct arguments *arguments, const char *pci) {
   arguments->items[arguments->count++] = arena_format(arguments->arena, "%s%s", pci, devargs);
 }
 
-/* A device that stays with the kernel, by a packet socket on its interface. */
+/* A device that stays with the kernel, used through a packet socket on its interface. */
 static void add_interface(struct arguments *arguments, const char *name) {
   arguments->items[arguments->count++] =
       arena_format(arguments->arena, "--vdev=net_af_packet%zu,iface=%s", arguments->virtual_count++, name);
@@ -64,7 +64,7 @@ char **build_eal_args(struct arena *arena, const struct options *options, const 
       add_device(&arguments, request, device);
     }
   }
-  // Without an allow-list DPDK takes every device that it sees: that must not happen for want of devices.
+  // Without an allow-list DPDK takes every device that it sees: an empty list must not cause that.
   if (arguments.count == 0) {
     die(exit_not_found, "no device for DPDK: %s",
         options->af_packet ? "none has a PCI address or an interface" : "none is bound to vfio-pci or the like");

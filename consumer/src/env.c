@@ -9,14 +9,14 @@ static const char *const field_names[field_count] = {
     [field_numa_node] = "NUMA_NODE", [field_driver] = "DRIVER", [field_vfio_device] = "VFIO_DEVICE",
 };
 
-/* Texts that are collected. */
+/* A growing list of texts. */
 struct texts {
   struct arena *arena;
   char **items;
   size_t count, room;
 };
 
-/* Names of claims and requests have other characters than names of variables: two of them can become the same. */
+/* Names of claims and requests allow more characters than variable names: two of them can become equal. */
 static void add(struct texts *texts, const char *name, const char *value) {
   size_t length = strlen(name);
   for (size_t index = 0; index < texts->count; index++) {
@@ -34,7 +34,7 @@ static void add(struct texts *texts, const char *name, const char *value) {
   texts->items[texts->count++] = arena_format(texts->arena, "%s=%s", name, value);
 }
 
-/* `text` in upper case with `_` for what a variable's name cannot have. */
+/* `text` in upper case, with `_` for characters that a variable name cannot have. */
 static char *to_name(struct arena *arena, const char *text) {
   char *name = arena_copy(arena, text, strlen(text));
   for (char *at = name; *at != '\0'; at++) {
@@ -47,7 +47,7 @@ static char *to_name(struct arena *arena, const char *text) {
   return name;
 }
 
-/* A device's variables, under its number; those of the first one without it, too: most requests have one device. */
+/* A device's variables, with its number; those of the first one also without it: most requests have one device. */
 static void add_device(struct texts *texts, const char *name, size_t index, const struct device *device) {
   struct arena *arena = texts->arena;
   for (enum field field = 0; field < field_count; field++) {
@@ -72,7 +72,7 @@ char **build_env(struct arena *arena, const struct options *options, const struc
   struct texts texts = {.arena = arena};
   const char *requests = "";
   const char *prefix = options->prefix == NULL ? "NETDRA" : options->prefix;
-  // With a prefix of its own a single request needs no other name.
+  // With a custom prefix a single request needs no name in its variables.
   bool is_short = options->prefix != NULL && options->count == 1;
   for (const struct request *request = catalog->requests; request != NULL; request = request->next) {
     const char *name = to_name(arena, arena_format(arena, "%s_%s", request->claim, request->name));
@@ -84,7 +84,7 @@ char **build_env(struct arena *arena, const struct options *options, const struc
   return texts.items;
 }
 
-/* `NAME='value'`: within single quotes a shell takes everything as it is, but a single quote. */
+/* `NAME='value'`: within single quotes a shell takes every character literally, except a single quote. */
 static void print_assignment(const char *text) {
   const char *value = strchr(text, '=') + 1;
   printf("%.*s'", (int)(value - text), text);

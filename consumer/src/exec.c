@@ -14,7 +14,7 @@ static size_t count_of(char *const *items) {
   return count;
 }
 
-/* The program's words, with the arguments for DPDK in place of `{eal-args}`. */
+/* The words of the program, with the DPDK arguments in place of `{eal-args}`. */
 static char **expand(struct arena *arena, const struct options *options, const struct catalog *catalog) {
   char *none[] = {NULL};
   char **eal_args = none;
@@ -33,7 +33,7 @@ static char **expand(struct arena *arena, const struct options *options, const s
   return words;
 }
 
-/* Becomes the program: for images without a shell, which could not use what `env` and `eal-args` print. */
+/* Executes the program: for images without a shell, which could not use the output of `env` and `eal-args`. */
 enum exit_code run_exec(struct arena *arena, const struct options *options) {
   struct catalog catalog;
   if (options->program == NULL || *options->program == NULL) die(exit_usage, "exec needs -- and a program, see --help");

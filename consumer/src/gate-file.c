@@ -24,7 +24,7 @@ static bool parse_state(const char *word, size_t length, enum gate_state *state)
   return false;
 }
 
-/* The place of a byte, or the end. */
+/* The position of a byte, or the end. */
 static const char *find(const char *text, const char *end, char wanted) {
   const char *found = memchr(text, wanted, (size_t)(end - text));
   return found == NULL ? end : found;
@@ -50,7 +50,7 @@ bool gate_parse(const char *text, size_t length, struct gate *gate, struct probl
   return true;
 }
 
-/* All of the file, if it is not too long. Returns its length, or -1 with errno. */
+/* Reads the whole file unless it is too long. Returns its length, or -1 with errno. */
 static ssize_t read_all(int file, char *bytes, size_t size) {
   size_t length = 0;
   for (;;) {

@@ -1,7 +1,7 @@
 /*
- * netdra-gate: lets a container start when the devices of a claim are in its pod's sandbox. It is an OCI hook
- * (createRuntime): the runtime runs it on the host, waits for it, and gives the container up if it fails. It needs nothing
- * of the driver but a file, so that containers of a sandbox that is served start while the driver is away.
+ * netdra-gate: lets a container start once the devices of a claim are in its pod's sandbox. It is an OCI hook
+ * (createRuntime): the runtime runs it on the host, waits for it, and abandons the container if it fails. It depends only
+ * on a file of the driver, so that containers of a sandbox that is served start even while the driver is not running.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 const char program_name[] = "netdra-gate";
 
 static const char usage[] = "netdra-gate --claim-dir DIR [--timeout SECONDS]";
-/* Less than the two minutes after which the kubelet gives a container up. */
+/* Less than the two minutes after which the kubelet abandons a container. */
 enum { default_timeout_ms = 100 * 1000, poll_ms = 200 };
 
 static void parse_arguments(char **words, struct gate_wait *wait, long *timeout_ms) {
@@ -33,7 +33,7 @@ static void parse_arguments(char **words, struct gate_wait *wait, long *timeout_
   if (wait->claim_dir == NULL || wait->claim_dir[0] != '/') die(exit_usage, "wrong arguments: %s expected", usage);
 }
 
-/* Standard input up to its end. */
+/* Reads standard input to its end. */
 static char *read_state(struct arena *arena, const struct gate_wait *wait, size_t *length, struct problem *problem) {
   char *bytes = arena_alloc(arena, max_state_bytes + 1);
   struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -65,7 +65,7 @@ static bool wait_at_gate(struct arena *arena, struct gate_wait *wait, struct pro
          gate_open(wait, problem) && gate_wait(wait, problem);
 }
 
-/* The runtime makes an event of it: one line, with all that is needed to look further. */
+/* The runtime turns it into an event: one line, with all that is needed to investigate. */
 static void report(const struct gate_wait *wait, const struct problem *problem) {
   char what[sizeof problem->text], directory[512], sandbox[max_sandbox_bytes + 1];
   const char *id = wait->container.sandbox == NULL ? "unknown" : wait->container.sandbox;
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
   struct gate_wait wait = {.parent = getppid(), .directory = -1};
   sigset_t none;
   long timeout_ms;
-  // Whoever started us may have blocked or ignored what ends us.
+  // The parent process may have blocked or ignored the signals that end us.
   signal(SIGTERM, SIG_DFL);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);

@@ -12,12 +12,12 @@
 #include "announcement.h"
 #include "clock.h"
 
-/* For what inotify does not see: processes that end, and file systems without it. */
+/* For changes that inotify does not report: processes that end, and file systems without inotify. */
 enum { poll_ms = 200 };
 
 bool is_orphan(pid_t parent) { return getppid() != parent; }
 
-/* Whether the container's first process has ended; a zombie has. What cannot be found out is taken for a running one. */
+/* Whether the container's first process has ended; a zombie counts as ended, an unknown state as running. */
 static bool has_ended(pid_t pid) {
   char path[32], stat[512];
   if (pid == 0) return false;
@@ -28,12 +28,12 @@ static bool has_ended(pid_t pid) {
   bool is_gone = length < 0 && errno == ESRCH;
   close(file);
   stat[length < 0 ? 0 : length] = '\0';
-  // `pid (name) state`: the name can have anything in it.
+  // `pid (name) state`: the name can contain any character.
   const char *name_end = strrchr(stat, ')');
   return is_gone || (name_end != NULL && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0));
 }
 
-/* Whether the directory was removed, and maybe made anew: for another claim of that name. */
+/* Whether the directory was removed, and perhaps recreated for another claim of that name. */
 static bool has_gone(const struct gate_wait *wait) {
   struct stat open_one, named_one;
   if (fstat(wait->directory, &open_one) != 0) return true;
@@ -66,7 +66,7 @@ static bool fail_late(const struct gate *gate, const struct gate *last, struct p
   return fail(problem, exit_timeout, "%s: the driver has said nothing about this sandbox, it may not be running", late);
 }
 
-/* Returns after a change in the directory, or a moment. */
+/* Returns after a change in the directory, or after a short time. */
 static void await_change(int inotify, long at_most_ms) {
   char events[4096];
   struct pollfd change = {.fd = inotify, .events = POLLIN};
@@ -113,7 +113,7 @@ static bool wait_until_served(const struct gate_wait *wait, int inotify, struct 
 bool gate_wait(const struct gate_wait *wait, struct problem *problem) {
   struct gate gate;
   if (!gate_read(wait->directory, &gate, problem)) return false;
-  // The usual case, and the one for which there need not be a driver.
+  // The usual case; it works without a running driver.
   if (gate.state == gate_served && is_about(&gate, wait)) return true;
   struct announcement announcement;
   announce(&announcement, wait->directory, &wait->container);

@@ -17,11 +17,11 @@ bool gate_open(struct gate_wait *wait, struct problem *problem);
 
 /*
  * Returns when the container's sandbox is served. Fails with exit_timeout, with exit_not_found when the sandbox has ended,
- * the claim's directory has gone or nothing waits any more, and with what gate_read fails with.
+ * the claim's directory was removed or nothing waits any more, and with the codes of gate_read.
  */
 bool gate_wait(const struct gate_wait *wait, struct problem *problem);
 
-/* Whether the runtime that started this process has ended: nothing would come of waiting. */
+/* Whether the runtime that started this process has ended: waiting is pointless then. */
 bool is_orphan(pid_t parent);
 
 #endif

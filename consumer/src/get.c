@@ -4,14 +4,14 @@
 #include "commands.h"
 #include "json-path.h"
 
-/* A copy of the value itself; what is in it is shared. */
+/* A shallow copy of the value: its children are shared. */
 static struct json *copy(struct arena *arena, const struct json *value) {
   struct json *result = json_new(arena, value->type, value->key, value->text);
   result->first = value->first;
   return result;
 }
 
-/* A copy of an object in which the member of that name is another. */
+/* A copy of an object with that member replaced. */
 static struct json *with_member(struct arena *arena, const struct json *object, const char *key, struct json *member) {
   struct json *result = json_new(arena, json_object, object->key, NULL);
   struct json **end = &result->first;
@@ -36,8 +36,8 @@ static struct json *list_devices(struct arena *arena, const struct request *requ
 }
 
 /*
- * The document of a request. Files of several drivers become one: identity from the first, all devices, and the lowest
- * generation. A file that tells of more than the request, as the older layouts may, is given as it is.
+ * The document of a request. Files of several drivers are merged: identity from the first, all devices, and the lowest
+ * generation. A file that describes more than the request, as the older layouts may, is returned unchanged.
  */
 static const struct json *merge(struct arena *arena, const struct request *request) {
   const struct document *document = request->parts->document;
@@ -55,7 +55,7 @@ static void print_value(const struct json *value, void *context) {
   json_print(stdout, value);
 }
 
-/* Objects and lists as JSON, everything else as its bare text, a line each. */
+/* Objects and lists as JSON, everything else as its bare text, one per line. */
 enum exit_code run_get(struct arena *arena, const struct options *options) {
   struct catalog catalog;
   struct problem problem = {0};

@@ -8,7 +8,7 @@ static bool is_name_character(char character) {
          (character >= '0' && character <= '9') || character == '_' || character == '-';
 }
 
-/* What stands between quotes; `*at` is behind the opening one and gets behind the closing one. NULL: there is none. */
+/* The text between quotes; `*at` is after the opening quote and moves past the closing one. NULL: there is none. */
 static const char *read_quoted(struct arena *arena, const char **at, char quote) {
   char *name = arena_alloc(arena, strlen(*at) + 1);
   char *out = name;
@@ -21,7 +21,7 @@ static const char *read_quoted(struct arena *arena, const char **at, char quote)
   return *in == quote ? name : NULL;
 }
 
-/* What follows `[`, up to and with `]`. */
+/* The part after `[`, up to and including `]`. */
 static bool read_bracket(struct arena *arena, const char **at, struct json_path *step) {
   const char *in = *at;
   if (*in == '\'' || *in == '"') {

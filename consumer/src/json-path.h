@@ -1,12 +1,12 @@
 /*
- * The small part of JSONPath that a metadata document needs:
+ * The small subset of JSONPath that a metadata document needs:
  *
  *   .name       a member whose name is made of letters, digits, `_` and `-`
- *   ['name']    a member of any name; or ["name"]; a backslash takes the next character as it is
+ *   ['name']    a member of any name; or ["name"]; a backslash escapes the next character
  *   [3]         an element, from 0
  *   [*]         every element of a list, every member of an object
  *
- * One `$` may stand before all. `$`, `.` and the empty text are the value itself.
+ * One leading `$` is allowed. `$`, `.` and the empty text are the value itself.
  */
 #ifndef NETDRA_JSON_PATH_H
 #define NETDRA_JSON_PATH_H
@@ -21,10 +21,10 @@ struct json_path {
   struct json_path *next;
 };
 
-/* Fills in `path`, NULL for the value itself. Fails with exit_usage, the text and where it goes wrong. */
+/* Fills in `path`, NULL for the value itself. Fails with exit_usage, the text and the position of the error. */
 bool json_path_parse(struct arena *arena, const char *text, struct json_path **path, struct problem *problem);
 
-/* Calls `visit` for each value that the path leads to, in their order. Returns how many there were. */
+/* Calls `visit` for each value that the path matches, in order. Returns their number. */
 size_t json_path_visit(const struct json *value, const struct json_path *path,
                        void (*visit)(const struct json *value, void *context), void *context);
 

@@ -15,7 +15,7 @@ struct reader {
 
 static struct json *read_value(struct reader *reader, int depth);
 
-/* The byte at the place of reading; -1 at the end. */
+/* The byte at the read position; -1 at the end. */
 static int peek(const struct reader *reader) {
   const struct json_source *source = reader->source;
   return source->at < source->length ? (unsigned char)source->text[source->at] : -1;
@@ -42,7 +42,7 @@ static void *refuse(struct reader *reader, const char *what) {
   return NULL;
 }
 
-/* Takes one byte if it is the wanted one. */
+/* Consumes one byte if it is the wanted one. */
 static bool accept(struct reader *reader, char wanted) {
   if (peek(reader) != (unsigned char)wanted) return false;
   reader->source->at++;
@@ -85,11 +85,11 @@ static int32_t read_hex4(struct reader *reader) {
   return value;
 }
 
-/* What follows `\u`. Half of a surrogate pair becomes U+FFFD, as in Go. */
+/* The character after `\u`. Half of a surrogate pair becomes U+FFFD, as in Go. */
 static bool read_unicode_escape(struct reader *reader, uint32_t *character) {
   int32_t unit = read_hex4(reader);
   if (unit < 0) return refuse(reader, "four hexadecimal digits expected") != NULL;
-  // A NUL would cut the text off for everybody who gets it from us.
+  // A NUL would truncate the text for every consumer.
   if (unit == 0) return refuse(reader, "a string without \\u0000 expected") != NULL;
   *character = (uint32_t)unit;
   if (unit < 0xd800 || unit > 0xdfff) return true;
@@ -107,7 +107,7 @@ static bool read_unicode_escape(struct reader *reader, uint32_t *character) {
   return true;
 }
 
-/* What follows a backslash, as UTF-8 to `out`. */
+/* Decodes the part after a backslash as UTF-8 to `out`. */
 static bool read_escape(struct reader *reader, char **out) {
   static const char names[] = "\"\\/bfnrt";
   static const char meanings[] = "\"\\/\b\f\n\r\t";
@@ -125,7 +125,7 @@ static bool read_escape(struct reader *reader, char **out) {
   return true;
 }
 
-/* The text of a string whose opening quote was taken. What is decoded is never longer than what was written. */
+/* The text of a string whose opening quote was consumed. Decoded text is never longer than the escaped text. */
 static const char *read_string(struct reader *reader) {
   struct json_source *source = reader->source;
   size_t end = source->at;
@@ -209,7 +209,7 @@ static struct json *read_word(struct reader *reader) {
 
 static struct json *read_value(struct reader *reader, int depth) {
   skip_blanks(reader);
-  // Every level is a stack frame of ours.
+  // Each level uses a stack frame.
   if (depth > max_depth) return refuse(reader, "no deeper nesting expected");
   if (accept(reader, '{')) return read_object(reader, depth + 1);
   if (accept(reader, '[')) return read_array(reader, depth + 1);

@@ -1,6 +1,6 @@
 /*
  * JSON values: a reader for streams of several of them (RFC 8259 each, blanks between), and a printer.
- * Numbers stay as they were written, so that 64-bit integers come out as they went in.
+ * Numbers stay as they were written, so that 64-bit integers are preserved.
  */
 #ifndef NETDRA_JSON_H
 #define NETDRA_JSON_H
@@ -16,15 +16,15 @@ enum json_type { json_null, json_bool, json_number, json_string, json_array, jso
 struct json {
   enum json_type type;
   const char *key;           /* name within the object it is in, else NULL */
-  const char *text;          /* string: what it says; number, true, false, null: as written; else NULL */
-  struct json *first, *next; /* the first child; the next one beside this */
+  const char *text;          /* string: the decoded text; number, true, false, null: as written; else NULL */
+  struct json *first, *next; /* the first child; the next sibling */
 };
 
 /* A text that is read value by value. */
 struct json_source {
   const char *text;
   size_t length;
-  size_t at; /* how far it has been read */
+  size_t at; /* the read position */
 };
 
 /*

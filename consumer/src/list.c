@@ -17,7 +17,7 @@ static void print_device(struct arena *arena, const char *reference, const struc
   putchar('\n');
 }
 
-/* One line a device, columns between tabs. What can be read is listed even if something else cannot. */
+/* One line per device, columns separated by tabs. Readable files are listed even if others cannot be read. */
 enum exit_code run_list(struct arena *arena, const struct options *options) {
   struct catalog catalog;
   if (options->count > 0) die(exit_usage, "list takes no arguments, see --help");

@@ -1,5 +1,5 @@
 /*
- * netdra-metadata: tells a container about the devices of its resource claims, from the files of KEP-5304. One static
+ * netdra-metadata: shows a container the devices of its resource claims, from the files of KEP-5304. One static
  * program without other files, so that it runs in any image.
  */
 #include <errno.h>
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
   }
   if (!options_parse(&arena, argv + 1, &options, &problem)) die(problem.code, "%s", problem.text);
   enum exit_code code = find_command(&options)(&arena, &options);
-  // Output that did not arrive is no success: a full disk would leave half of the assignments.
+  // Lost output is a failure: a full disk would leave half of the assignments.
   if (fflush(stdout) != 0 || ferror(stdout)) die(exit_system, "output cannot be written: %s", strerror(errno));
   arena_free(&arena);
   return (int)code;

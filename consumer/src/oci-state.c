@@ -22,7 +22,7 @@ bool is_plain_name(const char *text, size_t length, size_t limit) {
   return length > 0 && length <= limit;
 }
 
-/* What a runtime annotates containers with. */
+/* Annotations that a runtime adds to containers. */
 struct keys {
   const char *sandbox, *pod_uid, *pod_namespace, *pod_name;
 };
@@ -43,7 +43,7 @@ static bool take_sandbox(const struct json *annotations, struct oci_state *state
     if (id == NULL || !is_sandbox_id(id, strlen(id))) {
       return fail(problem, exit_malformed, "annotation %s of the container is no sandbox id", key);
     }
-    // Runtimes set their own one. With both, a pod may have brought the other.
+    // Runtimes set their own annotation. If both are present, the pod may have set the other one.
     if (state->sandbox != NULL && strcmp(state->sandbox, id) != 0) {
       return fail(problem, exit_malformed, "annotations %s and %s of the container differ", runtimes[0].sandbox,
                   key);
@@ -60,7 +60,7 @@ static const char *plain_name_of(const struct json *annotations, const char *key
   return text != NULL && is_plain_name(text, strlen(text), max_pod_bytes) ? text : NULL;
 }
 
-/* With the annotations of two runtimes, those of one come from the pod: it could name another pod. */
+/* If the annotations of two runtimes are present, one set comes from the pod, which could name another pod. */
 static void take_pod(const struct json *annotations, struct oci_state *state) {
   const struct keys *keys = NULL;
   for (size_t index = 0; index < runtime_count; index++) {

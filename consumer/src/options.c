@@ -7,7 +7,7 @@
 
 #include "clock.h"
 
-/* Which option belongs to which command; those of no command are for all. */
+/* The commands that accept each option; NULL: all commands. */
 static const struct {
   const char *name, *commands;
   bool has_value;
@@ -32,7 +32,7 @@ static bool parse_generation(const char *text, long long *generation) {
   return errno == 0 && *end == '\0' && *text >= '0' && *text <= '9' && *generation > 0;
 }
 
-/* The output is taken apart at blanks by a shell, which expands patterns, too. */
+/* A shell splits the output at blanks, and expands patterns, too. */
 static bool is_plain_word(const char *text) {
   return *text != '\0' && strpbrk(text, " \t\r\n'\"\\*?[]$`;&|<>(){}~#!") == NULL;
 }
@@ -74,7 +74,7 @@ static bool set_option(struct options *options, const char *name, const char *va
   return ok ? true : fail(problem, exit_usage, "%s %s: not a value that it can have, see --help", name, value);
 }
 
-/* Takes `--name VALUE` or `--name=VALUE` at `*words`, which is at the last word taken afterwards. */
+/* Takes `--name VALUE` or `--name=VALUE` at `*words`, which points to the last word taken afterwards. */
 static bool take_option(char ***words, const char **used, struct options *options, struct problem *problem) {
   const char *word = **words;
   size_t length = strcspn(word, "=");

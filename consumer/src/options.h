@@ -9,15 +9,15 @@ struct options {
   bool no_headers;             /* list */
   const char *prefix;          /* env, exec: NULL for the default */
   const char *devargs;         /* eal-args, exec: NULL for none */
-  const char *flag;            /* eal-args, exec: of the allow-list */
+  const char *flag;            /* eal-args, exec: flag for the allow-list */
   bool af_packet;              /* eal-args, exec */
   bool waits;                  /* exec: --generation or --timeout was given */
   long long generation;        /* wait, exec */
   long timeout_ms;             /* wait, exec */
   const char *command;         /* NULL: none was given */
-  const char **arguments;      /* what is neither option nor command */
+  const char **arguments;      /* all that is neither option nor command */
   size_t count;
-  char **program;              /* exec: what follows `--`, up to a NULL; else NULL */
+  char **program;              /* exec: the words after `--`, up to a NULL; else NULL */
 };
 
 /* Fails with exit_usage. */

@@ -9,7 +9,7 @@ char *printable(char *out, size_t size, const char *text, size_t length) {
   for (size_t at = 0; at < length; at++) {
     unsigned char byte = (unsigned char)text[at];
     size_t width = byte >= ' ' && byte < 127 ? 1 : 4;
-    // The last character needs no room behind it but the NUL's.
+    // Behind the last character only the NUL needs room.
     if (used + width + (at + 1 < length ? sizeof end : 1) > size) {
       strcpy(out + used, end);
       return out;

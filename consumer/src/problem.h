@@ -1,4 +1,4 @@
-/* What the tool ends with, and how a failure travels to the place that reports it. */
+/* Exit codes of the tool, and failures on their way to where they are reported. */
 #ifndef NETDRA_PROBLEM_H
 #define NETDRA_PROBLEM_H
 
@@ -9,12 +9,12 @@ enum exit_code {
   exit_ok = 0,
   exit_not_found = 1, /* no such claim, request, device or path, or no metadata at all */
   exit_usage = 2,     /* the command line is wrong */
-  exit_malformed = 3, /* a file is there and is not metadata that can be read */
-  exit_timeout = 4,   /* the time to wait is over */
+  exit_malformed = 3, /* a file exists but is not readable metadata */
+  exit_timeout = 4,   /* the wait has timed out */
   exit_system = 5,    /* unreadable file, no memory, output or program that the system refuses */
 };
 
-/* A failure that is on its way up. `code` is exit_ok while there is none. */
+/* A failure that is being returned to callers. `code` is exit_ok while there is none. */
 struct problem {
   enum exit_code code;
   char text[1024];
@@ -23,7 +23,7 @@ struct problem {
 /* Fills in a problem. Returns false, so that a function can end with it. */
 bool fail(struct problem *problem, enum exit_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* What the program is called in messages; its main file says it. */
+/* The program's name in messages; set by its main file. */
 extern const char program_name[];
 
 /* Prints `PROGRAM: TEXT` to stderr. */

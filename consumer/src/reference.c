@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Takes the part up to the next slash. NULL when there is none left, or it cannot be a name. */
+/* Takes the part up to the next slash. NULL when none is left, or the part cannot be a name. */
 static const char *take_part(struct arena *arena, const char **rest) {
   if (*rest == NULL) return NULL;
   const char *slash = strchr(*rest, '/');

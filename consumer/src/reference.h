@@ -5,13 +5,13 @@
 #include "arena.h"
 #include "problem.h"
 
-/* What kind of name a claim is known by: layout v1 keeps them apart by folders, the others do not tell. */
+/* The kind of name by which a claim is known: layout v1 separates them by folders, the others do not record it. */
 enum claim_kind { kind_unknown, kind_claim, kind_template };
 
 /*
- * `claim/request`, or `claim/request/subrequest` for one that was chosen by firstAvailable. `claim` is the name of the
- * claim, or the pod's own name for a claim made from a template. `resourceclaims/` or `resourceclaimtemplates/` before it
- * says which of the two, as in the paths of layout v1.
+ * `claim/request`, or `claim/request/subrequest` for a subrequest chosen by firstAvailable. `claim` is the name of the
+ * claim, or the pod's own name for a claim made from a template. The prefix `resourceclaims/` or `resourceclaimtemplates/`
+ * selects one of the two, as in the paths of layout v1.
  */
 struct reference {
   const char *text; /* as given */
@@ -26,7 +26,7 @@ bool reference_parse(struct arena *arena, const char *text, struct reference *re
 /* `resourceclaims` or `resourceclaimtemplates`. */
 const char *claim_folder(enum claim_kind kind);
 
-/* Whether a claim's and a request's name are those of the reference; a reference without kind fits both. */
+/* Whether a claim and a request match the reference; a reference without kind matches both kinds. */
 bool reference_fits(const struct reference *reference, enum claim_kind kind, const char *claim, const char *request);
 
 /* The part of `request/subrequest` before the slash. */

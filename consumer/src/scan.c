@@ -31,7 +31,7 @@ static bool ends_with(const char *text, const char *end) {
   return length > end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-/* Whether layout v1 had the file for the same claim and request. */
+/* Whether layout v1 has the file for the same claim and request. */
 static bool is_known(const struct scan *scan, const char *claim, const char *request, const char *file) {
   for (const struct candidate *each = scan->first; each != NULL; each = each->next) {
     if (each->claim != NULL && strcmp(each->claim, claim) == 0 && strcmp(each->request, request) == 0 &&
@@ -49,10 +49,10 @@ static void add(struct scan *scan, struct candidate found) {
   scan->end = &candidate->next;
 }
 
-/* What is done with each entry of a folder. `entry` has the folder's path, and the parts found so far. */
+/* Called for each entry of a folder. `entry` has the folder's path, and the parts found so far. */
 typedef void on_entry(struct scan *scan, const struct candidate *entry);
 
-/* Visits a folder's entries by name, but those that start with a dot. */
+/* Visits a folder's entries by name, except those that start with a dot. */
 static void visit_folder(struct scan *scan, const struct candidate *folder, on_entry *visit) {
   struct dirent **entries;
   int count = scandir(folder->path, &entries, NULL, alphasort);
@@ -93,7 +93,7 @@ static void visit_claim(struct scan *scan, const struct candidate *entry) {
   visit_folder(scan, &folder, visit_request);
 }
 
-/* In a folder of any layout, those of layout v1 are no claims. */
+/* In the shared folder, the folders of layout v1 are not claims. */
 static void visit_kep_claim(struct scan *scan, const struct candidate *entry) {
   if (strcmp(entry->file, claim_folder(kind_claim)) == 0 || strcmp(entry->file, claim_folder(kind_template)) == 0) return;
   visit_claim(scan, entry);

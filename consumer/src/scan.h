@@ -1,4 +1,4 @@
-/* Finding metadata files. Nothing is read here but directories. */
+/* Finds metadata files. Reads directories only. */
 #ifndef NETDRA_SCAN_H
 #define NETDRA_SCAN_H
 
@@ -13,25 +13,25 @@ struct place {
   enum layout layout; /* layout_default: v1, then kep */
 };
 
-/* A file that a layout has in its place. */
+/* A file found in a layout's place. */
 struct candidate {
   const char *path;
   const char *file; /* the last part of the path */
   enum claim_kind kind;
-  const char *claim, *request; /* as the folders say; NULL where only the content tells */
+  const char *claim, *request; /* from the folders; NULL if only the content has them */
   struct candidate *next;
 };
 
-/* A layout by its name. Fails with exit_usage and the names. */
+/* Finds a layout by name. Fails with exit_usage and the valid names. */
 bool layout_parse(const char *name, enum layout *layout, struct problem *problem);
 
 /*
- * The files, in the order v1, kep, flat layouts, within each by name. A file of one driver that two layouts have for the
- * same claim and request is there once. What is not there is no failure; a folder that cannot be read is: exit_system.
+ * The files in the order v1, kep, flat layouts, and by name within each. A driver's file that two layouts have for the same
+ * claim and request is listed once. A missing folder is not a failure; an unreadable one is: exit_system.
  */
 bool scan_files(struct arena *arena, const struct place *place, struct candidate **files, struct problem *problem);
 
-/* The folders that are looked at, for messages. */
+/* The folders that are searched, for messages. */
 const char *describe_place(struct arena *arena, const struct place *place);
 
 #endif

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* With a writer that never pauses two reads agree after a few tries; this many differ only if somebody plays tricks. */
+/* Even with a writer that never pauses two reads agree after a few tries; this many fail only if someone interferes. */
 enum { max_attempts = 1000 };
 
 struct content {
@@ -21,7 +21,7 @@ static void pause_ns(long nanoseconds) {
   nanosleep(&time, NULL);
 }
 
-/* All of the file from its start, into memory that is used again for the next read. */
+/* Reads the whole file from its start, into memory that is reused for the next read. */
 static bool read_once(int descriptor, struct content *content, const char *path, struct problem *problem) {
   for (content->length = 0;;) {
     if (content->size - content->length < 4096) {
@@ -50,7 +50,7 @@ static bool read_twice(int descriptor, struct content *now, const char *path, st
   struct content before = {0};
   bool ok = read_once(descriptor, &before, path, problem);
   for (int attempt = 1; ok; attempt++) {
-    // A writer that was stopped in the midst of its pwrite gets time to end it.
+    // Gives a writer that was interrupted during its pwrite time to finish it.
     pause_ns(100000);
     ok = read_once(descriptor, now, path, problem);
     if (!ok || is_same(now, &before)) break;
@@ -67,7 +67,7 @@ static bool read_twice(int descriptor, struct content *now, const char *path, st
 
 static int open_regular(const char *path, struct problem *problem) {
   struct stat status;
-  // Without O_NONBLOCK a pipe of that name would hold us up.
+  // Without O_NONBLOCK, opening a pipe of that name would block.
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     fail(problem, errno == ENOENT ? exit_not_found : exit_system, "%s cannot be opened: %s", path, strerror(errno));

@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the character that `text` starts with: 1 to 4; 0 if it is none, or cut off, or written longer than need be. */
+/* Length of the character at the start of `text`: 1 to 4 bytes; 0 if it is invalid, truncated or overlong. */
 size_t utf8_width(const char *text, size_t length);
 
-/* Writes a character, at most 4 bytes. Returns how many. */
+/* Writes a character, at most 4 bytes. Returns their number. */
 size_t utf8_encode(uint32_t character, char *out);
 
 #endif

@@ -3,10 +3,10 @@
 #include "clock.h"
 #include "commands.h"
 
-/* A container seldom waits: its files are there before it starts. What it waits for are changes. */
+/* A container seldom waits: its files exist before it starts. It waits for changes. */
 enum { poll_ms = 50 };
 
-/* What is still missing; exit_ok if nothing is. Anything but a file that is not there yet ends the process. */
+/* What is still missing; exit_ok if nothing is. Any failure except a file that does not exist yet ends the process. */
 static struct problem look(struct arena *arena, const struct options *options) {
   struct catalog catalog;
   struct problem missing = {0};

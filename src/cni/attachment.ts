@@ -8,7 +8,7 @@ export interface CniAttachment {
   network: CniNetwork;
   /** The runtime's id of the pod's sandbox. */
   containerId: string;
-  /** Path of the pod's network namespace. For a deletion it may be empty, or of a namespace that is gone. */
+  /** Path of the pod's network namespace. For a deletion it may be empty, or that of a namespace that is gone. */
   netnsPath: string;
   /** Name of the interface in the pod. */
   ifName: string;
@@ -25,7 +25,7 @@ export interface CniIpamAttachment extends Omit<CniAttachment, 'network' | 'devi
   ipam: CniIpam;
 }
 
-/** One operation of ours: a chain of plugins, or an IPAM plugin as a chain of one. */
+/** One operation: a chain of plugins, or an IPAM plugin as a chain of one. */
 export interface CniTask {
   kind: 'chain' | 'ipam';
   attachment: CniAttachment;
@@ -41,7 +41,7 @@ export function chainTask(attachment: CniAttachment): CniTask {
 }
 
 /**
- * An IPAM plugin is called as the plugin that attaches would call it: with its section inside a configuration.
+ * An IPAM plugin is called as the attaching plugin would call it: with its section inside a configuration.
  * @throws CniError `cni-attachment-invalid`
  */
 export function ipamTask({ ipam, ...rest }: CniIpamAttachment): CniTask {
@@ -51,7 +51,7 @@ export function ipamTask({ ipam, ...rest }: CniIpamAttachment): CniTask {
   return { ...chainTask({ ...rest, network }), kind: 'ipam' };
 }
 
-/** Checks what ends up in the environment of plugins, and in the names of their files. */
+/** Checks values that end up in the environment of plugins, and in the names of their files. */
 function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }: CniAttachment): void {
   const refuse = (problem: string, hint: string, cause?: unknown) =>
     new CniError('cni-attachment-invalid', `cannot attach to CNI network ${network.name}: ${problem}`, {
@@ -78,7 +78,7 @@ function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }
   }
 }
 
-/** Who an attachment is, for messages: `net1 of container 4f1c…`. */
+/** Names an attachment in messages: `net1 of container 4f1c…`. */
 export function describeAttachment({ ifName, containerId }: CniAttachment): string {
   return `${ifName} of container ${containerId}`;
 }

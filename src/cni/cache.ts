@@ -9,10 +9,10 @@ import { describeIssues, parseCniNetwork } from './network.ts';
 import type { RawCniResult } from './result.ts';
 import { isCniVersion } from './versions.ts';
 
-/** What is known of an attachment. Without a result its ADD was begun, and perhaps not ended. */
+/** What is known about an attachment. Without a result its ADD was begun, and perhaps not completed. */
 export interface CacheEntry extends CniTask {
   result?: RawCniResult;
-  /** Its DEL was begun: what the result says may be there no more. */
+  /** Its DEL was begun: what the result describes may no longer exist. */
   deleting?: boolean;
 }
 
@@ -37,13 +37,13 @@ const fileSchema = z.object({
 });
 
 /**
- * Attachments that a DEL has to follow, one file each. Durable: what was written is there after a power loss. The names
- * of the files are hashes, since network and interface names come from users; who an entry is, its content says.
+ * Attachments that still need a DEL, one file each. Durable: entries survive a power loss. The file names are hashes,
+ * since network and interface names come from users; the content identifies an entry.
  */
 export class CniCache {
   readonly #dir: string;
 
-  /** @param dir made when first written to */
+  /** @param dir created by the first write */
   constructor(dir: string) {
     this.#dir = dir;
   }
@@ -82,7 +82,7 @@ export class CniCache {
   }
 
   /**
-   * Removes an entry, and what a crash may have left while it was written.
+   * Removes an entry, and what an interrupted write may have left.
    * @throws CniError `cni-cache-unusable`
    */
   async remove(task: CniTask): Promise<void> {
@@ -97,7 +97,7 @@ export class CniCache {
   }
 
   /**
-   * All entries, and why some files are none.
+   * All entries, and why other files are not valid entries.
    * @throws CniError `cni-cache-unusable` if the directory cannot be read
    */
   async list(): Promise<{ entries: CacheEntry[]; problems: CniError[] }> {
@@ -151,7 +151,7 @@ function fileName({ kind, attachment: { network, containerId, ifName } }: CniTas
   return `${createHash('sha256').update(identity).digest('hex')}.json`;
 }
 
-/** Reads an entry as carefully as what users write: it says which programs to run as root. */
+/** Checks an entry as strictly as user input: it says which programs run as root. */
 function parseEntry(text: string, path: string): CacheEntry {
   const parsed = fileSchema.safeParse(JSON.parse(text));
   if (!parsed.success) throw new Error(describeIssues(parsed.error));

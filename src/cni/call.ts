@@ -12,7 +12,7 @@ import { createEnvironment, formatRequest } from './request.ts';
 import type { RawCniResult } from './result.ts';
 
 export interface PluginCallerOptions {
-  /** Folders in which plugins are looked for, the first one first. */
+  /** Directories that are searched for plugins, in this order. */
   binDirs: string[];
   searchPath: string;
   exec: Exec;
@@ -56,9 +56,9 @@ export class PluginCaller {
   }
 
   /**
-   * Runs a plugin and gives what it printed.
-   * @throws CniError `cni-plugin-missing`, `cni-plugin-failed`, `cni-output-invalid` for too much of it, `cni-timeout`
-   * when the signal fires: the plugin is killed then, with all of its process group
+   * Runs a plugin and returns its output.
+   * @throws CniError `cni-plugin-missing`, `cni-plugin-failed`, `cni-output-invalid` for too much output, `cni-timeout`
+   * when the signal fires: the plugin and its whole process group are then killed
    */
   async call(request: PluginCall, signal: AbortSignal): Promise<string> {
     const { exec, clock, logger, binDirs, searchPath } = this.#options;

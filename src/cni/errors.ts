@@ -3,20 +3,20 @@ import { type ErrorDetails, NetdraError } from '../errors.ts';
 export type CniErrorCode =
   /** The configuration of a network or of an IPAM plugin is not what the CNI specification allows. */
   | 'cni-config-invalid'
-  /** A container id, interface name, namespace path or argument that no plugin could be called with. */
+  /** A container id, interface name, namespace path or argument cannot be passed to plugins. */
   | 'cni-attachment-invalid'
-  /** There is no program of the plugin's name where plugins are looked for, or it cannot be started. */
+  /** The plugin's program is not in the directories that are searched, or it cannot be started. */
   | 'cni-plugin-missing'
-  /** The plugin answered with an error, or ended with another exit code than 0, or was ended by a signal. */
+  /** The plugin reported an error, ended with a non-zero exit code, or was ended by a signal. */
   | 'cni-plugin-failed'
-  /** The time was over before the plugin was done, or before it was its turn. */
+  /** The time ran out before the plugin had ended, or before its turn came. */
   | 'cni-timeout'
-  /** The plugin reported success, but what it printed is no CNI result that we understand. */
+  /** The plugin reported success, but its output is not a CNI result that we understand. */
   | 'cni-output-invalid'
   /** The cache of attachments cannot be read or written. */
   | 'cni-cache-unusable';
 
-/** What plugins are asked to do. */
+/** The commands that plugins get. */
 export type CniCommand = 'ADD' | 'DEL';
 
 export interface CniErrorDetails extends ErrorDetails {
@@ -25,16 +25,16 @@ export interface CniErrorDetails extends ErrorDetails {
   /** Type of the plugin: the name of its program. */
   plugin?: string | undefined;
   command?: CniCommand | undefined;
-  /** The number that the plugin gave: see {@link hintForPluginCode}. */
+  /** The plugin's error code: see {@link hintForPluginCode}. */
   pluginCode?: number | undefined;
-  /** The plugin's own words, the short and the long ones. */
+  /** The plugin's own words, short and long. */
   pluginMessage?: string | undefined;
   pluginDetails?: string | undefined;
   /** The end of what the plugin wrote to its standard error. */
   stderr?: string | undefined;
 }
 
-/** Whatever goes wrong with CNI networks and plugins. */
+/** Errors of CNI networks and plugins. */
 export class CniError extends NetdraError<CniErrorCode> {
   readonly network: string | undefined;
   readonly plugin: string | undefined;
@@ -56,10 +56,10 @@ export class CniError extends NetdraError<CniErrorCode> {
   }
 }
 
-/** The plugin knows no such container: there is nothing that a DEL would have to clean up. */
+/** The plugin does not know the container: a DEL has nothing to clean up. */
 export const unknownContainerCode = 3;
 
-/** Source: CNI specification 1.1.0, section 5, "Error". From 100 on the numbers are the plugins' own. */
+/** Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on are the plugins' own. */
 const pluginCodeHints: Record<number, string> = {
   1: 'set cniVersion to one that this plugin supports, or install a newer plugin',
   2: 'remove that field from the network configuration, or install a plugin that knows it',
@@ -73,7 +73,7 @@ const pluginCodeHints: Record<number, string> = {
 };
 const transientPluginCodes = new Set([11, 50, 51]);
 
-/** What to do about an error number of a plugin, if it is one that the specification gives a meaning. */
+/** What to do about an error code of a plugin, if the specification defines it. */
 export function hintForPluginCode(code: number): string | undefined {
   return pluginCodeHints[code];
 }

@@ -7,10 +7,10 @@ import { errnoCode } from '../errors.ts';
 export interface ExecRequest {
   /** Absolute path of the program; it gets no arguments. */
   path: string;
-  /** All of the program's environment. */
+  /** The program's whole environment. */
   env: Record<string, string>;
   stdin: string;
-  /** Ends the program, and what it has started in its process group. */
+  /** Ends the program and everything that it has started in its process group. */
   signal: AbortSignal;
 }
 
@@ -21,7 +21,7 @@ export interface ExecOutcome {
   /** The signal that ended it, e.g. `SIGKILL`. */
   endedBy: string | null;
   stdout: string;
-  /** The end of it, at most {@link maxStderrBytes}. */
+  /** The last part of it, at most {@link maxStderrBytes}. */
   stderr: string;
   /** It wrote more than {@link maxStdoutBytes} and was killed for that. */
   overflowed: boolean;
@@ -32,9 +32,9 @@ export type Exec = (request: ExecRequest) => Promise<ExecOutcome>;
 
 export const maxStdoutBytes = 1 << 20;
 export const maxStderrBytes = 4096;
-/** For output that is still on its way when the program has ended; what it left running may hold the pipe open. */
+/** Time for remaining output after the program has ended; what it left running may hold the pipe open. */
 const drainMs = 500;
-/** For a killed program to end: one that waits for a device cannot be ended, and must not hold us up. */
+/** Time for a killed program to end: one that waits for a device cannot be ended, and must not hold us up. */
 const killMs = 1000;
 
 /** @param clock for the short waits after the end of a program */
@@ -59,7 +59,7 @@ async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Pro
     kill();
   });
   const stderr = collectTail(child.stderr);
-  // A plugin may end without reading its configuration: whether it failed, its exit code says.
+  // A plugin may end without reading its configuration; its exit code says whether it failed.
   child.stdin.on('error', () => undefined);
   child.stdin.end(stdin);
 
@@ -72,7 +72,7 @@ async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Pro
   return { exitCode: child.exitCode, endedBy: child.signalCode, stdout: stdout(), stderr: stderr(), overflowed };
 }
 
-/** Keeps the first {@link maxStdoutBytes}; what comes after them is too much. */
+/** Keeps the first {@link maxStdoutBytes}; more is an overflow. */
 function collectHead(stream: Readable, onOverflow: () => void): () => string {
   const chunks: Buffer[] = [];
   let length = 0;
@@ -97,12 +97,12 @@ function killGroup(pid: number): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch (error) {
-    // The last process of the group ended by itself in this moment.
+    // The last process of the group has just ended by itself.
     if (errnoCode(error) !== 'ESRCH') throw error;
   }
 }
 
-/** Waits for the promise, but not longer than that. */
+/** Waits for the promise, but no longer than `ms`. */
 async function atMost(ms: number, promise: Promise<unknown>, clock: Clock): Promise<void> {
   const over = new AbortController();
   try {
@@ -112,7 +112,7 @@ async function atMost(ms: number, promise: Promise<unknown>, clock: Clock): Prom
   }
 }
 
-/** Calls back when the signal fires, at once if it has already, until disposed. */
+/** Calls back when the signal fires, immediately if it has fired already, until disposed. */
 export function onAbort(signal: AbortSignal, callback: () => void): Disposable {
   if (signal.aborted) callback();
   else signal.addEventListener('abort', callback, { once: true });

@@ -4,10 +4,10 @@ import { CniError, type CniErrorDetails, hintForPluginCode, isTransientPluginCod
 import { type ExecOutcome, maxStdoutBytes } from './exec.ts';
 import { isObject } from './network.ts';
 
-/** Of what a plugin says, in messages and logs. */
+/** Limit for a plugin's own words in messages and logs. */
 const maxSaidLength = 1_024;
 
-/** A call of a plugin, for its errors. */
+/** Describes a plugin call in its errors. */
 export interface CallSubject extends CniErrorDetails {
   network: string;
   plugin: string;
@@ -23,7 +23,7 @@ function describeCall({ plugin, network, command, target }: CallSubject): string
   return `plugin ${plugin} of CNI network ${network} failed to ${command} ${target}`;
 }
 
-/** What the plugin says went wrong, or `undefined` if all is well: it ended with 0 and printed no error. */
+/** The failure of a call; `undefined` if it succeeded: the plugin ended with 0 and printed no error. */
 export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniError | undefined {
   const { exitCode, endedBy, overflowed, stderr } = outcome;
   const details = { ...subject, stderr };
@@ -37,11 +37,11 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   const how = exitCode === null ? `was ended by ${endedBy ?? 'nobody knows what'}` : `ended with exit code ${exitCode}`;
   const said = lastLine(stderr) ?? lastLine(outcome.stdout);
   const message = `${describeCall(subject)}: it ${how}${said === undefined ? ' and said nothing' : `: ${said}`}`;
-  // A signal is not the plugin's own decision: it may have been the kernel, out of memory.
+  // A signal is not the plugin's own decision: the kernel may have sent it, out of memory.
   return new CniError('cni-plugin-failed', message, { ...details, retriable: exitCode === null });
 }
 
-/** @param waitedMs how long the plugin has had; absent if it was not even started */
+/** @param waitedMs how long the plugin ran; absent if it was not started */
 export function timeoutFailure(
   subject: CallSubject,
   { waitedMs, stderr, cause }: { waitedMs?: number; stderr?: string; cause: unknown },
@@ -85,7 +85,7 @@ interface PluginError {
   details: string;
 }
 
-/** The error that a plugin printed; a plugin that prints one and ends with 0 has failed as well. */
+/** The error that a plugin printed; a plugin that prints an error and ends with 0 has failed as well. */
 function parsePluginError(stdout: string): PluginError | undefined {
   let value: unknown;
   try {

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { CniError } from './errors.ts';
 import { type CniVersion, cniVersions, describeUnknownVersion, latestOf } from './versions.ts';
 
-/** The section of one plugin; all fields but these are the plugin's own. */
+/** Configuration of one plugin; all other fields are the plugin's own. */
 export interface CniPluginConfig {
   /** Name of the plugin's program, without a directory. */
   type: string;
@@ -29,7 +29,7 @@ export interface CniIpam {
 }
 
 const maxPlugins = 16;
-/** What the runtime fills in: in a configuration it would reach behind our back for other devices. */
+/** Fields that the runtime fills in: in a configuration they could reach other devices without our knowledge. */
 const reservedFields = ['prevResult', 'runtimeConfig'];
 
 const pluginType = z
@@ -50,7 +50,7 @@ const networkName = z
   .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,252}$/, 'must be letters, digits, "_", "." and "-", the first one no sign');
 const versionFields = {
   cniVersion: z.string({ error: `must be one of ${cniVersions.join(', ')}` }),
-  /** Others that the configuration fits too; since 1.1.0. */
+  /** Other versions that the configuration is valid for; since 1.1.0. */
   cniVersions: z.array(z.string()).optional(),
 };
 const listSchema = z
@@ -123,7 +123,7 @@ function isBareFileName(name: string): boolean {
   return /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/.test(name) && !name.includes('..');
 }
 
-/** A copy that has been through JSON, so that it can be handed to plugins and to the cache as it is. */
+/** A copy that went through JSON, so that plugins and the cache can get it as it is. */
 function toPlainObject(value: unknown, what: string): Record<string, unknown> {
   let plain: unknown;
   try {

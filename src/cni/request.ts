@@ -3,7 +3,7 @@ import type { CniCommand } from './errors.ts';
 import type { CniPluginConfig } from './network.ts';
 import { convertCniResult, type RawCniResult } from './result.ts';
 
-/** How the plugin `host-device` can be told of its device. One of these, and we name none by address. */
+/** Fields by which the plugin `host-device` selects its device. It takes only one: with these, we add no address. */
 const deviceSelectors = ['device', 'hwaddr', 'kernelpath', 'auxDevice'];
 
 /**
@@ -30,7 +30,7 @@ export function formatRequest(
   });
 }
 
-/** Like Multus, so that configurations written for it work: sriov reads `deviceID`, host-device `pciBusID`. */
+/** As Multus does, so that configurations written for it work: sriov reads `deviceID`, host-device `pciBusID`. */
 function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Record<string, string> {
   if (deviceId === undefined) return {};
   const isSelected = deviceSelectors.some((field) => plugin[field] !== undefined);
@@ -48,7 +48,7 @@ export interface EnvironmentOptions {
   searchPath: string;
 }
 
-/** All of a plugin's environment: nothing of ours leaks into it. */
+/** A plugin's whole environment: our own does not leak into it. */
 export function createEnvironment(attachment: CniAttachment, options: EnvironmentOptions): Record<string, string> {
   return {
     PATH: options.searchPath,

@@ -19,7 +19,7 @@ export interface CniAddress {
   /** Canonical, with prefix length. */
   address: string;
   gateway?: string;
-  /** Index into the interfaces. IPAM plugins know none. */
+  /** Index into the interfaces. IPAM plugins report none. */
   interface?: number;
 }
 
@@ -39,7 +39,7 @@ export interface CniDns {
   options?: string[];
 }
 
-/** What a chain of plugins, or an IPAM plugin, says that it has done. */
+/** The result that a chain of plugins, or an IPAM plugin, reports. */
 export interface CniResult {
   cniVersion: CniVersion;
   interfaces: CniInterface[];
@@ -48,7 +48,7 @@ export interface CniResult {
   dns?: CniDns;
 }
 
-/** A result as the plugin printed it, with the fields that we do not know: what the next plugin gets. */
+/** A result as the plugin printed it, including fields that we do not know: the next plugin gets it. */
 export type RawCniResult = Record<string, unknown> & { cniVersion: CniVersion };
 
 const nonEmpty = z
@@ -86,11 +86,11 @@ const resultSchema = z.object({
   dns: dnsSchema,
 });
 
-/** Whose result it is. */
+/** Whose result it is, for errors. */
 export interface ResultSubject extends CniErrorDetails {
   plugin: string;
   network: string;
-  /** The version of the configuration: what a result without one is taken for. */
+  /** Version of the configuration, assumed for a result without one. */
   cniVersion: CniVersion;
 }
 
@@ -102,7 +102,7 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
   let value: unknown;
   try {
     value = JSON.parse(text);
-    // What cannot be written again, for being nested too deeply, can be handed neither to plugins nor to the cache.
+    // Data nested too deeply to be serialized again can be passed neither to plugins nor to the cache.
     JSON.stringify(value);
   } catch (cause) {
     const what = text.trim() === '' ? 'nothing' : 'something that is not JSON';
@@ -149,7 +149,7 @@ function assertIndexes({ interfaces, ips }: CniResult, subject: ResultSubject): 
   }
 }
 
-/** A result in the shape of the version that a plugin is configured for: what it can take as `prevResult`. */
+/** Converts a result to the version that a plugin is configured for, so that it accepts it as `prevResult`. */
 export function convertCniResult(raw: RawCniResult, cniVersion: CniVersion): RawCniResult {
   if (raw.cniVersion === cniVersion) return raw;
   if (!Array.isArray(raw.ips)) return { ...raw, cniVersion };
@@ -174,7 +174,7 @@ function refuse(context: z.RefinementCtx, message: string): never {
   return z.NEVER;
 }
 
-/** Without the fields that have no value. */
+/** Removes the fields that have no value. */
 function compact<T extends object>(fields: { [Field in keyof T]?: T[Field] | null | undefined }): T {
   const entries = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
   return Object.fromEntries(entries) as T;

@@ -19,9 +19,9 @@ import { hasNetns, Teardown } from './teardown.ts';
 import { Turns } from './turns.ts';
 
 export interface CniRunnerOptions {
-  /** Folders in which plugins are looked for, the first one first; absolute. */
+  /** Directories that are searched for plugins, in this order; absolute. */
   binDirs: string[];
-  /** Where attachments are kept; of this driver alone, on a disk that outlives the node's reboot. */
+  /** Where attachments are stored: for this driver alone, on a disk that survives a reboot of the node. */
   cacheDir: string;
   clock: Clock;
   logger: Logger;
@@ -34,7 +34,7 @@ export interface CniRunnerOptions {
 }
 
 export interface CniCallOptions {
-  /** Ends the operation: a plugin that runs is killed. */
+  /** Ends the operation: a running plugin is killed. */
   signal: AbortSignal;
 }
 
@@ -49,10 +49,10 @@ const defaultSearchPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /**
  * Attaches pods to networks by CNI plugins, and gets addresses from IPAM plugins.
  *
- * Every attachment is in the cache, durably, before its first plugin runs and until its last DEL has succeeded, so that
- * one that was left behind can be found (`cachedAttachments`) and deleted. One operation at a time for an interface of a
- * container. There is no GC command on purpose: it would free what other runtimes have in a network of the same name,
- * which we cannot know; deleting the cached attachments of pods that are gone frees what is ours.
+ * Every attachment is stored durably in the cache before its first plugin runs and until its last DEL has succeeded, so
+ * that one that was left behind can be found (`cachedAttachments`) and deleted. Operations on one interface of a
+ * container run one at a time. The GC command is deliberately not used: it would free what other runtimes have in a
+ * network of the same name, which we cannot know; deleting the cached attachments of pods that are gone frees ours.
  *
  * Source: CNI specification 1.1.0, https://www.cni.dev/docs/spec/.
  */
@@ -73,10 +73,10 @@ export class CniRunner implements AsyncDisposable {
 
   /**
    * Runs the chain. What an earlier ADD of the same network, container and interface has left is deleted first; but if
-   * that one was completed, with the same configuration, its result is given and no plugin runs.
+   * that ADD was completed, with the same configuration, its result is returned and no plugin runs.
    *
-   * When it fails, what was done is undone, best effort; if that fails too, the attachment stays in the cache. It rejects
-   * as soon as the signal fires, and undoing goes on in the background: the next operation on the interface waits for it.
+   * A failed ADD is undone, best effort; if that fails too, the attachment stays in the cache. The promise rejects as
+   * soon as the signal fires, and undoing goes on in the background: the next operation on the interface waits for it.
    * @throws CniError
    */
   async add(attachment: CniAttachment, options: CniCallOptions): Promise<CniResult> {
@@ -84,21 +84,21 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Runs the chain's DEL, in reverse order, with the configuration that it was added with. Can be repeated; a namespace
-   * that is gone is fine.
+   * Runs the chain's DEL, in reverse order, with the configuration of its ADD. Can be repeated, also when the namespace
+   * is gone.
    *
-   * Plugins that cannot find what they should delete fail, so where there may be nothing their errors are logged, and only
-   * those that may pass are thrown: for an attachment that is not in the cache (plugins are called all the same, since
-   * caches get lost), and for one whose ADD was not completed and whose namespace is gone.
-   * @throws CniError of the first plugin that fails: the ones before it in the chain are not called, as their devices may
-   * still be in use, and the attachment stays in the cache
+   * Plugins that cannot find what they should delete fail. So where nothing may be left, their errors are logged and
+   * only transient ones are thrown: for an attachment that is not in the cache (plugins are called anyway, since caches
+   * get lost), and for one whose ADD was not completed and whose namespace is gone.
+   * @throws CniError of the first plugin that fails: the ones before it in the chain are not called, as their devices
+   * may still be in use, and the attachment stays in the cache
    */
   async delete(attachment: CniAttachment, options: CniCallOptions): Promise<void> {
     await this.#delete(chainTask(attachment), options);
   }
 
   /**
-   * Gets addresses for an interface: nobody configures them. Everything said of {@link add} holds.
+   * Gets addresses for an interface, without configuring them. Otherwise like {@link add}.
    * @throws CniError
    */
   async ipamAdd(attachment: CniIpamAttachment, options: CniCallOptions): Promise<CniResult> {
@@ -106,7 +106,7 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Gives addresses back. Everything said of {@link delete} holds.
+   * Releases addresses. Otherwise like {@link delete}.
    * @throws CniError
    */
   async ipamDelete(attachment: CniIpamAttachment, options: CniCallOptions): Promise<void> {
@@ -114,7 +114,7 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * What is in the cache, for clearing up after pods that are gone: see {@link deleteCached}.
+   * The content of the cache, for cleaning up after pods that are gone: see {@link deleteCached}.
    * @returns `problems` says which files cannot be used
    * @throws CniError `cni-cache-unusable` if the cache as a whole cannot be read
    */
@@ -138,7 +138,7 @@ export class CniRunner implements AsyncDisposable {
     await this.#delete({ ...chainTask(attachment), kind }, options);
   }
 
-  /** Waits for the operations under way. */
+  /** Waits for the operations in progress. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#turns[Symbol.asyncDispose]();
   }
@@ -148,7 +148,7 @@ export class CniRunner implements AsyncDisposable {
     return this.#inTurn(task, signal, async (fail) => {
       const known = await this.#clearEarlier(task, signal);
       if (known !== undefined) return known;
-      // A plugin that is not installed is better found before anything has to be undone.
+      // A missing plugin is better found before anything has to be undone.
       for (const { type } of task.attachment.network.plugins) {
         await this.#caller.find(type, task.attachment.network.name);
       }
@@ -166,7 +166,7 @@ export class CniRunner implements AsyncDisposable {
     });
   }
 
-  /** @param called is given the plugins that were called, also when one of them fails */
+  /** @param called receives the plugins that were called, also when one of them fails */
   async #runChain(task: CniTask, called: CniPluginConfig[], signal: AbortSignal): Promise<RawCniResult> {
     const { attachment } = task;
     const { netnsPath } = attachment;
@@ -179,7 +179,7 @@ export class CniRunner implements AsyncDisposable {
     return prevResult!;
   }
 
-  /** The result of an earlier ADD that was the same; what is left of another one is deleted. */
+  /** The result of an identical earlier ADD; what is left of a different one is deleted. */
   async #clearEarlier(task: CniTask, signal: AbortSignal): Promise<CniResult | undefined> {
     const earlier = await this.#readEntry(task);
     if (earlier === undefined) return undefined;
@@ -222,7 +222,7 @@ export class CniRunner implements AsyncDisposable {
     try {
       await this.#cache.write({ ...entry, deleting: true });
     } catch (err) {
-      // A full disk must not keep a pod from ending.
+      // A full disk must not keep a pod from terminating.
       this.#options.logger.warn({ err }, 'deletion of a CNI attachment cannot be recorded');
     }
     await this.#teardown.deleteAll(entry, signal);
@@ -239,7 +239,7 @@ export class CniRunner implements AsyncDisposable {
     }
   }
 
-  /** A file that cannot be used must not keep its attachment from being deleted, or made anew. */
+  /** An unusable file must not keep its attachment from being deleted or recreated. */
   async #readEntry(task: CniTask): Promise<CacheEntry | undefined> {
     try {
       return await this.#cache.read(task);

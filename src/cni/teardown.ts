@@ -24,7 +24,7 @@ export class Teardown {
   }
 
   /**
-   * Stops at the first plugin that fails: what an earlier one of the chain has made, a later one may still use.
+   * Stops at the first plugin that fails: it may still use what an earlier plugin of the chain has created.
    * @throws CniError
    */
   async deleteAll({ kind, attachment, result }: CacheEntry, signal: AbortSignal): Promise<void> {
@@ -36,9 +36,9 @@ export class Teardown {
   }
 
   /**
-   * Goes on after failures.
+   * Continues after failures.
    * @param plugins in the order of the chain
-   * @returns what went wrong
+   * @returns the errors
    */
   async deleteWhatCan(task: CniTask, plugins: CniPluginConfig[], signal: AbortSignal): Promise<unknown[]> {
     const problems: unknown[] = [];
@@ -63,7 +63,7 @@ export class Teardown {
     try {
       await this.#call({ ...call, netnsPath: hadNetns ? attachment.netnsPath : '' }, signal);
     } catch (error) {
-      // The namespace may have gone while the plugin was at work in it.
+      // The namespace may have disappeared while the plugin was working in it.
       if (!hadNetns || signal.aborted || hasNetns(attachment)) throw error;
       await this.#call({ ...call, netnsPath: '' }, signal);
     }
@@ -71,8 +71,8 @@ export class Teardown {
   }
 
   /**
-   * Without a namespace some plugins do nothing at all, host-device among them, and their addresses would be lost to the
-   * network for good. A DEL for addresses that are released already does no harm.
+   * Without a namespace some plugins do nothing at all, host-device among them, and the network would lose their
+   * addresses for good. A DEL for addresses that are already released does no harm.
    */
   async #releaseAddresses(call: Omit<PluginCall, 'netnsPath'>, signal: AbortSignal) {
     const { plugin } = call;
@@ -81,7 +81,7 @@ export class Teardown {
     try {
       await this.#call({ ...call, plugin: { ...plugin, type }, netnsPath: '' }, signal);
     } catch (error) {
-      // Then it is no plugin, but a word that the plugin itself understands.
+      // Then the type is not a plugin, but a keyword that the attaching plugin itself understands.
       if (!(error instanceof CniError && error.code === 'cni-plugin-missing' && !error.retriable)) throw error;
     }
   }
@@ -96,7 +96,7 @@ export class Teardown {
   }
 }
 
-/** Whether the namespace is still there. A runtime that was killed may leave the plain file it had been bound to. */
+/** Whether the namespace still exists. A killed runtime may leave the plain file that it was bound to. */
 export function hasNetns({ netnsPath }: CniAttachment): boolean {
   if (netnsPath === '') return false;
   try {

@@ -8,14 +8,14 @@ export interface TurnOptions {
 }
 
 /**
- * Runs tasks with the same key one after the other. The caller gets its answer no later than its signal, though what
- * was begun goes on: a task is told how to answer early, and the next task of its key waits for its real end.
+ * Runs tasks with the same key one after the other. The caller gets its answer no later than its signal, while a task
+ * that has begun goes on: it is given a way to answer early, and the next task of its key waits for its real end.
  */
 export class Turns implements AsyncDisposable {
   readonly #mutex = new KeyedMutex();
   readonly #running = new Set<Promise<void>>();
 
-  /** @param task gets a function with which it can fail before it is done */
+  /** @param task gets a function that rejects the answer before the task has ended */
   async take<T>(
     key: string,
     { signal, onTooLate }: TurnOptions,
@@ -35,7 +35,7 @@ export class Turns implements AsyncDisposable {
     return await promise;
   }
 
-  /** Waits for everything that is begun. */
+  /** Waits for everything that was begun. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#running);
   }

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** The longest that leaves room in a file name for a PCI address and what is around it. */
+/** Longest name that leaves room in a file name for a PCI address and the fixed parts. */
 const maxResourceNameLength = 220;
 
 const resourceName = z
@@ -12,8 +12,8 @@ const resourceName = z
   );
 
 /**
- * Which older dialects containers get besides the metadata file: for a DeviceClass, since it says what images of its pods
- * were made for. None without it.
+ * Which older dialects containers get besides the metadata file; absent: none. For a DeviceClass, which says what the
+ * images of its pods were made for.
  */
 export const dialectsSchema = z
   .strictObject({

@@ -5,16 +5,16 @@ import { type DeviceInfoFile, deviceInfoMode } from './device-info.ts';
 const recordSuffix = '.json';
 
 export interface DeviceInfoFilesOptions {
-  /** On the host, where others have their files, too: see `deviceInfoDir`. */
+  /** On the host, shared with other writers: see `deviceInfoDir`. */
   dir: string;
-  /** Ours alone: what has been written for which claim. */
+  /** Ours alone: which files were written for which claim. */
   recordDir: string;
 }
 
 /**
- * The device-info files of claims. Nothing in such a file says who wrote it, and device plugins write theirs to the same
- * directory, so there is a record for each claim: written before its files, removed after them. Whatever is cut short,
- * the record still says what is left. Calls for one claim must not overlap.
+ * The device-info files of claims. Nothing in such a file says who wrote it, and device plugins write to the same
+ * directory, so each claim has a record: written before its files, removed after them. After any interruption the
+ * record still says what is left. Calls for one claim must not overlap.
  */
 export class DeviceInfoFiles {
   readonly #dir: string;
@@ -25,20 +25,20 @@ export class DeviceInfoFiles {
     this.#recordDir = recordDir;
   }
 
-  /** Makes these the files of a claim; those that it had beside them go. @throws MetadataError `metadata-io` */
+  /** Writes the files of a claim and removes the others that it had. @throws MetadataError `metadata-io` */
   async write(claimUid: string, files: readonly DeviceInfoFile[]): Promise<void> {
     const places = files.map(({ name, text }) => ({ file: this.#file(name), text }));
     const isStale = ({ name }: DeviceInfoFile) => !files.some((file) => file.name === name);
     if ((await this.#recorded(claimUid)).some(isStale)) await this.removeClaim(claimUid);
     if (files.length === 0) return;
     await createFile(this.#record(claimUid), JSON.stringify(files));
-    // The rename replaces what is there: a file of somebody who has forgotten it, for the device is the claim's.
+    // The rename replaces an existing file. Its writer has forgotten it, since the device belongs to the claim.
     for (const { file, text } of places) await createFile(file, text, { mode: deviceInfoMode });
   }
 
   /**
-   * Removes the files of a claim, and what a killed process left of writing them. One that says something else by now is
-   * somebody else's, and one that another claim has too is for that one to remove.
+   * Removes the files of a claim, and what a killed process left while writing them. A file with other content belongs
+   * to another writer by now, and a file that another claim has too is left to that claim.
    * @throws MetadataError `metadata-io`
    */
   async removeClaim(claimUid: string): Promise<void> {
@@ -47,7 +47,7 @@ export class DeviceInfoFiles {
     for (const { name, text } of files) {
       if (others.has(name)) continue;
       const found = await readFileIfThere(this.#file(name));
-      // Also if it is not there: its beginnings may be.
+      // Also if it does not exist: a temporary file may.
       if (found === undefined || found === text) await removeFile(this.#file(name));
     }
     await removeFile(this.#record(claimUid));
@@ -67,7 +67,7 @@ export class DeviceInfoFiles {
     return new Set(files.flat().map(({ name }) => name));
   }
 
-  /** Records are put into place as a whole. Only a power loss leaves a part of one, and the files are on a tmpfs. */
+  /** Records are written atomically. Only a power loss leaves part of one, and the files are on a tmpfs. */
   async #recorded(claimUid: string): Promise<DeviceInfoFile[]> {
     const text = (await readFileIfThere(this.#record(claimUid))) ?? '[]';
     try {

@@ -1,8 +1,8 @@
 import { type DialectDevice, nodeOf } from './device.ts';
 
-/** Where Multus and CNI plugins look on the host for what device plugins left. */
+/** Where Multus and CNI plugins look on the host for the files of device plugins. */
 export const deviceInfoDir = '/var/run/k8s.cni.cncf.io/devinfo/dp';
-/** Readers run as root; nobody changes it. */
+/** Readers run as root, and nothing modifies the files. */
 export const deviceInfoMode = 0o444;
 
 export interface DeviceInfoFile {
@@ -13,8 +13,8 @@ export interface DeviceInfoFile {
 
 /**
  * A device-info file of version 1.1.0 for a PCI device. It is found by resource name and device id alone, which is the
- * PCI address. A writer removes what is there first: other writers refuse to overwrite, and readers never see a part.
- * Source: "Device Information Specification" of the Network Plumbing Working Group.
+ * PCI address. A writer removes an existing file first: other writers refuse to overwrite, and readers never see part
+ * of one. Source: "Device Information Specification" of the Network Plumbing Working Group.
  */
 export function deviceInfoFile(resourceName: string, device: DialectDevice): DeviceInfoFile {
   const { pciAddress, pfAddress, access } = device;
@@ -31,7 +31,7 @@ export function deviceInfoFile(resourceName: string, device: DialectDevice): Dev
   };
 }
 
-/** For the removal, too. */
+/** Also used for the removal. */
 export function deviceInfoFileName(resourceName: string, pciAddress: string): string {
   return `${resourceName.replaceAll('/', '-')}-${pciAddress.replaceAll('/', '-')}-device.json`;
 }

@@ -1,4 +1,4 @@
-/** What a dialect tells of a prepared device; the driver's `StoredDevice` is one. */
+/** A prepared device, as dialects describe it; the driver's `StoredDevice` is one. */
 export interface DialectDevice {
   /** In its pool, e.g. `0000-3b-02-1`. */
   name: string;
@@ -19,7 +19,7 @@ export interface DialectDevice {
 /** Variables by name. */
 export type Env = Record<string, string>;
 
-/** Kinds of RDMA files, by how their names begin. Source: kernel, drivers/infiniband/core. */
+/** Kinds of RDMA files, by the prefix of their names. Source: kernel, drivers/infiniband/core. */
 const rdmaKinds = ['uverbs', 'umad', 'issm', 'rdma_cm'] as const;
 export type RdmaKind = (typeof rdmaKinds)[number];
 

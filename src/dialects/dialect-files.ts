@@ -5,30 +5,30 @@ import type { DeviceInfoFiles } from './device-info-files.ts';
 import { formatEnv, viewInDialects } from './dialects.ts';
 import { sriovNetworkPodEnv } from './sriov-network.ts';
 
-/** A request of a claim, as its class wants it shown. */
+/** A request of a claim, with the dialects of its class. */
 export interface DialectRequest {
-  /** Base name: without what is behind a slash. */
+  /** Base name: the part before the slash. */
   name: string;
   config: DialectsConfig;
   /** In the order of the allocation. */
   devices: readonly DialectDevice[];
 }
 
-/** What containers and the host get of claims in older dialects: variables by CDI, device-info files. */
+/** Writes claims in older dialects: variables for containers by CDI, and device-info files on the host. */
 export class DialectFiles {
   readonly #specs: CdiSpecs;
   readonly #deviceInfo: DeviceInfoFiles;
 
-  /** @param options `specs` of a class of their own */
+  /** @param options `specs` has a CDI class of its own */
   constructor(options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles }) {
     this.#specs = options.specs;
     this.#deviceInfo = options.deviceInfo;
   }
 
   /**
-   * Lays down a claim's requests, in the place of what there was of them.
-   * @param podDevices of all claims of the pod, as far as they are in the dialect of dra-driver-sriov
-   * @returns CDI device ids by request; none of a request without variables
+   * Writes a claim's requests, in place of what it had before.
+   * @param podDevices of all claims of the pod that use the dialect of dra-driver-sriov
+   * @returns CDI device ids by request; requests without variables have none
    * @throws MetadataError `metadata-io`
    */
   async write(
@@ -57,7 +57,7 @@ export class DialectFiles {
     await this.#deviceInfo.removeClaim(claimUid);
   }
 
-  /** UIDs of the claims that have any. */
+  /** UIDs of the claims that have specs or may have files. */
   async claimUids(): Promise<string[]> {
     return [...new Set([...(await this.#specs.claimUids()), ...(await this.#deviceInfo.claimUids())])];
   }

@@ -4,7 +4,7 @@ import { type DeviceInfoFile, deviceInfoFile } from './device-info.ts';
 import { devicePluginEnv } from './device-plugin.ts';
 import { sriovNetworkEnv } from './sriov-network.ts';
 
-/** What a request's devices look like to consumers of older dialects. */
+/** How consumers of older dialects see a request's devices. */
 export interface DialectView {
   /** For every container that has the request. */
   env: Env;
@@ -25,15 +25,15 @@ export function viewInDialects(config: DialectsConfig, devices: readonly Dialect
   };
 }
 
-/** As CDI has them in `containerEdits.env`. */
+/** In the format of `containerEdits.env` of CDI. */
 export function formatEnv(env: Env): string[] {
   return Object.entries(env).map(([name, value]) => `${name}=${value}`);
 }
 
 /**
- * Variables to which two requests of a pod would give different values. A container with both would get one of them, which
- * one the runtime decides: two VFs of which the application sees one.
- * @param parts of each request, with its name as the user knows it
+ * Finds variables to which two requests of a pod would give different values. The runtime would decide which one a
+ * container with both requests gets: two VFs, of which the application sees one.
+ * @param parts variables of each request, with its name as the user knows it
  * @returns problems, e.g. `PCIDEVICE_INTEL_COM_DPDK: requests nics/left and nics/right give it different values`
  */
 export function findEnvConflicts(parts: readonly { request: string; env: Env }[]): string[] {

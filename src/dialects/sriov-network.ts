@@ -1,12 +1,12 @@
 import type { DialectsConfig } from './config.ts';
 import { type DialectDevice, type Env, type RdmaKind, rdmaNodes } from './device.ts';
 
-/** How the names of the variables end. */
+/** Suffixes of the variables' names. */
 const rdmaSuffixes: Record<RdmaKind, string> = { uverbs: 'UVERB', umad: 'UMAD', issm: 'ISSM', rdma_cm: 'CM' };
 
 /**
- * The variables that dra-driver-sriov gives the containers of a request: an address for each device, and its files.
- * The device's name is part of the variable's, with `_` for `-`.
+ * The variables that dra-driver-sriov gives to the containers of a request: an address for each device, and its files.
+ * The device's name is part of the variable's name, with `_` for `-`.
  */
 export function sriovNetworkEnv(
   { networkAttachmentDefinition }: NonNullable<DialectsConfig['sriovNetwork']>,

@@ -12,9 +12,9 @@ export interface AllocationCheckOptions {
 }
 
 /**
- * Compares the configuration in an allocation with its source: that of the class with the DeviceClass, that of the claim
- * with its specification. An account that can write the status of claims could put anything there, and the configuration
- * of a class decides what runs as root.
+ * Compares the configuration in an allocation with its source: the class's part with the DeviceClass, the claim's part
+ * with its specification. An account that can write the status of claims could put anything there, and the
+ * configuration of a class decides what runs as root.
  */
 export class AllocationCheck {
   readonly #options: AllocationCheckOptions;
@@ -37,7 +37,7 @@ export class AllocationCheck {
       const ofClass = entriesFor(driver, claim, request, 'FromClass');
       const isOf = (deviceClass: DeviceClass | undefined) =>
         deviceClass !== undefined && isDeepStrictEqual(ofClass, this.#configOf(deviceClass));
-      // The class may have been created or changed a moment ago: it is read before a claim is refused.
+      // The class may have just been created or changed: it is read before a claim is refused.
       if (!isOf(classes.known(className)) && !isOf(await this.#read(claim, className))) {
         throw mismatch(claim, `has a configuration of request ${request} that DeviceClass ${className} does not have`);
       }

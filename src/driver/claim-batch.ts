@@ -1,8 +1,8 @@
 import type { Store } from '../state/index.ts';
 
 /**
- * Claims of one call that go through the same steps. One that fails in a step takes no further part, and keeps no other
- * from being served.
+ * Claims of one call that go through the same steps. A claim that fails in a step takes no further part, and does not
+ * affect the others.
  */
 export class ClaimBatch<Work extends { readonly uid: string }> {
   readonly #store: Pick<Store, 'together'>;
@@ -15,17 +15,17 @@ export class ClaimBatch<Work extends { readonly uid: string }> {
     this.#works = works;
   }
 
-  /** Those that have not failed. */
+  /** Claims that have not failed. */
   get alive(): Work[] {
     return this.#works.filter(({ uid }) => !this.errors.has(uid));
   }
 
-  /** A step that has to wait, for one claim after the other. */
+  /** Runs an asynchronous step for one claim after the other. */
   async each(step: (work: Work) => Promise<void>): Promise<void> {
     for (const work of this.alive) await step(work).catch((error: Error) => this.errors.set(work.uid, error));
   }
 
-  /** What all claims store in a step, in one transaction. @throws StateError if nothing of it could be stored */
+  /** Stores a step of all claims in one transaction. @throws StateError if nothing of it could be stored */
   together(step: (work: Work) => void): void {
     this.#store.together(() => {
       for (const work of this.alive) {

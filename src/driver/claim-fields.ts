@@ -1,14 +1,14 @@
 import type { VfConfig } from '../state/index.ts';
 
 /**
- * Fields that claims may not set, unless the class or the operator opens them: they reach beyond the pod, to the node or
- * to the network of others. Who may write a claim, the API says; who may write a class is an administrator.
+ * Fields that claims may not set unless the class or the operator opens them: they affect the node, or the network of
+ * others. The API decides who may write a claim; whoever may write a class is an administrator.
  */
 export const closedFields = [
-  /** vfio gives the device's memory access to a program, and takes the interface from the node. */
+  /** vfio gives a program control of the device's memory access, and takes the interface from the node. */
   'driver',
   'macAddress',
-  /** What the PF enforces: which network the VF is in, and what it may send there. */
+  /** Settings that the PF enforces: which network the VF is in, and what it may send there. */
   'vf.vlan',
   'vf.qos',
   'vf.vlanProto',
@@ -17,17 +17,17 @@ export const closedFields = [
   'vf.linkState',
   'vf.minTxRate',
   'vf.maxTxRate',
-  /** Not the VF's: parts of the host's kernel that no pod reaches otherwise. */
+  /** Not part of the VF: opens parts of the host's kernel that pods cannot reach otherwise. */
   'vhost',
-  /** They cannot leave the interface, but the kubelet refuses them to pods for want of the administrator's consent. */
+  /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
   'sysctls',
   /** Plugins run as root on the node, with paths that their configuration chooses. */
   'cni',
   'ipam',
   'networkAttachmentDefinition',
-  /** Definitions of other namespaces, also where `networkAttachmentDefinition` is open. */
+  /** Definitions in other namespaces, even if `networkAttachmentDefinition` is open. */
   'networkAttachmentDefinition.namespace',
-  /** Files on the host under names that other software trusts, and what images of others were made for. */
+  /** Files on the host under names that other software trusts, and data that images of others were made for. */
   'dialects',
 ] as const;
 export type ClosedField = (typeof closedFields)[number];

@@ -51,8 +51,7 @@ const limits = z
 export type ClassLimits = z.infer<typeof limits>;
 
 /**
- * What a DeviceClass may say: a VFConfig, and what is left to claims.
- * Described for users in docs/vfconfig.md.
+ * What a DeviceClass may configure: a VFConfig, and what is left to claims. Described for users in docs/vfconfig.md.
  */
 export const classConfigSchema = vfConfigSchema.extend({
   overridable: z

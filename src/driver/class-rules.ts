@@ -7,11 +7,11 @@ import { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf }
 import type { ClassConfig, ClassLimits } from './class-config.ts';
 import { DriverError } from './errors.ts';
 
-/** What the driver knows of the node, to judge what claims ask for. */
+/** What the driver knows about the node when it checks claims. */
 export interface ClaimRules {
   /** Closed fields that the operator opens to claims of all classes that do not set them. */
   open: readonly ClosedField[];
-  /** Networks of the node itself, which claims may not have routes to. */
+  /** Networks of the node itself, to which claims may not have routes. */
   nodeNetworks: readonly Cidr[];
 }
 
@@ -20,7 +20,7 @@ export const noRules: ClaimRules = { open: [], nodeNetworks: [] };
 /**
  * Checks one configuration of a claim against its class.
  * @param ofClass all configurations of the class
- * @throws DriverError `config-conflict` for what the class sets otherwise, `config-invalid` for what it does not open
+ * @throws DriverError `config-conflict` if the class sets another value, `config-invalid` for what it does not open
  */
 export function checkClaimConfig(
   claim: AllocatedClaim,
@@ -52,7 +52,7 @@ export function checkClaimConfig(
   if (!isLimited) checkRoutes(claim, config, nodeNetworks);
 }
 
-/** @throws DriverError `config-invalid` if the claim has more devices of the class of a request than that allows */
+/** @throws DriverError `config-invalid` if the claim has more devices of the request's class than it allows */
 export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass: readonly ClassConfig[]): void {
   const most = Math.min(...ofClass.map(({ limits }) => limits?.maxDevices ?? Number.POSITIVE_INFINITY));
   if (most === Number.POSITIVE_INFINITY) return;
@@ -61,7 +61,7 @@ export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass
   if (count > most) throw overLimit(claim, 'maxDevices', `has ${count} devices of class ${className}`, `${most}`);
 }
 
-/** The name of a request's class, by the claim's specification; `undefined` if it has no such request. */
+/** The name of a request's class, from the claim's specification; `undefined` if it has no such request. */
 export function classOf({ object }: AllocatedClaim, request: string): string | undefined {
   const [base, subrequest] = [baseRequest(request), request.split('/')[1]];
   const found = object.spec.devices?.requests?.find(({ name }) => name === base);
@@ -69,14 +69,14 @@ export function classOf({ object }: AllocatedClaim, request: string): string | u
   return found?.firstAvailable?.find(({ name }) => name === subrequest)?.deviceClassName;
 }
 
-/** A definition of the claim's own namespace is as good as one without a namespace. */
+/** Naming the claim's own namespace is the same as naming none. */
 function askedOf({ identity }: AllocatedClaim, config: VfConfig, field: ClaimField): unknown {
   const value = fieldOf(config, field);
   return field === 'networkAttachmentDefinition.namespace' && value === identity.namespace ? undefined : value;
 }
 
 function isClosed(field: ClaimField, ofClass: ClassConfig, open: readonly ClosedField[]): boolean {
-  // Which addresses a VF has, the plugin that the class names decides.
+  // The plugin that the class names decides which addresses a VF has.
   if (field === 'addresses' || field === 'routes') return ofClass.ipam !== undefined;
   return closedFields.some((each) => each === field && !open.includes(each));
 }
@@ -101,7 +101,7 @@ function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: Clas
   checkCount('maxRoutes', 'routes', routes.length, maxRoutes);
 }
 
-/** Where no class says which: neither a default route, in one piece or two, nor one to the node. */
+/** Without `limits.routes` of the class: refuses default routes, in one piece or two, and routes to the node. */
 function checkRoutes(claim: AllocatedClaim, { routes = [] }: VfConfig, nodeNetworks: readonly Cidr[]): void {
   for (const { destination } of routes) {
     const route = parseCidr(destination);

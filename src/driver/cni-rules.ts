@@ -11,7 +11,7 @@ export interface CniRules {
   uses: readonly CniUse[];
   /** File names of plugins. */
   allowedPlugins: readonly string[];
-  /** Namespaces whose NetworkAttachmentDefinitions may say which plugins run: their authors decide it then. */
+  /** Namespaces whose NetworkAttachmentDefinitions may say which plugins run; their authors then decide it. */
   definitionNamespaces: readonly string[];
 }
 
@@ -38,7 +38,7 @@ export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniR
 }
 
 /**
- * Checks the plugins themselves, also those that another plugin calls for addresses.
+ * Checks the plugins themselves, including those that another plugin calls for addresses.
  * @throws DriverError `cni-refused`
  */
 export function checkCniPlugins(claim: AllocatedClaim, { cni, ipam }: VfConfig, { allowedPlugins }: CniRules): void {

@@ -1,19 +1,19 @@
 import type { VfConfig } from '../state/index.ts';
 
-/** What netdra sets only where it moves the VF itself. */
+/** Fields that netdra applies only if it moves the VF itself. */
 const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', 'routes', 'sysctls'] as const;
-/** What needs an interface that netdra sets up. */
+/** Fields that need an interface that netdra sets up. */
 const interfaceOnly = ['routes', 'sysctls', 'rdma'] as const;
 
 /**
- * What each field by itself allows, and the whole does not.
+ * Finds combinations that are not allowed, although each field by itself is valid.
  * @returns problems as `field: what is needed`
  */
 export function findContradictions(config: VfConfig): string[] {
   return [...attachProblems(config), ...driverProblems(config), ...propertyProblems(config)];
 }
 
-/** What a VF without an interface cannot have; said of its driver as it is, whoever has bound it. */
+/** Finds what a VF without an interface cannot have. `driver` is the VF's, no matter what has bound it. */
 export function findUserSpaceProblems(config: VfConfig, driver: string): string[] {
   const { attach = 'netlink' } = config;
   const problems = asked(config, interfaceOnly).map(
@@ -37,7 +37,7 @@ function attachProblems(config: VfConfig): string[] {
     problems.push(`${field}: needs attach: cni, and attach is "${attach}"`);
   }
   if (attach === 'netlink') return problems;
-  // CNI plugins are told the name.
+  // CNI plugins get the interface name.
   const foreign = netlinkOnly.filter((field) => !(attach === 'cni' && field === 'interfaceName'));
   return [...problems, ...asked(config, foreign).map((field) => `${field}: does not go with attach "${attach}"`)];
 }
@@ -56,7 +56,7 @@ function propertyProblems({ vf = {} }: VfConfig): string[] {
   return problems;
 }
 
-/** Those that ask for something: `false` and empty lists do not, so that a claim can take back what its class asks. */
+/** The fields that ask for something. `false` and empty lists do not, so that a claim can undo what its class asks. */
 function asked<Field extends keyof VfConfig>(config: VfConfig, fields: readonly Field[]): Field[] {
   return fields.filter((field) => {
     const value = config[field];

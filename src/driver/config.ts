@@ -11,12 +11,12 @@ import { findContradictions } from './config-rules.ts';
 import { DriverError } from './errors.ts';
 
 /**
- * The settings for a request: what its class sets, and what the claim sets beside it. Of `vf` and `sysctls` each entry
- * counts by itself. What the class sets is final, except for the fields in its `overridable`; of several entries of the
- * class, or of the claim, later ones win.
+ * The settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
+ * counts by itself. The settings of the class are final, except for the fields in its `overridable`; of several entries
+ * of the class, or of the claim, later ones win.
  * Source of the scoping rules: resource.k8s.io/v1 `DeviceAllocationConfiguration`.
- * @throws DriverError `config-invalid` with the path of the field and what is allowed; `config-conflict` with what claim
- * and class set; CniError `cni-config-invalid`
+ * @throws DriverError `config-invalid` with the path of the field and what is allowed; `config-conflict` with the
+ * values of claim and class; CniError `cni-config-invalid`
  */
 export function resolveVfConfig(
   driver: string,
@@ -36,7 +36,7 @@ export function resolveVfConfig(
 }
 
 /**
- * What the class of a request says, one entry for each of its configurations.
+ * The settings of a request's class, one entry for each of its configurations.
  * @throws DriverError `config-invalid`
  */
 export function classConfigsOf(driver: string, claim: AllocatedClaim, request: string): ClassConfig[] {
@@ -50,7 +50,7 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
   });
 }
 
-/** What `over` says counts; what it leaves open stays. */
+/** Fields that `over` sets win; the others stay. */
 export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
   const merged = { ...base, ...over };
   for (const field of ['vf', 'sysctls'] as const) {
@@ -60,7 +60,7 @@ export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
   return merged;
 }
 
-/** @throws DriverError `config-invalid` for what each field allows by itself and the whole does not; CniError */
+/** @throws DriverError `config-invalid` for combinations that are not allowed; CniError */
 function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
   const problems = findContradictions(config);
   if (problems.length > 0) throw invalidConfig(claim, problems);
@@ -80,7 +80,7 @@ function covers(requests: string[], request: string): boolean {
   return requests.length === 0 || requests.some((each) => each === request || each === baseRequest(request));
 }
 
-/** The opaque parameters for a request, in the order of the allocation, or of other entries. */
+/** The opaque parameters for a request, in the order of `entries`, by default those of the allocation. */
 export function entriesFor(
   driver: string,
   claim: AllocatedClaim,
@@ -106,7 +106,7 @@ function parseClaimConfig(claim: AllocatedClaim, parameters: unknown): VfConfig 
 }
 
 function parse<T>(claim: AllocatedClaim, schema: z.ZodType<T>, parameters: unknown, origin: string): T {
-  // A record of zod passes over this key, and so it would be taken without a word.
+  // A zod record skips this key, so it would be accepted silently.
   if (hasOwnProto(parameters) || hasOwnProto(Object(parameters).sysctls)) {
     throw invalidConfig(claim, ['__proto__: is no field or key'], origin);
   }
@@ -122,7 +122,7 @@ function hasOwnProto(value: unknown): boolean {
 
 /**
  * The settings for one of several devices of a request.
- * @throws DriverError `config-invalid` if what can be had only once is asked for several devices
+ * @throws DriverError `config-invalid` if a setting that can exist only once is used for several devices
  */
 export function configForDevice(config: VfConfig, subject: string, index: number, count: number): VfConfig {
   const { interfaceName } = config;

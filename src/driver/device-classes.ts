@@ -19,7 +19,7 @@ const listAgainMs = 60_000;
 
 /**
  * The cluster's DeviceClasses: listed when one is read for the first time, and watched from then on. So a node without
- * claims causes no requests, and preparing a claim does not wait for one.
+ * claims sends no requests, and preparing a claim does not wait for one.
  */
 export class DeviceClasses implements AsyncDisposable {
   readonly #options: DeviceClassesOptions;
@@ -28,7 +28,7 @@ export class DeviceClasses implements AsyncDisposable {
   /** By name. Absent until they are listed, and after changes were missed. */
   #classes: Map<string, DeviceClass> | undefined;
   #listing: Promise<void> | undefined;
-  /** Requests under way, by name: claims of one class often come together. */
+  /** Requests in progress, by name: claims of one class often arrive together. */
   readonly #reading = new Map<string, Promise<DeviceClass>>();
 
   constructor(options: DeviceClassesOptions) {
@@ -49,13 +49,13 @@ export class DeviceClasses implements AsyncDisposable {
     });
   }
 
-  /** A class as it was a moment ago; absent if it is not known, though it may exist. */
+  /** A class as last seen; `undefined` if it is not known, although it may exist. */
   known(name: string): DeviceClass | undefined {
     if (this.#classes === undefined) this.#list();
     return this.#classes?.get(name);
   }
 
-  /** A class as it is. @throws KubeError `api-not-found`, … */
+  /** The current class, from the API server. @throws KubeError `api-not-found`, … */
   async read(name: string): Promise<DeviceClass> {
     const started = this.#reading.get(name);
     if (started !== undefined) return await started;

@@ -3,17 +3,17 @@ import { NetdraError } from '../errors.ts';
 export type DriverErrorCode =
   /** The claim's opaque parameters are not a valid VFConfig. */
   | 'config-invalid'
-  /** The claim sets a field otherwise than its DeviceClass. */
+  /** The claim sets a field to another value than its DeviceClass. */
   | 'config-conflict'
-  /** The DeviceClass is not for claims of this namespace. */
+  /** Claims of this namespace may not use the DeviceClass. */
   | 'namespace-refused'
-  /** Whether it is, cannot be found out now. */
+  /** Whether they may cannot be determined now. */
   | 'namespace-unreadable'
-  /** The allocation names a device that this node has not. */
+  /** The allocation names a device that this node does not have. */
   | 'device-unknown'
-  /** The allocation has a configuration that neither the DeviceClass nor the claim has. */
+  /** The allocation contains a configuration that neither the DeviceClass nor the claim has. */
   | 'allocation-mismatch'
-  /** The operator does not let these CNI plugins run. */
+  /** The operator does not allow these CNI plugins to run. */
   | 'cni-refused'
   /** The DeviceClass of the allocation cannot be read. */
   | 'class-unreadable'

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 
-/** Equal for equal allocations of a claim: tells one that was allocated anew from one that is prepared again. */
+/** Equal for equal allocations of a claim: distinguishes a new allocation from a repeated prepare. */
 export function fingerprintOf({ object }: Pick<AllocatedClaim, 'object'>): string {
   const { results = [], config = [] } = object.status?.allocation?.devices ?? {};
   return createHash('sha256')
@@ -9,7 +9,7 @@ export function fingerprintOf({ object }: Pick<AllocatedClaim, 'object'>): strin
     .digest('base64url');
 }
 
-/** Parameters that are nested too deep for a JSON encoder are refused where they are parsed. */
+/** Parameters nested too deeply for a JSON encoder are refused where they are parsed. */
 function textOf(value: unknown): string {
   try {
     return JSON.stringify(value);

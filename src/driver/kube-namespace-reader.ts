@@ -1,7 +1,7 @@
 import type { KubeClient, ObjectMeta } from '../kube/index.ts';
 import type { NamespaceReader } from './namespace-rules.ts';
 
-/** Reads namespaces from the API server. No cache: only classes with a selector for namespaces ask for it. */
+/** Reads namespaces from the API server. No cache: only classes with a namespace selector need it. */
 export function createKubeNamespaceReader(client: Pick<KubeClient, 'request'>): NamespaceReader {
   return {
     async readLabels(namespace, signal) {

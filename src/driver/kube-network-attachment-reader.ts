@@ -2,7 +2,7 @@ import type { KubeClient } from '../kube/index.ts';
 import type { NetworkAttachmentDefinition, NetworkAttachmentReader } from './network-attachments.ts';
 
 /**
- * Reads NetworkAttachmentDefinitions from the API server. No cache: it happens once for each claim.
+ * Reads NetworkAttachmentDefinitions from the API server. No cache: there is one read for each claim.
  * Source: Kubernetes Network Custom Resource Definition De-facto Standard, v1.3, section 3.
  */
 export function createKubeNetworkAttachmentReader(client: Pick<KubeClient, 'request'>): NetworkAttachmentReader {

@@ -9,7 +9,7 @@ export interface NamespaceReader {
 }
 
 /**
- * Checks that claims of this namespace may use the class. Labels are read only where a name does not decide.
+ * Checks that claims of this namespace may use the class. Labels are read only if the name does not decide.
  * @throws DriverError `namespace-refused`; `namespace-unreadable`, which is retriable
  */
 export async function checkNamespace(

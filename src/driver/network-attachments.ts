@@ -4,7 +4,7 @@ import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import type { VfConfig } from '../state/index.ts';
 import { DriverError } from './errors.ts';
 
-/** The part of a `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition that counts. */
+/** The part of a `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition that netdra uses. */
 export interface NetworkAttachmentDefinition {
   spec?: {
     /** A CNI network configuration as JSON text; a CustomResourceDefinition without a schema lets other values through. */
@@ -12,17 +12,17 @@ export interface NetworkAttachmentDefinition {
   } | null;
 }
 
-/** The one thing that the driver asks of the API server. */
+/** Reads NetworkAttachmentDefinitions from the API server. */
 export interface NetworkAttachmentReader {
   /** @throws KubeError `api-not-found`, `api-unserved`, `api-forbidden`, … */
   readNetworkAttachment(namespace: string, name: string, signal: AbortSignal): Promise<NetworkAttachmentDefinition>;
 }
 
 /**
- * The config with the network configuration of its NetworkAttachmentDefinition in `cni`. Done at prepare, where there is
- * time for it, and stored: neither the hook nor the deletion depends on the API server, or on an object that somebody
- * may have changed meanwhile.
- * @returns the same if it names none
+ * The config with the network configuration of its NetworkAttachmentDefinition in `cni`. This is done at prepare, where
+ * there is time for it, and the result is stored: neither the hook nor the deletion depends on the API server, or on an
+ * object that may have changed meanwhile.
+ * @returns the same config if it names none
  * @throws DriverError `network-attachment-unusable`; CniError `cni-config-invalid`
  */
 export async function resolveNetworkAttachment(
@@ -44,7 +44,7 @@ export async function resolveNetworkAttachment(
     const hint = 'write the network configuration into it: files on the node are not looked at';
     throw new DriverError('network-attachment-unusable', message, { claim: subject, hint });
   }
-  // Without a name of its own the configuration has that of the object, as with Multus: IPAM plugins keep leases by it.
+  // A configuration without a name gets that of the object, as with Multus: IPAM plugins keep leases by it.
   const of = `NetworkAttachmentDefinition ${namespace}/${name}, for claim ${subject}`;
   return { ...config, cni: { ...parseCniNetwork(text, of, { defaultName: name }) } };
 }

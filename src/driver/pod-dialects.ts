@@ -8,9 +8,9 @@ import { invalidConfig } from './config.ts';
 type ClaimOfPod = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
 
 /**
- * Older dialects for the pods that have claims here. One variable tells of a whole pod, so what was laid down for its
- * other claims is written anew with each that is prepared: containers start when the last one is. What is done to the
- * files of one pod is done one after the other.
+ * Older dialects for the pods that have claims here. One variable describes a whole pod, so each prepare also rewrites
+ * the files of the pod's other claims: containers start after the last one. Operations on the files of one pod run one
+ * after the other.
  */
 export class PodDialects {
   readonly #store: Pick<Store, 'claimsOfPod'>;
@@ -43,7 +43,7 @@ export class PodDialects {
   }
 
   /**
-   * Lays down what a claim's requests are in their dialects. The claim must be in the store.
+   * Writes a claim's requests in their dialects. The claim must be in the store.
    * @returns CDI device ids by base name of the request
    * @throws MetadataError `metadata-io`
    */
@@ -51,7 +51,7 @@ export class PodDialects {
     if (claim.devices.every(({ config }) => config.dialects === undefined)) return new Map();
     return await this.#mutex.run(podOf(claim), async () => {
       const ids = await this.#write(claim);
-      // One that begins to be unprepared meanwhile waits for us before it removes its files.
+      // A claim that begins to be unprepared meanwhile waits for us before it removes its files.
       const others = this.#othersOf(claim).filter((other) => other.state === 'prepared' && hasPodVariable(other));
       for (const other of others) await this.#write(other);
       return ids;
@@ -59,7 +59,7 @@ export class PodDialects {
   }
 
   /**
-   * For a claim that the store has as `unpreparing`, or not at all: what its devices are is not known then.
+   * Removes the files of a claim that the store has as `unpreparing`, or not at all: then its devices are unknown.
    * @throws MetadataError `metadata-io`
    */
   async remove(
@@ -71,7 +71,7 @@ export class PodDialects {
 
   async #write(claim: ClaimOfPod): Promise<ReadonlyMap<string, string>> {
     const claims = [...this.#othersOf(claim), claim].filter(hasPodVariable);
-    // In an order that does not depend on which claim was first: all containers are to see the same.
+    // The order must not depend on which claim came first: all containers have to see the same.
     claims.sort((a, b) => compare(a.identity.name, b.identity.name));
     const podDevices = claims.flatMap(({ devices }) =>
       devices.filter(({ config }) => config.dialects?.sriovNetwork !== undefined),
@@ -85,7 +85,7 @@ export class PodDialects {
   }
 }
 
-/** Claims without a pod are nobody's: each by itself. */
+/** A claim without a pod stands alone. */
 function podOf({ identity, podUids }: Pick<ClaimOfPod, 'identity' | 'podUids'>): string {
   return podUids[0] ?? identity.uid;
 }
@@ -94,7 +94,7 @@ function hasPodVariable({ devices }: ClaimOfPod): boolean {
   return devices.some(({ config }) => config.dialects?.sriovNetwork !== undefined);
 }
 
-/** The requests that are shown in some dialect, with their devices in the order of the allocation. */
+/** The requests that use some dialect, with their devices in the order of the allocation. */
 function requestsOf({ devices }: ClaimOfPod): DialectRequest[] {
   const requests = new Map<string, DialectRequest & { devices: StoredDevice[] }>();
   for (const device of devices) {

@@ -1,7 +1,7 @@
 import type { VfWanted } from '../sriov/index.ts';
 import type { VfConfig } from '../state/index.ts';
 
-/** What has to be changed of the VF from outside, before it goes to a pod; `undefined` if nothing has. */
+/** Changes to the VF from outside, made before it moves to a pod; `undefined` if there are none. */
 export function toVfWanted(config: VfConfig): VfWanted | undefined {
   const vf = toProperties(config);
   const driver = config.driver === 'kernel' ? 'default' : config.driver;

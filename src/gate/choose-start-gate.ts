@@ -1,8 +1,8 @@
 import type { RuntimeHandlers } from './runtime-handlers.ts';
 
 /**
- * `hook`: containers wait in a hook until their devices are ready. `file`: their metadata file is missing until then, and
- * the runtime refuses them. `auto`: the hook, unless a runtime handler of the node may not run it.
+ * `hook`: containers wait in a hook until their devices are ready. `file`: their metadata file is missing until then,
+ * and the runtime refuses them. `auto`: the hook, unless the node has a runtime handler that might not run it.
  */
 export const startGateModes = ['auto', 'hook', 'file'] as const;
 export type StartGateMode = (typeof startGateModes)[number];
@@ -14,14 +14,14 @@ export interface StartGateChoice {
   gate: 'hook' | 'file';
   /** Why, for the log. */
   reason: string;
-  /** Whether the operator should know: the choice may not be the one that was wanted. */
+  /** Whether the operator should know: the choice may not be the intended one. */
   isDoubtful: boolean;
 }
 
 /**
  * Chooses the start gate of a node. A container that starts without its devices is worse than one that fails, so `file`
- * wins where hooks may be ignored, or nothing can be learned of the node. Where only the runtime does not say which
- * handlers it has, the hook is chosen: pods of such handlers are then kept out by NRI alone, see `isHookless`.
+ * wins if hooks may be ignored, or nothing can be learned about the node. If only the runtime does not report its
+ * handlers, the hook is chosen: pods of handlers without hooks are then kept out by NRI alone, see `isHookless`.
  */
 export function chooseStartGate(
   mode: StartGateMode,
@@ -44,8 +44,8 @@ export function chooseStartGate(
 }
 
 /**
- * Whether containers of a runtime handler may start without their hooks having run.
- * @param handler as NRI has it for a pod; empty for the default one
+ * Whether containers of a runtime handler may start without running their hooks.
+ * @param handler as NRI reports it for a pod; empty for the default one
  * @param patterns names, in which `*` stands for any characters
  */
 export function isHookless(handler: string, patterns: readonly string[]): boolean {

@@ -1,12 +1,12 @@
 import { NetdraError } from '../errors.ts';
 
 export type GateErrorCode =
-  /** `netdra-gate` is not where it was looked for. */
+  /** `netdra-gate` is not where it is expected. */
   | 'gate-program-missing'
-  /** It cannot be put where the runtime finds it. */
+  /** It cannot be installed where the runtime finds it. */
   | 'gate-not-installed'
-  /** It is there, and the node would not run it. */
+  /** It is installed, but the node does not run it. */
   | 'gate-not-executable';
 
-/** Whatever keeps the driver from having a start gate. */
+/** Why the driver cannot have a start gate. */
 export class GateError extends NetdraError<GateErrorCode> {}

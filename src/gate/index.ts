@@ -1,4 +1,4 @@
-/** What keeps containers from starting before their devices are ready: docs/decisions/0017-a-gate-that-waits.md. */
+/** Keeps containers from starting before their devices are ready: docs/decisions/0017-a-gate-that-waits.md. */
 export {
   chooseStartGate,
   defaultHooklessHandlers,

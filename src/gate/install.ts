@@ -21,7 +21,7 @@ import { GateError } from './errors.ts';
 
 const programName = 'netdra-gate';
 const programMode = 0o755;
-/** What an instance was killed in the middle of: no installation takes as long. */
+/** Older temporary files were left by a killed instance: no installation takes that long. */
 const staleMs = 3_600_000;
 
 /** Where `installGate` puts the program. @param dataDir the driver's directory below the kubelet's `plugins` */
@@ -36,10 +36,10 @@ export function defaultGateProgram(): string {
 }
 
 /**
- * Puts `netdra-gate` into the driver's directory: the runtime runs it on the host, where nothing of the image can be seen,
- * and also while the driver is away. A program that is the same already is not touched; containers may be waiting in it.
+ * Puts `netdra-gate` into the driver's directory: the runtime runs it on the host, where the image is not visible, and
+ * also while the driver is not running. An identical program is not touched; containers may be waiting in it.
  * @param options.from where the program is now
- * @param options.dataDir the driver's directory below the kubelet's `plugins`, under the path that the host has for it
+ * @param options.dataDir the driver's directory below the kubelet's `plugins`, by its path on the host
  * @returns its path
  * @throws GateError
  */
@@ -78,7 +78,7 @@ function isInstalled(path: string, program: Buffer): boolean {
   return stat?.isFile() === true && (stat.mode & 0o777) === programMode && readFileSync(path).equals(program);
 }
 
-/** By rename, since it may be running. Two instances of the driver may do so at once: each has a name of its own. */
+/** By rename, since it may be running. Two instances of the driver may do so at once: each uses its own name. */
 function replace(path: string, program: Buffer): void {
   const temporary = join(path, `../.${programName}.${randomUUID()}.tmp`);
   try {
@@ -104,7 +104,7 @@ function removeStale(dir: string): void {
   }
 }
 
-/** The kernel answers for the file system, too: one that is mounted `noexec` runs nothing. */
+/** The kernel considers the file system, too: one that is mounted `noexec` runs nothing. */
 function checkExecutable(path: string): void {
   try {
     accessSync(path, constants.X_OK);

@@ -2,8 +2,8 @@ import { explain } from '../errors.ts';
 import type { KubeClient } from '../kube/index.ts';
 
 /**
- * The names that RuntimeClasses can have as `handler` on a node; the default one is empty. `unknown`: the kubelet does not
- * say, since the runtime does not tell it (containerd before 2.0). `unreadable`: the Node could not be read, and why.
+ * The names that RuntimeClasses can have as `handler` on a node; the default one is empty. `unknown`: the kubelet does
+ * not report them, since the runtime does not (containerd before 2.0). `unreadable`: why the Node could not be read.
  */
 export type RuntimeHandlers = { names: string[] } | 'unknown' | { unreadable: string };
 

@@ -3,12 +3,12 @@ import { KubeletPluginError } from './errors.ts';
 import type { FileLock } from './file-lock.ts';
 import { SharedLock } from './shared-lock.ts';
 
-/** A node has some hundred pods; what waits beyond that is turned away, and the kubelet tries again. */
+/** A node has some hundred pods. Calls beyond this limit are refused, and the kubelet retries them. */
 const maxWaiting = 1_000;
 
 /**
- * One task at a time for each key, in the order in which they came. With a lock, tasks of different processes never
- * run at once: it is held as long as any of ours runs.
+ * Runs one task at a time for each key, in order of arrival. With a lock, tasks of different processes never run at
+ * once: the lock is held while any task of this process runs.
  */
 export class CallQueue {
   readonly #mutex = new KeyedMutex();
@@ -20,8 +20,8 @@ export class CallQueue {
   }
 
   /**
-   * @param keys what the task is about; it waits for all that is about one of them
-   * @param signal ends the waiting for the turn, not the task
+   * @param keys what the task is about; it waits for all earlier tasks with one of these keys
+   * @param signal ends the wait for the turn, not the task
    * @throws KubeletPluginError `call-aborted`, `lock-unavailable`, in the Go helper's words
    */
   async run<T>(signal: AbortSignal, keys: readonly string[], task: () => Promise<T>): Promise<T> {
@@ -54,7 +54,7 @@ export class CallQueue {
 }
 
 /**
- * Waits for a promise until the signal aborts; what the promise stands for goes on.
+ * Waits for a promise until the signal aborts; the work behind the promise goes on.
  * @throws KubeletPluginError `call-aborted` with the message
  */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal, message: string): Promise<T> {
@@ -67,7 +67,7 @@ export async function abortable<T>(promise: Promise<T>, signal: AbortSignal, mes
     return await Promise.race([promise, aborted.promise]);
   } finally {
     signal.removeEventListener('abort', abort);
-    // Nobody may be looking at either of them any more.
+    // Neither may be awaited any more, and a later rejection must not go unhandled.
     aborted.promise.catch(() => undefined);
     promise.catch(() => undefined);
   }

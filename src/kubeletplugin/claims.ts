@@ -2,10 +2,10 @@ import type { ClaimIdentity } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, ClaimObject } from './plugin.ts';
 
-/** The one thing that the framework asks of the API server for claims; `ResourceApi` of `src/kube` is one. */
+/** The only call to the API server that the framework needs for claims; `ResourceApi` of `src/kube` implements it. */
 export interface ClaimReader {
   /**
-   * In the shape of resource.k8s.io/v1, whatever version the cluster serves. Not from a cache.
+   * The claim in the shape of resource.k8s.io/v1, whatever version the cluster serves. Not from a cache.
    * @throws whatever the API client throws, 404 included
    */
   readClaim(namespace: string, name: string, signal: AbortSignal): Promise<ClaimObject>;
@@ -14,9 +14,9 @@ export interface ClaimReader {
 const podClaimNameAnnotation = 'resource.kubernetes.io/pod-claim-name';
 
 /**
- * Fetches the claims of one kubelet call, all at once, and checks each. As with the Go helper any failure fails the
- * whole call, with the same texts: the kubelet tries again with all of them. A claim that is being deleted is still
- * good: while it is reserved for a pod, its allocation stays.
+ * Fetches the claims of one kubelet call concurrently and checks each. As in the Go helper, any failure fails the whole
+ * call, with the same texts, and the kubelet retries all of them. A claim that is being deleted is still accepted:
+ * while it is reserved for a pod, its allocation stays.
  * @throws KubeletPluginError `claim-unavailable`
  */
 export async function fetchClaims(
@@ -46,7 +46,7 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
     throw new KubeletPluginError('claim-unavailable', `claim ${subject} got replaced`, { claim: subject });
   }
   const consumers = object.status.reservedFor ?? [];
-  // The kubelet looks too, but before us. With no user left the devices may be given to another claim at any time.
+  // The kubelet checks this too, but earlier. Devices of an unreserved claim may go to another claim at any time.
   if (consumers.length === 0) {
     throw new KubeletPluginError('claim-unavailable', `claim ${subject} is not reserved for any pod`, {
       claim: subject,

@@ -14,9 +14,9 @@ export interface WireDevice {
 
 /** How long the kubelet waits for a call. */
 export interface CallContext {
-  /** `Infinity` for a caller that says nothing about it. */
+  /** `Infinity` if the caller sets no timeout. */
   timeoutMs: number;
-  /** Aborts when the caller has gone. */
+  /** Aborts when the caller is gone. */
   signal: AbortSignal;
 }
 
@@ -60,7 +60,7 @@ function unary<T>(handle: (request: ClaimsRequest, context: CallContext) => Prom
     const timeoutMs = Math.max(0, Number(call.getDeadline()) - Date.now());
     handle(call.request, { timeoutMs, signal: gone.signal }).then(
       (claims) => callback(null, { claims: Object.fromEntries(claims) }),
-      // Unknown is what Go's gRPC makes of a plain error, and what the kubelet's logs show for the Go helper.
+      // Go's gRPC turns a plain error into Unknown, so this is what the kubelet logs for the Go helper.
       (error) => callback({ code: status.UNKNOWN, details: explain(error) } as ServiceError),
     );
   };

@@ -1,22 +1,22 @@
 import { NetdraError } from '../errors.ts';
 
 export type KubeletPluginErrorCode =
-  /** The helper cannot be started with what it was given. */
+  /** The helper cannot be started with these options. */
   | 'invalid-options'
-  /** A claim that the kubelet asked for cannot be had, is not allocated or reserved, or is another one by now. */
+  /** A claim of the kubelet's call cannot be read, is not allocated or reserved, or has been replaced. */
   | 'claim-unavailable'
-  /** The driver gave an answer that breaks its contract. */
+  /** The driver returned an answer that violates its contract. */
   | 'driver-contract'
-  /** What the driver says of the health of its devices cannot be told to the kubelet. */
+  /** The health that the driver reports for its devices cannot be passed on to the kubelet. */
   | 'health-invalid'
-  /** A call took too long, its caller has gone, or we are stopping. */
+  /** A call took too long, its caller is gone, or the helper is stopping. */
   | 'call-aborted'
-  /** The lock that instances of a driver share cannot be had. */
+  /** The lock that instances of a driver share cannot be acquired. */
   | 'lock-unavailable'
-  /** The kubelet does not take the driver. */
+  /** The kubelet does not accept the driver. */
   | 'registration-refused'
   /** A socket cannot be opened. */
   | 'socket-unavailable';
 
-/** Whatever the framework itself finds wrong; drivers raise errors of their own. */
+/** Errors of the framework itself; drivers raise errors of their own. */
 export class KubeletPluginError extends NetdraError<KubeletPluginErrorCode> {}

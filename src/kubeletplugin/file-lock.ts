@@ -5,18 +5,18 @@ import { tryLockByte, unlockByte } from '../open-file-lock.ts';
 import { KubeletPluginError } from './errors.ts';
 
 const pollMs = 10;
-/** `RESERVED_BYTE` of SQLite, by which earlier versions locked the file: one of them may serve beside us in a rolling update. */
+/** `RESERVED_BYTE` of SQLite, by which earlier versions locked the file: one may run beside us in a rolling update. */
 const lockedByte = 0x40000001;
 
 /**
- * A lock that one process at a time can hold: a byte of an empty file, locked by fcntl(2) for the open file. The kernel gives
- * it back when its holder ends, however that ends, and it works between containers, which a file with a pid in it does
- * not. Nothing is ever written. Who waits looks again every 10 ms, in no order.
+ * A lock that one process at a time can hold: a byte of an empty file, locked by fcntl(2) for the open file
+ * description. The kernel releases it when its holder ends, for whatever reason. Unlike a pid file it works across
+ * containers. Nothing is ever written. Waiters retry every 10 ms, in no order.
  */
 export class FileLock implements Disposable {
   readonly #path: string;
   readonly #clock: Clock;
-  /** The last one that was given back: opening another takes longer than locking. */
+  /** The last file that was unlocked, still open: opening another takes longer than locking. */
   #idle: LockFile | undefined;
 
   constructor(path: string, clock: Clock) {
@@ -25,8 +25,8 @@ export class FileLock implements Disposable {
   }
 
   /**
-   * Waits until the lock is ours; disposing gives it back.
-   * @throws KubeletPluginError `lock-unavailable` if the file cannot be locked, `call-aborted` if the signal comes first
+   * Waits until the lock is acquired; disposing releases it.
+   * @throws KubeletPluginError `lock-unavailable` if locking fails, `call-aborted` if the signal fires first
    */
   async acquire(signal: AbortSignal): Promise<Disposable> {
     using stack = new DisposableStack();
@@ -49,7 +49,7 @@ export class FileLock implements Disposable {
   #open(): LockFile {
     const idle = this.#idle;
     this.#idle = undefined;
-    // The file may have been removed and made anew by somebody since.
+    // The file may have been removed and created anew since.
     if (idle !== undefined && idle.inode === inodeOf(this.#path)) return idle;
     idle?.[Symbol.dispose]();
     mkdirSync(dirname(this.#path), { recursive: true, mode: 0o750 });
@@ -64,7 +64,7 @@ export class FileLock implements Disposable {
         this.#idle = file;
         return;
       } catch {
-        // Closing it gives the lock back, too.
+        // Closing it releases the lock, too.
       }
     }
     file[Symbol.dispose]();
@@ -83,10 +83,10 @@ export class FileLock implements Disposable {
   }
 }
 
-/** The empty file, open. */
+/** The empty file, while it is open. */
 interface LockFile extends Disposable {
   readonly descriptor: number;
-  /** Of the file, as it was opened. */
+  /** Of the file when it was opened. */
   readonly inode: number;
 }
 

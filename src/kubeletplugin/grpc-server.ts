@@ -12,12 +12,12 @@ export interface GrpcService {
   handlers: object;
 }
 
-/** Serves gRPC on a unix socket that only its owner and root can connect to. Disposing cuts all calls off. */
+/** Serves gRPC on a unix socket that only its owner and root can connect to. Disposing cancels all calls. */
 export class GrpcServer implements Disposable {
   readonly path: string;
   readonly #server = new Server();
   #closed: Promise<void> | undefined;
-  /** Whether the socket's file is there, and ours. */
+  /** Whether the socket file exists and is ours. */
   #isThere = false;
 
   private constructor(path: string) {
@@ -43,11 +43,11 @@ export class GrpcServer implements Disposable {
   }
 
   /**
-   * Removes the socket at once, and waits for the calls that are in flight.
-   * @returns whether all ended within the time
+   * Removes the socket at once and waits for calls in flight.
+   * @returns whether all of them ended in time
    */
   async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
-    // While we listen, so nothing that a successor put there is ever removed.
+    // Removed while we still listen, so that a successor's socket is never removed.
     this.#removeFile();
     this.#closed ??= new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
     const timer = new AbortController();
@@ -66,11 +66,11 @@ export class GrpcServer implements Disposable {
   }
 
   /**
-   * The socket comes to its path when it takes connections. A kubelet looks at it within a millisecond; one that is there
-   * but not listened on yet refuses it, and then it waits a second before it tries again.
+   * Moves the socket to its path only once it accepts connections. The kubelet connects within a millisecond; a socket
+   * that is not listening yet refuses it, and the kubelet then waits a second before it retries.
    */
   async #listen(): Promise<void> {
-    // Kubelets do not look at names with a dot. No longer than any of ours, since a socket's path ends at 107 characters.
+    // Kubelets ignore names that start with a dot. Not longer than our others: a socket path has at most 107 bytes.
     const hidden = join(dirname(this.path), `.${randomBytes(3).toString('hex')}`);
     await this.#bind(hidden);
     await chmod(hidden, 0o600);

@@ -24,8 +24,8 @@ export function createHealthService(version: HealthVersion, options: HealthServi
 }
 
 /**
- * Sends the complete list when the stream opens, whenever the driver says something new, and often enough that the
- * kubelet does not take it for too old. A kubelet that reads slowly gets the newest list, not every one.
+ * Sends the complete list when the stream opens, whenever the driver reports something new, and often enough that the
+ * kubelet does not consider it stale. A kubelet that reads slowly gets the newest list, not every one.
  */
 async function watch(stream: HealthStream, { board, clock, signal }: HealthServiceOptions): Promise<void> {
   using stack = new DisposableStack();

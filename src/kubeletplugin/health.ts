@@ -1,23 +1,23 @@
 import { KubeletPluginError } from './errors.ts';
 
-/** What the kubelet takes for a message; the same in bytes on the wire. */
+/** The kubelet's limit for a message; on the wire it counts bytes. */
 const maxMessageBytes = 1024;
-/** What the kubelet assumes when the driver says nothing. */
+/** The kubelet's default if the driver sets none. */
 const defaultTimeoutSeconds = 30;
 
 export const healthStates = ['unknown', 'healthy', 'unhealthy'] as const;
 export type HealthState = (typeof healthStates)[number];
 
-/** What a driver says of one of its devices. */
+/** Health of one device, as its driver reports it. */
 export interface DeviceHealth {
   poolName: string;
   deviceName: string;
   health: HealthState;
-  /** Why, for people: shows in the status of pods. Cut to 1024 bytes. */
+  /** The reason, for people: appears in the status of pods. Cut to 1024 bytes. */
   message?: string;
   /**
-   * When the driver last looked. After `timeoutSeconds` more the kubelet takes the health for unknown, unless the driver
-   * says it again. Absent: what is said stays true until the driver says something else, or ends.
+   * When the driver last checked. After `timeoutSeconds` more the kubelet considers the health unknown, unless the
+   * driver reports it again. Absent: the report stays valid until the driver reports something else, or ends.
    */
   checkedAt?: Date;
   /** Default 30. */
@@ -34,7 +34,7 @@ export interface WireDeviceHealth {
   message: string;
 }
 
-/** What the driver said last of its devices, for the streams to read. */
+/** The driver's last report about its devices, read by the streams. */
 export class HealthBoard {
   readonly #now: () => Date;
   #devices: readonly DeviceHealth[] | undefined;
@@ -45,7 +45,7 @@ export class HealthBoard {
   }
 
   /**
-   * Replaces what was said before: give all devices.
+   * Replaces the previous report: pass all devices.
    * @throws KubeletPluginError `health-invalid`
    */
   set(devices: readonly DeviceHealth[]): void {
@@ -60,19 +60,19 @@ export class HealthBoard {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Calls whenever the driver says something new, until disposed of. */
+  /** Calls back whenever the driver reports something new, until disposed of. */
   onChange(listener: () => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** How often what stays true is to be said again, so that the kubelet never takes it for too old. */
+  /** How often an unchanged report must be repeated so that the kubelet never considers it stale. */
   refreshMs(): number {
     const timeouts = (this.#devices ?? []).map(timeoutSecondsOf);
     return (Math.min(defaultTimeoutSeconds, ...timeouts) * 1000) / 3;
   }
 
-  /** The complete list as it is now; `undefined` while the driver has said nothing. */
+  /** The complete current list; `undefined` until the driver has reported something. */
   snapshot(): WireDeviceHealth[] | undefined {
     const now = this.#now();
     return this.#devices?.map((device) => ({
@@ -105,7 +105,7 @@ function cutToBytes(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text);
   if (bytes.length <= maxBytes) return text;
   let end = maxBytes - 3;
-  // 10xxxxxx: inside of a character.
+  // 10xxxxxx: inside a character.
   while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
   return `${bytes.toString('utf8', 0, end)}...`;
 }

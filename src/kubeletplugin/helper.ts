@@ -24,15 +24,15 @@ import {
 
 /** Less than a pod's default grace period of 30 s, so that there is time left to stop cleanly. */
 const defaultDrainMs = 20_000;
-/** What a driver gets to end its calls after it was told to. */
+/** Time for a driver to end its calls once it is told to. */
 const abortGraceMs = 2_000;
-/** For the kubelet's last word on the registration. */
+/** Time for the kubelet's last call about the registration. */
 const registrationDrainMs = 1_000;
 const lockAtStartMs = 10_000;
 
 export interface KubeletPluginOptions {
   driver: string;
-  /** The driver's directory below the kubelet's `plugins`: the DRA socket lies in it. The kubelet sees the same path. */
+  /** The driver's directory below the kubelet's `plugins`, with the DRA socket. The kubelet sees the same path. */
   dataDir: string;
   /** The kubelet's `plugins_registry`. */
   registryDir: string;
@@ -40,23 +40,23 @@ export interface KubeletPluginOptions {
   /** Absent: device metadata is off, no CDI specs and no files. */
   metadata?: ClaimMetadata;
   /**
-   * `metadata.uid` of the pod that the driver runs in, for a rolling update (kubelet 1.33 and later): the new instance
-   * serves beside the old one, on sockets of its own, and locks keep them from preparing at once. Absent: a second
-   * instance is refused.
+   * `metadata.uid` of the driver's own pod, for rolling updates (kubelet 1.33 and later): the new instance serves
+   * beside the old one, on its own sockets, and locks keep them from preparing at once. Absent: a second instance is
+   * refused.
    */
   podUid?: string | undefined;
-  /** Tells the kubelet about the health of devices: see `setHealth`. Default false. */
+  /** Reports the health of devices to the kubelet: see `setHealth`. Default false. */
   health?: boolean;
   /**
-   * Whether calls run one at a time, as with the Go helper. `false`: only those about the same claim, so that a slow
-   * device or server delays its own pod alone; in a rolling update instances still wait for each other. Default true.
+   * Whether calls run one at a time, as in the Go helper. `false`: only calls about the same claim do, so that a slow
+   * device or server delays only its own pod; in a rolling update instances still wait for each other. Default true.
    */
   serialize?: boolean;
   /** How long stopping waits for calls in flight. Default 20 s, less than a pod's grace period. */
   drainMs?: number;
   clock?: Clock;
   logger: Logger;
-  /** Called each time the kubelet takes or refuses us. Refusing is not final: it tries again. */
+  /** Called each time the kubelet accepts or refuses the registration. A refusal is not final: the kubelet retries. */
   onRegistration?: (status: RegistrationStatus) => void;
 }
 
@@ -65,64 +65,64 @@ export interface MetadataUpdater {
   /**
    * Replaces the metadata of a request's devices; the file appears with the first call.
    * @param request base name or full `request/subrequest`
-   * @throws MetadataError `metadata-not-prepared` if this driver has not prepared just that
+   * @throws MetadataError `metadata-not-prepared` if this driver has not prepared exactly this
    */
   updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate>;
 }
 
 /**
  * What a driver calls when its `ClaimMetadata` has a gate: containers of claims with deferred requests wait in an OCI
- * hook until their sandbox is served, and fail when the hook's time is over. Calls about claims without a gate do
- * nothing, and so do all of them without device metadata.
+ * hook until their sandbox is served, and fail when the hook times out. Calls about claims without a gate do nothing;
+ * without device metadata, no call does anything.
  */
 export interface StartGate {
   /**
-   * Lets the containers of a sandbox start, now and whenever one is restarted, also while the driver is away. To be called
-   * after the metadata of every request of the claim was updated for that sandbox, and again for sandboxes that are served
-   * when the driver starts: a claim that an older version laid down gets its gate when it is prepared again.
+   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Call it
+   * after the metadata of every request of the claim was updated for that sandbox, and again at driver start for
+   * sandboxes that are already served: a claim that an older version laid down gets its gate when it is prepared again.
    * @param sandboxId as the container runtime names it
    * @throws MetadataError `metadata-not-prepared`, `metadata-not-written` if a request of the claim has no metadata yet
    */
   openGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
   /**
-   * Says why the containers of a sandbox have to wait: the last such reason is in the error of one that waited too long.
-   * A gate that is open for another sandbox stays so: withdraw the claim's metadata first.
+   * Records why the containers of a sandbox have to wait; a container that waits too long reports the last reason in
+   * its error. A gate that is open for another sandbox stays open: withdraw the claim's metadata first.
    */
   holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void>;
-  /** Lets containers that wait in a sandbox fail at once: it is being stopped. */
+  /** Makes the waiting containers of a sandbox fail at once, because it is being stopped. */
   endGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
 }
 
 /**
- * A driver that is served to the kubelet. Disposing stops it: the registration socket goes first, so that the kubelet
- * turns to another instance; calls in flight end, or are told to after `drainMs`. What is prepared stays prepared.
+ * A driver that is served to the kubelet. Disposing stops it: the registration socket is removed first, so that the
+ * kubelet turns to another instance; calls in flight end, or are told to after `drainMs`. Claims stay prepared.
  */
 export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDisposable {
   /** Where it listens. */
   readonly sockets: Readonly<SocketPaths>;
-  /** What the kubelet said last; `undefined`: it has not found us yet. */
+  /** The kubelet's last answer; `undefined`: it has not found us yet. */
   readonly registration: RegistrationStatus | undefined;
   /**
-   * Waits until the kubelet has taken us.
-   * @throws KubeletPluginError `registration-refused` when the signal comes first, with what the kubelet said last
+   * Waits until the kubelet has accepted the registration.
+   * @throws KubeletPluginError `registration-refused` if the signal fires first, with the kubelet's last answer
    */
   whenRegistered(signal: AbortSignal): Promise<void>;
   /**
-   * Says how all devices are. The kubelet hears it at once, and whenever it connects anew; it shows in the status of
-   * pods (feature gate `ResourceHealthStatus`).
+   * Reports the health of all devices. The kubelet gets it at once, and again on each new connection; it appears in the
+   * status of pods (feature gate `ResourceHealthStatus`).
    * @throws KubeletPluginError `health-invalid`, also without the option `health`
    */
   setHealth(devices: readonly DeviceHealth[]): void;
   /**
-   * Hides what a claim's files say until the next update, and closes its gate: no container starts. For a driver that
-   * knows that what they say is over: the devices have left the pod's sandbox.
+   * Hides the content of a claim's files until the next update, and closes its gate, so that no container starts. For a
+   * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
    * @param requests whose files, by base name or full `request/subrequest`; default all
    */
   withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void>;
   /**
-   * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for one that no kubelet knows
-   * any more. Whatever fails is logged.
-   * @param isOver asked when no call about the claim is under way, in any instance
+   * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
+   * knows any more. Failures are logged.
+   * @param isOver called when no call about the claim is under way, in any instance
    * @returns whether it was unprepared
    */
   reclaim(
@@ -131,9 +131,9 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
     signal: AbortSignal,
   ): Promise<boolean>;
   /**
-   * Prepares a claim once more as if the kubelet had asked for it: for one that passes to another pod while it is
-   * prepared, about which the kubelet makes no call. What the driver answers for the claim is logged.
-   * @param isDue asked when no call about the claim is under way, in any instance
+   * Prepares a claim again as if the kubelet had asked for it: for a prepared claim that passes to another pod, about
+   * which the kubelet makes no call. The driver's answer for the claim is logged.
+   * @param isDue called when no call about the claim is under way, in any instance
    * @returns whether it was prepared
    * @throws KubeletPluginError `claim-unavailable`
    */
@@ -145,7 +145,7 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
 }
 
 /**
- * Serves a driver to the kubelet: the DRA socket first, then the registration socket that leads to it.
+ * Serves a driver to the kubelet: the DRA socket first, then the registration socket that points to it.
  * @throws KubeletPluginError `invalid-options`, `socket-unavailable`, `lock-unavailable`
  */
 export async function startKubeletPlugin(
@@ -233,7 +233,7 @@ class Running {
       logger,
       onStatus: (status) => {
         options.onRegistration?.(status);
-        // Now that nobody waits for it, rather than with the first pod that does.
+        // Now, while nothing waits for it, rather than when the first pod does.
         if (status.registered) setImmediate(() => this.#loadContract?.());
       },
     });
@@ -272,7 +272,7 @@ class Running {
     return await this.#tracked(this.#calls.prepareAgain(claim, isDue, signal));
   }
 
-  /** Stopping waits for it. */
+  /** Makes stopping wait for the work. */
   async #tracked<T>(work: Promise<T>): Promise<T> {
     const settled = work.catch(() => undefined).finally(() => this.#updates.delete(settled));
     this.#updates.add(settled);
@@ -285,7 +285,7 @@ class Running {
   }
 
   async #listen(): Promise<void> {
-    // While one instance looks for sockets that nobody listens on, no other may be about to listen on its own.
+    // While one instance removes sockets without a listener, no other may be about to listen on its own.
     using _ = await this.#lockFiles();
     await this.#removeLeftovers();
     this.#draServer = this.#servers.use(await GrpcServer.start(this.sockets.dra, this.#services()));
@@ -308,7 +308,7 @@ class Running {
     return await this.#filesLock?.acquire(deadline.signal);
   }
 
-  /** Sockets of instances that were killed: a kubelet would go on trying to register them. */
+  /** Removes sockets of killed instances: a kubelet would keep trying to register them. */
   async #removeLeftovers(): Promise<void> {
     const { podUid, dataDir, registryDir, driver, logger } = this.#options;
     if (podUid === undefined) return;
@@ -322,7 +322,7 @@ class Running {
   async #stop(): Promise<void> {
     const { driver, logger, drainMs = defaultDrainMs } = this.#options;
     await this.#registrationServer?.drain(this.#clock, registrationDrainMs);
-    // Health streams never end by themselves.
+    // Health streams never end on their own.
     this.#streams.abort();
     if ((await this.#draServer?.drain(this.#clock, drainMs)) === false) {
       logger.warn({ driver, waitedMs: drainMs }, 'calls in flight are told to end');

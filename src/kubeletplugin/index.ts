@@ -1,4 +1,4 @@
-/** The framework for DRA drivers: what stands between a driver and the kubelet. See docs/driver-authors.md. */
+/** The framework for DRA drivers: everything between a driver and the kubelet. See docs/driver-authors.md. */
 
 export { type Clock, type Deadline, systemClock } from '../clock.ts';
 export { explain, NetdraError } from '../errors.ts';

@@ -9,12 +9,12 @@ import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
 import { resolvePreparedClaim } from './prepared-claim.ts';
 
-/** The kubelet waits 45 s for an answer; ours comes earlier, so that it is ours that the user reads. */
+/** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
 const longestCallMs = 42_000;
-/** The same share of a shorter time. */
+/** The same share of a shorter timeout. */
 const shareOfTimeout = 14 / 15;
 
-/** What is done with the files of claims. */
+/** The operations on the files of claims. */
 export type MetadataFiles = Pick<
   ClaimMetadata,
   'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
@@ -32,13 +32,13 @@ export interface PluginCallsOptions {
   logger: Logger;
 }
 
-/** Facts of a call that every line about it carries. */
+/** Fields that every log line about a call carries. */
 interface CallFacts {
   requestId: number;
   method: string;
 }
 
-/** The kubelet's calls, between the wire and the driver. */
+/** Passes the kubelet's calls on to the driver. */
 export class PluginCalls implements DraCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
@@ -50,20 +50,20 @@ export class PluginCalls implements DraCalls {
     this.#options = options;
   }
 
-  /** Tells the driver and whoever waits to come to an end. */
+  /** Tells the driver and waiting calls to end. */
   abort(): void {
     this.#stopping.abort(new Error('the driver is stopping'));
   }
 
   async nodePrepareResources(refs: ClaimIdentity[], context: CallContext) {
     return await this.#call('NodePrepareResources', refs, context, async (facts, { waiting, working }) => {
-      // Outside of the queue: the API server may be slow, and others need not wait for that.
+      // Outside the queue: the API server may be slow, and other calls need not wait for it.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, waiting));
       return await this.#inTurn(refs, waiting, () => this.#prepare(facts, claims, working));
     });
   }
 
-  /** Prepares a claim for which the kubelet does not ask. @returns whether it did; `isDue` is asked in its turn */
+  /** Prepares a claim without a call from the kubelet. @returns whether it did; `isDue` is called in its turn */
   async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
     return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { waiting, working }) =>
       this.#inTurn([claim], waiting, async () => {
@@ -80,7 +80,7 @@ export class PluginCalls implements DraCalls {
     );
   }
 
-  /** Unprepares a claim that the kubelet does not ask for. @returns whether it was; `isOver` is asked in its turn */
+  /** Unprepares a claim without a call from the kubelet. @returns whether it did; `isOver` is called in its turn */
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
     return await this.#call('reclaim', [claim], ownContext(signal), (facts, { waiting, working }) =>
       this.#inTurn([claim], waiting, async () => {
@@ -121,9 +121,9 @@ export class PluginCalls implements DraCalls {
   }
 
   /**
-   * Runs a call within its time. `waiting` ends with the caller; `working`, which the driver gets, does not: what has
-   * begun is better brought to an end, and the kubelet's next call finds it done. A driver that does not heed the signal
-   * is answered for, and keeps its turn until it ends.
+   * Runs a call within its time limit. `waiting` ends with the caller; `working`, which the driver gets, does not: what
+   * has begun had better be finished, and the kubelet's next call finds it done. If a driver ignores the signal, the
+   * call is answered without it, and the driver keeps its turn until it ends.
    */
   async #call<T>(
     method: string,
@@ -166,7 +166,7 @@ export class PluginCalls implements DraCalls {
     }
   }
 
-  /** Writes CDI specs and what is known of the metadata; a failure here is the claim's failure. */
+  /** Writes CDI specs and the metadata known so far; a failure here fails the claim. */
   async #layDown(claim: AllocatedClaim, returned: PreparedDevice[]): Promise<WireDevice[]> {
     const { metadata, driver } = this.#options;
     const prepared = resolvePreparedClaim(driver, claim, returned);
@@ -194,7 +194,7 @@ export class PluginCalls implements DraCalls {
     }
   }
 
-  /** Answers to what nobody asked are a mistake in the driver; the kubelet would refuse the whole call for them. */
+  /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */
   #reportStrangers(facts: CallFacts, claims: ClaimIdentity[], results: ReadonlyMap<string, unknown>): void {
     const strangers = [...results.keys()].filter((uid) => !claims.some((claim) => claim.uid === uid));
     if (strangers.length === 0) return;
@@ -202,7 +202,7 @@ export class PluginCalls implements DraCalls {
   }
 }
 
-/** For what the driver does on its own, in the time that the kubelet would give it. */
+/** For calls that the driver makes on its own, with the time that the kubelet would allow. */
 function ownContext(signal: AbortSignal): CallContext {
   return { timeoutMs: longestCallMs / shareOfTimeout, signal };
 }
@@ -211,7 +211,7 @@ function isDone(answer: { error?: string } | undefined): boolean {
   return answer !== undefined && answer.error === undefined;
 }
 
-/** Exactly one answer for each claim, by UID; the claims' files are written at once. */
+/** Exactly one answer for each claim, by UID; the files of the claims are written concurrently. */
 async function answerEach<Claim, Answer>(
   claims: Claim[],
   uidOf: (claim: Claim) => string,
@@ -225,9 +225,9 @@ async function answerEach<Claim, Answer>(
 }
 
 /**
- * A device as the kubelet gets it. A request's metadata mount is needed once: its first device carries the id, which is
- * then taken out of `ids`. A device of all requests goes to every container of the claim, so the mounts get entries of
- * their own: a container must see the metadata of its own requests only.
+ * A device as the kubelet gets it. A request's metadata mount is needed only once: the first device of the request
+ * carries the id, which is then taken out of `ids`. A device of all requests goes to every container of the claim, so
+ * the mounts get entries of their own: a container must see only the metadata of its own requests.
  */
 function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
   const { poolName, deviceName, shareId, cdiDeviceIds } = device;
@@ -255,7 +255,7 @@ function subject(claim: ClaimIdentity): string {
   return `${claim.namespace}/${claim.name}`;
 }
 
-/** Prefixes whatever goes wrong with the step, in the Go helper's words. */
+/** Prefixes any error of the step, in the Go helper's words. */
 async function failWith<T>(step: string, task: () => Promise<T>): Promise<T> {
   try {
     return await task();

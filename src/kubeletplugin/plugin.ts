@@ -7,7 +7,7 @@ export type ClaimObject = Omit<ResourceClaim, 'status'> & {
   status?: Omit<NonNullable<ResourceClaim['status']>, 'devices'>;
 };
 
-/** A resource.k8s.io/v1 claim that is allocated: the framework has checked it before a driver sees it. */
+/** An allocated resource.k8s.io/v1 claim; the framework has checked it before a driver sees it. */
 export interface AllocatedClaim {
   identity: ClaimIdentity;
   /** The pod's name for it if it came from a template. */
@@ -19,15 +19,15 @@ export interface AllocatedClaim {
   object: ClaimObject;
 }
 
-/** What a container shall be told about a prepared device. */
+/** Metadata of a prepared device, for its containers. */
 export interface PreparedMetadata {
   attributes?: DeviceAttributes;
   networkData?: NetworkDeviceData;
 }
 
-/** One device that the driver made ready. */
+/** One device that the driver prepared. */
 export interface PreparedDevice {
-  /** Requests that it serves, as in the allocation result; none means all requests of the claim. */
+  /** Requests that it serves, as in the allocation result; empty means all requests of the claim. */
   requests: string[];
   poolName: string;
   deviceName: string;
@@ -39,13 +39,13 @@ export interface PreparedDevice {
 }
 
 /**
- * What came of preparing one claim. No devices at all means that every request of the allocation that this driver
- * serves is deferred (KEP-5304 "Deferred metadata").
+ * Result of preparing one claim. No devices means that every request of the allocation that this driver serves is
+ * deferred (KEP-5304 "Deferred metadata").
  */
 export type PrepareResult = { devices: PreparedDevice[] } | { error: Error };
 
 /**
- * A DRA driver, as the framework calls it. Both calls must be idempotent and give one entry for each claim, by UID;
+ * A DRA driver, as the framework calls it. Both calls must be idempotent and return one entry for each claim, by UID;
  * throwing fails the whole call. They run one at a time, or with `serialize: false` one at a time for each claim.
  */
 export interface DraPlugin {
@@ -54,7 +54,7 @@ export interface DraPlugin {
     claims: AllocatedClaim[],
     context: { signal: AbortSignal },
   ): Promise<ReadonlyMap<string, PrepareResult>>;
-  /** Claims may be gone from the API server; one that was never prepared is no error. */
+  /** Claims may no longer exist in the API server. A claim that was never prepared is not an error. */
   unprepareResourceClaims(
     claims: ClaimIdentity[],
     context: { signal: AbortSignal },

@@ -11,7 +11,7 @@ import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
 /** `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
 const cdiDeviceId = /^[A-Za-z]([\w.-]*[A-Za-z0-9])?\/[A-Za-z]([\w.-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?$/;
 
-/** A prepared claim as the metadata side and the kubelet's answer need it. */
+/** A prepared claim, in the form that the metadata files and the kubelet's answer need. */
 export interface PreparedClaim {
   record: ClaimRecord;
   contents: Map<string, PreparedContent>;
@@ -19,9 +19,9 @@ export interface PreparedClaim {
 }
 
 /**
- * Turns the driver's devices into what is laid down for each request. A driver that returned none gets the devices of
- * the allocation, all of them deferred.
- * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim has not, or has a CDI id that is none
+ * Turns the driver's devices into contents of requests. If it returned none, all of the allocation are deferred.
+ * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim does not have,
+ * or has an invalid CDI device ID
  */
 export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, returned: PreparedDevice[]): PreparedClaim {
   const allocated = claim.results.filter((result) => result.driver === driver);
@@ -83,7 +83,7 @@ function checkDevice(
     throw refuse(`device ${device.deviceName} is for request ${reference}, which is not allocated`);
 }
 
-/** One deferred device defers its whole request: a file without it would tell only half. */
+/** One deferred device defers its whole request: without it the file would be incomplete. */
 function withDevice(content: PreparedContent | undefined, device: DeviceMetadata | 'deferred'): PreparedContent {
   if (content === 'deferred' || device === 'deferred') return 'deferred';
   return [...(content ?? []), device];

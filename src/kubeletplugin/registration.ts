@@ -4,22 +4,22 @@ import { lazyService } from '../proto.ts';
 import { abortable } from './call-queue.ts';
 import { KubeletPluginError } from './errors.ts';
 
-/** What the kubelet said to our registration. */
+/** The kubelet's answer to our registration. */
 export type RegistrationStatus = { registered: true } | { registered: false; error: string };
 
 export interface RegistrationOptions {
   driver: string;
   /** Absolute path of the DRA socket; the kubelet must see it under the same path. */
   endpoint: string;
-  /** Service names, preferred first: the kubelet takes the first that it knows. */
+  /** Service names, preferred first: the kubelet uses the first one that it knows. */
   services: string[];
   logger: Logger;
   onStatus?: ((status: RegistrationStatus) => void) | undefined;
 }
 
 /**
- * The service on the registration socket, and what came of it. A kubelet that refuses us tries again by itself, with
- * growing pauses; a new kubelet finds the socket by itself too. Source: kubelet pluginregistration v1.
+ * The service on the registration socket, and its result. A kubelet that refuses us retries by itself, at growing
+ * intervals; a new kubelet also finds the socket by itself. Source: kubelet pluginregistration v1.
  */
 export class Registration {
   readonly #options: RegistrationOptions;
@@ -30,14 +30,14 @@ export class Registration {
     this.#options = options;
   }
 
-  /** What the kubelet said last; `undefined`: it has not found us yet. */
+  /** The kubelet's last answer; `undefined`: it has not found us yet. */
   get status(): RegistrationStatus | undefined {
     return this.#status;
   }
 
   /**
-   * Waits until the kubelet has taken us.
-   * @throws KubeletPluginError `registration-refused` when the signal comes first, with what the kubelet said last
+   * Waits until the kubelet has accepted the registration.
+   * @throws KubeletPluginError `registration-refused` if the signal fires first, with the kubelet's last answer
    */
   async whenRegistered(signal: AbortSignal): Promise<void> {
     try {
@@ -72,7 +72,7 @@ export class Registration {
         ) => {
           this.#take(request.pluginRegistered ? { registered: true } : { registered: false, error: request.error });
           if (request.pluginRegistered) callback(null, {});
-          // As the Go helper answers it; the kubelet logs it.
+          // The same answer as the Go helper's; the kubelet logs it.
           else callback({ code: status.UNKNOWN, details: `failed registration process: ${request.error}` });
         },
       },

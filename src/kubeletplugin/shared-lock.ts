@@ -3,7 +3,7 @@ import type { FileLock } from './file-lock.ts';
 
 const key = 'lock';
 
-/** A lock between processes that all tasks of this one share: it is held as long as one of them runs. */
+/** A lock between processes that all tasks of this process share: it is held while any of them runs. */
 export class SharedLock {
   readonly #lock: FileLock | undefined;
   readonly #mutex = new KeyedMutex();
@@ -18,7 +18,7 @@ export class SharedLock {
   async acquire(signal: AbortSignal): Promise<Disposable> {
     const lock = this.#lock;
     if (lock === undefined) return { [Symbol.dispose]: () => undefined };
-    // Who waits for it does so by a signal of its own, so one at a time; those behind find it held.
+    // Each task waits with its own signal, so only one at a time waits for the lock; the next ones find it held.
     if (this.#held === undefined) {
       await this.#mutex.run(key, async () => {
         this.#held ??= { users: 0, lock: await lock.acquire(signal) };

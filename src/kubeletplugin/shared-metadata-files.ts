@@ -7,7 +7,7 @@ import { SharedLock } from './shared-lock.ts';
 const lockTimeoutMs = 1_500;
 
 /**
- * The same files for two instances of a driver: what reads a generation and writes the next one happens in one piece.
+ * The same files for two instances of a driver: the lock makes reading a generation and writing the next one atomic.
  * Calls of this instance about different claims need not wait for each other.
  */
 export function shareMetadataFiles(files: MetadataFiles, lock: FileLock, clock: Clock): MetadataFiles {

@@ -5,13 +5,13 @@ import { errnoCode } from '../errors.ts';
 import { KubeletPluginError } from './errors.ts';
 
 /**
- * Makes the way free for a socket: its directory is made if missing (0750), a socket on which nobody listens any more
- * is removed. Anything else there is left alone.
- * @throws KubeletPluginError `socket-unavailable` when the path is in use, or is no socket
+ * Prepares a path for a socket: creates its directory if it is missing (0750), and removes a socket without a listener.
+ * Anything else there is left alone.
+ * @throws KubeletPluginError `socket-unavailable` if the path is in use, or is not a socket
  */
 export async function clearSocketPath(path: string): Promise<void> {
   const dir = dirname(path);
-  // What exists keeps its mode; what we make does not depend on the umask.
+  // An existing directory keeps its mode; the mode of a new one does not depend on the umask.
   if ((await mkdir(dir, { recursive: true, mode: 0o750 })) !== undefined) await chmod(dir, 0o750);
   const stats = await lstat(path).catch((error) => {
     if (errnoCode(error) === 'ENOENT') return undefined;
@@ -33,7 +33,7 @@ export async function clearSocketPath(path: string): Promise<void> {
   await rm(path, { force: true });
 }
 
-/** Removes the sockets that instances left behind which were killed. One that somebody listens on stays. */
+/** Removes sockets that killed instances left behind. A socket with a listener stays. */
 export async function removeDeadSockets(dir: string, isOurs: (name: string) => boolean): Promise<string[]> {
   const removed: string[] = [];
   for (const name of await readdir(dir).catch(() => [])) {
@@ -46,7 +46,7 @@ export async function removeDeadSockets(dir: string, isOurs: (name: string) => b
   return removed;
 }
 
-/** Whether a connection is taken, or at least not refused: then there is a process behind the socket. */
+/** Whether a connection is accepted, or at least not refused: then there is a process behind the socket. */
 async function isListening(path: string): Promise<boolean> {
   return await new Promise((resolve) => {
     const socket = connect(path);

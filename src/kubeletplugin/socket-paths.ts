@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { isAbsolute, join } from 'node:path';
 import { KubeletPluginError } from './errors.ts';
 
-/** `sizeof(sockaddr_un.sun_path)` less the closing zero byte: linux/un.h. */
+/** `sizeof(sockaddr_un.sun_path)` minus the terminating zero byte: linux/un.h. */
 const maxSocketPathBytes = 107;
 
 export interface SocketPlace {
@@ -21,8 +21,8 @@ export interface SocketPaths {
 }
 
 /**
- * Where a driver listens: the first names whose paths fit into a socket address. With a pod UID they are the names that
- * the Go helper takes in its rolling update, so that both can follow each other.
+ * Where a driver listens: the first names whose paths fit into a socket address. With a pod UID these are the names
+ * that the Go helper uses in its rolling update, so that either can follow the other.
  * @throws KubeletPluginError `invalid-options`, `socket-unavailable`
  */
 export function chooseSocketPaths(place: SocketPlace): SocketPaths {
@@ -49,7 +49,7 @@ export function isInstanceDraSocket(name: string): boolean {
   return name.startsWith('dra-');
 }
 
-/** Whether a file in the registry is the socket of an instance of this driver; other drivers' look alike, so be strict. */
+/** Whether a file in the registry is the socket of an instance of this driver. Strict: other drivers' look alike. */
 export function isInstanceRegistrationSocket(driver: string, name: string): boolean {
   const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
   return name.startsWith(`${driver}-`) && name.endsWith('-reg.sock') && uuid.test(name.slice(driver.length + 1, -9));

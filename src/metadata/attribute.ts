@@ -7,7 +7,7 @@ export type AttributeKind = (typeof attributeKinds)[number];
 /** A value without its kind. */
 export type PlainValue = string | boolean | number | bigint | (string | boolean | number | bigint)[];
 
-/** The one value of an attribute; `undefined` if none of the known members is set. */
+/** The value of an attribute; `undefined` if none of the known members is set. */
 export function plainValue(attribute: DeviceAttribute): PlainValue | undefined {
   for (const kind of attributeKinds) if (attribute[kind] !== undefined) return attribute[kind];
   return undefined;
@@ -21,7 +21,7 @@ export function formatAttributeStrings(attributes: DeviceAttributes): Record<str
   return mapAttributes(attributes, (value) => (Array.isArray(value) ? value.join(',') : String(value)));
 }
 
-/** Turns the value of each attribute into something else; sorted by name, those without a value left out. */
+/** Converts the value of each attribute; sorted by name, without attributes that have no value. */
 export function mapAttributes<T>(attributes: DeviceAttributes, turn: (value: PlainValue) => T): Record<string, T> {
   return Object.fromEntries(
     sortedAttributes(attributes).flatMap(([name, attribute]) => {

@@ -6,16 +6,16 @@ import { fileName, isPathPart, pathPart } from './paths.ts';
 export interface ContainerEdits {
   mounts?: { hostPath: string; containerPath: string; options: string[] }[];
   deviceNodes?: { path: string; hostPath?: string; permissions?: string }[];
-  /** `NAME=value` each. */
+  /** Each as `NAME=value`. */
   env?: string[];
   /** OCI hooks: programs of the host, run by the runtime. `args` starts with the program's name; `timeout` in seconds. */
   hooks?: { hookName: string; path: string; args: string[]; timeout: number }[];
 }
 
 /**
- * CDI specs of claims, of one class: a file for each name with one device, kind `{driver}/{class}`, device name
- * `{claimUID}_{name}`. Ids depend on nothing else, so preparing a claim again gives the same ones.
- * Source: KEP-5304 "Generate CDI spec", whose class is `metadata` and whose names are requests.
+ * CDI specs of claims, of one class: one file with one device for each name, kind `{driver}/{class}`, device name
+ * `{claimUID}_{name}`. Ids depend on nothing else, so preparing a claim again gives the same ones. Source: KEP-5304
+ * "Generate CDI spec", whose class is `metadata` and whose names are requests.
  */
 export class CdiSpecs {
   readonly #dir: string;
@@ -35,7 +35,7 @@ export class CdiSpecs {
 
   async write(claimUid: string, name: string, containerEdits: ContainerEdits): Promise<void> {
     const spec = {
-      // A device name may start with a digit, as most UIDs do, only from 0.5.0 on.
+      // Device names may start with a digit, as most UIDs do, only since 0.5.0.
       cdiVersion: '0.5.0',
       kind: `${this.#driver}/${this.#class}`,
       devices: [{ name: deviceName(claimUid, name), containerEdits }],
@@ -43,12 +43,12 @@ export class CdiSpecs {
     await createFile(this.#file(claimUid, name), formatGoJson(spec));
   }
 
-  /** Removes all specs of a claim, and what a killed process left of writing them. */
+  /** Removes all specs of a claim, and what a killed process left while writing them. */
   async removeClaim(claimUid: string): Promise<void> {
     await this.removeClaims([claimUid]);
   }
 
-  /** The same for several claims. One whose UID cannot be part of a path has no spec, and does not keep the others theirs. */
+  /** The same for several claims. One whose UID cannot be part of a path has no spec, and does not block the others. */
   async removeClaims(claimUids: readonly string[]): Promise<void> {
     const prefixes = claimUids.filter(isPathPart).map((uid) => this.#prefix(uid));
     for (const file of await listDir(this.#dir)) {
@@ -58,7 +58,7 @@ export class CdiSpecs {
     }
   }
 
-  /** UIDs of the claims that have specs. Only files that are ours by name and by content count. */
+  /** UIDs of the claims that have specs. Only files that are ours by name and content count. */
   async claimUids(): Promise<string[]> {
     const prefix = `${this.#driver}_${this.#class}_`;
     const uids = new Set<string>();

@@ -39,8 +39,8 @@ export class ClaimFiles {
   }
 
   /**
-   * Makes the files of a request say what the state says; while there is nothing to say they are blank if containers wait
-   * at the gate, or else not there. Files that are right are not touched.
+   * Makes the files of a request match the state. Without content they are blank if containers wait at the gate, and
+   * otherwise absent. Files that are already right are not touched.
    * @returns whether a file was written
    */
   async layDown(state: ClaimState, base: string, held: HeldDirectories): Promise<boolean> {
@@ -67,41 +67,41 @@ export class ClaimFiles {
     );
   }
 
-  /** Whether a path is a file whose content comes with an update, of a claim that is prepared. */
+  /** Whether a path is a file of a prepared claim whose content comes with an update. */
   isContentFile(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
     const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, claim)));
     if (path.startsWith(`${claimDir}/`)) return true;
     if (dirname(dirname(path)) !== normalize(this.#dirs.downwardApiDir)) return false;
     const file = basename(path);
-    // Names of requests have no dots, names of claims may.
+    // Request names have no dots, claim names may.
     const isNamed = file.startsWith(`${claim.name}.`) && /^[^.]+\.json$/.test(file.slice(claim.name.length + 1));
     return isNamed && this.#isPodDir(claim, basename(dirname(path)));
   }
 
-  /** Claims of the same name in two namespaces have their files in the directories of two pods. */
+  /** Claims of the same name in two namespaces have their files in different pod directories. */
   #isPodDir(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, dir: string): boolean {
     try {
       return readClaimStateSync(this.#dirs.dataDir, claimDirName(claim))?.podUid === dir;
     } catch {
-      // A record that cannot be read must not let a container start.
+      // An unreadable record must not let a container start.
       return true;
     }
   }
 
-  /** Whether a path could be such a file, of whatever claim. */
+  /** Whether a path could be such a file, of any claim. */
   isContentPlace(path: string): boolean {
     const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, { namespace: 'any', name: 'any' })));
     if (path.startsWith(`${dirname(claimDir)}/`)) return true;
     return dirname(dirname(path)) === normalize(this.#dirs.downwardApiDir) && path.endsWith('.json');
   }
 
-  /** Removes all files of a claim, the state last: what is left after a crash can still be found. */
+  /** Removes all files of a claim, the state last: what a crash leaves can still be found. */
   async remove(state: ClaimState, held: HeldDirectories): Promise<void> {
     const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, state.claim)));
     for (const base of Object.keys(state.requests)) {
       for (const layout of state.layouts) {
         const file = this.#file(state, base, layout);
-        // Those in the claim's own directory go with it.
+        // Files in the claim's own directory are removed with it.
         if (hostPath(file).startsWith(`${claimDir}/`)) continue;
         await removeFile(file, held);
         // The pod's directory is shared by its claims.
@@ -117,7 +117,7 @@ export class ClaimFiles {
     await (this.#later === undefined ? removeTree(dir, held) : takeTreeAway(dir, this.#later, held));
   }
 
-  /** Removes the files that a claim has outside of its own directory, when there is no state that would name them. */
+  /** Removes a claim's files outside its own directory when there is no state that names them. */
   async removeStrays(claim: ClaimIdentity): Promise<void> {
     const { attributesDir, downwardApiDir } = this.#dirs;
     const prefix = attributesFilePrefix(this.#driver, claim.uid);

@@ -39,17 +39,17 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   dataDir: string;
   cdiDir: string;
   layouts: readonly Layout[];
-  /** `false`: no files for claims that are not laid down yet; those that are keep what they have. Default: `true`. */
+  /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
   enabled?: boolean;
   /**
-   * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox, whatever
-   * the layouts and also without files. Absent: their files are missing until the first update, and the runtime refuses
-   * the containers. A claim changes from one to the other when it is prepared again.
+   * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox,
+   * whatever the layouts, and also without files. Absent: their files are missing until the first update, and the
+   * runtime refuses the containers. A claim switches from one to the other when it is prepared again.
    */
   gate?: GateHook;
-  /** What a device's ResourceSlice says of it, for layouts that show that; `undefined` if it is not published. */
+  /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
-  /** Of the node. With it, deferred metadata of an earlier boot is hidden when its claim is prepared again. */
+  /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
   /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
   later?: (task: () => Promise<void>) => void;
@@ -57,19 +57,19 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   now?: () => Date;
 }
 
-/** What an update has come to. */
+/** Result of an update. */
 export interface MetadataUpdate {
   /** Of the file; 0 if metadata is off and the claim has no file. */
   generation: number;
-  /** Whether a file was written; `false` if all of them said the same already. */
+  /** Whether a file was written; `false` if all of them had this content already. */
   isWritten: boolean;
 }
 
 /**
- * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts:
- * a deferred request has no file before generation 1, or an empty one and a closed gate, so no container starts without
- * it; generation never goes back for the same claim UID; files that a container may have mounted are changed in place;
- * another UID under the same name starts from nothing. Calls for one claim name run in the order they came.
+ * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts: before generation 1 a
+ * deferred request has no file, or an empty one and a closed gate, so no container starts without it; generation never
+ * decreases for the same claim UID; files that a container may have mounted are changed in place; another UID under the
+ * same name starts from nothing. Calls for one claim name run in the order in which they came.
  */
 export class ClaimMetadata {
   readonly #options: ClaimMetadataOptions;
@@ -91,8 +91,8 @@ export class ClaimMetadata {
   }
 
   /**
-   * Lays down what the containers of a prepared claim will mount, and the gate that they wait at. What an update said of
-   * the same claim stays.
+   * Lays down what the containers of a prepared claim will mount, and the gate that they wait at. Content from earlier
+   * updates of the same claim stays.
    * @param contents by base request name; a request without an entry is deferred
    * @returns the CDI device id of each request that has a spec, by base name; none while metadata is off without a gate
    * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
@@ -102,11 +102,11 @@ export class ClaimMetadata {
       const found = await this.#readState(record.claim, held);
       const kept = found?.claim.uid === record.claim.uid ? found : undefined;
       const state = this.#nextState(record, contents, kept);
-      // Nothing is written before all of it was checked.
+      // Everything is checked before anything is written.
       if (state !== undefined) this.#files.check(state);
       if (found !== undefined && (kept === undefined || state === undefined)) await this.#remove(found, held);
       if (state === undefined) return new Map();
-      // What it says is over with the boot, or nothing asks it any more.
+      // After a boot the gate's content is obsolete, and without gated requests nothing reads it.
       if (kept?.bootId !== state.bootId || !hasGate(state)) await closeGate(this.#options.dataDir, state.claim, held);
       const ids = new Map<string, string>();
       const writeSpecs = async (gated: boolean) => {
@@ -118,7 +118,7 @@ export class ClaimMetadata {
           if (Object.hasOwn(record.requests, base)) ids.set(base, this.#cdi.deviceId(state.claim.uid, base));
         }
       };
-      // Wherever we end in between: as long as a file can be blank, the spec that mounts it has the hook.
+      // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook.
       await writeSpecs(true);
       if (!isDeepStrictEqual(state, kept)) await writeClaimState(this.#options.dataDir, state, held);
       for (const base of Object.keys(state.requests)) await this.#files.layDown(state, base, held);
@@ -128,10 +128,10 @@ export class ClaimMetadata {
   }
 
   /**
-   * Writes what a request's devices are like now; the whole list replaces the one before. Nothing is written when it
-   * says what the file says already. Containers at the gate go on waiting: see `openGate`.
+   * Writes the current state of a request's devices; the list replaces the previous one as a whole. Nothing is written
+   * if the file has this content already. Containers at the gate keep waiting: see `openGate`.
    * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
-   * `metadata-invalid` if a consumer would not have to take it, `metadata-io`
+   * `metadata-invalid` if consumers need not accept it, `metadata-io`
    */
   async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate> {
     return await this.#inTurn(claim, async (held) => {
@@ -144,7 +144,7 @@ export class ClaimMetadata {
       const before = requestOf(state, base);
       const after = withContent(before, devices, this.#now());
       const next = { ...state, requests: { ...state.requests, [base]: after } };
-      // The state goes first: a generation that was given out is never given out again.
+      // The state is written first, so that no generation is ever given out twice.
       if (after !== before) await writeClaimState(this.#options.dataDir, next, held);
       const isWritten = await this.#files.layDown(next, base, held);
       return { generation: after.generation, isWritten };
@@ -152,9 +152,9 @@ export class ClaimMetadata {
   }
 
   /**
-   * Closes the gate of a claim and makes its files blank, or removes them if it has no gate: no container starts before
-   * the next update, and `openGate` after it. Generations are remembered. For a pod that gets a new sandbox: what the
-   * files say is over. What the layout `attributes-json` says is not, it stays.
+   * Closes the gate of a claim and blanks its files, or removes them if it has no gate: no container starts before the
+   * next update, and `openGate` after it. Generations are remembered. For a pod that gets a new sandbox, which makes
+   * the content obsolete. Files of the layout `attributes-json` stay: their content still holds.
    * @param requests whose files, by base name or full reference; default all
    */
   async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
@@ -167,16 +167,16 @@ export class ClaimMetadata {
       const withdrawn = over.map(([base, { content: _over, ...request }]) => [base, request]);
       const next = { ...state, requests: { ...state.requests, ...Object.fromEntries(withdrawn) } };
       const isVisible = over.some(([, { content }]) => content !== undefined);
-      // The state first: if we end in between, the next call still knows that the files are to go.
+      // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
       if (isVisible) await writeClaimState(this.#options.dataDir, next, held);
       for (const [base] of over) await this.#files.layDown(next, base, held);
     });
   }
 
   /**
-   * Lets the containers of a sandbox start, now and later. Whatever other sandbox could start some cannot any more.
+   * Lets the containers of a sandbox start, now and later. Containers of any other sandbox no longer can.
    * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
-   * `metadata-name-invalid` for what is no sandbox id; `metadata-io`
+   * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
    */
   async openGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
     await this.#inTurn(claim, async (held) => {
@@ -188,18 +188,18 @@ export class ClaimMetadata {
   }
 
   /**
-   * Says to the containers of a sandbox that they have to wait, and why: what they fail with when their time is over. A
-   * gate that is open for another sandbox stays so, until `withdraw`.
-   * @param reason put into one line of at most 512 characters
-   * @throws MetadataError `metadata-name-invalid` for what is no sandbox id, `metadata-io`
+   * Tells the containers of a sandbox that they have to wait, and why: they fail with this reason when they time out. A
+   * gate that is open for another sandbox stays open until `withdraw`.
+   * @param reason turned into one line of at most 512 characters
+   * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
   async holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
     await this.#keepOut(claim, { state: 'waiting', sandboxId, reason });
   }
 
   /**
-   * Lets containers of a sandbox that is being stopped fail at once. A gate that is open for another sandbox stays so.
-   * @throws MetadataError `metadata-name-invalid` for what is no sandbox id, `metadata-io`
+   * Makes containers of a sandbox that is being stopped fail at once. A gate open for another sandbox stays open.
+   * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
   async endGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
     await this.#keepOut(claim, { state: 'ended', sandboxId });
@@ -218,8 +218,8 @@ export class ClaimMetadata {
   }
 
   /**
-   * Sandboxes whose containers wait at a gate now. Cheap while there are none.
-   * @returns problems: why an announcement, or the claim that it is for, could not be read
+   * Sandboxes whose containers are waiting at a gate. Cheap while there are none.
+   * @returns `problems` says why an announcement, or the claim that it is for, could not be read
    * @throws MetadataError `metadata-io`
    */
   async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
@@ -241,7 +241,7 @@ export class ClaimMetadata {
     return { sandboxes, problems };
   }
 
-  /** Removes what `prepare` and `update` made. A claim that is not known, or known under a newer UID, is fine. */
+  /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
     await this.#inTurn(claim, async (held) => {
       const state = await this.#readStateForRemoval(claim, held);
@@ -255,8 +255,8 @@ export class ClaimMetadata {
   }
 
   /**
-   * Whether what was laid down of a claim is about these devices: an update is refused otherwise. Also where metadata is off
-   * and there is nothing to lay down.
+   * Whether a claim was laid down for these devices: otherwise an update is refused. Also true if metadata is off and
+   * there is nothing to lay down.
    */
   async covers(
     claim: ClaimIdentity,
@@ -271,8 +271,8 @@ export class ClaimMetadata {
   }
 
   /**
-   * What there are files of, in the driver's own directory.
-   * @returns `claim` is absent where nothing says whose they are: a crash has left only a part
+   * The metadata directories in the driver's own directory, with their claims.
+   * @returns `claim` is absent if nothing says whose files they are: a crash has left only a part
    */
   async list(): Promise<{ dir: string; claim?: ClaimIdentity }[]> {
     const found: { dir: string; claim?: ClaimIdentity }[] = [];
@@ -294,16 +294,16 @@ export class ClaimMetadata {
     return count;
   }
 
-  /** Removes a directory of which `list` could not say whose it is, unless that can be said by now. */
+  /** Removes a directory for which `list` found no claim, unless it belongs to one by now. */
   async removeUnclaimed(dir: string): Promise<void> {
-    // The mutex of the claim that may be about to be prepared: its directory would have this name.
+    // The mutex of a claim that may be about to be prepared: its directory would have this name.
     await this.#mutex.run(dir, async () => {
       const state = await readClaimStateIn(this.#options.dataDir, dir).catch(() => undefined);
       if (state === undefined) await removeTree({ base: this.#options.dataDir, parts: [metadataDirName, dir] });
     });
   }
 
-  /** The document as the files say it, or `undefined` while there is none. */
+  /** The document in the files; `undefined` while there is none. */
   async read(claim: ClaimIdentity, request: string): Promise<MetadataDocument | undefined> {
     const base = baseRequest(request);
     const state = await this.#readState(claim);
@@ -312,26 +312,26 @@ export class ClaimMetadata {
   }
 
   /**
-   * Whether a path on the host is a file of a prepared claim whose content comes and goes with what the devices are like in
-   * their sandbox: not one of `attributes-json`, which says the same from prepare on.
+   * Whether a path on the host is a file of a prepared claim whose content depends on the state of the devices in their
+   * sandbox. Not those of `attributes-json`, which do not change after prepare.
    */
   isFileOf(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
     return this.#files.isContentFile(claim, path);
   }
 
-  /** Whether a path on the host could be such a file, of whatever claim: cheap, for those that are not. */
+  /** Whether a path on the host could be such a file, of any claim: a cheap check for those that are not. */
   isFilePlace(path: string): boolean {
     return this.#files.isContentPlace(path);
   }
 
-  /** Whether all containers of a prepared claim that are not to start yet wait for it by themselves. */
+  /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
   isGated(claim: ClaimIdentity): boolean {
     try {
       const state = readClaimStateSync(this.#options.dataDir, claimDirName(claim));
       if (state?.claim.uid !== claim.uid) return false;
       return Object.values(state.requests).every(({ isGated }) => isGated === true);
     } catch {
-      // A record that cannot be read is a problem of those who need it.
+      // An unreadable record is left to the calls that need it.
       return false;
     }
   }
@@ -345,7 +345,7 @@ export class ClaimMetadata {
     return this.#options.enabled ?? true;
   }
 
-  /** In which layouts containers that start from now on find files. */
+  /** Layouts in which containers that start from now on find files. */
   #visible(state: ClaimState): readonly LayoutName[] {
     return this.#isEnabled ? this.#layouts : state.layouts;
   }
@@ -387,7 +387,7 @@ export class ClaimMetadata {
     return this.#options.now?.() ?? new Date();
   }
 
-  /** One task at a time for each claim name, with what it opens on its way to the claim's files. */
+  /** Runs one task at a time for each claim name. Directories that the task opens stay open until it ends. */
   async #inTurn<T>(claim: ClaimIdentity, task: (held: HeldDirectories) => Promise<T>): Promise<T> {
     return await this.#mutex.run(claimDirName(claim), async () => {
       using held = new HeldDirectories();
@@ -395,7 +395,7 @@ export class ClaimMetadata {
     });
   }
 
-  /** What is known of claims, by the names of their directories; `undefined` where it cannot be read. */
+  /** States of claims, by the names of their directories; `undefined` for a state that cannot be read. */
   async *#readStates(dirs: readonly string[]): AsyncGenerator<[dir: string, state: ClaimState | undefined]> {
     const { dataDir } = this.#options;
     for (const dir of dirs) {
@@ -407,7 +407,7 @@ export class ClaimMetadata {
     return await readClaimState(this.#options.dataDir, claim, held);
   }
 
-  /** What cannot be read must not keep a claim from being unprepared: nothing else would ever remove it. */
+  /** An unreadable state must not keep a claim from being unprepared: nothing else would ever remove it. */
   async #readStateForRemoval(
     claim: ClaimIdentity,
     held: HeldDirectories,
@@ -420,7 +420,7 @@ export class ClaimMetadata {
     }
   }
 
-  /** The state goes last: after a crash it still says what is left. */
+  /** The state is removed last: after a crash it still says what is left. */
   async #remove(state: ClaimState, held: HeldDirectories): Promise<void> {
     await this.#cdi.removeClaim(state.claim.uid);
     await this.#files.remove(state, held);

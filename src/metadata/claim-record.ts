@@ -16,7 +16,7 @@ export interface RequestRecord {
 /** What the driver prepared for a claim. */
 export interface ClaimRecord {
   claim: ClaimIdentity;
-  /** The pod's name for it if it came from a template; empty if the annotation is there and empty. */
+  /** The pod's name for it if it came from a template; empty if the annotation exists and is empty. */
   podClaimName?: string;
   /** UID of the pod that it is for, the first of them if it is reserved for several. */
   podUid?: string;
@@ -24,5 +24,5 @@ export interface ClaimRecord {
   requests: Record<string, RequestRecord>;
 }
 
-/** What is known of a request when its claim is prepared: its devices, or that they follow in an update. */
+/** What is known about a request when its claim is prepared: its devices, or that they follow in an update. */
 export type PreparedContent = DeviceMetadata[] | 'deferred';

@@ -17,33 +17,33 @@ import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent
 import { metadataDirName } from './layout-v1.ts';
 import { claimDirName } from './paths.ts';
 
-/** Where a request of a prepared claim stands. */
+/** State of one request of a prepared claim. */
 export interface RequestState {
   /** The full reference, `request` or `request/subrequest`. */
   name: string;
   devices: PublishedDevice[];
-  /** The highest that containers were ever given; 0 if they have found no file yet. */
+  /** The highest generation that containers were ever given; 0 if there was no file yet. */
   generation: number;
-  /** What the files say; absent while containers are to find none. */
+  /** Content of the files; absent while containers must find none. */
   content?: { devices: DeviceMetadata[]; since: string };
   /**
-   * Whether its containers wait at the gate: files without content are blank then. Otherwise such files are missing, which
-   * is what keeps containers from starting.
+   * Whether its containers wait at the gate: then files without content are blank. Otherwise such files are missing,
+   * which keeps containers from starting.
    */
   isGated?: true;
 }
 
 /**
- * What is known of a prepared claim. It is the truth of which the metadata files are the projections: some layouts carry
- * neither generation nor kinds of values, and with deferred metadata there is no file at all yet.
+ * What is known about a prepared claim. It is the source of truth for the metadata files: some layouts have neither
+ * generation nor kinds of values, and with deferred metadata there is no file at all yet.
  */
 export interface ClaimState {
   claim: ClaimIdentity;
   podClaimName?: string;
   podUid?: string;
-  /** The boot of the node in which it was prepared last. */
+  /** The boot of the node in which it was last prepared. */
   bootId?: string;
-  /** All in which its files were ever laid down: containers may have them mounted. */
+  /** All layouts in which its files were ever laid down: containers may have them mounted. */
   layouts: LayoutName[];
   /** By base name. */
   requests: Record<string, RequestState>;
@@ -61,7 +61,7 @@ function stateFileIn(dataDir: string, dir: string): HostFile {
 }
 
 /**
- * Names of the directories of claims, and of those that were removed, as far as there still is anything of them.
+ * Names of the directories of claims, and of removed ones that are not fully deleted yet.
  * @throws MetadataError `metadata-io`
  */
 export async function listClaimDirs(dataDir: string): Promise<{ claims: string[]; removed: string[] }> {
@@ -77,7 +77,7 @@ export async function writeClaimState(dataDir: string, state: ClaimState, held: 
 
 /**
  * @returns `undefined` if the claim is not prepared
- * @throws MetadataError `metadata-io`; `metadata-malformed`: one that cannot be read is never "nothing prepared"
+ * @throws MetadataError `metadata-io`; `metadata-malformed`: an unreadable state never counts as "nothing prepared"
  */
 export async function readClaimState(
   dataDir: string,
@@ -87,7 +87,7 @@ export async function readClaimState(
   return await readClaimStateIn(dataDir, claimDirName(claim), held);
 }
 
-/** The same by the name of the claim's directory. */
+/** The same, by the name of the claim's directory. */
 export async function readClaimStateIn(
   dataDir: string,
   dir: string,
@@ -96,23 +96,23 @@ export async function readClaimStateIn(
   return readClaimStateSync(dataDir, dir, held);
 }
 
-/** The same for what cannot wait. */
+/** The same, for callers that cannot wait. */
 export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDirectories): ClaimState | undefined {
   const file = stateFileIn(dataDir, dir);
   const text = readFileIfThereSync(file, held);
   return text === undefined ? undefined : parseClaimState(text, hostPath(file), dir);
 }
 
-/** @param dir name of the claim's directory, in which it lies */
+/** @param dir name of the claim's directory in which the file was found */
 function parseClaimState(text: string, path: string, dir: string): ClaimState {
   const state = parsed.get(text) ?? parseRecord(text, path);
-  // What is removed with a claim follows from its record: one of another claim must not be taken for ours.
+  // The record decides what is removed with a claim: that of another claim must not be taken for ours.
   if (claimDirName(state.claim) === dir) return state;
   const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
   throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
 }
 
-/** Parsed records by their text, the latest ones: each is read several times while its pod starts. Frozen: readers share them. */
+/** The latest records by text, since each is read several times while its pod starts. Frozen: readers share them. */
 const parsed = new Map<string, ClaimState>();
 const parsedAtMost = 64;
 
@@ -194,7 +194,7 @@ function decodePublished(value: unknown, path: string): PublishedDevice {
   };
 }
 
-/** What layouts need to know of one request. */
+/** What layouts need to know about one request. */
 export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
   const { name: request, devices, generation, content } = requestOf(state, base);
   const { claim, podClaimName, podUid } = state;
@@ -211,7 +211,7 @@ export function contentOf(state: ClaimState, base: string, driver: string): Requ
   };
 }
 
-/** @throws TypeError for a base name that the claim has not: callers have checked */
+/** @throws TypeError for a base name that the claim does not have: callers have checked */
 export function requestOf(state: ClaimState, base: string): RequestState {
   const request = findRequest(state.requests, base);
   if (request === undefined) throw new TypeError(`request ${base} is not in the claim's state`);

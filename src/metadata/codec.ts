@@ -12,7 +12,7 @@ export type MetadataVersion = (typeof metadataVersions)[number];
 /** How one network device is written; the `kep` layout adds the names that the KEP's own examples read. */
 export type FormatNetworkData = (data: NetworkDeviceData) => Record<string, unknown>;
 
-/** The field names of resource.k8s.io/v1, in the Go helper's order; what is empty is absent, as `omitempty` has it. */
+/** The field names of resource.k8s.io/v1, in the Go helper's order; empty fields are left out, as with `omitempty`. */
 export const formatNetworkData: FormatNetworkData = ({ interfaceName, ips, hardwareAddress }) =>
   definedOnly({
     interfaceName: interfaceName || undefined,
@@ -20,16 +20,16 @@ export const formatNetworkData: FormatNetworkData = ({ interfaceName, ips, hardw
     hardwareAddress: hardwareAddress || undefined,
   });
 
-/** The document in all versions, newest first. Their fields are the same, so it is turned into text once. */
+/** The document in all versions, newest first. Their fields are the same, so it is serialized only once. */
 export function encodeAllVersions(document: MetadataDocument): string {
   const [first, ...others] = metadataVersions;
   const text = encodeObject(document, first);
-  // The API version comes before all that is not ours, so the first place where it is named is its own.
+  // The API version precedes everything that is not ours, so its first occurrence is the real one.
   return [text, ...others.map((version) => text.replace(`${apiGroup}/${first}`, `${apiGroup}/${version}`))].join('');
 }
 
 /**
- * The document as one versioned JSON object, followed by a line feed, in the bytes that the Go helper writes for the same
+ * The document as one versioned JSON object, followed by a line feed, byte for byte as the Go helper writes the same
  * content. `generation` comes before the long parts: a torn read shows the newer one first.
  */
 export function encodeObject(

@@ -11,7 +11,7 @@ import type {
 import { MetadataError } from './errors.ts';
 import { parseJsonStream } from './json-stream.ts';
 
-/** One metadata object, whatever its version. We write one request into each; the type has room for more. */
+/** One metadata object, whatever its version. We write one request into each; the type allows more. */
 export interface DecodedMetadata {
   claim: ClaimIdentity;
   generation: number;
@@ -20,9 +20,9 @@ export interface DecodedMetadata {
 }
 
 /**
- * Decodes the first object of a stream whose version is known; unknown fields are passed over.
- * @throws MetadataError `metadata-malformed` for anything that is not a DeviceMetadata object, even behind a good one or
- * in front of it; `metadata-version-unknown` when every object has another version
+ * Decodes the first object of a stream whose version is known; unknown fields are ignored.
+ * @throws MetadataError `metadata-malformed` for anything that is not a DeviceMetadata object, even after or before a
+ * valid one; `metadata-version-unknown` if every object has another version
  */
 export function decodeMetadata(text: string): DecodedMetadata {
   const objects = parseJsonStream(text);
@@ -46,7 +46,7 @@ export function decodeMetadata(text: string): DecodedMetadata {
 }
 
 /**
- * The same for a file with one request, as every file of netdra and of the Go helper is.
+ * The same for a file with one request, as netdra and the Go helper always write.
  * @throws MetadataError as `decodeMetadata`
  */
 export function decodeStream(text: string): MetadataDocument {
@@ -58,7 +58,7 @@ export function decodeStream(text: string): MetadataDocument {
   return { ...rest, request: request.name, devices: request.devices };
 }
 
-/** A byte order mark is no white space, as in Go. @throws MetadataError `metadata-malformed` */
+/** A byte order mark is not white space, as in Go. @throws MetadataError `metadata-malformed` */
 export function decodeUtf8(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -145,7 +145,7 @@ export function record(value: unknown, path: string): Record<string, unknown> {
   throw wrongType(path, 'an object');
 }
 
-/** Absent is empty, as in Go. */
+/** Absent means empty, as in Go. */
 export function list<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return value.map((each, index) => decode(each, `${path}[${index}]`));

@@ -1,6 +1,6 @@
 /**
  * One attribute value: exactly one member is set. Shape of resource.k8s.io/v1 `DeviceAttribute`, list kinds included.
- * Integers have 64 bits in the API: a `number` as long as it is exact (up to 2^53 - 1 either way), a `bigint` beyond.
+ * Integers have 64 bits in the API: a `number` where that is exact (up to 2^53 - 1 either way), a `bigint` beyond.
  */
 export interface DeviceAttribute {
   int?: number | bigint;
@@ -16,7 +16,7 @@ export interface DeviceAttribute {
 /** Attributes by name: `id`, or `domain/id` for well-known ones such as `resource.kubernetes.io/pciBusID`. */
 export type DeviceAttributes = Record<string, DeviceAttribute>;
 
-/** What a network device got. Shape of resource.k8s.io/v1 `NetworkDeviceData`. */
+/** Network data of a device. Shape of resource.k8s.io/v1 `NetworkDeviceData`. */
 export interface NetworkDeviceData {
   interfaceName?: string;
   /** Interface addresses with prefix length, canonical: `10.9.8.7/24`, `2001:db8::1/64`. At most 16. */
@@ -25,7 +25,7 @@ export interface NetworkDeviceData {
   hardwareAddress?: string;
 }
 
-/** What a container is told about one device of a request. */
+/** Metadata of one device of a request, as a container gets it. */
 export interface DeviceMetadata {
   driver: string;
   pool: string;
@@ -35,7 +35,7 @@ export interface DeviceMetadata {
   networkData?: NetworkDeviceData;
 }
 
-/** Names a claim and, by its UID, one life of that name. */
+/** Names a claim; the UID distinguishes successive claims of the same name. */
 export interface ClaimIdentity {
   namespace: string;
   name: string;
@@ -48,7 +48,7 @@ export interface ClaimIdentity {
  */
 export interface MetadataDocument {
   claim: ClaimIdentity;
-  /** 1 for the first write, one more with every change, never back. */
+  /** 1 for the first write, incremented with every change, never decremented. */
   generation: number;
   /** The pod's name for a template-generated claim: annotation `resource.kubernetes.io/pod-claim-name`. */
   podClaimName?: string;

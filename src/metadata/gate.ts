@@ -13,8 +13,8 @@ export interface GateHook {
 }
 
 /**
- * What the gate of a claim says. `served`: containers of that sandbox start. `waiting`: not yet, and why. `ended`: never,
- * the sandbox is being stopped. A container of any other sandbox waits.
+ * What the gate of a claim says. `served`: containers of that sandbox start. `waiting`: not yet, and why. `ended`:
+ * never, since the sandbox is being stopped. Containers of any other sandbox wait.
  */
 export interface Gate {
   state: 'served' | 'waiting' | 'ended';
@@ -24,10 +24,10 @@ export interface Gate {
   reason?: string;
 }
 
-/** `consumer/src/gate-file.c` reads the same. */
+/** Also read by `consumer/src/gate-file.c`. */
 const firstLine = 'netdra-gate 1';
 const maxReasonChars = 512;
-/** The runtime's own timer runs out after the program's, whose message says more. */
+/** The runtime's own timer expires after that of the program, whose message says more. */
 const runtimeGraceSeconds = 5;
 
 /** @throws MetadataError `metadata-invalid` */
@@ -67,7 +67,7 @@ export async function readGate(
   return parseGate((await readFileIfThere(gateFile(dataDir, claim), held)) ?? '');
 }
 
-/** A gate that says it already is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+/** A gate that already says so is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
 export async function writeGate(
   dataDir: string,
   claim: ClaimIdentity,
@@ -77,7 +77,7 @@ export async function writeGate(
   const file = gateFile(dataDir, claim);
   const text = formatGate(gate);
   if ((await readFileIfThere(file, held)) === text) return;
-  // By rename: the program reads it whole, and is woken by it.
+  // By rename: the program reads a complete file, and is woken by it.
   await createFile(file, text, { held });
 }
 
@@ -103,7 +103,7 @@ export function parseGate(text: string): Gate | undefined {
   return { state: 'waiting', sandboxId, ...(reason === undefined ? {} : { reason }) };
 }
 
-/** Reasons hold what CNI plugins and the kernel say. */
+/** Reasons contain text from CNI plugins and the kernel. */
 function oneLine(text: string): string {
   return text
     .replaceAll(/[\s\p{C}]+/gu, ' ')
@@ -112,7 +112,7 @@ function oneLine(text: string): string {
     .toWellFormed();
 }
 
-/** In the claim's directory: what waits sees both go. */
+/** In the claim's directory, so that waiting programs notice the removal of either. */
 function gateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
   const { base, parts } = claimStateFile(dataDir, claim);
   return { base, parts: [...parts.slice(0, -1), 'gate'] };

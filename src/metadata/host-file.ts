@@ -26,26 +26,26 @@ const fileMode = 0o644;
 const dirMode = 0o755;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
 
-/** Files that grow do so in steps, so that the length of a mounted file seldom changes under a reader. */
+/** Files grow in steps, so that the length of a mounted file seldom changes under a reader. */
 const growthStepBytes = 256;
 
-/** No name of a claim's directory begins like this. */
+/** No claim has a directory whose name begins like this. */
 export const removedPrefix = '.removed-';
 
-/** How often a directory may vanish between its making and the first file in it. */
+/** How often a directory may vanish between its creation and the first file in it. */
 const maxCreateAttempts = 5;
 
 /**
- * A file on the host. `base` is as the operator gave it and may contain links; the directories in `parts` are ours: a
- * link in the place of one, or of the file, is refused. What is done with the file is done relative to an open directory
- * (`/proc/self/fd/N/name` stands for `openat`), so nobody can put a link there in between.
+ * A file on the host. `base` comes from the operator and may contain links; the directories in `parts` are ours: a link
+ * in place of one, or of the file, is refused. All operations are relative to an open directory (`/proc/self/fd/N/name`
+ * stands for `openat`), so nobody can put a link there in between.
  *
- * All of it is done synchronously: each step takes some microseconds in the kernel's cache, and a trip to the thread pool
- * ten times that, with a pod waiting. A simulation can then decide the order of everything else.
+ * All operations are synchronous: each takes some microseconds in the kernel's cache, and a trip to the thread pool ten
+ * times that, with a pod waiting. A simulation can then decide the order of everything else.
  */
 export interface HostFile {
   base: string;
-  /** Directories and the file's name: at least the latter. */
+  /** Directories, then the file's name: at least the latter. */
   parts: readonly string[];
 }
 
@@ -54,11 +54,11 @@ export function hostPath(file: HostFile): string {
 }
 
 /**
- * Puts a whole file into place: temporary file in the same directory, then rename. For files that nobody has mounted
- * yet: a bind mount pins the inode and would go on showing the old content. The temporary name starts with a dot and
- * ends in `.tmp`, which CDI scanners pass over; it is always the same, so that what a killed process left goes with the
- * next write or the removal. No fsync: after a power loss the kubelet prepares the claim again.
- * @param options.mode that it has from the start; default: everybody may read it
+ * Writes a whole file: temporary file in the same directory, then rename. For files that nobody has mounted yet: a bind
+ * mount pins the inode and would keep showing the old content. The temporary name starts with a dot and ends in `.tmp`,
+ * which CDI scanners ignore; it is always the same, so that what a killed process left disappears with the next write
+ * or removal. No fsync: after a power loss the kubelet prepares the claim again.
+ * @param options.mode of the file from the start; default: everybody may read it
  * @throws MetadataError `metadata-io`
  */
 export async function createFile(
@@ -72,7 +72,7 @@ export async function createFile(
       return createOnce((held ?? own).make(file), file, text, mode);
     } catch (cause) {
       if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw ioError('write', file, cause);
-      // Another claim of the pod may just have removed the directory that they share.
+      // Another claim of the pod may have just removed the directory that they share.
       (held ?? own)[Symbol.dispose]();
     }
   }
@@ -95,7 +95,7 @@ function createOnce(dir: Directory, file: HostFile, text: string, mode: number):
   }
 }
 
-/** A file that was not there; what a killed process has left in its place goes. */
+/** Creates a file; what a killed process left in its place is removed. */
 function openNew(path: string): number {
   try {
     return openSync(path, 'wx', fileMode);
@@ -110,15 +110,15 @@ function removeIfThere(path: string): void {
   try {
     unlinkSync(path);
   } catch {
-    // It was not made, or cannot be removed either: what was thrown before says more.
+    // It was not created, or cannot be removed either: the first error says more.
   }
 }
 
 /**
- * Makes a file say something, whether it is there or not. Containers may have it mounted, so what is there is replaced by
- * one `pwrite` over the same inode, without truncation: a reader never finds it empty or cut off. Shorter content is
- * padded with blanks, which JSON ignores; before longer content the file is first lengthened with blanks. An empty text
- * leaves nothing but blanks. A file that says it already is not touched.
+ * Gives a file this content, whether it exists or not. Containers may have it mounted, so an existing file is
+ * overwritten by one `pwrite` to the same inode, without truncation: a reader never finds it empty or cut off. Shorter
+ * content is padded with blanks, which JSON ignores; for longer content the file is first extended with blanks. An
+ * empty text leaves only blanks. A file that has this content already is not touched.
  * @returns whether anything was written
  * @throws MetadataError `metadata-io`
  */
@@ -156,7 +156,7 @@ export function readFileIfThereSync(file: HostFile, held?: HeldDirectories): str
 }
 
 /**
- * A file that others write, and when they changed it last.
+ * A file that others write, and the time of its last change.
  * @returns `undefined` if it does not exist
  * @throws MetadataError `metadata-io`, also if it is longer than `maxBytes`
  */
@@ -170,7 +170,7 @@ export function readSmallFile(file: HostFile, maxBytes: number): { text: string;
   });
 }
 
-/** Removes a file and what a killed process left of writing it; neither need be there. @throws MetadataError `metadata-io` */
+/** Removes a file and its temporary file; neither has to exist. @throws MetadataError `metadata-io` */
 export async function removeFile(file: HostFile, held?: HeldDirectories): Promise<void> {
   await inDirectory(file, held, (dir) => {
     for (const name of [temporaryName(nameOf(file)), nameOf(file)]) {
@@ -183,12 +183,12 @@ export async function removeFile(file: HostFile, held?: HeldDirectories): Promis
   });
 }
 
-/** What a file is called while it is written. The kernel has room for 255 bytes. */
+/** The name of a file while it is written. The kernel allows 255 bytes. */
 export function temporaryName(name: string): string {
   return `.${name.slice(0, 240)}.tmp`;
 }
 
-/** Removes a directory with all that is in it; a link in its place is removed itself. @throws MetadataError `metadata-io` */
+/** Removes a directory and its content; a link in its place is removed itself. @throws MetadataError `metadata-io` */
 export async function removeTree(file: HostFile, held?: HeldDirectories): Promise<void> {
   await inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
 }
@@ -197,9 +197,9 @@ export async function removeTree(file: HostFile, held?: HeldDirectories): Promis
 export type Later = (task: () => Promise<void>) => void;
 
 /**
- * Takes a directory away at once, and removes what is in it later, in threads: freeing its inodes takes longer than all the
- * rest, on a busy disk some milliseconds. Until then it is beside where it was, under a name that begins with
- * {@link removedPrefix}. What a crash or an error leaves of it is found by who looks for directories of no claim.
+ * Moves a directory away at once and removes its content later, in threads: freeing the inodes takes longer than
+ * everything else, on a busy disk some milliseconds. Until then it is next to its old place, under a name that begins
+ * with {@link removedPrefix}. What a crash or an error leaves is found by the search for directories without a claim.
  * @throws MetadataError `metadata-io`
  */
 export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDirectories): Promise<void> {
@@ -214,7 +214,7 @@ export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDire
   });
 }
 
-/** Removes a directory if nothing is in it. @throws MetadataError `metadata-io` */
+/** Removes a directory if it is empty. @throws MetadataError `metadata-io` */
 export async function removeEmptyDir(file: HostFile, held?: HeldDirectories): Promise<void> {
   await inDirectory(file, held, (dir) => {
     try {
@@ -225,7 +225,7 @@ export async function removeEmptyDir(file: HostFile, held?: HeldDirectories): Pr
   });
 }
 
-/** What is in a directory that the operator gave us; nothing if it is not there. @throws MetadataError `metadata-io` */
+/** The entries of a directory given by the operator; none if it does not exist. @throws MetadataError `metadata-io` */
 export async function listDir(path: string): Promise<string[]> {
   try {
     return readdirSync(path);
@@ -251,7 +251,7 @@ async function inDirectory(
 
 interface FileAccess {
   file: HostFile;
-  /** What is done, for messages. */
+  /** The operation, for messages. */
   verb: string;
   flags: number;
   held: HeldDirectories | undefined;
@@ -266,7 +266,7 @@ function withFile<T>(
   try {
     const path = (held ?? own).find(file)?.at(nameOf(file));
     if (path === undefined) return absent;
-    // Without blocking: what lies there may be a pipe.
+    // Non-blocking: it may be a pipe.
     const descriptor = openSync(path, flags | O_NOFOLLOW | O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor);
@@ -282,33 +282,33 @@ function withFile<T>(
 }
 
 /**
- * For what is mostly not there: an error of Node.js takes longer than the question. What mostly is there is opened without
- * asking. A link counts as there.
+ * For files that usually do not exist: an error of Node.js takes longer than the check. Files that usually exist are
+ * opened without it. A link counts as existing.
  */
 function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
 function writeAll(descriptor: number, content: Buffer, position: number): void {
-  // The kernel takes a regular file's buffer whole; a short write means a full disk, and the next one says so.
+  // The kernel writes a regular file's buffer whole; a short write means a full disk, and the next one says so.
   for (let done = 0; done < content.length; ) {
     done += writeSync(descriptor, content, done, content.length - done, position + done);
   }
 }
 
 /**
- * Directories of files, open from one file to the next: what is done with several files of a claim opens each directory
- * on the way once. To be disposed of at the end; afterwards, and whenever it is disposed of, it begins anew.
+ * Directories that stay open from one file to the next: several operations on a claim's files open each directory on
+ * the way only once. Dispose of it at the end; it starts empty afterwards, and can be used again.
  */
 export class HeldDirectories implements Disposable {
   readonly #open = new Map<string, Directory>();
 
-  /** The directory of a file, or `undefined` if it is not there. */
+  /** The directory of a file; `undefined` if it does not exist. */
   find(file: HostFile): Directory | undefined {
     return this.#walk(file, false);
   }
 
-  /** The directory of a file; it is made if it is not there. */
+  /** The directory of a file; it is created if it does not exist. */
   make(file: HostFile): Directory {
     return this.#walk(file, true) as Directory;
   }
@@ -320,7 +320,7 @@ export class HeldDirectories implements Disposable {
 
   #walk({ base, parts }: HostFile, create: boolean): Directory | undefined {
     const [first, ...others] = parts.slice(0, -1);
-    // What the operator gave us may be a link; what is in it may not.
+    // The operator's directory may be a link; those in it may not.
     let key = first === undefined ? base : `${base}/${first}`;
     const flags = first === undefined ? 0 : O_NOFOLLOW;
     let dir = this.#open.get(key) ?? this.#hold(key, openDirectory(key, flags, create ? 'with parents' : 'never'));
@@ -356,7 +356,7 @@ class Directory implements Disposable {
   }
 }
 
-/** @returns `undefined` if it is not there and is not to be made */
+/** @returns `undefined` if it does not exist and is not to be created */
 function openDirectory(
   path: string,
   flags: number,
@@ -402,7 +402,7 @@ function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   });
 }
 
-/** A link in the place of one of our directories, or of the file: the kernel's error text does not tell. */
+/** The first link in place of one of our directories, or of the file: the kernel's error text does not name it. */
 function firstLink({ base, parts }: HostFile): string | undefined {
   for (let count = 1; count <= parts.length; count++) {
     const path = join(base, ...parts.slice(0, count));

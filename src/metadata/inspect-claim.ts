@@ -5,15 +5,15 @@ import { hostPath, readFileIfThere } from './host-file.ts';
 import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
 import { layouts } from './layouts.ts';
 
-/** A file of a prepared claim on the host, and whether it is as it should be. */
+/** A file of a prepared claim on the host, and whether it is correct. */
 export interface InspectedFile {
   /** Base name of the request. */
   request: string;
   layout: LayoutName;
   path: string;
   /**
-   * `current`: it says what the driver knows. `pending`: it is not written yet, and is not to be. `missing`: it says
-   * nothing, but should, or is not there for containers to mount. `different`: it says something else, or is there too early.
+   * `current`: it has the content that the driver knows. `pending`: it has none yet, as intended. `missing`: it should
+   * have content, or should exist for containers to mount. `different`: it has other content, or exists too early.
    */
   state: 'current' | 'pending' | 'missing' | 'different';
 }
@@ -29,7 +29,7 @@ export interface InspectedClaim {
 }
 
 /**
- * Compares the files of a claim with what is recorded of it. Only reads.
+ * Compares the files of a claim with its record. Only reads.
  * @returns `undefined` if the claim is not prepared here
  * @throws MetadataError `metadata-io`, `metadata-malformed`
  */
@@ -71,7 +71,7 @@ async function inspectFile(
   return { request, layout: name, path: hostPath(file), state: compare(wanted, found) };
 }
 
-/** @param wanted `undefined`: no file; empty: one that says nothing yet */
+/** @param wanted `undefined`: no file; empty: a file without content yet */
 function compare(wanted: string | undefined, found: string | undefined): InspectedFile['state'] {
   if (found === wanted) return wanted ? 'current' : 'pending';
   return found === undefined || (wanted !== undefined && found === '') ? 'missing' : 'different';

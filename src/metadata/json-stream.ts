@@ -1,6 +1,6 @@
 import { MetadataError } from './errors.ts';
 
-/** Metadata documents are six levels deep; the reviver of JSON.parse is recursive, so what it gets has a limit. */
+/** Metadata documents are six levels deep; the reviver of JSON.parse is recursive, so its input has a limit. */
 const maxDepth = 64;
 
 /** Not in the type library yet; in Node.js since 21. */
@@ -23,7 +23,7 @@ function formatJson(value: unknown): string {
   try {
     return JSON.stringify(value, undefined, 2);
   } catch {
-    // It has a `bigint`, which is rare; looking at each value for one takes as long as all the rest.
+    // It contains a `bigint`, which is rare; checking each value for one takes as long as everything else.
     const exact = (_key: string, each: unknown) => (typeof each === 'bigint' ? rawJSON(each.toString()) : each);
     return JSON.stringify(value, exact, 2);
   }
@@ -40,7 +40,7 @@ const reviveExact: SourceReviver = (_key, value, { source = '' }) =>
 
 /**
  * Splits a stream of JSON objects (white space between them, nothing else) and parses each.
- * @throws MetadataError `metadata-malformed` with the offset of the object that is not one
+ * @throws MetadataError `metadata-malformed` with the offset of the invalid object
  */
 export function parseJsonStream(text: string): Record<string, unknown>[] {
   const objects: Record<string, unknown>[] = [];
@@ -63,7 +63,7 @@ function skipSpace(text: string, from: number): number {
   return at;
 }
 
-/** The offset behind the bracket that closes the object at `start`. What is inside is for JSON.parse to judge. */
+/** The offset after the bracket that closes the object at `start`. Its content is left to JSON.parse. */
 function endOfObject(text: string, start: number): number {
   if (text[start] !== '{') throw new MetadataError('metadata-malformed', `no JSON object at offset ${start}`);
   let depth = 0;

@@ -4,9 +4,9 @@ import { defaultHostDirs, type Layout, type RequestPlace } from './layout.ts';
 import { fileName, pathPart } from './paths.ts';
 
 /**
- * KEP-5304 as it stood in October 2025: what the ResourceSlice says of the devices, as text, written at prepare and not
- * changed by updates. A request with several devices has an entry for each, under the same name: the text wants the
- * attributes of all of them and has one map for each entry.
+ * KEP-5304 as of October 2025: the attributes of the devices in the ResourceSlice, as text, written at prepare and not
+ * changed by updates. A request with several devices has an entry for each, under the same name: the text requires the
+ * attributes of all devices, and has one map for each entry.
  */
 export const attributesJson: Layout = {
   name: 'attributes-json',
@@ -26,7 +26,7 @@ function attributesFileName({ claim, request, driver }: RequestPlace): string {
   return fileName(`${prefix}${pathPart(request, 'request')}.json`, `claim ${claim.namespace}/${claim.name}`);
 }
 
-/** How the names of all files of a claim begin. */
+/** Prefix of the names of all files of a claim. */
 export function attributesFilePrefix(driver: string, claimUid: string): string {
   return `${pathPart(driver, 'driver name')}-${pathPart(claimUid, 'claim UID')}-`;
 }

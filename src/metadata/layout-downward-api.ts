@@ -8,8 +8,8 @@ import { fileName, pathPart } from './paths.ts';
 
 /**
  * "DRA Attributes Downward API", after an early revision of KEP-5304: one object for each claim and request, written by
- * the NRI hook. `bestEffortData` is what the ResourceSlice says, as text; `driverProvidedData` is what the driver says,
- * in the shape of a device's status. The path has no driver in it: a request has one driver in this layout.
+ * the NRI hook. `bestEffortData` is the data of the ResourceSlice, as text; `driverProvidedData` is the driver's, in
+ * the shape of a device's status. The path does not contain the driver: in this layout a request has one driver.
  */
 export const downwardApi: Layout = {
   name: 'downward-api',
@@ -54,7 +54,7 @@ function formatDevice(device: DeviceMetadata, published: readonly PublishedDevic
   };
 }
 
-/** Values without their kinds, under names without their domains; of two such names the unqualified one counts. */
+/** Values without their kinds, under names without their domains; of two equal names the unqualified one wins. */
 function plainData(attributes: DeviceAttributes): Record<string, PlainValue> {
   const values = Object.entries(mapAttributes(attributes, (value) => value));
   const isQualified = (name: string) => name.includes('/');
@@ -67,7 +67,7 @@ function plainData(attributes: DeviceAttributes): Record<string, PlainValue> {
   return Object.fromEntries([...data].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** The names that the fields had before resource.k8s.io/v1. */
+/** Field names from before resource.k8s.io/v1. */
 function formatOldNetworkData(data: Record<string, unknown>): Record<string, unknown> {
   return definedOnly({
     interfaceName: data.interfaceName,

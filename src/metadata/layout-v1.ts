@@ -15,7 +15,7 @@ export const v1: Layout = {
   name: 'v1',
   hostFile: (dirs, place) => requestFile(dirs, place, 'metadata.json'),
   containerPaths({ claim, podClaimName, request, driver }) {
-    // An annotation that is there but empty does not make a template claim of it (the Go helper's rule).
+    // An empty annotation does not make it a template claim (the Go helper's rule).
     const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
     return [`${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`];
   },
@@ -28,5 +28,5 @@ export function requestFile({ dataDir }: HostDirs, place: RequestPlace, file: st
   return { base: dataDir, parts: [metadataDirName, claimDirName(place.claim), request, file] };
 }
 
-/** Below the driver's directory: a directory for each claim. */
+/** In the driver's directory, with a directory for each claim in it. */
 export const metadataDirName = 'dra-device-metadata';

@@ -11,17 +11,17 @@ export interface HostDirs {
   dataDir: string;
   /** For `attributes-json`; containers see the files under the same path. */
   attributesDir: string;
-  /** For `downward-api`: a directory for each pod in it. */
+  /** For `downward-api`, with a directory for each pod in it. */
   downwardApiDir: string;
 }
 
-/** The directories that the texts of the layouts name. */
+/** The directories that the layouts' specifications name. */
 export const defaultHostDirs: Omit<HostDirs, 'dataDir'> = {
   attributesDir: '/var/run/dra-device-attributes',
   downwardApiDir: '/etc/dra',
 };
 
-/** What decides the places of a request's file. */
+/** Determines the paths of a request's files. */
 export interface RequestPlace {
   claim: ClaimIdentity;
   /** The pod's name for it if it came from a template. */
@@ -33,15 +33,15 @@ export interface RequestPlace {
   driver: string;
 }
 
-/** A device of a prepared request, as it was known then. */
+/** A device of a prepared request, as known at prepare. */
 export interface PublishedDevice {
   pool: string;
   name: string;
-  /** What its ResourceSlice says, and above it what the driver said at prepare. */
+  /** Those of its ResourceSlice, overridden by those that the driver gave at prepare. */
   attributes: DeviceAttributes;
 }
 
-/** All that is known of a request of a prepared claim. */
+/** Everything known about a request of a prepared claim. */
 export interface RequestContent {
   claim: ClaimIdentity;
   podClaimName?: string;
@@ -49,25 +49,25 @@ export interface RequestContent {
   request: string;
   driver: string;
   published: readonly PublishedDevice[];
-  /** Absent until the driver has said what the devices are like. */
+  /** Absent until the driver has reported the state of the devices. */
   document?: MetadataDocument;
   /** RFC 3339: since when there has been a document. */
   readySince?: string;
 }
 
-/** One dialect of the file: how it is written and where containers find it. */
+/** One dialect of the file: its format, and where containers find it. */
 export interface Layout {
   readonly name: LayoutName;
   /** @throws MetadataError `metadata-name-invalid` if the place cannot be a path of this layout */
   hostFile(dirs: HostDirs, place: RequestPlace): HostFile;
   /** Absolute paths inside the container; all show the same host file. */
   containerPaths(place: RequestPlace): string[];
-  /** The file's text; `undefined` while there is to be no file. */
+  /** The file's text; `undefined` while there must be no file. */
   encode(content: RequestContent): string | undefined;
 }
 
 /**
- * The place of a request's files, checked for all layouts: names of others become parts of paths, on the host and in
+ * The place of a request's files, checked for all layouts: names from others become parts of paths, on the host and in
  * containers.
  * @throws MetadataError `metadata-name-invalid`
  */
@@ -78,7 +78,7 @@ export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: 
   pathPart(baseRequest(request), 'request');
   pathPart(driver, 'driver name');
   if (podUid !== undefined) pathPart(podUid, 'pod UID');
-  // An annotation that is there but empty does not make a template claim of it (the Go helper's rule).
+  // An empty annotation does not make it a template claim (the Go helper's rule).
   if (podClaimName) pathPart(podClaimName, 'pod claim name');
   return {
     claim,
@@ -90,7 +90,7 @@ export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: 
 }
 
 /**
- * The names under which a pod's author may know a claim: its own, and for a template claim, whose name is generated, the
+ * The names by which a pod's author may know a claim: its own, and for a template claim, whose name is generated, the
  * pod's name for it.
  */
 export function claimNames({ claim, podClaimName }: RequestPlace): string[] {

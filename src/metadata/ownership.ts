@@ -12,8 +12,8 @@ export interface UpdateTarget {
 }
 
 /**
- * A driver may only say something of what it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the framework
- * validates that this request's devices belong to the calling driver".
+ * A driver may update only what it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the framework validates that
+ * this request's devices belong to the calling driver".
  * @throws MetadataError `metadata-not-prepared`
  */
 export function checkOwnership(state: ClaimState | undefined, target: UpdateTarget): ClaimState {
@@ -44,7 +44,7 @@ export function checkOwnership(state: ClaimState | undefined, target: UpdateTarg
 }
 
 /**
- * Containers may start when every request that keeps them waiting says something.
+ * Containers may start when every request that they wait for has content.
  * @throws MetadataError `metadata-not-prepared`, `metadata-not-written`
  */
 export function checkAllWritten(state: ClaimState | undefined, claim: ClaimIdentity): asserts state is ClaimState {

@@ -6,8 +6,8 @@ import { MetadataError } from './errors.ts';
 const maxNameBytes = 255;
 
 /**
- * Checks a name that becomes a part of a path. The API server has validated names already; this is for what reaches us
- * by another way, and it costs nothing.
+ * Checks a name that becomes part of a path. The API server has validated names already; this is for names that reach
+ * us in other ways, and it costs nothing.
  * @throws MetadataError `metadata-name-invalid`
  */
 export function pathPart(name: string, what: string): string {
@@ -15,15 +15,15 @@ export function pathPart(name: string, what: string): string {
   throw new MetadataError('metadata-name-invalid', `${what} ${JSON.stringify(name)} cannot be part of a path`);
 }
 
-/** Whether a name can be a part of a path. */
+/** Whether a name can be part of a path. */
 export function isPathPart(name: string): boolean {
   const isUsable = name !== '' && name !== '.' && name !== '..' && name.length <= 253 && !/[/\0]/.test(name);
   return isUsable && name.isWellFormed();
 }
 
 /**
- * Checks a file name that was put together from names.
- * @throws MetadataError `metadata-name-invalid` if the kernel has no room for it
+ * Checks a file name that was composed of names.
+ * @throws MetadataError `metadata-name-invalid` if it is too long for the kernel
  */
 export function fileName(name: string, subject: string): string {
   const bytes = Buffer.byteLength(name);
@@ -36,7 +36,7 @@ export function fileName(name: string, subject: string): string {
 }
 
 /**
- * Name of a claim's directory on the host: `{namespace}_{name}`. Where the kernel has no room for that, the end is
+ * Name of a claim's directory on the host: `{namespace}_{name}`. If that is too long for the kernel, its end is
  * replaced by `~` (which no Kubernetes name contains) and a digest; containers do not see the name.
  * @throws MetadataError `metadata-name-invalid`
  */

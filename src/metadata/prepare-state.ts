@@ -6,7 +6,7 @@ import type { LayoutName } from './layout.ts';
 import { pathPart } from './paths.ts';
 import { validateDevices } from './validate.ts';
 
-/** What a claim is prepared with. */
+/** Input for preparing a claim. */
 export interface Preparation {
   record: ClaimRecord;
   /** By base name; a request without an entry is deferred. */
@@ -20,15 +20,15 @@ export interface Preparation {
 }
 
 /**
- * The state of a claim that is prepared, for the first time or again.
- * @param kept its state so far: generations go on, and what updates said stays, unless the node has booted since
+ * The state of a claim that is being prepared, for the first time or again.
+ * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since
  * @throws MetadataError `metadata-invalid`, `metadata-name-invalid`
  */
 export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
   const { record, contents, bootId, layouts } = preparation;
   const { claim, podClaimName } = record;
   pathPart(claim.uid, 'claim UID');
-  // The gate opens when every request that has it says something: not for those that are not prepared any more.
+  // The gate opens when every gated request has content; requests that are no longer prepared must not count.
   const requests = new Map<string, RequestState>(
     Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, ...rest }]) => [base, rest]),
   );
@@ -36,7 +36,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
     const content = contents.get(base) ?? 'deferred';
     if (content !== 'deferred') validateDevices(claim, request.name, content);
     const before = requests.get(pathPart(base, 'request'));
-    // After a boot the pod has a new sandbox, and what the files say of the old one is over.
+    // After a boot the pod has a new sandbox, and the content about the old one is obsolete.
     const isOver = kept?.bootId !== bootId;
     requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver }));
   }
@@ -77,8 +77,8 @@ function prepareRequest(
 }
 
 /**
- * The request with this content and the next generation; the request itself if it says the same already.
- * @param now since when there is a content, if there was none
+ * The request with this content and the next generation; the request itself if it has this content already.
+ * @param now start time of the content, if there was none before
  */
 export function withContent(request: RequestState, devices: DeviceMetadata[], now: Date): RequestState {
   const { name, generation, content } = request;
@@ -90,7 +90,7 @@ function find<T extends DeviceName>(devices: readonly T[] | undefined, device: D
   return devices?.find(({ pool, name }) => pool === device.pool && name === device.name);
 }
 
-/** A driver that knows less at the next prepare than it said in an update takes nothing back by that. */
+/** If a driver knows less at the next prepare than it reported in an update, the known values stay. */
 function mergeDevice(known: DeviceMetadata | undefined, given: DeviceMetadata): DeviceMetadata {
   const attributes = { ...known?.attributes, ...given.attributes };
   return { ...known, ...given, ...(Object.keys(attributes).length === 0 ? {} : { attributes }) };

@@ -6,21 +6,21 @@ import { type DecodedMetadata, decodeMetadata, decodeStream, decodeUtf8 } from '
 import type { MetadataDocument } from './document.ts';
 import { MetadataError } from './errors.ts';
 
-/** With a writer that never pauses, two reads in a row agree after a few tries; this many differ only if files lie. */
+/** Even if a writer never pauses, two reads in a row soon agree; this many differ only on a broken file system. */
 const maxAttempts = 1000;
-/** A writer that is stopped in the middle of its write leaves a mixture for as long; then it is worth another look. */
+/** While a writer is stopped in the middle of a write, the content is mixed; then it is worth reading again later. */
 const secondLookMs = 20;
 const maxLooks = 5;
-/** The largest document that the API's limits allow has some 300 kB. */
+/** The largest document that the API's limits allow has about 300 kB. */
 const maxFileBytes = 4 * 1024 * 1024;
 const chunkBytes = 16384;
 
 /**
- * Reads a metadata file with one request in it, as netdra and the Go helper write them. One `pwrite` is not atomic
- * towards a reader, so the file is read until two reads in a row give the same bytes: what is returned stood in the file
- * as a whole.
- * @throws MetadataError with the path: `metadata-not-found` if there is no file, and retriable if it is empty, which means
- * not yet; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
+ * Reads a metadata file with one request, as netdra and the Go helper write them. One `pwrite` is not atomic for a
+ * reader, so the file is read until two reads in a row give the same bytes: the returned content was in the file as a
+ * whole.
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file, and retriable if it is empty, that is,
+ * not written yet; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
  */
 export async function readMetadataFile(path: string): Promise<MetadataDocument> {
   return await readDecoded(path, decodeStream);
@@ -49,7 +49,7 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
   }
 }
 
-/** What the driver lays down for a container that waits for its sandbox, and leaves when what it said is over. */
+/** The driver writes such a file for a container that waits for its sandbox, and when it withdraws the content. */
 function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => [0x20, 0x0a, 0x0d, 0x09].includes(byte));
 }
@@ -62,14 +62,14 @@ function notWritten(path: string): MetadataError {
   });
 }
 
-/** Whether a file is there and empty. */
+/** Whether the error says that a file exists and is empty. */
 export function isNotWritten(error: unknown): boolean {
   return error instanceof MetadataError && error.code === 'metadata-not-found' && error.retriable;
 }
 
 async function readStable(path: string): Promise<Buffer> {
   try {
-    // Without blocking: what lies there may be a pipe.
+    // Non-blocking: it may be a pipe.
     await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     if (!(await file.stat()).isFile()) throw new Error('it is no regular file');
     let before = await readOnce(file);
@@ -93,7 +93,7 @@ async function readStable(path: string): Promise<Buffer> {
   });
 }
 
-/** The whole file from its start: reading on until nothing more comes, since it may grow meanwhile. */
+/** The whole file from its start: read until nothing more comes, since it may grow meanwhile. */
 async function readOnce(file: FileHandle): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for (let position = 0; ; ) {

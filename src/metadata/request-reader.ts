@@ -13,9 +13,9 @@ export type RequestQuery = (
   | /** `metadata.name` of a claim that the pod names. */ { claim: string }
   | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string }
 ) & {
-  /** Name of the request in the claim; of a subrequest the part before the slash. */
+  /** Name of the request in the claim; for a subrequest the part before the slash. */
   request: string;
-  /** Only what this driver says; default: all drivers. */
+  /** Only the data of this driver; default: all drivers. */
   driver?: string;
 };
 
@@ -24,23 +24,22 @@ export interface ReaderOptions {
   root?: string;
 }
 
-/** What all drivers together say of a request. */
+/** Data about a request from all drivers together. */
 export interface RequestMetadata {
   claim: ClaimIdentity;
   podClaimName?: string;
   /** The full reference, `request` or `request/subrequest`. */
   request: string;
   devices: DeviceMetadata[];
-  /** Where it comes from, a file for each driver. */
+  /** Its sources: one file for each driver. */
   files: { path: string; driver: string; generation: number }[];
 }
 
 /**
- * Reads what a container was given for a request: the files of the layout `v1`, and those of `kep` of drivers that have
- * none there. Devices come in the order of the drivers' names.
+ * Reads what a container was given for a request: the files of the layout `v1`, and those of `kep` for drivers that
+ * have none there. Devices come in the order of the drivers' names.
  * @throws MetadataError with the path: `metadata-not-found` if there is no file, or one of them is empty,
- * `metadata-malformed` if files are of
- * two claims, and what `readMetadata` throws
+ * `metadata-malformed` if files are of two claims, and whatever `readMetadata` throws
  */
 export async function readRequestMetadata(query: RequestQuery, options: ReaderOptions = {}): Promise<RequestMetadata> {
   const dirs = requestDirs(query, options.root ?? '/');
@@ -58,8 +57,8 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
 }
 
 /**
- * All requests for which a container was given files, in the layouts `v1` and `kep`, also while they are empty. A template claim that has files in
- * both comes twice: under the pod's name for it, and under its own.
+ * All requests for which a container was given files, in the layouts `v1` and `kep`, also while they are empty. A
+ * template claim that has files in both is listed twice: under the pod's name for it, and under its own.
  * @throws MetadataError `metadata-io`
  */
 export async function listRequests(options: ReaderOptions = {}): Promise<RequestQuery[]> {
@@ -102,7 +101,7 @@ async function listDrivers(dir: string): Promise<string[]> {
   );
 }
 
-/** Sorted; nothing if it is not there or no directory. */
+/** Sorted; empty if it does not exist or is not a directory. */
 async function listNames(dir: string): Promise<string[]> {
   try {
     return (await readdir(dir)).sort();

@@ -34,7 +34,7 @@ const semanticVersion = new RegExp(
 );
 
 /**
- * Checks what a driver says of the devices of a request, before anything is written.
+ * Checks what a driver reports about the devices of a request, before anything is written.
  * @throws MetadataError `metadata-invalid` naming claim, request, device, and the attribute or field
  */
 export function validateDevices(claim: ClaimIdentity, request: string, devices: readonly DeviceMetadata[]): void {
@@ -141,7 +141,7 @@ function lengthProblem(field: string, text: string | undefined, maxBytes: number
   return bytes > maxBytes ? `${field} has ${bytes} bytes, ${maxBytes} are allowed` : undefined;
 }
 
-/** The form that the API server takes: host bits may be set, no zeros in front, IPv6 as RFC 5952 writes it. */
+/** The form that the API server accepts: host bits may be set, no leading zeros, IPv6 as RFC 5952 writes it. */
 function isCanonicalInterfaceAddress(text: unknown): boolean {
   if (typeof text !== 'string') return false;
   const [address = '', prefix = '', ...more] = text.split('/');

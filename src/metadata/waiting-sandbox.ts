@@ -11,22 +11,22 @@ export interface WaitingSandbox {
   podUid: string;
   podNamespace: string;
   podName: string;
-  /** Where its network namespace is bound on the host; absent if the program did not find that. */
+  /** Where its network namespace is bound on the host; absent if the program did not find it. */
   netnsPath?: string;
 }
 
 type Announcement = Omit<WaitingSandbox, 'claim'>;
 
 const prefix = 'waiting.';
-/** Longer than any that the program writes, and more than wait for one claim. */
+/** More bytes than the program ever writes, and more files than there are waiting programs for one claim. */
 const limits = { bytes: 4096, files: 64 };
-/** The program refreshes its file every second; one that was killed has left it. */
+/** The program refreshes its file every second; an older one was left by a killed program. */
 const freshMs = 5_000;
 
-/** The API server is asked for the pod by these. */
+/** The pod is looked up in the API server by these. */
 const podPart = '[0-9A-Za-z][\\w.-]{0,252}';
 
-/** `consumer/src/announcement.c` writes it. */
+/** Written by `consumer/src/announcement.c`. */
 const format = new RegExp(
   [
     '^netdra-waiting 1\n',
@@ -46,10 +46,10 @@ export function parseWaitingSandbox(sandboxId: string, text: string): Announceme
 }
 
 /**
- * What is announced in a claim's directory by programs that are still waiting.
+ * Announcements in a claim's directory of programs that are still waiting.
  * @param dir name of the claim's directory
  * @param now on the clock of the file system
- * @returns problems: of each file that cannot be read
+ * @returns `problems` has an error for each file that cannot be read
  * @throws MetadataError `metadata-io` if the directory cannot be listed
  */
 export async function readAnnouncements(
@@ -74,7 +74,7 @@ export async function readAnnouncements(
   return { announcements, problems };
 }
 
-/** @returns `undefined` if nothing waits any more */
+/** @returns `undefined` if nothing is waiting any more */
 function readAnnouncement(file: HostFile, sandboxId: string, now: Date): Announcement | undefined {
   const found = readSmallFile(file, limits.bytes);
   if (found === undefined || Math.abs(now.getTime() - found.modifiedMs) > freshMs) return undefined;

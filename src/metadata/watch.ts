@@ -6,18 +6,18 @@ import { type ReaderOptions, type RequestMetadata, type RequestQuery, readReques
 export interface WatchOptions extends ReaderOptions {
   /** Ends the iteration, with the signal's reason. */
   signal?: AbortSignal;
-  /** How often files are read although the kernel reports no change. Default: 1000. */
+  /** How often files are read even if the kernel reports no change. Default: 1000. */
   pollMs?: number;
-  /** `false` for file systems that report no changes; the default asks the kernel and polls beside. */
+  /** `false` for file systems that report no changes; by default, both notifications and polling are used. */
   notify?: boolean;
   clock?: Clock;
 }
 
 /**
- * Gives what a container was given for a request, now and whenever a driver has changed it. Changes that come faster than
- * they are taken are given as one. Files are changed in place, so a watch on a mounted file sees them. While a file is
- * empty, since its driver has withdrawn it, there is nothing to give.
- * @throws MetadataError as `readRequestMetadata`: also at the start, when there is no file, or an empty one
+ * Yields what a container was given for a request, at first and whenever a driver has changed it. Changes that come
+ * faster than they are consumed are merged. Files are changed in place, so a watch on a mounted file sees them. While a
+ * file is empty, since its driver has withdrawn it, nothing is yielded.
+ * @throws MetadataError as `readRequestMetadata`: also at the start, if there is no file, or an empty one
  */
 export async function* watchRequestMetadata(
   query: RequestQuery,
@@ -27,7 +27,7 @@ export async function* watchRequestMetadata(
   using changes = new FileChanges();
   for (let last: RequestMetadata | undefined; ; ) {
     signal?.throwIfAborted();
-    // Before reading: what changes while we read is not missed.
+    // Before reading, so that changes during the read are not missed.
     const changed = changes.next();
     const metadata = await readUnlessWithdrawn(query, options, last);
     if (last === undefined || formatVersion(metadata) !== formatVersion(last)) {
@@ -39,7 +39,7 @@ export async function* watchRequestMetadata(
   }
 }
 
-/** While a file is empty, what was read before is as good as nothing new. */
+/** While a file is empty, returns what was read before, which counts as no change. */
 async function readUnlessWithdrawn(query: RequestQuery, options: ReaderOptions, last: RequestMetadata | undefined) {
   try {
     return await readRequestMetadata(query, options);
@@ -65,7 +65,7 @@ async function waitFor(changed: Promise<void>, pollMs: number, clock: Clock, sig
   }
 }
 
-/** What the kernel reports of files. */
+/** File changes reported by the kernel. */
 class FileChanges implements Disposable {
   readonly #watchers = new Map<string, FSWatcher>();
   #changed = Promise.withResolvers<void>();
@@ -76,14 +76,14 @@ class FileChanges implements Disposable {
     return this.#changed.promise;
   }
 
-  /** @returns whether a file is followed that was not before: it may have changed in between */
+  /** @returns whether a file is newly watched: it may have changed in between */
   follow(paths: readonly string[]): boolean {
     let isNew = false;
     for (const path of paths) {
       if (this.#watchers.has(path)) continue;
       try {
         const watcher = watch(path, () => {
-          // The name may have another file now; the kernel does not tell that apart from other changes.
+          // The name may belong to another file now; the kernel does not distinguish that from other changes.
           this.#drop(path);
           this.#changed.resolve();
         });

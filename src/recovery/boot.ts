@@ -4,10 +4,10 @@ import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
 import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
 
-/** Where the kernel tells which boot this is. Source: random(4), `boot_id`. */
+/** File with the kernel's id of the current boot. Source: random(4), `boot_id`. */
 export const defaultBootIdPath = '/proc/sys/kernel/random/boot_id';
 
-/** @throws NetdraError `boot-id-unknown`: without it nobody could tell what is true any more */
+/** @throws NetdraError `boot-id-unknown`: without it nothing can tell which stored facts still hold */
 export async function readBootId(path: string = defaultBootIdPath): Promise<string> {
   try {
     const bootId = (await readFile(path, 'utf8')).trim();
@@ -26,9 +26,9 @@ export interface EndEarlierBootsOptions {
 }
 
 /**
- * Forgets what a reboot has made untrue, before anything else looks at it: sandboxes are gone, VFs are what the kernel
- * makes them, and what was remembered for giving them back would undo the work of others. Claims that were prepared are
- * as if their preparing had been interrupted: the kubelet prepares them again, and all is set up anew.
+ * Forgets what a reboot has invalidated, before anything else uses it: sandboxes are gone, VFs are as the kernel
+ * creates them, and restoring the stored snapshots would undo the work of others. Claims that were prepared are treated
+ * as if their prepare had been interrupted: the kubelet prepares them again, and everything is set up anew.
  * @returns how many claims there were
  * @throws StateError `store-unusable`
  */
@@ -37,7 +37,7 @@ export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBoo
   for (const claim of claims) {
     const { namespace, name, uid } = claim.identity;
     const log = { claim: `${namespace}/${name}`, claimUid: uid, state: claim.state };
-    // Best effort: preparing it again hides them too, and without its VFs no container of it is let through.
+    // Best effort: the next prepare hides them too, and without its VFs no container of the claim is let through.
     await withdraw(claim.identity).catch((error: unknown) => {
       logger.error({ ...log, err: error }, 'metadata of an earlier boot cannot be withdrawn');
     });

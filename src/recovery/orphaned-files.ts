@@ -6,18 +6,18 @@ import type { Store } from '../state/index.ts';
 export interface OrphanedFilesOptions {
   store: Pick<Store, 'claim'>;
   metadata: Pick<ClaimMetadata, 'list' | 'removeUnclaimed'>;
-  /** Of each class that the driver writes, with what belongs to them. */
+  /** For each class that the driver writes, with the files that belong to it. */
   specs: Pick<CdiSpecs, 'claimUids' | 'removeClaim'>[];
   helper: Pick<KubeletPluginHelper, 'reclaim'>;
   logger: Logger;
 }
 
-/** Something to remove, unless it belongs to a claim by then. */
+/** Removes something, unless it belongs to a claim by then. */
 type Removal = () => Promise<unknown>;
 
 /**
- * Removes metadata directories and CDI specs of claims that the store does not know. They are left when unpreparing was
- * cut short and never repeated. Each is removed when it has been seen twice: what is just being made may be first seen
+ * Removes metadata directories and CDI specs of claims that the store does not know. They are left when an interrupted
+ * unprepare is never repeated. Each is removed when it has been seen twice: what is just being created may be seen
  * before its claim is.
  */
 export class OrphanedFiles {

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts';
 import type { Logger } from '../logger.ts';
 
-/** One thing that is looked after again and again. */
+/** One task of each reconciliation round. */
 export interface ReconcileTask {
   name: string;
   run(signal: AbortSignal): Promise<void>;
@@ -15,8 +15,8 @@ export interface ReconcilerOptions {
 }
 
 /**
- * Looks now and then whether what the driver remembers, what is on the host and what runtime and API server say still
- * agree, and mends what does not. One round at a time; a task that fails keeps no other from its turn.
+ * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server
+ * still agree, and repairs what does not. One round at a time; a task that fails does not keep the others from running.
  */
 export class Reconciler implements AsyncDisposable {
   readonly #options: ReconcilerOptions;
@@ -28,12 +28,12 @@ export class Reconciler implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** The first round comes after the first pause, or when it is asked for. */
+  /** The first round starts after the first pause, or on request. */
   start(): void {
     this.#loop = this.#run();
   }
 
-  /** Has a round made soon: something has changed. */
+  /** Requests a round soon, because something has changed. */
   nudge(): void {
     this.#wake.resolve();
   }
