@@ -33,6 +33,7 @@ import {
 import {
   endEarlierBoots,
   InactiveClaims,
+  ObservedVfs,
   OrphanedFiles,
   Reconciler,
   readBootId,
@@ -287,12 +288,14 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     logger,
   });
   const unrestored = new UnrestoredVfs({ store, attachments, control: vfs.control, locks, logger });
+  const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const reconciler: Reconciler = stack.use(
     new Reconciler({
       tasks: [
         { name: 'sandboxes', run: async () => registry.requeueAll() },
         { name: 'VFs to restore', run: (signal) => unrestored.sweep(signal) },
         { name: 'VFs', run: (signal) => vfs.reclaimLost(signal) },
+        { name: 'observed VFs', run: (signal) => observed.sweep(signal) },
         { name: 'claims', run: (signal) => inactive.sweep(signal) },
         { name: 'files', run: (signal) => orphans.sweep(signal) },
         { name: 'CNI attachments', run: (signal) => cniCleanUp.sweep(signal) },

@@ -58,14 +58,16 @@ export class CdiSpecs {
     }
   }
 
-  /** UIDs of the claims that have specs. Only files that are ours by name and content count. */
+  /** UIDs of the claims that have specs. Only files that are ours by name and content count, and unfinished ones by name. */
   async claimUids(): Promise<string[]> {
     const prefix = `${this.#driver}_${this.#class}_`;
     const uids = new Set<string>();
     for (const file of await listDir(this.#dir)) {
-      if (!file.startsWith(prefix) || !file.endsWith('.json')) continue;
-      const [uid = ''] = file.slice(prefix.length).split('_', 1);
-      if (uid !== '' && !uids.has(uid) && (await this.#isOurs(file))) uids.add(uid);
+      // A killed process may have left nothing but a temporary file, whose content says nothing yet.
+      const isTemporary = file.startsWith(`.${prefix}`) && file.endsWith('.tmp');
+      if (!isTemporary && !(file.startsWith(prefix) && file.endsWith('.json'))) continue;
+      const [uid = ''] = file.slice(prefix.length + (isTemporary ? 1 : 0)).split('_', 1);
+      if (uid !== '' && !uids.has(uid) && (isTemporary || (await this.#isOurs(file)))) uids.add(uid);
     }
     return [...uids];
   }

@@ -81,12 +81,10 @@ export class ClaimWork {
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
       // Before any VF is detached: the files must not describe a VF that is gone.
       if (here.length > 0) await writer.withdraw(identity, requestsOf(devices));
-      if (goal !== 'away') await writer.end(identity, sandboxId);
+      if (goal === 'gone') await writer.end(identity, sandboxId);
       const errors: unknown[] = [];
-      // When the runtime ends a sandbox, a component such as Multus moves its VF back.
-      const isAbandoned = goal !== 'gone';
       for (const device of here) {
-        await attachments.detach(uid, { ...device }, isAbandoned).catch((error: unknown) => errors.push(error));
+        await attachments.detach(uid, { ...device }).catch((error: unknown) => errors.push(error));
       }
       if (errors.length > 0) throw errors[0];
       return here.length;

@@ -45,9 +45,12 @@ export interface Networks {
    * our container, and too many open files are no evidence.
    */
   isGone(path: string): boolean;
-  /** Paths of the other namespaces in the same directory. */
-  beside(path: string): string[];
+  /** Paths of the namespaces in a directory. */
+  list(dir: string): string[];
 }
+
+/** Where containerd and CRI-O mount the namespaces of sandboxes. */
+export const netnsDir = '/var/run/netns';
 
 export interface KernelNetworksOptions {
   /** The host's `/proc/sys`, writable. */
@@ -88,10 +91,9 @@ export class KernelNetworks implements Networks, Disposable {
     }
   }
 
-  beside(path: string): string[] {
-    const dir = parentOf(path);
+  list(dir: string): string[] {
     const names = existsSync(dir) ? readdirSync(dir) : [];
-    return names.map((name) => join(dir, name)).filter((other) => other !== path);
+    return names.map((name) => join(dir, name));
   }
 
   [Symbol.dispose](): void {

@@ -147,8 +147,7 @@ export class SandboxRegistry implements AsyncDisposable {
     const isMissing = entry.missingSinceMs !== undefined && nowMs - entry.missingSinceMs >= missingMs;
     const isEmpty = this.#isFresh && !this.mayHaveContainers(podUid);
     const isLeftover = isEmpty && hasVfOfOtherPod(this.#deps.store.claims(), sandbox.facts);
-    if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath))
-      this.#inBackground(this.#end(sandbox, 'lost'));
+    if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));
     else if (isMissing || isLeftover) this.#inBackground(this.#end(sandbox, 'away'));
     else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(sandbox.refresh());
   }

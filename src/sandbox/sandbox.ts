@@ -21,13 +21,12 @@ const tentative = { everyMs: 500, reads: 10 };
 export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
 /**
- * The wanted state of a sandbox, each more final than the one before. `away`: the runtime no longer lists it; its VFs are
- * detached and its containers wait, since it may turn out to be alive. `lost`: its network namespace is gone, and the runtime
- * has not reported its end. `gone`: the runtime ends it. With `lost` and `gone`, containers that wait in it end.
+ * The wanted state of a sandbox, each more final than the one before. `away`: its VFs are detached and its containers wait,
+ * since it may turn out to be alive. `gone`: it has ended, and so do containers that wait in it.
  */
-export type Wanted = 'ready' | 'away' | 'lost' | 'gone';
+export type Wanted = 'ready' | 'away' | 'gone';
 
-const finality: Record<Wanted, number> = { ready: 0, away: 1, lost: 2, gone: 3 };
+const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
 
 export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;

@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, symlinkSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
 import { systemClock } from '../../src/clock.ts';
@@ -112,8 +112,12 @@ class Bench implements AsyncDisposable {
     return states;
   }
 
-  async detach(claim: string, isAbandoned = true): Promise<void> {
-    for (const device of this.devices(claim)) await this.#attachments.detach(claim, device, isAbandoned);
+  async detach(claim: string): Promise<void> {
+    for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
+  }
+
+  async takeBack(claim: string): Promise<void> {
+    for (const device of this.devices(claim)) await this.#attachments.takeBack(device);
   }
 
   devices(claim: string): StoredDevice[] {
@@ -314,35 +318,23 @@ describe('a VF that another component attaches', () => {
     pod.exec('ip', 'link', 'set', 'vf1', 'name', 'net1', 'up');
     pod.exec('ip', 'addr', 'add', '192.0.2.9/24', 'dev', 'net1');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.9/24'] }]);
-    await bench.detach('c', false);
+    await bench.detach('c');
     expect(inPod(pod)).toMatchObject([{ ifname: 'net1' }]);
-    expect(bench.devices('c')).toMatchObject([{ attachment: { sandboxId: 'sandbox1' } }]);
-    pod.exec('ip', 'link', 'set', 'net1', 'netns', '1');
-    await bench.detach('c', false);
-    expect(bench.devices('c')[0]?.attachment).toBeUndefined();
   });
 
-  it('is taken back from a sandbox that the runtime has abandoned', async () => {
+  it('is found and taken back from a sandbox in which it was left', async () => {
     bench.createVf(1);
     const pod = bench.newPod();
+    mkdirSync('/var/run/netns', { recursive: true });
+    using stack = new DisposableStack();
+    const left = '/var/run/netns/netdra-left-behind';
+    symlinkSync(pod.path, left);
+    stack.defer(() => rmSync(left));
     bench.prepare('c', [{ index: 1, config: { attach: 'observe' } }]);
     ip('link', 'set', 'vf1', 'netns', pod.path);
-    await bench.attach('c', pod);
-    await bench.detach('c');
+    await bench.takeBack('c');
     expect(inPod(pod)).toEqual([]);
     expect(links()).toContain('vf1');
-  });
-
-  it("is left alone in its pod's next sandbox", async () => {
-    bench.createVf(1);
-    const [pod, next] = [bench.newPod(), bench.newPod()];
-    symlinkSync(next.path, join(dirname(pod.path), 'next'));
-    bench.prepare('c', [{ index: 1, config: { attach: 'observe' } }]);
-    ip('link', 'set', 'vf1', 'netns', pod.path);
-    await bench.attach('c', pod);
-    pod.exec('ip', 'link', 'set', 'vf1', 'netns', next.path);
-    await bench.detach('c');
-    expect(inPod(next)).toMatchObject([{ ifname: 'vf1' }]);
   });
 
   it('is stored as being there also when another one of its claim is not', async () => {

@@ -6,11 +6,11 @@ import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
 export const driverName = 'sriov.netdra.dev';
 export const nodeName = 'node-1';
 
-/** A claim as the scheduler has allocated it. */
+/** A claim as allocated by the scheduler. */
 export interface SimClaim {
   uid: string;
   name: string;
-  /** The VFs that it was given, one for each request; it looks at them only with `adminAccess`. None: not allocated. */
+  /** Its allocated VFs, one for each request; with `adminAccess` it only observes them. None: not allocated. */
   devices: { request: string; device: string; adminAccess: boolean }[];
   plan: ClaimPlan;
   /** UIDs of pods. */
@@ -24,11 +24,11 @@ export const namespace = 'default';
 export class ApiServer {
   readonly claims = new Map<string, SimClaim>();
   readonly #simulator: Simulator;
-  /** Those that exist. */
+  /** Existing pods. */
   pods: readonly { uid: string; isDeleted: boolean }[] = [];
-  /** Until then it does not answer. */
+  /** It does not answer before this time. */
   downUntilMs = 0;
-  /** How often it answers with an error. */
+  /** Share of requests that fail with an error. */
   errorRate = 0;
 
   constructor(simulator: Simulator) {

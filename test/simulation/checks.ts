@@ -9,7 +9,7 @@ import type { SimContainer, SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
 import type { Node, SimPod } from './world.ts';
 
-/** Something that must never be so. */
+/** A state that must never occur. */
 export class Violation extends Error {
   readonly rule: string;
 
@@ -19,10 +19,10 @@ export class Violation extends Error {
   }
 }
 
-/** How long the driver may go on working on a sandbox that is gone. */
+/** How long the driver may continue to work on a sandbox that is gone. */
 const goneMs = 40_000;
 
-/** What must hold in every schedule. */
+/** Conditions that must hold in every schedule. */
 export class Checks {
   readonly #node: Node;
   /** Names of the claims that a VF was ever allocated to, by PCI address, with their pods. */
@@ -30,7 +30,7 @@ export class Checks {
   readonly #generations = new Map<string, { generation: number; text: string }>();
   /** Ids of sandboxes whose pod has changed its own interface. */
   readonly #changed = new Set<string>();
-  /** When the driver failed first in a sandbox that the runtime has no longer. */
+  /** Time of the driver's first failure in a sandbox that the runtime no longer has. */
   readonly #goneSince = new Map<string, number>();
   /** PCI addresses of VFs that were moved out of the host's namespace for a claim. */
   readonly #away = new Set<string>();
@@ -55,7 +55,7 @@ export class Checks {
     this.#isPlaceChanged = true;
   }
 
-  /** The driver works on a sandbox that the runtime has not had for a while. */
+  /** The driver works on a sandbox that the runtime no longer has. */
   failedIn(sandboxId: string): void {
     const { nowMs } = this.#node.simulator;
     const sandbox = this.#node.runtime.sandboxes.get(sandboxId);
@@ -113,25 +113,25 @@ export class Checks {
     }
   }
 
-  /** A pod with restartPolicy Never has ended: not for want of its VF, or of time. */
+  /** A pod with restartPolicy Never has ended: the reason must not be a missing VF, or time. */
   podFailed(pod: SimPod, { startError }: SimContainer): void {
     if (startError === undefined || pod.isDeleted || !/in time|mount source|not prepared|nobody stops/.test(startError))
       return;
     this.#violation ??= new Violation('pod-failed', `${pod.uid} has failed for good: ${startError}`);
   }
 
-  /** Pods that should run and do not. */
+  /** Pods that should run but do not. */
   waiting(): string[] {
     const { pods, runtime } = this.#node;
     const running = new Set(
       [...runtime.containers.values()].filter(({ state }) => state === 'running').map(({ sandbox }) => sandbox.pod),
     );
-    // A pod that finds no free VF waits for another to end, and one whose VF the card has reset has to be deleted.
+    // A pod without a free VF waits for another to end, and one whose VF was reset with the card has to be deleted.
     const due = pods.filter((pod) => pod.isBound && !pod.isDeleted && !pod.isFailed && this.#resets === 0);
     return due.filter((pod) => !running.has(pod)).map(({ uid }) => `${uid} does not run`);
   }
 
-  /** What keeps the node from being as it was before the first pod. */
+  /** All differences of the node from its state before the first pod. */
   remaining(): string[] {
     const { pods, hardware, cni, kernel, runtime, kubelet } = this.#node;
     const { dataDir, cdiDir } = directoriesOf(this.#node.directories);
@@ -162,7 +162,7 @@ export class Checks {
     return remaining;
   }
 
-  /** Where a VF is, is stored before it leaves the host, and until it is back. */
+  /** The location of a VF is stored before it leaves the host, and until it is back. */
   #checkPlaces(): void {
     const { hardware, instances } = this.#node;
     const store = instances.find(({ process }) => process.isAlive)?.store;
@@ -180,10 +180,10 @@ export class Checks {
     }
   }
 
-  /** Whatever is not done again and again anyway. */
+  /** Pending work that is not periodic. */
   #unexpectedWork(process: Process): string[] {
     const work = this.#node.simulator.pending(process);
-    // Each of them once: others may sleep as long.
+    // Each of them once: other work may sleep for the same time.
     for (const ms of periodicSleepsMs) {
       const at = work.indexOf(`sleep ${ms}`);
       if (at !== -1) work.splice(at, 1);
@@ -197,7 +197,7 @@ export class Checks {
     if (this.#resets > 0) return;
     for (const name of pod.claims) {
       const claim = this.#node.apiServer.claims.get(name);
-      // After a pod was deleted by force, its claim may have other devices, for the next pod.
+      // After a pod was force-deleted, its claim may have other devices, for the next pod.
       if (claim?.reservedFor.includes(pod.uid) !== true) continue;
       for (const { device, request, adminAccess } of claim.devices) {
         const where = `${container.id} of ${sandbox.id} runs with ${device} of ${claim.name}`;
@@ -223,7 +223,7 @@ export class Checks {
     throw new Violation('not-attached', `${where}, which is ${place}`);
   }
 
-  /** What the file says is what the kernel has. */
+  /** The file's content matches the kernel's state. */
   #checkDocument(where: string, sandbox: SimSandbox, vf: SimVf, document: MetadataDocument): void {
     const data = document.devices.find(({ name }) => name === vf.name)?.networkData;
     const { link } = vf;
@@ -255,7 +255,7 @@ export class Checks {
     );
   }
 
-  /** As long as the claim's files are there: they are made anew after unprepare. */
+  /** While the claim's files exist: they are recreated after unprepare. */
   #checkGenerations(claim: SimClaim): void {
     if (!existsSync(this.#claimDir(claim))) {
       for (const key of this.#generations.keys()) if (key.startsWith(`${claim.uid} `)) this.#generations.delete(key);
@@ -299,7 +299,7 @@ export class Checks {
     if (!from.isHost) this.#leaves(link, by, from);
     this.#isPlaceChanged = true;
     if (link.parentDevice !== undefined) {
-      // Where Multus has moved a VF, it is for Multus to know.
+      // Multus tracks the place of a VF that it has moved.
       if (to.isHost || by === 'Multus') this.#away.delete(link.parentDevice);
       else this.#away.add(link.parentDevice);
     }
@@ -311,7 +311,7 @@ export class Checks {
     this.#violation ??= new Violation('wrong-pod', `${vf.name} goes to ${to.owner}, which has no claim of it`);
   }
 
-  /** A VF that a running container has is not taken away. */
+  /** A VF must not be taken from a running container. */
   #leaves(link: SimLink, by: string | undefined, from: Namespace = link.namespace): void {
     if (by === undefined || from.isHost) return;
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === from);
@@ -325,7 +325,7 @@ export class Checks {
   }
 }
 
-/** A file that is blank says nothing. */
+/** A blank file has no content. */
 function toDocument(text: string): MetadataDocument | undefined {
   return text.trim() === '' ? undefined : decodeStream(text);
 }

@@ -23,7 +23,7 @@ export interface CniNodeOptions {
   hardware: Hardware;
 }
 
-/** CNI plugins of the node with what they remember: leases, and the cache of those who called them. */
+/** CNI plugins of the node with their state: leases, and the cache of their callers. */
 export class CniNode {
   readonly entries = new Map<string, Entry>();
   readonly options: CniNodeOptions;
@@ -53,7 +53,7 @@ interface CniCache {
   deleteCached(cached: CachedAttachment, options: { signal: AbortSignal }): Promise<void>;
 }
 
-/** What the driver's CNI runner does, as far as it is seen from outside: a plugin is slow, fails, or hangs until it is killed. */
+/** The driver's CNI runner as seen from outside: a plugin is slow, fails, or hangs until it is killed. */
 class Plugins implements CniPlugins, CniCache {
   readonly #node: CniNode;
   readonly #process: Process;
@@ -119,7 +119,7 @@ class Plugins implements CniPlugins, CniCache {
     const vf = hardware.find(deviceId);
     if (target === undefined || target === 'plain file' || vf?.link === undefined) throw pluginFailed('ADD');
     if (vf.link.namespace !== target && !vf.link.namespace.isHost) throw pluginFailed('ADD');
-    // As sriov-cni does, through the PF.
+    // Like sriov-cni, through the PF.
     const [{ vlan } = {}] = network.plugins as { vlan?: number }[];
     if (vlan !== undefined) vf.settings.vlan = { id: vlan, priority: 0 };
     const { namespace } = vf.link;
@@ -128,7 +128,7 @@ class Plugins implements CniPlugins, CniCache {
     kernel.change(target, vf.link.index, { up: true }, undefined, 'CNI plugin');
   }
 
-  /** Without a namespace it finds nothing, and what it set through the PF stays. */
+  /** Without a namespace it finds nothing, and its settings on the PF remain. */
   #detach({ deviceId = '', netnsPath }: CniAttachment): void {
     const { kernel, hardware } = this.#node.options;
     const namespace = kernel.mounts.get(netnsPath);
@@ -141,7 +141,7 @@ class Plugins implements CniPlugins, CniCache {
     kernel.change(namespace, vf.link.index, { name }, kernel.host, 'CNI plugin');
   }
 
-  /** Some of the failures come after the plugin has done its work. */
+  /** Some failures occur after the plugin has done its work. */
   async #run(what: string, signal: AbortSignal, effect: () => void): Promise<void> {
     const { simulator } = this.#node.options;
     const { tape } = simulator;

@@ -1,22 +1,22 @@
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import type { Database } from '../../src/state/index.ts';
 
-/** An open database, and the statements that were prepared on it. */
+/** An open database with its prepared statements. */
 interface Connection {
   database: DatabaseSync;
   statements: Map<string, StatementSync>;
 }
 
 /**
- * Databases in memory, whose connections stay open from one user to the next: writing to a file, opening it and preparing
- * statements took a quarter of the time of a schedule. It is SQLite all the same, with transactions, and with locks between
+ * In-memory databases, whose connections stay open from one user to the next: writing to a file, opening it and preparing
+ * statements took a quarter of the time of a schedule. Still real SQLite, with transactions, and with locks between
  * connections.
  */
 export class MemoryDatabases implements Disposable {
   readonly #idle = new Map<string, Connection[]>();
   readonly #all: Connection[] = [];
 
-  /** Connections to the same path have the same database, as long as this is not disposed of. */
+  /** Connections to the same path share the same database until this is disposed of. */
   open(path: string, options: DatabaseSyncOptions = {}): Database {
     const idle = this.#idle.get(path) ?? [];
     this.#idle.set(path, idle);
@@ -36,7 +36,7 @@ export class MemoryDatabases implements Disposable {
   }
 }
 
-/** Once closed it is so for good, whoever has its connection then. */
+/** Once closed it stays closed, whoever uses its connection afterwards. */
 class MemoryDatabase implements Database {
   readonly #onClose: () => void;
   #connection: Connection | undefined;

@@ -13,20 +13,20 @@ const changes = [
   'writeSync',
   'fchmodSync',
 ] as const;
-/** Those that need room. */
+/** Those that need free space. */
 const growing: readonly string[] = ['writeFileSync', 'mkdirSync', 'writeSync'];
 
 export interface DiskUser {
-  /** Whose code runs; absent: it is not part of a simulation. */
+  /** The process whose code is running; absent: the code is not part of a simulation. */
   process: () => Process | undefined;
-  /** The error that a change meets now. */
+  /** The error of the current change, if any. */
   error: (isGrowing: boolean) => 'ENOSPC' | 'EIO' | undefined;
   onChange: () => void;
 }
 
 /**
- * Makes a point of every change to a file, and lets some of them fail. What is not part of a simulation is not touched.
- * `node:fs` has to be changed for that, since the code under test calls it directly.
+ * Makes every change to a file a kill point, and lets some of them fail. Files outside a simulation are not affected.
+ * `node:fs` has to be patched for that, since the code under test calls it directly.
  */
 export class Disk implements Disposable {
   user: DiskUser | undefined;

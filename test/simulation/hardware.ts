@@ -14,24 +14,24 @@ import type { Process, Simulator } from './simulator.ts';
 /** A VF of the simulated card. */
 export interface SimVf {
   pciAddress: string;
-  /** In its ResourceSlice. */
+  /** Name in its ResourceSlice. */
   name: string;
   vfIndex: number;
-  /** The kernel driver that it has by itself. */
+  /** Its default kernel driver. */
   ownDriver: string;
   driver: string | undefined;
   override: string | undefined;
   settings: VfSettings;
   link: SimLink | undefined;
-  /** What its interface is when its driver is bound. */
+  /** Properties of its interface when its driver is bound. */
   fresh: LinkSpec;
-  /** The address that the driver has learnt when it was bound. */
+  /** The address that the driver read when it was bound. */
   learnt: string | undefined;
   /** What was asked of it in the last reset of the card; absent: it was never reset. */
   wasReset: boolean;
 }
 
-/** All of a VF that a claim, a pod or a plugin may change. */
+/** All properties of a VF that a claim, a pod or a plugin may change. */
 export interface VfState {
   driver: string | undefined;
   override: string | undefined;
@@ -47,7 +47,7 @@ export interface HardwareOptions {
   count: number;
 }
 
-/** A card with VFs: PCI functions, their drivers, and what the PF has set for each. */
+/** A card with VFs: PCI functions, their drivers, and the PF's settings for each. */
 export class Hardware {
   readonly vfs: SimVf[] = [];
   readonly pfLink: SimLink;
@@ -96,7 +96,7 @@ export class Hardware {
     return this.vfs.find((vf) => vf.pciAddress === pciAddress);
   }
 
-  /** Differences from what the VF was at the beginning; what a reset of the card undoes does not count. */
+  /** Differences from the VF's initial state; those that a reset of the card undoes do not count. */
   changesOf(vf: SimVf): string[] {
     const now = this.stateOf(vf);
     const found = JSON.parse(this.#found[vf.vfIndex] ?? '{}');
@@ -115,7 +115,7 @@ export class Hardware {
     return { driver, override, settings, link: { ...view, altNames: view.altNames.sort(), addresses, qdiscs, place } };
   }
 
-  /** A reset of the PF: its VFs are made anew, in the host's namespace, as if they had never been changed. */
+  /** A reset of the PF: its VFs are recreated, in the host's namespace, as if they had never been changed. */
   reset(): void {
     this.#simulator.trace('card', 'is reset');
     for (const vf of this.vfs) {
@@ -126,7 +126,7 @@ export class Hardware {
       vf.driver = undefined;
       vf.override = undefined;
     }
-    // When none of the old interfaces has a name any more that a new one gets.
+    // Only after all old interfaces are removed, so that the names of the new ones are free.
     for (const vf of this.vfs) this.bind(vf, vf.ownDriver);
   }
 
@@ -136,7 +136,7 @@ export class Hardware {
     vf.driver = undefined;
   }
 
-  /** Its driver takes the function, and makes an interface if it is none of vfio's. */
+  /** Binds a driver, which creates an interface unless it is a vfio driver. */
   bind(vf: SimVf, driver: string): void {
     vf.driver = driver;
     vf.learnt = vf.settings.hardwareAddress;
@@ -174,7 +174,7 @@ function differences(found: unknown, now: unknown, path: string): string[] {
   return found === now ? [] : [`${path} is ${JSON.stringify(now)}, was ${JSON.stringify(found)}`];
 }
 
-/** sysfs of the card, for one process: each step of the kernel's is a call. */
+/** sysfs of the card, for one process: each step of the kernel is a call. */
 export class SimBinding extends DriverBinding {
   readonly #hardware: Hardware;
   readonly #process: Process;

@@ -6,7 +6,14 @@ import { type MetadataFiles, PluginCalls } from '../../src/kubeletplugin/plugin-
 import { shareMetadataFiles } from '../../src/kubeletplugin/shared-metadata-files.ts';
 import type { Logger } from '../../src/logger.ts';
 import { CdiSpecs, ClaimMetadata, type DeviceAttributes, layouts } from '../../src/metadata/index.ts';
-import { endEarlierBoots, InactiveClaims, OrphanedFiles, Reconciler, UnrestoredVfs } from '../../src/recovery/index.ts';
+import {
+  endEarlierBoots,
+  InactiveClaims,
+  ObservedVfs,
+  OrphanedFiles,
+  Reconciler,
+  UnrestoredVfs,
+} from '../../src/recovery/index.ts';
 import { Attachments, CniAttacher, CniCleanUp, createSandboxSide, type SandboxSide } from '../../src/sandbox/index.ts';
 import { HostLinks, VfHardware } from '../../src/sriov/index.ts';
 import { ClaimLocks, Store, type StoreOptions } from '../../src/state/index.ts';
@@ -196,10 +203,12 @@ export class Instance {
       logger,
     });
     const unrestored = new UnrestoredVfs({ store, attachments, control, locks, logger });
+    const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
     this.#reconciler = new Reconciler({
       tasks: [
         { name: 'sandboxes', run: async () => registry.requeueAll() },
         { name: 'VFs to restore', run: (signal) => unrestored.sweep(signal) },
+        { name: 'observed VFs', run: (signal) => observed.sweep(signal) },
         { name: 'claims', run: (signal) => inactive.sweep(signal) },
         { name: 'files', run: (signal) => orphans.sweep(signal) },
         { name: 'CNI attachments', run: (signal) => this.#cniCleanUp.sweep(signal) },

@@ -24,7 +24,7 @@ const errno = {
 };
 const eperm = 1;
 
-/** What a process keeps of a namespace: as long as there is one of them, the namespace lives. */
+/** A process's reference to a namespace: while one exists, the namespace lives. */
 export type Reference = object;
 
 export interface LinkSpec {
@@ -64,7 +64,7 @@ export class SimLink {
   /** The other end of a veth pair. */
   peer: SimLink | undefined;
   isGone = false;
-  /** Set where the PF has given the VF an address: it may have no other then. */
+  /** Set if the PF has assigned the VF an address: it can have no other then. */
   adminAddress: (() => string | undefined) | undefined;
 
   constructor(namespace: Namespace, spec: LinkSpec) {
@@ -80,7 +80,7 @@ export class SimLink {
     this.parentDevice = parentDevice;
   }
 
-  /** As netlink shows it. */
+  /** The netlink view of the link. */
   view(): Link {
     const { index, name, hardwareAddress, mtuBytes, up, kind, parentDevice, alias, peer, master } = this;
     return {
@@ -115,10 +115,10 @@ export class Namespace {
   readonly links: SimLink[] = [];
   readonly references = new Set<Reference>();
   readonly watchers = new Set<() => void>();
-  /** The kernel has begun to take it down. */
+  /** The kernel has begun to tear it down. */
   isDying = false;
   nextIndex = 1;
-  /** Of the sandbox that it was made for. */
+  /** The sandbox for which it was created. */
   owner: string | undefined;
 
   constructor(id: number, isHost: boolean) {
@@ -139,28 +139,28 @@ export class Namespace {
   }
 }
 
-/** What is told about the moves of links, to those who check them. */
+/** Notified of the moves of links, for checks. */
 export interface KernelObserver {
-  /** @param by who asked for it; absent: the kernel by itself */
+  /** @param by the requester; absent: the kernel itself */
   moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void;
   removed(link: SimLink, by: string | undefined): void;
 }
 
 export interface KernelOptions {
   simulator: Simulator;
-  /** Linux before 6.2 renames no link that is up. */
+  /** Linux before 6.2 does not rename a link that is up. */
   renamesLinksThatAreUp: boolean;
-  /** Whether udev gives links that come back under another name their own one as an alternative name. */
+  /** Whether udev adds a link's own name as an alternative name when it comes back under another name. */
   udevAddsAltNames: boolean;
-  /** The name that udev knows a link by. */
+  /** The name by which udev knows a link. */
   udevNameOf: (link: SimLink) => string | undefined;
 }
 
-/** Network namespaces and links, as Linux treats them. */
+/** Network namespaces and links, with the behaviour of Linux. */
 export class Kernel {
   readonly host: Namespace;
   readonly observers: KernelObserver[] = [];
-  /** Namespaces and what is left of them, by the paths that runtimes bind them to. */
+  /** Namespaces and their left-overs, by the paths to which runtimes bind them. */
   readonly mounts = new Map<string, Namespace | 'plain file'>();
   readonly #options: KernelOptions;
   #nextNamespaceId = 1;
@@ -189,7 +189,7 @@ export class Kernel {
     simulator.schedule(delayMs, undefined, 'network namespace is taken down', () => this.#takeDown(namespace));
   }
 
-  /** What is in no PCI slot is gone; network namespaces, too. */
+  /** Removes links that are in no PCI slot; network namespaces, too. */
   boot(): void {
     this.mounts.clear();
     for (const link of [...this.host.links]) {
@@ -217,7 +217,7 @@ export class Kernel {
     second.peer = first;
   }
 
-  /** The other end of a pair goes with it. */
+  /** The other end of a pair is also removed. */
   removeLink(link: SimLink, by?: string): void {
     if (link.isGone) return;
     link.isGone = true;
@@ -228,7 +228,7 @@ export class Kernel {
     if (link.peer !== undefined) this.removeLink(link.peer, by);
   }
 
-  /** In the order of the kernel's `do_setlink`: what comes before a failure has happened. */
+  /** In the order of the kernel's `do_setlink`: changes before a failure have taken effect. */
   change(namespace: Namespace, index: number, change: LinkChange, target: Namespace | undefined, by: string): void {
     const link = this.#link(namespace, index, 'change link');
     if (target !== undefined && target !== link.namespace) this.#move(link, target, change.name, by);
@@ -243,7 +243,7 @@ export class Kernel {
     if (change.group !== undefined) link.group = change.group;
     if (name !== undefined && name !== link.name) {
       if (link.up && !this.#options.renamesLinksThatAreUp) throw refused(-errno.ebusy, subject);
-      // Also an alternative name of the link itself.
+      // Including an alternative name of the link itself.
       if (link.namespace.byName(name) !== undefined) throw refused(-errno.eexist, subject);
       link.name = name;
     }
@@ -333,7 +333,7 @@ export class Kernel {
     }
   }
 
-  /** The name counts only where its own is taken: the link is renamed after the move. */
+  /** The name is used only if its own is taken: the link is renamed after the move. */
   #move(link: SimLink, target: Namespace, name: string | undefined, by: string | undefined): void {
     const subject = { operation: 'move link', interfaceName: link.name };
     if (target.isDying) throw refused(-errno.einval, subject);
@@ -376,7 +376,7 @@ export class Kernel {
     });
   }
 
-  /** Hardware returns to the host under the name that it has; what is no hardware ends. */
+  /** Hardware returns to the host under its current name; other links are removed. */
   #takeDown(namespace: Namespace): void {
     for (const link of [...namespace.links]) {
       if (link.parentDevice === undefined) this.removeLink(link);
@@ -395,7 +395,7 @@ function freeName(namespace: Namespace, prefix: string): string {
   }
 }
 
-/** What a PF has set for a VF. */
+/** A PF's settings for a VF. */
 export interface VfSettings {
   hardwareAddress: string | undefined;
   vlan: { id: number; priority: number } | undefined;

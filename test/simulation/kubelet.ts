@@ -25,6 +25,8 @@ export class Kubelet {
   readonly #node: Node;
   #checkpoint = new Map<string, ClaimInfo>();
   #workers = new Set<SimPod>();
+  /** Claims whose unpreparing was asked for and not answered. */
+  #unpreparing = new Set<ClaimInfo>();
 
   constructor(node: Node) {
     this.#node = node;
@@ -49,6 +51,7 @@ export class Kubelet {
     this.process = new Process(simulator, 'kubelet');
     this.process.stalledUntilMs = simulator.nowMs + afterMs;
     this.#workers = new Set();
+    this.#unpreparing = new Set();
     for (const info of this.#checkpoint.values()) info.ids = undefined;
     simulator.schedule(0, this.process, 'start', () => this.start());
   }
@@ -176,6 +179,8 @@ export class Kubelet {
       if (!claim.reservedFor.includes(pod.uid)) throw new Error(`claim ${claim.name} is not reserved for ${pod.uid}`);
     }
     const infos = claims.map((claim) => this.#infoOf(claim));
+    // A call that has been sent cannot be taken back, and calls may overtake each other on their way.
+    if (infos.some((info) => this.#unpreparing.has(info))) throw new Error('a claim is being unprepared');
     for (const info of infos) info.pods.add(pod.uid);
     const due = infos.filter(({ ids }) => ids === undefined);
     if (due.length > 0) {
@@ -217,13 +222,14 @@ export class Kubelet {
     const instance = this.#node.registered();
     if (instance === undefined) throw new Error('the plugin is not registered');
     info.ids = undefined;
+    this.#unpreparing.add(info);
     const answers = await rpc(this.#node.simulator, {
       from: this.process,
       to: instance.process,
       what: `NodeUnprepareResources of ${info.identity.name}`,
       timeoutMs: claimTimeoutMs,
       handle: (signal) => instance.calls.nodeUnprepareResources([info.identity], { timeoutMs: claimTimeoutMs, signal }),
-    });
+    }).finally(() => this.#unpreparing.delete(info));
     const error = answers.get(uid)?.error;
     if (error !== undefined) throw new Error(error);
     if (info.pods.size === 0) this.#checkpoint.delete(uid);

@@ -21,7 +21,7 @@ import type { Process, Simulator } from './simulator.ts';
 
 const enodev = 19;
 const ebadf = 9;
-/** Requests that the trace names. */
+/** Requests that appear in the trace. */
 const changes = /^(set|add[A-Z]|remove|create|delete)/;
 const usualMs = 0.1;
 const slowMs = 60;
@@ -31,7 +31,7 @@ export interface SystemOptions {
   kernel: Kernel;
   hardware: Hardware;
   process: Process;
-  /** Whether a request to the kernel gets lost now. */
+  /** Whether the current request to the kernel gets lost. */
   isLost: () => boolean;
 }
 
@@ -185,8 +185,8 @@ export class SimNetworks implements Networks {
     return !this.#options.kernel.mounts.has(path);
   }
 
-  beside(path: string): string[] {
-    return [...this.#options.kernel.mounts.keys()].filter((other) => other !== path);
+  list(dir: string): string[] {
+    return [...this.#options.kernel.mounts.keys()].filter((path) => path.startsWith(`${dir}/`));
   }
 
   #handle(namespace: Namespace, path: string) {
@@ -206,7 +206,7 @@ export class SimNetworks implements Networks {
         const watched = {};
         let isPending = false;
         const watcher = () => {
-          // Messages that wait in the socket are read at once.
+          // Messages waiting in the socket are read together.
           if (isPending) return;
           isPending = true;
           simulator.schedule(usualMs, process, 'network change', () => {

@@ -6,28 +6,28 @@ export type Attach = 'netlink' | 'cni' | 'observe' | 'user-space';
 export interface ClaimPlan {
   attach: Attach;
   vfs: number;
-  /** Of one request, or each of a request of its own. */
+  /** All VFs in one request, or each in a separate request. */
   isOneRequest: boolean;
   ipam: boolean;
-  /** What the claim asks for besides. */
+  /** Additional settings of the claim. */
   config: object;
-  /** Only looks at a VF that another claim may have. */
+  /** Only observes a VF that another claim may have. */
   adminAccess: boolean;
 }
 
 export interface PodPlan {
   arrivesAtMs: number;
   claims: ClaimPlan[];
-  /** Takes over the first claim of the pod before it, by name. */
+  /** Takes over the first claim of the previous pod, by name. */
   takesOver: boolean;
   restartPolicy: 'Always' | 'Never';
-  /** After its arrival; absent: at the end of all. */
+  /** Time after its arrival; absent: at the end of the schedule. */
   deletedAfterMs: number | undefined;
   /** Without waiting for the kubelet. */
   isForced: boolean;
-  /** Changes of its own interface that the pod makes while it runs. */
+  /** Number of changes that the running pod makes to its own interface. */
   mutations: number;
-  /** Its container ends by itself, that often. */
+  /** Number of times that its container exits by itself. */
   exits: number;
 }
 
@@ -48,20 +48,20 @@ export type Fault =
 
 export type Flavour = 'containerd' | 'cri-o';
 
-/** What is to happen in a schedule; delays, and where processes die, are decided as it goes. */
+/** The events of a schedule; delays, and the points at which processes die, are decided while it runs. */
 export interface Plan {
   flavour: Flavour;
   vfs: number;
   pods: PodPlan[];
   faults: Fault[];
-  /** How many changes an instance makes until it is killed, one after the other; 0: it is not. */
+  /** Number of changes after which each successive instance is killed; 0: it is not killed. */
   killAfter: number[];
   liveUpdates: boolean;
-  /** How many of all delays are slow ones: where most are, more happens in the middle of something else. */
+  /** Share of slow delays: with a large share, more events overlap. */
   slowShare: number;
   renamesLinksThatAreUp: boolean;
   udevAddsAltNames: boolean;
-  /** Of CNI plugins. */
+  /** Rates of CNI plugins. */
   cniFailureRate: number;
   cniHangRate: number;
   apiErrorRate: number;
@@ -69,15 +69,15 @@ export interface Plan {
   /** Whether the runtime lists sandboxes whose RunPodSandbox it has not answered. */
   listsUnfinished: boolean;
   /**
-   * Whether a sandbox that was made when the runtime was killed lives on without a record of its namespaces, as with
-   * containerd 2.4. Not drawn: a runtime that keeps no unfinished sandboxes cannot.
+   * Whether a sandbox that was being created when the runtime was killed lives on without a record of its namespaces, as
+   * with containerd 2.4. Not drawn: a runtime that keeps no unfinished sandboxes cannot.
    */
   losesNamespaces: boolean;
-  /** Whether it lists those that were stopped, until they are removed. */
+  /** Whether it lists stopped sandboxes until they are removed. */
   listsStopped: boolean;
-  /** How often a cancelled RunPodSandbox leaves the pause process. */
+  /** Share of cancelled RunPodSandbox calls that leave the pause process. */
   leakRate: number;
-  /** Whether the kubelet cancels what it does for a pod that is deleted. */
+  /** Whether the kubelet cancels its work for a pod that is deleted. */
   kubeletCancels: boolean;
   /** When faults end. */
   calmAtMs: number;
@@ -94,7 +94,7 @@ export function drawPlan(tape: Tape): Plan {
   ]);
   const pods: PodPlan[] = [];
   for (let index = 0; index < podCount; index++) pods.push(drawPod(tape, index));
-  // Where a claim is free before its pod has ended, the next pod gets it anew, and perhaps with another VF.
+  // If a claim becomes free before its pod has ended, the next pod gets it reallocated, perhaps with another VF.
   for (const [index, pod] of pods.entries()) {
     if (pods[index + 1]?.takesOver === true && tape.chance(0.4)) pod.isForced = true;
   }
@@ -197,7 +197,7 @@ function drawConfig(tape: Tape, attach: Attach, interfaceName: string, ipam: boo
   };
 }
 
-/** Some come all at once, while a pod starts: what only several of them together show is seldom seen otherwise. */
+/** Some faults come together, while a pod starts: bugs that need several of them are seldom found otherwise. */
 function drawFaults(tape: Tape, pods: readonly PodPlan[]): Fault[] {
   const count = tape.weighted([
     [3, 0],

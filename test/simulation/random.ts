@@ -1,5 +1,5 @@
 /**
- * Random numbers that depend on nothing but the seed: Chris Doty-Humphrey's sfc32. `Math.random` could not be replayed.
+ * Random numbers that depend only on the seed: Chris Doty-Humphrey's sfc32. `Math.random` could not be replayed.
  */
 export class Random {
   #a: number;
@@ -15,12 +15,12 @@ export class Random {
     for (let warmUp = 0; warmUp < 16; warmUp++) this.#next();
   }
 
-  /** An integer from 0 up to but without `bound`. */
+  /** An integer from 0 up to, but not including, `bound`. */
   below(bound: number): number {
     return Math.floor((this.#next() / 2 ** 32) * bound);
   }
 
-  /** Whether the one case of so many has come. */
+  /** True in one of this many cases. */
   oneIn(cases: number): boolean {
     return this.below(cases) === 0;
   }

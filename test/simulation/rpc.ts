@@ -1,9 +1,9 @@
 import type { Process, Simulator } from './simulator.ts';
 
-/** The callee was not there, or has ended before it answered. */
+/** The callee did not exist, or ended before it answered. */
 export class Unavailable extends Error {}
 export class TimedOut extends Error {}
-/** The caller has given up. */
+/** The caller has cancelled the call. */
 export class Cancelled extends Error {}
 
 export interface RpcOptions<T> {

@@ -26,7 +26,7 @@ planted bugs: ${plantedBugs.map(({ name }) => name).join(', ')}
 
 const seedsFile = new URL('planted/seeds.json', import.meta.url);
 const workerFile = new URL('worker.ts', import.meta.url);
-/** Schedules throw thousands of errors whose stacks nobody reads, and leave much garbage that is young. */
+/** Schedules throw thousands of errors whose stacks are never read, and produce much short-lived garbage. */
 const workerFlags = ['--stack-trace-limit=0', '--max-semi-space-size=16'];
 const shrinkMs = 60_000;
 const printEveryMs = 5_000;
@@ -107,7 +107,7 @@ async function replay(seed: number, planted: string | undefined, isWhole: boolea
   return outcome.violation === undefined ? 0 : 1;
 }
 
-/** The first one from seed 1 on: its number is how many schedules it took. */
+/** The first failing seed from 1 on: its number is how many schedules were needed. */
 interface KeptSeed {
   seed: number;
   rule: string;

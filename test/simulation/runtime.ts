@@ -20,14 +20,14 @@ export interface SimSandbox {
   /** Held by the pause process. */
   pause: object | undefined;
   /**
-   * `making`: RunPodSandbox is under way. `failed`: what it has left, of which the runtime says nothing to the kubelet.
+   * `making`: RunPodSandbox is under way. `failed`: its left-overs, which the runtime does not report to the kubelet.
    */
   state: 'making' | 'ready' | 'stopped' | 'failed';
-  /** Whether NRI plugins that connect are told of it. */
+  /** Whether it is reported to NRI plugins that connect. */
   isListed: boolean;
-  /** Its end was asked for. */
+  /** Its end was requested. */
   isEnding: boolean;
-  /** The runtime has lost what it knew of its namespaces. */
+  /** The runtime has lost its record of its namespaces. */
   isNetnsLost: boolean;
 }
 
@@ -35,7 +35,7 @@ export interface SimContainer {
   id: string;
   sandbox: SimSandbox;
   state: 'created' | 'running' | 'exited';
-  /** Why it is not running; `start-error` counts as an end of the container. */
+  /** The reason why it is not running; `start-error` counts as an exit of the container. */
   reason: 'exit' | 'killed' | 'start-error' | undefined;
   startError: string | undefined;
   /** Its hook waits for a claim. */
@@ -75,7 +75,7 @@ export class Runtime {
     this.process = new Process(node.simulator, 'runtime');
   }
 
-  /** What the kubelet is told. */
+  /** The sandboxes that the kubelet sees. */
   list(): SimSandbox[] {
     return [...this.sandboxes.values()].filter(({ state }) => state === 'ready' || state === 'stopped');
   }
@@ -88,10 +88,10 @@ export class Runtime {
     return this.#connections.some((connection) => connection.instance === instance && connection.isOpen);
   }
 
-  /** A plugin registers: it is told what there is, and then of every event. */
+  /** A plugin registers: it receives the current state, and then every event. */
   async connect(instance: Instance): Promise<void> {
     const connection = { instance, isOpen: true };
-    // containerd asks each sandbox and container for its state first, and one whose hook runs does not answer.
+    // containerd first requests the state of each sandbox and container, and one whose hook runs does not answer.
     for (const container of this.containers.values()) {
       if (this.#node.plan.flavour === 'containerd' && container.state === 'created' && container.isAtGate)
         await this.process.sleep(stateTimeoutMs);
@@ -176,7 +176,7 @@ export class Runtime {
       instance.side.hooks.createContainer(viewOf(sandbox), viewOfContainer(container), context),
     );
     this.#ready(sandboxId);
-    // CRI-O runs hooks here: the kubelet tries again when they fail.
+    // CRI-O runs hooks here: if they fail, the kubelet retries.
     this.containers.set(container.id, container);
     try {
       if (this.#node.plan.flavour === 'cri-o') await this.#runGates(container, signal);
@@ -207,7 +207,7 @@ export class Runtime {
     this.#node.onContainerRuns(container);
   }
 
-  /** Also one that waits at the gate. */
+  /** Includes one that waits at the gate. */
   stopContainer(container: SimContainer, reason: 'exit' | 'killed'): void {
     if (container.state === 'exited') return;
     container.state = 'exited';
@@ -252,7 +252,7 @@ export class Runtime {
     sandbox.state = 'stopped';
   }
 
-  /** What it was doing is cut short; sandboxes and containers live on. */
+  /** Its work is interrupted; sandboxes and containers live on. */
   restart(afterMs: number): void {
     const { simulator } = this.#node;
     const { tape } = simulator;
@@ -269,14 +269,14 @@ export class Runtime {
     for (const sandbox of [...this.sandboxes.values()]) {
       if (sandbox.state !== 'making') continue;
       if (this.#node.plan.losesNamespaces) {
-        // Killed after the pause process was started, and before that was recorded.
+        // Killed after the pause process was started, but before that was recorded.
         if (sandbox.pause === undefined) this.#startPause(sandbox);
         sandbox.state = 'ready';
         sandbox.isListed = true;
         sandbox.isNetnsLost = true;
         continue;
       }
-      // Known to the kubelet as stopped, or not at all.
+      // The kubelet knows it as stopped, or not at all.
       sandbox.state = tape.chance(0.5) ? 'failed' : 'stopped';
       sandbox.isListed = tape.chance(0.5);
       if (tape.chance(0.5)) this.#unmount(sandbox);
@@ -298,7 +298,7 @@ export class Runtime {
       if (target.isHost && !names.includes(name)) continue;
       if (!target.isHost && !link.namespace.isHost) throw new Error(`Multus: ${name} is not on the host`);
       const wanted = target.isHost ? { name: fresh.name } : {};
-      // What it cannot move back, the kernel does when the namespace ends.
+      // If it cannot move a VF back, the kernel does when the namespace ends.
       try {
         kernel.change(link.namespace, link.index, wanted, target, 'Multus');
       } catch (error) {
@@ -307,7 +307,7 @@ export class Runtime {
     }
   }
 
-  /** The node has booted: nothing runs any more. */
+  /** The node has booted: nothing is running any more. */
   boot(afterMs: number): void {
     for (const sandbox of [...this.sandboxes.values()]) {
       for (const container of this.containersOf(sandbox)) this.stopContainer(container, 'killed');
@@ -325,7 +325,7 @@ export class Runtime {
     for (const { args } of container.edits.hooks) await this.#runGate(container, args, signal);
   }
 
-  /** What `netdra-gate` does. */
+  /** The behaviour of `netdra-gate`. */
   async #runGate(container: SimContainer, args: string[], signal: AbortSignal): Promise<void> {
     const claimDir = args[args.indexOf('--claim-dir') + 1] ?? '';
     const { simulator } = this.#node;
@@ -373,7 +373,7 @@ export class Runtime {
     });
   }
 
-  /** A plugin that is late or gone is disconnected, and the runtime goes on. @throws what the plugin refuses with */
+  /** A plugin that is late or gone is disconnected, and the runtime continues. @throws the plugin's refusal */
   async #tell(connection: Connection, what: string, handle: (signal: AbortSignal) => void | Promise<void>) {
     const { simulator } = this.#node;
     if (!connection.isOpen) return;
@@ -484,7 +484,7 @@ interface CdiSpec {
   devices: { name: string; containerEdits: Partial<Edits> }[];
 }
 
-/** As a runtime resolves CDI devices: by the files that are there now. @throws Error `unresolvable CDI devices` */
+/** Resolves CDI devices like a runtime: from the current files. @throws Error `unresolvable CDI devices` */
 function readCdi(dir: string, ids: readonly string[]): Edits {
   const files = existsSync(dir)
     ? readdirSync(dir).filter((file) => file.endsWith('.json') && !file.startsWith('.'))

@@ -8,15 +8,15 @@ import { EndlessSchedule, Simulator, type TraceLine } from './simulator.ts';
 import type { Tape } from './tape.ts';
 import { Node } from './world.ts';
 
-/** What came of a schedule. */
+/** The result of a schedule. */
 export interface Outcome {
-  /** Absent: all was as it must be. */
+  /** Absent: no rule was broken. */
   violation?: { rule: string; message: string };
   steps: number;
   trace: readonly TraceLine[];
 }
 
-/** Files for schedules, one after the other: on a tmpfs, or it is slow. */
+/** Files for successive schedules; on a tmpfs, or else it is slow. */
 export class Workplace implements Disposable {
   readonly directories: Directories;
   readonly disk: Disk;
@@ -27,7 +27,7 @@ export class Workplace implements Disposable {
     this.directories = { root };
     this.disk = disk;
     const { database } = directoriesOf(this.directories);
-    // It is there as long as a connection to it is open.
+    // It exists while a connection to it is open.
     this.#database = this.databases.open(database);
     new Store(database, { bootId: 'boot-1', open: (path, options) => this.databases.open(path, options) })[
       Symbol.dispose

@@ -1,11 +1,11 @@
-/** What is tried for one value before the next: the ordinary case, then halves. */
+/** Candidates for one value: the ordinary case first, then halves. */
 const smaller = [() => 0, (value: number) => Math.floor(value / 2), (value: number) => Math.max(0, value - 1)];
 
 /**
- * Makes a tape shorter and its numbers smaller, as long as it shows the same. Values at the end go first, then blocks are
- * made zero or left out, from large ones to single values: a block that is left out moves everything behind it, and a zero
- * leaves it where it is.
- * @param shows whether a tape still does what it is kept for
+ * Makes a tape shorter and its numbers smaller, while it shows the same. Values at the end are removed first, then blocks are
+ * set to zero or left out, from large ones to single values: leaving out a block shifts everything after it, and a zero
+ * keeps it in place.
+ * @param shows whether a tape still reproduces the finding
  * @param isOver ends it early, with the best so far
  */
 export async function shrink(

@@ -6,16 +6,16 @@ import { type Outcome, runSchedule, Workplace } from './schedule.ts';
 import { shrink } from './shrink.ts';
 import { Tape } from './tape.ts';
 
-/** What a seed has shown. */
+/** A violation that a seed has shown. */
 export interface Finding {
   seed: number;
   rule: string;
   message: string;
-  /** Its tape, as short as could be made in the time; absent if that was not tried. */
+  /** Its tape, as short as possible in the available time; absent if shortening was not tried. */
   shortest: readonly number[] | undefined;
 }
 
-/** Schedules, one after the other. To be disposed of: it changes `node:fs` as long as it is there. */
+/** Runs schedules one after the other. Must be disposed of: it patches `node:fs` while it exists. */
 export class Simulation implements Disposable {
   readonly #disk = new Disk();
   readonly #place: Workplace;
@@ -34,7 +34,7 @@ export class Simulation implements Disposable {
     return await runSchedule(Tape.of(values), this.#place, isTraced);
   }
 
-  /** The shortest schedule that breaks the same rule, as far as there is time. */
+  /** The shortest schedule found in time that breaks the same rule. */
   async shorten(values: readonly number[], rule: string, withinMs: number): Promise<readonly number[]> {
     const endsAtMs = performance.now() + withinMs;
     const shows = async (candidate: readonly number[]) => (await this.replay(candidate)).violation?.rule === rule;
@@ -47,7 +47,7 @@ export class Simulation implements Disposable {
   }
 }
 
-/** A tmpfs if there is one: a schedule writes some hundred files. */
+/** A tmpfs if available: a schedule writes some hundred files. */
 export function scratchDir(): string {
   const name = `netdra-simulation-${process.pid}-${Math.random().toString(36).slice(2)}`;
   for (const base of ['/dev/shm', tmpdir()]) {
@@ -55,7 +55,7 @@ export function scratchDir(): string {
       mkdirSync(join(base, name));
       return join(base, name);
     } catch {
-      // Not there, or not writable.
+      // Missing, or not writable.
     }
   }
   throw new Error('there is no directory for temporary files');

@@ -1,14 +1,14 @@
 import type { Clock, Deadline } from '../../src/clock.ts';
 import type { Tape } from './tape.ts';
 
-/** Thrown into code of a process that has just been killed, by whatever it calls next. */
+/** Thrown into code of a process that has just been killed, by its next call. */
 export class Killed extends Error {
   constructor() {
     super('killed');
   }
 }
 
-/** A schedule that goes on for ever at one moment of simulated time, or makes far too many steps. */
+/** A schedule that never leaves one moment of simulated time, or takes far too many steps. */
 export class EndlessSchedule extends Error {}
 
 interface Timer {
@@ -26,17 +26,17 @@ export interface Cancel {
 }
 
 /**
- * Something that can be killed: an instance of the driver, the kubelet, the runtime. What it has scheduled ends with it, its
- * calls are never answered, and what its code still does in the step in which it is killed has no effect.
+ * Something that can be killed: an instance of the driver, the kubelet, the runtime. When it is killed, its scheduled work
+ * is cancelled, its calls are never answered, and whatever its code still does in the same step has no effect.
  */
 export class Process {
   readonly name: string;
   readonly #simulator: Simulator;
   readonly #onEnd = new Set<() => void>();
   #state: 'alive' | 'dying' | 'ended' = 'alive';
-  /** Nothing of it runs before. */
+  /** It does not run before this time. */
   stalledUntilMs = 0;
-  /** How many more points it passes before it is killed. */
+  /** Number of kill points that it still passes before it is killed. */
   #pointsLeft = Number.POSITIVE_INFINITY;
 
   constructor(simulator: Simulator, name: string) {
@@ -52,7 +52,7 @@ export class Process {
     this.#pointsLeft = points;
   }
 
-  /** Called when it has ended; other processes are told by events of their own. */
+  /** Called when it has ended; other processes learn of it by events of their own. */
   onEnd(task: () => void): Disposable {
     if (this.#state === 'ended') task();
     else this.#onEnd.add(task);
@@ -67,7 +67,7 @@ export class Process {
     this.#onEnd.clear();
   }
 
-  /** Ends it after the step under way, if it was killed in it. */
+  /** Ends it after the current step if it was killed in that step. */
   settle(): void {
     if (this.#state === 'dying') this.kill();
   }
@@ -108,17 +108,17 @@ export class Process {
   }
 }
 
-/** One line of what happened. */
+/** One line of the trace. */
 export type TraceLine = readonly [atMs: number, who: string, what: string];
 
 const maxSteps = 60_000;
 const turnsAtOnce = 100;
 
-/** Runs everything in one order: the time of each event, and at one time the order in which they were scheduled. */
+/** Runs all events in one order: by time, and at the same time in the order in which they were scheduled. */
 export class Simulator {
   readonly tape: Tape;
   nowMs = 0;
-  /** Whose code runs. */
+  /** The process whose code is running. */
   current: Process | undefined;
   steps = 0;
   readonly lines: TraceLine[] | undefined;
@@ -131,7 +131,7 @@ export class Simulator {
     this.lines = isTraced ? [] : undefined;
   }
 
-  /** @param what a function where it takes time to put together: without a trace it is not called */
+  /** @param what a function if it is expensive to build: it is not called without a trace */
   trace(who: string, what: string | (() => string)): void {
     this.lines?.push([this.nowMs, who, typeof what === 'string' ? what : what()]);
   }
@@ -154,13 +154,13 @@ export class Simulator {
     for (const { release } of this.#heap.splice(0)) release?.();
   }
 
-  /** Names of what is scheduled for processes that are alive. */
+  /** Names of the work scheduled for a process. */
   pending(process: Process): string[] {
     return this.#heap.filter((timer) => timer.process === process && timer.run !== undefined).map(({ name }) => name);
   }
 
   /**
-   * Runs until the time has come, or all is done.
+   * Runs until the time is reached, or no work is left.
    * @param check after each step
    */
   async runUntil(endMs: number, check: () => void): Promise<void> {
@@ -194,7 +194,7 @@ export class Simulator {
 }
 
 /**
- * Lets all microtasks run: nothing in a simulation waits for anything but those and the simulator's own events. Node.js runs
+ * Runs all microtasks: code in a simulation waits only for those and the simulator's own events. Node.js runs
  * them after each immediate, and immediates that were set together in one round of its event loop, which takes longer than
  * an event of the simulation: so they are set in advance.
  */

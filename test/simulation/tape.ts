@@ -1,22 +1,22 @@
 import { Random } from './random.ts';
 
-/** Choices are numbers from 0 up to but without this. 0 is the ordinary case of whatever is chosen. */
+/** Choices are numbers from 0 up to, but not including, this one. 0 is the ordinary case of every choice. */
 const bound = 65_536;
 
 /**
- * What a choice is about. With a seed, each kind comes from a generator of its own: when the code makes one call more, delays
- * are other ones, and the faults of the schedule stay.
+ * The subject of a choice. With a seed, each kind has its own generator: if the code makes one more call, the delays
+ * change, but the faults of the schedule stay.
  */
 export type ChoiceKind = 'plan' | 'delay' | 'kernel' | 'cni' | 'api';
 
 /**
- * The source of every decision of a schedule: which fault, which delay, which order. A schedule is the function of its tape
- * alone, so a tape replays it, and a tape with fewer or smaller numbers is a simpler schedule. Past its end a tape is zeros.
+ * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape
+ * alone, so a tape replays it, and a tape with fewer or smaller numbers is a simpler schedule. Past its end a tape is all zeros.
  */
 export class Tape {
   readonly #read: (position: number, kind: ChoiceKind) => number;
   readonly #taken: number[] = [];
-  /** How many of all delays are slow ones. */
+  /** Share of slow delays. */
   slowShare = 0.1;
 
   private constructor(read: (position: number, kind: ChoiceKind) => number) {
@@ -39,24 +39,24 @@ export class Tape {
     return new Tape((position) => values[position] ?? 0);
   }
 
-  /** What has been read. */
+  /** The choices read so far. */
   get taken(): readonly number[] {
     return this.#taken;
   }
 
-  /** 0 up to but without 1; 0 is the ordinary case. */
+  /** From 0 up to, but not including, 1; 0 is the ordinary case. */
   fraction(kind: ChoiceKind = 'plan'): number {
     const value = this.#read(this.#taken.length, kind);
     this.#taken.push(value);
     return value / bound;
   }
 
-  /** An integer from 0 up to but without `cases`. */
+  /** An integer from 0 up to, but not including, `cases`. */
   below(cases: number): number {
     return Math.floor(this.fraction() * cases);
   }
 
-  /** Whether what happens with this probability happens; nothing is read for what never does. */
+  /** Whether an event of this probability happens; at probability 0 nothing is read. */
   chance(probability: number, kind: ChoiceKind = 'plan'): boolean {
     return probability > 0 && this.fraction(kind) >= 1 - probability;
   }
@@ -66,7 +66,7 @@ export class Tape {
     return list[this.below(list.length)] ?? list[0];
   }
 
-  /** The first entry is the ordinary one; each comes with its share of the sum of weights. */
+  /** The first entry is the ordinary one; the probability of each is its share of the sum of weights. */
   weighted<T>(
     list: readonly [readonly [weight: number, value: T], ...(readonly [number, T])[]],
     kind: ChoiceKind = 'plan',
@@ -80,7 +80,7 @@ export class Tape {
     return list[0][1];
   }
 
-  /** A time: `usualMs` in the ordinary case, near it mostly, up to `slowMs` now and then. */
+  /** A time: `usualMs` in the ordinary case, mostly near it, occasionally up to `slowMs`. */
   delay(usualMs: number, slowMs: number): number {
     const value = this.fraction('delay');
     const usual = 1 - this.slowShare;

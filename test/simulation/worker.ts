@@ -1,13 +1,13 @@
 import { openSimulation } from './planted/open.ts';
 import type { Finding } from './simulation.ts';
 
-/** What a worker is asked for. */
+/** The task of a worker. */
 export interface WorkerTask {
   /** Name of a planted bug. */
   planted?: string;
   from: number;
   count: number;
-  /** Ends with the first finding. */
+  /** Ends at the first finding. */
   stopsAtFirst: boolean;
   shrinkMs: number;
 }
@@ -43,14 +43,14 @@ async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<
   await send({ type: 'done', schedules, steps });
 }
 
-/** What was not sent when the connection ends is lost. */
+/** Messages that are not yet sent when the connection ends are lost. */
 function send(message: WorkerMessage): Promise<void> {
   return new Promise((resolve) => {
     process.send?.(message, undefined, undefined, () => resolve());
   });
 }
 
-// A process of its own: what it is to do comes as a message.
+// A separate process: its task arrives as a message.
 process.once('message', (task: WorkerTask) => {
   void work(task, send).then(() => process.disconnect());
 });

@@ -14,7 +14,7 @@ import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
 import type { Process, Simulator } from './simulator.ts';
 
-/** A pod as the API server and the kubelet see it. */
+/** A pod as seen by the API server and the kubelet. */
 export interface SimPod {
   uid: string;
   plan: PodPlan;
@@ -23,31 +23,31 @@ export interface SimPod {
   claims: string[];
   /** The scheduler has chosen the node. */
   isBound: boolean;
-  /** Its deletion was asked for. */
+  /** Its deletion was requested. */
   isDeleted: boolean;
   isFailed: boolean;
-  /** The kubelet has nothing to do about it any more. */
+  /** The kubelet has no more work for it. */
   isDone: boolean;
   cancel: AbortController;
 }
 
 const everySecondMs = 1_000;
-/** How long pods may take to run, once nothing fails any more. */
+/** Time for pods to run, once there are no more faults. */
 const runMs = 300_000;
-/** How long they run then. */
+/** How long they continue to run afterwards. */
 const runOnMs = 30_000;
-/** How long a node may take to be as it was before, once nothing fails any more and all pods were deleted. */
+/** Time for a node to return to its initial state, once there are no more faults and all pods were deleted. */
 export const settleMs = 600_000;
 const settleStepMs = 2_000;
 
-/** What outlives processes, and the schedule. */
+/** Survives processes, and the schedule. */
 export interface Place {
   directories: Directories;
   disk: Disk;
   databases: MemoryDatabases;
 }
 
-/** The node, the cluster around it, and what happens to both. */
+/** The node, the cluster around it, and the events that affect both. */
 export class Node {
   readonly simulator: Simulator;
   readonly plan: Plan;
@@ -129,7 +129,7 @@ export class Node {
     await this.#await('not-settled', settleMs, () => this.checks.remaining(), check);
   }
 
-  /** @throws Violation if something is left of a list after the time */
+  /** @throws Violation if the list is not empty in time */
   async #await(rule: string, withinMs: number, list: () => string[], check: () => void): Promise<void> {
     const { simulator } = this;
     const endsAtMs = simulator.nowMs + withinMs;
@@ -157,7 +157,7 @@ export class Node {
     });
   }
 
-  /** The instance that the kubelet calls: of several, the one that registered last. */
+  /** The instance that the kubelet calls: the one that registered last. */
   registered(): Instance | undefined {
     return this.instances.findLast(({ isStarted, process }) => isStarted && process.isAlive);
   }
@@ -201,7 +201,7 @@ export class Node {
     throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
   }
 
-  /** The pod has ended: its claims are free for others. */
+  /** The pod has ended: its claims are available to others. */
   releaseClaims(pod: SimPod): void {
     for (const name of pod.claims) {
       const claim = this.apiServer.claims.get(name);
@@ -248,7 +248,7 @@ export class Node {
     });
   }
 
-  /** The kubelet restarts the container of the driver, unless another instance is there. */
+  /** The kubelet restarts the driver's container, unless there is another instance. */
   #restartLater(): void {
     const { simulator } = this;
     const awayMs = this.#driverAwayUntilMs - simulator.nowMs;
@@ -258,7 +258,7 @@ export class Node {
     });
   }
 
-  /** An NRI plugin registers with the runtime, and again when the connection has ended. */
+  /** An NRI plugin registers with the runtime, and again after the connection has ended. */
   connectToRuntime(instance: Instance): void {
     const { process } = instance;
     const { runtime, simulator } = this;
@@ -296,7 +296,7 @@ export class Node {
     }
   }
 
-  /** The scheduler: allocates what is free, or tries again later. */
+  /** The scheduler: allocates free devices, or retries later. */
   #bind(pod: SimPod, index: number): void {
     if (pod.isDeleted) return;
     const before = this.pods[index - 1];
@@ -304,7 +304,7 @@ export class Node {
     const claims: SimClaim[] = [];
     for (const [number, plan] of pod.plan.claims.entries()) {
       const shared = number === 0 && isTakingOver ? this.apiServer.claims.get(before.claims[0] ?? '') : undefined;
-      // A VF can be in one pod only.
+      // A VF can only be in one pod.
       const isInUse = shared?.reservedFor.some((uid) => this.pods.some((pod) => pod.uid === uid && !pod.isDeleted));
       if (isInUse === true) return void this.#bindLater(pod, index);
       claims.push(shared ?? this.#createClaim(plan, !(number === 0 && this.pods[index + 1]?.plan.takesOver === true)));
@@ -407,7 +407,7 @@ export class Node {
     }
   }
 
-  /** All processes end, the card begins anew, and what is on a tmpfs is gone. */
+  /** All processes end, the card is reset to its initial state, and the content of tmpfs is lost. */
   #boot(forMs: number): void {
     const { kubelet, runtime, hardware, kernel, directories } = this;
     this.bootCount += 1;
@@ -448,7 +448,7 @@ export class Node {
     return 'EIO';
   }
 
-  /** What a pod with NET_ADMIN does. */
+  /** Actions of a pod with NET_ADMIN. */
   #mutate(container: SimContainer): void {
     if (container.state !== 'running') return;
     const { tape } = this.simulator;

@@ -41,7 +41,7 @@ export class Attachments {
     this.#strategies = {
       netlink: new NetlinkAttach({ hostLinks, vfs, cni }),
       cni: new CniAttach({ hostLinks, vfs, cni }),
-      observe: new ObserveAttach({ hostLinks, vfs }),
+      observe: new ObserveAttach({ vfs }),
       'user-space': new UserSpaceAttach({ vfs, cni }),
     };
   }
@@ -93,16 +93,14 @@ export class Attachments {
   }
 
   /**
-   * Takes a VF out of its sandbox and restores it. The attachment stays stored until that is complete, and while another
-   * component still has to move the VF.
+   * Takes a VF out of its sandbox and restores it. The attachment stays stored until all of that is done.
    * @param device a copy of what is stored: its attachment is removed as well
-   * @param isAbandoned whether no other component is going to take the VF out of the sandbox
    * @throws SandboxError `restore-incomplete` if the VF is on the host and not as it was; NetlinkError, SriovError
    */
-  async detach(claimUid: string, device: StoredDevice, isAbandoned = true): Promise<void> {
+  async detach(claimUid: string, device: StoredDevice): Promise<void> {
     const { attachment } = device;
     if (attachment === undefined) return;
-    if (!(await this.#strategyOf(device).leave(device, attachment, isAbandoned))) return;
+    await this.#strategyOf(device).leave(device, attachment);
     if (attachment.host !== undefined) {
       const failures = await this.#hostLinks.restore(device, attachment.host);
       if (failures.length > 0) throw incomplete(device, failures);
@@ -110,10 +108,20 @@ export class Attachments {
     this.#record(claimUid, device, undefined);
   }
 
+  /** Whether a VF that another component attaches is on the host. */
+  async isOnHost(device: StoredDevice): Promise<boolean> {
+    return await this.#hostLinks.isOnHost(device);
+  }
+
+  /** Moves such a VF back to the host, whatever sandbox it was left in. @throws NetlinkError, SriovError */
+  async takeBack(device: StoredDevice): Promise<void> {
+    await this.#hostLinks.takeBack(device);
+  }
+
   /** The pod's old sandbox may still exist; a VF is never taken from another pod. */
   async #leaveOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
-    await this.#strategyOf(device).leave(device, old, false);
+    await this.#strategyOf(device).leave(device, old);
   }
 
   async #isStillIn(device: StoredDevice, { netnsPath }: Attachment): Promise<boolean> {

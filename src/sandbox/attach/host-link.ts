@@ -11,7 +11,7 @@ import {
 } from '../../netlink/index.ts';
 import type { VfAddress } from '../../sriov/index.ts';
 import type { Attachment, StoredDevice } from '../../state/index.ts';
-import type { Networks } from '../networks.ts';
+import { type Networks, netnsDir } from '../networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
 import { type AttachTask, missing } from './strategy.ts';
 
@@ -61,7 +61,7 @@ export class HostLinks {
    * Moves the VF back. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a process in
    * the pod can cause, its interface is created anew.
    */
-  async returnFromPod(device: StoredDevice, attachment: Attachment): Promise<void> {
+  async returnFromPod(device: StoredDevice, attachment: Pick<Attachment, 'netnsPath'>): Promise<void> {
     const refused = await this.#moveBack(device, attachment).catch((error: unknown) => ({ error }));
     try {
       await this.#vfs.reclaimLink(device.pciAddress);
@@ -70,21 +70,26 @@ export class HostLinks {
     }
   }
 
-  async isBack(device: StoredDevice): Promise<boolean> {
+  async isOnHost(device: StoredDevice): Promise<boolean> {
     return (await findOn(this.#networks.host.connection, device, this.#keyOf)) !== undefined;
   }
 
-  /** Moves back a VF that another component has moved, unless it is in the next sandbox of its pod meanwhile. */
-  async takeBack(device: StoredDevice, attachment: Attachment): Promise<void> {
-    for (const path of this.#networks.beside(attachment.netnsPath)) {
-      using namespace = this.#networks.open(path);
-      if (namespace === undefined || namespace.isHost) continue;
-      if ((await new PodLinks(namespace, this.#keyOf).find(device)) !== undefined) return;
-    }
-    await this.returnFromPod(device, attachment);
+  /** Moves back a VF of which nothing is stored, from whatever namespace it is in. */
+  async takeBack(device: StoredDevice): Promise<void> {
+    await this.returnFromPod(device, { netnsPath: (await this.#locate(device)) ?? `${netnsDir}/unknown` });
   }
 
-  async #moveBack(device: StoredDevice, { netnsPath }: Attachment): Promise<undefined> {
+  /** @returns the path of the sandbox's namespace that the VF is in */
+  async #locate(device: StoredDevice): Promise<string | undefined> {
+    for (const path of this.#networks.list(netnsDir)) {
+      using namespace = this.#networks.open(path);
+      if (namespace === undefined || namespace.isHost) continue;
+      if ((await new PodLinks(namespace, this.#keyOf).find(device)) !== undefined) return path;
+    }
+    return undefined;
+  }
+
+  async #moveBack(device: StoredDevice, { netnsPath }: Pick<Attachment, 'netnsPath'>): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;
     const link = await new PodLinks(namespace, this.#keyOf).find(device);

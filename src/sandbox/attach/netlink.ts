@@ -37,10 +37,9 @@ export class NetlinkAttach implements AttachStrategy {
     return await readInterface(this.#vfs, device, pod);
   }
 
-  async leave(device: StoredDevice, attachment: Attachment): Promise<boolean> {
+  async leave(device: StoredDevice, attachment: Attachment): Promise<void> {
     await this.#cni.remove(device, attachment);
     await this.#hostLinks.returnFromPod(device, attachment);
-    return true;
   }
 }
 

@@ -34,10 +34,8 @@ export interface AttachStrategy {
   /**
    * Takes the VF out of the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
    * strategy has moved it.
-   * @param isAbandoned whether no other component is going to take the VF out of the sandbox
-   * @returns whether it is out of the sandbox; `false` if another component still has to move it
    */
-  leave(device: StoredDevice, attachment: Attachment, isAbandoned: boolean): Promise<boolean>;
+  leave(device: StoredDevice, attachment: Attachment): Promise<void>;
 }
 
 export function missing(device: StoredDevice, reason: string): SandboxError {

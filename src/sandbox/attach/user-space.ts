@@ -27,9 +27,8 @@ export class UserSpaceAttach implements AttachStrategy {
     return attachment && (await this.#describe(device, attachment.networkData?.ips ?? []));
   }
 
-  async leave(device: StoredDevice, attachment: Attachment): Promise<boolean> {
+  async leave(device: StoredDevice, attachment: Attachment): Promise<void> {
     await this.#cni.remove(device, attachment);
-    return true;
   }
 
   /** @param given addresses of the IPAM plugin */

@@ -79,7 +79,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: 'src/sandbox/sandbox-registry.ts',
         replace:
-          "if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath))\n      this.#inBackground(this.#end(sandbox, 'lost'));\n    else if (isMissing || isLeftover)",
+          'if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));\n    else if (isMissing || isLeftover)',
         by: 'if (isLeftover && netnsPath === sandboxId)',
       },
       {
@@ -218,8 +218,17 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
   },
   {
-    name: 'observed-vf-abandoned',
+    name: 'unfinished-spec-stays',
+    what: 'what a killed process has left of a CDI spec is not found when nothing else is left of its claim',
+    changes: [
+      { file: 'src/metadata/cdi.ts', replace: 'const isTemporary = file', by: 'const isTemporary = false && file' },
+    ],
+  },
+  {
+    name: 'observed-vf-left-behind',
     what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
-    changes: [{ file: 'src/sandbox/attach/observe.ts', replace: 'if (isAbandoned)', by: 'if (false)' }],
+    changes: [
+      { file: 'src/recovery/observed-vfs.ts', replace: 'if (!sandboxes.isFresh) return', by: 'if (true) return' },
+    ],
   },
 ];

@@ -3,8 +3,8 @@ import { plantedBugs } from './bugs.ts';
 import { loadPlanted } from './plant.ts';
 
 /**
- * @param planted name of a planted bug: then all code of the project is loaded with it
- * @throws Error if there is no such bug, or its place in the code is not there any more
+ * @param planted name of a planted bug: all code of the project is then loaded with it
+ * @throws Error if the bug does not exist, or its place in the code no longer exists
  */
 export async function openSimulation(planted?: string): Promise<Simulation> {
   const bug = plantedBugs.find(({ name }) => name === planted);

@@ -2,16 +2,16 @@ import { readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-/** A bug that is put into the code when it is loaded. */
+/** A bug that is inserted into the code while it is loaded. */
 export interface PlantedBug {
   name: string;
-  /** The defect that it brings back. */
+  /** The defect that it reintroduces. */
   what: string;
   changes: readonly SourceChange[];
 }
 
 export interface SourceChange {
-  /** From the root of the project. */
+  /** Path from the root of the project. */
   file: string;
   /** Occurs exactly once. */
   replace: string;
@@ -22,10 +22,10 @@ const root = new URL('../../../', import.meta.url).href;
 const parameter = 'planted';
 
 /**
- * Loads a module, and with it all of the project's that it needs, once more and with a bug in it. What is not the project's
- * is shared.
- * @param module from the root of the project
- * @throws Error if the code that a change replaces is not there, or more than once
+ * Loads another copy of a module, and of all project modules that it needs, with a bug in it. Modules outside the project
+ * are shared.
+ * @param module path from the root of the project
+ * @throws Error if the code that a change replaces does not exist, or occurs more than once
  */
 export async function loadPlanted(module: string, bug: PlantedBug): Promise<unknown> {
   for (const change of bug.changes) applyTo(readFileSync(fileURLToPath(root + change.file), 'utf8'), bug, change);

@@ -78,6 +78,16 @@ describe('OrphanedFiles', () => {
     expect(specs()).toEqual([]);
   });
 
+  it('removes what a killed process has left of a spec, unless its claim is known', async () => {
+    for (const uid of ['uid-x', 'uid-here']) {
+      writeFileSync(join(dir.path, 'cdi', `.${testDriver}_metadata_${uid}_vf.json.tmp`), '{ "cdiVer');
+    }
+    known.add('uid-here');
+    await orphans.sweep(never);
+    await orphans.sweep(never);
+    expect(specs()).toEqual([`.${testDriver}_metadata_uid-here_vf.json.tmp`]);
+  });
+
   it('removes what is left of older dialects, and what the host was told of them', async () => {
     const infoFiles = () => readdirSync(join(dir.path, 'devinfo')).sort();
     const config = { deviceInfo: { resourceName: 'intel.com/nic' }, sriovNetwork: {} };

@@ -41,8 +41,8 @@ export class FakeNetworks implements Networks {
     return this.gone.has(path);
   }
 
-  beside(path: string): string[] {
-    return [...this.paths].filter((other) => other !== path);
+  list(): string[] {
+    return [...this.paths];
   }
 
   /** A link or an address changes. */

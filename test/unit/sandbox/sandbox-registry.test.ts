@@ -45,7 +45,7 @@ describe('SandboxRegistry', () => {
         },
         detach: async ({ name }: ClaimIdentity, sandboxId, goal) => {
           if (detachFailure !== undefined) throw detachFailure;
-          if (goal !== 'away') ended.add(sandboxId);
+          if (goal === 'gone') ended.add(sandboxId);
           const claim = claims.get(name);
           if (claim?.devices[0]?.attachment?.sandboxId !== sandboxId) return 0;
           done.push(`detach ${name} from ${sandboxId}`);
