@@ -1,4 +1,4 @@
-/** Prints what a demo is doing, and how long it took when it is done. */
+/** Prints the current step of a demo, and its duration when it is done. */
 export async function demoStep<T>(what: string, task: () => Promise<T>): Promise<T> {
   const from = performance.now();
   process.stdout.write(`${what} ... `);

@@ -1,6 +1,6 @@
 /**
  * `npm run demo`: the main job once, on containerd with a fake kubelet and API server; without Go, in less than a minute.
- * `npm run demo -- --kubernetes`: the same on a real cluster, whose programs are built first.
+ * `npm run demo -- --kubernetes`: the same on a real cluster, after building its programs.
  */
 import { parseArgs } from 'node:util';
 import { runCommand } from '../scripts/run-command.ts';

@@ -1,4 +1,4 @@
-/** What `ip` says of a link: the judge of what the metadata says. */
+/** A link as `ip` reports it, against which the metadata is checked. */
 export interface IpLink {
   ifname: string;
   address: string;
@@ -6,7 +6,7 @@ export interface IpLink {
   addr_info: { family: string; local: string; prefixlen: number; scope: string }[];
 }
 
-/** What the metadata must say of a link: global addresses, else link-local ones. @throws Error if there is no link */
+/** The expected metadata of a link: global addresses, else link-local ones. @throws Error if there is no link */
 export function expectedNetworkData(link: IpLink | undefined) {
   if (link === undefined) throw new Error('no such link in the pod');
   const cidrs = (scope: string) =>

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs a command with the project's own tools: npm packages as package-lock.json has them, Node 24 first in PATH.
+# Runs a command with the project's own tools: npm packages as in package-lock.json, Node 24 first in PATH.
 #
 #   bash scripts/bootstrap.sh [--root] COMMAND [ARGUMENT...]
 #
-# --root    COMMAND needs root: say so now, before anything is installed
+# --root    COMMAND needs root: checked before anything is installed
 #
-# Needs npm, any Node.js from 18 on, and what every Linux has. The first run installs the packages, the next ones see
-# from a stamp inside node_modules that nothing changed. COMMAND runs in the top folder of the repository, in place of
-# this script: its exit code is the exit code.
+# Needs npm, any Node.js from 18 on, and standard Linux tools. The first run installs the packages; later runs see
+# from a stamp inside node_modules that nothing changed. COMMAND runs in the root folder of the repository and replaces
+# this script, so its exit code is the exit code.
 set -euo pipefail
 
 fail() {
@@ -23,15 +23,15 @@ install_packages() {
   major=$(node -p 'process.versions.node.split(".")[0]')
   [ "$major" -ge 18 ] || fail "Node.js $(node --version) is too old to install the packages: 18 or later is needed."
 
-  # Two runs at once: the second one waits, and then finds the stamp.
+  # Of two concurrent runs the second one waits, and then finds the stamp.
   mkdir -p .cache
   exec 9>.cache/npm.lock
   flock 9
   if [ "$(cat "$stamp" 2>/dev/null)" != "$lock_hash" ]; then
     echo 'netdra: installing npm packages as in package-lock.json ...' >&2
-    # Not `npm ci`: that refuses a lock file without the optional packages of all other platforms, and a registry need
-    # not have those. With --no-save this one keeps to the lock file just as well, and does not write it.
-    # To stderr: stdout belongs to COMMAND.
+    # Not `npm ci`: that refuses a lock file without the optional packages of all other platforms, and a registry may
+    # not have those. With --no-save this command follows the lock file just as strictly, and does not write it.
+    # To stderr: stdout is reserved for COMMAND.
     npm install --no-save --no-audit --no-fund --loglevel=error 1>&2 ||
       fail 'npm install failed, see above.' 'It needs the npm registry, or a filled npm cache.'
     printf '%s\n' "$lock_hash" >"$stamp"

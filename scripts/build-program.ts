@@ -1,5 +1,5 @@
 /**
- * Makes the command `netdra` of the npm package, in one file:
+ * Builds the command `netdra` of the npm package, in one file:
  *
  *   node scripts/build-program.ts FILE
  *

@@ -1,9 +1,9 @@
 /**
- * Makes what the image has besides Node.js, and lists it:
+ * Makes the content of the image except Node.js, and lists it:
  *
  *   node scripts/bundle.ts [--arch amd64|arm64] [--modules NODE_MODULES] [--gate NETDRA_GATE] [--out FOLDER]
  *
- * Default: this machine's processor, the repository's node_modules, a netdra-gate that is built for this machine, dist/image.
+ * Default: this machine's processor, the repository's node_modules, a netdra-gate built for this machine, dist/image.
  * Called by `npm run bundle` and by the Dockerfile.
  */
 import { parseArgs } from 'node:util';
@@ -27,7 +27,7 @@ async function buildOwnGate(architecture: Architecture): Promise<string> {
       hint: 'build it with `make -C consumer CC=…-gcc`, see consumer/README.md, and name it with --gate',
     });
   }
-  // Not at the top: the Dockerfile has neither the builder nor what it needs.
+  // Not imported at the top: the Dockerfile has neither the builder nor its dependencies.
   const { buildGate } = await import('../consumer/build.ts');
   const { cacheFolder } = await import('../e2e/node/tools.ts');
   const cacheDir = cacheFolder(process.env);

@@ -1,7 +1,7 @@
 /**
- * Compares what npm has installed with package-lock.json: `node scripts/check-installed.ts FOLDER...`. Exits with 1 for a package that
- * the lock file does not have, or has with other content. `npm ci` would do the same, but it also refuses a lock file without the optional
- * packages of platforms that the image is not built for. Called by the Dockerfile.
+ * Compares the packages installed by npm with package-lock.json: `node scripts/check-installed.ts FOLDER...`. Exits with 1 for a
+ * package that is missing in the lock file or has other content there. `npm ci` would do the same, but also refuses a lock file
+ * without the optional packages of platforms for which the image is not built. Called by the Dockerfile.
  */
 import { findUnlocked } from '../deploy/image/lock-file.ts';
 

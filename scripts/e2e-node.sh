@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The cases of e2e/node, on a node of its own. `--cni-bin DIR` names a folder with CNI plugins of other projects; it comes
-# first. Other arguments go to vitest.
+# The cases of e2e/node, on a separate node. `--cni-bin DIR` names a folder with CNI plugins of other projects; it must be
+# the first argument. Other arguments are passed to vitest.
 set -euo pipefail
 if [ "${1-}" = --cni-bin ]; then
   NETDRA_CNI_BIN_DIR=$(cd "${2:?--cni-bin needs a folder}" && pwd -P)

@@ -1,5 +1,5 @@
 /**
- * Fetches what the containers of e2e/cluster run, and kind for the tests of e2e/kind, before tests run where there is no
+ * Fetches the programs in the containers of e2e/cluster, and kind for the tests of e2e/kind, before tests run without a
  * network:
  * `node scripts/fetch-cluster-tools.ts`.
  */

@@ -1,5 +1,5 @@
 /**
- * Makes sure of what the tests of `consumer/` and `examples/` need, before they run where there is no network:
+ * Provides the requirements of the tests of `consumer/` and `examples/`, before they run without a network:
  * `node scripts/fetch-consumer-tools.ts`.
  */
 import { fetchConsumerTools } from '../consumer/reader-tools.ts';

@@ -1,5 +1,5 @@
 /**
- * Makes sure of what the tests of the image, the chart and the alert rules need, before they run where there is no network:
+ * Provides the requirements of the tests of the image, chart and alert rules, before they run without a network:
  * the driver's image, Helm, a registry and promtool:
  * `node scripts/fetch-release-tools.ts [--without-image]`.
  */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Downloads and builds what the tests need, before they run where there is no network. The programs of Kubernetes and
-# containerd are not among it: those are built for the cluster that needs them.
+# Downloads and builds the requirements of the tests, before they run without a network. The programs of Kubernetes and
+# containerd are not included: they are built for the cluster that needs them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 node scripts/fetch-consumer-tools.ts

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Runs a command on a node of its own: fresh mount, network and pid namespaces with what the tests of e2e/node need.
+# Runs a command on a separate node: fresh mount, network and pid namespaces with the requirements of the tests in e2e/node.
 #
 #   bash scripts/in-node.sh COMMAND [ARGUMENT...]
 #
 # Inside, /run, /var/lib and the temporary folder are the node's own (in memory), /sys shows the node's own network
-# devices, loopback is up, and nothing else is. When COMMAND ends, or this script does, however it does, the kernel
-# ends every process of the node and takes back its mounts, network namespaces and links. What outlives namespaces are
-# cgroups: those of the node are below $NETDRA_CGROUP_PARENT and are removed here; those of a node whose script was
+# devices, loopback is up, and there are no other links. When COMMAND or this script ends, in whatever way, the kernel
+# kills every process of the node and removes its mounts, network namespaces and links. Cgroups outlive
+# namespaces: those of the node are below $NETDRA_CGROUP_PARENT and are removed here; those of a node whose script was
 # killed are removed when the next one starts.
 #
-# Exits with COMMAND's code. Hands SIGINT, SIGTERM and SIGHUP on to COMMAND, once.
+# Exits with COMMAND's code. Passes SIGINT, SIGTERM and SIGHUP on to COMMAND, once.
 # Needs root and the project's Node.js in PATH (scripts/bootstrap.sh).
 #
-# NETDRA_CACHE     folder for what is downloaded, default .cache in the repository
+# NETDRA_CACHE     folder for downloads, default .cache in the repository
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -33,7 +33,7 @@ check_needs() {
   done
 }
 
-# Makes sure of the runtime, its plugins and `ip`, and takes over the PATH that has them. One at a time.
+# Provides the runtime, its plugins and `ip`, and adopts the PATH that contains them. One run at a time.
 load_tools() {
   local cache=${NETDRA_CACHE:-$repo/.cache} exports
   mkdir -p "$cache"
@@ -43,7 +43,7 @@ load_tools() {
   export NODE_COMPILE_CACHE=$cache/node
 }
 
-# The folders of a cgroup in every hierarchy, v1 and v2.
+# Folders of a cgroup in every hierarchy, v1 and v2.
 cgroup_folders() {
   local folder
   for folder in /sys/fs/cgroup"$1" /sys/fs/cgroup/*"$1"; do
@@ -63,8 +63,8 @@ remove_cgroups() {
   done < <(cgroup_folders "$1")
 }
 
-# The name of a node's cgroup ends in the pid of its script; without that script it is of a node that was killed.
-# Pids are those of the node that we are on, if we are on one, so only the cgroups right below its own are looked at.
+# The name of a node's cgroup ends in the pid of its script; without that process the node was killed.
+# Pids are relative to the current node, if any, so only the cgroups directly below its own are checked.
 remove_stale_cgroups() {
   local prefix=$1/netdra-node- folder pid
   for folder in /sys/fs/cgroup"$prefix"* /sys/fs/cgroup/*"$prefix"*; do
@@ -81,23 +81,23 @@ run_outside() {
   NETDRA_CGROUP_PARENT=${NETDRA_CGROUP_PARENT-}/netdra-node-$$
   export NETDRA_CGROUP_PARENT
 
-  # Signals go to COMMAND by this pipe: its pid inside is not known here. Its end tells that this script is gone.
+  # Signals are passed to COMMAND through this pipe: its pid inside is not known here. Its end means that this script is gone.
   local pipe_folder name child signalled code=0 status
   pipe_folder=$(mktemp -d)
   mkfifo "$pipe_folder/signals"
-  # Opened both ways, as the other end is not there yet; that one is opened by way of this one.
+  # Opened for reading and writing, since the other end does not exist yet; that one is opened through this one.
   exec 4<>"$pipe_folder/signals"
   rm -r "$pipe_folder"
   for name in INT TERM HUP; do
     # shellcheck disable=SC2064 # the name of this turn is meant
     trap "signalled=yes; echo $name >&4" "$name"
   done
-  # A session of its own, so that a terminal's Ctrl-C comes here only and is not seen twice.
+  # A separate session, so that a terminal's Ctrl-C arrives only here and is not received twice.
   setsid unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private \
     bash "$repo/scripts/in-node.sh" --inside "$@" <&0 3</proc/self/fd/4 4>&- &
   child=$!
   signalled=yes
-  # `wait` returns early for a signal: wait again. 127 means that the first wait had already seen the end.
+  # `wait` returns early on a signal: wait again. 127 means that the first wait had already seen the end.
   while [ "$signalled" = yes ]; do
     signalled=no
     status=0
@@ -112,32 +112,32 @@ run_outside() {
 # --- inside ---------------------------------------------------------------------------------------------------------
 
 set_up_mounts() {
-  # Everything of the machine's /run goes, the container runtimes' sockets above all.
+  # Hides all of the machine's /run, above all the container runtimes' sockets.
   mount -t tmpfs -o mode=755,nosuid,nodev netdra-run /run
   mkdir -p /run/lock /run/netdra/cgroup /run/netdra/tmp /run/netdra/upper /run/netdra/work
   chmod 1777 /run/lock /run/netdra/tmp
   if [ "$(readlink -f /var/run)" != /run ]; then mount --bind /run /var/run; fi
 
-  # The network devices in a sysfs are those of the namespace that mounted it, so the node needs its own. The cgroups
-  # below it are the machine's and come along.
+  # A sysfs shows the network devices of the namespace that mounted it, so the node needs its own. The cgroups
+  # below it remain the machine's.
   mount --rbind /sys/fs/cgroup /run/netdra/cgroup
   mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
   mount --rbind /run/netdra/cgroup /sys/fs/cgroup
   umount -l /run/netdra/cgroup
 
-  # libcni keeps its cache in /var/lib/cni and cannot be told otherwise; kubelets live in /var/lib/kubelet.
+  # libcni keeps its cache in /var/lib/cni, which cannot be configured; kubelets use /var/lib/kubelet.
   mount -t overlay -o lowerdir=/var/lib,upperdir=/run/netdra/upper,workdir=/run/netdra/work netdra-lib /var/lib \
     2>/dev/null || mount -t tmpfs -o mode=755 netdra-lib /var/lib
   [ -e "$repo/package.json" ] || fail "$repo is not visible on a node of its own: move it out of /run and /var/lib."
 }
 
-# Runs COMMAND as the child of the node's first process: that one reaps what the container runtime leaves to it.
+# Runs COMMAND as a child of the node's first process, which reaps the orphans of the container runtime.
 run_inside() {
   local command code=0
   set_up_mounts
   ip link set lo up
   export TMPDIR=/run/netdra/tmp
-  # What runs in the background of a script ignores SIGINT, unless told otherwise.
+  # Background jobs of a script ignore SIGINT unless told otherwise.
   env --default-signal=INT,QUIT "$@" <&0 3<&- &
   command=$!
   pass_signals_to "$command" &
@@ -149,7 +149,7 @@ run_inside() {
 pass_signals_to() {
   local name
   while read -r name <&3; do kill "-$name" "$1" 2>/dev/null || true; done
-  # The script outside is gone: nobody waits for COMMAND any more.
+  # The script outside is gone: COMMAND is no longer needed.
   kill -TERM "$1" 2>/dev/null || true
   sleep 5
   kill -KILL "$1" 2>/dev/null || true

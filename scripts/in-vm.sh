@@ -4,18 +4,19 @@
 #
 #   bash scripts/in-vm.sh [COMMAND [ARGUMENT...]]
 #
-# COMMAND runs as root in the repository, which is there under its own path but cannot be written to; its stdout and
-# stderr come out here, its input is empty. Without COMMAND there is a shell. The machine has no way out: its management
-# interface carries a default route that leads nowhere. When COMMAND ends, or this does, however it does, the machine ends.
+# COMMAND runs as root in the repository, which has the same path inside but is read-only; its stdout and stderr are
+# printed here, its input is empty. Without COMMAND a shell is started. The machine has no network access: its
+# management interface has a default route that leads nowhere. When COMMAND or this script ends, in whatever way, the
+# machine ends.
 #
-# Exits with COMMAND's code; 124 when time ran out, 125 when the machine failed.
+# Exits with COMMAND's code; 124 on a timeout, 125 when the machine failed.
 # Needs the project's Node.js in PATH (scripts/bootstrap.sh), and apt with a mirror of Debian for the first run: QEMU and
-# the guest are made of packages of Debian, which are unpacked into the cache and not installed.
+# the guest consist of Debian packages, which are unpacked into the cache and not installed.
 #
-# NETDRA_CACHE          folder for what is downloaded and built, default .cache in the repository
-# NETDRA_DEBIAN_MIRROR  address of a mirror of Debian, for machines that have none in /etc/apt
-# NETDRA_VM_RESULTS     folder to which what COMMAND leaves in $NETDRA_RESULTS is copied, default vm-results in the cache
-# NETDRA_VM_TIMEOUT     seconds for all but downloads, default 1800
+# NETDRA_CACHE          folder for downloads and builds, default .cache in the repository
+# NETDRA_DEBIAN_MIRROR  address of a Debian mirror, for machines without one in /etc/apt
+# NETDRA_VM_RESULTS     folder to which COMMAND's files in $NETDRA_RESULTS are copied, default vm-results in the cache
+# NETDRA_VM_TIMEOUT     seconds for everything except downloads, default 1800
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

@@ -1,4 +1,4 @@
-/** Writes deploy/manifests/netdra.yaml anew from the chart, and the chart's rules from the schemas: `npm run manifests`. */
+/** Renders deploy/manifests/netdra.yaml from the chart, and the chart's rules from the schemas: `npm run manifests`. */
 import { writeFileSync } from 'node:fs';
 import { renderRules } from '../deploy/admission/rules.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';

@@ -1,20 +1,20 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-/** The top folder of the repository. */
+/** The root folder of the repository. */
 export const repository = fileURLToPath(new URL('..', import.meta.url));
 
 export interface CommandResult {
-  /** What it printed, to stdout and stderr. */
+  /** Its output, stdout and stderr. */
   output: string;
-  /** Whether it ended with 0. */
+  /** Whether it exited with 0. */
   succeeded: boolean;
 }
 
 /**
- * Runs a command in the top folder of the repository, to its end, and keeps what it prints.
- * @param env more than this process has
- * @param show whether the output is printed as it comes, too
+ * Runs a command in the root folder of the repository to completion, and captures its output.
+ * @param env variables in addition to those of this process
+ * @param show whether the output is also printed as it arrives
  * @throws Error of spawn(2)
  */
 export async function runCommand(

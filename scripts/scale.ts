@@ -1,11 +1,11 @@
 /**
- * What many nodes cost the API server: plays the driver's own code of so many nodes against the API server double, in
- * simulated time, and counts requests and bytes. docs/scale.md says what it shows and what it cannot.
+ * The cost of many nodes for the API server: runs the driver's own code of many nodes against the API server double,
+ * in simulated time, and counts requests and bytes. docs/scale.md explains what it shows and what it cannot.
  *
  *   npm run scale -- [--nodes 200] [--vfs 64] [--for 5000] [--seed 1]
  *
- * --for     number of nodes that the totals are worked out for
- * --seed    of the chance in waiting times
+ * --for     number of nodes for which the totals are computed
+ * --seed    of the random waiting times
  */
 import { parseArgs } from 'node:util';
 import { type Outcome, playScenarios, scenarios } from '../test/scale/scenarios.ts';
@@ -28,7 +28,7 @@ function readArguments(): Record<keyof typeof options, number> {
 const number = (value: number, digits = 0) =>
   value.toLocaleString('en', { maximumFractionDigits: digits, minimumFractionDigits: digits });
 
-/** Columns as wide as their widest text; all but the first two to the right. */
+/** Columns as wide as their widest text; all except the first two are right-aligned. */
 function printTable(rows: string[][]): void {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
   for (const row of rows) {

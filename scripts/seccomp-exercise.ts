@@ -1,6 +1,6 @@
 /**
- * What the driver does on nodes with real VFs only, where no suite of containers runs: writes to sysfs by a child process, which it
- * ends, and programs that it runs. Traced by scripts/seccomp.ts.
+ * Driver activity that occurs only on nodes with real VFs, where no suite of containers runs: writes to sysfs by a
+ * child process, which it kills, and programs that it runs. Traced by scripts/seccomp.ts.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,11 +1,12 @@
 /**
- * Makes the driver's seccomp profile from what it really calls:
+ * Makes the driver's seccomp profile from its actual system calls:
  *
  *   npm run seccomp -- npm run e2e:cluster
  *
- * Runs the command, which may start the driver any number of times, in whatever namespaces, and traces every process of the driver
- * and its children with strace. What is found is added to deploy/seccomp/traced.json, of which deploy/seccomp/netdra.json is made;
- * `--anew` forgets what is there first. Without a command only the profile is made. Needs root and strace.
+ * Runs the command, which may start the driver any number of times, in any namespaces, and traces every process of the
+ * driver and its children with strace. The calls are added to deploy/seccomp/traced.json, from which
+ * deploy/seccomp/netdra.json is made; `--anew` discards the previous calls first. Without a command only the profile is
+ * made. Needs root and strace.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,13 +18,13 @@ import { parseStraceSummary } from '../deploy/seccomp/strace.ts';
 import { listProcesses } from '../e2e/node/host-state.ts';
 import { repository } from './run-command.ts';
 
-/** A driver needs longer than this before it serves anything; its start is traced apart. */
+/** A driver needs longer than this before it serves anything; its start is traced separately. */
 const pollMs = 50;
 
 const isDriver = (args: readonly string[]) =>
   args.includes('run') && args.some((arg) => arg.startsWith('--driver-name='));
 
-/** What a container runtime starts is below the first process of the node's pid namespace. */
+/** Processes started by a container runtime are descendants of the first process in the node's pid namespace. */
 function isBelow(pid: number, root: number): boolean {
   for (let each = pid; each > 1; each = parentOf(each)) if (each === root) return true;
   return false;
@@ -43,7 +44,7 @@ class Tracer {
   readonly #traced = new Set<number>();
   readonly #straces: Promise<unknown>[] = [];
 
-  /** Follows processes of the driver, below a process, that are there now and were not before. */
+  /** Attaches to new processes of the driver among the descendants of a process. */
   attach(root: number): void {
     for (const { pid, args } of listProcesses()) {
       if (this.#traced.has(pid) || !isDriver(args) || !isBelow(pid, root)) continue;
@@ -56,7 +57,7 @@ class Tracer {
     return this.#traced.size;
   }
 
-  /** From its first call to its last. */
+  /** Traces a command from its first call to its last. */
   async run(command: readonly string[]): Promise<void> {
     await once(this.#trace(command), 'exit');
   }

@@ -1,7 +1,7 @@
 /**
- * Runs all tests and ends with a table of their parts: `node scripts/test-all.ts`. A part that this machine cannot run is
- * listed with the reason; where `CI` is set, that fails the run. Arguments go to vitest, which then chooses among the tests
- * of vitest.config.ts.
+ * Runs all tests and prints a table of their parts: `node scripts/test-all.ts`. A part that cannot run on this machine
+ * is listed with the reason; if `CI` is set, that fails the run. Arguments are passed to vitest, which then selects
+ * among the tests of vitest.config.ts.
  */
 import { describePair, fetchClusterPrograms, type ProgramChoice, testedPairs, toEnv } from '../e2e/cluster/programs.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';
@@ -13,18 +13,18 @@ const print = (line: string) => console.error(`netdra: ${line}`);
 
 interface Part {
   name: string;
-  /** Of the real programs that take part. */
+  /** Versions of the real programs involved. */
   versions: string;
   command: string[];
-  /** What has to be there first; rejects with the reason why the part cannot run. */
+  /** Requirements; rejects with the reason why the part cannot run. */
   needs?: Promise<Record<string, string>>;
 }
 
 const onNode = (project: string) => ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--project', project];
 
 /**
- * Runs `atOnce` parts at a time, in this order. A part whose programs are still being built does not hold up the next ones.
- * The output of a part is printed when it has ended, since others run beside it.
+ * Runs `atOnce` parts at a time, in this order. A part whose programs are still being built does not delay the next
+ * ones. The output of a part is printed when it has ended, since others run at the same time.
  */
 async function runParts(parts: readonly Part[], atOnce: number): Promise<PartResult[]> {
   const results: PartResult[] = [];
@@ -67,7 +67,7 @@ async function runPart({ name, versions, command, needs }: Part): Promise<PartRe
   return { ...nothing, ...readVitestSummary(output), seconds, succeeded };
 }
 
-/** Built while other parts run. Each waits for what it needs only. */
+/** Builds while other parts run. Each part waits only for its own requirements. */
 function buildCluster(choice: ProgramChoice, after: Promise<unknown>): Promise<Record<string, string>> {
   const building = after.then(async () => toEnv(await fetchClusterPrograms(cacheFolder(process.env), choice, print)));
   // Reported by the part that waits for it.
@@ -80,14 +80,14 @@ const onCluster = (...files: string[]) => [
   ...files,
 ];
 
-/** Cases about the driver's DaemonSet, the same on any version: `npm run e2e:cluster -- --kubernetes 1.34` has them, too. */
+/** Cases about the DaemonSet, the same on any version: `npm run e2e:cluster -- --kubernetes 1.34` has them, too. */
 const onceOnly = ['during a rolling update', 'a drained node', 'running pods keep what they have'];
 
-/** The suite on each of the tested pairs, and what is the same for all of them and runs on the first one. */
+/** The suite on each of the tested pairs, and the parts that are equal for all pairs and run on the first one. */
 function clusterParts(): { first: Part; others: Part[]; machine: Part; release: Part } {
   let last: Promise<unknown> = Promise.resolve();
   const [first, ...others] = testedPairs.map((choice, index) => {
-    // One build at a time, in the order in which they are needed.
+    // One build at a time, in the order of need.
     const after = last.catch(() => undefined);
     const needs = buildCluster(choice, after);
     last = needs;
@@ -114,7 +114,7 @@ function clusterParts(): { first: Part; others: Part[]; machine: Part; release: 
 
 async function main(): Promise<boolean> {
   const { first, others, machine, release } = clusterParts();
-  // By themselves: the unit tests and the simulation use all processors. Programs of the clusters are built meanwhile.
+  // Run alone: the unit tests and the simulation use all processors. The cluster programs are built meanwhile.
   const alone: Part[] = [
     { name: 'types, lint, format', versions: '', command: ['bash', 'scripts/check.sh'] },
     { name: 'downloads', versions: '', command: ['bash', 'scripts/fetch-tools.sh'] },
@@ -125,7 +125,7 @@ async function main(): Promise<boolean> {
       command: ['node', 'test/simulation/run.ts', '--schedules', '20000'],
     },
   ];
-  // These wait for some of their time. Ordered so that all lanes end at about the same time.
+  // These spend some of their time waiting. Ordered so that all lanes end at about the same time.
   const together: Part[] = [
     first,
     { name: 'virtual machine', versions: 'QEMU igb', command: ['bash', 'scripts/e2e-vm.sh'] },

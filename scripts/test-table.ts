@@ -1,17 +1,17 @@
 import { stripVTControlCharacters } from 'node:util';
 
-/** One part of `npm test`, when it has ended. */
+/** The result of one part of `npm test`. */
 export interface PartResult {
   name: string;
-  /** Of the real programs that took part. */
+  /** Versions of the real programs involved. */
   versions: string;
   passed: number;
   failed: number;
   skipped: number;
-  /** Of each test that failed: its project, file and name, and the first line of the reason. */
+  /** For each failed test: its project, file and name, and the first line of the reason. */
   failures: string[];
   seconds: number;
-  /** Whether its command ended with 0. Absent: it was not run. */
+  /** Whether its command exited with 0. Absent: it was not run. */
   succeeded?: boolean;
   /** Why it was not run. */
   reason?: string;
@@ -20,8 +20,8 @@ export interface PartResult {
 type Summary = Pick<PartResult, 'passed' | 'failed' | 'skipped' | 'failures'>;
 
 /**
- * Adds up the tests in the closing lines of all runs of vitest in an output, `Tests  1 failed | 20 passed (21)`, and
- * lists those that failed, ` FAIL  quick  some.test.ts > name`, with the line after it, which says why.
+ * Adds up the tests in the closing lines of all vitest runs in an output, `Tests  1 failed | 20 passed (21)`, and
+ * lists the failed ones, ` FAIL  quick  some.test.ts > name`, with the next line, which contains the reason.
  */
 export function readVitestSummary(output: string): Summary {
   const plain = stripVTControlCharacters(output);
@@ -35,7 +35,7 @@ export function readVitestSummary(output: string): Summary {
   return { passed: sum('passed'), failed: sum('failed'), skipped: sum('skipped'), failures };
 }
 
-/** The table that `npm test` ends with, one line a part. */
+/** The table at the end of `npm test`, one line per part. */
 export function formatTable(parts: readonly PartResult[]): string {
   const rows = parts.map(({ name, versions, passed, failed, skipped, seconds, succeeded, reason }) => {
     const cases = passed + failed + skipped === 0 ? '' : `${passed}${failed > 0 ? `, ${failed} failed` : ''}`;
@@ -55,7 +55,7 @@ export function formatTable(parts: readonly PartResult[]): string {
     .join('\n');
 }
 
-/** The tests that failed, one a line, below the name of their part. A log that is cut off keeps its end. */
+/** The failed tests, one per line, below the name of their part. A truncated log keeps its end. */
 export function formatFailures(parts: readonly PartResult[]): string {
   return parts
     .filter(({ failures }) => failures.length > 0)
@@ -63,7 +63,7 @@ export function formatFailures(parts: readonly PartResult[]): string {
     .join('\n');
 }
 
-/** Whether the whole run is a success: what was not run counts only where everything has to be. */
+/** Whether the whole run succeeded: a part that was not run counts as failed only if everything has to run. */
 export function isSuccess(parts: readonly PartResult[], everythingHasToRun: boolean): boolean {
   return parts.every(({ succeeded }) => succeeded ?? !everythingHasToRun);
 }

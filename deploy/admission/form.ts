@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** The parts of JSON schema that zod writes for the schemas of VFConfig. */
+/** The parts of JSON schema that zod generates for the schemas of VFConfig. */
 interface Schema {
   type?: string;
   const?: unknown;
@@ -24,12 +24,12 @@ interface Schema {
 /** One check of opaque parameters, for a policy. */
 export interface FormRule {
   field: string;
-  /** CEL, true where the parameters `c` have the field in a form that is allowed, or do not have it. */
+  /** CEL, true if the field is absent from the parameters `c` or has an allowed form. */
   valid: string;
   message: string;
 }
 
-/** What `.meta({ format })` of the schemas stands for. Each has to agree with the function beside it there. */
+/** The meaning of `.meta({ format })` in the schemas. Each has to agree with the function beside it there. */
 const formats: Record<string, (x: string) => string> = {
   ip: (x) => `isIP(${x})`,
   network: (x) => `(isCIDR(${x}) && cidr(${x}).masked() == cidr(${x}))`,
@@ -44,7 +44,7 @@ const formats: Record<string, (x: string) => string> = {
 
 /**
  * The checks of a policy for opaque parameters: one for each field, and one for fields that do not exist.
- * @throws Error for a schema that uses what is not known here
+ * @throws Error for a schema that uses an unsupported construct
  */
 export function formRules(schema: z.ZodObject): FormRule[] {
   const { properties = {} } = z.toJSONSchema(schema, { io: 'input' }) as Schema;
@@ -65,7 +65,7 @@ export function formRules(schema: z.ZodObject): FormRule[] {
   return [unknown, ...rules.filter(({ field }) => field !== 'apiVersion' && field !== 'kind')];
 }
 
-/** @param depth makes the names of variables, which must differ in each other's scope */
+/** @param depth makes variable names unique within nested scopes */
 function toCel(schema: Schema, x: string, depth = 0): string {
   const { anyOf, allOf = [], format } = schema;
   if (anyOf !== undefined) return `(${anyOf.map((each) => toCel(each, x, depth)).join(' || ')})`;
@@ -88,7 +88,7 @@ function typeChecks(schema: Schema, x: string, depth: number): string[] {
     case 'boolean':
       return [`type(${x}) == bool`];
     case 'integer':
-      // 1.0 is a whole number in JSON, and not an int in CEL.
+      // 1.0 is a whole number in JSON, but not an int in CEL.
       return [
         `(type(${x}) == int || (type(${x}) == double && double(int(${x})) == ${x}))`,
         ...bounds(x, minimum, maximum),

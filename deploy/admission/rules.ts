@@ -9,17 +9,17 @@ interface FieldRule {
   field: string;
   /** Part of the names of CEL variables. */
   id: string;
-  /** CEL, true where the VFConfig `c` of a claim asks for the field. */
+  /** CEL, true if the VFConfig `c` of a claim requests the field. */
   asked: string;
-  /** CEL, true where the VFConfig `c` has it. */
+  /** CEL, true if the VFConfig `c` has it. */
   set: string;
   value: string;
   isClosed: boolean;
-  /** CEL, true where the class closes the field by another one. */
+  /** CEL, true if the class closes the field through another one. */
   closedBy: string;
 }
 
-/** deploy/helm/netdra/vfconfig-rules.yaml, which the chart's policies are made from: what the driver checks, in CEL. */
+/** deploy/helm/netdra/vfconfig-rules.yaml, the source of the chart's policies: the driver's checks, in CEL. */
 export function renderRules(): string {
   const head = `# Made from the schemas in src/driver and src/state by \`npm run manifests\`; a test checks that it is current.\n`;
   const rules = {
@@ -37,7 +37,7 @@ function fieldRule(field: ClaimField): FieldRule {
   return {
     field,
     id: field.replace('.', '_'),
-    // A definition of the claim's own namespace is as good as one without a namespace.
+    // A definition in the claim's own namespace is equivalent to one without a namespace.
     asked: isNamespace ? `${set} && c.${field} != request.namespace` : set,
     set,
     value: `c.${field}`,

@@ -4,9 +4,9 @@ import type { Plugin } from 'esbuild';
 const namespace = 'builtin-module';
 
 /**
- * Has Node.js' own modules asked for as `require` does it, not as `import` does. An import reads each of a module's
- * exports at once, those too that are made when they are first asked for: `import 'node:http'` loads all of undici for its
- * `WebSocket`, which alone takes longer than starting Node.js, and memory for good.
+ * Loads Node.js' own modules with `require` instead of `import`. An import reads each export of a module at once, also
+ * those that are created on first access: `import 'node:http'` loads all of undici for its `WebSocket`, which alone
+ * takes longer than starting Node.js, and costs memory permanently.
  */
 export const builtinModules: Plugin = {
   name: 'builtin modules',

@@ -3,12 +3,12 @@ import type { Plugin } from 'esbuild';
 /** Beside the program. */
 export const clientNodeFile = 'client-node.cjs';
 
-/** All that the driver uses of client-node. */
+/** The parts of client-node that the driver uses. */
 export const clientNodeSource = "export { KubeConfig } from '@kubernetes/client-node';";
 
 /**
- * Leaves client-node out of the program: it is asked for, in the file that it has of its own, when a kubeconfig is
- * read. A driver in a cluster reads none, and client-node takes as much memory as all the rest of it.
+ * Leaves client-node out of the program: it is in a file of its own, which is loaded when a kubeconfig is read.
+ * A driver in a cluster reads none, and client-node takes as much memory as all the rest of the driver.
  */
 export const clientNodeApart: Plugin = {
   name: 'client-node apart',

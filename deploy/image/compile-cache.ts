@@ -6,16 +6,16 @@ import { NetdraError } from '../../src/errors.ts';
 import { cacheDir, nodeEnv, nodeFlags, programPath } from './layout.ts';
 
 /**
- * Lays down what V8 makes of the program, so that starting it need not. Node.js leaves it aside when it was made by
- * another version, for another processor or by another user: then the start takes longer, nothing else.
- * @param imageDir what the image has at `/`, complete but for this
+ * Stores V8's compiled code of the program, which speeds up its start. Node.js ignores it if it was made by another
+ * version, for another processor or by another user: then the start takes longer, but nothing else changes.
+ * @param imageDir content of the image's `/`, complete except for this
  * @throws NetdraError `program-broken` if the program cannot be started
  */
 export function makeCompileCache(imageDir: string): void {
   const work = mkdtempSync(join(tmpdir(), 'netdra-cache-'));
   try {
     mkdirSync(join(imageDir, cacheDir), { recursive: true });
-    // Loads all of the driver and ends at once: there is no API server that it knows.
+    // Loads all of the driver and ends at once, since it finds no API server.
     const { stderr } = spawnSync(
       process.execPath,
       [

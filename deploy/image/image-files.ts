@@ -20,21 +20,21 @@ import { type Architecture, architectures, cacheDir, gatePath, programDir, progr
 import { nativeFiles, nativePackagesInside } from './native-packages.ts';
 
 export interface ImageFilesOptions {
-  /** Becomes what the image has at `/`; what was in it is removed. */
+  /** Becomes the image's `/`; its previous content is removed. */
   outDir: string;
   architecture: Architecture;
   /** `netdra-gate` for that processor; static. */
   gateProgram: string;
-  /** A `node_modules` with the native packages for that processor, default that of the repository. */
+  /** A `node_modules` with the native packages for that processor, default the repository's own. */
   modulesDir?: string;
 }
 
 const repo = fileURLToPath(new URL('../../', import.meta.url));
 
 /**
- * Makes what the image has besides Node.js: the driver in one file, the wire contracts, the binaries of the native packages
- * and the start gate for one processor, the licences of all that is in it, and, for this machine's processor, what V8 makes of the program.
- * @throws NetdraError `package-missing` when the native packages are not there for that processor
+ * Makes the image without Node.js: the driver in one file, the wire contracts, the binaries of the native packages and
+ * the start gate for one processor, the licences of all parts and, for this machine's processor, V8's compiled code.
+ * @throws NetdraError `package-missing` if the native packages for that processor are not installed
  */
 export async function makeImageFiles(options: ImageFilesOptions): Promise<void> {
   const { outDir, architecture, gateProgram, modulesDir = join(repo, 'node_modules') } = options;
@@ -56,7 +56,7 @@ export async function makeImageFiles(options: ImageFilesOptions): Promise<void> 
 }
 
 /**
- * Makes the command of the npm package: the driver in one file, with the licences of what is in it beside it. The native
+ * Makes the command of the npm package: the driver in one file, with the licences of its parts beside it. The native
  * packages are those that npm installs with it; `proto/` has to be beside its folder.
  */
 export async function makePackageProgram(outfile: string): Promise<void> {
@@ -65,7 +65,7 @@ export async function makePackageProgram(outfile: string): Promise<void> {
   writeFileSync(join(dirname(outfile), 'THIRD-PARTY-LICENSES'), collectLicences(packages));
 }
 
-/** @returns folders of the packages that went into the file */
+/** @returns folders of the packages that are bundled */
 async function bundle(outfile: string, plugins: Plugin[], external: string[] = []): Promise<string[]> {
   const { metafile } = await build({
     ...common,
@@ -82,7 +82,7 @@ async function bundle(outfile: string, plugins: Plugin[], external: string[] = [
   return packagesIn(metafile);
 }
 
-/** @returns folders of the packages that went into the file */
+/** @returns folders of the packages that are bundled */
 async function bundleClientNode(outfile: string): Promise<string[]> {
   const stdin = { contents: clientNodeSource, resolveDir: repo };
   const { metafile } = await build({ ...common, stdin, outfile, format: 'cjs' });
@@ -94,7 +94,7 @@ const common = {
   bundle: true,
   platform: 'node',
   target: 'node24',
-  // Names in stack traces are worth more than their bytes, blanks are not: Node.js reads and checks all of the text.
+  // Names in stack traces are worth their bytes, blanks are not: Node.js reads and checks the whole text.
   minifyWhitespace: true,
   minifySyntax: true,
   lineLimit: 160,
@@ -110,7 +110,7 @@ function packagesIn({ inputs }: Metafile): string[] {
 
 /** @returns the packages' folders, as they were found */
 function copyNativeBinaries(modulesDir: string, target: string, cpu: string): string[] {
-  // The binaries for musl stay out: the image has the GNU C library.
+  // The binaries for musl are left out: the image has the GNU C library.
   const binaries: Record<keyof typeof nativeFiles, string> = {
     koffi: `@koromix/koffi-linux-${cpu}/linux_${cpu}/koffi.node`,
     netlink: `netlink/prebuilds/linux-${cpu}/node.napi.node`,
@@ -137,7 +137,7 @@ function copyFiles(source: string, target: string, isWanted: (path: string) => b
   }
 }
 
-/** @throws NetdraError `licence-missing` for a package that says nothing */
+/** @throws NetdraError `licence-missing` for a package without licence information */
 function collectLicences(folders: string[]): string {
   const texts = folders.map((folder) => {
     const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
@@ -152,12 +152,12 @@ function collectLicences(folders: string[]): string {
 }
 
 export interface ImageFile {
-  /** From the top of the image. */
+  /** Path from the root of the image. */
   path: string;
   sizeBytes: number;
 }
 
-/** What is in the folder, what V8 made as one entry. */
+/** Entries of the folder, with V8's compiled code as one of them. */
 export function listImageFiles(outDir: string): ImageFile[] {
   const sizes = new Map<string, number>();
   for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true })) {

@@ -1,34 +1,34 @@
-/** Processors, as images name them, and as Node.js does. */
+/** Processors, by their names in images and in Node.js. */
 export const architectures = { amd64: 'x64', arm64: 'arm64' } as const;
 export type Architecture = keyof typeof architectures;
 
-/** Everything of ours in the image is below. */
+/** Everything of ours in the image is below this folder. */
 export const programDir = 'opt/netdra';
-/** The program. `proto/` has to be beside its folder, as it is beside the folders of the sources. */
+/** The program. `proto/` has to be beside its folder, as it is beside the source folders. */
 export const programPath = `${programDir}/lib/netdra.mjs`;
 
-/** What containers wait in: the driver copies it to the node. `src/gate/install.ts` looks for it beside the program's folder. */
+/** Containers wait in it: the driver copies it to the node. `src/gate/install.ts` finds it beside the program's folder. */
 export const gatePath = `${programDir}/bin/netdra-gate`;
 
-/** What V8 has made of the program: see `compile-cache.ts`. */
+/** V8's compiled code of the program: see `compile-cache.ts`. */
 export const cacheDir = `${programDir}/cache`;
 
-/** What Node.js is started with, before the program. Why: docs/performance.md. */
+/** Options of Node.js, before the program. Why: docs/performance.md. */
 export const nodeFlags: readonly string[] = [
   '--max-semi-space-size=2',
   '--optimize-for-size',
   '--no-opt',
   '--no-maglev',
-  // A thread that compiles waits for the main thread to collect garbage, and `process.exit` for that thread: for ever.
+  // A compiling thread waits for the main thread to collect garbage, and `process.exit` for that thread: a deadlock.
   '--no-concurrent-sparkplug',
 ];
 
-/** The environment that the image sets. @param imageDir what the image has at `/`, default the image itself */
+/** The environment that the image sets. @param imageDir content of the image's `/`, default the image itself */
 export function nodeEnv(imageDir = ''): Record<string, string> {
   return {
     NODE_ENV: 'production',
     NODE_COMPILE_CACHE: `${imageDir}/${cacheDir}`,
-    // Wherever it lies, not only where it was made.
+    // Valid wherever the program is, not only where it was compiled.
     NODE_COMPILE_CACHE_PORTABLE: '1',
   };
 }

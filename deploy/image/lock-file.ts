@@ -6,8 +6,8 @@ interface LockFile {
 }
 
 /**
- * Packages below `node_modules` that are not those of the lock file.
- * @param folder with `package-lock.json` and `node_modules`, where npm notes what it has installed
+ * Packages below `node_modules` that differ from the lock file.
+ * @param folder with `package-lock.json` and `node_modules`, where npm records the installed packages
  * @returns one text for each
  */
 export function findUnlocked(folder: string): string[] {

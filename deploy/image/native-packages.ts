@@ -3,19 +3,19 @@ import type { Plugin } from 'esbuild';
 /** Binaries of native packages, beside the program. */
 export const nativeFiles = { koffi: 'koffi.node', netlink: 'netlink.node' } as const;
 
-/** What we use of netlink. Its index loads all that it knows, Wi-Fi and WireGuard too. */
+/** The part of netlink that we use. Its index loads everything it supports, including Wi-Fi and WireGuard. */
 const netlinkModules = ['constants', 'raw', 'structs', 'netlink'];
 
 /**
- * Takes the JavaScript of the native packages into the program, so that Node.js need not find and read their files one by
- * one, look for the binary that fits, and load what only that takes. Their binaries are asked for where the image has
- * them. koffi's own JavaScript but chooses its binary and warns of what is deprecated, so it stays out.
+ * Bundles the JavaScript of the native packages into the program, so that Node.js need not read their files one by one,
+ * search for the matching binary, and load what only that search needs. Their binaries are loaded from their place in
+ * the image. koffi's own JavaScript only selects its binary and warns of deprecated use, so it is left out.
  */
 export const nativePackagesInside: Plugin = {
   name: 'native packages inside',
   setup({ initialOptions, onResolve, onLoad }) {
     const namespace = 'native-package';
-    // netlink tells where it lies, which nobody asks any more.
+    // netlink passes its folder to node-gyp-build, which is replaced below and ignores it.
     initialOptions.define = { ...initialOptions.define, __dirname: 'import.meta.dirname' };
     onResolve({ filter: /^(koffi|netlink|node-gyp-build)$/ }, ({ path }) => ({ path, namespace }));
     onResolve({ filter: /\.node$/, namespace }, ({ path }) => ({ path, external: true }));

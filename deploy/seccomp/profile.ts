@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** A profile in the part of the OCI runtime specification that containerd and CRI-O both read. */
+/** A profile, limited to the part of the OCI runtime specification that both containerd and CRI-O read. */
 export interface SeccompProfile {
   defaultAction: 'SCMP_ACT_ERRNO';
   /** The error of calls that are not listed. */
@@ -8,11 +8,11 @@ export interface SeccompProfile {
   syscalls: { names: string[]; action: 'SCMP_ACT_ALLOW' }[];
 }
 
-/** ENOSYS: libraries then fall back to an older call, as on a kernel that does not have the newer one. */
+/** ENOSYS: libraries then fall back to an older call, as on a kernel without the newer one. */
 const enosys = 38;
 
 /**
- * What a runtime calls itself in the container between loading the filter and starting the program. Which of them depends on the
+ * Calls of a runtime in the container between loading the filter and starting the program. Which of them depends on the
  * runtime and its version. Source: runc `libcontainer/standard_init_linux.go`, crun `src/libcrun/container.c`.
  */
 const runtimeCalls = [
@@ -32,12 +32,12 @@ const runtimeCalls = [
   ],
 ];
 
-/** What was not traced: calls that do not return are missing from strace's summary; the last one is for nodes with SELinux. */
+/** Untraced calls: those that do not return are missing in strace's summary; the last one is for nodes with SELinux. */
 const untraced = ['exit', 'exit_group', 'rt_sigreturn', 'lsetxattr'];
 
 /**
- * Calls that do the same, of which the machine where the profile was made has used one. Another processor, kernel, C library or Node.js
- * uses another one of the group, or all of them in turn.
+ * Groups of equivalent calls, of which the machine where the profile was made has used one. Another processor, kernel,
+ * C library or Node.js uses another one of the group, or tries all of them in turn.
  */
 const families: readonly (readonly string[])[] = [
   ['access', 'faccessat', 'faccessat2'],
@@ -132,9 +132,9 @@ const families: readonly (readonly string[])[] = [
   ['utime', 'utimensat', 'utimes', 'futimesat'],
 ];
 
-/** Traced calls that the profile leaves out all the same: programs do without them where they fail. */
+/** Traced calls that the profile leaves out nevertheless: programs work without them if they fail. */
 const leftOut = [
-  // libuv collects calls of epoll_ctl in a ring where it gets one. Runtimes' default profiles have none of these either.
+  // libuv collects epoll_ctl calls in a ring if it gets one. Runtimes' default profiles do not allow these either.
   ...['io_uring_setup', 'io_uring_enter', 'io_uring_register'],
 ];
 
@@ -152,7 +152,7 @@ export function createProfile(traced: readonly string[]): SeccompProfile {
   };
 }
 
-/** What deploy/seccomp/netdra.json holds. */
+/** Content of deploy/seccomp/netdra.json. */
 export function renderProfile(traced: readonly string[]): string {
   return `${JSON.stringify(createProfile(traced), null, 2)}\n`;
 }
@@ -160,7 +160,7 @@ export function renderProfile(traced: readonly string[]): string {
 export const tracedPath = new URL('traced.json', import.meta.url);
 export const profilePath = new URL('netdra.json', import.meta.url);
 
-/** Calls that the driver was seen to make, sorted: made by `npm run seccomp`. */
+/** Calls that the driver was observed to make, sorted: made by `npm run seccomp`. */
 export function readTraced(): string[] {
   return JSON.parse(readFileSync(tracedPath, 'utf8')) as string[];
 }

@@ -1,6 +1,6 @@
 /**
- * Names of system calls in what `strace -c -U name,calls` prints. Calls that strace has no name for (`syscall_0x1d5`) are left out: a
- * profile needs names.
+ * Names of system calls in the output of `strace -c -U name,calls`. Calls without a name in strace (`syscall_0x1d5`)
+ * are left out: a profile needs names.
  */
 export function parseStraceSummary(text: string): string[] {
   return text.split('\n').flatMap((line) => {

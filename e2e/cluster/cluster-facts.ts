@@ -8,17 +8,17 @@ export interface Slice extends KubernetesObject {
   spec: { driver: string; nodeName?: string; pool: { name: string }; devices?: Device[] };
 }
 
-/** A node, and the label by which pods get there. */
+/** A node, and the label that places pods there. */
 export interface ClusterNode {
   name: string;
   hostname: string;
 }
 
-/** How long something may take: images are there, so it is seconds, but a busy laptop has its own idea of those. */
+/** Timeout for one step: seconds are enough, as images are present, but a busy laptop can take longer. */
 export const defaultTimeoutMs = 60_000;
 export const pollMs = 100;
 
-/** A cluster that is not, or does not, as the tests need it. */
+/** A cluster that does not meet the tests' requirements, or does not react in time. */
 export class ClusterError extends NetdraError<'too-old' | 'no-devices' | 'no-driver' | 'not-in-time'> {}
 
 /** @throws ClusterError `too-old` */
@@ -27,7 +27,7 @@ export async function checkVersion(client: KubeClient, oldest: string): Promise<
     method: 'GET',
     path: '/version',
   });
-  // Some clouds say `36+`.
+  // Some clouds report `36+`.
   const numbers = [major, minor].map((text = '') => Number.parseInt(text, 10));
   const [oldestMajor = 0, oldestMinor = 0] = oldest.split('.').map(Number);
   const [is = 0, has = 0] = numbers;
@@ -35,7 +35,7 @@ export async function checkVersion(client: KubeClient, oldest: string): Promise<
   throw new ClusterError('too-old', `the cluster is Kubernetes ${gitVersion}; the tests need ${oldest} or newer`);
 }
 
-/** Those of a driver, of all nodes. */
+/** The slices of a driver, for all nodes. */
 export async function listSlices(client: KubeClient, driver: string): Promise<Slice[]> {
   const path = '/apis/resource.k8s.io/v1/resourceslices';
   const { items } = await client.request<KubeList<Slice>>({ method: 'GET', path });

@@ -25,7 +25,7 @@ import { type ExecResult, execInPod } from './pod-exec.ts';
 import { readText } from './read-text.ts';
 import type { ClusterTarget } from './target.ts';
 
-/** Where objects of a kind are. */
+/** API paths of the kinds. */
 const places = {
   Pod: ['/api/v1', 'pods'],
   ReplicaSet: ['/apis/apps/v1', 'replicasets'],
@@ -52,8 +52,8 @@ export interface EventText {
 const driverSelector = 'app.kubernetes.io/name=netdra';
 
 /**
- * A cluster with the driver in it, seen through its API: what the tests do, in a namespace of their own. All pods are on
- * one node, the first that has devices.
+ * A cluster with the driver installed, accessed through its API: the tests' actions, in a namespace of their own.
+ * All pods are on one node, the first that has devices.
  */
 export class Cluster implements AsyncDisposable {
   readonly target: ClusterTarget;
@@ -77,7 +77,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /**
-   * Waits for the driver to offer devices and makes a namespace.
+   * Waits for the driver to offer devices and creates a namespace.
    * @throws ClusterError `too-old`, `no-devices`; KubeError; NetdraError of the kubeconfig
    */
   static async open(target: ClusterTarget): Promise<Cluster> {
@@ -89,14 +89,14 @@ export class Cluster implements AsyncDisposable {
     const namespace = `netdra-e2e-${randomBytes(3).toString('hex')}`;
     const parts = { namespace, node, config, client };
     const cluster = new Cluster(target, parts, stack.move());
-    // One of the pods mounts folders of the node, and one of the claims looks at devices that others have.
+    // One of the pods mounts folders of the node, and one of the claims observes allocated devices.
     const labels = {
       'pod-security.kubernetes.io/enforce': 'privileged',
       'resource.kubernetes.io/admin-access': 'true',
     };
     await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace, labels } });
     try {
-      // Pods are refused before it is there, and a controller makes it.
+      // Pods are refused before the account exists, which a controller creates.
       const hasAccount = async () => (await cluster.find('ServiceAccount', 'default')) !== undefined;
       await cluster.until(`namespace ${namespace} has its service account`, hasAccount);
       return cluster;
@@ -112,7 +112,7 @@ export class Cluster implements AsyncDisposable {
     return await this.#client.request<Stored<T>>({ method: 'POST', path, body: object });
   }
 
-  /** @returns `undefined` if there is none */
+  /** @returns `undefined` if it does not exist */
   async find<T>(kind: Kind, name: string): Promise<Stored<T> | undefined> {
     try {
       return await this.#client.request<Stored<T>>({ method: 'GET', path: `${this.#path(kind)}/${name}` });
@@ -122,20 +122,20 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  /** The node of the tests as it is now. */
+  /** Current status of the tests' node. */
   async nodeStatus(): Promise<V1NodeStatus> {
     const path = `/api/v1/nodes/${this.node.name}`;
     return (await this.#client.request<V1Node>({ method: 'GET', path })).status ?? {};
   }
 
-  /** Those in the namespace. */
+  /** Objects in the namespace. */
   async list<T>(kind: Kind): Promise<Stored<T>[]> {
     return await this.#list<Stored<T>>(this.#path(kind));
   }
 
   /**
-   * Deletes an object, if it is there, and waits until it is gone.
-   * @param gracePeriodSeconds of a pod; with 0 it is gone at once, whatever of it is still on the node
+   * Deletes an object, if it exists, and waits until it is gone.
+   * @param gracePeriodSeconds of a pod; with 0 it is gone at once, even if parts of it are still on the node
    * @throws ClusterError `not-in-time`
    */
   async remove(kind: Kind, name: string, gracePeriodSeconds = 1): Promise<void> {
@@ -155,7 +155,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /**
-   * Has the API server check an object as if it were applied, and stores nothing.
+   * Has the API server check an object as if it were applied, without storing it.
    * @throws KubeError with the server's reason
    */
   async check<T extends KubernetesObject>(object: T): Promise<void> {
@@ -171,8 +171,8 @@ export class Cluster implements AsyncDisposable {
   }
 
   /**
-   * The API as the driver's service account may use it.
-   * @param bound whether the token is for the driver's pod on the node, as the one that the kubelet mounts; else for none
+   * The API with the permissions of the driver's service account.
+   * @param bound whether the token is bound to the driver's pod on the node, like the mounted one; else to no pod
    */
   async driverClient(bound: boolean): Promise<KubeClient> {
     const [pod] = await this.#driverPods();
@@ -193,7 +193,7 @@ export class Cluster implements AsyncDisposable {
     return this.#stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
   }
 
-  /** Removes what tests make in the namespace, but for objects of the given names, and waits until it is gone. */
+  /** Removes all test objects in the namespace except those with the given names, and waits until they are gone. */
   async removeAll(except: readonly string[] = []): Promise<void> {
     for (const kind of ['ReplicaSet', 'Pod', 'ResourceClaim', 'ResourceClaimTemplate'] as const) {
       const names = (await this.list<object>(kind)).map(({ metadata }) => metadata.name);
@@ -201,7 +201,7 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  /** Waits until all containers of a pod run. @throws ClusterError `not-in-time` with what the API knows of the pod */
+  /** Waits until all containers of a pod run. @throws ClusterError `not-in-time` with the pod's state in the API */
   async waitUntilRunning(name: string): Promise<Stored<V1Pod>> {
     return await this.#waitForPod(name, 'runs', ({ status }) => {
       if (status?.phase === 'Failed' || status?.phase === 'Succeeded') {
@@ -224,7 +224,7 @@ export class Cluster implements AsyncDisposable {
     return await execInPod(this.#config, { namespace: this.namespace, pod, container }, command);
   }
 
-  /** The output of a command that has to succeed. @throws Error with what it wrote to stderr */
+  /** The output of a command that has to succeed. @throws Error with its stderr */
   async read(pod: string, container: string, ...command: string[]): Promise<string> {
     const { stdout, stderr, exitCode } = await this.exec(pod, container, ...command);
     if (exitCode !== 0)
@@ -232,24 +232,24 @@ export class Cluster implements AsyncDisposable {
     return stdout;
   }
 
-  /** What a container has written, also when it has ended. */
+  /** The log of a container, also after it has ended. */
   async log(pod: string, container: string): Promise<string> {
     const api = this.#config.makeApiClient(CoreV1Api);
     return await api.readNamespacedPodLog({ namespace: this.namespace, name: pod, container });
   }
 
-  /** Of objects in the namespace. */
+  /** Events of objects in the namespace. */
   async events(): Promise<EventText[]> {
     return await this.list<EventText>('Event');
   }
 
-  /** What the driver has published for the node. */
+  /** Slices that the driver has published for the node. */
   async slices(): Promise<Slice[]> {
     const slices = await listSlices(this.#client, this.target.driver);
     return slices.filter(({ spec }) => spec.nodeName === this.node.name);
   }
 
-  /** What the driver offers on the node now. */
+  /** Devices that the driver offers on the node now. */
   async devices(): Promise<Device[]> {
     return (await this.slices()).flatMap(({ spec }) => spec.devices ?? []);
   }
@@ -269,7 +269,7 @@ export class Cluster implements AsyncDisposable {
     });
   }
 
-  /** Waits for something to become so. @throws ClusterError `not-in-time` */
+  /** Waits for a condition. @throws ClusterError `not-in-time` */
   async until(what: string, condition: () => Promise<boolean>, explain = async () => ''): Promise<void> {
     const { timeoutMs = defaultTimeoutMs } = this.target;
     for (const endsAt = systemClock.nowMs() + timeoutMs; !(await condition()); await systemClock.sleep(pollMs)) {
@@ -278,13 +278,13 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  /** Removes the namespace, and does not wait for what is in it to go. */
+  /** Removes the namespace, without waiting for its content to go. */
   async [Symbol.asyncDispose]() {
     await this.#delete(`/api/v1/namespaces/${this.namespace}`);
     await this.#stack.disposeAsync();
   }
 
-  /** Lets go of the cluster and leaves the namespace where it is. */
+  /** Disconnects from the cluster and keeps the namespace. */
   async leave(): Promise<void> {
     await this.#stack.disposeAsync();
   }
@@ -299,7 +299,7 @@ export class Cluster implements AsyncDisposable {
     return pod!;
   }
 
-  /** What one would look at first. */
+  /** State and events of a pod, for error messages. */
   async #describe(name: string, pod: V1Pod | undefined): Promise<string> {
     const all = [...(pod?.status?.initContainerStatuses ?? []), ...(pod?.status?.containerStatuses ?? [])];
     const states = all.map((each) => `container ${each.name}: ${JSON.stringify(each.state)}`);

@@ -1,14 +1,14 @@
 import { type KubernetesVersion, kubernetesRelease, kubernetesVersions, type RuntimeName } from './programs.ts';
 
-/** How cases of the suite ended with one Kubernetes and one runtime. */
+/** Results of the suite's cases with one Kubernetes and one runtime. */
 export interface PairResult {
   kubernetes: KubernetesVersion;
   runtime: RuntimeName;
-  /** The runtime's name for people. Each build of CRI-O is a runtime of its own. */
+  /** Display name of the runtime. Each build of CRI-O is a runtime of its own. */
   runtimeLabel: string;
-  /** What chose among the cases; none: all were run. */
+  /** Arguments that selected cases; none: all were run. */
   vitestArguments: readonly string[];
-  /** Of the run: `2026-11-22`. */
+  /** Date of the run: `2026-11-22`. */
   date: string;
   succeeded: boolean;
   passed: number;
@@ -18,19 +18,19 @@ export interface PairResult {
 
 type Pair = Pick<PairResult, 'kubernetes' | 'runtimeLabel' | 'vitestArguments'>;
 
-/** Whether two results are of the same cases on the same pair. */
+/** Whether two results are for the same cases on the same pair. */
 function isSame(one: Pair, other: Pair): boolean {
   const key = ({ kubernetes, runtimeLabel, vitestArguments }: Pair) =>
     JSON.stringify([kubernetes, runtimeLabel, vitestArguments]);
   return key(one) === key(other);
 }
 
-/** What is known of a pair, if anything. */
+/** The result for a pair, if any. */
 export function findResult(results: readonly PairResult[], pair: Pair): PairResult | undefined {
   return results.find((each) => isSame(each, pair));
 }
 
-/** @returns results without one of the pair */
+/** @returns results without that of the pair */
 export function withoutResult(results: readonly PairResult[], pair: Pair): PairResult[] {
   return results.filter((each) => !isSame(each, pair));
 }
@@ -81,7 +81,7 @@ function formatCell({ succeeded, passed, failed, skipped, vitestArguments }: Pai
   const counts = [
     `${passed} passed`,
     ...(failed > 0 ? [`${failed} failed`] : []),
-    // With arguments, those that were not chosen count as skipped.
+    // With arguments, cases that were not selected count as skipped.
     ...(skipped > 0 && vitestArguments.length === 0 ? [`${skipped} skipped`] : []),
   ];
   return succeeded || failed > 0 ? counts.join(', ') : 'did not start';

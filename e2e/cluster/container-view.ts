@@ -2,13 +2,13 @@ import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts
 import type { IpLink } from '../ip-link.ts';
 import type { Cluster } from './cluster.ts';
 
-/** Where a container finds its metadata: as Kubernetes 1.36 has it, and as the text of KEP-5304 has it. */
+/** Where a container finds its metadata: as in Kubernetes 1.36, and as in the text of KEP-5304. */
 export const metadataRoots = {
   v1: '/var/run/kubernetes.io/dra-device-attributes',
   kep: '/var/run/dra-device-attributes',
 };
 
-/** One container of a pod: what it sees. */
+/** The view from inside one container of a pod. */
 export class ContainerView {
   readonly #cluster: Cluster;
   readonly #pod: string;
@@ -45,13 +45,13 @@ export class ContainerView {
     return `${this.#cluster.target.driver}-metadata.json`;
   }
 
-  /** Paths of all metadata files that there are. */
+  /** Paths of all metadata files. */
   async metadataFiles(): Promise<string[]> {
     const found = await this.read('find', '/var/run/', '-name', '*-metadata.json');
     return found.trim().split('\n').filter(Boolean).sort();
   }
 
-  /** The links as iproute2 sees them. */
+  /** The links as reported by iproute2. */
   async links(): Promise<IpLink[]> {
     return JSON.parse(await this.read('ip', '-j', 'addr'));
   }

@@ -6,11 +6,11 @@ import { run } from '../node/packages/run.ts';
 import { CertificateAuthority, makeSigningKey } from './node/certificates.ts';
 import { Program } from './node/program.ts';
 
-/** Where the API server is: the first address of the service network, so that pods need no kube-proxy to reach it. */
+/** Address of the API server: the first of the service network, so that pods reach it without kube-proxy. */
 export const apiServerAddress = '10.96.0.1';
 
 export interface ControlPlaneOptions {
-  /** For certificates, data and logs. */
+  /** Folder for certificates, data and logs. */
   dir: string;
   /** The program `etcd`. */
   etcd: string;
@@ -18,9 +18,9 @@ export interface ControlPlaneOptions {
   kubernetes: string;
   /** Feature gates that differ from the version's defaults. */
   featureGates?: Record<string, boolean>;
-  /** API versions that are served besides those of the version's defaults: `resource.k8s.io/v1beta1`. */
+  /** API versions served in addition to the version's defaults: `resource.k8s.io/v1beta1`. */
   apiVersions?: readonly string[];
-  /** How many requests a second controllers and the scheduler may send. Default: theirs, 20 and 50. */
+  /** Maximum requests per second of controllers and the scheduler. Default: their own, 20 and 50. */
   clientQps?: number;
   /** Only etcd and the API server: for tests that need no controllers and no pods. */
   apiServerOnly?: boolean;
@@ -53,7 +53,7 @@ export class ControlPlane implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  /** Only on a node of its own (scripts/in-node.sh): the addresses are added to its loopback interface. */
+  /** Only on a separate node (scripts/in-node.sh): the addresses are added to its loopback interface. */
   static async start(options: ControlPlaneOptions): Promise<ControlPlane> {
     await using stack = new AsyncDisposableStack();
     const { dir, kubernetes } = options;
@@ -103,7 +103,7 @@ export class ControlPlane implements AsyncDisposable {
     return new ControlPlane({ authority, server, adminKubeconfig, programs }, kubectl, stack.move());
   }
 
-  /** Runs kubectl as the administrator. @returns what it printed; an error's text if it failed */
+  /** Runs kubectl as the administrator. @returns its output; on failure, the error text */
   kubectl(...args: string[]): string {
     const all = ['--kubeconfig', this.adminKubeconfig, ...args];
     const { stdout, stderr } = spawnSync(this.#kubectl, all, { encoding: 'utf8', timeout: 60_000 });
@@ -119,7 +119,7 @@ const etcdUrl = 'http://127.0.0.1:2379';
 
 function etcdArgs(dataDir: string): string[] {
   const client = ['--listen-client-urls', etcdUrl, '--advertise-client-urls', etcdUrl];
-  // Nothing of it outlives the suite, so nothing need be synced.
+  // No data outlives the suite, so nothing needs to be synced.
   return ['--data-dir', dataDir, ...client, '--listen-peer-urls', 'http://127.0.0.1:2380', '--unsafe-no-fsync'];
 }
 
@@ -163,13 +163,13 @@ function formatApiVersions(versions: readonly string[]): string[] {
   return versions.length === 0 ? [] : [`--runtime-config=${versions.map((version) => `${version}=true`).join(',')}`];
 }
 
-/** With the administrator's certificate: an API server that answers it has its RBAC rules. */
+/** With the administrator's certificate: an API server that accepts it has its RBAC rules. */
 async function isApiServerReady(server: string, { own }: CertificateAuthority, pki: string): Promise<boolean> {
   const [cert, key] = ['admin.crt', 'admin.key'].map((name) => readFileSync(join(pki, name)));
   return await isOk(`${server}/readyz`, { ca: readFileSync(own.certificate), cert: cert!, key: key! });
 }
 
-/** The health of a component on loopback; its certificate is its own. */
+/** The health of a component on loopback, which has a self-signed certificate. */
 async function isHealthy(url: string): Promise<boolean> {
   if (url.startsWith('http:')) return (await fetch(`${url}/health`)).ok;
   return await isOk(`${url}/healthz`, { rejectUnauthorized: false });

@@ -7,12 +7,12 @@ import type { CrioPrograms } from './node/crio.ts';
 /** CRI-O's own default comes first. */
 const ociRuntimes = ['crun', 'runc'];
 
-/** A run on CRI-O without all of its programs. */
+/** A run on CRI-O with programs missing. */
 export class CrioError extends NetdraError<'no-crio'> {}
 
 /**
- * Finds the programs of a CRI-O, which is in no package registry that the suite could build it from.
- * @param dir the folder that `--crio` names; `undefined`: none
+ * Finds the programs of a CRI-O, which the suite cannot build: it is in no package registry.
+ * @param dir the folder given with `--crio`; `undefined`: none
  * @throws CrioError
  */
 export function locateCrio(dir: string | undefined): CrioPrograms {

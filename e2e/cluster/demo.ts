@@ -1,5 +1,5 @@
 /**
- * The demo on a real cluster: `npm run demo -- --kubernetes`. Everything that is printed behind `$` is what a user would type
+ * The demo on a real cluster: `npm run demo -- --kubernetes`. Everything printed after `$` is what a user would type
  * and see.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -11,34 +11,34 @@ import { ContainerView } from './container-view.ts';
 import { NodeFiles } from './node-files.ts';
 import type { ClusterTarget } from './target.ts';
 
-/** What the cases are given. */
+/** Context of the cases. */
 export interface TestCluster {
   cluster: Cluster;
   nodeFiles: NodeFiles;
   view(pod: string, container?: string): ContainerView;
-  /** Waits until pods that are gone have left nothing on the node; does nothing where that cannot be seen. */
+  /** Waits until removed pods have left nothing on the node; does nothing where nodes cannot be inspected. */
   expectRestored(): Promise<void>;
 }
 
-/** Gives the cases their cluster, once it is there. */
+/** Gives the cases their cluster; valid once it is open. */
 export type GetCluster = () => TestCluster;
 
-/** A cluster, and what has to go after the tests besides what they made themselves. */
+/** A cluster, with the clean-up after the tests besides that of their own objects. */
 export interface OpenCluster {
   target: ClusterTarget;
   close?: () => Promise<void>;
   /**
-   * For clusters whose nodes can be looked at: called before the first test. What it resolves to is called after each test,
-   * when what the test made is removed, and throws if something of it is left on the node.
+   * For clusters whose nodes can be inspected: called before the first test. The resulting function is called after
+   * each test, when the test's objects are removed, and throws if anything of them is left on the node.
    */
   openCheck?: () => Promise<() => Promise<void>>;
 }
 
-/** What there is to test: known before the cluster is there. */
+/** Selects the cases to run: known before the cluster exists. */
 export type CaseOptions = Pick<ClusterTarget, 'simulated' | 'admissionPolicies'>;
 
 /**
- * All cases that need a cluster's API only.
+ * All cases that need only a cluster's API.
  * @param describeMore cases that need more, on the same cluster
  */
 export function describeCluster(
@@ -64,7 +64,7 @@ export function describeCluster(
     afterEach(async ({ task }) => {
       isKept ||= test.cluster.target.keepFailed && task.result?.state === 'fail';
       if (isKept) return;
-      // The next test finds all VFs free.
+      // All VFs are free for the next test.
       await test.cluster.removeAll([NodeFiles.podName]);
       await test.expectRestored();
     });

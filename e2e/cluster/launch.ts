@@ -6,10 +6,10 @@ import { fetchClusterPrograms, type ProgramChoice, toEnv } from './programs.ts';
 export const print = (line: string) => console.error(`netdra: ${line}`);
 
 /**
- * Fetches and builds what a real cluster needs, and runs a command on a node of its own that finds it there.
- * @param options.env more than this process has
- * @param options.show whether the output is printed as it comes, too; default true
- * @returns what the command printed, and whether all of it succeeded
+ * Fetches and builds the parts of a real cluster, and runs a command on a separate node with access to them.
+ * @param options.env variables in addition to those of this process
+ * @param options.show whether the output is also printed as it arrives; default true
+ * @returns the command's output, and whether all of it succeeded
  */
 export async function runOnCluster(
   choice: ProgramChoice,

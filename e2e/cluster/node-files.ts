@@ -7,8 +7,8 @@ const container = 'main';
 const mounts = { plugin: '/mnt/plugin', cdi: '/mnt/cdi' };
 
 /**
- * What the driver keeps on the node, through a pod that mounts its folders and uses the node's network. The pod goes with
- * the namespace.
+ * The driver's files on the node, through a pod that mounts its folders and uses the node's network. The pod is removed
+ * with the namespace.
  */
 export class NodeFiles {
   static readonly podName = podName;
@@ -24,7 +24,7 @@ export class NodeFiles {
     return new NodeFiles(cluster);
   }
 
-  /** Names of folders and CDI specs that are there for a claim. */
+  /** Names of the folders and CDI specs that exist for a claim. */
   async ofClaim(claim: { metadata: { name: string; uid: string } }): Promise<string[]> {
     const { name, uid } = claim.metadata;
     const folder = `${this.#cluster.namespace}_${name}`;
@@ -33,13 +33,13 @@ export class NodeFiles {
     return [...folders.filter((each) => each === folder), ...specs.filter((each) => each.includes(uid))];
   }
 
-  /** Simulated VFs that are on the node, not in a pod. */
+  /** Simulated VFs that are on the node rather than in a pod. */
   async simulatedVfs(): Promise<string[]> {
     const links = JSON.parse(await this.#read('ip', '-j', 'link')) as { ifname: string }[];
     return links.map(({ ifname }) => ifname).filter((name) => /^nsim\d+v\d+$/.test(name));
   }
 
-  /** Has a simulated card lose a VF, as one does whose `sriov_numvfs` is written. The driver makes it again when it starts. */
+  /** Makes a simulated card lose a VF, as on a write to `sriov_numvfs`. The driver recreates it when it starts. */
   async loseSimulatedVf(pciAddress: string): Promise<void> {
     const root = `${mounts.plugin}/simulated`;
     const script = `for link in ${root}/devices/*/*/virtfn*; do
@@ -48,7 +48,7 @@ export class NodeFiles {
     await this.#read('sh', '-c', script);
   }
 
-  /** Of a folder that need not be there. */
+  /** Entries of a folder that may not exist. */
   async #names(folder: string): Promise<string[]> {
     const listed = await this.#read('sh', '-c', `if [ -d ${folder} ]; then ls -1 ${folder}; fi`);
     return listed.split('\n').filter(Boolean);
@@ -74,7 +74,7 @@ function nodeFilesPod(cluster: Cluster): V1Pod & KubernetesObject {
         {
           ...toContainer(cluster, { name: container }),
           volumeMounts: Object.entries(mounts).map(([name, mountPath]) => ({ name, mountPath })),
-          // Where SELinux keeps containers off the node's folders; without it, this says nothing.
+          // For nodes where SELinux protects their folders from containers; without SELinux it has no effect.
           securityContext: { seLinuxOptions: { type: 'spc_t' } },
         },
       ],

@@ -15,17 +15,17 @@ import type { Cluster } from './cluster.ts';
 
 export interface RequestSpec {
   name: string;
-  /** How many devices, default 1. */
+  /** Number of devices, default 1. */
   count?: number;
-  /** To look at devices only, also at those that are allocated. */
+  /** Only observes devices, including allocated ones. */
   adminAccess?: boolean;
-  /** CEL expressions that a device has to meet besides those of its class. */
+  /** CEL expressions that a device must meet besides those of its class. */
   selectors?: string[];
-  /** Alternatives in place of all that is said here, the best first. */
+  /** Alternatives that replace all the rest, the best first. */
   firstAvailable?: V1DeviceSubRequest[];
-  /** Default: the chart's, for interfaces. */
+  /** Default: the chart's class for interfaces. */
   deviceClassName?: string;
-  /** The VFConfig of the request, but for its version. */
+  /** The VFConfig of the request, without its version. */
   config?: object;
 }
 
@@ -58,7 +58,7 @@ function toRequest(cluster: Cluster, { name, count = 1, firstAvailable, ...reque
   return { name, exactly: { deviceClassName, allocationMode: 'ExactCount', count, ...optional } };
 }
 
-/** A claim in the namespace of the tests. */
+/** A claim in the test namespace. */
 export function testClaim(
   cluster: Cluster,
   name: string,
@@ -79,7 +79,7 @@ export function testTemplate(
   return { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaimTemplate', metadata, spec };
 }
 
-/** A class for all devices of the driver, with what only classes may set. Its name has that of the namespace. */
+/** A class for all devices of the driver, with settings that only classes may have. Its name contains the namespace. */
 export function testClass(cluster: Cluster, name: string, config: object): V1DeviceClass & KubernetesObject {
   return {
     apiVersion: 'resource.k8s.io/v1',
@@ -94,13 +94,13 @@ export function testClass(cluster: Cluster, name: string, config: object): V1Dev
 
 export interface ContainerSpec {
   name: string;
-  /** Claims by the pod's names for them; default: all, as a whole. */
+  /** Claims by their names in the pod; default: all, as a whole. */
   claims?: { name: string; request?: string }[];
   /** Default: waits, and ends on SIGTERM. */
   command?: string[];
-  /** Default: none that needs to be asked for. */
+  /** Default: none that must be requested. */
   capabilities?: V1Capabilities;
-  /** Of an init container: it goes on beside the others (a sidecar). */
+  /** For an init container: it keeps running beside the others (a sidecar). */
   restartPolicy?: 'Always';
   /** Extended resources, by their names. */
   limits?: Record<string, string>;
@@ -112,15 +112,15 @@ export interface PodSpec {
   claims?: { name: string; resourceClaimName?: string; resourceClaimTemplateName?: string }[];
   /** Default: one, `main`. */
   containers?: ContainerSpec[];
-  /** They run first, one after the other. Default: none. */
+  /** Init containers, run one after the other. Default: none. */
   initContainers?: ContainerSpec[];
-  /** `false`: in a user namespace of its own. */
+  /** `false`: in its own user namespace. */
   hostUsers?: false;
 }
 
 const waitingCommand = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'];
 
-/** A pod on the node of the tests. Its containers have a shell, iproute2, DPDK's testpmd and netdra-metadata. */
+/** A pod on the tests' node. Its containers have a shell, iproute2, DPDK's testpmd and netdra-metadata. */
 export function testPod(cluster: Cluster, name: string, spec: PodSpec): V1Pod & KubernetesObject {
   return {
     apiVersion: 'v1',
@@ -153,7 +153,7 @@ function podSpec(cluster: Cluster, { claims = [], containers, initContainers = [
   };
 }
 
-/** What all pods of the tests have. */
+/** Properties of all test pods. */
 export function onNode(cluster: Cluster) {
   return {
     restartPolicy: 'Never',

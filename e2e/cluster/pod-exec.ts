@@ -18,8 +18,8 @@ export interface ContainerName {
 const timeoutMs = 120_000;
 
 /**
- * Runs a command in a container to its end, through the API server.
- * @throws NetdraError `exec-failed` if it could not be run or its end is not known
+ * Runs a command in a container to completion, through the API server.
+ * @throws NetdraError `exec-failed` if it could not be run or its result is unknown
  */
 export async function execInPod(config: KubeConfig, name: ContainerName, command: string[]): Promise<ExecResult> {
   const { namespace, pod, container } = name;
@@ -30,7 +30,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   const output = Promise.all([buffer(stdout), buffer(stderr)]);
   const { promise: ended, resolve, reject } = Promise.withResolvers<V1Status>();
   const timer = setTimeout(() => reject(fail(`no end within ${timeoutMs} ms`)), timeoutMs);
-  // Rejections are awaited below, but not before the connection is there.
+  // Rejections are awaited below, but only after the connection is open.
   for (const each of [ended, output]) each.catch(() => undefined);
   try {
     const exec = new Exec(config);
@@ -48,7 +48,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   }
 }
 
-/** The protocol gives it as one of the causes of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
+/** The protocol reports it as one of the causes of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
 function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: string) => Error): number {
   if (status === 'Success') return 0;
   const code = Number(details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message);
@@ -56,7 +56,7 @@ function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: 
   throw fail(message ?? reason ?? 'the API server says no more');
 }
 
-/** What a websocket reports is an event. */
+/** A websocket rejects with an event. */
 function toError(cause: unknown): unknown {
   return cause instanceof Error ? cause : ((cause as { error?: unknown }).error ?? cause);
 }

@@ -6,11 +6,11 @@ import type { ContainerdSeries } from '../node/tools.ts';
 import { describeCrio, locateCrio } from './crio-folder.ts';
 import type { RuntimePrograms } from './node/real-node.ts';
 
-/** The versions of Kubernetes that `e2e/go` pins, newest first. */
+/** The versions of Kubernetes pinned in `e2e/go`, newest first. */
 export const kubernetesVersions = ['1.36', '1.35', '1.34'] as const;
 export type KubernetesVersion = (typeof kubernetesVersions)[number];
 
-/** Where the programs of a containerd come from: a Go module, or Debian (e2e/node). */
+/** Source of the programs of a containerd: a Go module, or Debian (e2e/node). */
 const containerdSources = {
   'containerd-2.1': { series: '2.1' },
   'containerd-2.4': { series: '2.1', module: 'containerd-2.4' },
@@ -21,11 +21,11 @@ const containerdSources = {
 type ContainerdSource = { series: ContainerdSeries; module?: string };
 type ContainerdName = keyof typeof containerdSources;
 
-/** The programs of CRI-O are in a folder of the user's. */
+/** The programs of CRI-O are in a folder given by the user. */
 export const runtimeNames = [...(Object.keys(containerdSources) as ContainerdName[]), 'crio'] as const;
 export type RuntimeName = (typeof runtimeNames)[number];
 
-/** What a run of the suite is made of. Paths are absolute. */
+/** The parts of a run of the suite. Paths are absolute. */
 export interface ClusterPrograms {
   kubernetesVersion: KubernetesVersion;
   /** Folder with the programs of Kubernetes. */
@@ -33,9 +33,9 @@ export interface ClusterPrograms {
   /** The program `etcd`. */
   etcd: string;
   runtime: RuntimePrograms;
-  /** The runtime's name for people. */
+  /** Display name of the runtime. */
   runtimeLabel: string;
-  /** The NRI plugin in Go that the driver is measured against: e2e/go/nri-plugin. */
+  /** The NRI plugin in Go against which the driver is measured: e2e/go/nri-plugin. */
   nriPlugin: string;
 }
 
@@ -51,7 +51,7 @@ export interface ProgramChoice {
 const etcd: DebianPackage = { name: 'etcd-server', suite: 'forky' };
 
 /**
- * Makes sure of the programs of a cluster: builds and fetches what the cache does not have. Needs the network then.
+ * Provides the programs of a cluster: builds and fetches what the cache lacks, which needs the network.
  * @throws CrioError, GoBuildError, PackageError
  */
 export async function fetchClusterPrograms(
@@ -59,7 +59,7 @@ export async function fetchClusterPrograms(
   choice: ProgramChoice,
   log: (line: string) => void,
 ): Promise<ClusterPrograms> {
-  // Before anything is built: it may be missing.
+  // Checked before anything is built: the programs may be missing.
   const runtimeLabel = describeRuntime(choice);
   fetchDebianPackages(cacheDir, [etcd], log);
   const build = (module: string) => ensureGoPrograms(cacheDir, module, log);
@@ -81,28 +81,28 @@ async function fetchContainerd(
   return { kind: 'containerd', series, ...(module === undefined ? {} : { dir: await build(module) }) };
 }
 
-/** The name of a runtime for people: `containerd 2.1`, `CRI-O 1.37.0 with crun 1.8.1`. @throws CrioError, CommandError */
+/** Display name of a runtime: `containerd 2.1`, `CRI-O 1.37.0 with crun 1.8.1`. @throws CrioError, CommandError */
 export function describeRuntime({ runtime, crioDir }: Pick<ProgramChoice, 'runtime' | 'crioDir'>): string {
   return runtime === 'crio' ? describeCrio(locateCrio(crioDir)) : runtime.replace('-', ' ');
 }
 
-/** The version of Kubernetes that a cluster has unless programs are named: `1.36.3`. */
+/** The default version of Kubernetes, unless programs are named: `1.36.3`. */
 export function kubernetesRelease(minor: KubernetesVersion): string {
   return pinnedVersion(`kubernetes-${minor}`, 'k8s.io/kubernetes') ?? minor;
 }
 
-/** The names of a pair for people: `Kubernetes 1.36.3, containerd 2.1`. @throws CrioError, CommandError */
+/** Display name of a pair: `Kubernetes 1.36.3, containerd 2.1`. @throws CrioError, CommandError */
 export function describePair(choice: ProgramChoice): string {
   return `Kubernetes ${kubernetesRelease(choice.kubernetes)}, ${describeRuntime(choice)}`;
 }
 
-/** What `npm test` runs: the newest and the oldest Kubernetes, and two versions of containerd. */
+/** The pairs that `npm test` runs: the newest and the oldest Kubernetes, and two versions of containerd. */
 export const testedPairs: readonly [ProgramChoice, ...ProgramChoice[]] = [
   { kubernetes: '1.36', runtime: 'containerd-2.1' },
   { kubernetes: '1.34', runtime: 'containerd-2.4' },
 ];
 
-/** How the programs get to the process of the tests. */
+/** Passes the programs to the process of the tests. */
 export const programsVariable = 'NETDRA_CLUSTER_PROGRAMS';
 
 export function toEnv(programs: ClusterPrograms): Record<string, string> {

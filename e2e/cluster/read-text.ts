@@ -4,7 +4,7 @@ import { type RequestOptions, request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import type { KubeConfig } from '@kubernetes/client-node';
 
-/** What an API server serves besides JSON. @returns nothing where it serves nothing */
+/** Reads a path of an API server that is not JSON. @returns an empty text unless the server answers with 200 */
 export async function readText(config: KubeConfig, path: string): Promise<string> {
   const options: RequestOptions = { timeout: 30_000, agent: false };
   await config.applyToHTTPSOptions(options);

@@ -7,7 +7,7 @@ import { readPrograms } from './programs.ts';
 
 const programs = readPrograms(process.env);
 
-/** The chart, and the pages for operators. On a cluster of their own, since they install and remove the driver. */
+/** The chart, and the operators' pages. On a separate cluster, since they install and remove the driver. */
 describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
   const stack = new AsyncDisposableStack();
   let node: RealNode;

@@ -68,7 +68,7 @@ async function runSuite(choice: ProgramChoice, vitestArguments: readonly string[
   return await runOnCluster(choice, ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', ...vitestArguments]);
 }
 
-/** Its pods run no images: kwok plays the nodes. */
+/** Its pods run no images: kwok simulates the nodes. */
 async function runScale(choice: ProgramChoice, args: readonly string[]): Promise<boolean> {
   const cacheDir = cacheFolder(process.env);
   for (const module of ['kwok', 'slice-publisher']) await ensureGoPrograms(cacheDir, module, print);
@@ -77,13 +77,13 @@ async function runScale(choice: ProgramChoice, args: readonly string[]): Promise
   return (await runCommand(command, env, true)).succeeded;
 }
 
-/** What docs/compatibility.md is made of. */
+/** The source of docs/compatibility.md. */
 const resultsPath = fileURLToPath(new URL('compatibility.json', import.meta.url));
 const pagePath = join(repository, 'docs/compatibility.md');
 
 /**
- * One pair after another, whatever fails. Results are written after each, so that a run that is cut off can be resumed; those
- * of other pairs and other cases stay.
+ * Runs one pair after another, whatever fails. Writes results after each, so that an interrupted run can be resumed;
+ * those of other pairs and other cases are kept.
  */
 async function runAll(flags: Flags, vitestArguments: readonly string[]): Promise<boolean> {
   const choices = chooseAll(flags);
@@ -121,7 +121,7 @@ async function runAll(flags: Flags, vitestArguments: readonly string[]): Promise
   return choices.every((choice) => findResult(results, pairOf(choice))?.succeeded);
 }
 
-/** CRI-O is left out, unless it is asked for, where its programs are not named. */
+/** CRI-O is left out if its programs are not given, unless it is requested. */
 function chooseAll(flags: Flags): ProgramChoice[] {
   const versions = kubernetesVersions.filter((each) => each === (flags.kubernetes ?? each));
   const runtimes = runtimeNames.filter((each) => each === (flags.runtime ?? each));
@@ -148,7 +148,7 @@ async function main(args: readonly string[]): Promise<boolean> {
   const command = clusterCommand();
   command.parse(args, { from: 'user' });
   const flags = command.opts<Flags>();
-  // As for the suites of e2e/node and e2e/vm.
+  // As in the suites of e2e/node and e2e/vm.
   if (flags.cniBin !== undefined) process.env.NETDRA_CNI_BIN_DIR = flags.cniBin;
   if (flags.all) return await runAll(flags, command.args);
   const choice = choose(flags, flags.kubernetes ?? kubernetesVersions[0], flags.runtime ?? runtimeNames[0]);
@@ -163,7 +163,7 @@ try {
   process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;
 } catch (error) {
   if (error instanceof CommanderError) {
-    // It has said why.
+    // Commander has already printed the reason.
     process.exitCode = error.exitCode === 0 ? 0 : 2;
   } else if (error instanceof NetdraError) {
     print(explain(error));

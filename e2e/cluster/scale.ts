@@ -1,12 +1,12 @@
 /**
- * What many nodes cost a real control plane: slices published by the driver's own publisher, beside Kubernetes' own, on nodes
- * that kwok plays; and pods with claims, placed by the scheduler. `npm run e2e:cluster -- --scale`, with the options below
- * behind it. Prints tables in Markdown.
+ * The cost of many nodes for a real control plane: slices published by the driver's own publisher, and by Kubernetes',
+ * on nodes that kwok simulates; and pods with claims, placed by the scheduler. `npm run e2e:cluster -- --scale`,
+ * followed by the options below. Prints tables in Markdown.
  *
- *   --nodes 100         how many nodes
- *   --vfs 64            of each node, of two PFs
+ *   --nodes 100         number of nodes
+ *   --vfs 64            per node, on two PFs
  *   --pods 500          with one claim each
- *   --rest-seconds 360  how long nothing happens
+ *   --rest-seconds 360  duration of the idle phase
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -24,7 +24,7 @@ import { type Outcome, playPublishing, scenarios } from './scale/publishing.ts';
 
 const program = (module: string) => join(goProgramsFolder(cacheFolder(process.env), module), module);
 const ourProgram = join(import.meta.dirname, 'scale/publish.ts');
-/** Each has a driver name of its own. */
+/** Each side has its own driver name. */
 const sides = {
   netdra: { driver: 'sriov.netdra.dev', command: [process.execPath, ourProgram] },
   "Kubernetes' own": { driver: 'go.netdra.dev', command: [program('slice-publisher')] },
@@ -118,7 +118,7 @@ async function main(): Promise<void> {
     const args = [...command.slice(1), cluster.controlPlane.adminKubeconfig, driver, ...cluster.nodes];
     await using publishers = new PublisherProcess([command[0], ...args]);
     played.push([side, await playPublishing({ cluster, publishers, devices, restSeconds, progress })]);
-    // Each time: a long run may be cut off.
+    // Printed each time: a long run may be interrupted.
     console.log(formatOutcomes(played.slice(-1), nodes));
     console.log(`${side}: ${number(publishers.residentMb)} MB for the publishers of all nodes`);
     if (side !== 'netdra') continue;

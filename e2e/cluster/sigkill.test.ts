@@ -8,12 +8,12 @@ import { run } from '../node/packages/run.ts';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const script = 'scripts/in-node.sh';
-/** A case with a pod, which is still at work when it is killed: it replaces the driver. */
+/** A case with a pod, which is still running when the suite is killed: it replaces the driver. */
 const suite = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', 'suite.test.ts', '-t', 'is replaced'];
 const startup = { timeout: 170_000, interval: 200 };
 const teardown = { timeout: 30_000, interval: 200 };
 
-/** What is on the machine. It is the node that this test is on: the suite that is killed has a node within that one. */
+/** State of the machine, which is the node of this test: the suite that is killed has a node within it. */
 function look() {
   const own = process.env.NETDRA_CGROUP_PARENT ?? '';
   const processes = listProcesses().map(({ pid, args }) => `${pid} ${args.join(' ')}`);
@@ -21,7 +21,7 @@ function look() {
   return { ...takeBaseline(), processes, cgroups };
 }
 
-/** Pids of processes that were started since and have an argument that matches. */
+/** Pids of processes that were started since and have a matching argument. */
 function startedSince(before: ReturnType<typeof look>, argument: RegExp): number[] {
   const isOld = (pid: number) => before.processes.some((each) => each.startsWith(`${pid} `));
   return listProcesses().flatMap(({ pid, args }) =>
@@ -29,7 +29,7 @@ function startedSince(before: ReturnType<typeof look>, argument: RegExp): number
   );
 }
 
-/** Waits until the suite has the driver, and pods of a test: NodeFiles' own is the first. */
+/** Waits until the suite has the driver, and pods of a test: the first one belongs to NodeFiles. */
 async function untilPodsRun(before: ReturnType<typeof look>): Promise<void> {
   await expect.poll(() => startedSince(before, /^--driver-name=/), startup).toHaveLength(1);
   await expect.poll(() => startedSince(before, /^trap "exit 0" TERM/).length, startup).toBeGreaterThan(1);
@@ -52,16 +52,16 @@ describe('SIGKILL of the suite leaves nothing on the machine', () => {
     const early = exited.then(() => Promise.reject(new Error(`the suite ended before it was killed:\n${output}`)));
     early.catch(() => undefined);
     await Promise.race([early, untilPodsRun(before)]);
-    // Nothing would remove cgroups elsewhere.
+    // Cgroups elsewhere would never be removed.
     expect(look().cgroups).toContainEqual(expect.stringMatching(`/netdra-node-${suiteProcess.pid}/.*/pod`));
     const killed = which === 'of its tests' ? startedSince(before, /\/\.bin\/vitest$/) : [suiteProcess.pid!];
     expect(killed).toHaveLength(1);
     process.kill(killed[0]!, 'SIGKILL');
     await exited;
     await expect.poll(() => look().processes, teardown).toEqual(before.processes);
-    // A script that was killed leaves empty cgroups, which the next one removes.
+    // A killed script leaves empty cgroups, which the next one removes.
     run('bash', [script, 'true'], { cwd: repository });
-    // Its last process may not be gone yet.
+    // Its last process may still be ending.
     await expect.poll(look, teardown).toEqual(before);
   });
 });

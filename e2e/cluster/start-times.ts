@@ -1,12 +1,12 @@
 /**
- * How long pods take to run on a real cluster: without a claim, with a VF of the driver's, and with what Go programs give
- * them, in turns; and what the driver takes for it. `npm run e2e:cluster -- --start-times`, with the options below behind it.
+ * How long pods take to run on a real cluster, in turns: without a claim, with a VF of the driver, and with links and
+ * devices from Go programs; and the driver's resource use. `npm run e2e:cluster -- --start-times` and these options.
  *
- *   --rounds 3           how often each kind of pod gets its turn
- *   --counts 1,10,30     how many pods at once
+ *   --rounds 3           number of turns of each kind of pod
+ *   --counts 1,10,30     number of pods at once
  *   --kinds NAME,NAME    of: none, netdra, link, go
- *   --cpu-profile DIR    writes a CPU profile of the driver for each turn of its pods, which are slower then
- *   --write-docs         puts the tables into docs/performance.md, where it has a place for the version of Kubernetes
+ *   --cpu-profile DIR    writes a CPU profile of the driver for each turn of its pods, which slows them down
+ *   --write-docs         writes the tables into docs/performance.md, where it has a place for the version of Kubernetes
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -59,7 +59,7 @@ async function main(): Promise<void> {
       `At rest the driver with its ${times.vfs} simulated VFs takes ${times.idleCpuMsPerSecond.toFixed(1)} ms of CPU a second, which is part of its figure.`,
     ];
     text = [about.join(' '), formatTimes(batches), 'The driver meanwhile:', formatLoad(batches)].join('\n\n');
-    // Each time: a long run may be cut off.
+    // Printed each time: a long run may be interrupted.
     console.log(text);
   }
   if (options.writeDocs) {

@@ -11,7 +11,7 @@ import { readPrograms } from './programs.ts';
 const programs = readPrograms(process.env);
 const title = `Kubernetes ${programs.kubernetesVersion} with ${programs.runtimeLabel}`;
 const options = { simulated: true, admissionPolicies: true };
-// On by default from 1.36.
+// Enabled by default from 1.36.
 const newFeatures = { DRAExtendedResource: true, ResourceHealthStatus: true };
 const featureGates = programs.kubernetesVersion === '1.36' ? {} : newFeatures;
 
@@ -25,7 +25,7 @@ describeCluster(
     const { target } = await InstalledDriver.install(node, {
       simulate: '2x40',
       cni: true,
-      // The check after each test waits for what only reconciliation restores.
+      // The check after each test waits for state that only reconciliation restores.
       extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
     });
     const owned = stack.move();

@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** The cases on a real cluster of one node. Started by run.ts, which says where its programs are. */
+/** The cases on a real cluster of one node. Started by run.ts, which passes the paths of its programs. */
 export default defineConfig({
   root: import.meta.dirname,
   test: {

@@ -14,22 +14,22 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { errnoCode, NetdraError } from '../../src/errors.ts';
 
-/** Programs in Go that cannot be built here. */
+/** A build of Go programs failed, or is not possible on this machine. */
 export class GoBuildError extends NetdraError {}
 
 type Log = (line: string) => void;
 
 const progressMs = 15_000;
 
-/** The folder of a module of ours below `e2e/go`. */
+/** The folder of one of our modules below `e2e/go`. */
 export function goModuleFolder(module: string): string {
   return fileURLToPath(new URL(module, import.meta.url));
 }
 
 /**
- * Builds the programs of a module in `e2e/go`, unless the cache has them: those that its `tools.go` imports or, if it has
- * none, the module's own. The folder in the cache is named by a hash of the module's files, so that a new version is built
- * beside the old one.
+ * Builds the programs of a module in `e2e/go`, unless the cache has them: those that its `tools.go` imports or, without
+ * that file, the module's own. The folder in the cache is named by a hash of the module's files, so that a new version
+ * is built beside the old one.
  * @param module name of a folder in `e2e/go`, e.g. `kubernetes-1.36`
  * @returns the folder with the programs, named as `go build` names them
  * @throws GoBuildError `no-go`, `go-build-failed`
@@ -46,7 +46,7 @@ export async function ensureGoPrograms(cacheDir: string, module: string, log: Lo
   const goDir = join(cacheDir, 'go');
   mkdirSync(goDir, { recursive: true });
   removeStaleBuilds(goDir);
-  // Built beside the final place and renamed: a folder that is there is complete.
+  // Built in a temporary folder and renamed: an existing folder is complete.
   const unfinished = mkdtempSync(join(goDir, `build-${process.pid}-`));
   try {
     await build(module, source, unfinished, log);
@@ -57,7 +57,7 @@ export async function ensureGoPrograms(cacheDir: string, module: string, log: Lo
   return target;
 }
 
-/** Another run may have built the same meanwhile: then its folder stays. */
+/** Another run may have built the same meanwhile: its folder is then kept. */
 export function moveIntoPlace(unfinished: string, target: string): void {
   try {
     renameSync(unfinished, target);
@@ -67,7 +67,7 @@ export function moveIntoPlace(unfinished: string, target: string): void {
 }
 
 /**
- * Removes the unfinished folders of builds that were killed: their names have the pid of a process that is gone.
+ * Removes the unfinished folders of killed builds: their names contain the pid of a process that has ended.
  * @param goDir the folder `go` of the cache
  */
 export function removeStaleBuilds(goDir: string): void {
@@ -76,7 +76,7 @@ export function removeStaleBuilds(goDir: string): void {
   }
 }
 
-/** Where the programs of a module are in the cache, whether or not they are there yet. */
+/** The cache folder of a module's programs, whether or not it exists yet. */
 export function goProgramsFolder(cacheDir: string, module: string): string {
   const source = goModuleFolder(module);
   const hash = createHash('sha256');
@@ -84,7 +84,7 @@ export function goProgramsFolder(cacheDir: string, module: string): string {
   return join(cacheDir, 'go', `${module}-${hash.digest('hex').slice(0, 12)}`);
 }
 
-/** The version that a module of ours pins, e.g. `1.36.3`, `undefined` if its go.mod does not require that one. */
+/** The version that one of our modules pins, e.g. `1.36.3`; `undefined` if its go.mod does not require that module. */
 export function pinnedVersion(module: string, required: string): string | undefined {
   const goMod = readFileSync(join(goModuleFolder(module), 'go.mod'), 'utf8');
   const words = goMod.split('\n').find((line) => line.replace(/^(require)?\s*/, '').startsWith(`${required} v`));
@@ -99,7 +99,7 @@ async function build(module: string, source: string, target: string, log: Log): 
     '-v',
     '-trimpath',
     '-buildvcs=false',
-    // The linker drops it (-w), so the compiler need not make it: a tenth of its time.
+    // The linker drops debug information (-w), so the compiler need not generate it: saves a tenth of its time.
     '-gcflags=all=-dwarf=false',
     '-ldflags',
     linkerFlags(module).join(' '),
@@ -107,10 +107,10 @@ async function build(module: string, source: string, target: string, log: Log): 
     `${target}/`,
     ...packages,
   ];
-  // Not the caller's GOFLAGS: they may ask for a vendor folder or another module file.
-  // The compiler has a large part of its time for its garbage, unless it may keep more of it.
+  // Not the caller's GOFLAGS: they may request a vendor folder or another module file.
+  // The compiler spends much of its time on garbage collection unless it may use more memory.
   const env = { GOGC: '200', ...process.env, CGO_ENABLED: '0', GOFLAGS: '' };
-  // In a session of its own, so that it can stand back behind everything else; ended with us, whatever ends us.
+  // In its own session, so that its priority can be lowered; killed when this process ends, in whatever way.
   const child = spawn('setpriv', ['--pdeathsig', 'KILL', 'go', ...args], {
     ...{ cwd: source, env, detached: true },
     stdio: ['ignore', 'inherit', 'pipe'],
@@ -136,12 +136,12 @@ async function build(module: string, source: string, target: string, log: Log): 
   log(`built ${module} in ${seconds()} s`);
 }
 
-/** A build gets what other sessions leave of the processors: tests with deadlines may run beside it. Source: sched(7). */
+/** A build runs at the lowest priority between sessions: tests with deadlines may run beside it. Source: sched(7). */
 function standBack(pid: number): void {
   try {
     writeFileSync(`/proc/${pid}/autogroup`, '19');
   } catch (error) {
-    // A kernel without autogroups shares evenly, and a build that has failed already is reported as such.
+    // A kernel without autogroups shares evenly, and a build that has already failed is reported as such.
     if (!['ENOENT', 'ESRCH', 'EAGAIN'].includes(errnoCode(error) ?? '')) throw error;
   }
 }
@@ -152,7 +152,7 @@ function programPackages(source: string): string[] {
   return [...readFileSync(tools, 'utf8').matchAll(/^\t_ "(.+)"$/gm)].map(([, path = '']) => path);
 }
 
-/** Kubernetes takes its version from the linker; without one it calls itself v0.0.0, and charts refuse it. */
+/** Kubernetes gets its version from the linker; without one it reports v0.0.0, which charts refuse. */
 function linkerFlags(module: string): string[] {
   const version = pinnedVersion(module, 'k8s.io/kubernetes');
   if (version === undefined) return ['-s', '-w'];

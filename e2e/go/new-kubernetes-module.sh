@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Writes the Go module that pins a Kubernetes release, or moves an existing one to another patch release:
+# Writes the Go module that pins a Kubernetes release, or updates an existing one to another patch release:
 #
 #   bash e2e/go/new-kubernetes-module.sh 1.36.3        writes e2e/go/kubernetes-1.36
 #
-# `go install k8s.io/kubernetes/cmd/...@version` refuses modules whose go.mod replaces others, and that of Kubernetes
+# `go install k8s.io/kubernetes/cmd/...@version` refuses modules whose go.mod replaces others, and the one of Kubernetes
 # replaces its staging modules by folders. This module replaces them by their published releases instead.
 #
-# tools.go is the same for all releases and yet in each module: `go mod tidy` keeps what the module's own files import.
+# tools.go is the same for all releases but copied to each module: `go mod tidy` keeps what the module's own files import.
 set -euo pipefail
 version=${1:?usage: new-kubernetes-module.sh MAJOR.MINOR.PATCH}
 minor=${version%.*}

@@ -1,14 +1,14 @@
 import { join } from 'node:path';
 import { type ExistingSettings, type KindSettings, repository, type SuiteSettings } from './settings.ts';
 
-/** A program with its arguments, as it is run in the top folder of the repository. */
+/** A program with its arguments, run in the root folder of the repository. */
 export interface ProgramCall {
   program: string;
   args: string[];
   env?: Record<string, string>;
 }
 
-/** Where to get the programs that are not part of the repository, as the end of a sentence. */
+/** Where to get the programs that are not part of the repository; each text ends a sentence. */
 export const sources: Record<string, string> = {
   docker: 'install it: https://docs.docker.com/engine/install',
   podman: 'install it: https://podman.io/docs/installation',
@@ -20,7 +20,7 @@ export const sources: Record<string, string> = {
 const release = 'netdra';
 const installTimeout = '5m';
 
-/** What has to be in PATH. */
+/** Programs that must be in PATH. */
 export function neededPrograms(settings: SuiteSettings): string[] {
   if (settings.mode === 'kind') return [settings.engine, 'kind', 'helm'];
   return settings.install ? ['helm', 'kubectl'] : [];
@@ -40,7 +40,7 @@ export function createCluster(settings: KindSettings): ProgramCall {
   const { name, nodeImage, kubeconfig } = settings;
   const config = join(repository, 'e2e/kind/kind.yaml');
   const options = ['--name', name, '--image', nodeImage, '--config', config, '--kubeconfig', kubeconfig];
-  // Not --retain: a cluster that did not come up is nothing to test on.
+  // Not --retain: a cluster that failed to start cannot be tested.
   return kind(settings, 'create', 'cluster', ...options, '--wait', installTimeout);
 }
 
@@ -49,7 +49,7 @@ export function deleteCluster(settings: KindSettings): ProgramCall {
   return kind(settings, 'delete', 'cluster', '--name', name, '--kubeconfig', kubeconfig);
 }
 
-/** For a cluster that an earlier run left. */
+/** For a cluster left by an earlier run. */
 export function writeKubeconfig(settings: KindSettings): ProgramCall {
   const { name, kubeconfig } = settings;
   return kind(settings, 'export', 'kubeconfig', '--name', name, '--kubeconfig', kubeconfig);
@@ -61,7 +61,7 @@ export function exportLogs(settings: KindSettings): ProgramCall {
 
 export function buildImages(settings: KindSettings): ProgramCall[] {
   const { engine, driverImage, consumerImage } = settings;
-  // Attestations make an index of an image, with entries for no platform.
+  // Attestations turn an image into an index, with entries without a platform.
   const env = { DOCKER_BUILDKIT: '1', BUILDX_NO_DEFAULT_ATTESTATIONS: '1' };
   const build = (image: string, file: string, context: string): ProgramCall => ({
     program: engine,
@@ -71,7 +71,7 @@ export function buildImages(settings: KindSettings): ProgramCall[] {
   return [build(driverImage, 'Dockerfile', '.'), build(consumerImage, 'e2e/kind/consumer.Dockerfile', 'consumer')];
 }
 
-/** By an archive, which both engines write and kind takes from either. */
+/** Uses an archive, which both engines write and kind loads from either. */
 export function loadImages(settings: KindSettings): ProgramCall[] {
   const { engine, name, driverImage, consumerImage } = settings;
   const archive = imagesArchive(settings);
@@ -82,7 +82,7 @@ export function loadImages(settings: KindSettings): ProgramCall[] {
   ];
 }
 
-/** @param run another one for each run, so that pods are made anew though their image has the same name */
+/** @param run unique for each run, so that pods are recreated although their image has the same name */
 export function installChart(settings: SuiteSettings, run: string): ProgramCall {
   const { kubeconfig, driverNamespace, driverImage, values } = settings;
   const { repository: image, tag } = parseImage(driverImage);
@@ -99,7 +99,7 @@ export function installChart(settings: SuiteSettings, run: string): ProgramCall 
   };
 }
 
-/** Takes away what {@link installChart} made in a cluster that stays. */
+/** Removes what {@link installChart} created in a cluster that stays. */
 export function uninstallChart({ kubeconfig, driverNamespace }: ExistingSettings): ProgramCall[] {
   const helm = ['uninstall', release, '--kubeconfig', kubeconfig, '--namespace', driverNamespace];
   const kubectl = ['delete', 'namespace', driverNamespace, '--kubeconfig', kubeconfig];
@@ -114,13 +114,13 @@ export function runTests({ testArguments }: SuiteSettings, target: Record<string
   return { program: 'vitest', args: ['run', '--config', config, ...testArguments], env: target };
 }
 
-/** A registry can have a port: the tag is behind the last slash. */
+/** A registry can have a port: the tag is after the last slash. */
 function parseImage(image: string): { repository: string; tag: string } {
   const [, name = image, tag = ''] = /^(.*[^/]):([^/:]+)$/.exec(image) ?? [];
   return { repository: name, tag };
 }
 
-/** As one would type it. */
+/** The command line as a user would type it. */
 export function formatCall({ program, args, env = {} }: ProgramCall): string {
   const quote = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
   const variables = Object.entries(env).map(([name, value]) => `${name}=${quote(value)}`);

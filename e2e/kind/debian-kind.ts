@@ -3,7 +3,7 @@ import { NetdraError } from '../../src/errors.ts';
 import { type DebianPackage, fetchDebianPackages, packageFolder } from '../node/packages/debian-packages.ts';
 import { isProgram } from '../node/packages/host-programs.ts';
 
-/** For tests of what kind is given, on machines where it can make no cluster. */
+/** For tests of kind's arguments, on machines where kind cannot create a cluster. */
 const kindPackage: DebianPackage = { name: 'kind', suite: 'forky' };
 
 /** @throws PackageError */

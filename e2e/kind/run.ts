@@ -5,14 +5,14 @@ import { parseSettings } from './settings.ts';
 import { runSuite } from './suite.ts';
 
 const print = (line: string) => console.error(`netdra: ${line}`);
-// The programs that run get it, too, and end: then is the time to say what is left.
+// Running programs also receive the signal and end: after that the left-overs can be reported.
 process.on('SIGINT', () => print('interrupted'));
 try {
   const settings = parseSettings(process.argv.slice(2), process.env);
   process.exitCode = (await runSuite(settings, { env: process.env, print })) ? 0 : 1;
 } catch (error) {
   if (error instanceof CommanderError) {
-    // It has said why.
+    // Commander has already printed the reason.
     process.exitCode = error.exitCode === 0 ? 0 : 2;
   } else {
     if (!(error instanceof NetdraError)) throw error;

@@ -16,32 +16,32 @@ interface CommonSettings {
   kubeconfig: string;
   driverImage: string;
   consumerImage: string;
-  /** Files for the chart, later ones win. */
+  /** Values files for the chart; later ones take precedence. */
   values: string[];
-  /** Where the driver is, or goes. */
+  /** Namespace of the driver, whether installed already or not. */
   driverNamespace: string;
-  /** Whether what the suite made stays, whatever happens. */
+  /** Whether the suite's objects are kept in any case. */
   keep: boolean;
   /** Arguments for vitest. */
   testArguments: string[];
 }
 
-/** A cluster of our own. */
+/** A cluster that the suite creates. */
 export interface KindSettings extends CommonSettings {
   mode: 'kind';
   engine: Engine;
   name: string;
   nodeImage: string;
-  /** A folder for what is needed on the way. */
+  /** A folder for temporary files. */
   workDir: string;
-  /** Whether to take the cluster that an earlier run has kept. */
+  /** Whether to use the cluster that an earlier run has kept. */
   reuse: boolean;
 }
 
-/** A cluster that is there and stays. */
+/** An existing cluster, which is kept. */
 export interface ExistingSettings extends CommonSettings {
   mode: 'existing';
-  /** `false`: the driver is there, too. */
+  /** `false`: the driver is already installed. */
   install: boolean;
 }
 
@@ -158,7 +158,7 @@ function findEngine(env: NodeJS.ProcessEnv): Engine {
   });
 }
 
-/** What the tests need to know of the chart's values, as Helm merges them. */
+/** The chart's values that the tests need, as merged by Helm. */
 export interface ChartFacts {
   driverName: string;
   kubeletPlugin: {
@@ -171,14 +171,14 @@ export interface ChartFacts {
   deviceClasses: { kernel: { name: string }; dpdk: { name: string } };
 }
 
-/** @throws Error for a file that cannot be read or is no YAML */
+/** @throws Error for a file that cannot be read or is not YAML */
 export function readChartFacts(files: string[]): ChartFacts {
   const read = (path: string) => loadYaml<Record<string, unknown>>(readFileSync(path, 'utf8')) ?? {};
   const defaults = read(join(repository, 'deploy/helm/netdra/values.yaml'));
   return files.map(read).reduce(mergeValues, defaults) as unknown as ChartFacts;
 }
 
-/** As Helm does it: objects are merged, everything else is replaced. */
+/** As in Helm: objects are merged, everything else is replaced. */
 function mergeValues(base: Record<string, unknown>, over: Record<string, unknown>): Record<string, unknown> {
   const isObject = (value: unknown): value is Record<string, unknown> =>
     typeof value === 'object' && value !== null && !Array.isArray(value);

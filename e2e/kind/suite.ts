@@ -17,20 +17,20 @@ import {
 
 export interface SuiteDependencies {
   env: NodeJS.ProcessEnv;
-  /** Takes lines for the user. */
+  /** Prints a line for the user. */
   print: (line: string) => void;
-  /** Whether what the programs print is shown, which it is by default. */
+  /** Whether the programs' output is shown; default yes. */
   output?: 'inherit' | 'ignore';
 }
 
-/** A step that did not work out. The program that failed has said why. */
+/** A step that failed. The failed program has already printed the reason. */
 export class SuiteError extends NetdraError<'program-missing' | 'step-failed' | 'cluster-exists'> {}
 
 /**
- * Has the cluster, the driver and the tests, in this order, and takes away in the end what it made: a kind cluster only if
- * all went well.
+ * Sets up the cluster and the driver, runs the tests, and finally removes what it created: a kind cluster only if all
+ * succeeded.
  * @returns whether all tests passed
- * @throws SuiteError before there is something to look at
+ * @throws SuiteError if it fails before there is a cluster
  */
 export async function runSuite(settings: SuiteSettings, dependencies: SuiteDependencies): Promise<boolean> {
   checkPrograms(settings, dependencies.env);
@@ -106,7 +106,7 @@ class Suite {
     try {
       await this.#step('creating the cluster', commands.createCluster(settings));
     } catch (cause) {
-      // kind removes what did not come up, unless it was interrupted.
+      // kind removes a cluster that failed to start, unless it was interrupted.
       const remove = formatCall(commands.deleteCluster(settings));
       throw new SuiteError('step-failed', `there is no cluster to test on`, {
         cause,
@@ -130,7 +130,7 @@ class Suite {
   }
 
   async #step(what: string, call: ProgramCall): Promise<void> {
-    // What is in the environment of a call is long, or says nothing to a reader.
+    // The environment of a call is long, or not helpful to a reader.
     this.#print(`${what}: ${formatCall({ ...call, env: {} })}`);
     await this.#run(call, this.#shown);
   }
@@ -139,7 +139,7 @@ class Suite {
     return await this.#run(call, 'pipe');
   }
 
-  /** @returns what it printed, if that is not shown */
+  /** @returns its output unless that is shown */
   async #run(call: ProgramCall, stdout: 'inherit' | 'ignore' | 'pipe'): Promise<string> {
     const { program, args, env } = call;
     const child = spawn(program, args, {
@@ -180,7 +180,7 @@ function failure(call: ProgramCall, cause: unknown): SuiteError {
   return new SuiteError('step-failed', `${formatCall({ ...call, env: {} })} failed`, { cause });
 }
 
-/** What the tests are told of the cluster. */
+/** Facts about the cluster for the tests. */
 export function targetOf(settings: SuiteSettings): ClusterTarget {
   const { kubeconfig, driverNamespace, consumerImage, values, keep } = settings;
   const { driverName, kubeletPlugin, deviceClasses, admissionPolicies } = readChartFacts(values);
@@ -191,7 +191,7 @@ export function targetOf(settings: SuiteSettings): ClusterTarget {
     simulated: kubeletPlugin.simulate !== '',
     paths: { kubeletPlugins: kubeletPlugin.kubeletPluginsDirectoryPath, cdi: kubeletPlugin.cdiDirectoryPath },
     admissionPolicies: admissionPolicies.vfConfig && !kubeletPlugin.openClaimFields.includes('macAddress'),
-    // A cluster that stays is left as it was.
+    // A cluster that is kept is left as it was.
     keepFailed: settings.mode === 'kind' || keep,
     oldestKubernetes: settings.mode === 'kind' ? '1.36' : '1.34',
   };

@@ -1,12 +1,12 @@
 import { defineConfig } from 'vitest/config';
 
-/** The cases of e2e/cluster on a Kubernetes cluster. Started by run.ts, which says where it is. */
+/** The cases of e2e/cluster on a Kubernetes cluster. Started by run.ts, which passes the target. */
 export default defineConfig({
   root: import.meta.dirname,
   test: {
     name: 'e2e-kind',
     include: ['cases/**/*.test.ts'],
-    // The first pod on a node waits for its image.
+    // The first pod on a node waits until its image is pulled.
     testTimeout: 180_000,
     hookTimeout: 180_000,
     fileParallelism: false,

@@ -1,5 +1,5 @@
 /**
- * Builds the programs in Go that are the other side in this suite, before it runs where there is no network:
+ * Builds the Go programs that are the other side in this suite, before it runs without a network:
  * `node e2e/neighbours/build.ts`.
  */
 import { explain, NetdraError } from '../../src/errors.ts';

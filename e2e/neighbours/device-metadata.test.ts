@@ -32,14 +32,14 @@ describe.each(deviceMetadata)(
       program = join(await ensureGoPrograms(cacheFolder(process.env), module, console.error), 'device-metadata');
     });
 
-    /** @throws Error with what the program says */
+    /** @throws Error with the program's stderr */
     function runGo(args: string[], input = ''): string {
       const { status, stdout, stderr } = spawnSync(program, args, { input, encoding: 'utf8', maxBuffer: 2 ** 26 });
       if (status !== 0) throw new Error(stderr);
       return stdout;
     }
 
-    /** What Kubernetes' decoder makes of each file, and what its validation has against that. */
+    /** Each file as decoded by Kubernetes, with the errors of its validation. */
     function readByGo(paths: string[]): unknown[] {
       return runGo(['read', ...paths])
         .trim()
@@ -48,13 +48,13 @@ describe.each(deviceMetadata)(
     }
 
     const expectedOf = (document: MetadataDocument) => {
-      // Written by the helper, too, for a claim whose annotation is empty.
+      // The helper also writes it, for a claim with an empty annotation.
       const isInvalid = validates && document.podClaimName === '';
       const invalid = expect.stringMatching(/^podClaimName: Invalid value: "": [^\n]+$/);
       return { document: asGoPrints(document), ...(isInvalid ? { invalid } : {}) };
     };
 
-    /** Has the kubeletplugin helper prepare the claim of a document, and then update its request once for each list. */
+    /** Has the kubeletplugin helper prepare the claim of a document, then update its request once for each list. */
     function writeByGo(dataDir: string, document: MetadataDocument, updates: DeviceMetadata[][]): void {
       const { claim, podClaimName, request, devices } = document;
       const annotations = podClaimName === undefined ? {} : { 'resource.kubernetes.io/pod-claim-name': podClaimName };
@@ -82,7 +82,7 @@ describe.each(deviceMetadata)(
         await metadata.update(claim, request, devices.map(withLongAttributes));
         await metadata.update(claim, request, devices);
         const path = hostPath(layouts[layout].hostFile({ ...unusedDirs, dataDir }, place(sample)));
-        // What remains of the longer content are blanks.
+        // The rest of the longer content is overwritten with blanks.
         expect(readFileSync(path, 'utf8')).toMatch(/\}\n {100,}$/);
         const document = { ...documentOf(sample), generation: 3 };
         expect(readByGo([path])).toEqual([expectedOf(document)]);
@@ -131,7 +131,7 @@ describe.each(deviceMetadata)(
   },
 );
 
-/** Only for layouts that put their files elsewhere. */
+/** Used only by layouts with files in other places. */
 const unusedDirs = { attributesDir: '/nowhere', downwardApiDir: '/nowhere' };
 
 function temporaryFolder(): string {
@@ -141,13 +141,13 @@ function temporaryFolder(): string {
   return folder;
 }
 
-/** Content that is longer than that of any sample, and that a driver may write. */
+/** Content longer than that of any sample, which a driver may write. */
 function withLongAttributes(device: DeviceMetadata): DeviceMetadata {
   const names = Array.from({ length: 32 }, (_, index) => `long${index}`);
   return { ...device, attributes: Object.fromEntries(names.map((name) => [name, { string: 'x'.repeat(64) }])) };
 }
 
-/** A device as Go reads the type `kubeletplugin.Device`, which has no names for JSON. */
+/** A device in the form that Go decodes into the type `kubeletplugin.Device`, which has no JSON names. */
 function asHelperDevice(request: string, { pool, name, attributes, networkData }: DeviceMetadata): object {
   const metadata = definedOnly({ attributes, networkData });
   return { requests: [request], poolName: pool, deviceName: name, metadata };
@@ -165,7 +165,7 @@ function asGoPrints({ claim, generation, podClaimName, request, devices }: Metad
   });
 }
 
-/** Without our own decoder, which is under test. Integers that a number cannot hold become a `bigint`. */
+/** Avoids our own decoder, which is under test. Integers too large for a number become a `bigint`. */
 function parseExact(text: string): unknown {
   const revive = (_name: string, value: unknown, context?: { source?: string }) =>
     typeof value === 'number' && !Number.isSafeInteger(value) ? BigInt(context?.source ?? 'no source') : value;

@@ -3,20 +3,20 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 
-/** A refused event: the text is what the runtime would put into the events of the pod. */
+/** A refused event: the text is what the runtime would write into the pod's events. */
 export class RefusedError extends Error {}
 
 export interface GoRuntimeOptions {
-  /** `e2e/go/nri-runtime-*`, built. */
+  /** The built program of `e2e/go/nri-runtime-*`. */
   program: string;
   socketPath: string;
-  /** Folder with plugins that the runtime starts by itself. */
+  /** Folder with plugins that the runtime starts itself. */
   pluginDir: string;
-  /** How long it waits for an answer, ms. */
+  /** Timeout for a plugin's answer, ms. */
   requestTimeoutMs: number;
 }
 
-/** A pod or a container as Go names the fields of `nri.proto` in JSON. */
+/** A pod or a container with the JSON field names that Go gives the fields of `nri.proto`. */
 export interface GoPod {
   id: string;
   annotations?: Record<string, string>;
@@ -27,7 +27,7 @@ export interface GoContainer {
   name?: string;
 }
 
-/** The `adaptation` package of containerd/nri in a process of its own: what containerd has plugins connect to. */
+/** The `adaptation` package of containerd/nri in a separate process: containerd's code to which plugins connect. */
 export class GoRuntime implements AsyncDisposable {
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #exit: Promise<unknown>;
@@ -41,7 +41,7 @@ export class GoRuntime implements AsyncDisposable {
       for (const { reject } of this.#calls.values()) reject(new Error(`the runtime ended:\n${this.log}`));
       this.#calls.clear();
     });
-    // A killed one does not take its input.
+    // A killed process no longer reads its input.
     this.#child.stdin.on('error', () => undefined);
     this.#child.stderr.setEncoding('utf8').on('data', (text) => {
       this.#log = (this.#log + text).slice(-20_000);
@@ -49,19 +49,19 @@ export class GoRuntime implements AsyncDisposable {
     createInterface({ input: this.#child.stdout }).on('line', (line) => this.#answered(JSON.parse(line)));
   }
 
-  /** Resolves as soon as plugins can connect, and those that it starts itself did. */
+  /** Resolves as soon as plugins can connect, and those that it starts itself have connected. */
   static async start(options: GoRuntimeOptions): Promise<GoRuntime> {
     const runtime = new GoRuntime(options);
     await runtime.#answer(0);
     return runtime;
   }
 
-  /** The end of what it wrote to its log. */
+  /** The end of its log. */
   get log(): string {
     return this.#log;
   }
 
-  /** Adds to what exists, without an event. */
+  /** Adds pods and containers without an event. */
   addState(pods: GoPod[], containers: GoContainer[]): Promise<void> {
     return this.#call('state', { pods, containers });
   }
@@ -86,7 +86,7 @@ export class GoRuntime implements AsyncDisposable {
     return this.#call('CreateContainer', { pod, container });
   }
 
-  /** Ends it as a crash does. */
+  /** Ends it abruptly, as in a crash. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.#exit;

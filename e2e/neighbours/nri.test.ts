@@ -44,7 +44,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     return plugin;
   }
 
-  /** A runtime and a plugin that it sends events to. */
+  /** A runtime with a connected plugin. */
   async function stage(handlers: PluginHandlers, options: Partial<GoRuntimeOptions> = {}) {
     const path = socketPath();
     const runtime = await startRuntime({ socketPath: path, ...options });
@@ -236,7 +236,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     await died;
     expect(new Set(answers)).toEqual(new Set(['agreed']));
     expect(seen.toSorted()).toEqual(ids.toSorted());
-    // It was in the middle: it had been asked of some, and of no more than those before its death.
+    // It died in the middle of the hooks: only those before its death reached it.
     expect(lines.length).toBeGreaterThanOrEqual(50);
     expect(lines.length).toBeLessThan(100);
   });
@@ -275,7 +275,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
     const [pluginDir, output] = [join(dirname(path), 'plugins'), join(dirname(path), 'output')];
     mkdirSync(join(pluginDir, 'conf.d'), { recursive: true });
     writeFileSync(join(pluginDir, 'conf.d', '20-launched.conf'), 'colour: blue');
-    // Runtimes throw away what a plugin prints.
+    // Runtimes discard a plugin's output.
     const script = `#!/bin/sh\nexec ${process.execPath} ${launchedPlugin} >${output} 2>&1\n`;
     writeFileSync(join(pluginDir, '20-launched'), script, { mode: 0o755 });
     const runtime = await startRuntime({ socketPath: path, pluginDir });
@@ -300,7 +300,7 @@ describe.each(nriRuntimes)('the runtime of NRI $version', ({ module, version, me
   });
 });
 
-/** `agreed`, or why not. */
+/** `agreed`, or the reason of the refusal. */
 async function outcome(answer: Promise<void>): Promise<string> {
   try {
     await answer;

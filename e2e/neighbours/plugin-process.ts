@@ -1,8 +1,8 @@
 import { writeSync } from 'node:fs';
 import { createPlugin } from '../../nri/index.ts';
 
-// A plugin in a process of its own, to be killed: `node plugin-process.ts SOCKET INDEX`. It names each pod on its output
-// before it takes a moment to agree.
+// A plugin in a separate process, to be killed: `node plugin-process.ts SOCKET INDEX`. It prints each pod, waits a
+// moment, and agrees.
 const [, , socketPath, index = '20'] = process.argv;
 if (socketPath === undefined) throw new Error('usage: node plugin-process.ts SOCKET INDEX');
 const plugin = createPlugin({

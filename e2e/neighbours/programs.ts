@@ -1,4 +1,4 @@
-/** The modules of `e2e/go` that this suite runs, and which releases of others use that code. */
+/** The modules of `e2e/go` that this suite runs, with the releases of other projects that use that code. */
 export const nriRuntimes = [
   { module: 'nri-runtime-0.8', version: '0.8.0', of: 'containerd 1.7.35 and 2.1.9', methodPerEvent: false },
   { module: 'nri-runtime-0.12', version: '0.12.3', of: 'containerd 2.4.2', methodPerEvent: true },

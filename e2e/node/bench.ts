@@ -40,7 +40,7 @@ export interface RunningContainer {
 }
 
 /**
- * A node: real containerd, the kubelet's part and the API server's played by doubles, and the driver. Several can
+ * A node: real containerd, doubles of the kubelet and the API server, and the driver. Several nodes can
  * follow each other on one machine.
  */
 export class Bench implements AsyncDisposable {
@@ -53,7 +53,7 @@ export class Bench implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   #app: App | undefined;
   #attempts = 0;
-  /** Pods that were started and not ended, by UID. */
+  /** Pods that were started and have not ended, by UID. */
   readonly #pods = new Map<string, Identified<V1Pod>>();
 
   private constructor(
@@ -76,7 +76,7 @@ export class Bench implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  /** Everything but the driver: see {@link startDriver}. */
+  /** Starts everything except the driver: see {@link startDriver}. */
   static async start(options: BenchOptions): Promise<Bench> {
     await using stack = new AsyncDisposableStack();
     const dir = mkdtempSync(join(tmpdir(), 'netdra-bench-'));
@@ -128,9 +128,9 @@ export class Bench implements AsyncDisposable {
     return new Bench(parts, stack.move());
   }
 
-  /** Starts the driver and waits until kubelet and runtime know it. */
+  /** Starts the driver and waits until it is known to kubelet and runtime. */
   async startDriver(more: Partial<Settings> = {}): Promise<void> {
-    // Not at the top: who has the driver in a process of its own need not load all of it here.
+    // Not imported at the top: a test with the driver in a separate process need not load all of it here.
     const { startApp } = await import('../../src/app.ts');
     this.#app = await startApp({ ...this.settings, ...more }, this.#logger);
     await this.kubelet.waitForDriver(testDriver, 30_000);
@@ -138,8 +138,8 @@ export class Bench implements AsyncDisposable {
   }
 
   /**
-   * Starts a driver that can be killed, and waits until kubelet and runtime know it. Whoever starts it ends it.
-   * @throws Error with its stderr if it ends, or is not up after 30 s
+   * Starts a driver that can be killed, and waits until it is known to kubelet and runtime. The caller ends it.
+   * @throws Error with its stderr if it exits, or is not up after 30 s
    */
   async startProcess(settings: Partial<Settings> = {}, more: DriverProcessOptions = {}): Promise<DriverProcess> {
     const driver = new DriverProcess({ ...this.settings, ...settings }, more);
@@ -159,7 +159,7 @@ export class Bench implements AsyncDisposable {
     this.#app = undefined;
   }
 
-  /** The kubelet's order: prepare, then the sandbox. @throws KubeletError, CriError */
+  /** In the kubelet's order: prepare, then the sandbox. @throws KubeletError, CriError */
   async startPod(pod: Identified<V1Pod>, more: { hostNetwork?: boolean } = {}): Promise<Sandbox> {
     await this.prepare(pod);
     return await this.runSandbox(pod, more);
@@ -173,14 +173,14 @@ export class Bench implements AsyncDisposable {
     await this.kubelet.prepare(pod);
   }
 
-  /** @param options an abort cancels the call, as the kubelet's death does */
+  /** @param options an abort cancels the call, as when the kubelet dies */
   async runSandbox(
     pod: Identified<V1Pod>,
     more: { hostNetwork?: boolean } = {},
     options: CallOptions = {},
   ): Promise<Sandbox> {
     const { name, namespace, uid } = pod.metadata;
-    // Every try is another sandbox, as the kubelet does it: a refused one may go on holding its name.
+    // Each attempt is another sandbox, as with the kubelet: a refused one may still hold its name.
     return await runPod(this.containerd.cri, { name, namespace, uid, attempt: this.#attempts++, ...more }, options);
   }
 
@@ -189,24 +189,24 @@ export class Bench implements AsyncDisposable {
     return this.#running(await runContainer(this.containerd.cri, sandbox, this.#containerSpec(pod, name)));
   }
 
-  /** The first half of {@link startContainer}. @returns the container's id */
+  /** The first part of {@link startContainer}. @returns the container's id */
   async createContainer(sandbox: Sandbox, pod: Identified<V1Pod>, name = 'main'): Promise<string> {
     return await createContainer(this.containerd.cri, sandbox, this.#containerSpec(pod, name));
   }
 
-  /** The second half, which the kubelet does not repeat for a pod that is never restarted. @throws CriError */
+  /** The second part, which the kubelet does not repeat for a pod that is never restarted. @throws CriError */
   async start(containerId: string): Promise<RunningContainer> {
     await startContainer(this.containerd.cri, containerId);
     return this.#running(containerId);
   }
 
-  /** Of a container's first process. */
+  /** Pid of a container's first process. */
   async pidOf({ id: containerId }: RunningContainer): Promise<number> {
     const { info } = await this.containerd.cri.call('ContainerStatus', { containerId, verbose: true });
     return JSON.parse(info.info ?? '{}').pid;
   }
 
-  /** The kubelet's order: sandboxes gone, then unprepare. */
+  /** In the kubelet's order: remove the sandboxes, then unprepare. */
   async endPod(pod: Identified<V1Pod>): Promise<void> {
     await this.endSandboxes(pod);
     await this.kubelet.unprepare(pod);
@@ -215,12 +215,12 @@ export class Bench implements AsyncDisposable {
     if (this.api.get('Pod', name, namespace) !== undefined) this.api.delete('Pod', name, namespace);
   }
 
-  /** The first half of {@link endPod}. */
+  /** The first part of {@link endPod}. */
   async endSandboxes(pod: Identified<V1Pod>): Promise<void> {
     await removePodSandboxes(this.containerd.cri, pod.metadata.uid);
   }
 
-  /** Ends what a test that failed left running, so that the next one can start. */
+  /** Ends pods that a failed test left running, so that the next one can start. */
   async endAllPods(): Promise<void> {
     for (const pod of [...this.#pods.values()]) await this.endPod(pod);
   }
@@ -236,8 +236,8 @@ export class Bench implements AsyncDisposable {
   }
 
   /**
-   * Files of claims, CDI specs and device-info files that are there now, with what the driver notes of the latter. Folders that
-   * unprepare has renamed do not count: they are removed behind its answer, or by the next driver.
+   * Files of claims, CDI specs and device-info files that exist now, with the driver's notes about the latter. Folders
+   * that unprepare has renamed do not count: they are removed after its answer, or by the next driver.
    */
   claimFiles(): string[] {
     const { kubeletPluginsDir, cdiDir, deviceInfoDir = '' } = this.settings;
@@ -266,7 +266,7 @@ export function ipLinks({ netnsPath }: Sandbox): IpLink[] {
   return JSON.parse(execFileSync('nsenter', [`--net=${netnsPath}`, 'ip', '-j', 'addr']).toString());
 }
 
-/** As the kubelet does: again, with a pause, for a while. */
+/** Like the kubelet: retries for a while, with pauses. */
 export async function retry<T>(task: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

@@ -1,11 +1,11 @@
 import type { ContainerdSeries } from './tools.ts';
 
-/** What a containerd of ours is told. Paths are absolute, folders need not exist. */
+/** Settings of our containerd. Paths are absolute, folders need not exist. */
 export interface ContainerdSettings {
   rootDir: string;
   stateDir: string;
   socketPath: string;
-  /** Where the plugin for optional programs puts itself; /opt/containerd otherwise. */
+  /** Folder of the plugin for optional programs; else it uses /opt/containerd. */
   optDir: string;
   runc: string;
   snapshotter: 'overlayfs' | 'native';
@@ -18,7 +18,7 @@ export interface ContainerdSettings {
 
 export interface NriSettings {
   socketPath: string;
-  /** Plugins that containerd starts itself, and their configuration. */
+  /** Folders of plugins that containerd starts itself, and of their configuration. */
   pluginDir: string;
   pluginConfigDir: string;
   registrationTimeoutMs: number;
@@ -74,7 +74,7 @@ function runtimeSection(settings: ContainerdSettings): Record<string, TomlValue>
     cdi_spec_dirs: settings.cdiSpecDirs,
     // Without CAP_SYS_RESOURCE runc cannot lower oom_score_adj and refuses the sandbox.
     restrict_oom_score_adj: true,
-    // Nothing here needs AppArmor, and loading a profile would outlive the node.
+    // AppArmor is not needed here, and a loaded profile would outlive the node.
     disable_apparmor: true,
   };
 }
@@ -99,7 +99,7 @@ function nriSection(nri: NriSettings): Record<string, TomlValue> {
   };
 }
 
-/** TOML of nested tables. A JSON string or list of strings is a TOML one too. */
+/** TOML of nested tables. A JSON string or list of strings is also valid TOML. */
 export function formatToml(table: Record<string, TomlValue>, path: readonly string[] = []): string {
   const entries = Object.entries(table);
   const isTable = (value: TomlValue) => typeof value === 'object' && !Array.isArray(value);

@@ -7,7 +7,7 @@ import { CommandError, run } from './packages/run.ts';
 import { formatConflist, type PodNetwork } from './pod-network.ts';
 import type { NodeTools } from './tools.ts';
 
-/** Makes the folders and files that a containerd is started with. @returns what its configuration says */
+/** Creates the folders and files that containerd needs to start. @returns its configuration */
 export function layOutContainerd(
   options: ContainerdOptions,
   tools: NodeTools,
@@ -30,7 +30,7 @@ export function layOutContainerd(
       pluginDir: join(dir, 'nri', 'plugins'),
       pluginConfigDir: join(dir, 'nri', 'conf.d'),
       registrationTimeoutMs: options.registrationTimeoutMs ?? 5_000,
-      // Not the runtime's own 2 s: a machine that is busy with other tests takes a second for what takes some milliseconds.
+      // Not the runtime's default of 2 s: on a machine busy with other tests, milliseconds of work can take a second.
       requestTimeoutMs: options.requestTimeoutMs ?? 5_000,
     },
   };
@@ -44,7 +44,7 @@ export function layOutContainerd(
   return settings;
 }
 
-/** A file system that is an overlay itself, as in many containers, cannot hold another one. */
+/** A file system that is itself an overlay, as in many containers, cannot hold another one. */
 function canOverlay(dir: string): boolean {
   const [lower, upper, work, target] = ['lower', 'upper', 'work', 'target'].map((name) => join(dir, 'probe', name));
   try {

@@ -14,22 +14,22 @@ import { claimPodNetwork, type PodNetwork, releasePodNetwork } from './pod-netwo
 import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from './teardown.ts';
 import { type ContainerdSeries, locateTools, type NodeTools } from './tools.ts';
 
-/** A containerd that did not start or did not do what it was started for. */
+/** A containerd that did not start or failed in a task of the suite. */
 export class ContainerdError extends NetdraError {}
 
 export interface ContainerdOptions {
   version: ContainerdSeries;
-  /** A folder for everything that it writes; removed with it. Short: socket paths end at 107 characters. */
+  /** A folder for all files that it writes; removed with it. A short path: sockets are limited to 107 characters. */
   dir: string;
-  /** Folders of CDI specs, default one in `dir`. Made if they are not there. */
+  /** Folders of CDI specs, default one in `dir`. Created if missing. */
   cdiSpecDirs?: readonly string[];
-  /** Where NRI plugins connect, default in `dir`. */
+  /** Socket to which NRI plugins connect, default in `dir`. */
   nriSocketPath?: string;
-  /** How long an NRI plugin may take to register, default 5,000. */
+  /** Time limit for an NRI plugin to register, ms, default 5,000. */
   registrationTimeoutMs?: number;
-  /** How long an NRI plugin may take for one event, default 5,000. */
+  /** Time limit for an NRI plugin to handle one event, ms, default 5,000. */
   requestTimeoutMs?: number;
-  /** What the log file holds, default `info`. */
+  /** Level of the log file, default `info`. */
   logLevel?: 'debug' | 'info' | 'warn';
   tools?: NodeTools;
   env?: NodeJS.ProcessEnv;
@@ -37,7 +37,7 @@ export interface ContainerdOptions {
 
 /** A running containerd with images, a pod network and NRI. Disposing ends its pods, everything it started and itself. */
 export interface Containerd extends AsyncDisposable {
-  /** What it says of itself, e.g. `2.1.9+unknown`. */
+  /** The version that it reports, e.g. `2.1.9+unknown`. */
   readonly version: string;
   readonly dir: string;
   readonly socketPath: string;
@@ -47,27 +47,27 @@ export interface Containerd extends AsyncDisposable {
   readonly cniBinDir: string;
   readonly cniConfDir: string;
   readonly logPath: string;
-  /** Of the daemon; another one after a restart. */
+  /** Pid of the daemon; changes after a restart. */
   readonly pid: number;
-  /** For the functions of pod.ts. Stays usable over a restart. */
+  /** For the functions of pod.ts. Remains usable after a restart. */
   readonly cri: PodRuntime;
   /** The last lines of its log. */
   logTail(lines?: number): string;
-  /** The first process of a running container, as seen from here. */
+  /** Pid of a running container's first process, in our PID namespace. */
   pidOf(containerId: string): Promise<number>;
   /** Runs `ctr` in the namespace of the pods. @returns its stdout */
   ctr(...args: string[]): Promise<string>;
-  /** Ends the daemon, not its pods. SIGTERM unless told. */
+  /** Stops the daemon, not its pods. Default: SIGTERM. */
   stop(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
-  /** Starts the daemon again after `stop`, and waits until it serves. */
+  /** Restarts the daemon after `stop`, and waits until it serves. */
   start(): Promise<void>;
   /** `stop` and `start`. */
   restart(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
 /**
- * Starts a containerd with root, state, sockets, networks and images of its own in `dir`, and waits until it can run
- * pods. Only on a node of its own (scripts/in-node.sh).
+ * Starts a containerd with its own root, state, sockets, networks and images in `dir`, and waits until it can run
+ * pods. Only on a separate node (scripts/in-node.sh).
  * @throws ContainerdError `not-in-node`, `containerd-failed` (with the end of its log); ToolError
  */
 export async function startContainerd(options: ContainerdOptions): Promise<Containerd> {
@@ -186,11 +186,11 @@ class Daemon implements Containerd {
     }
   }
 
-  /** Imports the images of the suite and waits until the CRI side, which hears of them by an event, knows them. */
+  /** Imports the suite's images and waits until the CRI side, which learns of them by an event, knows them. */
   async importImages(): Promise<void> {
     const archive = join(this.dir, 'images.tar');
     writeFileSync(archive, makeImageArchive(this.#tools.busybox));
-    // By ctr itself: containerd's own import only unpacks for snapshotters that it was configured for.
+    // Imported by ctr itself: containerd's own import only unpacks for snapshotters in its configuration.
     await this.ctr('images', 'import', '--local', '--snapshotter', this.#settings.snapshotter, archive);
     rmSync(archive);
     const deadline = performance.now() + 10_000;
@@ -249,7 +249,7 @@ class Daemon implements Containerd {
     if (this.#child && this.version !== '') await removePods(this.cri);
     await this.stop();
     this.cri[Symbol.dispose]();
-    // What the runtime could not end itself: shims name its socket, containers are in its cgroups.
+    // Left-overs that the runtime could not end: shims have its socket as argument, containers are in its cgroups.
     await endProcesses(this.socketPath, this.cri.cgroupParent);
     unmountBelow(this.dir);
     removeNetwork(this.network);

@@ -1,4 +1,4 @@
-/** The messages of test/proto/cri.proto as the client takes and gives them: 64-bit integers are numbers, enums names. */
+/** The messages of test/proto/cri.proto in the client's form: 64-bit integers are numbers, enums names. */
 
 export interface PodSandboxMetadata {
   name: string;
@@ -28,7 +28,7 @@ export interface PodSandbox {
   id: string;
   metadata: PodSandboxMetadata;
   state: PodSandboxState;
-  /** Nanoseconds since 1970, as near as a number gets. */
+  /** Nanoseconds since 1970, with the precision of a number. */
   createdAt: number;
 }
 
@@ -86,7 +86,7 @@ interface Method<Request, Response = object> {
   response: Response;
 }
 
-/** Every method that `CriClient.call` knows. */
+/** Every method that `CriClient.call` supports. */
 export interface CriMethods {
   Version: Method<object, { runtimeName: string; runtimeVersion: string; runtimeApiVersion: string }>;
   Status: Method<

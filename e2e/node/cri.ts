@@ -10,7 +10,7 @@ export type * from './cri-types.ts';
 /** A CRI call that the runtime refused or did not answer. `grpcCode` is the number of the gRPC status. */
 export class CriError extends NetdraError {
   readonly grpcCode: number;
-  /** What the runtime said, without our words around it. */
+  /** The runtime's own message, without our text around it. */
   readonly details: string;
 
   constructor(method: string, error: ServiceError) {
@@ -24,12 +24,12 @@ export class CriError extends NetdraError {
 }
 
 export interface CallOptions {
-  /** 60,000 unless told. A sandbox takes as long as CNI and the NRI plugins do. */
+  /** Default 60,000. A sandbox takes as long as CNI and the NRI plugins. */
   timeoutMs?: number;
   signal?: AbortSignal;
 }
 
-/** The runtime's CRI services, in the kubelet's place. Connects when first called, and again after a restart. */
+/** The runtime's CRI services, called like the kubelet does. Connects on the first call, and again after a restart. */
 export interface CriClient extends Disposable {
   /** @throws CriError */
   call<Name extends keyof CriMethods>(
@@ -43,7 +43,7 @@ export interface CriClient extends Disposable {
 export function connectCri(socketPath: string): CriClient {
   const methods = loadMethods();
   const client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
-    // The default of a second and more would add itself to every restart.
+    // The default of a second and more would be added to every restart.
     'grpc.initial_reconnect_backoff_ms': 50,
     'grpc.min_reconnect_backoff_ms': 50,
     'grpc.max_reconnect_backoff_ms': 200,

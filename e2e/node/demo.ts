@@ -59,7 +59,7 @@ async function demo(): Promise<void> {
   console.log(`\n$ cat ${path}        (inside the container)\n${stdout.trimEnd()}`);
 }
 
-/** Without a C compiler there is no program for containers to wait in: their file is missing until the VF is there. */
+/** Without a C compiler there is no start gate: a container's file is then missing until the VF is attached. */
 function gateSettings(): Partial<Settings> {
   try {
     locateGate();

@@ -14,15 +14,15 @@ export interface LogLine {
 }
 
 export interface DriverProcessOptions {
-  /** For Node.js itself. */
+  /** Options of Node.js itself. */
   execArgv?: string[];
-  /** Besides ours. */
+  /** Added to our environment. */
   env?: Record<string, string>;
-  /** In the place of the sources. */
+  /** Program to run instead of the sources. */
   mainPath?: string;
 }
 
-/** The driver as users start it: `netdra run` in a process of its own. */
+/** The driver as users start it: `netdra run` in a separate process. */
 export class DriverProcess implements AsyncDisposable {
   readonly log: LogLine[] = [];
   readonly #child: ChildProcess;
@@ -47,7 +47,7 @@ export class DriverProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
-  /** What it has logged, without the fields. */
+  /** Its log messages, without the fields. */
   messages(): string[] {
     return this.log.map(({ msg }) => msg);
   }
@@ -63,7 +63,7 @@ export class DriverProcess implements AsyncDisposable {
     return this.#child.exitCode;
   }
 
-  /** What it wrote to stderr, for a test that failed. */
+  /** Its stderr, for a failed test. */
   get stderr(): string {
     return this.#stderr;
   }
@@ -73,7 +73,7 @@ export class DriverProcess implements AsyncDisposable {
   }
 }
 
-/** What `netdra run` is called with. */
+/** The flags of `netdra run`. */
 export function driverFlags(settings: Settings): string[] {
   const { simulate } = settings;
   const flags: Record<string, string | undefined> = {

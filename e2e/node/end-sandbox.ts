@@ -2,8 +2,8 @@ import type { CallOptions, CriClient } from './cri.ts';
 
 /**
  * Stops and removes a sandbox in the kubelet's order: its containers are removed before it. Otherwise containerd (seen on
- * 2.1.9) takes the lock that keeps plugins from registering a second time for each container, and one that registers in
- * between makes it wait for itself for ever.
+ * 2.1.9) takes its lock against plugin registration a second time for each container, and deadlocks if a plugin
+ * registers in between.
  * @throws CriError
  */
 export async function endSandbox(cri: CriClient, podSandboxId: string, options: CallOptions = {}): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Makes sure that the programs of a node are there, and prints what the shell is to do to have them:
- * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which sees to one run at a time.
+ * Provides the programs of a node, and prints shell code that makes them available:
+ * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which prevents concurrent runs.
  */
 import { buildGate } from '../../consumer/build.ts';
 import { explain, NetdraError } from '../../src/errors.ts';
@@ -34,14 +34,14 @@ function main(cacheDir: string, env: NodeJS.ProcessEnv): void {
   if (ipFolder !== undefined) console.log(`export PATH=${quote(ipFolder)}:"$PATH"`);
 }
 
-/** Not everybody who wants to see the driver has a compiler: the start gate can be done without. */
+/** Not every user of the demo has a compiler: the start gate is optional. */
 function buildGateIfPossible(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: string) => void): void {
   const absent = ['gcc', 'make'].filter((name) => findFolderWith(pathFolders(env.PATH), [name]) === undefined);
   if (absent.length === 0) buildGate({ outDir: staticProgramsFolder(cacheDir), cacheDir, env, log });
   else log(`${absent.join(' and ')} not in PATH: netdra-gate, which containers wait in, is not built`);
 }
 
-/** A package of a newer Debian may need a newer C library, and a suite goes on to newer versions. */
+/** A package of a newer Debian may need a newer C library, and a suite moves on to newer versions. */
 function checkItRuns(series: ContainerdSeries, folder: string | undefined): void {
   const version = folder === undefined ? undefined : containerdVersion(`${folder}/containerd`);
   if (version?.startsWith(series.slice(0, 2))) return;

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { isProgram, pathFolders } from './packages/host-programs.ts';
 
 /**
- * A CNI plugin that no registry has as a program or a module: the user names the folder, by `--cni-bin DIR` or
+ * Finds a CNI plugin that is in no registry, as a program or a module: the user names the folder, by `--cni-bin DIR` or
  * `NETDRA_CNI_BIN_DIR`.
- * @returns its path, or why a case for it cannot run
+ * @returns its path, or why a case that needs it cannot run
  */
 export function findForeignPlugin(name: string, env: NodeJS.ProcessEnv): { path: string } | { missing: string } {
   const path = pathFolders(env.NETDRA_CNI_BIN_DIR)
@@ -23,10 +23,10 @@ export interface MultusNetwork {
 }
 
 /**
- * Makes a folder of CNI plugins in which `bridge`, the plugin of the pod network, is Multus with two delegates: the
- * bridge itself, and a second network. Multus asks no API server this way.
+ * Creates a folder of CNI plugins in which `bridge`, the plugin of the pod network, is Multus with two delegates: the
+ * bridge itself, and a second network. Multus contacts no API server this way.
  * @param dir an empty folder
- * @param pluginDir where the plugins themselves are
+ * @param pluginDir folder with the actual plugins
  */
 export function layOutMultus(dir: string, multus: string, pluginDir: string, network: MultusNetwork): string {
   const binDir = join(dir, 'bin');

@@ -6,17 +6,17 @@ import { listProcesses } from './host-state.ts';
 export type CniCommand = 'ADD' | 'DEL';
 
 /**
- * A CNI plugin, a shell script, that waits in a command as long as a test wants, or fails in it. Called for addresses
- * (`ipam`), the VF is in the pod already; called for a network (`attach: cni`), it is still on the host.
+ * A CNI plugin, a shell script, that a test can make wait or fail in a command. Called for addresses
+ * (`ipam`), the VF is already in the pod; called for a network (`attach: cni`), it is still on the host.
  */
 export class HeldPlugin implements Disposable {
   /** For `cniBinDirs` of the driver. */
   readonly binDir: string;
-  /** What a network or `ipam` names as its type. */
+  /** The type to use in a network or `ipam`. */
   readonly type = 'held';
   readonly #dir: string;
 
-  /** @param delegate path of the plugin that does the work; absent: ADD gives the address 198.18.9.1 */
+  /** @param delegate path of the plugin that does the work; absent: ADD returns the address 198.18.9.1 */
   constructor(delegate?: string) {
     this.#dir = mkdtempSync(join(tmpdir(), 'netdra-held-'));
     this.binDir = join(this.#dir, 'bin');
@@ -35,24 +35,24 @@ export class HeldPlugin implements Disposable {
     chmodSync(this.#program, 0o755);
   }
 
-  /** From now on it waits in this command, until `release`. */
+  /** From now on this command waits, until `release`. */
   hold(command: CniCommand): void {
     writeFileSync(join(this.#dir, `hold-${command}`), '');
   }
 
-  /** From now on it fails in this command, until `release`. */
+  /** From now on this command fails, until `release`. */
   fail(command: CniCommand): void {
     writeFileSync(join(this.#dir, `fail-${command}`), '');
   }
 
-  /** It does its work again, also where it is waiting. */
+  /** Commands succeed again, including those that are waiting. */
   release(): void {
     for (const what of ['hold', 'fail']) {
       for (const command of ['ADD', 'DEL']) rmSync(join(this.#dir, `${what}-${command}`), { force: true });
     }
   }
 
-  /** How often a command was called. */
+  /** Number of calls of a command. */
   calls(command: CniCommand): number {
     const path = join(this.#dir, 'calls');
     return existsSync(path)
@@ -62,7 +62,7 @@ export class HeldPlugin implements Disposable {
       : 0;
   }
 
-  /** Its processes that run now. */
+  /** Its processes that are running. */
   running(): number {
     return listProcesses().filter(({ args }) => args.includes(this.#program)).length;
   }

@@ -1,4 +1,4 @@
-/** Reads what the kernel says about processes, mounts, cgroups and links. For the whole namespace we are in. */
+/** Reads the kernel's information about processes, mounts, cgroups and links, for the whole current namespace. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoCode } from '../../src/errors.ts';
@@ -6,11 +6,11 @@ import { errnoCode } from '../../src/errors.ts';
 export interface ProcessInfo {
   pid: number;
   args: string[];
-  /** Paths of its cgroups, one a hierarchy, from the top. */
+  /** Paths of its cgroups, one per hierarchy, from the root. */
   cgroups: string[];
 }
 
-/** Every process but zombies, which are gone but for being waited for. */
+/** All processes except zombies, which have ended and only wait to be reaped. */
 export function listProcesses(procDir = '/proc'): ProcessInfo[] {
   return readdirSync(procDir)
     .filter((name) => /^\d+$/.test(name))
@@ -42,7 +42,7 @@ export function parseProcCgroup(text: string): string[] {
     .map((line) => line.split(':').slice(2).join(':'));
 }
 
-/** Where something is mounted, in the order of mounting: the last one is on top. */
+/** Mount points, in mount order: the last one is on top. */
 export function listMountPoints(mountinfo = readFileSync('/proc/self/mountinfo', 'utf8')): string[] {
   return mountinfo
     .split('\n')
@@ -50,7 +50,7 @@ export function listMountPoints(mountinfo = readFileSync('/proc/self/mountinfo',
     .map((line) => unescapeOctal(line.split(' ')[4] ?? ''));
 }
 
-/** Blanks, tabs, newlines and backslashes stand as three octal digits. Source: proc_pid_mountinfo(5). */
+/** Blanks, tabs, newlines and backslashes are written as three octal digits. Source: proc_pid_mountinfo(5). */
 function unescapeOctal(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }
@@ -61,7 +61,7 @@ export function listCgroupFolders(cgroup: string, root = '/sys/fs/cgroup'): stri
   return hierarchies.flatMap((hierarchy) => listFoldersBelow(join(hierarchy, cgroup)));
 }
 
-/** @returns names; nothing for a folder that is not there or is a file */
+/** @returns names; none for a folder that does not exist or is a file */
 export function listFolder(path: string): string[] {
   return ifThere(() => readdirSync(path)) ?? [];
 }
@@ -84,7 +84,7 @@ function isLink(path: string): boolean {
   }
 }
 
-/** Processes and cgroups go while one looks at them: that is no error. */
+/** Processes and cgroups may disappear while they are read: that is not an error. */
 function ifThere<T>(read: () => T): T | undefined {
   try {
     return read();

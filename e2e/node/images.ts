@@ -3,12 +3,12 @@ import { encodeOciArchive, type ImageContent } from './oci-image.ts';
 import { run } from './packages/run.ts';
 import type { TarEntry } from './tar.ts';
 
-/** Nothing is served under these names: they only ever come from the archive made here. */
+/** No registry serves these names: the images always come from the archive made here. */
 export const busyboxImage = 'localhost/netdra/busybox:1';
 export const pauseImage = 'localhost/netdra/pause:1';
 
 /**
- * The two images of the suite as one OCI archive, both made of a busybox: one with its commands as links, whose
+ * The two images of the suite as one OCI archive, both made of busybox: one with its commands as links, whose
  * containers run a shell, and one that does nothing until SIGTERM, for the sandbox.
  * @param busybox path of a statically linked busybox
  */
@@ -23,7 +23,7 @@ export function makeImageArchive(busybox: string): Buffer {
   ]);
 }
 
-/** The second of them by itself. */
+/** The pause image alone. */
 export function makePauseArchive(busybox: string): Buffer {
   return encodeOciArchive([pauseContent(readFileSync(busybox))]);
 }
@@ -32,7 +32,7 @@ function pauseContent(busybox: Buffer): ImageContent {
   return {
     name: pauseImage,
     files: rootFiles(busybox, ['sh', 'sleep']),
-    // `wait` returns when a signal arrives, a `sleep` in the foreground would not.
+    // `wait` returns when a signal arrives; a `sleep` in the foreground would not.
     entrypoint: ['sh', '-c', 'trap "exit 0" TERM INT; while :; do sleep 3600 & wait $!; done'],
   };
 }
@@ -46,7 +46,7 @@ function rootFiles(busybox: Buffer, commands: readonly string[]): TarEntry[] {
     ...commands.map((name): TarEntry => ({ type: 'symlink', path: `bin/${name}`, target: 'busybox' })),
     { type: 'file', path: 'etc/passwd', data: Buffer.from('root:x:0:0:root:/root:/bin/sh\n') },
     { type: 'file', path: 'etc/group', data: Buffer.from('root:x:0:\n') },
-    // As in the images of most distributions: what is mounted below /var/run lands in /run.
+    // As in most distributions' images: mounts below /var/run end up in /run.
     { type: 'symlink', path: 'var/run', target: '/run' },
   ];
 }

@@ -7,8 +7,8 @@ import type { Containerd } from './containerd.ts';
 const timeoutMs = 20_000;
 
 /**
- * Gives a containerd the images of an OCI archive and waits until the CRI side, which hears of them by an event, knows
- * them.
+ * Imports the images of an OCI archive into a containerd and waits until the CRI side, which learns of them by an
+ * event, knows them.
  * @param images names with tags
  * @throws CommandError, NetdraError `image-missing`
  */

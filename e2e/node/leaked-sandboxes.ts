@@ -7,7 +7,7 @@ import type { Containerd } from './containerd.ts';
 import { run } from './packages/run.ts';
 import { locateTools } from './tools.ts';
 
-/** Removes what a containerd 2.1 has leaked, by the commands of the docs. @throws CommandError */
+/** Removes what a containerd 2.1 has leaked, with the documented commands. @throws CommandError */
 export function removeLeakedSandboxes({ socketPath }: Pick<Containerd, 'socketPath'>): void {
   const snippets = readSnippets('docs/troubleshooting.md').filter(({ info }) => info === 'sh leaked-sandboxes');
   const path = [locateTools(process.env).containerdDirs['2.1'], process.env.PATH].join(':');
@@ -16,9 +16,9 @@ export function removeLeakedSandboxes({ socketPath }: Pick<Containerd, 'socketPa
 }
 
 /**
- * What an operator does for a containerd 2.1 that does not start for leaked sandboxes (containerd issue 13609): starts it
- * without its CRI plugin and removes them. It is to be stopped, and is afterwards.
- * @throws CommandError; Error if it does not start without the plugin either
+ * An operator's steps for a containerd 2.1 that does not start because of leaked sandboxes (containerd issue 13609):
+ * starts it without its CRI plugin and removes them. It must be stopped before the call, and is stopped afterwards.
+ * @throws CommandError; Error if it does not start even without the plugin
  */
 export async function removeLeakedSandboxesOffline(containerd: Pick<Containerd, 'ctr' | 'dir' | 'socketPath'>) {
   const { containerdDirs, runc } = locateTools(process.env);

@@ -2,7 +2,7 @@ import type { Containerd } from './containerd.ts';
 import { listCgroupFolders, listFolder, listMountPoints } from './host-state.ts';
 import { listOwnProcesses } from './teardown.ts';
 
-/** What a node had before a test. */
+/** State of a node before a test. */
 export interface NodeBaseline {
   mounts: string[];
   links: string[];
@@ -23,9 +23,9 @@ export function takeBaseline(): NodeBaseline {
 }
 
 /**
- * What is on the node now and was not before: mounts, links, network namespaces, CNI results, and processes and
- * cgroups of the containerd. Each a line for people; an empty list means that nothing was left behind.
- * @param isExpected whether a path, a name or an argument of a process belongs to something that may be there
+ * Everything on the node now that was not there before: mounts, links, network namespaces, CNI results, and processes
+ * and cgroups of the containerd. One line of text each; an empty list means that nothing was left behind.
+ * @param isExpected whether a path, a name or an argument of a process belongs to something that may exist
  */
 export function listLeftovers(
   { socketPath, cri: { cgroupParent } }: Pick<Containerd, 'socketPath' | 'cri'>,
@@ -38,7 +38,7 @@ export function listLeftovers(
   const processes = listOwnProcesses(socketPath, cgroupParent).filter(
     ({ args, cgroups }) => ![...args, ...cgroups].some(isExpected),
   );
-  // The same ones are in each hierarchy of cgroup v1.
+  // Each hierarchy of cgroup v1 has the same ones.
   const cgroups = listCgroupFolders(cgroupParent).filter((path) => !isExpected(path));
   return [
     ...processes.map(({ pid, args }) => `process ${pid} ${args.join(' ')}`),

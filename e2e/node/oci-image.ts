@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { encodeTar, type TarEntry } from './tar.ts';
 
-/** An image of one layer. */
+/** An image with one layer. */
 export interface ImageContent {
   /** Full name with tag, e.g. `localhost/netdra/busybox:1`. */
   name: string;
@@ -14,7 +14,7 @@ export interface ImageContent {
 const architectures: Partial<Record<NodeJS.Architecture, string>> = { x64: 'amd64', arm64: 'arm64', arm: 'arm' };
 
 /**
- * Encodes images as one OCI archive, as `ctr images import` takes it. Layers are not compressed: they only go from
+ * Encodes images as one OCI archive, as accepted by `ctr images import`. Layers are not compressed: they only go from
  * this process to a containerd beside it. Source: OCI image layout and image specification 1.1.
  */
 export function encodeOciArchive(images: readonly ImageContent[], arch: NodeJS.Architecture = process.arch): Buffer {
@@ -55,7 +55,7 @@ function addManifest(
     architecture,
     os: 'linux',
     config: settings,
-    // A layer that is not compressed has the digest of its content.
+    // An uncompressed layer has the digest of its content.
     rootfs: { type: 'layers', diff_ids: [layer.digest] },
   };
   const manifest = {

@@ -2,7 +2,7 @@ import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoCode, NetdraError } from '../../src/errors.ts';
 
-/** The pod network of one containerd: a bridge of its own, with a subnet of each family. */
+/** The pod network of one containerd: its own bridge, with a subnet of each family. */
 export interface PodNetwork {
   /** 0 … 255 */
   number: number;
@@ -16,7 +16,7 @@ export interface PodNetwork {
   ipv6Subnet: string;
 }
 
-/** @param number 0 … 255; tells the networks of containerds on one node apart */
+/** @param number 0 … 255; distinguishes the networks of containerds on one node */
 export function createPodNetwork(number: number): PodNetwork {
   return {
     number,
@@ -29,7 +29,7 @@ export function createPodNetwork(number: number): PodNetwork {
 
 /**
  * The CNI configuration list of a pod network: bridge with host-local addresses.
- * @param dataDir where host-local keeps its leases
+ * @param dataDir folder for host-local's leases
  */
 export function formatConflist(network: PodNetwork, dataDir: string): string {
   const conflist = {
@@ -52,12 +52,12 @@ export function formatConflist(network: PodNetwork, dataDir: string): string {
   return `${JSON.stringify(conflist, null, 2)}\n`;
 }
 
-/** A folder for each number that is taken: making one is the claim. Only seen by the node that the caller is on. */
+/** One folder per number in use: creating it claims the number. Visible only on the caller's node. */
 const claimsDir = '/run/netdra/pod-networks';
 const maxNetworks = 256;
 
 /**
- * Takes a pod network that no other containerd on this node has. To be given back with `releasePodNetwork`.
+ * Claims a pod network that no other containerd on this node uses. Release it with `releasePodNetwork`.
  * @throws NetdraError `no-pod-network`
  */
 export function claimPodNetwork(): PodNetwork {

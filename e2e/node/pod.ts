@@ -6,11 +6,11 @@ import { endSandbox } from './end-sandbox.ts';
 import { busyboxImage } from './images.ts';
 import { removeCgroups } from './teardown.ts';
 
-/** A runtime, and where its pods go. */
+/** A runtime, and the location of its pods. */
 export interface PodRuntime extends CriClient {
-  /** The pods' cgroups are below. From the top of each hierarchy. */
+  /** Parent of the pods' cgroups, from the root of each hierarchy. */
   readonly cgroupParent: string;
-  /** The pods' logs are below. */
+  /** Parent folder of the pods' logs. */
   readonly podLogsDir: string;
 }
 
@@ -18,34 +18,34 @@ export interface PodSpec {
   name: string;
   namespace: string;
   uid: string;
-  /** Of the sandbox; a retry after a failed one needs another, default 0. */
+  /** Attempt of the sandbox; a retry after a failed one needs another number, default 0. */
   attempt?: number;
   hostNetwork?: boolean;
   labels?: Record<string, string>;
   annotations?: Record<string, string>;
 }
 
-/** A pod sandbox that runs. */
+/** A running pod sandbox. */
 export interface Sandbox {
   readonly id: string;
-  /** Of the pause container, as seen from here. */
+  /** Pid of the pause container, in our PID namespace. */
   readonly pid: number;
   /** Path of the network namespace; for a pod on the host's network that of the pause container below /proc. */
   readonly netnsPath: string;
-  /** Addresses that CNI gave, the first one first, without prefix lengths. */
+  /** Addresses assigned by CNI, in order, without prefix lengths. */
   readonly ips: string[];
   readonly config: PodSandboxConfig;
 }
 
 export interface ContainerSpec {
   name: string;
-  /** A retry after one that was cut off needs another, default 0. */
+  /** A retry after an interrupted attempt needs another number, default 0. */
   attempt?: number;
   /** Default: the busybox image. */
   image?: string;
   /** Default: a shell that waits, and ends on SIGTERM. */
   command?: string[];
-  /** As the DRA driver answered: `vendor/class=device`. */
+  /** As returned by the DRA driver: `vendor/class=device`. */
   cdiDevices?: readonly string[];
   env?: Record<string, string>;
   mounts?: ContainerConfig['mounts'];
@@ -54,7 +54,7 @@ export interface ContainerSpec {
 
 const waitingCommand = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'];
 
-/** The sandbox as the kubelet would ask for it. */
+/** The sandbox as the kubelet would request it. */
 export function podSandboxConfig(cri: PodRuntime, spec: PodSpec): PodSandboxConfig {
   const { name, namespace, uid, attempt = 0 } = spec;
   return {
@@ -87,7 +87,7 @@ export async function runPod(cri: PodRuntime, spec: PodSpec, options: CallOption
   return { id, pid, netnsPath: netnsPath ?? `/proc/${pid}/ns/net`, ips, config };
 }
 
-/** What containerd tells of a sandbox when asked for more: its specification says which namespaces it joined. */
+/** containerd's verbose information about a sandbox: its specification contains the namespaces that it joined. */
 export function parseSandboxInfo(text: string): { pid: number; netnsPath: string | undefined } {
   const info = JSON.parse(text) as {
     pid: number;
@@ -97,7 +97,7 @@ export function parseSandboxInfo(text: string): { pid: number; netnsPath: string
   return { pid: info.pid, netnsPath: network?.path };
 }
 
-/** Creates a container. @returns its id @throws CriError e.g. when a CDI device is not known */
+/** Creates a container. @returns its id @throws CriError e.g. when a CDI device is unknown */
 export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: ContainerSpec): Promise<string> {
   const config: ContainerConfig = {
     metadata: { name: spec.name, attempt: spec.attempt ?? 0 },
@@ -120,7 +120,7 @@ export async function startContainer(cri: CriClient, containerId: string): Promi
 }
 
 /**
- * Creates and starts a container. One that does not start is removed again, as the kubelet does before it tries again.
+ * Creates and starts a container. If it does not start, it is removed, as the kubelet does before a retry.
  * @returns its id
  * @throws CriError e.g. when a mount source is missing
  */
@@ -141,7 +141,7 @@ export interface ExecResult {
   exitCode: number;
 }
 
-/** Runs a command in a container to its end. */
+/** Runs a command in a container to completion. */
 export async function exec(
   cri: CriClient,
   containerId: string,
@@ -156,7 +156,7 @@ export async function exec(
   return { stdout: stdout.toString(), stderr: stderr.toString(), exitCode };
 }
 
-/** Waits until a container ended, as an init container does. @returns its exit code */
+/** Waits for a container to exit, as for an init container. @returns its exit code */
 export async function waitForExit(cri: CriClient, containerId: string, timeoutMs = 30_000): Promise<number> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
@@ -170,7 +170,7 @@ export async function waitForExit(cri: CriClient, containerId: string, timeoutMs
 }
 
 /**
- * All sandboxes of a pod, those too of which no answer came: the runtime knows them. As the kubelet does it.
+ * Removes all sandboxes of a pod that the runtime lists, including those whose call was not answered. Like the kubelet.
  * @throws CriError
  */
 export async function removePodSandboxes(cri: PodRuntime, podUid: string): Promise<void> {
@@ -182,6 +182,6 @@ export async function removePodSandboxes(cri: PodRuntime, podUid: string): Promi
 /** Stops and removes a pod with its containers. */
 export async function removePod(cri: CriClient, sandbox: Sandbox): Promise<void> {
   await endSandbox(cri, sandbox.id);
-  // The pod's own cgroup is the kubelet's to take away.
+  // Removing the pod's own cgroup is the kubelet's task.
   removeCgroups(sandbox.config.linux?.cgroupParent ?? '');
 }

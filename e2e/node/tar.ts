@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** What goes into a tar archive. Owner is root, time 1970: the same entries give the same bytes. */
+/** An entry of a tar archive. Owner is root, time 1970: the same entries give the same bytes. */
 export type TarEntry =
   | { type: 'directory'; path: string; mode?: number }
   | { type: 'file'; path: string; mode?: number; data: Uint8Array }
@@ -23,7 +23,7 @@ export function encodeTar(entries: readonly TarEntry[]): Buffer {
   return Buffer.concat([...blocks, Buffer.alloc(2 * blockBytes)]);
 }
 
-/** Everything below a folder as entries, folders before what is in them. Links are not followed. */
+/** Everything below a folder as entries, folders before their content. Links are not followed. */
 export function readTarEntries(root: string, folder = ''): TarEntry[] {
   return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry): TarEntry[] => {
     const path = join(folder, entry.name);

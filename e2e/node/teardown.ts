@@ -1,4 +1,4 @@
-/** What is left of a containerd after its own way of cleaning up, taken away by force. */
+/** Forcibly removes what is left of a containerd after its own clean-up. */
 import { readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,18 +11,18 @@ import type { PodNetwork } from './pod-network.ts';
 
 const cniResultsDir = '/var/lib/cni/results';
 
-/** Asks the runtime to end all pods. What it cannot end is left to the other functions here. */
+/** Asks the runtime to end all pods. Whatever it cannot end is left to the other functions here. */
 export async function removePods(cri: CriClient): Promise<void> {
   try {
     const { items } = await cri.call('ListPodSandbox', {}, { timeoutMs: 5_000 });
-    // Not at once: the hooks of a node run one after another anyway.
+    // Not in parallel: the hooks of a node run one after another anyway.
     for (const { id } of items) await endSandbox(cri, id, { timeoutMs: 15_000 });
   } catch (error) {
     if (!(error instanceof CriError)) throw error;
   }
 }
 
-/** Processes that belong to a containerd: its shims by the socket they were given, containers by their cgroup. */
+/** Processes that belong to a containerd: its shims by their socket argument, containers by their cgroup. */
 export function listOwnProcesses(socketPath: string, cgroupParent: string): ProcessInfo[] {
   const isOwn = (path: string) => path === cgroupParent || path.startsWith(`${cgroupParent}/`);
   return listProcesses().filter(
@@ -49,19 +49,19 @@ function kill(pid: number): void {
   }
 }
 
-/** Unmounts all below a folder, the last mount first. */
+/** Removes all mounts below a folder, the last one first. */
 export function unmountBelow(dir: string): void {
   const points = listMountPoints().filter((point) => point.startsWith(`${dir}/`));
   for (const point of points.reverse()) run('umount', ['--lazy', point]);
 }
 
-/** Takes away the network namespaces that CNI still has in its cache for a network, and the network's bridge. */
+/** Removes the network namespaces that are still in CNI's cache for a network, and the network's bridge. */
 export function removeNetwork(network: PodNetwork): void {
   const results = listFolder(cniResultsDir).map(readCniResult);
   const sandboxIds = new Set(
     results.filter((each) => each.networkName === network.name).map((each) => each.containerId),
   );
-  // The loopback of a pod is a network of its own, of the same name for all.
+  // The loopback of a pod is a separate network, with the same name for all pods.
   for (const { file, netnsPaths } of results.filter((each) => sandboxIds.has(each.containerId))) {
     for (const path of netnsPaths) removeNetns(path);
     rmSync(file);
@@ -72,12 +72,12 @@ export function removeNetwork(network: PodNetwork): void {
 interface CniResult {
   file: string;
   networkName: string;
-  /** Of the sandbox. */
+  /** Id of the sandbox. */
   containerId: string;
   netnsPaths: string[];
 }
 
-/** Older versions of libcni do not note the namespace itself, but plugins say where the interfaces are. */
+/** Older versions of libcni do not record the namespace itself, but plugins report the location of the interfaces. */
 function readCniResult(name: string): CniResult {
   const file = join(cniResultsDir, name);
   const { networkName, containerId, result } = JSON.parse(readFileSync(file, 'utf8')) as {
@@ -100,7 +100,7 @@ export function removeCgroups(cgroupParent: string): void {
     try {
       rmdirSync(folder);
     } catch (error) {
-      // Busy or gone: scripts/in-node.sh sweeps once more when every process has ended.
+      // Busy or gone: scripts/in-node.sh sweeps once more after every process has ended.
       if (!['EBUSY', 'ENOENT'].includes(errnoCode(error) ?? '')) throw error;
     }
   }

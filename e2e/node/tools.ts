@@ -12,7 +12,7 @@ import { containerdVersion, findFolderWith, isProgram, pathFolders } from './pac
 export const containerdSeries = ['2.1', '1.7'] as const;
 export type ContainerdSeries = (typeof containerdSeries)[number];
 
-/** Programs that make up a node. All paths are absolute. */
+/** Programs of a node. All paths are absolute. */
 export interface NodeTools {
   /** Folder with `containerd`, `ctr` and `containerd-shim-runc-v2`. */
   containerdDirs: Record<ContainerdSeries, string>;
@@ -23,16 +23,16 @@ export interface NodeTools {
   busybox: string;
 }
 
-/** Something the node needs that is neither on the machine nor in the cache. */
+/** A requirement of the node that is neither on the machine nor in the cache. */
 export class ToolError extends NetdraError {}
 
-/** One tool: how to find it on the machine, and which package has it otherwise. */
+/** One tool: how to find it on the machine, or else its package. */
 interface ToolSource {
   package: DebianPackage;
-  /** Folder of the package that has the programs. */
+  /** Folder of the package that contains the programs. */
   packageDir: string;
   programs: string[];
-  /** Where the machine may have it. */
+  /** Folders in which the machine may have it. */
   hostDirs: string[];
   fits?: (folder: string) => boolean;
 }
@@ -40,8 +40,8 @@ interface ToolSource {
 const containerdPrograms = ['containerd', 'ctr', 'containerd-shim-runc-v2'];
 
 /**
- * What can be set from outside: `NETDRA_CONTAINERD_DIRS` and `NETDRA_CNI_BIN_DIR` (folders, separated by colons) and
- * `NETDRA_CACHE`. Such folders come first, then the machine's own, then packages.
+ * Settings from the environment: `NETDRA_CONTAINERD_DIRS` and `NETDRA_CNI_BIN_DIR` (folders, separated by colons) and
+ * `NETDRA_CACHE`. These folders come first, then the machine's own, then packages.
  */
 export function toolSources(env: NodeJS.ProcessEnv): Record<'2.1' | '1.7' | 'runc' | 'cni' | 'busybox', ToolSource> {
   const path = pathFolders(env.PATH);
@@ -83,7 +83,7 @@ export function cacheFolder(env: NodeJS.ProcessEnv): string {
   return env.NETDRA_CACHE ?? fileURLToPath(new URL('../../.cache', import.meta.url));
 }
 
-/** The folder on the machine or in the cache, or `undefined` if the package would have to be fetched. */
+/** The folder on the machine or in the cache; `undefined` if the package must be fetched. */
 export function findTool(source: ToolSource, cacheDir: string): string | undefined {
   const { programs, hostDirs, fits } = source;
   const onHost = hostDirs.find((folder) => findFolderWith([folder], programs) && (fits?.(folder) ?? true));
@@ -92,13 +92,13 @@ export function findTool(source: ToolSource, cacheDir: string): string | undefin
   return programs.every((program) => isProgram(join(unpacked, program))) ? unpacked : undefined;
 }
 
-/** Where `fetch-tools.ts` builds the programs of `consumer/`. */
+/** Folder in which `fetch-tools.ts` builds the programs of `consumer/`. */
 export function staticProgramsFolder(cacheDir: string): string {
   return join(cacheDir, 'consumer-static');
 }
 
 /**
- * The start gate, for a driver that is run from its sources: the one that NETDRA_TOOLS has, where there is no cache (e2e/vm).
+ * The start gate for a driver run from its sources: from NETDRA_TOOLS where there is no cache (e2e/vm).
  * @throws ToolError `tool-missing`
  */
 export function locateGate(env: NodeJS.ProcessEnv = process.env): string {

@@ -3,17 +3,17 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { decodeStream, type MetadataDocument, readMetadataFile } from '../../src/metadata/index.ts';
 import { parseJsonStream } from '../../src/metadata/json-stream.ts';
 
-/** How many reads of a file gave what. */
+/** Results of reading a file. */
 export interface ReadCounts {
   reads: number;
   good: number;
-  /** Nothing, or nothing but blanks. */
+  /** No content, or only blanks. */
   empty: number;
-  /** The end is missing, or something is no JSON. */
+  /** Truncated, or not valid JSON. */
   short: number;
-  /** Whole, but of more than one generation. */
+  /** Complete, but of more than one generation. */
   mixed: number;
-  /** How many generations were seen. */
+  /** Number of different generations. */
   generations: number;
 }
 
@@ -21,7 +21,7 @@ type Verdict = Exclude<keyof ReadCounts, 'reads' | 'generations'>;
 
 const { path, reader, reads } = workerData as { path: string; reader: 'plain' | 'own'; reads: number };
 
-/** The values of one generation are all the same text, so parts of two show. */
+/** All values of one generation have the same text, so mixed parts are detected. */
 function isOfOneGeneration(documents: Pick<MetadataDocument, 'generation' | 'devices'>[]): boolean {
   const values = documents.flatMap(({ devices }) =>
     devices.flatMap(({ attributes = {} }) =>

@@ -8,7 +8,7 @@ import { Bench } from './bench.ts';
 import type { ReadCounts } from './torn-reads-reader.ts';
 
 /**
- * Counts what readers see of a file that is being updated, inside a container's mount of it:
+ * Counts the results of reading a file while it is updated, inside a container's mount of it:
  * `node e2e/node/torn-reads.ts [plain reads] [reads through our reader]`. Exits with 1 if a goal is missed.
  */
 const plainReads = Number(process.argv[2] ?? 1_000_000);
@@ -36,7 +36,7 @@ async function main(): Promise<void> {
   const sandbox = await bench.startPod(pod);
   const container = await bench.startContainer(sandbox, pod);
   const pid = await bench.pidOf(container);
-  // The container's /var/run is a link to /run, which would lead out of its root here.
+  // The container's /var/run is a link to /run, which would resolve outside its root here.
   const file = `/run/kubernetes.io/dra-device-attributes/resourceclaims/busy/vf/${testDriver}-metadata.json`;
   const path = `/proc/${pid}/root${file}`;
   const metadata = new ClaimMetadata({
@@ -66,7 +66,7 @@ async function main(): Promise<void> {
         ({ generation } = await metadata.update({ namespace, name, uid }, 'vf', [
           { driver: testDriver, pool: bench.settings.nodeName, name: device, attributes },
         ]));
-        // Without a pause, too, the reader's message needs a turn: an update waits for nothing but the disk.
+        // Even without a pause, the reader's message needs a turn of the event loop: an update only waits for the disk.
         await (writer.pauseMs > 0 ? setTimeout(writer.pauseMs) : setImmediate());
       }
       const counts = await counting;

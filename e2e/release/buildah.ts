@@ -3,14 +3,14 @@ import { join } from 'node:path';
 import { run } from '../node/packages/run.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 
-/** What buildah needs to build in a chroot: no container runtime, network plugins, user namespaces or signatures. */
+/** Packages for builds in a chroot: no container runtime, network plugins, user namespaces or signatures. */
 export const buildahPackages: PackageSet = {
   suite: 'bookworm',
   packages: ['base-files', 'buildah'],
   without: ['containernetworking-plugins', 'debconf', 'gnupg', 'iptables', 'mawk', 'perl-base', 'uidmap'],
 };
 
-/** Where buildah sees folders of the machine: its own images, a scratch folder, the build context and the result. */
+/** Paths of the machine's folders in buildah's root: its images, a scratch folder, the build context and the result. */
 export const insideFolders = {
   store: '/build/store',
   work: '/build/work',
@@ -25,8 +25,8 @@ const networkFiles = ['/etc/resolv.conf', '/etc/hosts'];
 const passedOn = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy'];
 
 /**
- * `ROOT SOURCE TARGET [SOURCE TARGET ...] -- COMMAND`, in a mount namespace of its own. buildah makes the top of its tree
- * private, which has to be a mount for that.
+ * `ROOT SOURCE TARGET [SOURCE TARGET ...] -- COMMAND`, in its own mount namespace. buildah makes its root private,
+ * which requires that it is a mount.
  */
 const enterRoot = `set -eu
 root=$1
@@ -40,7 +40,7 @@ shift
 exec chroot "$root" "$@"`;
 
 /**
- * Unpacks buildah from Debian packages. It gets a root file system of its own and uses neither libraries nor settings of
+ * Unpacks buildah from Debian packages. It gets its own root file system and uses no libraries or settings of
  * the machine.
  * @param dir an empty folder
  * @throws PackageError, CommandError
@@ -56,7 +56,7 @@ export function unpackBuildah(dir: string): void {
 
 /**
  * Runs buildah as root in its own root file system and mount namespace, on the machine's network.
- * @param dir as `unpackBuildah` left it
+ * @param dir as made by `unpackBuildah`
  * @param mounts folders of the machine; `work` is needed, for temporary files
  * @throws CommandError
  */

@@ -6,14 +6,14 @@ import { load, loadAll } from 'js-yaml';
 import { cacheFolder } from '../node/tools.ts';
 import { type HelmVersion, runHelm, valueArguments } from './helm.ts';
 
-/** What Helm takes the cluster for; without it, a Helm that `go build` made takes it for one of 1.20. */
+/** The cluster version for Helm; without it, a Helm built by `go build` assumes 1.20. */
 const kubeVersion = '1.36.0';
 
 /** The chart's folder. */
 export const chartDir = fileURLToPath(new URL('../../deploy/helm/netdra', import.meta.url));
 
 export interface RenderOptions {
-  /** What `helm install` is given. */
+  /** Values for `helm install`. */
   values?: Record<string, unknown>;
   /** Default: netdra. */
   releaseName?: string;
@@ -21,14 +21,14 @@ export interface RenderOptions {
   namespace?: string;
   /** Default: the newest Helm. */
   version?: HelmVersion;
-  /** Default: that of the repository. `oci://…` without TLS. */
+  /** Default: the one in the repository. `oci://…` without TLS. */
   chart?: string;
-  /** With what `helm test` runs; default: without. */
+  /** Includes the objects of `helm test`; default: excludes them. */
   withTests?: boolean;
 }
 
 /**
- * What `helm template` prints.
+ * The output of `helm template`.
  * @throws CommandError, also for values that the schema of the chart refuses; NetdraError `tool-missing`
  */
 export function renderChart(options: RenderOptions = {}): string {
@@ -42,12 +42,12 @@ export function renderChart(options: RenderOptions = {}): string {
   return runHelm(cacheFolder(process.env), args, version === undefined ? {} : { version });
 }
 
-/** The same as objects. */
+/** The same, parsed into objects. */
 export function renderObjects(options: RenderOptions = {}): KubernetesObject[] {
   return parseObjects(renderChart(options));
 }
 
-/** The objects of a YAML text, with all fields as they are written. */
+/** The objects of a YAML text, with all fields as written. */
 export function parseObjects(text: string): KubernetesObject[] {
   return loadAll(text).filter((object) => object !== null && object !== undefined) as KubernetesObject[];
 }
@@ -61,7 +61,7 @@ export function packageChart(cacheDir: string, dir: string, version: HelmVersion
 /**
  * Pushes an archive of the chart to a registry without TLS.
  * @param address `127.0.0.1:PORT`
- * @returns where Helm finds it, `oci://…/charts/netdra`; all commands need `--plain-http`
+ * @returns the chart's address for Helm, `oci://…/charts/netdra`; all commands need `--plain-http`
  * @throws CommandError
  */
 export function pushChart(cacheDir: string, archive: string, address: string, version: HelmVersion): string {
@@ -75,7 +75,7 @@ function chartVersion(): string {
   return chart.version;
 }
 
-/** What deploy/manifests/netdra.yaml holds: the chart with its default values. */
+/** Content of deploy/manifests/netdra.yaml: the chart with its default values. */
 export function renderManifest(): string {
   const head = `# The driver on every node: kubectl apply -f deploy/manifests/netdra.yaml
 # Kubernetes 1.34 or newer, containerd with NRI and CDI. Set the image to where you have pushed it.

@@ -9,13 +9,13 @@ import { cacheFolder, locateTools, staticProgramsFolder } from '../node/tools.ts
 import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 
-/** What e2e/kind/consumer.Dockerfile makes, with a busybox where that has Debian's own commands. */
+/** Same content as e2e/kind/consumer.Dockerfile, with busybox instead of Debian's own commands. */
 export const consumerImage = 'localhost/netdra/consumer:e2e';
 
 const packages: PackageSet = {
   suite: 'bookworm',
   packages: ['dpdk-dev', 'librte-net-af-packet*', 'librte-net-e1000-*', 'librte-mempool-ring*', 'iproute2'],
-  // What is for building programs and for packages' scripts, which do not run here.
+  // Needed only to build programs and for packages' scripts, which do not run here.
   without: [
     'libdpdk-dev',
     'python3',
@@ -46,13 +46,13 @@ function cacheEntry(log: (line: string) => void): CacheEntry {
 
 const setsFolder = (cacheDir: string) => join(cacheDir, 'cluster');
 
-/** Makes sure of DPDK and iproute2, before tests run where there is no network. @throws PackageError */
+/** Provides DPDK and iproute2, before tests run without a network. @throws PackageError */
 export function fetchConsumerPackages(cacheDir: string, log: (line: string) => void): void {
   takeCacheEntries(setsFolder(cacheDir), [cacheEntry(log)]).lock[Symbol.dispose]();
 }
 
 /**
- * Writes the image that the containers of the tests run, as OCI archive.
+ * Writes the image of the test containers, as OCI archive.
  * @throws NetdraError `tool-missing`; ToolchainError, CommandError
  */
 export function writeConsumerArchive(path: string, env = process.env): void {
@@ -77,8 +77,8 @@ export function writeConsumerArchive(path: string, env = process.env): void {
 }
 
 /**
- * Gives a container runtime that image.
- * @param dir for the archive, which goes again
+ * Imports that image into a container runtime.
+ * @param dir for the archive, which is removed afterwards
  * @param provide takes the archive and the image's name
  * @throws as `writeConsumerArchive` and `provide`
  */

@@ -28,15 +28,15 @@ type Log = (line: string) => void;
 const repo = fileURLToPath(new URL('../../', import.meta.url));
 const suite = 'bookworm';
 
-/** Stands in for an image that the Dockerfile takes from a registry: Debian packages, and Node.js where it belongs. */
+/** Replaces an image that the Dockerfile takes from a registry: Debian packages, and Node.js in its place. */
 interface BaseImage {
-  /** As the Dockerfile asks for it. */
+  /** The name in the Dockerfile. */
   name: string;
   packages: PackageSet;
   /** Paths that are left out: every build copies the image. */
   without?: string[];
   withNode?: boolean;
-  /** Its apt takes the packages for installed, and has no sources to look for newer ones: `apt-get install` does nothing. */
+  /** apt regards the packages as installed, and has no sources with newer ones: `apt-get install` does nothing. */
   withApt?: boolean;
 }
 
@@ -46,7 +46,7 @@ const baseImages: BaseImage[] = [
     packages: {
       suite,
       packages: ['apt', 'base-files', 'coreutils', 'dash', 'gcc', 'libc6-dev', 'make'],
-      // What is for other languages, for checks while programs run, and for packages' scripts, which do not run here.
+      // Needed only for other languages, for run-time checks, and for packages' scripts, which do not run here.
       without: [
         'adduser',
         'debconf',
@@ -87,16 +87,16 @@ const baseImages: BaseImage[] = [
 
 /** The npm of the base image with Node.js. */
 const npmVersion = '11.19.1';
-/** Where npm finds certificates while the image is built. */
+/** Path at which npm finds certificates during the build. */
 const certificatesInside = '/run/certificates.pem';
 /** The driver `vfs` works on every file system. */
 const storage = ['--storage-driver', 'vfs', '--root', insideFolders.store];
-/** The name that the image has in its layout. */
+/** Name of the image in its layout. */
 export const driverImage = 'localhost/netdra/driver:test';
 
 /**
- * Builds the Dockerfile as it stands, unless the cache has the image of the same sources. Base images are made of Debian
- * packages, under the names that the Dockerfile has; npm packages come from the registry that npm uses on this machine.
+ * Builds the unmodified Dockerfile, unless the cache has the image of the same sources. Base images are made of Debian
+ * packages, under the names in the Dockerfile; npm packages come from the registry that npm uses on this machine.
  * Needs root and the network; 20 s, the first time a minute more.
  * @returns folder with the image as OCI layout, as registries take it
  * @throws PackageError, CommandError; NetdraError `architecture-unknown`
@@ -108,7 +108,7 @@ export function buildDriverImage(cacheDir: string, log: Log): string {
 }
 
 /**
- * The image of the sources as they are, which `buildDriverImage` left in the cache.
+ * The image of the current sources, which `buildDriverImage` left in the cache.
  * @returns folder with an OCI layout
  * @throws NetdraError `tool-missing`
  */
@@ -120,7 +120,7 @@ export function locateDriverImage(cacheDir: string): string {
   });
 }
 
-/** Writes that image as OCI archive, as `ctr images import` takes it. @throws NetdraError `tool-missing` */
+/** Writes that image as OCI archive, as accepted by `ctr images import`. @throws NetdraError `tool-missing` */
 export function writeDriverArchive(path: string, cacheDir: string): void {
   writeFileSync(path, encodeTar(readTarEntries(locateDriverImage(cacheDir))));
 }
@@ -148,7 +148,7 @@ function cacheEntries(cacheDir: string, log: Log): [builder: CacheEntry, driver:
   return [builder, driver];
 }
 
-/** Hashes of all files that the build can see: those that .dockerignore lets in, and the Dockerfile. */
+/** Hashes of all files in the build context: those that .dockerignore lets in, and the Dockerfile. */
 function hashContext(): [path: string, hash: string][] {
   const ignored = readFileSync(join(repo, '.dockerignore'), 'utf8').split('\n');
   const included = ignored.filter((line) => line.startsWith('!')).map((line) => line.slice(1));
@@ -165,15 +165,15 @@ function listFiles(path: string): string[] {
   return readdirSync(join(repo, path)).flatMap((name) => listFiles(join(path, name)));
 }
 
-/** Leaves the image in `dir` as OCI layout, and nothing else. */
+/** Leaves only the image in `dir`, as OCI layout. */
 function buildDockerfile(builderDir: string, dir: string): void {
   const [work, out] = [join(dir, 'work'), join(dir, 'out')];
   for (const folder of [work, out]) mkdirSync(folder);
-  // Mounted while commands of the Dockerfile run: neither gets into an image.
+  // Mounted while commands of the Dockerfile run, so neither becomes part of an image.
   writeFileSync(join(work, 'npmrc'), npmConfig(), { mode: 0o600 });
   writeFileSync(join(work, 'certificates.pem'), certificates());
   const volumes = { npmrc: '/root/.npmrc', 'certificates.pem': certificatesInside };
-  // A copy: what is built goes with it. buildah 1.28 does not build from an additional image store.
+  // A copy, removed together with what is built in it. buildah 1.28 does not build from an additional image store.
   const store = join(work, 'store');
   run('cp', ['-a', join(builderDir, 'store'), store]);
   const mounts = { store, work, context: repo, out };
@@ -190,7 +190,7 @@ function buildDockerfile(builderDir: string, dir: string): void {
   rmSync(out, { recursive: true });
 }
 
-/** For containerd, which takes the name that buildah writes for a tag only. */
+/** For containerd, which interprets the name that buildah writes as a tag only. */
 function nameImage(indexPath: string): void {
   const index = JSON.parse(readFileSync(indexPath, 'utf8'));
   for (const manifest of index.manifests) manifest.annotations['io.containerd.image.name'] = driverImage;
@@ -204,21 +204,21 @@ function hostArchitecture(): Architecture {
   throw new NetdraError('architecture-unknown', `there is no image for ${process.arch}`);
 }
 
-/** The way to the registry that npm has on this machine. */
+/** The configuration with which npm reaches its registry on this machine. */
 function npmConfig(): string {
   const files = [npmSetting('globalconfig'), npmSetting('userconfig')].filter((path) => existsSync(path));
   const texts = files.map((path) => readFileSync(path, 'utf8'));
   return [...texts, `registry=${npmSetting('registry')}`, `cafile=${certificatesInside}`, ''].join('\n');
 }
 
-/** What npm and Node.js trust here, `NODE_EXTRA_CA_CERTS` included. */
+/** Certificates trusted by npm and Node.js here, including `NODE_EXTRA_CA_CERTS`. */
 function certificates(): string {
   const cafile = npmSetting('cafile');
   const own = existsSync(cafile) ? [readFileSync(cafile, 'utf8')] : [];
   return [...tls.getCACertificates('default'), ...own, ''].join('\n');
 }
 
-/** `null` where it is not set. */
+/** `null` if it is not set. */
 function npmSetting(name: string): string {
   return run('npm', ['config', 'get', name]).trim();
 }
@@ -247,7 +247,7 @@ function makeBaseImage(builderDir: string, image: BaseImage, log: Log): void {
   for (const folder of [work, context]) rmSync(folder, { recursive: true });
 }
 
-/** What dpkg would have noted of the packages. @param dir as `unpackPackageSet` left it */
+/** Records the packages as dpkg would have done. @param dir as made by `unpackPackageSet` */
 function addPackageDatabase(dir: string): void {
   const lines = readFileSync(join(dir, packageSetFiles.list), 'utf8').trimEnd().split('\n');
   const entries = lines.map((line) => {
@@ -259,7 +259,7 @@ function addPackageDatabase(dir: string): void {
   writeFileSync(join(folder, 'status'), entries.join('\n'));
 }
 
-/** Node.js and npm where the official image has them. */
+/** Puts Node.js and npm at their paths in the official image. */
 function addNode(prefix: string): void {
   const flags = ['--global', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', prefix];
   run('npm', ['install', ...flags, `npm@${npmVersion}`], { timeoutMs: 300_000 });

@@ -6,7 +6,7 @@ import { ensureGoPrograms, goProgramsFolder } from '../go/build.ts';
 import { isProgram } from '../node/packages/host-programs.ts';
 import { run } from '../node/packages/run.ts';
 
-/** The versions of Helm that the chart is tested with, newest first; names of modules below `e2e/go`. */
+/** The versions of Helm that are tested with the chart, newest first; names of modules below `e2e/go`. */
 export const helmVersions = ['helm-4', 'helm-3'] as const;
 export type HelmVersion = (typeof helmVersions)[number];
 
@@ -18,7 +18,7 @@ export interface HelmOptions {
   timeoutMs?: number;
 }
 
-/** Builds all versions, before tests run where there is no network. @throws GoBuildError */
+/** Builds all versions, before tests run without a network. @throws GoBuildError */
 export async function fetchHelm(cacheDir: string, log: (line: string) => void): Promise<void> {
   for (const version of helmVersions) await ensureGoPrograms(cacheDir, version, log);
 }
@@ -31,9 +31,9 @@ export function locateHelm(cacheDir: string, version: HelmVersion): string {
 }
 
 /**
- * Runs Helm, with settings and caches of its own: the user's repositories, plugins and credentials are not used.
- * @returns what it printed
- * @throws CommandError with the last lines that it printed; NetdraError `tool-missing`
+ * Runs Helm with separate settings and caches: the user's repositories, plugins and credentials are not used.
+ * @returns its output
+ * @throws CommandError with the last lines of its output; NetdraError `tool-missing`
  */
 export function runHelm(cacheDir: string, args: readonly string[], options: HelmOptions = {}): string {
   const { version = 'helm-4', kubeconfig = '/dev/null', timeoutMs = 300_000 } = options;
@@ -49,7 +49,7 @@ export function runHelm(cacheDir: string, args: readonly string[], options: Helm
   }
 }
 
-/** Values as arguments of Helm; what is not named stays as the chart has it. */
+/** Values as arguments of Helm; all others keep the chart's defaults. */
 export function valueArguments(values: Record<string, unknown>): string[] {
   return Object.entries(values).flatMap(([name, value]) => ['--set-json', `${name}=${JSON.stringify(value)}`]);
 }

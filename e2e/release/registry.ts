@@ -12,20 +12,20 @@ import { run } from '../node/packages/run.ts';
 /** Name of the Go module with crane, below `e2e/go`. */
 const craneModule = 'registry';
 
-/** A registry that does not start, or refuses an image. */
+/** A registry that does not start, or rejects an image. */
 export class RegistryError extends NetdraError {}
 
 export interface RegistryOptions {
   cacheDir: string;
-  /** Folder for what is pushed; absent: in memory, gone with the registry. */
+  /** Folder for pushed images; absent: in memory, lost with the registry. */
   dir?: string;
-  /** On 127.0.0.1; default: one that is free. */
+  /** Port on 127.0.0.1; default: a free one. */
   port?: number;
 }
 
 /** A registry on 127.0.0.1, without TLS and without accounts: `crane registry serve`. */
 export interface Registry extends AsyncDisposable {
-  /** `127.0.0.1:PORT`, the first part of the images' names. */
+  /** `127.0.0.1:PORT`, the prefix of the images' names. */
   address: string;
   /**
    * Pushes an image.
@@ -37,7 +37,7 @@ export interface Registry extends AsyncDisposable {
   push(path: string, name: string): string;
 }
 
-/** Builds the registry, before tests run where there is no network. @throws GoBuildError */
+/** Builds the registry, before tests run without a network. @throws GoBuildError */
 export async function fetchRegistry(cacheDir: string, log: (line: string) => void): Promise<void> {
   await ensureGoPrograms(cacheDir, craneModule, log);
 }
@@ -62,7 +62,7 @@ export async function startRegistry({ cacheDir, dir, port = 0 }: RegistryOptions
   createInterface(child.stderr).on('line', (line) => {
     const [, served] = / serving on port (\d+)$/.exec(line) ?? [];
     if (served !== undefined) resolve(`127.0.0.1:${served}`);
-    // A line for each request follows: they are read, so that it can go on.
+    // One line per request follows: all are read, so that the registry does not block.
     else if (lines.length < 10) lines.push(line);
   });
   const refuse = (cause?: Error) =>

@@ -4,25 +4,25 @@ import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, r
 import { join } from 'node:path';
 import { NetdraError } from '../../src/errors.ts';
 
-/** A folder that is made once from its inputs and then only read. */
+/** A folder that is built once from its inputs and only read afterwards. */
 export interface CacheEntry {
-  /** Lower-case letters; one folder of each name is kept. */
+  /** Lower-case letters; only the latest folder of each name is kept. */
   name: string;
-  /** All that the content depends on, as JSON. */
+  /** Everything that determines the content, as JSON. */
   inputs: unknown;
   /** Fills the empty folder. */
   build: (dir: string) => void;
 }
 
-/** The entry's folder, whether or not it is there. */
+/** The entry's folder, whether or not it exists. */
 export function cacheEntryFolder(cacheDir: string, { name, inputs }: CacheEntry): string {
   const key = createHash('sha256').update(JSON.stringify(inputs)).digest('hex').slice(0, 12);
   return join(cacheDir, `${name}-${key}`);
 }
 
 /**
- * Makes sure of the entries and keeps them from being removed until the lock is disposed. Several machines share what is
- * there; whoever has to build waits until the others ended, and removes what the same entries were before.
+ * Ensures that the entries exist and prevents their removal until the lock is disposed. Several machines share them;
+ * a process that has to build waits until the others have ended, and removes earlier versions of the entries.
  * @returns the folders, and the lock that keeps them
  */
 export function takeCacheEntries(cacheDir: string, entries: CacheEntry[]): { folders: string[]; lock: CacheLock } {
@@ -43,11 +43,11 @@ export function takeCacheEntries(cacheDir: string, entries: CacheEntry[]): { fol
   }
 }
 
-/** Builds beside the final place and renames: a folder that is there is complete. */
+/** Builds in a temporary folder and renames it: an existing folder is complete. */
 function buildCacheEntry(cacheDir: string, entry: CacheEntry): void {
   const folder = cacheEntryFolder(cacheDir, entry);
   if (existsSync(folder)) return;
-  // Other versions of the entry, and what a build that was killed left behind.
+  // Other versions of the entry, and left-overs of killed builds.
   const stale = readdirSync(cacheDir).filter((name) => name.startsWith(`${entry.name}-`));
   const partial = mkdtempSync(join(cacheDir, `${entry.name}-partial-`));
   try {
@@ -59,7 +59,7 @@ function buildCacheEntry(cacheDir: string, entry: CacheEntry): void {
   for (const name of stale) rmSync(join(cacheDir, name), { recursive: true, force: true });
 }
 
-/** A lock between processes. The kernel gives it back when its holder ends, however that happens. */
+/** A lock between processes. The kernel releases it when its holder ends, in whatever way. */
 export class CacheLock implements Disposable {
   readonly #path: string;
   #fd: number | undefined;
@@ -69,10 +69,10 @@ export class CacheLock implements Disposable {
     this.#fd = openSync(path, 'a');
   }
 
-  /** Waits for it, or turns the one that is held into the other kind; others can come in between. */
+  /** Acquires the lock, or converts a held one to the other kind; other processes can get it in between. */
   take(kind: 'shared' | 'exclusive'): void {
     if (this.#fd === undefined) throw new NetdraError('lock-disposed', `the lock ${this.#path} was given back`);
-    // The lock belongs to the open file, which the program shares with us.
+    // The lock belongs to the open file, which flock shares with us.
     const { status, error } = spawnSync('flock', [`--${kind}`, '3'], {
       stdio: ['ignore', 'ignore', 'inherit', this.#fd],
     });

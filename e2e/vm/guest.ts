@@ -8,22 +8,22 @@ import { MachineError, runSession, sessionLimits } from './session.ts';
 
 export interface GuestOptions {
   machine: MachineOptions;
-  /** Absent: the guest's management interface leads nowhere. */
+  /** Absent: the guest's management interface is not connected. */
   network?: GuestNetwork;
   log: (line: string) => void;
 }
 
-/** Of the guest: everything is far slower there. */
+/** For commands in the guest, where everything is far slower. */
 const commandTimeoutMs = 300_000;
 const folder = 'commands';
 
-/** Reads names of scripts, runs each in the background, and answers with its name and exit code when it has ended. */
+/** Reads names of scripts, runs each in the background, and prints its name and exit code when it has ended. */
 const serveCommands = `echo serving
 while read -r name; do
   { bash "$1/$name" >"$1/$name.out" 2>&1 </dev/null; echo "$name $?"; } &
 done`;
 
-/** A running machine that is given commands one by one, from a process outside. Disposing switches it off. */
+/** A running machine that receives commands one by one from an outside process. Disposing switches it off. */
 export class Guest implements AsyncDisposable {
   readonly runDir: string;
   readonly #input: PassThrough;
@@ -55,7 +55,7 @@ export class Guest implements AsyncDisposable {
     this.#ended.catch(() => undefined);
   }
 
-  /** Boots the machine and waits until it takes commands. @throws MachineError */
+  /** Boots the machine and waits until it accepts commands. @throws MachineError */
   static async start(options: GuestOptions): Promise<Guest> {
     const { promise: serving, resolve } = Promise.withResolvers<void>();
     const guest = new Guest(options, resolve);
@@ -64,9 +64,9 @@ export class Guest implements AsyncDisposable {
   }
 
   /**
-   * Runs a script of bash as root. What it starts in the background goes on when it writes elsewhere.
-   * @returns what it wrote, to stdout and stderr
-   * @throws MachineError `command-failed` with what it wrote, unless its exit code is 0; `machine-failed`
+   * Runs a bash script as root. Background processes keep running if they redirect their output.
+   * @returns its output, stdout and stderr
+   * @throws MachineError `command-failed` with its output, unless its exit code is 0; `machine-failed`
    */
   async run(script: string): Promise<string> {
     const name = String(this.#count++);

@@ -10,38 +10,38 @@ export interface MachineOptions {
   qemuRoot: string;
   kernel: string;
   firstRoot: string;
-  /** File with the root file system. Only read. */
+  /** File with the root file system. Read-only. */
   disk: string;
-  /** File with the file system of `node_modules`. Only read. */
+  /** File with the file system of `node_modules`. Read-only. */
   modulesDisk: string;
-  /** Only read. */
+  /** Read-only. */
   repository: string;
-  /** Folder of this run: sockets, log of the kernel, and what the guest reads and writes. A short path. */
+  /** Folder of this run: sockets, kernel log, and the files that the guest reads and writes. A short path. */
   runDir: string;
-  /** File with a third file system, which the guest may write to: `/dev/vdc`. */
+  /** File with a third file system, writable by the guest: `/dev/vdc`. */
   dataDisk?: string;
-  /** A TAP interface of the host that the management interface is connected to. Absent: it leads nowhere. */
+  /** A TAP interface of the host, connected to the management interface. Absent: not connected. */
   tap?: string;
 }
 
-/** Memory of each NUMA node. There is a processor, a network card and its VFs on either. */
+/** Memory of each NUMA node. Each node has a processor and a network card with its VFs. */
 const memoryMib = [2048, 1024];
 const hugepages = 192;
 
 /**
- * All that can be emulated, but for what has the kernel and libc copy memory with `rep movsb`: the emulator goes from byte to
- * byte then.
+ * All features that can be emulated, except those that make the kernel and libc copy memory with `rep movsb`, which the
+ * emulator executes byte by byte.
  */
 const processor = 'max,erms=off,fsrm=off';
-/** What the kernel leaves alone, since it takes an emulator a multiple of a processor's time. */
+/** Kernel features that are switched off because an emulator takes far longer for them than a processor. */
 const fasterKernel = [
   // Retpolines: a third of the time.
   'mitigations=off',
-  // Each read of the HPET, which the kernel would choose as its clock, traps into the emulator.
+  // The kernel would choose the HPET as its clock, and each read of it traps into the emulator.
   'tsc=reliable clocksource=tsc',
-  // `rep stosq` goes from word to word.
+  // The emulator executes `rep stosq` word by word.
   'clearcpuid=rep_good',
-  // Otherwise each page is cleared a second time, and each address looked up in five tables instead of four.
+  // Otherwise each page is cleared a second time, and each address is looked up in five tables instead of four.
   'init_on_alloc=0 no5lvl',
 ];
 
@@ -53,7 +53,7 @@ const cards = [
 
 /**
  * The command line of the machine: two NUMA nodes, an IOMMU, two network cards with SR-IOV that are connected to each
- * other, and one for management. Nothing listens; QEMU connects to the sockets in `runDir`.
+ * other, and one for management. It opens no ports; QEMU connects to the sockets in `runDir`.
  * @returns the program and its arguments
  */
 export function machineCommand(options: MachineOptions): [string, ...string[]] {
@@ -63,7 +63,7 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
     ...packagedProgram(qemuRoot, 'usr/bin/qemu-system-x86_64'),
     ...['-L', join(qemuRoot, 'usr/share/qemu'), '-L', join(qemuRoot, 'usr/share/seabios')],
     ...['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-name', 'netdra-vm'],
-    // Processors in software: what is called KVM on many machines that are virtual themselves does not work.
+    // Emulated processors: KVM does not work on many machines that are themselves virtual.
     ...['-machine', 'q35,usb=off', '-accel', 'tcg,thread=multi', '-cpu', processor, '-smp', '2,sockets=2'],
     ...['-m', `${memoryMib.reduce((sum, each) => sum + each)}M`],
     ...memoryMib.flatMap((size, node) => [
@@ -112,7 +112,7 @@ function shareArguments(tag: string, path: string, more: string): string[] {
   ];
 }
 
-/** Each card is below a PCIe root complex of its own, which is the way to tell the guest what node it is on. */
+/** Each card is below its own PCIe root complex, which tells the guest the card's NUMA node. */
 function networkCardArguments(): string[] {
   return cards.flatMap(({ node, firstBus, address }) => [
     ...['-netdev', `hubport,id=network${node},hubid=0`],

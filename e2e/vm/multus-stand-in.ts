@@ -5,8 +5,8 @@ import { join } from 'node:path';
 export const delegatedInterface = 'multus1';
 
 /**
- * Called in the place of the pod network's own plugin, it calls that one, and then another one for pods that a file in
- * the folder of networks is named after.
+ * Called instead of the pod network's own plugin, it calls that one, and then a second one for pods that have a file of
+ * their name in the folder of networks.
  */
 const script = (pluginDir: string, networksDir: string) => `#!/bin/bash
 config=$(cat)
@@ -24,17 +24,17 @@ exit $code
 `;
 
 /**
- * What Multus does, in a few lines: the runtime calls it as the plugin of the pod network, and it attaches further
- * interfaces by the reference plugin `host-device`, with nothing of netdra in it.
+ * The essence of Multus: the runtime calls it as the plugin of the pod network, and it attaches further
+ * interfaces with the reference plugin `host-device`, without any netdra code.
  */
 export class MultusStandIn {
-  /** CNI plugins for the runtime. */
+  /** Folder of CNI plugins for the runtime. */
   readonly binDir: string;
   readonly #networksDir: string;
 
   /**
    * @param dir an empty folder
-   * @param pluginDir where the plugins themselves are
+   * @param pluginDir folder with the actual plugins
    */
   constructor(dir: string, pluginDir: string) {
     this.binDir = join(dir, 'bin');
@@ -46,7 +46,7 @@ export class MultusStandIn {
     writeFileSync(join(this.binDir, 'bridge'), script(pluginDir, this.#networksDir), { mode: 0o755 });
   }
 
-  /** Has a device attached to a pod that does not run yet. */
+  /** Has a device attached to a pod that is not running yet. */
   attach(podName: string, pciAddress: string, address: string): void {
     const ipam = { type: 'static', addresses: [{ address }] };
     const network = { cniVersion: '1.0.0', name: 'delegated', type: 'host-device', pciBusID: pciAddress, ipam };

@@ -18,15 +18,15 @@ export interface PartsOptions {
   log: (line: string) => void;
 }
 
-/** What a machine is made of, in the cache. */
+/** The parts of a machine, in the cache. */
 export interface MachineParts {
   files: Omit<MachineOptions, 'repository' | 'runDir'>;
-  /** Keeps the files from being replaced until it is disposed. */
+  /** Prevents the files from being replaced until it is disposed. */
   lock: CacheLock;
 }
 
 /**
- * Makes sure of QEMU, the guest's image and a disk with `node_modules`. What is there is used as it is: newer versions
+ * Provides QEMU, the guest's image and a disk with `node_modules`. Existing parts are used unchanged: newer versions
  * of packages are looked for only when the inputs changed or the folder is gone.
  * @throws PackageError, CommandError
  */
@@ -69,7 +69,7 @@ function cacheEntries({ repository, env, log }: PartsOptions): CacheEntry[] {
     },
     {
       name: 'modules',
-      // What npm itself notes of all that it installed.
+      // npm's own record of the installed packages.
       inputs: [readFileSync(join(nodeModules, '.package-lock.json'), 'utf8'), readSource('image/modules-disk.ts')],
       build: (dir) => {
         log('making a disk with node_modules ...');
@@ -83,7 +83,7 @@ function readSource(path: string): string {
   return readFileSync(fileURLToPath(new URL(path, import.meta.url)), 'utf8');
 }
 
-/** The machine's own apt sources, or some that name the mirror of the environment. */
+/** The machine's own apt sources, or sources with the mirror from the environment. */
 function withAptDir(env: NodeJS.ProcessEnv, task: (aptDir: string) => void): void {
   const mirror = env.NETDRA_DEBIAN_MIRROR;
   if (mirror === undefined) {

@@ -3,42 +3,42 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { programPath } from '../../deploy/image/layout.ts';
 
-/** What a guest is to do. */
+/** The task of a guest. */
 export interface GuestTask {
   /** Absolute path, on the host and in the guest. */
   repository: string;
   /** Absent: a shell. */
   command: string[];
-  /** Whether the command gets the guest's terminal, or else stdout and stderr of their own. */
+  /** Whether the command gets the guest's terminal, instead of separate stdout and stderr. */
   terminal: boolean;
-  /** Whether the command reads from the host, or else has no input; for one that has no terminal. */
+  /** Whether the command reads input from the host, instead of none; for a command without a terminal. */
   input?: boolean;
-  /** Of the guest's management interface, default one that leads nowhere. */
+  /** Network of the guest's management interface; default: not connected. */
   network?: GuestNetwork;
-  /** Of the terminal. */
+  /** Rows of the terminal. */
   rows: number;
   columns: number;
   env: NodeJS.ProcessEnv;
 }
 
 export interface GuestNetwork {
-  /** With the length of the prefix: `10.250.0.1/24`. */
+  /** With prefix length: `10.250.0.1/24`. */
   address: string;
   gateway: string;
 }
 
 const isolated: GuestNetwork = { address: '10.0.2.15/24', gateway: '10.0.2.2' };
 
-/** Folders of a run: what the command leaves, what the driver's image has besides Node.js, and programs for containers. */
+/** Folders of a run: the command's results, the driver's image without Node.js, and programs for containers. */
 export const runFolders = { results: 'results', image: 'image', tools: 'tools' };
 
-/** Where the guest sees the folder of its run. */
+/** Path of the run's folder in the guest. */
 export const guestRunDir = '/run/netdra/vm';
 
-/** Variables of the host that the command gets to see. */
+/** Variables of the host that are passed to the command. */
 const passedOn = /^(CI|FORCE_COLOR|NO_COLOR|TERM|NETDRA_(?!CACHE$|CGROUP_PARENT$|VM_).*)$/;
 
-/** Writes what the guest reads when it starts: see guest/second-root.sh. */
+/** Writes the files that the guest reads when it starts: see guest/second-root.sh. */
 export function writeRunFiles(runDir: string, task: GuestTask): void {
   mkdirSync(join(runDir, runFolders.results));
   copyFileSync(fileURLToPath(new URL('guest/second-root.sh', import.meta.url)), join(runDir, 'second-root.sh'));
@@ -61,7 +61,7 @@ export function formatSettings(task: GuestTask): string {
   ].join('\n');
 }
 
-/** @returns a script that is replaced by the command */
+/** @returns a script that executes the command */
 export function formatCommand({ repository, command, env }: GuestTask): string {
   const passed = Object.entries(env).filter(([name]) => passedOn.test(name));
   const variables = Object.fromEntries([
@@ -70,7 +70,7 @@ export function formatCommand({ repository, command, env }: GuestTask): string {
     ['NETDRA_DRIVER', join(guestRunDir, runFolders.image, programPath)],
     ['NETDRA_TOOLS', join(guestRunDir, runFolders.tools)],
     ['NODE_OPTIONS', `--require ${JSON.stringify(join(repository, 'e2e/vm/guest/interpret.cjs'))}`],
-    // The cgroups of pods are below; a guest has the whole tree to itself.
+    // Parent of the pods' cgroups; a guest has the whole tree to itself.
     ['NETDRA_CGROUP_PARENT', '/netdra'],
   ]);
   const exports = Object.entries(variables).map(([name, value]) => `export ${name}=${quote(value ?? '')}`);

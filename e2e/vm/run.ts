@@ -1,6 +1,6 @@
 /**
  * Boots a machine with real SR-IOV and runs a command in it: `node e2e/vm/run.ts [COMMAND [ARGUMENT...]]`. Called by
- * scripts/in-vm.sh, which says what it does.
+ * scripts/in-vm.sh, which describes it.
  */
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,9 +15,9 @@ import { runFolders, writeRunFiles } from './run-files.ts';
 import { runSession, sessionLimits } from './session.ts';
 import type { GuestStreams } from './virtual-machine.ts';
 
-/** The machine failed, not the command: as `docker run` has it. */
+/** The machine failed, not the command: same code as `docker run`. */
 const machineExitCode = 125;
-/** Followed by our pid: what a run that was killed left behind is removed by the next one. */
+/** Followed by our pid: left-overs of a killed run are removed by the next one. */
 const runDirPrefix = 'netdra-vm-';
 
 const log = (line: string) => console.error(`netdra: ${line}`);
@@ -78,7 +78,7 @@ function watchSignals(): Disposable & { signal: AbortSignal } {
   };
 }
 
-/** The guest's terminal becomes ours; ours hands on each key as it is. */
+/** Connects the guest's terminal to ours, which passes on each key unchanged. */
 function openStreams(terminal: boolean): Disposable & Omit<GuestStreams, 'onLine'> {
   const { stdin, stdout, stderr } = process;
   if (!terminal) return { stdout, stderr, [Symbol.dispose]: () => undefined };
@@ -94,7 +94,7 @@ function openStreams(terminal: boolean): Disposable & Omit<GuestStreams, 'onLine
   };
 }
 
-/** What the command left in $NETDRA_RESULTS, and the kernel's log. */
+/** The command's files in $NETDRA_RESULTS, and the kernel's log. */
 function collectResults(runDir: string, resultsDir: string): void {
   mkdirSync(resultsDir, { recursive: true });
   cpSync(join(runDir, runFolders.results), resultsDir, { recursive: true });

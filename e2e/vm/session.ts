@@ -3,32 +3,32 @@ import { NetdraError } from '../../src/errors.ts';
 import type { MachineOptions } from './machine.ts';
 import { type GuestStreams, VirtualMachine } from './virtual-machine.ts';
 
-/** A machine that did not come up, or went away before its command ended. */
+/** A machine that did not boot, or ended before its command. */
 export class MachineError extends NetdraError {}
 
 export interface SessionOptions {
   machine: MachineOptions;
   streams: Omit<GuestStreams, 'onLine'>;
-  /** For all of it. */
+  /** For the whole session. */
   timeoutMs: number;
   /** From the start of QEMU until the guest can run a command. */
   bootTimeoutMs: number;
-  /** How often to start a machine that does not come up; nothing was run in it yet. */
+  /** Number of boot attempts; a failed one is safe to repeat, since nothing was run in the machine yet. */
   bootAttempts: number;
   /** Aborted with the name of a signal as reason: switches the machine off. */
   signal: AbortSignal;
   log: (line: string) => void;
 }
 
-/** What a session may take. A boot takes a third to a sixth of its limit. */
+/** Limits of a session. A boot takes a third to a sixth of its limit. */
 export const sessionLimits = { bootTimeoutMs: 120_000, bootAttempts: 3, timeoutMs: 1_800_000 };
 
-/** What `timeout` of coreutils exits with. */
+/** Exit code of `timeout` in coreutils. */
 const timeoutExitCode = 124;
 const powerOffMs = 15_000;
 
 /**
- * Runs a machine to its end.
+ * Runs a machine until it ends.
  * @returns the command's exit code; 124 if time ran out, 128 and the number of a signal if that ended it
  * @throws MachineError `machine-failed` with the end of the kernel's log
  */
@@ -42,7 +42,7 @@ export async function runSession(options: SessionOptions): Promise<number> {
     if (outcome.wasReady || attempt >= bootAttempts) {
       throw new MachineError('machine-failed', `the machine ${failure}; what it said last:\n${report}`);
     }
-    // With emulated processors about one boot in fifty stands still for good: a timer interrupt gets lost.
+    // With emulated processors about one boot in fifty hangs: a timer interrupt gets lost.
     log(`the machine ${failure}: starting it again; what it said last:\n${report}`);
   }
 }

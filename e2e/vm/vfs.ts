@@ -1,20 +1,20 @@
-/** The machine's VFs as the kernel tells of them: what the driver's word is compared with. */
+/** The machine's VFs as the kernel reports them, for comparison with what the driver reports. */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { NetworkDeviceData } from '../../src/metadata/index.ts';
 import type { IpLink } from '../ip-link.ts';
 
-/** What `ip -d` says of a link. */
+/** A link in the output of `ip -d`. */
 export interface DetailedLink extends IpLink {
   flags: string[];
   /** PCI address. */
   parentdev?: string;
-  /** Of a PF: what it has set for its VFs. */
+  /** Of a PF: its settings for its VFs. */
   vfinfo_list?: { vf: number; address: string; vlan_list?: { vlan: number }[]; trust: boolean }[];
 }
 
-/** @param netnsPath absent: of the host */
+/** @param netnsPath absent: the host's namespace */
 export function detailedLinks(netnsPath?: string): DetailedLink[] {
   const command = ['ip', '-j', '-d', 'addr'];
   const inNetns = netnsPath === undefined ? command : ['nsenter', `--net=${netnsPath}`, ...command];
@@ -22,15 +22,15 @@ export function detailedLinks(netnsPath?: string): DetailedLink[] {
   return JSON.parse(execFileSync(program, args).toString());
 }
 
-/** The interface of a PCI function, by that and not by its name. @param netnsPath absent: in the host's namespace */
+/** The interface of a PCI function, found by address, not by name. @param netnsPath absent: the host's namespace */
 export function linkOf({ pciAddress }: Pick<VfState, 'pciAddress'>, netnsPath?: string): DetailedLink | undefined {
   return detailedLinks(netnsPath).find(({ parentdev }) => parentdev === pciAddress);
 }
 
-/** A VF as the host sees it: what must be the same before and after a pod had it. */
+/** A VF as the host sees it: must be the same before and after a pod had it. */
 export interface VfState {
   pciAddress: string;
-  /** Name of its PF, and its number there. */
+  /** Name of its PF, and its number on that PF. */
   pf: string;
   index: number;
   /** Kernel driver. */
@@ -39,7 +39,7 @@ export interface VfState {
   address: string;
   mtu: number;
   isUp: boolean;
-  /** What the PF has set. */
+  /** Settings of the PF. */
   adminAddress: string;
   vlan: number;
   trust: boolean;
@@ -48,7 +48,7 @@ export interface VfState {
 /** PFs of the machine, in the order of their PCI addresses, with seven VFs each. */
 export const pfNames = ['pf0', 'pf1'] as const;
 
-/** The state of all VFs whose interface is in the host's network namespace, in the order of PFs and numbers. */
+/** The state of all VFs whose interface is in the host's network namespace, ordered by PF and number. */
 export function hostVfStates(): VfState[] {
   const links = detailedLinks();
   return pfNames.flatMap((pf) => {
@@ -65,18 +65,18 @@ export function hostVfStates(): VfState[] {
   });
 }
 
-/** All that stays when a driver is bound to a VF to which nobody gave an address: it gets a new one. */
+/** The state that is kept when a driver is bound to a VF without an assigned address: the VF gets a new one. */
 export function withoutAddresses({ address: _address, adminAddress: _adminAddress, ...rest }: VfState) {
   return rest;
 }
 
-/** What the PF has set for a VF, wherever its interface is. */
+/** The PF's settings for a VF, wherever its interface is. */
 export function pfInfoOf({ pf, index }: VfState) {
   const infos = detailedLinks().find(({ ifname }) => ifname === pf)?.vfinfo_list;
   return infos?.find(({ vf }) => vf === index);
 }
 
-/** What the metadata must say of a link that has addresses. */
+/** The expected metadata of a link with addresses. */
 export function networkDataOf({ ifname, address, addr_info }: DetailedLink): NetworkDeviceData {
   const ips = addr_info
     .filter(({ scope }) => scope === 'global')
@@ -91,7 +91,7 @@ export function vfAt(vfs: VfState[], pf: string, index: number): VfState {
   return vf;
 }
 
-/** Switches off all VFs of a PF, and on as many; 0 leaves none. Names are as when the machine started. */
+/** Switches off all VFs of a PF, then switches on this many; 0 leaves none. Names are as when the machine started. */
 export function switchVfs(pf: string, count: number): void {
   const device = `/sys/class/net/${pf}/device`;
   writeFileSync(`${device}/sriov_numvfs`, '0');

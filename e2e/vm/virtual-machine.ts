@@ -7,24 +7,24 @@ import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { type MachineOptions, machineCommand, type Port, ports } from './machine.ts';
 
-/** The host's ends of what the guest talks to. */
+/** The host's ends of the guest's ports. */
 export interface GuestStreams {
-  /** What the command reads, if it has an input. */
+  /** Input of the command, if it reads any. */
   stdin?: Readable;
   stdout: Writable;
   stderr: Writable;
-  /** Absent: nobody looks at the guest's terminal. */
+  /** Absent: the guest's terminal is not shown. */
   terminal?: { input: Readable; output: Writable };
-  /** Called with each line that the guest says about itself: `ready`, `exit 3`. */
+  /** Called with each line that the guest reports about itself: `ready`, `exit 3`. */
   onLine: (line: string) => void;
 }
 
-/** A running machine. Disposing ends it at once; it ends with this process too, whatever ends that. */
+/** A running machine. Disposing ends it at once; it also ends with this process, in whatever way. */
 export class VirtualMachine implements AsyncDisposable {
   readonly #runDir: string;
   readonly #servers: Server[];
   readonly #process: ChildProcess;
-  /** Resolves when the machine is off and all that it wrote was handed on. */
+  /** Resolves when the machine is off and all its output was passed on. */
   readonly whenEnded: Promise<void>;
   #stderr = '';
 
@@ -62,12 +62,12 @@ export class VirtualMachine implements AsyncDisposable {
     return machine;
   }
 
-  /** Switches it off as if the power went away. */
+  /** Switches it off as in a power failure. */
   kill(): void {
     this.#process.kill('SIGKILL');
   }
 
-  /** What can be told of a machine that did not do its work: what QEMU said, and the end of the kernel's log. */
+  /** Information about a machine that failed: QEMU's messages, and the end of the kernel's log. */
   report(): string {
     const log = join(this.#runDir, 'kernel.log');
     const lines = existsSync(log) ? readFileSync(log, 'utf8').trimEnd().split(/\r?\n/).slice(-40) : [];
@@ -81,7 +81,7 @@ export class VirtualMachine implements AsyncDisposable {
 }
 
 function connect(port: Port, socket: Socket, { stdin, stdout, stderr, terminal, onLine }: GuestStreams): void {
-  // The guest is gone: what it did not say any more is of no interest.
+  // The guest is gone: any remaining output is irrelevant.
   socket.on('error', () => undefined);
   if (port === 'control') createInterface(socket).on('line', onLine);
   else if (port === 'stdin') stdin?.pipe(socket);
@@ -90,7 +90,7 @@ function connect(port: Port, socket: Socket, { stdin, stdout, stderr, terminal, 
   else {
     socket.pipe(terminal.output, { end: false });
     terminal.input.pipe(socket, { end: false });
-    // The end of what is not a terminal; closing the socket would cut off the guest's answer.
+    // End-of-file for input that is not a terminal; closing the socket would cut off the guest's answer.
     terminal.input.on('end', () => socket.write('\u0004'));
   }
 }

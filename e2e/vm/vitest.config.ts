@@ -7,7 +7,7 @@ import { defineConfig } from 'vitest/config';
  */
 export default defineConfig({
   root: import.meta.dirname,
-  // The repository cannot be written to.
+  // The repository is read-only.
   cacheDir: '/tmp/netdra-vitest',
   test: {
     fsModuleCache: false,

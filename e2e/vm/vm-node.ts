@@ -16,14 +16,14 @@ import type { VfState } from './vfs.ts';
 
 export type Pod = Identified<V1Pod>;
 
-/** A pod with a container `main` that runs. */
+/** A pod with a running container `main`. */
 export interface RunningPod {
   pod: Pod;
   sandbox: Sandbox;
   container: RunningContainer;
 }
 
-/** Where Debian puts what the guest's image holds. */
+/** Debian's paths of the tools in the guest's image. */
 const guestTools: NodeTools = {
   containerdDirs: { '2.1': '/usr/bin', '1.7': '/usr/bin' },
   runc: '/usr/sbin/runc',
@@ -31,12 +31,12 @@ const guestTools: NodeTools = {
   busybox: '/usr/bin/busybox',
 };
 
-/** Far more than usual, since processors are emulated. */
+/** Far longer than usual, since processors are emulated. */
 const hookTimeoutMs = 20_000;
 const driverStartsMs = 120_000;
 const vfCount = 14;
 
-/** A node whose VFs are real, with the driver in a process of its own, as users start it. */
+/** A node with real VFs, with the driver in a separate process, as users start it. */
 export class VmNode implements AsyncDisposable {
   readonly bench: Bench;
   readonly multus: MultusStandIn;
@@ -53,7 +53,7 @@ export class VmNode implements AsyncDisposable {
 
   /**
    * Starts the node and its driver, and waits until all VFs of both cards are offered.
-   * @param driverPath the program, as it is in the image
+   * @param driverPath the program from the image
    */
   static async start(driverPath: string): Promise<VmNode> {
     const dir = mkdtempSync(join(tmpdir(), 'netdra-vm-node-'));
@@ -72,7 +72,7 @@ export class VmNode implements AsyncDisposable {
     return node;
   }
 
-  /** Does nothing if it runs. */
+  /** Does nothing if it is running. */
   async startDriver(): Promise<void> {
     if (this.#driver !== undefined) return;
     const driver = new DriverProcess(this.bench.settings, { mainPath: this.#driverPath });
@@ -93,19 +93,19 @@ export class VmNode implements AsyncDisposable {
     this.#driver = undefined;
   }
 
-  /** What the driver said last, for a case that failed. */
+  /** The end of the driver's log, for a failed case. */
   driverReport(): string {
     const lines = this.#driver?.log.slice(-20).map((line) => JSON.stringify(line)) ?? [];
     return [...lines, this.#driver?.stderr ?? 'nothing: it does not run'].join('\n');
   }
 
-  /** What the driver offers: the devices of its only slice. */
+  /** The devices of the driver's only slice. */
   offeredDevices(): { name: string; attributes: Record<string, object> }[] {
     type Slice = { spec: { devices: { name: string; attributes: Record<string, object> }[] } };
     return this.bench.api.objects<Slice>('ResourceSlice').flatMap(({ spec }) => spec.devices);
   }
 
-  /** Creates a pod with a claim of its own name, whose request `vf` has got the VFs. Nothing is prepared yet. */
+  /** Creates a pod with a claim of the same name, whose request `vf` has the VFs allocated. Nothing is prepared yet. */
   createPod(name: string, vfs: VfState | VfState[], config: ClaimConfig[]): Pod {
     const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
     const requests = [{ name: 'vf', devices: [vfs].flat().map(deviceName) }];
@@ -118,13 +118,13 @@ export class VmNode implements AsyncDisposable {
     return await this.runPod(this.createPod(name, vfs, config));
   }
 
-  /** All that the kubelet does until a pod runs, once more what fails at first. */
+  /** Does all that the kubelet does until a pod runs, including retries. */
   async runPod(pod: Pod): Promise<RunningPod> {
     const sandbox = await this.bench.startPod(pod);
     return { pod, sandbox, container: await retry(() => this.bench.startContainer(sandbox, pod)) };
   }
 
-  /** @returns the path of an empty folder that goes with the node */
+  /** @returns the path of an empty folder that is removed with the node */
   createFolder(name: string): string {
     const path = join(this.#dir, name);
     mkdirSync(path);
@@ -143,7 +143,7 @@ export function deviceName({ pciAddress }: VfState): string {
   return pciAddress.replaceAll(/[:.]/g, '-');
 }
 
-/** The file of a claim that was created by name, as a container sees it. Default: the one of {@link VmNode.createPod}. */
+/** A container's file of a claim that was created by name. Default: the claim of {@link VmNode.createPod}. */
 export async function readMetadata(
   { pod, container }: RunningPod,
   claim = pod.metadata.name,

@@ -3,7 +3,7 @@ import { hostVfStates } from './vfs.ts';
 import { VmNode } from './vm-node.ts';
 
 /**
- * `it` with what cases on VFs need. `node`: a node with its driver, one for all files, since starting them takes half a
+ * `it` with fixtures for cases on VFs. `node`: a node with its driver, one for all files, since starting takes half a
  * minute here. `vfs`: all VFs before the case; after it, with all pods ended, they must be the same again.
  */
 export const it = test
@@ -17,7 +17,7 @@ export const it = test
     onCleanup(() => node[Symbol.asyncDispose]());
     return node;
   })
-  // One that a case has ended is started only if another case follows.
+  // If a case has stopped the driver, it is only restarted if another case follows.
   .extend('driver', { auto: true }, ({ node }) => node.startDriver())
   .extend('vfs', async ({ node }, { onCleanup }) => {
     const before = hostVfStates();

@@ -1,19 +1,19 @@
 import type { BenchResult } from './result.ts';
 
-/** How thoroughly to measure. */
+/** Thoroughness of the measurements. */
 export type Effort = 'full' | 'smoke';
 
 export interface BenchOptions {
   effort: Effort;
-  /** The program as it is shipped: what `npm run bundle` makes. */
+  /** The shipped program: the output of `npm run bundle`. */
   imageDir: string;
-  /** On a disk, as the kubelet's directories are; removed by the caller. */
+  /** On a disk, like the kubelet's directories; removed by the caller. */
   workDir: string;
-  /** Tells how far it is. */
+  /** Reports the progress. */
   progress: (line: string) => void;
 }
 
-/** A group of measurements that share what they run on. */
+/** A group of measurements in a shared environment. */
 export interface Bench {
   name: string;
   run(options: BenchOptions): Promise<BenchResult>;

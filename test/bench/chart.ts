@@ -2,7 +2,7 @@ import type { Plot, Series } from './result.ts';
 
 const size = { width: 640, height: 320 };
 const area = { left: 64, right: 190, top: 40, bottom: 44 };
-/** Told apart by colour, and by the form of the points too. */
+/** Series are distinguished by colour and by the shape of the points. */
 const colours = ['#0b62a4', '#c2410c', '#2f7d32', '#7b4fa3', '#8a6d00', '#555555'];
 const tickCount = 5;
 
@@ -67,7 +67,7 @@ function roundUp(value: number): number {
   return ([1, 2, 2.5, 5, 10].find((step) => step * power >= value) as number) * power;
 }
 
-/** Keeps ticks whose numbers would not run into each other. */
+/** Keeps ticks whose numbers do not overlap. */
 function isApart(distance: number): (value: number) => boolean {
   let last = Number.NEGATIVE_INFINITY;
   return (value) => {

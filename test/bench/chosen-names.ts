@@ -9,7 +9,7 @@ export const benchOptions = {
   'write-docs': { type: 'boolean', default: false },
 } as const;
 
-/** The benches that `--only` names; `undefined`: all. @throws NetdraError `wrong-usage` */
+/** The benches named by `--only`; `undefined`: all. @throws NetdraError `wrong-usage` */
 export function chosenNames(args: readonly string[]): string[] | undefined {
   try {
     return parseArgs({ args: [...args], options: benchOptions }).values.only?.split(',');

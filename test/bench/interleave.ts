@@ -1,27 +1,27 @@
-/** One thing that is measured, beside others. */
+/** One of several cases that are measured in turns. */
 export interface Case {
   name: string;
   /** Called before each batch, not measured. */
   enter?(): Promise<void>;
-  /** Does it once. @returns what it took, in the unit of the bench: what has to be set up for it does not count */
+  /** Runs once. @returns the measured value, in the unit of the bench, without any set-up */
   run(): Promise<number>;
   /** Called after each batch, not measured. */
   leave?(): Promise<void>;
 }
 
 export interface Rounds {
-  /** How often all cases get their turn. */
+  /** Number of turns of all cases. */
   rounds: number;
-  /** How often in a row a case is run when it is its turn. */
+  /** Number of consecutive runs of a case in its turn. */
   perRound: number;
-  /** Rounds before these that do not count. */
+  /** Number of warm-up rounds, which do not count. */
   warmUpRounds: number;
 }
 
 /**
- * Runs cases in turns, a batch of each: what else the machine does meanwhile then meets all of them, and a ratio of
- * two medians says more than either of them.
- * @returns what each case took, in the order of the cases
+ * Runs cases in turns, a batch of each: other load on the machine then affects all of them alike, and a ratio of
+ * two medians is more meaningful than either of them.
+ * @returns the values of each case, in the order of the cases
  */
 export async function interleave(cases: readonly Case[], rounds: Rounds): Promise<number[][]> {
   const values = cases.map((): number[] => []);
@@ -45,7 +45,7 @@ async function runBatch(each: Case, count: number): Promise<number[]> {
   return values;
 }
 
-/** How long a task takes, ms. */
+/** Duration of a task, ms. */
 export async function timed(task: () => unknown): Promise<number> {
   const startedAtMs = performance.now();
   await task();

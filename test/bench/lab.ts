@@ -18,7 +18,7 @@ export interface LabOptions extends Pick<BenchOptions, 'imageDir' | 'workDir'> {
   simulate: Simulation;
 }
 
-/** A pod with a claim, as the kubelet and the runtime name them. */
+/** A pod with its claims, as named by the kubelet and the runtime. */
 export interface LabPod {
   uid: string;
   name: string;
@@ -26,12 +26,12 @@ export interface LabPod {
 }
 
 /**
- * What the driver needs around it, so that it can be called from here as a kubelet and a runtime call it: doubles of the
+ * The environment of the driver, in which tests call it like a kubelet and a runtime: doubles of the
  * API server, the kubelet and the runtime. The driver's state is on a disk, CDI specs are in memory, as on a node.
  */
 export class Lab implements AsyncDisposable {
   readonly api: ApiServer;
-  /** Where the API server listens for TLS. */
+  /** TLS port of the API server. */
   readonly apiPort: number;
   readonly runtime: FakeRuntime;
   readonly settings: Settings;
@@ -65,7 +65,7 @@ export class Lab implements AsyncDisposable {
     const memory = mkdtempSync(join(tmpdir(), 'netdra-lab-'));
     stack.defer(() => rmSync(memory, { recursive: true, force: true }));
     const [registryDir, cdiDir] = [join(memory, 'registry'), join(memory, 'cdi')];
-    // Short: sockets lie below, and their paths end at 107 characters.
+    // A short path: it contains sockets, whose paths are limited to 107 characters.
     const pluginsDir = join(disk, 'p');
     for (const dir of [registryDir, cdiDir, pluginsDir]) mkdirSync(dir);
     const api = stack.use(await ApiServer.start());
@@ -80,9 +80,9 @@ export class Lab implements AsyncDisposable {
     return new Lab({ api, apiPort: front.port, runtime, settings, kubelet, imageDir, logPath }, stack.move());
   }
 
-  /** Starts the driver and waits until kubelet and runtime have it. */
+  /** Starts the driver and waits until it is known to kubelet and runtime. */
   async startDriver(more: Partial<Settings> = {}): Promise<ShippedDriver> {
-    // Each start is one of another pod, as after an update.
+    // Each start has another pod UID, as after an update.
     const settings = { ...this.settings, podUid: randomUUID(), ...more };
     const driver = new ShippedDriver(this.#imageDir, settings, this.#logPath, serviceEnv(this.apiPort));
     this.#driver = driver;
@@ -159,17 +159,17 @@ function checkAnswers(claims: Record<string, { error: string }>): void {
   for (const { error } of Object.values(claims)) if (error !== '') throw new Error(error);
 }
 
-/** The node that this runs on has a /run of its own. */
+/** Safe to write: this runs on a node with its own /run. */
 const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** What the kubelet mounts into pods. */
+/** Files that the kubelet mounts into pods. */
 export function writeServiceAccount({ certificate, token = 'token' }: { certificate: string; token?: string }): void {
   mkdirSync(serviceAccountDir, { recursive: true });
   const files = { token, 'ca.crt': certificate, namespace: 'kube-system' };
   for (const [name, text] of Object.entries(files)) writeFileSync(join(serviceAccountDir, name), text);
 }
 
-/** What the kubelet tells every pod. */
+/** Variables that the kubelet sets in every pod. */
 export function serviceEnv(port: number, host = '127.0.0.1'): Record<string, string> {
   return { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: String(port) };
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { cpus, loadavg, release, totalmem } from 'node:os';
 
-/** What the figures depend on. */
+/** The environment on which the figures depend. */
 export interface Machine {
   processor: string;
   cores: number;
@@ -9,7 +9,7 @@ export interface Machine {
   kernel: string;
   system: string;
   node: string;
-  /** Of the last minute, before anything was measured. */
+  /** Load average of the last minute, before any measurement. */
   load: number;
 }
 
@@ -20,7 +20,7 @@ export function describeMachine(): Machine {
     processor: first?.model.trim() || 'unknown',
     cores: cpus().length,
     memoryGb: Math.round(totalmem() / 2 ** 30),
-    // Of the release only what others can find, too.
+    // Only the public part of the release.
     kernel: release().split('-', 1)[0] ?? '',
     system: name ?? 'Linux',
     node: process.version,

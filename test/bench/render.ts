@@ -1,7 +1,7 @@
 import type { Machine } from './machine.ts';
 import type { BenchResult, Bound, Row, Unit } from './result.ts';
 
-/** A table in Markdown, which is as readable on a terminal. */
+/** A Markdown table that is also readable on a terminal. */
 export function renderTable(head: string[], rows: string[][]): string {
   const widths = head.map((title, column) =>
     Math.max(title.length, ...rows.map((cells) => (cells[column] ?? '').length)),

@@ -2,28 +2,28 @@ import type { Distribution } from './stats.ts';
 
 export type Unit = 'ms' | 'MB' | 'writes' | 'system calls';
 
-/** One thing that was measured, and what it is measured by. */
+/** One measured value, with its reference. */
 export interface Row {
   what: string;
   unit: Unit;
   ours: Distribution;
-  /** Measured in the same run, in turns with ours. */
+  /** Measured in the same run, alternating with ours. */
   reference?: Distribution & { what: string };
-  /** Median by median. */
+  /** Ratio of the medians. */
   ratio?: number;
 }
 
-/** What issue 8 demands. */
+/** A requirement of issue 8. */
 export interface Bound {
   what: string;
   value: number;
-  /** Not more than. */
+  /** Maximum. */
   limit: number;
   unit: Unit | '×';
   met: boolean;
 }
 
-/** How a cost grows. */
+/** Growth of a cost. */
 export interface Series {
   name: string;
   /** x is a number of VFs, claims or pods, y in the unit of the chart. */
@@ -31,7 +31,7 @@ export interface Series {
 }
 
 export interface Plot {
-  /** Name of the file, without its end. */
+  /** File name, without extension. */
   name: string;
   title: string;
   xLabel: string;
@@ -39,15 +39,15 @@ export interface Plot {
   series: Series[];
 }
 
-/** What one bench gives. */
+/** Results of one bench. */
 export interface BenchResult {
   name: string;
-  /** What was done, in a sentence or two. */
+  /** Description of the measurement, in a sentence or two. */
   about: string;
   rows: Row[];
   bounds: Bound[];
   plots?: Plot[];
-  /** What else was seen. */
+  /** Other observations. */
   notes?: string[];
 }
 

@@ -26,7 +26,7 @@ if (unknown.length > 0) {
 const chosen: Bench[] = allBenches.filter(({ name }) => names?.includes(name) ?? true);
 const machine = describeMachine();
 say(renderMachine(machine));
-// Not below the temporary folder, which is in memory on a node of the tests.
+// Not below the temporary folder, which is in memory on a test node.
 const workDir = mkdtempSync('/var/tmp/netdra-bench-');
 try {
   const imageDir = join(workDir, 'image');

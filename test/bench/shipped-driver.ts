@@ -8,7 +8,7 @@ import { driverFlags } from '../../e2e/node/driver-process.ts';
 import { locateGate } from '../../e2e/node/tools.ts';
 import type { Settings } from '../../src/settings.ts';
 
-/** Lays down what the image holds. @param dir becomes what the image has at `/` */
+/** Creates the content of the image. @param dir becomes the image's `/` */
 export async function makeShippedDriver(dir: string): Promise<void> {
   const names = Object.keys(architectures) as Architecture[];
   const architecture = names.find((name) => architectures[name] === process.arch);
@@ -16,12 +16,12 @@ export async function makeShippedDriver(dir: string): Promise<void> {
   await makeImageFiles({ outDir: dir, architecture, gateProgram: locateGate() });
 }
 
-/** The driver as the image starts it, in a process of its own. Its log goes to a file, so that nobody has to read along. */
+/** The driver as started by the image, in a separate process. Its log goes to a file that no process has to read. */
 export class ShippedDriver implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #exit: Promise<unknown>;
 
-  /** @param env besides ours */
+  /** @param env added to our environment */
   constructor(imageDir: string, settings: Settings, logPath: string, env: Record<string, string> = {}) {
     const log = openSync(logPath, 'a');
     this.#child = spawn(
@@ -50,7 +50,7 @@ export function residentMb(pid: number): number {
   return (kilobytes * 1_024) / 1e6;
 }
 
-/** CPU time that a process has used, ms. */
+/** CPU time used by a process so far, ms. */
 export function cpuMs(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
   const ticksPerSecond = Number(execFileSync('getconf', ['CLK_TCK']).toString());

@@ -1,6 +1,6 @@
 /**
- * `npm run bench`: builds and fetches the programs that the chosen benches compare the driver with, and starts them on a node
- * of their own, where there is no network.
+ * `npm run bench`: builds and fetches the programs with which the selected benches compare the driver, and starts them
+ * on a separate node without a network.
  */
 import { print } from '../../e2e/cluster/launch.ts';
 import { fetchClusterPrograms, testedPairs, toEnv } from '../../e2e/cluster/programs.ts';

@@ -1,4 +1,4 @@
-/** What is told of a number of measurements, in their unit. */
+/** Summary of several measurements, in their unit. */
 export interface Distribution {
   median: number;
   p99: number;
@@ -12,7 +12,7 @@ export function summarize(values: readonly number[]): Distribution {
 }
 
 /**
- * By the nearest rank: always a value that was measured.
+ * By the nearest rank: always a measured value.
  * @param sorted ascending
  * @param share 0 … 1
  */

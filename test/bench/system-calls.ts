@@ -4,22 +4,22 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 
-/** System calls of a process while something was done. */
+/** System calls of a process during a task. */
 export interface SystemCalls {
-  /** Besides those of the event loop, of sockets that are connected, and of V8's own threads and memory. */
+  /** Excludes those of the event loop, of connected sockets, and of V8's own threads and memory. */
   other: number;
   /** All of them, by name. */
   summary: string;
 }
 
-/** What Node.js needs for itself: waiting, waking threads, memory. */
+/** Calls of Node.js itself: waiting, waking threads, memory. */
 const ownCalls = /^(epoll_\w+|futex|madvise|mmap|munmap|mprotect|sched_yield|restart_syscall|clock_\w+|getpid|gettid)$/;
 const tries = 5;
 
 /**
- * Counts the system calls of a process, of all its threads, with strace. What a process does now and then by itself may
- * fall into the time; so it is tried a few times, and the try with the fewest calls counts.
- * @returns `undefined` where strace is not installed
+ * Counts the system calls of a process, in all its threads, with strace. Periodic activity of the process may
+ * fall into the period; so it is tried a few times, and the attempt with the fewest calls counts.
+ * @returns `undefined` if strace is not installed
  */
 export async function countSystemCalls(pid: number, task: () => Promise<void>): Promise<SystemCalls | undefined> {
   let best: SystemCalls | undefined;
@@ -44,7 +44,7 @@ async function trace(pid: number, task: () => Promise<void>): Promise<string[] |
       once(strace, 'error').then(() => false),
     ]);
     if (!isThere) return undefined;
-    // Attached to the first thread, as it said; the others follow within a moment.
+    // It has reported that it is attached to the first thread; the others follow within a moment.
     await new Promise((resolve) => setTimeout(resolve, 100));
     await task();
     strace.kill('SIGINT');

@@ -5,7 +5,7 @@ import type { Machine } from './machine.ts';
 import { renderBounds, renderMachine, renderRows } from './render.ts';
 import type { BenchResult } from './result.ts';
 
-/** What a run has measured. */
+/** The measurements of a run. */
 export interface Report {
   machine: Machine;
   /** RFC 3339. */
@@ -19,8 +19,8 @@ interface Recorded extends Pick<BenchResult, 'name' | 'bounds'> {
 }
 
 /**
- * Puts the figures of a run into docs/performance.md, between the marks `<!-- bench NAME -->` and `<!-- end -->`, and draws
- * its plots beside it. What stands around the marks stays, and so do the figures of a bench that was not run.
+ * Writes the figures of a run into docs/performance.md, between the marks `<!-- bench NAME -->` and `<!-- end -->`, and
+ * draws its plots beside it. Text outside the marks is kept, and so are the figures of a bench that was not run.
  * @param docsDir with `performance.md` and `performance/`
  */
 export function writeDocs(docsDir: string, { machine, finished, results }: Report): void {
@@ -49,7 +49,7 @@ export function writePart(path: string, name: string, content: string): void {
   writeFileSync(path, `${page.slice(0, from)}${start}\n${content}\n${page.slice(to)}`);
 }
 
-/** Keeps the bounds of a run beside the last ones of the other benches. @returns all of them */
+/** Merges the bounds of a run with the last ones of the other benches. @returns all of them */
 function record(path: string, finished: string, results: readonly BenchResult[]): Recorded[] {
   const before = existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Recorded[]) : [];
   const now = results.map(({ name, bounds }): Recorded => ({ name, finished, bounds }));

@@ -1,14 +1,14 @@
-/** Lets tests wait for a state instead of sleeping: looks again whenever something happened, and now and then anyway. */
+/** Lets tests wait for a state instead of sleeping: checks again after each event, and periodically anyway. */
 export class Activity {
   readonly #what: string;
   readonly #waiters = new Set<() => void>();
 
-  /** @param what names the thing in the error: `API server double` */
+  /** @param what name in errors: `API server double` */
   constructor(what: string) {
     this.#what = what;
   }
 
-  /** Something happened. */
+  /** Reports an event. */
   wake(): void {
     for (const waiter of [...this.#waiters]) waiter();
   }
@@ -16,7 +16,7 @@ export class Activity {
   /**
    * @returns the first value of `condition` that is neither `undefined` nor `false`
    * @param explain adds the state to the error
-   * @throws Error when there was none in time
+   * @throws Error if there was none in time
    */
   async until<T>(
     condition: () => T | undefined | false,
@@ -29,7 +29,7 @@ export class Activity {
       if (value !== undefined && value !== false) return value;
       const leftMs = endsAt - performance.now();
       if (leftMs <= 0) throw new Error(`${this.#what}: not within ${timeoutMs} ms: ${condition} ${explain()}`);
-      // The test's own side of a connection may lag behind what woke us.
+      // The test's own side of a connection may lag behind the event.
       await this.#next(Math.min(leftMs, 10));
     }
   }

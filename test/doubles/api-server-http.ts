@@ -13,15 +13,15 @@ import { type Selection, WatchStream } from './api-server-watch.ts';
 export const draVersions = ['v1', 'v1beta2', 'v1beta1'] as const;
 export type DraVersion = (typeof draVersions)[number];
 
-/** A verb on a resource; `resource` has the subresource behind a slash: `resourceclaims/status`. */
+/** A verb on a resource; `resource` has the subresource after a slash: `resourceclaims/status`. */
 export interface DeniedAccess {
   verb: string;
   resource: string;
-  /** Default: on all objects, which is what a review without a name asks for. */
+  /** Default: all objects, as in a review without a name. */
   name?: string;
 }
 
-/** What the path of a request names. */
+/** The target in the path of a request. */
 interface Target {
   resource: Resource;
   namespace: string | undefined;
@@ -37,9 +37,9 @@ export class ApiListener implements AsyncDisposable {
   readonly faults = new Faults();
   readonly watches = new Set<WatchStream>();
   readonly activity = new Activity('API server double');
-  /** What a SelfSubjectAccessReview says no to. */
+  /** Access that a SelfSubjectAccessReview denies. */
   readonly denied: DeniedAccess[] = [];
-  /** Of Kubernetes 1.x. */
+  /** Minor version of Kubernetes 1.x. */
   minorVersion = 36;
   /** Versions of resource.k8s.io that are served now. */
   draVersions: readonly DraVersion[];

@@ -13,15 +13,15 @@ export interface LoggedRequest {
   body: unknown;
   isWatch: boolean;
   startedMs: number;
-  /** When the answer was sent whole; for a watch, when it ended. `undefined` while it runs. */
+  /** When the whole answer was sent; for a watch, when it ended. `undefined` while it is open. */
   endedMs: number | undefined;
   /** HTTP status; `undefined` until there is one. */
   status: number | undefined;
 }
 
 /**
- * Which requests something applies to: part of the path (`/resourceclaims/`), the same after a method (`PATCH /status`),
- * a pattern for `METHOD path`, or a function.
+ * The requests to which something applies: part of the path (`/resourceclaims/`), the same after a method
+ * (`PATCH /status`), a pattern for `METHOD path`, or a function.
  */
 export type RequestMatch = string | RegExp | ((request: LoggedRequest) => boolean);
 
@@ -32,13 +32,13 @@ export function matchesRequest(match: RequestMatch, request: LoggedRequest): boo
   return (method === undefined || method === request.method) && request.path.includes(part);
 }
 
-/** How a faulty answer looks besides its HTTP status. */
+/** Properties of a faulty answer besides its HTTP status. */
 export interface FailureOptions {
-  /** How many requests fail; `Infinity` until it is disposed of. Default 1. */
+  /** Number of requests that fail; `Infinity` until it is disposed of. Default 1. */
   times?: number;
   message?: string;
   reason?: string;
-  /** Sent as `Retry-After` too. */
+  /** Also sent as `Retry-After`. */
   retryAfterSeconds?: number;
 }
 
@@ -53,16 +53,16 @@ interface ArmedFault {
   timesLeft: number;
 }
 
-/** What a test does to requests. Each method returns a handle that ends it. */
+/** Faults that a test injects into requests. Each method returns a handle that ends the fault. */
 export class Faults {
   #armed: ArmedFault[] = [];
 
-  /** Answers late. */
+  /** Delays answers. */
   delay(match: RequestMatch, ms: number): Disposable {
     return this.#arm({ match, fault: { kind: 'delay', ms }, timesLeft: Infinity });
   }
 
-  /** Answers the next request (or the next `times`) with an error, without doing what it asks. */
+  /** Answers the next request (or the next `times`) with an error, without executing it. */
   failNext(match: RequestMatch, status: number, options: FailureOptions = {}): Disposable {
     const { times = 1, message = `injected failure ${status}`, reason, retryAfterSeconds } = options;
     const details = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
@@ -82,7 +82,7 @@ export class Faults {
     };
   }
 
-  /** The faults for a request, in the order they were set up. */
+  /** The faults for a request, in the order in which they were set up. */
   take(request: LoggedRequest): Fault[] {
     const hits = this.#armed.filter(({ match }) => matchesRequest(match, request));
     for (const hit of hits) hit.timesLeft -= 1;

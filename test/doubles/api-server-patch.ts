@@ -10,7 +10,7 @@ interface JsonPatchOperation {
   value?: Json;
 }
 
-/** @throws ApiStatusError 415 for a patch of another type, 422 when an operation does not fit the object */
+/** @throws ApiStatusError 415 for a patch of another type, 422 if an operation does not fit the object */
 export function applyPatch<T extends object>(target: T, contentType: string | undefined, patch: unknown): T {
   if (contentType === 'application/merge-patch+json') return mergePatch(target as Json, patch as Json) as T;
   if (contentType !== 'application/json-patch+json') throw new ApiStatusError(415, `no patch: ${contentType}`);

@@ -9,12 +9,12 @@ const reasons: Record<number, string> = {
 };
 
 export interface StatusDetails {
-  /** Of the object; an answer without it is not about one. */
+  /** Name of the object; absent in an answer that does not concern one. */
   name?: string;
   retryAfterSeconds?: number;
 }
 
-/** An answer that is not the object asked for; the server sends it as a `Status` object. */
+/** An answer other than the requested object; the server sends it as a `Status` object. */
 export class ApiStatusError extends Error {
   readonly httpStatus: number;
   readonly details: StatusDetails;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { ApiStatusError } from './api-server-status.ts';
 
-/** A stored object. `spec`, `status` and what else it has are plain JSON. */
+/** A stored object. `spec`, `status` and its other fields are plain JSON. */
 export interface KubeObject {
   apiVersion: string;
   kind: string;
@@ -17,14 +17,14 @@ export interface KubeObject {
   [field: string]: unknown;
 }
 
-/** What is written: the server fills in the rest of the metadata. */
+/** Input of a write: the server fills in the rest of the metadata. */
 export interface ObjectInput {
   apiVersion?: string;
   kind?: string;
   metadata?: { name?: string; namespace?: string; uid?: string; resourceVersion?: string };
 }
 
-/** A kind of objects that the double keeps. */
+/** A kind of objects in the double. */
 export interface Resource {
   group: string;
   plural: string;
@@ -32,7 +32,7 @@ export interface Resource {
   namespaced: boolean;
 }
 
-/** What netdra reads and writes. */
+/** The kinds that netdra reads and writes. */
 export const resources: readonly Resource[] = [
   { group: '', plural: 'nodes', kind: 'Node', namespaced: false },
   { group: '', plural: 'pods', kind: 'Pod', namespaced: true },
@@ -49,7 +49,7 @@ export const resources: readonly Resource[] = [
   },
 ];
 
-/** One change: an object appeared (`before` missing), changed, or went (`after` missing). */
+/** One change: an object was created (`before` missing), changed, or deleted (`after` missing). */
 export interface StoreChange {
   resourceVersion: number;
   resource: Resource;
@@ -105,7 +105,7 @@ export class ObjectStore {
   }
 
   /**
-   * Stores a changed object. One that is as before gets no new version, and is seen by no watch.
+   * Stores a changed object. An unchanged one gets no new version and causes no watch event.
    * @throws ApiStatusError 404, 409 if its uid or resourceVersion is not the current one
    */
   replace(resource: Resource, namespace: string | undefined, name: string, input: ObjectInput): KubeObject {
@@ -131,7 +131,7 @@ export class ObjectStore {
     return before;
   }
 
-  /** @throws ApiStatusError 410 when changes after `resourceVersion` are already forgotten */
+  /** @throws ApiStatusError 410 if changes after `resourceVersion` are already forgotten */
   changesAfter(resourceVersion: number): StoreChange[] {
     if (resourceVersion < this.#compactedVersion) {
       throw new ApiStatusError(410, `too old resource version: ${resourceVersion} (${this.#compactedVersion})`);
@@ -142,7 +142,7 @@ export class ObjectStore {
   /** Forgets the history, as etcd does every few minutes: requests for changes since an older version get 410. */
   compact(): void {
     this.#history = [];
-    // One step ahead, so that a client that is up to date finds its version too old as well.
+    // One step ahead, so that even the version of an up-to-date client is too old.
     this.#compactedVersion = ++this.#resourceVersion;
   }
 

@@ -2,13 +2,13 @@ import type { ServerResponse } from 'node:http';
 import { ApiStatusError } from './api-server-status.ts';
 import type { KubeObject, ObjectStore, Resource, StoreChange } from './api-server-store.ts';
 
-/** What a list or a watch is about. */
+/** The objects of a list or a watch. */
 export interface Selection {
   resource: Resource;
   selects: (object: KubeObject) => boolean;
 }
 
-/** One open watch: a chunked answer with one JSON object a line. */
+/** One open watch: a chunked answer with one JSON object per line. */
 export class WatchStream {
   readonly #store: ObjectStore;
   readonly #selection: Selection;
@@ -21,8 +21,8 @@ export class WatchStream {
   }
 
   /**
-   * Sends what happened since a version, then everything that happens, until either side ends it.
-   * @param resourceVersion none: all objects that are there come first
+   * Sends the changes since a version, then all new ones, until either side ends it.
+   * @param resourceVersion none: all existing objects come first
    */
   async run(resourceVersion: string | undefined): Promise<void> {
     this.#response.writeHead(200, { 'Content-Type': 'application/json' });
@@ -41,7 +41,7 @@ export class WatchStream {
     await closed;
   }
 
-  /** Says which version is the current one. */
+  /** Sends the current version. */
   bookmark(): void {
     const { kind } = this.#selection.resource;
     this.#write('BOOKMARK', { kind, metadata: { resourceVersion: String(this.#store.resourceVersion) } });
@@ -57,7 +57,7 @@ export class WatchStream {
     for (const object of this.#store.list(resource).filter(selects)) this.#write('ADDED', object);
   }
 
-  /** To a watch with a selector, an object that starts to match was added, and one that stops to match was deleted. */
+  /** To a watch with a selector, an object that starts to match was added, and one that stops matching was deleted. */
   #sendChange({ resource, before, after }: StoreChange): void {
     const selects = (object: KubeObject | undefined) => object !== undefined && this.#selection.selects(object);
     if (resource !== this.#selection.resource) return;

@@ -8,18 +8,18 @@ import { deviceClassesOf } from './device-classes.ts';
 export interface ApiServerOptions {
   /** Which versions of resource.k8s.io are served; requests for the others get 404. Default: all. */
   draVersions?: readonly DraVersion[];
-  /** When given, requests without this bearer token get 401. It is in the kubeconfig in any case. */
+  /** If given, requests without this bearer token get 401. The kubeconfig contains it in any case. */
   token?: string;
-  /** Of Kubernetes 1.x, default 36. */
+  /** Minor version of Kubernetes 1.x, default 36. */
   minorVersion?: number;
 }
 
 /**
- * A store with the HTTP of an API server, on a port of 127.0.0.1: objects with versions, conflicts and watches, and faults
- * where a test wants them. It takes whatever is written: what the real server validates, converts, defaults and permits is
- * shown in e2e/cluster/api.
+ * A store with the HTTP interface of an API server, on a port of 127.0.0.1: objects with versions, conflicts and
+ * watches, and faults where a test needs them. It accepts all writes: what the real server validates, converts,
+ * defaults and permits is shown in e2e/cluster/api.
  *
- * The synchronous methods are the test's own hand.
+ * The synchronous methods are direct actions of the test.
  */
 export class ApiServer implements AsyncDisposable {
   readonly #store = new ObjectStore();
@@ -47,13 +47,13 @@ export class ApiServer implements AsyncDisposable {
     return this.#listener.log;
   }
 
-  /** A kubeconfig as text, for `KubeConfig.loadFromString`. JSON is YAML too. */
+  /** A kubeconfig as text, for `KubeConfig.loadFromString`. JSON is also valid YAML. */
   kubeconfig(): string {
     const name = 'double';
     return JSON.stringify({
       apiVersion: 'v1',
       kind: 'Config',
-      // The client refuses plain HTTP unless it need not verify TLS either.
+      // The client refuses plain HTTP unless TLS verification is off.
       clusters: [{ name, cluster: { server: this.url, 'insecure-skip-tls-verify': true } }],
       users: [{ name, user: { token: this.#token ?? 'any' } }],
       contexts: [{ name, context: { cluster: name, user: name, namespace: 'default' } }],
@@ -65,20 +65,20 @@ export class ApiServer implements AsyncDisposable {
     await writeFile(path, this.kubeconfig(), { mode: 0o600 });
   }
 
-  /** With an allocated claim its classes, unless they are there. @throws ApiStatusError 409 */
+  /** For an allocated claim, also creates its classes unless they exist. @throws ApiStatusError 409 */
   create<T extends ObjectInput>(object: T): T & KubeObject {
     const { resource, namespace } = locate(object.kind, object.metadata?.namespace);
     if (object.kind === 'ResourceClaim') this.#createClasses(object as unknown as ResourceV1ResourceClaim);
     return this.#store.create(resource, namespace, jsonCopy(object)) as T & KubeObject;
   }
 
-  /** @returns a copy, `undefined` if there is none. Namespace of a namespaced kind: `default` unless given. */
+  /** @returns a copy; `undefined` if it does not exist. Default namespace of namespaced kinds: `default`. */
   get<T = KubeObject>(kind: string, name: string, namespace?: string): T | undefined {
     const place = locate(kind, namespace);
     return this.#store.find(place.resource, place.namespace, name) as T | undefined;
   }
 
-  /** Replaces all of it. A `resourceVersion` that is not the current one is a conflict; leave it out to force. */
+  /** Replaces the whole object. A `resourceVersion` other than the current one is a conflict; leave it out to force. */
   update<T extends ObjectInput>(object: T): T & KubeObject {
     const { resource, namespace } = locate(object.kind, object.metadata?.namespace);
     const name = object.metadata?.name ?? '';
@@ -104,12 +104,12 @@ export class ApiServer implements AsyncDisposable {
     return this.#store.list(locate(kind).resource, namespace) as T[];
   }
 
-  /** Requests so far that match. */
+  /** Matching requests so far. */
   requests(match: RequestMatch): LoggedRequest[] {
     return this.log.filter((request) => matchesRequest(match, request));
   }
 
-  /** Waits until `condition` gives something else than `undefined` or `false`, and returns that. @throws Error */
+  /** Waits until `condition` returns something other than `undefined` or `false`, and returns that. @throws Error */
   until<T>(condition: () => T | undefined | false, timeoutMs = 5000): Promise<T> {
     return this.#listener.activity.until(condition, timeoutMs);
   }
@@ -127,7 +127,7 @@ export class ApiServer implements AsyncDisposable {
   }
 
   /**
-   * From now on a SelfSubjectAccessReview says that the client may not do this. Requests themselves are not refused:
+   * From now on a SelfSubjectAccessReview denies this access to the client. Requests themselves are not refused:
    * `failNext` does that.
    */
   denyAccess(denied: DeniedAccess): void {
@@ -148,7 +148,7 @@ export class ApiServer implements AsyncDisposable {
     this.#listener.draVersions = versions;
   }
 
-  /** Forgets the history: watches from before get 410. */
+  /** Forgets the history: watches from earlier versions get 410. */
   compact(): void {
     this.#store.compact();
   }
@@ -163,7 +163,7 @@ export class ApiServer implements AsyncDisposable {
     for (const watch of this.#listener.watches) watch.end();
   }
 
-  /** Cuts all connections, requests on the way included. */
+  /** Cuts all connections, including pending requests. */
   dropConnections(): void {
     this.#listener.dropConnections();
   }
@@ -193,7 +193,7 @@ function locate(
   return { resource, namespace: resource.namespaced ? namespace : undefined };
 }
 
-/** A copy that went through JSON: dates become text and `undefined` members vanish, as on the wire. */
+/** A copy through JSON: dates become text and `undefined` members vanish, as on the wire. */
 function jsonCopy<T>(value: T): T {
   return JSON.parse(JSON.stringify(value)) as T;
 }

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 
-/** A certificate that signs itself, and so is its own authority. PEM. */
+/** A self-signed certificate, which is its own authority. PEM. */
 export interface Certificate {
   certificate: string;
   key: string;
@@ -15,7 +15,7 @@ const oids = {
 };
 
 /**
- * Makes a certificate for 127.0.0.1, valid for a day either way, so that no key lies about in the repository.
+ * Generates a certificate for 127.0.0.1, valid for a day either way, so that no key is stored in the repository.
  * Source: RFC 5280, section 4.1.
  */
 export function createCertificate(commonName: string): Certificate {

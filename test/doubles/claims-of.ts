@@ -2,7 +2,7 @@ import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import type { ApiServer } from './api-server.ts';
 import type { KubeletOptions } from './kubelet.ts';
 
-/** What a kubelet that asks this API server for claims is told. */
+/** Answers a kubelet's requests for claims from this API server. */
 export function claimsOf(api: ApiServer): KubeletOptions['getClaim'] {
   return async (namespace, name) => {
     const claim = api.get<ResourceV1ResourceClaim>('ResourceClaim', name, namespace);

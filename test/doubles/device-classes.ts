@@ -1,6 +1,6 @@
 import type { KubernetesObject, ResourceV1ResourceClaim } from '@kubernetes/client-node';
 
-/** The classes that a claim was allocated with, as far as its allocation shows them. */
+/** The classes with which a claim was allocated, as far as its allocation shows them. */
 export function deviceClassesOf({
   spec,
   status,

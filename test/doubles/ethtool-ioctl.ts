@@ -6,7 +6,7 @@ import { type NetnsHandle, openInNetns } from '../../src/netlink/index.ts';
 const [internet, datagrams, ethtool] = [2, 2, 0x8946];
 const nameBytes = 16;
 
-/** `ETHTOOL_*` of Linux `ethtool.h`: what reads and what sets, and how many words the struct has. */
+/** `ETHTOOL_*` of Linux `ethtool.h`: commands to read and to set, and the number of words in the struct. */
 const structs = {
   coalescing: { get: 0x0e, set: 0x0f, words: 23 },
   rings: { get: 0x10, set: 0x11, words: 9 },
@@ -16,7 +16,7 @@ const structs = {
 } as const;
 export type EthtoolStruct = keyof typeof structs;
 
-/** ethtool as it was before generic netlink: what our own reading and setting is compared with. */
+/** ethtool's interface before generic netlink, against which our own reading and setting is checked. */
 export class EthtoolIoctl implements Disposable {
   readonly #fd: number;
   readonly #ioctl = koffi.load(null).func('int ioctl(int fd, ulong request, void *argument)');
@@ -34,7 +34,7 @@ export class EthtoolIoctl implements Disposable {
     return Array.from({ length: words - 1 }, (_, index) => data.readUInt32LE(4 * (index + 1)));
   }
 
-  /** @param change the new value of some words, by their place in what {@link get} gives */
+  /** @param change new values of some words, by their index in the result of {@link get} */
   set(name: string, struct: EthtoolStruct, change: Record<number, number>): void {
     const values = this.get(name, struct).map((value, index) => change[index] ?? value);
     this.#call(name, [structs[struct].set, ...values]);

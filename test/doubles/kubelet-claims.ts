@@ -1,22 +1,22 @@
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import type { WireClaim, WireDevice } from './kubelet-dra-client.ts';
 
-/** What the kubelet remembers of a claim. */
+/** The kubelet's record of a claim. */
 export interface ClaimInfo extends WireClaim {
   podUids: Set<string>;
-  /** Driver to devices, an entry for each driver of the allocation. Devices are only ever added. */
+  /** Devices by driver, an entry for each driver of the allocation. Devices are only ever added. */
   devices: Map<string, WireDevice[]>;
   prepared: boolean;
 }
 
-/** A claim of a pod and the name that the pod's containers know it by. */
+/** A claim of a pod and its name within the pod's containers. */
 export interface PodClaim {
   podClaimName: string;
-  /** `undefined`: the pod turned out to need no claim. */
+  /** `undefined`: the pod needs no claim after all. */
   claimName: string | undefined;
 }
 
-/** The kubelet's memory of claims. */
+/** The kubelet's cache of claims. */
 export class ClaimCache {
   readonly #claims = new Map<string, ClaimInfo>();
 
@@ -24,7 +24,7 @@ export class ClaimCache {
     return this.#claims.get(`${namespace}/${name}`);
   }
 
-  /** @throws if the name was taken by a claim that is still there */
+  /** @throws if another claim of that name still exists */
   getOrAdd(claim: ResourceV1ResourceClaim): ClaimInfo {
     const { namespace = '', name = '', uid = '' } = claim.metadata ?? {};
     const known = this.get(namespace, name);
@@ -43,7 +43,7 @@ export class ClaimCache {
     this.#claims.delete(`${info.namespace}/${info.name}`);
   }
 
-  /** What a new kubelet process does not know: that claims are prepared. Their devices are in its checkpoint. */
+  /** A new kubelet process does not know which claims are prepared. Their devices are in its checkpoint. */
   restart(): void {
     for (const info of this.#claims.values()) info.prepared = false;
   }

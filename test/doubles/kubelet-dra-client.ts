@@ -10,7 +10,7 @@ import {
 import type { PackageDefinition } from '@grpc/proto-loader';
 import { loadProto } from '../../src/proto.ts';
 
-/** A claim as the kubelet names it to a driver. */
+/** A claim in the kubelet's calls to a driver. */
 export interface WireClaim {
   namespace: string;
   uid: string;
@@ -22,7 +22,7 @@ export interface WireDevice {
   poolName: string;
   deviceName: string;
   cdiDeviceIds: string[];
-  /** Never with v1beta1. */
+  /** Absent with v1beta1. */
   shareId?: string;
 }
 
@@ -34,7 +34,7 @@ export interface UnprepareResponse {
   claims: Record<string, { error: string }>;
 }
 
-/** Service names as drivers register them, the kubelet's favourite first, and the contract behind each. */
+/** Service names as drivers register them, in the kubelet's order of preference, with the contract of each. */
 export const draServices = {
   'v1.DRAPlugin': { proto: 'dra-v1.proto', service: 'k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin' },
   'v1beta1.DRAPlugin': { proto: 'dra-v1beta1.proto', service: 'k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin' },
@@ -50,10 +50,10 @@ export class UnixGrpcClient implements Disposable {
   readonly #client: Client;
   readonly #methods: Record<string, MethodDefinition<object, object>>;
 
-  /** @param authority what the server sees as `:authority`; the default is grpc's own for unix sockets, `localhost` */
+  /** @param authority the server's view of `:authority`; the default is grpc's own for unix sockets, `localhost` */
   constructor(socketPath: string, definition: PackageDefinition, service: string, authority?: string) {
     this.#client = new Client(`unix:${socketPath}`, credentials.createInsecure(), {
-      // A pool of our own: otherwise a driver that comes back on the same path would meet the old connection.
+      // A separate pool: otherwise a driver that returns on the same path would get the old connection.
       'grpc.use_local_subchannel_pool': 1,
       ...(authority === undefined ? {} : { 'grpc.default_authority': authority }),
     });
@@ -85,7 +85,7 @@ export class UnixGrpcClient implements Disposable {
     );
   }
 
-  /** Keeps the connection up and tells whenever it comes or goes, until the client is closed. */
+  /** Keeps the connection up and reports when it is established or lost, until the client is closed. */
   watchConnection(onChange: (isConnected: boolean) => void): void {
     const channel = this.#client.getChannel();
     let wasConnected = false;
@@ -108,7 +108,7 @@ export class UnixGrpcClient implements Disposable {
   }
 }
 
-/** The kubelet's end of a driver's DRA socket. Usable by itself for calls that a well-behaved kubelet never makes. */
+/** The kubelet's end of a driver's DRA socket. Usable directly for calls that a well-behaved kubelet never makes. */
 export class DraClient implements Disposable {
   readonly endpoint: string;
   readonly service: DraServiceName;
@@ -142,12 +142,12 @@ export class DraClient implements Disposable {
   }
 }
 
-/** A failed call in the words of grpc-go: `rpc error: code = Unknown desc = …`. */
+/** A failed call in grpc-go's format: `rpc error: code = Unknown desc = …`. */
 export function formatRpcError(error: unknown): string {
   if (!(error instanceof Error) || !('code' in error) || !('details' in error)) return String(error);
   const name = Object.entries(status).find(([, code]) => code === error.code)?.[0] ?? String(error.code);
   const words = name.toLowerCase().split('_');
-  // grpc-go writes OK as it is and the others in camel case.
+  // grpc-go writes OK in upper case and the others in camel case.
   const code = name === 'OK' ? name : words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
   return `rpc error: code = ${code} desc = ${error.details}`;
 }

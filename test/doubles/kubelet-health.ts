@@ -1,7 +1,7 @@
 import { Client, type ClientReadableStream, credentials, type MethodDefinition, status } from '@grpc/grpc-js';
 import { loadProto } from '../../src/proto.ts';
 
-/** Health as it goes into the status of pods. */
+/** Health in the status of pods. */
 export type KubeletHealth = 'Healthy' | 'Unhealthy' | 'Unknown';
 
 interface WireHealth {
@@ -17,7 +17,7 @@ export interface HealthWatchOptions {
   endpoint: string;
   /** Service names as the driver registered them. */
   services: readonly string[];
-  /** Pause before a stream that ended is opened again. Default 5 s. */
+  /** Pause before a stream that ended is reopened. Default 5 s. */
   reconnectMs?: number;
   onChange?: () => void;
 }
@@ -25,15 +25,15 @@ export interface HealthWatchOptions {
 const services = ['v1.DRAResourceHealth', 'v1alpha1.DRAResourceHealth'] as const;
 
 /**
- * The kubelet's end of a driver's health service, as kubelet 1.37 does it: one stream, opened again after a pause, given
- * up on Unimplemented; what was heard is forgotten when the stream ends, and is unknown when it is too old.
+ * The kubelet's end of a driver's health service, as in kubelet 1.37: one stream, reopened after a pause, abandoned
+ * on Unimplemented; reported health is discarded when the stream ends, and is unknown when it is too old.
  */
 export class HealthWatch implements Disposable {
-  /** Every answer, in the order in which they came. */
+  /** Every answer, in the order of arrival. */
   readonly received: WireHealth[][] = [];
-  /** How many streams were opened. */
+  /** Number of streams opened. */
   opened = 0;
-  /** Whether the driver said that it has no such service. */
+  /** Whether the driver answered that it does not have the service. */
   isGivenUp = false;
   readonly #options: HealthWatchOptions;
   readonly #client: Client;

@@ -13,22 +13,22 @@ import {
 export interface Plugin extends Registration {
   client: DraClient;
   isConnected: boolean;
-  /** Absent without the gate for it. */
+  /** Absent if the feature gate is off. */
   health?: HealthWatch;
 }
 
 export interface KubeletPluginsOptions extends RegistryTimes {
-  /** The directory where drivers put their registration sockets. */
+  /** The directory of drivers' registration sockets. */
   registryDir: string;
-  /** Refuses plugins that are well-formed. */
+  /** Refuses well-formed plugins. */
   refuse?: Refusal;
   /** Gate `ResourceHealthStatus`: watches the health of devices. Default false. */
   watchHealth?: boolean;
-  /** Pause before a health stream that ended is opened again. Default 5 s. */
+  /** Pause before a health stream that ended is reopened. Default 5 s. */
   healthReconnectMs?: number;
 }
 
-/** The drivers that the kubelet knows, for the life of one kubelet process. */
+/** The drivers known to one kubelet process. */
 export class KubeletPlugins implements Disposable {
   readonly attempts: RegistrationAttempt[] = [];
   readonly #options: KubeletPluginsOptions;

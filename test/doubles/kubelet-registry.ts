@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { loadProto } from '../../src/proto.ts';
 import { type DraServiceName, formatRpcError, isDraServiceName, UnixGrpcClient } from './kubelet-dra-client.ts';
 
-/** What a plugin says of itself. */
+/** A plugin's information about itself. */
 export interface PluginInfo {
   type: string;
   name: string;
@@ -12,40 +12,40 @@ export interface PluginInfo {
   supportedVersions: string[];
 }
 
-/** A driver that was accepted. */
+/** An accepted driver. */
 export interface Registration {
   /** The registration socket. */
   socketPath: string;
   driver: string;
   endpoint: string;
   service: DraServiceName;
-  /** All that the plugin says it serves. */
+  /** All services in the plugin's registration. */
   services: readonly string[];
 }
 
-/** One try to register a socket, for tests to look at. */
+/** One attempt to register a socket, for inspection by tests. */
 export interface RegistrationAttempt {
   socketPath: string;
   info?: PluginInfo;
   /** Absent: registered. */
   error?: string;
-  /** What the plugin answered to being refused, if that was an error. */
+  /** The plugin's answer to being refused, if that was an error. */
   notifyError?: string;
 }
 
 export interface RegistryTimes {
-  /** Pause before a failed registration is tried again; doubles each time. */
+  /** Pause before a failed registration is retried; doubles each time. */
   retryMs?: number;
 }
 
-/** Why a plugin that is well-formed is refused all the same; `undefined`: it is not. */
+/** The reason to refuse a well-formed plugin; `undefined`: it is accepted. */
 export type Refusal = (info: PluginInfo) => string | undefined;
 
 export interface RegistryOptions extends RegistryTimes {
-  /** Directory with the registration sockets. Sockets in sub-directories are not looked for. */
+  /** Directory with the registration sockets. Sub-directories are not searched. */
   dir: string;
   refuse?: Refusal;
-  /** Takes the plugin in. @throws to refuse it */
+  /** Accepts the plugin. @throws to refuse it */
   onRegister: (registration: Registration) => void;
   /** The socket is gone. */
   onDeregister: (registration: Registration) => void;
@@ -61,7 +61,7 @@ interface WatchedSocket {
 
 /**
  * Watches the kubelet's plugin registry: registers each socket that appears, forgets those that vanish, and starts
- * over when a socket is replaced by another one of the same name. Names with a leading dot do not exist for it.
+ * over when a socket is replaced by another one of the same name. Names with a leading dot are ignored.
  */
 export class PluginRegistry implements Disposable {
   readonly #options: RegistryOptions;
@@ -80,7 +80,7 @@ export class PluginRegistry implements Disposable {
     await this.#requestScan();
   }
 
-  /** Forgets everything without telling anybody, as a kubelet does that ends. */
+  /** Forgets everything without notifying plugins, like a kubelet that ends. */
   [Symbol.dispose](): void {
     this.#isClosed = true;
     this.#watcher?.close();
@@ -93,7 +93,7 @@ export class PluginRegistry implements Disposable {
     return this.#scanning;
   }
 
-  /** Compares the directory with what is known. */
+  /** Compares the directory with the known sockets. */
   async #scan(): Promise<void> {
     if (this.#isClosed) return;
     const found = await this.#listSockets();
@@ -164,7 +164,7 @@ export class PluginRegistry implements Disposable {
     const status = { pluginRegistered: refusal === undefined, error: refusal ?? '' };
     const notified = client.call('NotifyRegistrationStatus', status, 5_000);
     if (refusal !== undefined) {
-      // A plugin may answer a refusal with an error; the refusal is what counts.
+      // A plugin may answer a refusal with an error; only the refusal counts.
       await notified.catch((error) => {
         attempt.notifyError = formatRpcError(error);
       });
@@ -176,7 +176,7 @@ export class PluginRegistry implements Disposable {
   }
 }
 
-/** @throws Error with the text that the plugin gets to see */
+/** @throws Error with the text that the plugin receives */
 function toRegistration(info: PluginInfo, socketPath: string): Registration {
   const service = info.supportedVersions.find(isDraServiceName);
   if (info.type !== 'DRAPlugin' || service === undefined) {

@@ -5,22 +5,22 @@ import { KubeletPlugins, type KubeletPluginsOptions, type Plugin } from './kubel
 import type { RegistrationAttempt } from './kubelet-registry.ts';
 
 export interface KubeletOptions extends KubeletPluginsOptions {
-  /** @throws if there is none or the API server does not answer */
+  /** @throws if it does not exist or the API server does not answer */
   getClaim: (namespace: string, name: string) => Promise<ResourceV1ResourceClaim>;
 }
 
-/** What a pod's containers cannot start without went wrong; `message` is what the kubelet puts into the pod's event. */
+/** A requirement of the pod's containers failed; `message` is what the kubelet writes into the pod's event. */
 export class KubeletError extends Error {
   override readonly name = 'KubeletError';
 }
 
 /**
  * The kubelet's part in dynamic resource allocation: finds drivers through their registration sockets, has claims of
- * pods prepared and unprepared, and knows the CDI devices of each container. Running pods is not its business: call
- * `prepare` before the sandbox is made, pass `cdiDevicesForContainer` to the runtime, call `unprepare` at the end.
+ * pods prepared and unprepared, and knows the CDI devices of each container. It does not run pods: call
+ * `prepare` before the sandbox is created, pass `cdiDevicesForContainer` to the runtime, call `unprepare` at the end.
  *
- * For tests that look at each call, or start a driver hundreds of times. It is a well-behaved kubelet and no measure of one:
- * what the real one checks and does is shown in e2e/cluster.
+ * For tests that inspect each call, or start a driver hundreds of times. It is a well-behaved kubelet, but not a
+ * reference: what the real one checks and does is shown in e2e/cluster.
  */
 export class Kubelet implements Disposable {
   readonly #options: KubeletOptions;
@@ -39,7 +39,7 @@ export class Kubelet implements Disposable {
     return kubelet;
   }
 
-  /** Every try to register a socket since the last start, failed ones too. */
+  /** Every attempt to register a socket since the last start, including failed ones. */
   get attempts(): readonly RegistrationAttempt[] {
     return this.#plugins.attempts;
   }
@@ -54,7 +54,7 @@ export class Kubelet implements Disposable {
     return await this.until(() => this.plugins(driver).findLast(({ isConnected }) => isConnected), timeoutMs);
   }
 
-  /** Waits for a condition about registrations or connections. */
+  /** Waits for a condition on registrations or connections. */
   until<T>(condition: () => T | undefined | false, timeoutMs = 5000): Promise<T> {
     return this.#plugins.until(condition, timeoutMs);
   }
@@ -65,7 +65,7 @@ export class Kubelet implements Disposable {
   }
 
   /**
-   * Has all claims of a pod prepared that are not yet: one call for each driver, with all its claims.
+   * Has all claims of a pod prepared that are not prepared yet: one call for each driver, with all its claims.
    * @throws KubeletError
    */
   async prepare(pod: V1Pod): Promise<void> {
@@ -78,8 +78,8 @@ export class Kubelet implements Disposable {
   }
 
   /**
-   * Has the claims unprepared that no other pod uses. After an error all drivers are called again the next time, those
-   * too that had succeeded.
+   * Has the claims unprepared that no other pod uses. After an error all drivers are called again the next time,
+   * including those that had succeeded.
    * @throws KubeletError
    */
   async unprepare(pod: V1Pod): Promise<void> {
@@ -88,12 +88,12 @@ export class Kubelet implements Disposable {
     await this.#unprepare(pod.metadata?.uid ?? '', infos);
   }
 
-  /** What the kubelet knows of a claim; `undefined` before `prepare` and after `unprepare`. */
+  /** The kubelet's record of a claim; `undefined` before `prepare` and after `unprepare`. */
   claimInfo(namespace: string, name: string): Readonly<ClaimInfo> | undefined {
     return this.#cache.get(namespace, name);
   }
 
-  /** All CDI names that go into the CreateContainer call, in the order of the container's claims. */
+  /** All CDI names for the CreateContainer call, in the order of the container's claims. */
   cdiDevicesForContainer(pod: V1Pod, containerName: string): string[] {
     const containers = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])];
     const uses = containers.find(({ name }) => name === containerName)?.resources?.claims ?? [];
@@ -106,7 +106,7 @@ export class Kubelet implements Disposable {
     });
   }
 
-  /** Ends the process and starts it again: registrations and `prepared` are forgotten, devices are not. */
+  /** Restarts the process: registrations and `prepared` are forgotten, devices are not. */
   async restart(): Promise<void> {
     this.#plugins[Symbol.dispose]();
     this.#cache.restart();
@@ -132,7 +132,7 @@ export class Kubelet implements Disposable {
     for (const info of infos) info.prepared = true;
   }
 
-  /** The pod's claims, all checked before any of them is touched. */
+  /** The pod's claims, all checked before any of them is changed. */
   async #fetchClaims(pod: V1Pod): Promise<ResourceV1ResourceClaim[]> {
     const claims: ResourceV1ResourceClaim[] = [];
     for (const { claimName } of podClaimsOf(pod)) {
@@ -155,7 +155,7 @@ export class Kubelet implements Disposable {
     });
     for (const [uid, result] of Object.entries(response.claims)) {
       const info = checkResult(method, batch, uid, result.error);
-      // Added to what is there already, also when the claim is prepared for the second time.
+      // Appended to existing devices, even when the claim is prepared for the second time.
       info.devices.get(driver)?.push(...result.devices);
     }
     checkCount(method, batch, response.claims);
@@ -202,7 +202,7 @@ function checkResult(method: string, batch: ClaimInfo[], uid: string, error: str
   return info;
 }
 
-/** The kubelet only counts the entries of the answer. */
+/** The kubelet only counts the entries in the answer. */
 function checkCount(method: string, batch: ClaimInfo[], results: object): void {
   const skipped = batch.length - Object.keys(results).length;
   if (skipped !== 0) throw new Error(`${method} skipped ${skipped} ResourceClaims`);

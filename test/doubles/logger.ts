@@ -1,6 +1,6 @@
 import type { Logger } from '../../src/logger.ts';
 
-/** Keeps what was logged, so that a test can look at it. */
+/** Records log lines for inspection by tests. */
 export class RecordingLogger implements Logger {
   readonly lines: { level: string; message: string; fields: Record<string, unknown> }[] = [];
 

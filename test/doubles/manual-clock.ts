@@ -14,7 +14,7 @@ export class ManualClock implements Clock {
     return this.#nowMs;
   }
 
-  /** Wakes whoever sleeps until then, in the order of their times. */
+  /** Wakes sleepers that are due, in the order of their times. */
   advance(ms: number): void {
     this.#nowMs += ms;
     const due = [...this.#sleepers].filter(({ endsAtMs }) => endsAtMs <= this.#nowMs);
@@ -24,7 +24,7 @@ export class ManualClock implements Clock {
     }
   }
 
-  /** How long those who sleep have left, the shortest first. */
+  /** Remaining times of the sleepers, the shortest first. */
   sleeping(): number[] {
     return [...this.#sleepers].map(({ endsAtMs }) => endsAtMs - this.#nowMs).sort((left, right) => left - right);
   }

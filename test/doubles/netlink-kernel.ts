@@ -4,7 +4,7 @@ import type { Clock } from '../../src/clock.ts';
 import { EthtoolConnection, RtnlConnection } from '../../src/netlink/index.ts';
 import { type DatagramSocket, RequestSocket } from '../../src/netlink/socket.ts';
 
-/** Time stands still: a request that is not answered ends when its connection is closed. */
+/** Time stands still: an unanswered request ends when its connection is closed. */
 const stoppedClock: Clock = {
   nowMs: () => 0,
   deadline: () => ({
@@ -15,7 +15,7 @@ const stoppedClock: Clock = {
   sleep: () => Promise.reject(new Error('nothing here sleeps')),
 };
 
-/** The kernel's end of a netlink socket, which answers each request with these bytes. */
+/** The kernel's end of a netlink socket, which answers each request with the given bytes. */
 class KernelEnd extends EventEmitter implements DatagramSocket {
   readonly #answer: (seq: number) => Uint8Array;
 
@@ -38,7 +38,7 @@ class KernelEnd extends EventEmitter implements DatagramSocket {
 }
 
 /**
- * A connection to a kernel that answers as it is told.
+ * A connection to a kernel with given answers.
  * @param answer the datagram for the request with this number
  */
 export function connectKernel(answer: (seq: number) => Uint8Array): RtnlConnection {
@@ -50,7 +50,7 @@ export function connectEthtool(answer: (seq: number) => Uint8Array): EthtoolConn
   return new EthtoolConnection(new RequestSocket(new KernelEnd(answer), stoppedClock));
 }
 
-/** An answer of one message, complete: acknowledged as single requests are, and ended as dumps are. */
+/** A complete answer of one message: acknowledged like that to a single request, and ended like a dump. */
 export function completeAnswer(seq: number, type: number, payload: Uint8Array): Buffer {
   const acknowledgement = { type: 2, flags: 0, seq, port: 0, data: [Buffer.alloc(20)] };
   return Buffer.concat([

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { NetnsHandle } from '../../src/netlink/index.ts';
 
 /**
- * A network namespace of the test's own, bound to a file as container runtimes do it. Needs root, `unshare` and
- * `umount` (util-linux) and `ip` (iproute2), and fails when one is missing.
+ * A network namespace for a test, bound to a file as by container runtimes. Needs root, `unshare` and
+ * `umount` (util-linux) and `ip` (iproute2), and fails if one is missing.
  */
 export class TestNetns implements Disposable {
   readonly path: string;
@@ -29,22 +29,22 @@ export class TestNetns implements Disposable {
     return NetnsHandle.open(this.path);
   }
 
-  /** Runs a command in the namespace and gives its standard output. */
+  /** Runs a command in the namespace and returns its standard output. */
   exec(command: string, ...args: string[]): string {
     return run('nsenter', [`--net=${this.path}`, '--', command, ...args]);
   }
 
-  /** `ip -j` in the namespace: the reference that our own reading is compared with. */
+  /** `ip -j` in the namespace: the reference for our own reading. */
   // biome-ignore lint/suspicious/noExplicitAny: the shape is iproute2's
   ip(...args: string[]): any {
     return JSON.parse(this.exec('ip', '-j', '-d', ...args) || '[]');
   }
 
-  /** What a runtime does when the pod goes: the file stays, the namespace does not. */
+  /** Like a runtime when the pod ends: the file remains, the namespace does not. */
   unmount(): void {
     if (!this.#mounted) return;
     this.#mounted = false;
-    run('umount', ['--lazy', this.path]); // as containerd does it
+    run('umount', ['--lazy', this.path]); // like containerd
   }
 
   [Symbol.dispose](): void {

@@ -7,7 +7,7 @@ import type {
   V1Pod,
 } from '@kubernetes/client-node';
 
-/** A namespaced object as built here: what identifies it is set. */
+/** A namespaced object as built here: its identity is set. */
 export type Identified<T> = T & {
   apiVersion: string;
   kind: string;
@@ -80,7 +80,7 @@ export type DeviceChoice =
 
 export interface RequestOptions {
   name: string;
-  /** Makes it a `firstAvailable` request of which this subrequest was chosen: the result's request is `name/subrequest`. */
+  /** Makes it a `firstAvailable` request with this subrequest chosen: the result's request is `name/subrequest`. */
   subrequest?: string;
   deviceClassName?: string;
   devices: DeviceChoice[];
@@ -88,7 +88,7 @@ export interface RequestOptions {
 
 export interface ConfigOptions {
   source: 'FromClass' | 'FromClaim';
-  /** The requests it is for; none: all. */
+  /** The requests to which it applies; none: all. */
   requests?: string[];
   driver?: string;
   parameters: object;
@@ -106,11 +106,11 @@ export interface ClaimOptions {
   /** Pods that may use the claim: `status.reservedFor`. */
   pods?: Identified<V1Pod>[];
   annotations?: Record<string, string>;
-  /** `false`: as the user created it, without status. */
+  /** `false`: as created by the user, without status. */
   allocated?: boolean;
 }
 
-/** A claim, allocated on a node as the scheduler would have done it. */
+/** A claim, allocated on a node as by the scheduler. */
 export function buildClaim(name: string, options: ClaimOptions): Identified<ResourceV1ResourceClaim> {
   const nodeName = options.nodeName ?? testNode;
   const driver = options.driver ?? testDriver;
@@ -146,7 +146,7 @@ export function buildClaim(name: string, options: ClaimOptions): Identified<Reso
   return claim;
 }
 
-/** Lets one more pod use the claim. */
+/** Lets another pod use the claim. */
 export function reserveClaim(claim: ResourceV1ResourceClaim, pod: Identified<V1Pod>): void {
   claim.status ??= {};
   claim.status.reservedFor ??= [];
@@ -154,8 +154,8 @@ export function reserveClaim(claim: ResourceV1ResourceClaim, pod: Identified<V1P
 }
 
 /**
- * The claim that the controller makes from a template for an entry of `pod.spec.resourceClaims`: owned by the pod,
- * annotated, reserved for it, and named in the pod's status (which this changes).
+ * The claim that the controller creates from a template for an entry of `pod.spec.resourceClaims`: owned by the pod,
+ * annotated, reserved for it, and named in the pod's status (which this function changes).
  */
 export function generateClaim(
   pod: Identified<V1Pod>,
@@ -190,7 +190,7 @@ export function generateClaim(
   return claim;
 }
 
-/** Without a class of its own a request has one that says what the allocation of this claim has from it. */
+/** A request without a class gets one with the class configuration from this claim's allocation. */
 function buildRequest(claim: string, request: RequestOptions, config: ConfigOptions[] = []) {
   const { name, subrequest, devices } = request;
   const hasConfig = config.some(({ source }) => source === 'FromClass');
@@ -221,7 +221,7 @@ function buildConfig(
   };
 }
 
-/** What the user wrote into the claim; the class's part only shows in the allocation. */
+/** The configuration from the claim itself; that of the class appears only in the allocation. */
 function claimConfig({ config = [] }: ClaimOptions, driver: string) {
   const fromClaim = config.filter(({ source }) => source === 'FromClaim').map((entry) => buildConfig(entry, driver));
   return fromClaim.length === 0 ? {} : { config: fromClaim.map(({ source: _, ...entry }) => entry) };

@@ -1,4 +1,4 @@
-/** Values of a scrape by `name` or `name{labels}`, without the label that all have: which driver it is. */
+/** Values of a scrape by `name` or `name{labels}`, without the common label with the driver's name. */
 export function parseScrape(text: string): Map<string, number> {
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return new Map(

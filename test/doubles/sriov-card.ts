@@ -17,19 +17,19 @@ import { tempDir } from './temp-dir.ts';
 
 export interface SriovCardOptions {
   vfs?: number;
-  /** The driver that the kernel binds by itself. */
+  /** The driver that the kernel binds by default. */
   defaultDriver?: string;
   /** Drivers that are loaded. */
   drivers?: string[];
-  /** `own`: each VF has an IOMMU group; `shared`: they and a sound card have one; `none`: there is no IOMMU. */
+  /** `own`: each VF has an IOMMU group; `shared`: they share one with a sound card; `none`: there is no IOMMU. */
   iommu?: 'own' | 'shared' | 'none';
-  /** What the driver of the PF cannot set. */
+  /** Properties that the PF's driver cannot set. */
   unsupported?: (keyof VfChange)[];
-  /** What the PF has set for each VF at the start; values that are absent are not told by the driver. */
+  /** The PF's initial settings for each VF; absent values are not reported by the driver. */
   info?: Omit<VfInfo, 'vfIndex'>;
   /** Whether the kernel has iommufd. */
   iommufd?: boolean;
-  /** Whether the PF tells the address that a VF has taken by itself as if it were administrative, as igb does. */
+  /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */
   tellsOwnAddresses?: boolean;
   /** Whether its interfaces are IPoIB: addresses of 20 octets, which change at every bind and cannot be set. */
   isInfiniBand?: boolean;
@@ -46,21 +46,21 @@ interface Vf {
   ethtool: EthtoolState;
   /** The link is in another network namespace. */
   isAway?: boolean;
-  /** The address in `info` is the VF's own: gone when it is reset. */
+  /** The address in `info` is the VF's own: lost when it is reset. */
   isOwnAddress?: boolean;
 }
 
 /**
- * A card with SR-IOV, as far as `src/sriov` sees one: a sysfs tree in a temporary directory, the kernel's answers to
- * writes into it, and rtnetlink of the PF and the VFs. It is as unpleasant as real ones: a VF without an administrative
- * address has another one after every bind, its interface another name, and the PF refuses what its driver cannot do. The
- * kernel is older than 6.2: it renames no interface that is up.
+ * A card with SR-IOV, as far as `src/sriov` uses one: a sysfs tree in a temporary directory, the kernel's reactions to
+ * writes into it, and rtnetlink of the PF and the VFs. It is as difficult as real ones: a VF without an administrative
+ * address gets another one at every bind, its interface another name, and the PF refuses what its driver cannot do.
+ * The kernel is older than 6.2: it does not rename an interface that is up.
  */
 export class SriovCard implements Disposable {
   readonly #dir = tempDir();
   readonly #options: Required<SriovCardOptions>;
   readonly #vfs: Vf[];
-  /** Everything that changed something, in order: `bind 0000:01:10.0 vfio-pci`, `setVf 0 trust`. */
+  /** Every change, in order: `bind 0000:01:10.0 vfio-pci`, `setVf 0 trust`. */
   readonly log: string[] = [];
   /** Drivers whose probe fails. */
   readonly failingDrivers = new Set<string>();
@@ -94,7 +94,7 @@ export class SriovCard implements Disposable {
     this.log.length = 0;
   }
 
-  /** As by writing 0 to `sriov_numvfs`: the VFs are gone, and the PF knows none. */
+  /** As by writing 0 to `sriov_numvfs`: the VFs are removed, and the PF has none. */
   switchOff(): void {
     for (let index = 0; index < this.#vfs.length; index++) {
       rmSync(this.path('bus/pci/devices', vfAddress(index)), { recursive: true });
@@ -107,7 +107,7 @@ export class SriovCard implements Disposable {
     this.#vfs[vfIndex]!.isAway = true;
   }
 
-  /** The kernel returns it, as it does when that namespace ends. */
+  /** The kernel returns the link, as at the end of that namespace. */
   comeBack(vfIndex: number): void {
     this.#vfs[vfIndex]!.isAway = false;
   }
@@ -146,7 +146,7 @@ export class SriovCard implements Disposable {
     return this.#vfs[vfIndex]?.link;
   }
 
-  /** A VF as the whole host sees it. */
+  /** The full state of a VF on the host. */
   state(vfIndex: number) {
     const { index: _index, ...link }: Partial<Link> = this.link(vfIndex) ?? {};
     const pciAddress = vfAddress(vfIndex);
@@ -161,7 +161,7 @@ export class SriovCard implements Disposable {
     });
   }
 
-  /** What the kernel does with a write: `write` of DriverBinding. */
+  /** The kernel's reaction to a write: `write` of DriverBinding. */
   readonly write = async (path: string, text: string): Promise<void> => {
     const file = relative(this.root, path);
     const value = text.trim();
@@ -171,7 +171,7 @@ export class SriovCard implements Disposable {
     else throw Object.assign(new Error(`ENOENT: ${file}`), { code: 'ENOENT' });
   };
 
-  /** rtnetlink of the namespace that the card is in. */
+  /** rtnetlink of the namespace of the card. */
   readonly host: VfHardwareOptions['host'] = {
     links: async () => {
       const pf = { ...this.#newLink('pf0', pfAddress), index: 5 };
@@ -223,7 +223,7 @@ export class SriovCard implements Disposable {
     if (vf !== undefined) vf.ethtool = structuredClone(change);
   }
 
-  /** What the driver of the VFs lets ethtool set. */
+  /** The settings that the VFs' driver supports in ethtool. */
   readonly ethtool: LinkEthtool = {
     read: async (index) => structuredClone(this.#vfAt(index).ethtool),
     set: async (index, group, values) => {
@@ -289,7 +289,7 @@ export class SriovCard implements Disposable {
     if (vf !== undefined && pciAddress !== soundCard) delete vf.link;
   }
 
-  /** Without an IOMMU vfio makes a group that says so by its name. */
+  /** Without an IOMMU vfio creates a group whose name shows that. */
   #addVfioNodes(pciAddress: string): void {
     const group = String(40 + this.#groupOf(pciAddress));
     const { iommu, iommufd } = this.#options;

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A directory of the test's own, removed with all that is in it at the end of the scope. */
+/** A directory for a test, removed with its content at the end of the scope. */
 export function tempDir(): { path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), 'netdra-'));
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };

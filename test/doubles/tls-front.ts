@@ -2,14 +2,14 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
 import { createCertificate } from './certificate.ts';
 
-/** An API server double by TLS, as clusters have theirs. */
+/** An API server double with TLS, as in real clusters. */
 export interface TlsFront extends AsyncDisposable {
   readonly port: number;
   /** PEM; its own authority. */
   readonly certificate: string;
 }
 
-/** Decrypts what comes in and hands it on. @param url of the double */
+/** Decrypts and forwards requests. @param url of the double */
 export async function startTlsFront(url: string): Promise<TlsFront> {
   const own = createCertificate('kubernetes');
   const sockets = new Set<Socket>();
@@ -23,7 +23,7 @@ export async function startTlsFront(url: string): Promise<TlsFront> {
       socket.on('error', () => undefined);
       socket.on('close', () => {
         sockets.delete(socket);
-        // A pipe passes on an end, but not a connection that breaks: the client would wait for ever.
+        // A pipe passes on an end, but not a broken connection: the client would wait forever.
         if (!other.writableEnded) other.destroy();
       });
     }

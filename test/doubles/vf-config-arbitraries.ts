@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 
-/** Of each kind of value some that are right, some just beside it, and some that are of another kind. */
+/** Of each kind of value some are valid, some just invalid, and some of another kind. */
 const oddity = fc.oneof(
   fc.constantFrom<unknown>(null, true, false, 0, -1, 1.5, '', ' ', [], {}, [null], { a: 1 }, 'x'.repeat(300)),
   fc.string({ unit: 'binary', maxLength: 20 }),
@@ -138,7 +138,7 @@ const dialects = some({
 });
 const route = withUnknown(some({ destination: cidrTexts, gateway: addressTexts }));
 
-/** What a VFConfig may hold, field by field. */
+/** Contents of a VFConfig, field by field. */
 const fields: Record<string, fc.Arbitrary<unknown>> = {
   attach: fc.constantFrom('netlink', 'cni', 'observe', 'Netlink'),
   cni: fc.constantFrom<unknown>({ cniVersion: '1.0.0', type: 'sriov' }, {}),
@@ -183,7 +183,7 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
 
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
 
-/** Opaque parameters, of which many are a valid VFConfig and most are nearly one. As they come out of JSON. */
+/** Opaque parameters: many are a valid VFConfig, and most are nearly one. In the form that JSON parsing returns. */
 export const vfConfigParameters: fc.Arbitrary<Record<string, unknown>> = withUnknown(
   fc
     .subarray(Object.keys(fields), { minLength: 0, maxLength: 3 })

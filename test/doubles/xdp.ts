@@ -13,7 +13,7 @@ const instructions = Buffer.from('b700000002000000' + '9500000000000000', 'hex')
 
 const loadAttempts = 10;
 
-/** Attaches a program that lets everything pass to a link. x86-64 only. */
+/** Attaches a program to a link that passes all packets. x86-64 only. */
 export async function attachXdp(netns: NetnsHandle, index: number, mode: XdpMode = 'generic'): Promise<void> {
   const fd = load();
   using socket = new RequestSocket(
@@ -28,7 +28,7 @@ export async function attachXdp(netns: NetnsHandle, index: number, mode: XdpMode
 function load(): number {
   const syscall = koffi.load(null).func('long syscall(long number, int command, void *attributes, uint size)');
   const license = Buffer.from('GPL\0');
-  // union bpf_attr: type, number of instructions, their address, that of the licence.
+  // union bpf_attr: type, number of instructions, their address, address of the licence.
   const attributes = Buffer.alloc(48);
   attributes.writeUInt32LE(xdpProgram, 0);
   attributes.writeUInt32LE(instructions.length / 8, 4);
@@ -37,7 +37,7 @@ function load(): number {
   for (let attempt = 1; ; attempt++) {
     const fd = Number(syscall(bpfCall, loadProgram, attributes, attributes.length));
     if (fd >= 0) return fd;
-    // The kernel's check of the program ends so when a signal is pending, such as that of a child process that has ended.
+    // The verifier aborts like this when a signal is pending, such as that of an ended child process.
     const isInterrupted = koffi.errno() === koffi.os.errno.EAGAIN;
     if (!isInterrupted || attempt === loadAttempts) throw new Error(`bpf(BPF_PROG_LOAD): errno ${koffi.errno()}`);
   }

@@ -9,7 +9,7 @@ import { corpusFiles } from './target.ts';
 
 export const cProgramsName = 'c-programs';
 
-/** How many inputs were accepted and how many were not. */
+/** Number of accepted and rejected inputs. */
 export interface ProgramCounts {
   documents: number;
   refused: number;
@@ -18,8 +18,8 @@ export interface ProgramCounts {
 }
 
 /**
- * Runs `consumer/fuzz/fuzz.c`: the parsers of `netdra-metadata` and `netdra-gate` with sanitizers, on edited metadata
- * files as the driver writes them and the files of the corpus.
+ * Runs `consumer/fuzz/fuzz.c`: the parsers of `netdra-metadata` and `netdra-gate` with sanitizers, on mutated metadata
+ * files of the driver and the files of the corpus.
  * @param seconds a whole number
  * @throws ToolchainError, CommandError of the build
  */

@@ -9,7 +9,7 @@ import type { Outcome } from './run-target.ts';
 import { scratchVariable } from './scratch.ts';
 
 const programPath = fileURLToPath(new URL('run-target.ts', import.meta.url));
-/** A target that needs more, for one input or since it keeps memory, ends with an error. */
+/** A target that uses more, for one input or by leaking memory, fails with an error. */
 const maxHeapMiB = 320;
 /** CPU time for the start of the process and its last input. Not elapsed time, which a busy machine stretches. */
 const defaultGraceSeconds = 10;
@@ -17,11 +17,11 @@ const defaultGraceSeconds = 10;
 const maxWaitSeconds = 300;
 
 /**
- * Fuzzes a target in a process of its own. Its end is a finding, too: an endless loop, too much memory, an unhandled
- * rejection.
+ * Fuzzes a target in a separate process. If that dies, this is a finding, too: an endless loop, too much memory, an
+ * unhandled rejection.
  * @param url of the file that exports the target
  * @param seconds a whole number
- * @param graceSeconds CPU time that it may take beyond `seconds`, at one and a half processors
+ * @param graceSeconds CPU time that it may use beyond `seconds`, at one and a half processors
  */
 export async function fuzzTarget(
   url: URL,

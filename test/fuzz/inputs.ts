@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 
-/** Limits of integers and the numbers beside them: lengths and counts go wrong there. */
+/** Limits of integers and adjacent numbers: typical failures of lengths and counts. */
 const lengths = [
   ...[0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 4095, 4096, 32_767, 32_768, 65_535, 65_536],
   ...[2 ** 20, 2 ** 20 + 1, 2 ** 22, 2 ** 22 + 1, 2 ** 24 - 1, 2 ** 24, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1],
 ];
 const numbers = [0, -1, 1, 1.5, 15, 16, 17, 67, 68, 253, 254, 65_535, 65_536, 2 ** 31, 2 ** 32, 2 ** 53, -1e300];
-/** Strings that parsers handle wrongly, names of inherited members among them. */
+/** Strings that parsers often handle wrongly, including names of inherited members. */
 const texts = [
   ...['', '.', '..', '/', 'a/b', '../../etc/passwd', '%d', '%s', 'a b', '\0', '\ud800', '\u2028', '0', '-1', '1.0.0'],
   ...['__proto__', 'constructor', 'toString', 'ä'.repeat(8), ...[15, 16, 253, 10_240].map((size) => 'x'.repeat(size))],
@@ -17,10 +17,10 @@ const structures = ['[]', '{}', '[[]]', '[null]', '{"a":1}', '{"__proto__":{"pol
   JSON.parse(text),
 );
 
-/** Of numbers, lists, paths and JSON. */
+/** For numbers, lists, paths and JSON. */
 const characters = Buffer.from('0123456789afAFxX-+.,:;/%@=_*~"\'\\{}[]() \t\n\0');
 
-/** A number that selects a position, index or choice: the code that uses it takes the remainder. */
+/** A number that selects a position, index or choice: the code uses the remainder. */
 const anywhere = fc.nat(0xffff_ffff);
 /** Mostly short. */
 const extent = fc.oneof(fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 4096 }));
@@ -32,7 +32,7 @@ const splice = (bytes: Uint8Array, at: number, removed: number, inserted: Uint8A
   return Buffer.concat([bytes.subarray(0, start), inserted, bytes.subarray(start + removed)]);
 };
 
-/** A number of one, two or four bytes, in either byte order, in place of the bytes there. */
+/** A number of one, two or four bytes, in either byte order, that overwrites existing bytes. */
 function overwriteNumber(bytes: Uint8Array, at: number, value: number, size: number, isLittle: boolean): Uint8Array {
   if (bytes.length < size) return bytes;
   const copy = Buffer.from(bytes);
@@ -95,7 +95,7 @@ function byteEdit(samples: readonly Uint8Array[], words: readonly Uint8Array[]):
 /**
  * Samples with one to five edits: bytes and numbers overwritten, parts inserted, removed, repeated, or taken from another
  * sample.
- * @param words byte strings that mean something to the parser
+ * @param words byte strings with a meaning to the parser
  */
 export function changedBytes(samples: readonly Uint8Array[], words: readonly string[] = []): fc.Arbitrary<Uint8Array> {
   const edit = byteEdit(
@@ -107,10 +107,10 @@ export function changedBytes(samples: readonly Uint8Array[], words: readonly str
     .map(([sample, edits]) => edits.reduce((bytes, apply) => apply(bytes), sample));
 }
 
-/** Repetitions multiply; longer inputs take time and show nothing more. */
+/** Repetitions multiply; longer inputs take time without finding more. */
 const maxJsonLength = 32_768;
 
-/** A place in a JSON value: the array or object, and the index or name. */
+/** A position in a JSON value: the array or object, and the index or name. */
 interface Place {
   parent: Record<string, unknown> | unknown[];
   key: string | number;
@@ -130,7 +130,7 @@ function placesIn(value: unknown, places: Place[] = []): Place[] {
 
 const get = ({ parent, key }: Place): unknown => (parent as Record<string | number, unknown>)[key];
 
-/** Like JSON.parse, which treats `__proto__` as a key like any other. */
+/** Like JSON.parse, which treats `__proto__` like any other key. */
 function put({ parent, key }: Place, value: unknown): void {
   Object.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 }
@@ -146,7 +146,7 @@ function nest(value: unknown, depth: number, inArrays: boolean): unknown {
   return result;
 }
 
-/** A string for a string, a number for a number: other types are refused at once. */
+/** A string for a string, a number for a number: other types are rejected at once. */
 function jsonEdit(words: readonly string[]): fc.Arbitrary<JsonEdit> {
   const word = fc.oneof(fc.constantFrom(...texts, ...words), fc.string({ unit: 'binary', maxLength: 12 }));
   const number = fc.oneof(fc.constantFrom(...numbers), fc.integer());
@@ -218,7 +218,7 @@ function jsonEdit(words: readonly string[]): fc.Arbitrary<JsonEdit> {
 
 /**
  * JSON samples with one to four edits: values, names, depths and lengths of lists changed; at times as bytes.
- * @param words strings that mean something to the parser
+ * @param words strings with a meaning to the parser
  */
 export function changedJson(samples: readonly Uint8Array[], words: readonly string[] = []): fc.Arbitrary<Uint8Array> {
   const parsable = samples.map((sample) => Buffer.from(sample).toString()).filter(isJson);
@@ -229,7 +229,7 @@ export function changedJson(samples: readonly Uint8Array[], words: readonly stri
   return fc.oneof({ weight: 4, arbitrary: asValue }, { weight: 1, arbitrary: changedBytes(samples, words) });
 }
 
-/** @returns the same text if the result would be too long, or nested too deeply to be written */
+/** @returns the unchanged text if the result would be too long, or nested too deeply to be serialized */
 function applyEdits(text: string, edits: readonly (readonly [number, JsonEdit])[]): string {
   const holder: unknown[] = [JSON.parse(text)];
   try {

@@ -12,8 +12,8 @@ export const ttrpc = createTtrpcCodec();
 export const nri = createNriCodec();
 
 /**
- * Lets a plugin's end of a connection read this. However the connection ends: with our own error or none, and what the
- * plugin has sent is well formed.
+ * Feeds these bytes to a plugin's end of a connection. However the connection ends, only our own errors are allowed,
+ * and the plugin's output must be well formed.
  */
 export async function feedSession(chunks: Uint8Array[]): Promise<void> {
   const [near, far] = duplexPair();
@@ -41,7 +41,7 @@ export async function feedSession(chunks: Uint8Array[]): Promise<void> {
   checkSent(Buffer.concat(sent));
 }
 
-/** On connection 1 responses, on connection 2 requests, and nothing else. */
+/** Allows only responses on connection 1 and requests on connection 2. */
 function checkSent(sent: Buffer): void {
   const decoders = new Map<number, TtrpcFrameDecoder>();
   new MuxFrameDecoder().push(sent, ({ connectionId, payload }) => {

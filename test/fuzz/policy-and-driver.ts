@@ -6,7 +6,7 @@ import type { Report } from './report.ts';
 
 const choice = { kubernetes: kubernetesVersions[0], runtime: runtimeNames[0] };
 const command = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', 'api/policy-agrees'];
-/** Of the output of a failed test. */
+/** From the output of a failed test. */
 const shownLines = 60;
 
 /** Compares admission policies and driver on a real API server: `e2e/cluster/api/policy-agrees.test.ts`. */

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 
 export interface Finding {
   message: string;
-  /** Absent where the message has all that is needed to see it again. */
+  /** Absent if the message contains all that is needed to reproduce it. */
   input?: Uint8Array;
 }
 
-/** What fuzzing a target came to. */
+/** The result of fuzzing a target. */
 export interface Report {
-  /** How many were run; absent if the process did not come to its end. */
+  /** Number of inputs run; absent if the process did not finish. */
   inputs: number | undefined;
   findings: Finding[];
   /** Why it was not run. */
@@ -23,7 +23,7 @@ export interface TargetReport extends Report {
   seconds: number;
 }
 
-/** Longest input that is printed, and not only written to a file. */
+/** Maximum length of an input that is printed, not only written to a file. */
 const maxPrintedBytes = 400;
 
 /** The table at the end of a run, with its sums. */
@@ -56,7 +56,7 @@ export function formatReports(reports: readonly TargetReport[]): string {
 
 /**
  * A finding for the log. Its input is written to a file in `dir`.
- * @returns the message and how to run the input again; short inputs are part of it, so that the log of a CI run is enough
+ * @returns the message and how to run the input again; short inputs are included, so that the log of a CI run suffices
  */
 export function describeFinding(target: string, { message, input }: Finding, dir: string): string {
   if (input === undefined) return `${target}: ${message}`;

@@ -1,5 +1,5 @@
 /**
- * Fuzzes one target in this process, which an input may block or end: `node run-target.ts FILE SECONDS SEED LAST_INPUT`.
+ * Fuzzes a target in this process, which an input may block or end: `node run-target.ts FILE SECONDS SEED LAST_INPUT`.
  * Each input is written to the file LAST_INPUT before it is run. Prints an {@link Outcome} as JSON.
  */
 import { ftruncateSync, openSync, writeSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { checkInput, type FuzzTarget, inputsOf, samplesOf } from './target.ts';
 
 export interface Outcome {
   inputs: number;
-  /** The smallest input found that fails, in base64, and the error. */
+  /** The smallest failing input found, in base64, and the error. */
   failure?: { message: string; input: string };
 }
 
@@ -30,7 +30,7 @@ async function fuzz(target: FuzzTarget, seconds: number, seed: number, lastInput
   const options = { seed, examples, numRuns: 1_000_000_000, interruptAfterTimeLimit: seconds * 1000 };
   const { counterexample, errorInstance } = await fc.check(property, options);
   if (counterexample === null) {
-    // The time limit interrupts a run that waits; one that never ends ends this process, or has it killed.
+    // The time limit can interrupt a pending run; a run that never ends ends this process, or has it killed.
     await running;
     return { inputs };
   }
@@ -42,5 +42,5 @@ async function fuzz(target: FuzzTarget, seconds: number, seed: number, lastInput
 const [file = '', seconds = '', seed = '', lastInputPath = ''] = process.argv.slice(2);
 const { target } = (await import(file)) as { target: FuzzTarget };
 process.stdout.write(JSON.stringify(await fuzz(target, Number(seconds), Number(seed), lastInputPath)));
-// Whatever a target has left open.
+// Closes whatever a target has left open.
 process.exit();

@@ -6,18 +6,18 @@ import { comparePolicyAndDriver } from './policy-and-driver.ts';
 import { describeFinding, formatReports, type Report, type TargetReport } from './report.ts';
 import { targetNames, targetUrl } from './target.ts';
 
-/** Where the inputs of findings go, from the top of the repository. */
+/** Folder for the inputs of findings, relative to the root of the repository. */
 const findingsDir = '.cache/fuzz';
 
 interface Part {
   name: string;
-  /** Of the time. */
+  /** Shares of the time. */
   shares: number;
   /** @param seconds a whole number */
   run(seconds: number, seed: number): Promise<Report>;
 }
 
-/** The comparison comes first: the start of its API server takes time that the parts after it share out among them. */
+/** The comparison comes first: the start of its API server takes time, which the later parts then share. */
 const parts: readonly Part[] = [
   { name: 'policy-and-driver', shares: 6, run: comparePolicyAndDriver },
   { name: cProgramsName, shares: 3, run: reportPrograms },
@@ -48,7 +48,7 @@ interface Options {
   chosen: readonly Part[];
 }
 
-/** @throws Error with what is wrong */
+/** @throws Error with the usage error */
 function parseArguments(args: string[]): Options | undefined {
   const { values } = parseArgs({
     args,

@@ -17,7 +17,7 @@ const networkData = {
   hardwareAddress: '02:00:00:00:00:07',
 };
 
-/** Metadata with next to nothing in it, and with everything that there can be. */
+/** Metadata with almost no content, and with every possible field. */
 export const sampleDocuments: readonly MetadataDocument[] = [
   { claim, generation: 1, request: 'vf', devices: [] },
   {
@@ -32,7 +32,7 @@ export const sampleDocuments: readonly MetadataDocument[] = [
   },
 ];
 
-/** The same as the files have it, by the layouts that are streams of documents. */
+/** The same as file contents, in the layouts that are streams of documents. */
 export function sampleTexts(): string[] {
   return sampleDocuments.flatMap((document) => {
     const content = { claim, request: document.request, driver, published: [], document };

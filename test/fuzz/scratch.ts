@@ -1,4 +1,4 @@
-/** Names the folder for the files of targets; the process that sets it removes the folder. */
+/** Variable with the folder for the files of targets; the process that sets it removes the folder. */
 export const scratchVariable = 'NETDRA_FUZZ_DIR';
 
 /** A folder for the files of a target. */

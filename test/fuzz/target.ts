@@ -3,19 +3,19 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { changedBytes, changedJson } from './inputs.ts';
 
-/** A parser of input from outside. Each file in `targets/` exports one as `target`, under the name of the file. */
+/** A parser of external input. Each file in `targets/` exports one as `target`, with the name of the file. */
 export interface FuzzTarget {
   name: string;
   /**
-   * The only errors that `run` may throw, subclasses included. `Error` stands for itself alone: a `TypeError` is a defect.
+   * The only errors that `run` may throw, including subclasses. `Error` means only itself: a `TypeError` is a defect.
    * Empty: every input is accepted.
    */
   errors: readonly ErrorClass[];
-  /** Inputs to start from, valid ones above all, in addition to the files in `corpus/`. */
+  /** Inputs to start from, mainly valid ones, in addition to the files in `corpus/`. */
   seeds(): Uint8Array[];
-  /** Also checks the result. @throws OracleError if the result cannot be right */
+  /** Also checks the result. @throws OracleError if the result is wrong */
   run(input: Uint8Array): void | Promise<void>;
-  /** `json`: inputs are edited as JSON values, too, and not only as bytes. */
+  /** `json`: inputs are also edited as JSON values, not only as bytes. */
   shape?: 'json';
   /** Strings to insert into inputs. */
   dictionary?: readonly string[];
@@ -23,10 +23,10 @@ export interface FuzzTarget {
   generated?: fc.Arbitrary<Uint8Array>;
 }
 
-/** Abstract constructors too, hence no `new () => Error`. */
+/** Includes abstract constructors, hence no `new () => Error`. */
 export type ErrorClass = { readonly prototype: Error };
 
-/** Thrown by a target for a result that cannot be right. */
+/** Thrown by a target for a wrong result. */
 export class OracleError extends Error {
   override readonly name = 'OracleError';
 }
@@ -36,7 +36,7 @@ export function expectThat(holds: boolean, what: string): asserts holds {
   if (!holds) throw new OracleError(what);
 }
 
-/** As isDeepStrictEqual, which overflows the stack for values that JSON.parse reads: those count as the same. */
+/** Like isDeepStrictEqual, which overflows the stack for values that JSON.parse accepts: those count as equal. */
 export function isSame(left: unknown, right: unknown): boolean {
   try {
     return isDeepStrictEqual(left, right);
@@ -63,7 +63,7 @@ export async function loadTarget(name: string): Promise<FuzzTarget> {
   return target;
 }
 
-/** The files in a folder of the corpus; none if there is no such folder. */
+/** The files in a folder of the corpus; none if the folder does not exist. */
 export function corpusFiles(name: string): URL[] {
   const folder = new URL(`${name}/`, corpusUrl);
   if (!existsSync(folder)) return [];
@@ -85,13 +85,13 @@ export function inputsOf(target: FuzzTarget): fc.Arbitrary<Uint8Array> {
   return fc.oneof({ weight: 2, arbitrary: edited }, { weight: 1, arbitrary: generated });
 }
 
-/** CPU time that one input may take. */
+/** Limit of CPU time for one input. */
 const maxInputCpuMs = 1000;
 
 /**
  * Runs one input.
  * @returns whether it was accepted, that is, no error was thrown
- * @throws what the target does not announce, or OracleError: wrong result, changed prototype, too much CPU time
+ * @throws errors that the target does not announce, or OracleError: wrong result, changed prototype, too much CPU time
  */
 export async function checkInput(target: FuzzTarget, input: Uint8Array): Promise<boolean> {
   const before = process.threadCpuUsage();
@@ -110,7 +110,7 @@ export async function checkInput(target: FuzzTarget, input: Uint8Array): Promise
   return isAccepted;
 }
 
-/** Whether the error is one of those that the target announces. */
+/** Whether the error is one of those announced by the target. */
 export function isAnnounced(error: unknown, classes: readonly ErrorClass[]): boolean {
   return classes.some((each) =>
     each === Error ? error instanceof Error && error.constructor === Error : error instanceof (each as typeof Error),
@@ -122,7 +122,7 @@ const shared = [Object.prototype, Array.prototype].map((prototype) => ({
   names: new Set(Object.getOwnPropertyNames(prototype)),
 }));
 
-/** Removes members that an input added to the prototypes that all objects share. @throws OracleError with their names */
+/** Removes members that an input added to the shared prototypes of all objects. @throws OracleError with their names */
 function removePollution(): void {
   for (const { prototype, names } of shared) {
     const all = Object.getOwnPropertyNames(prototype);

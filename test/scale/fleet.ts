@@ -11,24 +11,24 @@ import { buildClaim, buildNode, buildPod, testDriver as driver } from '../double
 import { Traffic } from './traffic.ts';
 import { discoverVfs } from './vfs.ts';
 
-/** What the clients call themselves. */
+/** User agents of the clients. */
 export const agents = { driver: 'netdra', scheduler: 'scheduler' };
 
 export interface FleetOptions {
   nodes: number;
   vfsPerNode: number;
-  /** For the waiting times of drivers, from 0 up to 1. */
+  /** For the drivers' waiting times, from 0 up to 1. */
   random: () => number;
 }
 
-/** A claim that a pod has. */
+/** A pod's claim. */
 export interface FleetClaim {
   namespace: string;
   name: string;
   uid: string;
 }
 
-/** What of a node's driver talks to the API server, and nothing else of it. */
+/** The parts of a node's driver that communicate with the API server. */
 interface FleetNode {
   name: string;
   devices: Device[];
@@ -38,9 +38,9 @@ interface FleetNode {
 }
 
 /**
- * Many nodes' worth of the driver's own code towards the API server, each with a client and connections of its own, and
- * an API server double. Time is simulated: it passes only when everybody waits, so an hour takes seconds, and no answer
- * is ever late.
+ * The driver's own code for the API server, for many nodes, each with its own client and connections, and an API
+ * server double. Time is simulated: it advances only when all are waiting, so an hour takes seconds, and no answer is
+ * ever late.
  */
 export class Fleet implements AsyncDisposable {
   readonly api: ApiServer;
@@ -88,19 +88,19 @@ export class Fleet implements AsyncDisposable {
     return new Fleet({ api, clock, traffic }, members, owned);
   }
 
-  /** Everybody publishes, for the first time at the same moment. */
+  /** All drivers publish, for the first time at the same moment. */
   async publish(): Promise<void> {
     for (const { name, devices, publisher } of this.#nodes) publisher.publish({ pools: { [name]: { devices } } });
     await this.settle();
   }
 
-  /** On each node a VF vanishes. */
+  /** On each node a VF disappears. */
   async loseVf(): Promise<void> {
     for (const node of this.#nodes) node.devices = node.devices.slice(0, -1);
     await this.publish();
   }
 
-  /** On each node a pod starts that has one VF: its claim is allocated, prepared, and tells what it got. */
+  /** On each node a pod with one VF starts: its claim is allocated and prepared, and its status is written. */
   async startPods(round: number): Promise<FleetClaim[]> {
     const claims = this.#nodes.map(({ name, devices }) => {
       const pod = buildPod(`pod-${round}-${name}`, { nodeName: name });
@@ -125,7 +125,7 @@ export class Fleet implements AsyncDisposable {
     await this.settle();
   }
 
-  /** Lets time pass, from one sleeper's end to the next, until nobody has anything to do before its end. */
+  /** Advances time from one sleeper's end to the next, until none is due before the end. */
   async pass(ms: number): Promise<void> {
     for (const endMs = this.clock.nowMs() + ms; ; ) {
       const leftMs = endMs - this.clock.nowMs();
@@ -136,7 +136,7 @@ export class Fleet implements AsyncDisposable {
     }
   }
 
-  /** Waits until nobody waits for an answer: only time can bring up something new then. */
+  /** Waits until no answer is pending: only time can cause new activity then. */
   async settle(): Promise<void> {
     for (let quiet = 0, seen = -1; quiet < 20; quiet++) {
       await setImmediate();
@@ -150,7 +150,7 @@ export class Fleet implements AsyncDisposable {
   }
 }
 
-/** What the driver asks and tells when the kubelet prepares a claim and the pod's sandbox gets its VF. */
+/** The driver's requests when the kubelet prepares a claim and the pod's sandbox gets its VF. */
 async function startPod({ name, devices, resources, status }: FleetNode, claim: FleetClaim): Promise<void> {
   await fetchClaims(resources, [claim], AbortSignal.timeout(60_000));
   const networkData = { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:08:00:00' };
@@ -158,7 +158,7 @@ async function startPod({ name, devices, resources, status }: FleetNode, claim: 
   status.set(claim, [{ pool: name, device, ready: true, reason: 'Attached', networkData }]);
 }
 
-/** The scheduler's part: what everything that is written costs once more, for each who watches it all. */
+/** The scheduler's part: the additional cost of every write for each client that watches everything. */
 function watchAll(kube: KubeClient): AsyncDisposable {
   const stop = new AbortController();
   const watches = ['resourceslices', 'resourceclaims'].map(async (path) => {
@@ -166,7 +166,7 @@ function watchAll(kube: KubeClient): AsyncDisposable {
     try {
       for await (const _ of resources.watch<ResourceClaim>({ path, query: {}, signal: stop.signal }));
     } catch {
-      // Ended by us, or by an outage, after which nobody looks at it.
+      // Ended by us, or by an outage, after which its events are not needed.
     }
   });
   return {

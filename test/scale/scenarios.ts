@@ -3,16 +3,16 @@ import { byKind, type Call, type Cost, peakPerSecond } from './traffic.ts';
 
 const minuteMs = 60_000;
 
-/** What happened, and what it cost. */
+/** A scenario and its cost. */
 export interface Outcome {
   name: ScenarioName;
   /** Costs of one node, by kind of request. */
   perNode: Map<string, Cost>;
-  /** Of all nodes, the most requests that came within a second. */
+  /** Maximum number of requests within a second, from all nodes. */
   peakPerSecond: number;
-  /** What the driver's own watch of a node got. */
+  /** Bytes received by the driver's own watch on a node. */
   eventBytesPerNode: number;
-  /** What one got who watches everything, as the scheduler does, because of each node. */
+  /** Bytes per node received by a client that watches everything, like the scheduler. */
   watchedBytesPerNode: number;
 }
 
@@ -26,7 +26,7 @@ export const scenarios = {
 } as const;
 export type ScenarioName = keyof typeof scenarios;
 
-/** Plays all scenarios, one after the other, on one fleet. */
+/** Runs all scenarios, one after the other, on one fleet. */
 export async function playScenarios(options: FleetOptions): Promise<Outcome[]> {
   await using fleet = await Fleet.create(options);
   const outcomes: Outcome[] = [];

@@ -2,19 +2,19 @@ import { channel } from 'node:diagnostics_channel';
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** What requests of one kind cost, on the wire: head and body, as the server saw them. */
+/** Cost of requests of one kind, on the wire: head and body, as the server saw them. */
 export interface Cost {
   calls: number;
   receivedBytes: number;
   sentBytes: number;
 }
 
-/** One request that was answered. */
+/** One answered request. */
 export interface Call extends Omit<Cost, 'calls'> {
   kind: string;
-  /** What the client calls itself. */
+  /** The client's user agent. */
   agent: string;
-  /** When it came, in the time of the simulation. */
+  /** Time of arrival, in simulated time. */
   atMs: number;
 }
 
@@ -24,15 +24,15 @@ interface ServerEvent {
   socket: Socket;
 }
 
-/** How much had gone over a connection when its last request was answered. */
+/** Bytes transferred over a connection by the time its last request was answered. */
 interface Mark {
   receivedBytes: number;
   sentBytes: number;
 }
 
 /**
- * Counts what goes between all API clients and API servers of this process, from what Node.js tells of its connections:
- * neither side is changed for it.
+ * Counts the traffic between all API clients and API servers of this process, from Node.js' own information about its
+ * connections: neither side is changed for it.
  */
 export class Traffic implements Disposable {
   readonly calls: Call[] = [];
@@ -40,9 +40,9 @@ export class Traffic implements Disposable {
   readonly #arrivals = new Map<ServerResponse, number>();
   readonly #marks = new WeakMap<Socket, Mark>();
   readonly #underWay = new Set<ClientRequest>();
-  /** Connections that watch, with what their clients call themselves. */
+  /** Connections that watch, with the user agents of their clients. */
   readonly #watches = new Map<Socket, string>();
-  /** What watches that are over have sent. */
+  /** Bytes sent on watches that have ended. */
   readonly #ended = new Map<string, number>();
   readonly #subscriptions: Disposable;
   #started = 0;
@@ -66,17 +66,17 @@ export class Traffic implements Disposable {
     this.#subscriptions = stack;
   }
 
-  /** Requests that are not answered yet, without watches. */
+  /** Requests that are not answered yet, except watches. */
   get underWay(): number {
     return this.#underWay.size;
   }
 
-  /** How many requests were ever sent, watches too. */
+  /** Number of requests ever sent, including watches. */
   get started(): number {
     return this.#started;
   }
 
-  /** What the server has sent so far on all watches of clients that call themselves so. */
+  /** Bytes sent by the server so far on all watches of clients with this user agent. */
   watchedBytes(agent: string): number {
     const open = [...this.#watches].filter(([, each]) => each === agent);
     const sent = open.reduce((sum, [socket]) => sum + this.#sinceMark(socket).sentBytes, 0);
@@ -91,7 +91,7 @@ export class Traffic implements Disposable {
     const kind = kindOf(request);
     this.#arrivals.set(response, this.#nowMs());
     if (!kind.startsWith('watch ')) return;
-    // What is sent comes later, as long as it lasts.
+    // Its sent bytes are counted later, while it lasts.
     this.calls.push({
       ...this.#describe(request, response),
       receivedBytes: this.#sinceMark(socket).receivedBytes,
@@ -153,7 +153,7 @@ export function byKind(calls: Call[]): Map<string, Cost> {
   return new Map([...Map.groupBy(calls, ({ kind }) => kind)].map(([kind, group]) => [kind, sumUp(group)]));
 }
 
-/** The most calls that came within one second. */
+/** Maximum number of calls within one second. */
 export function peakPerSecond(calls: Call[]): number {
   const perSecond = Map.groupBy(calls, ({ atMs }) => Math.floor(atMs / 1_000));
   return Math.max(0, ...[...perSecond.values()].map(({ length }) => length));

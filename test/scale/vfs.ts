@@ -3,8 +3,8 @@ import { deviceAttributes } from '../../src/sriov/index.ts';
 import { TestNode } from '../unit/sriov/test-node.ts';
 
 /**
- * The devices of a node whose card has so many VFs, as discovery finds them in sysfs: with all attributes that a VF of a
- * real card has, so that slices are as large as real ones.
+ * The devices of a node whose card has this many VFs, as discovery finds them in sysfs: with all attributes that a VF
+ * of a real card has, so that slices are as large as real ones.
  */
 export async function discoverVfs(count: number): Promise<Device[]> {
   const hex = (value: number) => value.toString(16).padStart(2, '0');

@@ -113,7 +113,7 @@ export class Checks {
     }
   }
 
-  /** A pod with restartPolicy Never has ended: the reason must not be a missing VF, or time. */
+  /** A pod with restartPolicy Never has ended: the reason must not be a missing VF or a timeout. */
   podFailed(pod: SimPod, { startError }: SimContainer): void {
     if (startError === undefined || pod.isDeleted || !/in time|mount source|not prepared|nobody stops/.test(startError))
       return;

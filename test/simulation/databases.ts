@@ -8,9 +8,9 @@ interface Connection {
 }
 
 /**
- * In-memory databases, whose connections stay open from one user to the next: writing to a file, opening it and preparing
- * statements took a quarter of the time of a schedule. Still real SQLite, with transactions, and with locks between
- * connections.
+ * In-memory databases, whose connections stay open from one user to the next: writing to a file, opening it and
+ * preparing statements took a quarter of the time of a schedule. Still real SQLite, with transactions, and with locks
+ * between connections.
  */
 export class MemoryDatabases implements Disposable {
   readonly #idle = new Map<string, Connection[]>();

@@ -23,7 +23,7 @@ import { SimNetworks } from './networks.ts';
 import { Process, SimulatedClock } from './simulator.ts';
 import type { Node } from './world.ts';
 
-/** The files of an instance, and of the one that follows it. */
+/** The files of an instance, and of its successor. */
 export interface Directories {
   root: string;
 }
@@ -38,7 +38,7 @@ export function directoriesOf({ root }: Directories) {
 }
 
 export const reconcileMs = 10_000;
-/** Sleeps of what goes on as long as the driver runs: reconciliation, and looks at pods and sandboxes that wait. */
+/** Periodic sleeps of the driver: reconciliation, and checks of pods and waiting sandboxes. */
 export const periodicSleepsMs = [reconcileMs, 2_000, 1_000];
 const lockPollMs = 100;
 
@@ -284,7 +284,7 @@ const storeChanges = [
 ];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];
 
-/** A store each of whose changes is a point before and after which its process may be killed, and which may fail. */
+/** A store with kill points before and after each of its changes, which may also fail. */
 function openStore(node: Node, process: Process, path: string, options: StoreOptions): Store {
   const store = new Store(path, options);
   const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>;

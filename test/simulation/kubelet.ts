@@ -5,11 +5,11 @@ import type { SimContainer, SimSandbox } from './runtime.ts';
 import { Process } from './simulator.ts';
 import type { Node, SimPod } from './world.ts';
 
-/** What the kubelet knows of a claim; all but `ids` outlives it. */
+/** The kubelet's record of a claim; all except `ids` survives a restart. */
 interface ClaimInfo {
   identity: ClaimIdentity;
   pods: Set<string>;
-  /** CDI ids by request; absent: not prepared, as far as this kubelet knows. */
+  /** CDI ids by request; absent: not prepared, according to this kubelet. */
   ids: string[] | undefined;
 }
 
@@ -19,13 +19,13 @@ const containerTimeoutMs = 120_000;
 const pollMs = 1_000;
 const lookMs = 10_000;
 
-/** The kubelet, as far as pods with claims go: source of the order of its calls is `pkg/kubelet/kubelet.go`. */
+/** The kubelet, limited to pods with claims. Source of the order of its calls: `pkg/kubelet/kubelet.go`. */
 export class Kubelet {
   process: Process;
   readonly #node: Node;
   #checkpoint = new Map<string, ClaimInfo>();
   #workers = new Set<SimPod>();
-  /** Claims whose unpreparing was asked for and not answered. */
+  /** Claims with an unanswered NodeUnprepareResources call. */
   #unpreparing = new Set<ClaimInfo>();
 
   constructor(node: Node) {
@@ -33,12 +33,12 @@ export class Kubelet {
     this.process = new Process(node.simulator, 'kubelet');
   }
 
-  /** Whether it has all that it needs to forget about the pods. */
+  /** Whether it has finished all work on the pods. */
   get isIdle(): boolean {
     return this.#workers.size === 0 && this.#checkpoint.size === 0;
   }
 
-  /** From then on it looks after pods. */
+  /** Starts looking after pods. */
   start(): void {
     this.#inBackground(this.#house());
   }
@@ -68,7 +68,7 @@ export class Kubelet {
     this.#inBackground(this.#work(pod));
   }
 
-  /** Claims of pods that are gone, and sandboxes of pods that nobody knows. */
+  /** Cleans up claims of pods that are gone, and sandboxes of unknown pods. */
   async #house(): Promise<void> {
     for (;;) {
       for (const pod of this.#node.pods) this.#look(pod);
@@ -116,7 +116,7 @@ export class Kubelet {
     const current = own.findLast(({ state }) => state === 'ready');
     const containers = current === undefined ? [] : runtime.containersOf(current);
     if (containers.some(({ state }) => state === 'running')) {
-      // A kubelet that has just started prepares the claims of running pods, too.
+      // A kubelet that has just started also prepares the claims of running pods.
       await this.#prepare(pod, signal);
       return;
     }
@@ -179,7 +179,7 @@ export class Kubelet {
       if (!claim.reservedFor.includes(pod.uid)) throw new Error(`claim ${claim.name} is not reserved for ${pod.uid}`);
     }
     const infos = claims.map((claim) => this.#infoOf(claim));
-    // A call that has been sent cannot be taken back, and calls may overtake each other on their way.
+    // A call that has been sent cannot be withdrawn, and calls may overtake each other.
     if (infos.some((info) => this.#unpreparing.has(info))) throw new Error('a claim is being unprepared');
     for (const info of infos) info.pods.add(pod.uid);
     const due = infos.filter(({ ids }) => ids === undefined);

@@ -69,8 +69,8 @@ export interface Plan {
   /** Whether the runtime lists sandboxes whose RunPodSandbox it has not answered. */
   listsUnfinished: boolean;
   /**
-   * Whether a sandbox that was being created when the runtime was killed lives on without a record of its namespaces, as
-   * with containerd 2.4. Not drawn: a runtime that keeps no unfinished sandboxes cannot.
+   * Whether a sandbox that was being created when the runtime was killed lives on without a record of its namespaces,
+   * as with containerd 2.4. Not drawn: a runtime that keeps no unfinished sandboxes cannot.
    */
   losesNamespaces: boolean;
   /** Whether it lists stopped sandboxes until they are removed. */

@@ -145,7 +145,7 @@ export class Runtime {
       sandbox.state = 'failed';
       if (isLeaked) simulator.trace('runtime', `leaks the pause process of ${id}`);
       else this.#endPause(sandbox);
-      sandbox.isListed = isLeaked && tape.chance(0.3);
+      sandbox.isListed = isLeaked && tape.chance(0.3) && this.#mayBeUnknown(sandbox);
       await this.#event(`RemovePodSandbox ${id}`, (instance, context) =>
         instance.side.hooks.removePodSandbox(viewOf(sandbox), context),
       ).catch(() => undefined);
@@ -278,11 +278,19 @@ export class Runtime {
       }
       // The kubelet knows it as stopped, or not at all.
       sandbox.state = tape.chance(0.5) ? 'failed' : 'stopped';
-      sandbox.isListed = tape.chance(0.5);
+      sandbox.isListed = tape.chance(0.5) && (sandbox.state === 'stopped' || this.#mayBeUnknown(sandbox));
       if (tape.chance(0.5)) this.#unmount(sandbox);
     }
     this.process = new Process(simulator, 'runtime');
     this.process.stalledUntilMs = simulator.nowMs + afterMs;
+  }
+
+  /**
+   * Whether plugins may be told of the sandbox though the kubelet is not. Real runtimes give both the same list. With a VF that
+   * another component has moved, only the kubelet can have it moved back.
+   */
+  #mayBeUnknown({ pod }: SimSandbox): boolean {
+    return !pod.claims.some((name) => this.#node.apiServer.claims.get(name)?.plan.attach === 'observe');
   }
 
   /** Multus moves the VFs of claims with `attach: observe`. */

@@ -2,9 +2,9 @@
 const smaller = [() => 0, (value: number) => Math.floor(value / 2), (value: number) => Math.max(0, value - 1)];
 
 /**
- * Makes a tape shorter and its numbers smaller, while it shows the same. Values at the end are removed first, then blocks are
- * set to zero or left out, from large ones to single values: leaving out a block shifts everything after it, and a zero
- * keeps it in place.
+ * Makes a tape shorter and its numbers smaller, while it shows the same. Values at the end are removed first, then
+ * blocks are set to zero or left out, from large ones to single values: leaving out a block shifts everything after it,
+ * and a zero keeps it in place.
  * @param shows whether a tape still reproduces the finding
  * @param isOver ends it early, with the best so far
  */

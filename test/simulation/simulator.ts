@@ -194,8 +194,8 @@ export class Simulator {
 }
 
 /**
- * Runs all microtasks: code in a simulation waits only for those and the simulator's own events. Node.js runs
- * them after each immediate, and immediates that were set together in one round of its event loop, which takes longer than
+ * Runs all microtasks: code in a simulation waits only for those and the simulator's own events. Node.js runs them
+ * after each immediate, and immediates that were set together in one round of its event loop, which takes longer than
  * an event of the simulation: so they are set in advance.
  */
 class Turns {

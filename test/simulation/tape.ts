@@ -11,7 +11,7 @@ export type ChoiceKind = 'plan' | 'delay' | 'kernel' | 'cni' | 'api';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape
- * alone, so a tape replays it, and a tape with fewer or smaller numbers is a simpler schedule. Past its end a tape is all zeros.
+ * alone, so a tape replays it, and a tape with fewer or smaller numbers is a simpler schedule. Past its end are zeros.
  */
 export class Tape {
   readonly #read: (position: number, kind: ChoiceKind) => number;

@@ -22,11 +22,11 @@ export interface ApiUser {
 }
 
 export interface ApiClusterOptions extends Pick<ControlPlaneOptions, 'featureGates' | 'apiVersions'> {
-  /** The chart's. */
+  /** Values of the chart. */
   values?: Record<string, unknown>;
 }
 
-/** A real API server with the objects of the chart, and users of it. Nothing acts on its objects. */
+/** A real API server with the chart's objects, and clients of its users. Nothing acts on its objects. */
 export class ApiCluster implements AsyncDisposable {
   readonly admin: ApiUser;
   readonly #config: KubeConfig;
@@ -38,7 +38,7 @@ export class ApiCluster implements AsyncDisposable {
     this.admin = this.#open(config);
   }
 
-  /** Only in the suite that e2e/cluster/run.ts starts. @throws NodeError, NetdraError `programs-missing` */
+  /** Works only in the suite that e2e/cluster/run.ts starts. @throws NodeError, NetdraError `programs-missing` */
   static async start({ values = {}, ...options }: ApiClusterOptions = {}): Promise<ApiCluster> {
     await using stack = new AsyncDisposableStack();
     const { etcd, kubernetes } = readPrograms(process.env);
@@ -54,7 +54,7 @@ export class ApiCluster implements AsyncDisposable {
     return cluster;
   }
 
-  /** What the API server's certificate is signed by, PEM. */
+  /** The CA that signed the API server's certificate, PEM. */
   get certificateAuthority(): string {
     return Buffer.from(this.#config.getCurrentCluster()?.caData ?? '', 'base64').toString();
   }
@@ -64,7 +64,7 @@ export class ApiCluster implements AsyncDisposable {
     return await this.admin.client.request<T>({ method: 'POST', path: collectionOf(object), body: object });
   }
 
-  /** Creates a claim with its allocation, as user and scheduler do. The bytes of opaque parameters stay as they are. */
+  /** Creates a claim with its allocation, as user and scheduler do. The bytes of opaque parameters are preserved. */
   async createClaim(claim: Identified<object> & { status?: object }): Promise<Identified<ResourceClaim>> {
     const { status, ...rest } = claim;
     const created = await this.create(rest as Identified<ResourceClaim>);
@@ -72,12 +72,12 @@ export class ApiCluster implements AsyncDisposable {
     return await this.admin.client.request({ method: 'PUT', path, body: { ...created, status } });
   }
 
-  /** The driver with the token that the kubelet of a node gives its pod. Creates the node and the pod. */
+  /** The driver with the token that a node's kubelet gives the driver's pod. Creates the node and the pod. */
   async driverOn(node: string): Promise<ApiUser> {
     return this.#open(withToken(this.#config, await this.driverToken(node)));
   }
 
-  /** That token. */
+  /** The token of {@link driverOn}. */
   async driverToken(node: string): Promise<string> {
     const { uid: _, ...metadata } = buildNode(node).metadata;
     await this.create<V1Node>({ ...buildNode(node), metadata });
@@ -93,7 +93,7 @@ export class ApiCluster implements AsyncDisposable {
     return status.token;
   }
 
-  /** One request of the administrator, byte by byte. @returns the text of the answer */
+  /** Sends a request of the administrator with an exact body. @returns the text of the answer */
   async send(method: string, path: string, body?: string, contentType = 'application/json'): Promise<string> {
     const options: RequestOptions = { method, headers: { 'content-type': contentType } };
     await this.#config.applyToHTTPSOptions(options);

@@ -29,12 +29,12 @@ it.runIf(hasMetadata)(
       ...['prepare 1 claim, 2 calls at once', 'unprepare 1 claim, 2 calls at once'],
       ...['CPU for each claim', 'memory after these calls'],
     ]);
-    // One claim takes less CPU time than the kernel's clock can tell.
+    // One claim takes less CPU time than the kernel's clock can resolve.
     for (const { what, ours, reference } of rows.filter(({ what }) => what !== 'CPU for each claim')) {
       expect(ours.median, what).toBeGreaterThan(0);
       expect(reference?.median, what).toBeGreaterThan(0);
     }
-    // A link that was not moved would be answered as fast as a pod without one.
+    // If the link were not moved, the answer would be as fast as for a pod without one.
     const moved = rows.find(({ what }) => what === '1 VF moved')?.reference?.median ?? 0;
     const idle = rows.find(({ what }) => what === 'pod without any')?.reference?.median ?? Infinity;
     expect(moved).toBeGreaterThan(2 * idle);

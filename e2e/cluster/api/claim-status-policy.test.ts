@@ -15,7 +15,7 @@ let elsewhere: ApiUser;
 
 beforeAll(async () => {
   cluster = await ApiCluster.start();
-  // As on Kubernetes before 1.36, or where other bindings grant more than the chart does: RBAC alone would not refuse.
+  // As on Kubernetes before 1.36, or where other bindings grant more than the chart does: RBAC alone would allow these.
   await cluster.create({
     ...{ apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'ClusterRole', metadata: { name: 'more' } },
     rules: [
@@ -43,7 +43,7 @@ beforeAll(async () => {
 }, 180_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
-/** What the API server says to a patch of the claim. */
+/** The API server's answer to a patch of the claim. */
 async function answer(user: ApiUser, body: JsonPatchOperation[], subresource = '/status'): Promise<string> {
   const path = `/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c${subresource}`;
   const contentType = 'application/json-patch+json';
@@ -87,7 +87,7 @@ describe("the driver's token, in the status of claims", () => {
   ])('puts no %s into it', async (what, patch) => {
     const refusal = await answer(driver, [patch]);
     expect(refusal).not.toBe('accepted');
-    // Some are refused as invalid before any policy sees them.
+    // Some are refused as invalid before any policy is evaluated.
     if (!refusal.includes('is invalid')) {
       expect(refusal, what).toContain('netdra may not change the allocation of a ResourceClaim');
     }

@@ -15,7 +15,7 @@ import { buildClaim, buildPod, testDriver, testNode } from '../../../test/double
 import { ApiCluster, type ApiUser } from './api-cluster.ts';
 
 const foreignDriver = 'gpu.example.com';
-/** Keys not in the order in which Go encodes a map. Clients other than kubectl send them so. */
+/** Keys in another order than Go's encoding of a map. Clients other than kubectl send such objects. */
 const unsorted = { kind: 'VFConfig', apiVersion: 'netdra.dev/v1alpha1', interfaceName: 'net1' };
 
 const attached: DeviceStatus = {
@@ -41,7 +41,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
-/** A claim of a pod with a device of ours and one of another driver, allocated on our node. */
+/** A claim of a pod with one of our devices and one of another driver, allocated on our node. */
 async function createClaim(name: string, parameters: object = unsorted): Promise<ClaimIdentity> {
   const pod = buildPod(`pod-of-${name}`);
   const claim = buildClaim(name, {
@@ -64,7 +64,7 @@ async function entriesOf({ namespace, name }: ClaimIdentity): Promise<AllocatedD
   return (await cluster.admin.resources.readClaim(namespace, name)).status?.devices ?? [];
 }
 
-/** Another driver writes its entry, with `data` in the order of a struct and not in that of its keys. */
+/** Writes the entry of another driver, with `data` in the order of a struct instead of sorted keys. */
 async function writeForeign(claim: ClaimIdentity, generation: number): Promise<AllocatedDeviceStatus> {
   const entry = {
     driver: foreignDriver,
@@ -134,7 +134,7 @@ describe('claim status on a real API server, with the permissions of the driver'
     const claim = await createClaim('exact');
     await writeForeign(claim, 1);
     const exact = '18446744073709551615';
-    // Not through JSON.stringify, which cannot write it.
+    // Written literally: JSON.stringify cannot write this number.
     const patch = `[{"op":"add","path":"/status/devices/0/data","value":{"uuid":"GPU-1","guid":${exact}}}]`;
     await cluster.send('PATCH', pathOf(claim), patch, 'application/json-patch+json');
     await using status = open(driver);
@@ -151,7 +151,7 @@ describe('claim status on a real API server, with the permissions of the driver'
     await using status = open(driver, (api) => ({
       ...api,
       async patch(...call) {
-        // Between the read that the patch is made from and the patch.
+        // Between the read on which the patch is based and the patch itself.
         if (conflicts.length < 3) await writeForeign(claim, ++generation);
         return await api.patch(...call).catch((error) => {
           conflicts.push(error.httpStatus);
@@ -175,7 +175,7 @@ describe('claim status on a real API server, with the permissions of the driver'
     await using status = open(driver);
     status.writer.set(claim, [attached]);
     await eventually(() => entriesOf(claim)).toHaveLength(2);
-    // Our entry was the second one, and now there is no second one.
+    // Our entry was the second one; after the removal there is no second entry.
     await cluster.send(
       'PATCH',
       pathOf(claim),
@@ -219,7 +219,7 @@ describe('claim status on a real API server, with the permissions of the driver'
     const claim = await createClaim('foreign-form');
     const stored = JSON.parse(await cluster.send('GET', pathOf(claim)));
     stored.status.devices = [{ driver: foreignDriver, pool: testNode, device: 'gpu-0', data: { '<': 1 } }];
-    // Only what is put is stored byte by byte.
+    // Only a PUT is stored byte by byte.
     await cluster.send('PUT', pathOf(claim), JSON.stringify(stored));
     await using status = open(driver);
     status.writer.set(claim, [attached]);

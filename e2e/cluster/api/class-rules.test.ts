@@ -15,7 +15,7 @@ beforeAll(async () => {
   ] as const) {
     await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } });
   }
-  // Policies are in force a moment after they were installed, and see classes a moment after these were created.
+  // Policies take effect shortly after they are installed, and see classes shortly after these are created.
   await createClass('ready', { mtu: 1500 });
   await vi.waitFor(async () => expect(await answer('ready', { mtu: 9000 })).toContain('DeviceClass ready to 1500'), {
     ...{ timeout: 30_000, interval: 250 },
@@ -36,11 +36,11 @@ interface Asked {
   namespace?: string;
   kind?: 'ResourceClaim' | 'ResourceClaimTemplate';
   requests?: object[];
-  /** Requests that the configuration is for; absent: all. */
+  /** Requests that the configuration applies to; absent: all. */
   configured?: string[];
 }
 
-/** What the API server says to a claim with one configuration. */
+/** The API server's answer to a claim with one configuration. */
 async function answer(deviceClassName: string, fields: object, asked: Asked = {}): Promise<string> {
   const { namespace = 'default', kind = 'ResourceClaim', configured } = asked;
   const { requests = [{ name: 'vf', exactly: { deviceClassName } }] } = asked;

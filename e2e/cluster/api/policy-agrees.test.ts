@@ -8,14 +8,14 @@ import { buildClaim, testDriver } from '../../../test/doubles/objects.ts';
 import { vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.ts';
 import { ApiCluster } from './api-cluster.ts';
 
-/** NETDRA_FUZZ_MINUTES: how long; NETDRA_FUZZ_SEED: for the same inputs again. */
+/** NETDRA_FUZZ_MINUTES: duration; NETDRA_FUZZ_SEED: repeats the same inputs. */
 const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.15);
 const seed = Number(process.env.NETDRA_FUZZ_SEED ?? Date.now());
 const className = 'open';
 let cluster: ApiCluster;
 
 beforeAll(async () => {
-  // Everything is open, so that what is refused is refused for its form.
+  // The class opens everything, so that refusals are about the form only.
   cluster = await ApiCluster.start({ values: { kubeletPlugin: { openClaimFields: closedFields } } });
   const selectors = [{ cel: { expression: `device.driver == "${testDriver}"` } }];
   const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', limits: { routes: ['0.0.0.0/0', '::/0'] } };
@@ -31,7 +31,7 @@ beforeAll(async () => {
 }, 180_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
-/** Why the API server refuses a claim with these parameters; `undefined` if it takes it. */
+/** The API server's reason to refuse a claim with these parameters; `undefined` if it accepts the claim. */
 async function byPolicy(parameters: object): Promise<string | undefined> {
   const devices = {
     requests: [{ name: 'vf', exactly: { deviceClassName: className } }],
@@ -49,11 +49,11 @@ async function byPolicy(parameters: object): Promise<string | undefined> {
     .then(() => undefined, explain);
 }
 
-/** What a policy cannot see: how fields of claim and class go together, and what is for the plugins to judge. */
+/** Checks that a policy cannot make: combinations of fields of claim and class, and rules of the plugins. */
 const beyondForm =
   /needs attach|needs either|needs an interface|does not go with|needs vf\.vlan|must not be above|no interface that/;
 
-/** Why the driver refuses a claim with these parameters, for its form; `undefined` if it takes it. */
+/** The driver's reason to refuse the form of a claim's parameters; `undefined` if it accepts them. */
 function byDriver(parameters: object): string | undefined {
   const limits = { routes: ['0.0.0.0/0', '::/0'] };
   const ofClass = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', limits };

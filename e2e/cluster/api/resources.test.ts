@@ -21,8 +21,8 @@ import { ApiCluster, type ApiUser } from './api-cluster.ts';
 
 const { kubernetesVersion } = readPrograms(process.env);
 /**
- * Before 1.36 there are no lists as values, 4 taints at most and none without effect, and counters have to be in the slice
- * of the devices that consume them.
+ * Before 1.36 lists are not allowed as values, taints are limited to 4 and need an effect, and counters must be in the
+ * slice of the devices that consume them.
  */
 const isNewest = kubernetesVersion === '1.36';
 const featureGates = {
@@ -46,7 +46,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
-/** A client of a cluster that serves one version of resource.k8s.io: others get the answer for one that no server has. */
+/** A client of a cluster that serves one version of resource.k8s.io: requests for others are answered as unknown. */
 function serving(client: KubeClient, version: ResourceVersion): KubeClient {
   const others = new RegExp(`/resource\\.k8s\\.io/(?!${version}/)\\w+`);
   const redirect = <T extends Pick<KubeRequest, 'path'>>(request: T): T => ({
@@ -59,7 +59,7 @@ function serving(client: KubeClient, version: ResourceVersion): KubeClient {
   });
 }
 
-/** The driver on a node of its own, and what it publishes. */
+/** The driver on its own node, and what it publishes. */
 async function openPublisher(version: ResourceVersion = 'v1') {
   const nodeName = `node-${++nodes}`;
   const user = await cluster.driverOn(nodeName);
@@ -79,7 +79,7 @@ async function openPublisher(version: ResourceVersion = 'v1') {
   return {
     ...{ nodeName, errors, slices },
     publish: (pool: Pool) => publisher.publish({ pools: { [nodeName]: pool } }),
-    /** Looks again at what is stored, and waits long enough for a write. @returns the slices */
+    /** Compares with the stored slices again, and waits long enough for a write. @returns the slices */
     async recheck(): Promise<ResourceSlice[]> {
       publisher.recheck();
       await systemClock.sleep(500);
@@ -90,7 +90,7 @@ async function openPublisher(version: ResourceVersion = 'v1') {
 }
 
 const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 20_000, interval: 100 });
-/** What this server knows of it. */
+/** The part of a device that this server supports. */
 function known({ consumesCounters = [], attributes = {}, ...device }: Device): Device {
   if (isNewest) return { ...device, attributes, consumesCounters };
   const plain = Object.entries(attributes).filter(([, value]) => !('ints' in value));
@@ -110,7 +110,7 @@ describe('slices that the driver publishes to a real API server', () => {
     const [first, second, ...rest] = stored.flatMap(({ spec }) => spec.devices ?? []);
     expect(rest).toHaveLength(510);
     expect(first).toMatchObject(known(fullDevice));
-    // The server writes quantities its own way, and notes the time of taints.
+    // The server normalizes quantities and records the time of taints.
     expect(second).toEqual({
       ...{ ...devices(1, more)[0], capacity: { memory: { value: '1Gi' }, share: { value: '1' } } },
       taints: [{ ...taints[0], timeAdded: expect.stringMatching(/Z$/) }],
@@ -130,7 +130,7 @@ describe('slices that the driver publishes to a real API server', () => {
     await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
     const [after] = await node.slices();
     expect(after?.metadata.uid).toBe(before?.metadata.uid);
-    // What others remove is seen by the watch.
+    // The watch reports slices that others remove.
     await cluster.admin.resources.request({ method: 'DELETE', path: `resourceslices/${after?.metadata.name}` });
     await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
     expect(node.errors).toEqual([]);
@@ -159,7 +159,7 @@ describe('slices that the driver publishes to a real API server', () => {
 });
 
 describe("the driver's own validation of devices, and that of a real API server", () => {
-  /** What the server would say to a slice with the device; `undefined` if it takes it. */
+  /** The server's reason to refuse a slice with the device; `undefined` if it accepts the slice. */
   async function refusal(user: ApiUser, device: Device): Promise<string | undefined> {
     const { driver, nodeName } = { driver: testDriver, nodeName: 'validated' };
     const pool = { name: nodeName, generation: 1, resourceSliceCount: 1 };
@@ -174,13 +174,13 @@ describe("the driver's own validation of devices, and that of a real API server"
     expect(await refusal(cluster.admin, known(fullDevice))).toBeUndefined();
   });
 
-  /** What the server takes for good, and the driver does not. */
+  /** Devices that the server accepts and the driver does not. */
   const stricter = [
-    // Not a number that JavaScript can keep.
+    // A number that JavaScript cannot represent.
     'a number beyond 2^53',
     // A second name for one attribute.
     "the driver's own domain",
-    // The server looks at one slice at a time.
+    // The server validates one slice at a time.
     'an unknown counter set',
     'an unknown counter',
   ];
@@ -217,7 +217,7 @@ describe('the policies of a chart that opens fields to claims', () => {
         .request({ method: 'POST', path, query: { dryRun: 'All' }, body })
         .then(() => 'accepted', explain);
     };
-    // Policies are in force a moment after they were installed.
+    // Policies take effect shortly after they are installed.
     await eventually(() => answer({ driver: 'vfio-pci' })).toContain('driver of a VFConfig is for DeviceClasses');
     expect(await answer({ macAddress: '02:00:00:00:00:01' })).toBe('accepted');
   });

@@ -7,7 +7,7 @@ import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
 
 const vfConfig = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
 
-/** A VFConfig that asks for each closed field. */
+/** A VFConfig that requests each closed field. */
 const closed: Record<ClosedField, object> = {
   driver: { driver: 'vfio-pci' },
   macAddress: { macAddress: '02:00:00:00:00:01' },
@@ -46,7 +46,7 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
         devices: [],
       },
     });
-    /** What the API server says to the driver's account. @param slice to write; by name: to delete */
+    /** The API server's answer to the driver's account. @param slice to write; by name: to delete */
     async function answer(client: KubeClient, method: 'POST' | 'PUT' | 'DELETE', slice: KubernetesObject) {
       const to = method === 'POST' ? path : `${path}/${slice.metadata?.name}`;
       const request = { method, path: to, query: { dryRun: 'All' }, ...(method === 'DELETE' ? {} : { body: slice }) };
@@ -87,7 +87,7 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
   });
 
   describe.runIf(admissionPolicies)('admission policies for VFConfig', () => {
-    /** The API server's reason to refuse an object of a kind with these parameters; `undefined` if it takes it. */
+    /** The API server's reason to refuse an object of a kind with these parameters; `undefined` if it accepts it. */
     async function refusal(kind: (typeof kinds)[number], parameters: object, driver?: string) {
       const { cluster } = get();
       const { namespace, target } = cluster;
@@ -101,7 +101,7 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
     }
 
     it.each(claimKinds)('%s: may set what is open, and anything for other drivers', async (kind) => {
-      // Policies are in force a moment after they were installed.
+      // Policies take effect shortly after they are installed.
       await expect.poll(() => refusal(kind, { ...vfConfig, vhost: true }), { timeout: 30_000 }).toBeDefined();
       const plain = { interfaceName: 'net1', mtu: 1400, rdma: true, addresses: ['192.0.2.1/24'] };
       expect(await refusal(kind, { ...vfConfig, ...plain })).toBeUndefined();
@@ -111,7 +111,7 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
     it.each(closedFields)('%s is for DeviceClasses', async (field) => {
       const parameters = { ...vfConfig, ...closed[field] };
       for (const kind of claimKinds) {
-        // The API server names the first of several reasons.
+        // The API server reports the first of several reasons.
         const [outer] = field.split('.namespace');
         expect(await refusal(kind, parameters), kind).toContain(
           `${outer} of a VFConfig is for DeviceClasses; claims may not set it`,

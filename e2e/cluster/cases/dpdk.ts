@@ -4,9 +4,9 @@ import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
 import { testPod, testTemplate } from '../objects.ts';
 
 /**
- * What a DPDK application is started with: the tool puts in the arguments for the EAL and sets the variables. Simulated
- * VFs stay with the kernel, and DPDK uses their interfaces. No huge pages, so that any node will do; without them every
- * page is a mapping of its own, of which vfio allows 65,535.
+ * Command of a DPDK application: the tool inserts the EAL arguments and sets the variables. Simulated VFs stay with the
+ * kernel, and DPDK uses their interfaces. Without huge pages, so that it runs on any node; then every page is a mapping
+ * of its own, of which vfio allows 65,535.
  */
 function dpdkCommand(simulated: boolean): string[] {
   const script = `echo "expected $NETDRA_NIC_VF_MAC"
@@ -30,7 +30,7 @@ export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void 
       const containers = [{ name: 'testpmd', command: dpdkCommand(simulated), capabilities }];
       await cluster.create(testPod(cluster, 'dpdk', { claims, containers }));
       const pod = await cluster.waitUntilEnded('dpdk');
-      // With containerd 2.4 on a busy node the log of a container that has just ended was empty.
+      // With containerd 2.4 on a busy node, the log of a container that had just ended was empty.
       await expect.poll(() => cluster.log('dpdk', 'testpmd'), { timeout: 30_000 }).toMatch(/MAC address|error/i);
       const log = await cluster.log('dpdk', 'testpmd');
       expect(pod.status?.phase, log).toBe('Succeeded');
@@ -42,7 +42,7 @@ export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void 
       const claim = pod.status?.resourceClaimStatuses?.[0]?.resourceClaimName ?? '';
       const { status } = (await cluster.find<ResourceClaim>('ResourceClaim', claim)) ?? {};
       const addresses = (status?.devices ?? []).map(({ networkData }) => networkData?.hardwareAddress);
-      // Kubernetes gives back what a pod that has ended had.
+      // Kubernetes deallocates the claims of a pod that has ended.
       expect([[], [expected]]).toContainEqual(addresses);
     });
   });

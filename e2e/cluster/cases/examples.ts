@@ -14,7 +14,7 @@ import { onNode } from '../objects.ts';
 const folder = new URL('../../../examples/', import.meta.url);
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.yaml'));
 
-/** Kinds of other projects, which no API server of the tests has. */
+/** Kinds of other projects, which the test API servers do not have. */
 const foreignKinds = ['VirtualMachineInstance'];
 
 /** The objects of an example, in the namespace of the tests. */
@@ -26,9 +26,9 @@ function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
 }
 
 /**
- * An example as simulated VFs and a small node can run it. Replaced are: images, by that of the tests; the class of VFs for
- * DPDK, by that of interfaces, which DPDK then uses through packet sockets. Left out are huge pages, processors, VLANs, which
- * a PF sets, and constraints, which are about NUMA nodes.
+ * Adapts an example to simulated VFs and a small node. Replaced: images, by the one of the tests; the class of VFs for
+ * DPDK, by the class of interfaces, which DPDK then uses through packet sockets. Left out: huge pages, processors,
+ * VLANs, which a PF sets, and constraints, which concern NUMA nodes.
  */
 function adapt(cluster: Cluster, object: KubernetesObject): KubernetesObject {
   const { kernel, dpdk } = cluster.target.classes;
@@ -50,7 +50,7 @@ function adapt(cluster: Cluster, object: KubernetesObject): KubernetesObject {
 function adaptContainer({ target }: Cluster, container: V1Container): void {
   const { image, resources } = container;
   container.image = target.consumerImage;
-  // What the image of the tool starts.
+  // The entry point of the tool's image.
   if (image?.includes('/metadata-tool:')) container.command = ['netdra-metadata'];
   if (resources !== undefined) container.resources = { claims: resources.claims ?? [] };
   if (container.args?.[0] !== 'dpdk-testpmd') return;
@@ -62,7 +62,7 @@ function adaptContainer({ target }: Cluster, container: V1Container): void {
   container.securityContext = { capabilities: { drop: ['ALL'], add: ['NET_RAW'] } };
 }
 
-/** The examples of the documentation: all are checked by the API server, and those that can be are run. */
+/** The examples in the documentation: the API server checks all of them, and those that can run are run. */
 export function describeExamples(get: GetCluster): void {
   describe('the examples', () => {
     it.each(files)('%s is accepted by the API server', async (file) => {

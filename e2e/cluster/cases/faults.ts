@@ -7,7 +7,7 @@ import type { GetCluster, TestCluster } from '../describe-cluster.ts';
 import { nodeParts, type RealNode } from '../node/real-node.ts';
 import { testClaim, testPod, testTemplate } from '../objects.ts';
 
-/** How long pods may take to run after a fault. A driver that was killed before waits 10 s, then 20 s, to be started. */
+/** Time for pods to run after a fault. A driver that was killed before is restarted after 10 s, then 20 s. */
 const recovery = { timeout: 120_000, interval: 500 };
 
 /** Pods that come and go on a real node while parts of it are killed or replaced. */
@@ -36,7 +36,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const { cluster } = get();
       const pods = await createPods(cluster, 30);
       const running = async () => 30 - (await notRunning(cluster, pods)).length;
-      // In the middle: some run, the others are in each of the steps before that.
+      // In the middle: some pods run, the others are in all stages before that.
       await expect.poll(running, { ...recovery, interval: 50 }).toBeGreaterThan(2);
       await getNode().crash(...parts);
       await expectServed(get(), pods);
@@ -51,15 +51,15 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const uids = await Promise.all(all.map(async ({ name }) => (await findPod(cluster, name))?.metadata.uid));
       await Promise.all(all.map(({ name }) => cluster.remove('Pod', name, 0)));
       await Promise.all(all.map(({ name }) => cluster.remove('ResourceClaim', name)));
-      // Their successors have the same names and addresses, and come while the first ones end.
+      // Their successors have the same names and addresses, and are created while the first ones end.
       const successors = await createPods(cluster, 10);
-      // The kubelet finds the container of an exec by the pod's name, so while both run it may take the wrong one.
+      // For an exec the kubelet looks up the container by the pod's name, so while both run it may take the wrong one.
       await expect.poll(() => runningSandboxes(getNode(), uids), recovery).toEqual([]);
       await expect.poll(() => recreateDropped(cluster, successors), recovery).toEqual([]);
       await expectServed(get(), successors);
     });
 
-    // A minute where the machine has time.
+    // A minute if the machine is not busy.
     const updateTimeout = { timeout: 2 * recovery.timeout };
     it('pods come and go during a rolling update, with two instances of the driver', updateTimeout, async () => {
       const { cluster, view } = get();
@@ -123,11 +123,11 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
         );
       const before = await containers();
       await node.reboot();
-      // Until the kubelet has looked, the API server has what was so before.
+      // Until the kubelet has updated the status, the API server has the state before the reboot.
       const kept = async () => (await containers()).filter((id) => before.includes(id));
       await expect.poll(kept, recovery).toEqual([]);
       await expectServed(get(), pods);
-      // Of all its instances: the one that noticed the reboot need not be the last one.
+      // Logs of all instances: the last one need not be the one that noticed the reboot.
       const log = globSync(`/var/log/pods/${cluster.target.driverNamespace}_netdra-*/*/*.log`)
         .map((path) => readFileSync(path, 'utf8'))
         .join('');
@@ -137,7 +137,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
   });
 }
 
-/** Pods with a claim each, made from a template, that are not for nodes that are cordoned. */
+/** Pods with one claim each, made from a template, that do not tolerate cordoned nodes. */
 function replicaSet(cluster: Cluster, name: string, replicas: number): V1ReplicaSet & KubernetesObject {
   const claims = [{ name: 'nic', resourceClaimTemplateName: name }];
   const { spec } = testPod(cluster, name, { claims, restartPolicy: 'Always' });
@@ -153,12 +153,12 @@ function replicaSet(cluster: Cluster, name: string, replicas: number): V1Replica
 }
 
 interface VfPod {
-  /** Of the pod and of its claim. */
+  /** Name of the pod and of its claim. */
   name: string;
   address: string;
 }
 
-/** Creates pods that have a VF each, with an address that no other one has. @param first number of the first pod */
+/** Creates pods with a VF each, with a unique address. @param first number of the first pod */
 async function createPods(cluster: Cluster, count: number, first = 0): Promise<VfPod[]> {
   const numbers = Array.from({ length: count }, (_, index) => first + index);
   const pods = numbers.map((number) => ({ name: `pod-${number}`, address: `192.0.2.${number + 1}/24` }));
@@ -178,7 +178,7 @@ async function removePods(cluster: Cluster, pods: VfPod[]): Promise<void> {
   await Promise.all(pods.map(({ name }) => cluster.remove('ResourceClaim', name)));
 }
 
-/** Sandboxes that are ready and belong to one of these pods, as the runtime lists them. */
+/** Sandboxes that the runtime lists as ready and that belong to one of these pods. */
 async function runningSandboxes(node: RealNode, podUids: (string | undefined)[]): Promise<string[]> {
   const { items } = await node.runtime.cri.call('ListPodSandbox', {});
   return items.flatMap(({ id, state, metadata }) =>
@@ -188,7 +188,7 @@ async function runningSandboxes(node: RealNode, podUids: (string | undefined)[])
 
 const findPod = (cluster: Cluster, name: string) => cluster.find<V1Pod>('Pod', name);
 
-/** Those that do not run, with what the kubelet says of them. */
+/** Pods that do not run, with their state as the kubelet reports it. */
 async function notRunning(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
   const found = await cluster.list<V1Pod>('Pod');
   return pods.flatMap(({ name }) => {
@@ -199,10 +199,10 @@ async function notRunning(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
 }
 
 /**
- * Recreates pods whose claim info the kubelet has dropped. It unprepares a claim by name, without comparing UIDs, so unpreparing
- * the claim of a pod that was deleted by force can drop that of its successor, which then gets no container until it is
+ * Recreates pods whose claim info the kubelet has dropped. It unprepares a claim by name, without comparing UIDs, so
+ * unpreparing the claim of a force-deleted pod can drop that of its successor, which then gets no container until it is
  * deleted. Source: Kubernetes 1.36, `unprepareResources` in pkg/kubelet/cm/dra/manager.go.
- * @returns those that do not run
+ * @returns pods that do not run
  */
 async function recreateDropped(cluster: Cluster, pods: VfPod[]): Promise<string[]> {
   const left = await notRunning(cluster, pods);
@@ -217,7 +217,7 @@ async function recreateDropped(cluster: Cluster, pods: VfPod[]): Promise<string[
   return left;
 }
 
-/** Waits until pods run, and compares the metadata of each one with what `ip` says there. */
+/** Waits until pods run, and compares the metadata of each one with the output of `ip` there. */
 async function expectServed(test: TestCluster, pods: VfPod[]): Promise<void> {
   await expect.poll(() => notRunning(test.cluster, pods), recovery).toEqual([]);
   await Promise.all(
@@ -228,7 +228,7 @@ async function expectServed(test: TestCluster, pods: VfPod[]): Promise<void> {
   );
 }
 
-/** Compares a pod's metadata file with what `ip` says of its VF, `net1`. @returns what the file says */
+/** Compares a pod's metadata file with the output of `ip` for its VF, `net1`. @returns the content of the file */
 async function expectTruth({ view }: TestCluster, pod: string, claim: string) {
   const container = view(pod);
   const [document, links] = await Promise.all([container.metadata(claim, 'vf'), container.links()]);

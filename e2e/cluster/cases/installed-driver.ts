@@ -9,7 +9,7 @@ import { kubeletDir } from '../node/kubelet.ts';
 import type { RealNode } from '../node/real-node.ts';
 import { testClaim, testClass, testPod } from '../objects.ts';
 
-/** What the chart's DaemonSet gives the driver, as it is on the node. */
+/** The driver's privileges from the chart's DaemonSet, as found on the node. */
 export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode): void {
   describe('the driver as the chart installs it', () => {
     it('has two capabilities, a seccomp profile, no way to more, and can write to its mounts only', () => {
@@ -31,7 +31,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       expect(optionsOf(deviceInfoDir)).toContain('rw');
     });
 
-    // Not while the profile is made: scripts/seccomp.ts.
+    // Not while the profile is being made: scripts/seccomp.ts.
     it.skipIf(process.env.NETDRA_SECCOMP !== undefined)(
       'runs with the seccomp profile that its image has put on the node',
       () => {

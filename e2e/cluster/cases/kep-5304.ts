@@ -7,7 +7,7 @@ import { expectedNetworkData } from '../../ip-link.ts';
 import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
 import { testClaim, testClass, testPod, testTemplate } from '../objects.ts';
 
-/** The e2e tests that KEP-5304 asks for, by their names there, and what goes with them. */
+/** The e2e tests that KEP-5304 requires, by their names there, and related ones. */
 export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): void {
   describe('KEP-5304', () => {
     it('Metadata file mounted, Correct content: the file says what `ip` says of the VF', async () => {
@@ -49,7 +49,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
         expect.stringMatching(/^198\.51\.100\.0\/24 via 192\.0\.2\.1 dev net1/),
       );
 
-      // The layout of the KEP's text says the same in its own words.
+      // The layout of the KEP's text has the same data under its own names.
       const kep = JSON.parse(await container.read('cat', container.kepPath('fast-net', 'vf')));
       expect(kep).toMatchObject({ kind: expect.any(String), apiVersion: expect.any(String), metadata: identity });
       expect(kep.requests[0].devices[0].networkData).toMatchObject({
@@ -57,7 +57,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
         hwAddress: device?.networkData?.hardwareAddress,
       });
 
-      // The claim's status has it a moment later.
+      // The claim's status follows a moment later.
       const devices = async () => (await cluster.find<ResourceClaim>('ResourceClaim', 'fast-net'))?.status?.devices;
       await expect.poll(devices, { timeout: 20_000, interval: 250 }).toMatchObject([
         {
@@ -129,7 +129,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       const networkData = async () =>
         (await container.metadata('resourceclaims/all', 'vfs')).devices.map(({ networkData }) => networkData);
       expect((await networkData()).map((data) => data?.interfaceName)).toEqual(names);
-      // They have no address but the link-local one, which the kernel checks for a second or two: it follows as an update.
+      // They have only the link-local address, which the kernel checks for a second or two: it follows as an update.
       const isSo = async () => {
         const expected = [];
         for (const name of names) expected.push(expectedNetworkData(await linkOf(name)));

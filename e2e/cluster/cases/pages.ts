@@ -23,7 +23,7 @@ import { holderObjects, type ReleaseSite } from './release.ts';
 const cacheDir = cacheFolder(process.env);
 const programs = readPrograms(process.env);
 
-/** Every command of the pages for operators, as it stands there, by the real programs. Once: on the newest Kubernetes. */
+/** Runs every command on the operators' pages, verbatim, with the real programs. Once: on the newest Kubernetes. */
 export function describePages(get: () => ReleaseSite): void {
   const isNewest = programs.kubernetesVersion === kubernetesVersions[0];
   describe.runIf(isNewest)('the pages for operators', () => {
@@ -33,7 +33,7 @@ export function describePages(get: () => ReleaseSite): void {
     beforeAll(() => {
       const { node, driver } = get();
       const image = locateDriverImage(cacheDir);
-      // The chart's own version, those that the pages upgrade to, and the one that is tested.
+      // The chart's own version, those that the pages upgrade to, and the version under test.
       for (const tag of ['0.1.0', '0.1.1', 'e2e']) node.registry.push(image, `netdra:${tag}`);
       const archive = join(node.dir, 'consumer.tar');
       writeConsumerArchive(archive);

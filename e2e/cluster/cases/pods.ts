@@ -4,7 +4,7 @@ import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { type ContainerSpec, testClaim, testJob, testPod, testTemplate } from '../objects.ts';
 
-/** Prints the name and the address of the VF that the metadata file names. */
+/** Prints the name and the address of the VF in the metadata file. */
 const printVf = [
   'netdra-metadata',
   'exec',
@@ -18,7 +18,7 @@ const config = { interfaceName: 'net1', addresses: ['192.0.2.7/24'] };
 const expected = 'net1 192.0.2.7/24\n';
 const claims = [{ name: 'nic', resourceClaimTemplateName: 'nics' }];
 
-/** Kinds of pods and containers, and claims that go from pod to pod: what only a real scheduler and kubelet do. */
+/** Kinds of pods and containers, and claims that pass from pod to pod: these need a real scheduler and kubelet. */
 export function describePods(get: GetCluster): void {
   describe('pods of all kinds', () => {
     it('init containers, sidecars and containers of a template claim read the same file', async () => {
@@ -50,7 +50,7 @@ export function describePods(get: GetCluster): void {
       expect(await cluster.log('once', 'main')).toBe(expected);
       const isComplete = async () => (await cluster.find<V1Job>('Job', 'job'))?.status?.succeeded === 1;
       await cluster.until('the job is complete', isComplete);
-      // Both pods are still there, and the VFs are not theirs any more.
+      // Both pods still exist, but no longer have the VFs.
       expect(await cluster.list<V1Pod>('Pod')).toHaveLength(3);
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
     });
@@ -60,7 +60,7 @@ export function describePods(get: GetCluster): void {
       skip(!cluster.target.simulated, 'a real VF is not taken away from its card');
       skip(!(await cluster.features()).has('ResourceHealthStatus'), 'the feature gate ResourceHealthStatus is off');
       await cluster.create(testClaim(cluster, 'health', [{ name: 'vf' }]));
-      // Under its own name: the kubelet of 1.34 knows no other (UpdateAllocatedResourcesStatus compares the two).
+      // Under the claim's own name, the only one that kubelet 1.34 supports (see UpdateAllocatedResourcesStatus).
       await cluster.create(testPod(cluster, 'health', { claims: [{ name: 'health', resourceClaimName: 'health' }] }));
       await cluster.waitUntilRunning('health');
       const health = async () => {
@@ -74,7 +74,7 @@ export function describePods(get: GetCluster): void {
       const offered = (await cluster.devices()).length;
       await nodeFiles.loseSimulatedVf(device?.attributes?.['resource.kubernetes.io/pciBusID']?.string ?? '');
       await expect.poll(health, timeout).toEqual(['claim:health', 'Unhealthy']);
-      // Started anew, the simulation has all its VFs again.
+      // After a restart the simulation has all its VFs again.
       await cluster.remove('Pod', 'health');
       await cluster.restartDriver();
       await expect.poll(async () => (await cluster.devices()).length, timeout).toBe(offered);
@@ -111,7 +111,7 @@ export function describePods(get: GetCluster): void {
       await cluster.waitUntilRunning('second');
       expect(await address('second')).toEqual(['192.0.2.7/24']);
 
-      // Reserved for both from now on. The kubelet prepares a claim once, so it makes no call for the third pod.
+      // Reserved for both from now on. The kubelet prepares a claim only once, so it makes no call for the third pod.
       await create('third');
       const isRefused = async () =>
         (await cluster.events()).some(

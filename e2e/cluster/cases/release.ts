@@ -10,7 +10,7 @@ import { helmVersions, valueArguments } from '../../release/helm.ts';
 import { driverNamespace, type InstalledDriver } from '../node/driver.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
 
-/** A node without the driver, and what its chart and its image are installed with. */
+/** A node without the driver, and what is needed to install the chart and the image. */
 export interface ReleaseSite {
   node: RealNode;
   driver: InstalledDriver;
@@ -24,7 +24,7 @@ const wait = ['--wait', '--timeout', '2m'];
 const settled = { timeout: 30_000, interval: 500 };
 const nextTag = 'e2e-next';
 
-/** The life of a release, once with each version of Helm: what one has uninstalled, the next one installs again. */
+/** The life of a release, once with each version of Helm: each one installs again what the other has uninstalled. */
 export function describeRelease(get: () => ReleaseSite): void {
   describe.each(helmVersions)('a release by %s', (version) => {
     let chart: string;
@@ -88,7 +88,7 @@ export function describeRelease(get: () => ReleaseSite): void {
         `--set=image.tag=${nextTag}`,
         ...wait,
       );
-      // The old instance is ending when the new one is ready.
+      // The old instance is still ending when the new one is ready.
       await expect.poll(driverImage, settled).toBe(`${image}:${nextTag}`);
       helm('rollback', 'netdra', ...wait);
       await expect.poll(driverImage, settled).toBe(`${image}:e2e`);
@@ -102,7 +102,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       const { node } = get();
       helm('uninstall', 'netdra', ...wait);
       const selector = ['--selector', 'app.kubernetes.io/instance=netdra'];
-      // Helm does not wait for what controllers remove.
+      // Helm does not wait for objects that controllers remove.
       await expect.poll(() => kubectl('get', kinds, ...selector), settled).toContain('No resources found');
       expect(node.kubectl('get', clusterKinds, ...selector)).toContain('No resources found');
       expect(kubectl('get', 'secrets', '--selector', 'owner=helm')).toContain('No resources found');
@@ -112,16 +112,16 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(
         [join(dir, 'dra-device-metadata'), `${nodePaths.kubeletPlugins}_registry`, nodePaths.cdi].flatMap(listFolder),
       ).toEqual([]);
-      // Once is enough, as it takes long: the next version takes over the slices that are still there.
+      // Checked once, as it takes long: otherwise the next version takes over the remaining slices.
       if (version !== helmVersions.at(-1)) return;
-      // The kubelet deletes the slices of a driver that has been gone for half a minute.
+      // The kubelet deletes the slices of a driver that has been absent for half a minute.
       const slices = () => node.kubectl('get', 'resourceslices');
       await expect.poll(slices, { timeout: 60_000, interval: 500 }).toContain('No resources found');
     });
   });
 }
 
-/** A pod that keeps a VF, and its claim. */
+/** A pod that keeps a VF, with its claim. */
 export function holderObjects(podName: string, claimName: string, image: string) {
   const requests = [{ name: 'vf', exactly: { deviceClassName: 'netdra-kernel' } }];
   const claim = {

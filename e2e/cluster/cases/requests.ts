@@ -4,10 +4,10 @@ import { expectedNetworkData } from '../../ip-link.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { testClaim, testPod } from '../objects.ts';
 
-/** What a pod has besides VFs. */
+/** Links of a pod besides VFs. */
 const podLinks = ['lo', 'eth0'];
 
-/** Ways to ask for devices besides a claim with plain requests. */
+/** Ways to request devices besides a claim with plain requests. */
 export function describeRequests(get: GetCluster): void {
   describe('requests of all kinds', () => {
     it('firstAvailable: the path has the name of the request, the file that of the alternative, too', async () => {
@@ -82,7 +82,7 @@ export function describeRequests(get: GetCluster): void {
         expect(await container.read('sh', '-euc', script)).toBe(`${rows.length} ${column('MAC')[0]}\n`);
         seen.push(...column('MAC'));
       }
-      // Each container knows its own, and together they know all.
+      // Each container sees its own VFs, and together they see all.
       expect(seen.sort()).toEqual(links.map(({ address }) => address).sort());
     });
 
@@ -114,11 +114,11 @@ export function describeRequests(get: GetCluster): void {
       expect(seen.devices).toEqual([
         { ...identity, attributes: expect.objectContaining({ [busIdName]: { string: busId } }) },
       ]);
-      // The pod that has it has it still, and the monitor has none.
+      // The pod with the VF still has it, and the monitor has none.
       expect(await linkOfUser()).toEqual(before);
       const links = (await view('monitor').links()).map(({ ifname }) => ifname);
       expect(links.filter((name) => !podLinks.includes(name))).toEqual([]);
-      // Its end changes nothing either.
+      // Removing the monitor changes nothing either.
       await cluster.remove('Pod', 'monitor');
       await cluster.remove('ResourceClaim', 'watch');
       expect(await linkOfUser()).toEqual(before);

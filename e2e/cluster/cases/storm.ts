@@ -7,28 +7,28 @@ import type { GetCluster } from '../describe-cluster.ts';
 import type { NodePart, RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
 
-/** How long pods may take to run after the last fault: a driver that was killed before waits 10 s, then 20 s. */
+/** Time for pods to run after the last fault: a driver that was killed before is restarted after 10 s, then 20 s. */
 const recovery = { timeout: 240_000, interval: 500 };
-/** `PODSxROUNDS`; the long form is in docs/reliability.md. */
+/** `PODSxROUNDS`; docs/reliability.md describes the long form. */
 const size =
   /^(\d+)x(\d+)$/
     .exec(process.env.NETDRA_STORM ?? '40x1')
     ?.slice(1)
     .map(Number) ?? [];
 const [podCount = 40, rounds = 1] = size;
-/** Pods without a VF, to see what the same faults do to them. */
+/** Pods without a VF, to see how the same faults affect them. */
 const othersCount = Math.ceil(podCount / 4);
-/** What is killed in a round, and how long after the fault before. */
+/** The parts killed in a round, and how long after the previous fault. */
 const faults: readonly { afterMs: number; parts: NodePart[] }[] = [
   { afterMs: 4_000, parts: ['driver'] },
   { afterMs: 5_000, parts: ['kubelet'] },
   { afterMs: 5_000, parts: ['container runtime'] },
   { afterMs: 8_000, parts: ['driver', 'kubelet', 'container runtime'] },
 ];
-/** What the test's container ends with when it started without its VF or its metadata. */
+/** Exit code of the test's container if it started without its VF or its metadata. */
 const withoutDevice = 42;
 
-/** Pods that must neither fail nor start without their VF, whatever is killed while they come. */
+/** Pods that must neither fail nor start without their VF, whatever is killed while they are created. */
 export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
   describe('pods in a storm of faults', () => {
     const timeout = rounds * 30 * 60_000;
@@ -49,7 +49,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
         await expect.poll(() => unsettled(cluster, pods), settled).toEqual([]);
         expect(await violations(cluster)).toEqual([]);
         const cutOff = await countCutOff(cluster, pods);
-        // What the runtime was doing when it or the kubelet was killed is lost, with netdra and without.
+        // What the runtime was doing when it or the kubelet was killed is lost, regardless of netdra.
         console.log(
           `starts cut off: ${cutOff} of ${podCount} pods with a VF, ${await countCutOff(cluster, others)} of ${othersCount} without`,
         );
@@ -93,7 +93,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
   });
 }
 
-/** Restarts of earlier faults would delay those of the next ones. */
+/** A new pod has no restart delay from earlier faults, which would slow down its recovery from the next ones. */
 async function replaceDriver(node: RealNode): Promise<void> {
   const [before] = node.driverPids();
   node.kubectl('delete', 'pods', '--all', '--namespace', 'netdra', '--wait');
@@ -119,7 +119,7 @@ interface StormPod {
   restartPolicy: 'Always' | 'Never';
 }
 
-/** Each container checks what it has when it starts. Those of pods that are never restarted end then. */
+/** Each container checks its devices when it starts. In pods that are never restarted it ends then. */
 async function createPods(cluster: Cluster, count: number, round: number, only?: 'Never'): Promise<StormPod[]> {
   const pods = Array.from({ length: count }, (_, index): StormPod => {
     return { name: `storm-${round}-${index}`, restartPolicy: only ?? (index % 4 === 0 ? 'Always' : 'Never') };
@@ -141,7 +141,7 @@ async function createPods(cluster: Cluster, count: number, round: number, only?:
   return pods;
 }
 
-/** Pods like those, without a claim: what the same faults do to any pod. */
+/** The same pods without a claim: they show how the same faults affect any pod. */
 async function createOthers(cluster: Cluster, count: number, round: number): Promise<StormPod[]> {
   const pods = Array.from({ length: count }, (_, index): StormPod => {
     return { name: `other-${round}-${index}`, restartPolicy: 'Never' };
@@ -151,13 +151,13 @@ async function createOthers(cluster: Cluster, count: number, round: number): Pro
   return pods;
 }
 
-/** How many pods failed since the kubelet or the runtime was killed while it started them. */
+/** Number of pods that failed because the kubelet or the runtime was killed while starting them. */
 async function countCutOff(cluster: Cluster, pods: readonly StormPod[]): Promise<number> {
   const found = await cluster.list<V1Pod>('Pod');
   return found.filter((pod) => pods.some(({ name }) => name === pod.metadata?.name) && isCutOff(pod)).length;
 }
 
-/** By the words of containerd and the kubelet, which name nothing of ours. */
+/** Judged by messages of containerd and the kubelet, which contain nothing of ours. */
 function isCutOff(pod: V1Pod | undefined): boolean {
   const { status } = pod ?? {};
   const { reason, message = '' } = status?.containerStatuses?.[0]?.state?.terminated ?? {};
@@ -165,12 +165,12 @@ function isCutOff(pod: V1Pod | undefined): boolean {
   return (status?.phase === 'Failed' && isFailed) || isLeftCreated(pod);
 }
 
-/** A kubelet that makes another sandbox does so sooner. */
+/** A kubelet that creates another sandbox does so within this time. */
 const leftCreatedMs = 60_000;
 
 /**
  * Whether the container was created and not started before its sandbox ended. For a pod that is never restarted the kubelet
- * makes no second sandbox then, and the pod stays Pending until it is deleted. Source: Kubernetes 1.34
+ * creates no second sandbox then, and the pod stays Pending until it is deleted. Source: Kubernetes 1.34
  * `kuberuntime_manager.go`, `computePodActions`.
  */
 function isLeftCreated(pod: V1Pod | undefined): boolean {
@@ -188,7 +188,7 @@ async function removePods(cluster: Cluster, pods: readonly StormPod[]): Promise<
   await Promise.all(pods.map(({ name }) => cluster.remove('ResourceClaim', name)));
 }
 
-/** Those that are not where they have to be in the end, with what the kubelet says of them. */
+/** Pods that have not reached their expected final state, with their state as the kubelet reports it. */
 async function unsettled(cluster: Cluster, pods: readonly StormPod[]): Promise<string[]> {
   const found = await cluster.list<V1Pod>('Pod');
   return pods.flatMap(({ name, restartPolicy }) => {

@@ -4,10 +4,10 @@ import { decodeStream } from '../../../src/metadata/index.ts';
 import type { CaseOptions, GetCluster, TestCluster } from '../describe-cluster.ts';
 import { testClaim, testPod } from '../objects.ts';
 
-/** How long an event may take to be seen. */
+/** Time for an event to appear. */
 const eventTimeout = { timeout: 30_000, interval: 250 };
 
-/** What is said of an object with a reason. */
+/** Events with a reason, with their objects. */
 async function notes({ cluster }: TestCluster, reason: string): Promise<string[]> {
   const events = await cluster.events();
   return events
@@ -28,7 +28,7 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
           } catch (error) {
             return explain(error);
           }
-          // Policies are in force a moment after they were installed.
+          // Policies take effect shortly after they are installed.
           await cluster.remove('ResourceClaim', 'greedy');
           return 'it was taken';
         };
@@ -39,7 +39,7 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
 
     it('a claim that cannot be prepared says why, on the claim and on the pod', async () => {
       const { cluster } = get();
-      // The API server lets it pass: only the driver compares names of interfaces.
+      // The API server accepts it: only the driver compares names of interfaces.
       const requests = ['one', 'two'].map((name) => ({ name, config: { interfaceName: 'net1' } }));
       await cluster.create(testClaim(cluster, 'slip', requests));
       await cluster.create(testPod(cluster, 'slip', { claims: [{ name: 'nic', resourceClaimName: 'slip' }] }));
@@ -70,7 +70,7 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
       const { devices } = await view('after').metadata('resourceclaims/after', 'vf');
       expect(devices[0]?.networkData?.ips).toEqual(['192.0.2.2/24']);
       expect(devices[0]?.name).not.toBe(device?.name);
-      // The new instance gives back what the old one prepared.
+      // The new instance unprepares the claims that the old one prepared.
       await cluster.remove('Pod', 'before');
       await expect.poll(() => nodeFiles.ofClaim(before), { timeout: 60_000, interval: 250 }).toEqual([]);
     });
@@ -92,7 +92,7 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
             expect.stringMatching(`^ResourceClaim lost: ${text}`),
           ]);
         await expect.poll(async () => (await cluster.devices()).length, eventTimeout).toBe(offered - 1);
-        // Started anew, the simulation has all its VFs again.
+        // After a restart the simulation has all its VFs again.
         await cluster.remove('Pod', 'lost');
         await cluster.restartDriver();
         await expect.poll(async () => (await cluster.devices()).length, eventTimeout).toBe(offered);

@@ -10,7 +10,7 @@ import type { RealNode } from '../node/real-node.ts';
 import { testClaim, testClass, testPod } from '../objects.ts';
 
 const user = 'whereabouts';
-// Where the driver's pod sees them; the usual place, below /etc/cni/net.d, is not mounted there.
+// Visible to the driver's pod; the usual place, below /etc/cni/net.d, is not mounted there.
 const kubeconfigPath = join(cniStateDir, 'whereabouts.kubeconfig');
 const configPath = join(cniStateDir, 'whereabouts.conf');
 const group = 'whereabouts.cni.cncf.io';
@@ -19,7 +19,7 @@ interface IpPool extends KubernetesObject {
   spec: { range: string; allocations: Record<string, { podref: string }> };
 }
 
-/** A kind of whereabouts' own, with any fields: the plugin of the user may be of any version. */
+/** The definition of a whereabouts kind, with any fields: the user's plugin may have any version. */
 function resourceDefinition(kind: string) {
   const singular = kind.toLowerCase();
   const schema = { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } };
@@ -52,7 +52,7 @@ const binding = {
 };
 const definitions = ['IPPool', 'OverlappingRangeIPReservation'].map(resourceDefinition);
 
-/** Gives whereabouts what it needs of a cluster; disposing takes it away again. @throws CommandError */
+/** Installs what whereabouts needs in a cluster; disposing removes it again. @throws CommandError */
 function installWhereabouts(node: RealNode): Disposable {
   const { authority, server } = node.controlPlane;
   using stack = new DisposableStack();
@@ -76,7 +76,7 @@ function installWhereabouts(node: RealNode): Disposable {
   return stack.move();
 }
 
-/** Claims whose addresses come from the IPAM plugin whereabouts, which keeps them in objects of the API server. */
+/** Claims with addresses from the IPAM plugin whereabouts, which stores them in objects of the API server. */
 export function describeWhereabouts(get: GetCluster, getNode: () => RealNode): void {
   describe('IPAM by whereabouts', () => {
     it('gives each pod an address of its own, and takes it back', async ({ skip }) => {
@@ -100,7 +100,7 @@ export function describeWhereabouts(get: GetCluster, getNode: () => RealNode): v
         expect(device?.networkData?.ips).toEqual(addresses.map(({ local, prefixlen }) => `${local}/${prefixlen}`));
         return device?.networkData?.ips;
       };
-      /** Pods that have an address, as the plugin sees it. */
+      /** Pods that have an address, according to the plugin. */
       const holders = () =>
         node
           .list<IpPool>('ippools')

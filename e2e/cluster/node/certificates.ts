@@ -22,9 +22,9 @@ export class CertificateAuthority {
 
   /**
    * Signs a certificate for a client or a server.
-   * @param name of its files
-   * @param subject as Kubernetes reads it: CN is the user, each O a group
-   * @param names that a server is reached by: `DNS:kubernetes`, `IP:10.96.0.1`
+   * @param name of the files
+   * @param subject as interpreted by Kubernetes: CN is the user, each O a group
+   * @param names by which the server is reached: `DNS:kubernetes`, `IP:10.96.0.1`
    */
   sign(name: string, subject: string, names: readonly string[] = []): Certificate {
     const paths = this.#paths(name);

@@ -9,7 +9,7 @@ import { isOfUnfinishedSandbox, nriRequestTimeoutMs, type Runtime, type RuntimeO
 export interface ContainerdPrograms {
   kind: 'containerd';
   series: ContainerdSeries;
-  /** Folder of its programs, default the one that the suite of e2e/node takes. */
+  /** Folder of its programs, default the one that the suite of e2e/node uses. */
   dir?: string;
 }
 
@@ -37,7 +37,7 @@ export async function startContainerdRuntime(programs: ContainerdPrograms, optio
       try {
         await containerd.start();
       } catch (error) {
-        // Its own defect, of which the docs tell operators: a sandbox whose start was cancelled has left a second record.
+        // A containerd defect, documented for operators: a sandbox whose start was cancelled has left a second record.
         const isLeak = leaksSandboxes({ name: 'containerd', version: containerd.version });
         if (!isLeak || !/failed to reserve sandbox name/.test(containerd.logTail(1))) throw error;
         console.warn('containerd does not start for sandboxes that it has leaked: they are removed, as the docs say');

@@ -23,13 +23,13 @@ export interface CrioPrograms {
   ociRuntime: string;
 }
 
-/** Where CRI-O keeps the namespaces of pods, a folder for each kind: the default, and what the chart's values name. */
+/** Where CRI-O keeps the namespaces of pods, a folder for each kind: the default, as in the chart's values. */
 const namespacesDir = '/var/run';
 const namespaceKinds = ['netns', 'ipcns', 'utsns', 'userns'];
-/** What the names of the suite's images begin with. */
+/** Prefix of the names of the suite's images. */
 const localRegistry = 'localhost/';
 
-/** Starts a CRI-O with root, state, socket, network and configuration of its own. @throws NodeError, ToolError, CommandError */
+/** Starts a CRI-O with its own root, state, socket, network and settings. @throws NodeError, ToolError, CommandError */
 export async function startCrio(programs: CrioPrograms, options: RuntimeOptions): Promise<Runtime> {
   const { dir, registry } = options;
   await using stack = new AsyncDisposableStack();
@@ -70,8 +70,8 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
   return {
     ...{ dir, socketPath, cri, network, cniBinDir, provideImage },
     volatileDirs: [join(dir, 'run'), ...namespaceKinds.map((kind) => join('/run', kind))],
-    // A container that was made for a request of a kubelet that was killed is never started. As first process of its PID
-    // namespace crun's `init` ignores SIGTERM: it is killed when the kubelet's time for StopPodSandbox ends, 2 min.
+    // A container that was created for a request of a killed kubelet is never started. As first process of its PID
+    // namespace crun's `init` ignores SIGTERM: it is killed when the kubelet's timeout for StopPodSandbox ends, 2 min.
     endTimeoutMs: 150_000,
     async stop(signal) {
       wasKilled ||= signal === 'SIGKILL';
@@ -79,13 +79,13 @@ export async function startCrio(programs: CrioPrograms, options: RuntimeOptions)
     },
     start: () => daemon.start(),
     isOwnLeak: (leftover) => wasKilled && isOfUnfinishedSandbox(leftover),
-    // Nothing that would be in the way of a restart.
+    // Nothing is left that would prevent a restart.
     removeLeaks: () => undefined,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
-/** Makes the folders and files that CRI-O is started with. */
+/** Creates the folders and files that CRI-O needs to start. */
 function layOut(programs: CrioPrograms, options: RuntimeOptions, network: PodNetwork, cniBinDir: string): void {
   const { dir, registry } = options;
   for (const name of ['cni', 'nri', 'run', 'tmp']) mkdirSync(join(dir, name));
@@ -103,8 +103,8 @@ function daemonArguments(dir: string): string[] {
 }
 
 /**
- * Without CAP_SYS_RESOURCE an OCI runtime cannot lower `oom_score_adj`, as pods of `system-node-critical` ask for. containerd
- * has an option for that, CRI-O has none: a script leaves such a value out before the runtime sees it.
+ * Without CAP_SYS_RESOURCE an OCI runtime cannot lower `oom_score_adj`, as pods of `system-node-critical` request.
+ * containerd has an option for that, CRI-O does not: a script removes such a value before the runtime sees it.
  * @returns path of the script
  */
 function wrapOciRuntime(program: string, dir: string): string {
@@ -128,7 +128,7 @@ function registriesConfig({ address }: Registry): string {
   return `${entry(`${localRegistry}netdra`, `${address}/netdra`)}\n${entry(address, address)}`;
 }
 
-/** What differs from the defaults: folders of our own, and what a machine without systemd needs. Source: crio.conf(5). */
+/** Differences from the defaults: our own folders, and settings for a machine without systemd. Source: crio.conf(5). */
 function crioConfig(programs: CrioPrograms, options: RuntimeOptions, cniBinDir: string) {
   const { dir, cdiSpecDir, nriSocketPath } = options;
   const runDir = join(dir, 'run');
@@ -157,15 +157,15 @@ function crioConfig(programs: CrioPrograms, options: RuntimeOptions, cniBinDir: 
         cdi_spec_dirs: [cdiSpecDir],
         container_exits_dir: join(runDir, 'exits'),
         container_attach_socket_dir: runDir,
-        // Nothing here needs AppArmor, and loading a profile would outlive the node.
+        // AppArmor is not needed here, and a loaded profile would outlive the node.
         apparmor_profile: 'unconfined',
-        // No pod here has a port of the host, and the settings of interrupts are the machine's.
+        // No pod here uses a host port, and the interrupt settings belong to the machine.
         disable_hostport_mapping: true,
         irqbalance_config_restore_file: 'disable',
       },
       image: {
         pause_image: pauseImage,
-        // That of the image.
+        // Use the image's own command.
         pause_command: '',
         signature_policy: join(dir, 'policy.json'),
         big_files_temporary_dir: join(dir, 'tmp'),
@@ -182,16 +182,16 @@ function crioConfig(programs: CrioPrograms, options: RuntimeOptions, cniBinDir: 
 }
 
 /**
- * Where cgroups are of version 1 with a second hierarchy of version 2 beside them, crun refuses to work if that one has a
- * controller, and runc cannot set the limits of huge pages that CRI-O asks for. A hierarchy of version 1 takes the controller
- * of huge pages away from the second one. It is mounted in this mount namespace only. Disposing takes it away.
+ * Where cgroups are of version 1 with a second hierarchy of version 2 beside them, crun refuses to work if that one has
+ * a controller, and runc cannot set the limits of huge pages that CRI-O requests. A version 1 hierarchy takes the huge
+ * page controller away from the second one. It is mounted in this mount namespace only. Disposing removes it.
  */
 function mountHugetlb(): AsyncDisposable {
   const stack = new AsyncDisposableStack();
   const root = '/sys/fs/cgroup';
   const controllers = join(root, 'unified', 'cgroup.controllers');
   if (!existsSync(controllers) || !readFileSync(controllers, 'utf8').includes('hugetlb')) return stack;
-  // The folder itself is the machine's: a copy takes its place.
+  // The folder itself belongs to the machine: a copy replaces it.
   const copy = '/run/netdra/cgroups';
   mkdirSync(copy);
   stack.defer(() => rmdirSync(copy));
@@ -205,7 +205,7 @@ function mountHugetlb(): AsyncDisposable {
   run('mount', ['-t', 'cgroup', '-o', 'hugetlb', 'cgroup', join(copy, 'hugetlb')]);
   run('mount', ['--rbind', copy, root]);
   stack.defer(async () => {
-    // With a cgroup in it the hierarchy would stay, also with one that the kernel has not freed yet.
+    // The hierarchy stays while it contains a cgroup, even one that the kernel has not freed yet.
     removeCgroups(process.env.NETDRA_CGROUP_PARENT ?? '');
     for (let tries = 0; tries < 100 && countHugetlbCgroups() > 1; tries++) await sleep(50);
     run('umount', ['--lazy', root]);
@@ -213,7 +213,7 @@ function mountHugetlb(): AsyncDisposable {
   return stack;
 }
 
-/** With the root. Source: cgroups(7), `/proc/cgroups`. */
+/** Includes the root. Source: cgroups(7), `/proc/cgroups`. */
 function countHugetlbCgroups(): number {
   return Number(/^hugetlb\t\d+\t(\d+)/m.exec(readFileSync('/proc/cgroups', 'utf8'))?.[1]);
 }

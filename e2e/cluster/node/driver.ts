@@ -12,26 +12,26 @@ import type { ClusterTarget } from '../target.ts';
 import { nodePaths, type RealNode } from './real-node.ts';
 
 export const driverNamespace = 'netdra';
-/** What the driver's pod shares with the node for the state of CNI plugins: the chart's default. */
+/** Node folder that the driver's pod mounts for the state of CNI plugins: the chart's default. */
 export const cniStateDir = '/var/lib/cni';
 const release = 'netdra';
 const cacheDir = cacheFolder(process.env);
 
 export interface DriverOptions {
-  /** How many simulated VFs, as `kubeletPlugin.simulate` takes it. */
+  /** Number of simulated VFs, in the form of `kubeletPlugin.simulate`. */
   simulate: string;
   /** Flags of the driver that the chart has no values for. */
   extraArgs?: readonly string[];
-  /** Whether it may run the node's CNI plugins, as `cni.enabled` has it. Default: no. */
+  /** Whether it may run the node's CNI plugins, as in `cni.enabled`. Default: no. */
   cni?: boolean;
 }
 
 /**
- * The driver on a node as users install it: its image in a registry, its chart, an unprivileged DaemonSet with the rights
+ * The driver on a node as users install it: image in a registry, chart, unprivileged DaemonSet with the permissions
  * of its service account.
  */
 export class InstalledDriver {
-  /** What tests need to know of the cluster. */
+  /** Facts about the cluster for the tests. */
   readonly target: ClusterTarget;
   /** The values that the chart was installed with. */
   readonly values: Record<string, unknown>;
@@ -44,7 +44,7 @@ export class InstalledDriver {
   }
 
   /**
-   * Pushes the driver's image, and gives the node the image of the tests. The chart is left to the caller.
+   * Pushes the driver's image, and provides the node with the test image. The caller installs the chart.
    * @throws CommandError
    */
   static async prepare(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
@@ -57,7 +57,7 @@ export class InstalledDriver {
     return new InstalledDriver(node, { image, cni, kubeletPlugin: { simulate, extraArgs, ...seccompOf(process.env) } });
   }
 
-  /** The same, with the chart installed and the driver ready. @throws CommandError */
+  /** Also installs the chart and waits until the driver is ready. @throws CommandError */
   static async install(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
     const driver = await InstalledDriver.prepare(node, options);
     const install = ['install', release, chartDir, '--create-namespace', '--wait', '--timeout', '3m'];
@@ -65,7 +65,7 @@ export class InstalledDriver {
     return driver;
   }
 
-  /** Runs Helm in the driver's namespace. @throws CommandError, with what the driver's pods say */
+  /** Runs Helm in the driver's namespace. @throws CommandError, with events and logs of the driver's pods */
   helm(args: string[], version?: HelmVersion): string {
     const { adminKubeconfig: kubeconfig } = this.#node.controlPlane;
     const options = version === undefined ? { kubeconfig } : { kubeconfig, version };
@@ -76,7 +76,7 @@ export class InstalledDriver {
     }
   }
 
-  /** Pods of the driver, their events and the end of their log. */
+  /** Pods of the driver, their events and the end of their logs. */
   describe(): string {
     const calls = [
       ['get', 'pods', '--output', 'wide'],
@@ -87,23 +87,23 @@ export class InstalledDriver {
   }
 }
 
-/** For a run from which the profile is made, which must not be held back by the one before: see scripts/seccomp.ts. */
+/** For a run that makes the profile, which the previous profile must not restrict: see scripts/seccomp.ts. */
 function seccompOf({ NETDRA_SECCOMP: profile }: NodeJS.ProcessEnv): { seccomp?: { profile: string } } {
   return profile === undefined ? {} : { seccomp: { profile } };
 }
 
-/** Adds plugins that the user has named to those of the node. @returns the folder with all of them */
+/** Adds plugins named by the user to those of the node. @returns the folder with all of them */
 function layOutPlugins({ dir, runtime: { cniBinDir } }: RealNode): string {
   const whereabouts = findForeignPlugin('whereabouts', process.env);
   if ('missing' in whereabouts) return cniBinDir;
-  // Not links: the driver's pod mounts this folder only.
+  // Copies, not links: the driver's pod mounts this folder only.
   const binDir = join(dir, 'cni-plugins');
   cpSync(cniBinDir, binDir, { recursive: true, dereference: true });
   cpSync(whereabouts.path, join(binDir, 'whereabouts'));
   return binDir;
 }
 
-/** A cluster that the chart is installed in, with its default values. */
+/** A cluster with the chart installed, with its default values. */
 export function chartTarget({ adminKubeconfig }: ControlPlane, simulated: boolean): ClusterTarget {
   return {
     kubeconfig: adminKubeconfig,

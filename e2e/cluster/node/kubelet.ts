@@ -6,17 +6,17 @@ import type { CertificateAuthority } from './certificates.ts';
 import { Program } from './program.ts';
 
 export interface KubeletFiles {
-  /** For certificates and configuration. Files name each other by this path, so the kubelet has to see them there. */
+  /** Folder for certificates and configuration. Files contain this path, so the kubelet must see them there. */
   dir: string;
   nodeName: string;
-  /** An address of the node, where the API server reaches the kubelet. */
+  /** An address of the node where the API server reaches the kubelet. */
   nodeAddress: string;
   authority: CertificateAuthority;
   /** URL of the API server. */
   server: string;
-  /** Of the container runtime. */
+  /** Socket of the container runtime. */
   runtimeSocket: string;
-  /** The cgroup that pods go below. */
+  /** The parent cgroup of pods. */
   cgroupRoot: string;
   featureGates?: Record<string, boolean>;
 }
@@ -26,14 +26,14 @@ export interface KubeletOptions extends KubeletFiles {
   program: string;
 }
 
-/** Where kubelets keep what they have: the default, which the chart's values name too. */
+/** Where kubelets keep their state: the default, as in the chart's values. */
 export const kubeletDir = '/var/lib/kubelet';
 
 const healthPort = 10_248;
 
 /**
- * Starts a kubelet with a certificate of its node, as a real one has: it may read and write what belongs to its own pods
- * (authorization mode Node). The container runtime has to be there.
+ * Starts a kubelet with a certificate of its node, like a real one: it may read and write objects of its own pods
+ * (authorization mode Node). The container runtime has to be running.
  */
 export async function startKubelet(options: KubeletOptions): Promise<Program> {
   const { dir, program } = options;
@@ -72,7 +72,7 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     healthzPort: healthPort,
     containerRuntimeEndpoint: `unix://${options.runtimeSocket}`,
     resolvConf,
-    // No systemd here, and the cgroups above the node's own are not the kubelet's to manage.
+    // There is no systemd here, and the kubelet must not manage the cgroups above the node's own.
     cgroupDriver: 'cgroupfs',
     cgroupRoot: options.cgroupRoot,
     cgroupsPerQOS: true,
@@ -86,7 +86,7 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     protectKernelDefaults: true,
     featureGates: options.featureGates ?? {},
     maxPods: 250,
-    // Pods come and go by the dozen here.
+    // Many pods are created and deleted here.
     kubeAPIQPS: 200,
     kubeAPIBurst: 400,
     syncFrequency: '10s',
@@ -94,7 +94,7 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
 }
 
 /**
- * The kernel lets a user namespace mount a proc only while its mount namespace has one that nothing covers (EPERM
+ * The kernel lets a user namespace mount a proc only while its mount namespace has an uncovered one (EPERM
  * otherwise), and `fixSysctls` covers files of the one at `/proc`.
  */
 function mountWholeProc(): void {
@@ -105,7 +105,7 @@ function mountWholeProc(): void {
 }
 
 /**
- * What a kubelet requires of the kernel with `protectKernelDefaults`, by the file below /proc/sys.
+ * Kernel settings that a kubelet requires with `protectKernelDefaults`, by file below /proc/sys.
  * Source: kubelet reference, `protectKernelDefaults`.
  */
 export const kubeletSysctls = {
@@ -118,12 +118,12 @@ export const kubeletSysctls = {
 };
 
 /**
- * Mounts files with these values over the settings, in this mount namespace only: the settings themselves are the whole
- * machine's.
+ * Mounts files with these values over the settings, in this mount namespace only: the settings themselves belong to the
+ * whole machine.
  */
 function fixSysctls(): void {
   for (const [name, value] of Object.entries(kubeletSysctls)) {
-    // One place for all clusters that follow each other on a node: what is mounted stays.
+    // One place for all successive clusters on a node: the mounts stay.
     const file = join('/run/netdra/sysctl', name);
     if (existsSync(file)) continue;
     mkdirSync(join(file, '..'), { recursive: true });
@@ -132,7 +132,7 @@ function fixSysctls(): void {
   }
 }
 
-/** In every hierarchy: those of cgroup v1 are folders of `/sys/fs/cgroup`, that of v2 is the folder itself. */
+/** In every hierarchy: those of cgroup v1 are folders in `/sys/fs/cgroup`, that of v2 is the folder itself. */
 export function makeCgroup(cgroup: string): void {
   const root = '/sys/fs/cgroup';
   const hierarchies = existsSync(join(root, 'cgroup.controllers'))

@@ -13,7 +13,7 @@ import type { ClusterTarget } from '../target.ts';
 import { NodeError } from './errors.ts';
 import type { RealNode } from './real-node.ts';
 
-/** What a link of the simulated cards has to be again. */
+/** State of a simulated card's link that must be restored. */
 interface LinkState {
   ifname: string;
   [property: string]: unknown;
@@ -25,38 +25,38 @@ type HostLink = LinkState & {
   addr_info: { local: string; scope: string }[];
 };
 
-/** Below the node's own: what the kubelet makes for itself. */
+/** Below the node's own cgroup: created by the kubelet for itself. */
 const kubeletCgroups = ['', '/kubepods', '/kubepods/burstable', '/kubepods/besteffort'];
 
-/** Of a namespace in the OCI specification of a sandbox. CRI-O has a folder for each kind, containerd one for netns. */
+/** Path of a namespace in a sandbox's OCI specification. CRI-O has a folder for each kind, containerd one for netns. */
 const namespacePath = /"path":"(?:\/var)?\/run\/\w+ns\/([^"]+)"/g;
 
-/** How long the kubelet, the driver and the runtime may take to clear up: two rounds of reconciliation among others. */
+/** Time for the kubelet, the driver and the runtime to clean up: includes two rounds of reconciliation. */
 const settleMs = 60_000;
 const pollMs = 250;
 
 /**
- * What a node with simulated VFs has while no pod uses one: every VF on the host as it was before the first test, and
- * offered; no claim, file, CDI spec, mount, network namespace, process, cgroup or sandbox of a pod that is gone.
+ * Expected state of a node with simulated VFs while no pod uses one: every VF on the host as before the first test, and
+ * offered; no claim, file, CDI spec, mount, network namespace, process, cgroup or sandbox of a removed pod.
  */
 export class NodeCheck {
   readonly #node: RealNode;
   readonly #target: ClusterTarget;
   readonly #links: LinkState[] = readLinks();
   readonly #before: NodeBaseline = takeBaseline();
-  /** So that a test does not fail for what an earlier one has left. */
+  /** Prevents a test from failing for left-overs of an earlier one. */
   readonly #reported = new Set<string>();
 
-  /** Takes the node as it is for what it has to be. */
+  /** The current state of the node becomes the expected one. */
   constructor(node: RealNode, target: ClusterTarget) {
     this.#node = node;
     this.#target = target;
   }
 
   /**
-   * Waits until nothing is left on the node. What the runtime itself leaks is passed over, and what would keep it from a
-   * restart is removed.
-   * @throws NodeError `left-behind` with a line for each thing that is left
+   * Waits until nothing is left on the node. Ignores what the runtime itself leaks, and removes leaks that would
+   * prevent its restart.
+   * @throws NodeError `left-behind` with a line for each left-over
    */
   async expectRestored(): Promise<void> {
     for (const endsAt = performance.now() + settleMs; ; await sleep(pollMs)) {
@@ -80,8 +80,8 @@ export class NodeCheck {
     const { containers } = await runtime.cri.call('ListContainers', {});
     const expected = sandboxes.get(true)?.map(({ id }) => id) ?? [];
     expected.push(...containers.flatMap(({ id, podSandboxId }) => (expected.includes(podSandboxId) ? [id] : [])));
-    // containerd, 2.4.2 too, leaks the shim of some sandboxes that are refused or whose start is cancelled. A process of such
-    // a sandbox would be seen in its cgroup.
+    // containerd, 2.4.2 included, leaks the shim of some sandboxes that are refused or whose start is cancelled.
+    // A process of such a sandbox would be found in its cgroup.
     const known = [...expected, ...(await this.#listNamespaces(sandboxes.get(true) ?? [])), ...uids, runtime.dir];
     const own = [runtime.network.bridge, ...kubeletCgroups.map((name) => `${runtime.cri.cgroupParent}${name}`)];
     const isExpected = (text: string) =>
@@ -90,7 +90,7 @@ export class NodeCheck {
       ...this.#listLinks(),
       ...this.#listDevices(slices),
       ...this.#listDriverState(),
-      // Those that have ended are records, which the kubelet collects once a minute.
+      // Sandboxes that have ended are only records, which the kubelet collects once a minute.
       ...(sandboxes.get(false) ?? []).flatMap(({ id, state, metadata }) =>
         state === 'SANDBOX_READY' ? [`sandbox ${id} of ${metadata.namespace}/${metadata.name}`] : [],
       ),
@@ -98,7 +98,7 @@ export class NodeCheck {
     ];
   }
 
-  /** Names of the files by which a runtime keeps the namespaces of sandboxes; of one that has gone meanwhile, none. */
+  /** Names of the files by which a runtime keeps the namespaces of sandboxes; none for one that has gone meanwhile. */
   async #listNamespaces(sandboxes: PodSandbox[]): Promise<string[]> {
     const { cri } = this.#node.runtime;
     const results = await Promise.allSettled(
@@ -119,7 +119,7 @@ export class NodeCheck {
     });
   }
 
-  /** What is offered and has no interface on the host, and what has one and is not offered. */
+  /** Devices that are offered without an interface on the host, and interfaces that are not offered. */
   #listDevices(slices: Slice[]): string[] {
     const offered = slices
       .filter(({ spec }) => spec.driver === this.#target.driver)
@@ -148,7 +148,7 @@ export class NodeCheck {
 
 const isVf = (name: string) => /^nsim\d+v\d+$/.test(name);
 
-/** But for what the kernel numbers anew for a link that comes back, and counters. */
+/** Without counters, and what the kernel renumbers when a link comes back. */
 function readLinks(): LinkState[] {
   const links = JSON.parse(run('ip', ['-json', '-details', 'addr'])) as HostLink[];
   return links
@@ -156,7 +156,7 @@ function readLinks(): LinkState[] {
     .map(({ linkinfo, addr_info, flags, ifname, ...link }) => ({
       ifname,
       ...Object.fromEntries(comparedProperties.map((name) => [name, link[name]])),
-      // Of a veth end whose other end is down, which of the two depends on the namespace that it went down in.
+      // For a veth end whose other end is down, the state depends on the namespace in which it went down.
       operstate: link.operstate === 'LOWERLAYERDOWN' ? 'DOWN' : link.operstate,
       flags: flags.toSorted(),
       kind: linkinfo?.info_kind,

@@ -10,16 +10,16 @@ export interface ProgramOptions {
   args: readonly string[];
   logPath: string;
   env?: NodeJS.ProcessEnv;
-  /** Resolves to `true` when the program serves. Errors count as "not yet". */
+  /** Resolves to `true` once the program serves. Errors count as "not yet". */
   isReady: () => Promise<boolean>;
-  /** How long the program may take to serve, default 60 s. */
+  /** Time for the program to start serving, default 60 s. */
   timeoutMs?: number;
 }
 
 const pollMs = 50;
 const stopTimeoutMs = 10_000;
 
-/** A daemon of the cluster: started, killed and started again by the tests. Its output goes to a log file. */
+/** A daemon of the cluster that tests start, kill and restart. Its output goes to a log file. */
 export class Program implements AsyncDisposable {
   readonly #options: ProgramOptions;
   #child: ChildProcess | undefined;
@@ -45,13 +45,13 @@ export class Program implements AsyncDisposable {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** @throws NodeError `program-ended` if it does not run */
+  /** @throws NodeError `program-ended` if it is not running */
   get pid(): number {
     if (this.#child?.pid === undefined || !this.isRunning) throw this.#failure('program-ended', 'does not run');
     return this.#child.pid;
   }
 
-  /** Starts the program, unless it runs. @throws NodeError `program-ended`, `not-ready` */
+  /** Starts the program unless it is running. @throws NodeError `program-ended`, `not-ready` */
   async start(): Promise<void> {
     if (this.isRunning) return;
     this.#spawn();
@@ -69,17 +69,17 @@ export class Program implements AsyncDisposable {
     try {
       this.#child = spawn(program, args, {
         stdio: ['ignore', log, log],
-        // There is memory enough, and the processors are what a test run waits for.
+        // Memory is plentiful; the processors are the bottleneck of a test run.
         env: { GOGC: '400', ...(env ?? process.env) },
       });
-      // The wait in `start` reports it as ended; an event without a listener would end the suite.
+      // `start` reports it as ended; an error event without a listener would end the suite.
       this.#child.on('error', () => undefined);
     } finally {
       closeSync(log);
     }
   }
 
-  /** Ends the program and waits for its end. SIGKILL follows after 10 s. */
+  /** Stops the program and waits for its end. Sends SIGKILL after 10 s. */
   async stop(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
     const child = this.#child;
     if (child === undefined || !this.isRunning) return;

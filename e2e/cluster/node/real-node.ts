@@ -31,27 +31,27 @@ export interface RealNodeOptions {
 export const nodeName = 'netdra-e2e';
 const nodeAddress = '10.250.0.1';
 
-/** Folders where the chart's default values have them. */
+/** Folders at the paths of the chart's default values. */
 export const nodePaths = { kubeletPlugins: `${kubeletDir}/plugins`, cdi: '/var/run/cdi', nri: '/var/run/nri' };
 
 /**
- * The boot id of the node, in a folder that the driver's pod mounts: a container has a /proc of its own, so that the driver
- * has to be given its path. The kubelet finds it in its usual place.
+ * The boot id of the node, in a folder that the driver's pod mounts: a container has its own /proc, so the driver
+ * must be given the path. The kubelet finds it in its usual place.
  */
 export const bootIdPath = `${nodePaths.kubeletPlugins}/sriov.netdra.dev/boot-id`;
 
-/** What tests kill. */
+/** Parts that tests kill. */
 export const nodeParts = ['kubelet', 'driver', 'container runtime', 'API server'] as const;
 export type NodePart = (typeof nodeParts)[number];
 
 /**
- * A cluster of one real node: control plane, registry, container runtime and kubelet, in the namespaces that
- * scripts/in-node.sh has made. Disposing ends all of it, the pods included.
+ * A cluster of one real node: control plane, registry, container runtime and kubelet, in the namespaces made by
+ * scripts/in-node.sh. Disposing ends all of it, including the pods.
  */
 export class RealNode implements AsyncDisposable {
   readonly dir: string;
   readonly controlPlane: ControlPlane;
-  /** Where the node pulls images. */
+  /** The registry from which the node pulls images. */
   readonly registry: Registry;
   readonly runtime: Runtime;
   readonly kubelet: Program;
@@ -78,14 +78,14 @@ export class RealNode implements AsyncDisposable {
     }
     await using stack = new AsyncDisposableStack();
     const dir = mkdtempSync(join(tmpdir(), 'cluster-'));
-    // Pods in a user namespace reach their root file system through it.
+    // Pods in a user namespace reach their root file system through this folder.
     chmodSync(dir, 0o711);
     stack.defer(() => rmSync(dir, { recursive: true, force: true }));
-    // Volumes that the kubelet mounts have to be seen by containers, and those that drivers mount by the kubelet.
+    // Containers have to see volumes that the kubelet mounts, and the kubelet those that drivers mount.
     run('mount', ['--make-rshared', '/']);
     run('ip', ['address', 'replace', `${nodeAddress}/32`, 'dev', 'lo']);
     mkdirSync(kubeletDir, { recursive: true });
-    // Mounts of the node's overlay cannot be mapped for pods in a user namespace, and volumes are such mounts.
+    // Mounts of the node's overlay cannot be ID-mapped for pods in a user namespace, and volumes are such mounts.
     run('mount', ['-t', 'tmpfs', '-o', 'mode=750', 'kubelet', kubeletDir]);
     stack.defer(() => void run('umount', ['--lazy', kubeletDir]));
     for (const folder of [...Object.values(nodePaths), dirname(bootIdPath)]) mkdirSync(folder, { recursive: true });
@@ -113,12 +113,12 @@ export class RealNode implements AsyncDisposable {
     return new RealNode({ dir, controlPlane, registry, runtime, kubelet }, stack.move());
   }
 
-  /** Runs kubectl as the administrator. @returns what it printed; an error's text if it failed */
+  /** Runs kubectl as the administrator. @returns its output; on failure, the error text */
   kubectl(...args: string[]): string {
     return this.controlPlane.kubectl(...args);
   }
 
-  /** Objects of all namespaces. @throws SyntaxError with what kubectl printed if that is not a list */
+  /** Objects of all namespaces. @throws SyntaxError with kubectl's output if that is not a list */
   list<T extends KubernetesObject>(...resources: string[]): T[] {
     const printed = this.kubectl('get', resources.join(','), '--all-namespaces', '--output', 'json');
     return (JSON.parse(printed) as { items: T[] }).items;
@@ -131,8 +131,8 @@ export class RealNode implements AsyncDisposable {
   }
 
   /**
-   * Ends parts of the cluster with SIGKILL, all of them before the first one is started again, and waits until they serve.
-   * The driver is started again by the kubelet, and not waited for.
+   * Ends parts of the cluster with SIGKILL, all of them before the first one is restarted, and waits until they serve.
+   * The kubelet restarts the driver, which is not waited for.
    * @throws NodeError, ContainerdError
    */
   async crash(...parts: NodePart[]): Promise<void> {
@@ -151,8 +151,8 @@ export class RealNode implements AsyncDisposable {
   }
 
   /**
-   * What is left of a node after its power was cut: its disk. Processes, cgroups, network namespaces, links, mounts and
-   * what is below /run are gone, and the boot id is another one. The control plane is elsewhere and goes on.
+   * Keeps what a node has after a power cut: its disk. Processes, cgroups, network namespaces, links, mounts and the
+   * content of /run are gone, and the boot id changes. The control plane is elsewhere and keeps running.
    */
   async reboot(): Promise<void> {
     const { kubelet, runtime } = this;
@@ -165,7 +165,7 @@ export class RealNode implements AsyncDisposable {
       unmountBelow(folder);
       for (const name of listFolder(folder)) rmSync(join(folder, name), { recursive: true });
     }
-    // The other end of a pair goes with the first one.
+    // The other end of a pair is removed with the first one.
     for (const name of listFolder('/sys/class/net')) {
       if (name !== 'lo') spawnSync('ip', ['link', 'delete', name]);
     }

@@ -2,53 +2,53 @@ import type { PodRuntime } from '../../node/pod.ts';
 import type { PodNetwork } from '../../node/pod-network.ts';
 import type { Registry } from '../../release/registry.ts';
 
-/** The container runtime of a node: what the suite starts, kills and looks at. Disposing ends its pods and itself. */
+/** The container runtime of a node, which the suite starts, kills and inspects. Disposing ends its pods and itself. */
 export interface Runtime extends AsyncDisposable {
-  /** Everything that it keeps, but for network namespaces, is below. */
+  /** All its files, except network namespaces, are below this folder. */
   readonly dir: string;
   readonly socketPath: string;
   readonly cri: PodRuntime;
   readonly network: PodNetwork;
   /** Folder with the CNI plugins. */
   readonly cniBinDir: string;
-  /** What a node has below /run besides `/run/netns`: empty after a reboot. */
+  /** Folders below /run besides `/run/netns`: empty after a reboot. */
   readonly volatileDirs: readonly string[];
-  /** How long it may take to end a pod. */
+  /** Time that it may take to end a pod. */
   readonly endTimeoutMs: number;
-  /** Ends the daemon, not its pods. */
+  /** Stops the daemon, not its pods. */
   stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
-  /** Starts the daemon again after `stop`, and waits until it serves. */
+  /** Restarts the daemon after `stop`, and waits until it serves. */
   start(): Promise<void>;
   /**
-   * Makes an image known to the kubelet.
+   * Makes an image available to the kubelet.
    * @param archive path of an OCI archive with this image only
    * @param image name with tag
    * @throws CommandError, NetdraError
    */
   provideImage(archive: string, image: string): Promise<void>;
-  /** Whether something that is left on the node is what this runtime itself leaves behind, and no fault of the driver's. */
+  /** Whether a left-over on the node is a leak of this runtime itself, not a fault of the driver. */
   isOwnLeak(leftover: string): boolean;
-  /** Removes what this version is known to leak and what would keep it from a restart, as the docs say. @throws CommandError */
+  /** Removes known leaks of this version that would prevent a restart, as documented. @throws CommandError */
   removeLeaks(): void;
 }
 
 export interface RuntimeOptions {
-  /** An empty folder. Short: socket paths end at 107 characters. */
+  /** An empty folder. Its path must be short: socket paths are limited to 107 characters. */
   dir: string;
   cdiSpecDir: string;
-  /** Where NRI plugins connect. */
+  /** Socket to which NRI plugins connect. */
   nriSocketPath: string;
-  /** Where images can be pulled from. */
+  /** Registry from which images can be pulled. */
   registry: Registry;
 }
 
 /**
- * Whether something on the node may be left of a sandbox that was being made when its runtime was killed: the runtime does not
- * know it after its next start. That no VF is in such a namespace is seen on the host.
+ * Whether something on the node may be left of a sandbox that was being created when its runtime was killed: after its
+ * restart the runtime does not know it. That such a namespace contains no VF is checked on the host.
  */
 export function isOfUnfinishedSandbox(leftover: string): boolean {
   return /^(mount|network namespace) \/run\/\w+ns\/|^link veth/.test(leftover);
 }
 
-/** How long an NRI plugin may take for one event: the default of both runtimes, so what users have. */
+/** Time limit of an NRI plugin for one event: the default of both runtimes, and so what users have. */
 export const nriRequestTimeoutMs = 2_000;

@@ -1,26 +1,26 @@
 /**
- * How the commands of the pages for operators are run on the cluster of the tests. Commands are named by a pattern; a test
+ * How the tests run the commands of the operators' pages on their cluster. Commands are selected by a pattern; a test
  * fails for a pattern that no command of the page matches.
  */
 export interface PagePlan {
   page: string;
-  /** What is not run, and why. Everything else is. */
+  /** Commands that are not run, with the reason. All others are. */
   notRun?: [RegExp, reason: string][];
   /** Commands that come before the first one of the page. */
   setUp?: string[];
   /** Commands that come after the last one, whatever failed. */
   tearDown?: string[];
-  /** Commands that come before one of the page: what its text asks for in words, and what makes room for another install. */
+  /** Commands before one of the page: what its text asks for in words, and what makes room for another install. */
   before?: [RegExp, string[]][];
-  /** Commands that come after one of the page. */
+  /** Commands after one of the page. */
   after?: [RegExp, string[]][];
   /** Arguments that are added to a command. */
   additions?: [RegExp, string][];
-  /** What a command has to print, besides ending with exit code 0. */
+  /** What a command has to print, in addition to ending with exit code 0. */
   output?: [RegExp, RegExp][];
 }
 
-/** What this cluster is, in place of the names on the pages. */
+/** Values of this cluster that replace the names on the pages. */
 export interface Site {
   /** `127.0.0.1:PORT`, without TLS. */
   registry: string;
@@ -55,7 +55,7 @@ const noEngine =
   'needs a container engine; e2e/release builds the Dockerfile with Buildah and pushes the image with crane';
 const kind = 'needs kind with a container engine';
 const mention = 'names a command without its arguments';
-/** Simulated VFs, and no waiting after each update of the DaemonSet. */
+/** Sets simulated VFs, and no wait after each update of the DaemonSet. */
 const values = '--values <values>';
 
 export const pagePlans: PagePlan[] = [

@@ -8,23 +8,23 @@ import { type PagePlan, placeholders, type Site } from './plans.ts';
 
 export interface PageCommand {
   line: number;
-  /** As it is on the page. */
+  /** Verbatim from the page. */
   text: string;
 }
 
-/** Where commands of pages are run. */
+/** Environment in which commands of pages run. */
 export interface Shell {
-  /** A copy of the repository: commands may change what they find in it. */
+  /** A copy of the repository: commands may change its files. */
   dir: string;
   env: Record<string, string>;
 }
 
-/** All commands of a page in their order: the lines of its `sh` blocks, and those within its text. */
+/** All commands of a page in order: the lines of its `sh` blocks, and those within its text. */
 export function readCommands(page: string): PageCommand[] {
   return readSnippets(page).flatMap((snippet) => commandsOf(snippet).map((text) => ({ line: snippet.line, text })));
 }
 
-/** Patterns of a plan that no command of its page matches: it speaks of a page that has changed. */
+/** Patterns of a plan that match no command of its page: the page has changed. */
 export function findStalePatterns(plan: PagePlan): string[] {
   const commands = readCommands(plan.page);
   const { notRun = [], before = [], after = [], additions = [], output = [] } = plan;
@@ -33,9 +33,9 @@ export function findStalePatterns(plan: PagePlan): string[] {
 }
 
 /**
- * A copy of the repository, with the packages that are installed, and programs for the commands.
+ * A copy of the repository, with the installed packages, and programs for the commands.
  * @param parent folder for it
- * @param programs what the commands find in PATH besides what is there, by name
+ * @param programs additional programs in PATH, by name
  */
 export function openShell(parent: string, programs: Record<string, string>, kubeconfig: string): Shell {
   const dir = mkdtempSync(join(parent, 'checkout-'));
@@ -56,9 +56,9 @@ export function openShell(parent: string, programs: Record<string, string>, kube
 }
 
 /**
- * Runs a command of a page with what its plan puts around it.
- * @returns `undefined`, or why the command is not run
- * @throws CommandError `command-failed` with all that was printed
+ * Runs a command of a page together with the commands that its plan adds.
+ * @returns `undefined`, or the reason why the command is not run
+ * @throws CommandError `command-failed` with all output
  */
 export async function runPageCommand(
   { notRun = [], before = [], after = [], additions = [], output = [] }: PagePlan,
@@ -79,7 +79,7 @@ export async function runPageCommand(
   return undefined;
 }
 
-/** @returns what it printed @throws CommandError `command-failed`, also after 150 s, before the test runs out of time */
+/** @returns its output @throws CommandError `command-failed`, also after 150 s, before the test times out */
 export async function runInShell(command: string, { dir, env }: Shell, site: Site): Promise<string> {
   const filled = placeholders.reduce((text, [name, fill]) => text.replaceAll(name, fill(site)), command);
   const { output, succeeded } = await runCommand(['timeout', '150', 'sh', '-c', `cd "$0" && ${filled}`, dir], env);

@@ -1,21 +1,21 @@
 import { parseScrape } from '../../../test/doubles/prometheus.ts';
 
-/** What requests about one kind of resource came to. */
+/** Totals of the requests for one kind of resource. */
 export interface Cost {
   reads: number;
   writes: number;
-  /** Bodies of requests. */
+  /** Request bodies. */
   receivedBytes: number;
-  /** Bodies of answers. */
+  /** Response bodies. */
   sentBytes: number;
-  /** Events to all who watch. */
+  /** Events to all watchers. */
   watchedBytes: number;
-  /** Answers of 400 and more. */
+  /** Responses with status 400 and above. */
   refused: number;
 }
 
 /**
- * What an API server counts of its own requests, at one moment: the same for any client.
+ * An API server's counts of its own requests at one moment: the same for any client.
  * Source: Kubernetes metrics reference, `apiserver_*`.
  */
 export class ApiMetrics {
@@ -26,7 +26,7 @@ export class ApiMetrics {
     this.#series = parseScrape(text);
   }
 
-  /** Of a resource such as `resourceslices`, besides those counted `before`. */
+  /** Cost of a resource such as `resourceslices`, minus the counts in `before`. */
   costOf(resource: string, before?: ApiMetrics): Cost {
     const earlier = before === undefined ? new Map<string, number>() : before.#series;
     const sum = (name: string, isMeant: (labels: string) => boolean) => {
@@ -49,7 +49,7 @@ export class ApiMetrics {
     };
   }
 
-  /** Watches that are open. */
+  /** Number of open watches. */
   openWatches(resource: string): number {
     const isMeant = (series: string) =>
       series.startsWith('apiserver_longrunning_requests{') && series.includes(`"${resource}"`);

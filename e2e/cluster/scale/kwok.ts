@@ -4,20 +4,20 @@ import { Program } from '../node/program.ts';
 
 const now = '{{ Now | Quote }}';
 
-/** What kwok does to nodes: it renews their leases, and what they say of themselves every ten minutes, as kubelets do. */
+/** kwok's stage for nodes: it renews their leases, and their status every ten minutes, as kubelets do. */
 const heartbeat = stage('Node', {
   selector: [{ key: '.metadata.deletionTimestamp', operator: 'DoesNotExist' }],
   delay: { durationMilliseconds: 600_000 },
   status: `conditions:\n- {type: Ready, status: "True", reason: KubeletReady, lastHeartbeatTime: ${now}}\n`,
 });
 
-/** What kwok does to pods that have a node: they run at once. */
+/** kwok's stage for pods with a node: they run at once. */
 const run = stage('Pod', {
   selector: [{ key: '.status.phase', operator: 'In', values: ['Pending'] }],
   status: `phase: Running\nstartTime: ${now}\nconditions:\n- {type: Ready, status: "True", lastTransitionTime: ${now}}\n`,
 });
 
-/** Plays the kubelets of all nodes. @param dir for its configuration, with `logs` */
+/** Simulates the kubelets of all nodes. @param dir for its configuration, with `logs` */
 export async function startKwok(program: string, dir: string, kubeconfig: string): Promise<Program> {
   const config = join(dir, 'kwok.yaml');
   writeFileSync(config, [heartbeat, run].map((each) => JSON.stringify(each)).join('\n---\n'));
@@ -34,7 +34,7 @@ export async function startKwok(program: string, dir: string, kubeconfig: string
 interface StageOptions {
   selector: object[];
   delay?: object;
-  /** A template of YAML. */
+  /** A YAML template. */
   status: string;
 }
 

@@ -14,7 +14,7 @@ import { startKwok } from './kwok.ts';
 
 const requestsAtOnce = 50;
 
-/** A real control plane with nodes that `kwok` keeps ready, and whose pods it runs. */
+/** A real control plane with nodes that `kwok` keeps ready, and whose pods it simulates. */
 export class LargeCluster implements AsyncDisposable {
   readonly controlPlane: ControlPlane;
   readonly client: KubeClient;
@@ -35,7 +35,7 @@ export class LargeCluster implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  /** @param kwok the program @param count of nodes */
+  /** @param kwok the program @param count number of nodes */
   static async start({ etcd, kubernetes }: ClusterPrograms, kwok: string, count: number): Promise<LargeCluster> {
     await using stack = new AsyncDisposableStack();
     const dir = mkdtempSync(join(tmpdir(), 'scale-'));
@@ -57,7 +57,7 @@ export class LargeCluster implements AsyncDisposable {
     return cluster;
   }
 
-  /** Creates objects, many at a time. @throws KubeError */
+  /** Creates objects, many in parallel. @throws KubeError */
   async createAll(path: string, objects: readonly KubernetesObject[]): Promise<void> {
     const left = objects.values();
     const work = async () => {
@@ -70,7 +70,7 @@ export class LargeCluster implements AsyncDisposable {
     return new ApiMetrics(await readText(this.#config, '/metrics'));
   }
 
-  /** Waits until so many writes of a resource have come since, and none more for 3 s. @returns ms until the last one */
+  /** Waits for this many writes of a resource, and until none follows for 3 s. @returns ms until the last one */
   async untilWritten(resource: string, count: number, before: ApiMetrics, startedAt: number): Promise<number> {
     let [seen, lastAt] = [0, performance.now()];
     for (const endsAt = performance.now() + 300_000; ; await sleep(250)) {

@@ -5,22 +5,22 @@ import { PodWatch } from '../start-times/pod-watch.ts';
 import type { Cost } from './api-metrics.ts';
 import type { LargeCluster } from './large-cluster.ts';
 
-/** Pods with one claim each, from a template, as the scheduler has placed them. */
+/** Results for pods with one claim each, from a template, placed by the scheduler. */
 export interface Placing {
   pods: number;
-  /** Until the last one was bound. */
+  /** Time until the last one was bound. */
   allMs: number;
-  /** Of each pod, from the request that creates it to its binding. */
+  /** For each pod, from the request that creates it to its binding. */
   bindingMs: Distribution;
   schedulerCpuMs: number;
-  /** Of all clients. */
+  /** Cost for all clients. */
   claims: Cost;
 }
 
 const namespace = 'scale';
 const names = { class: 'scale', template: 'nic' };
 
-/** @param driver whose devices the claims ask for */
+/** @param driver whose devices the claims request */
 export async function placePods(cluster: LargeCluster, driver: string, count: number): Promise<Placing> {
   await prepareNamespace(cluster, driver);
   const { client, controlPlane } = cluster;
@@ -65,7 +65,7 @@ async function prepareNamespace({ client }: LargeCluster, driver: string): Promi
     ...{ apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaimTemplate' },
     ...{ metadata: { name: names.template, namespace }, spec: { spec: { devices: { requests } } } },
   });
-  // Pods are refused before it is there, and a controller makes it.
+  // Pods are refused before the account exists, which a controller creates.
   const path = `/api/v1/namespaces/${namespace}/serviceaccounts`;
   for (const endsAt = performance.now() + 30_000; ; await sleep(100)) {
     const { items } = await client.request<{ items: object[] }>({ method: 'GET', path });

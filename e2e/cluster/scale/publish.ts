@@ -1,6 +1,6 @@
 /**
- * Publishes the devices of many nodes with the driver's own publisher, one with a client and connections of its own for each
- * node. Commands and answers are those of e2e/go/slice-publisher:
+ * Publishes the devices of many nodes with the driver's own publisher, each node with its own client and connections.
+ * Commands and answers are those of e2e/go/slice-publisher:
  *
  *   node publish.ts KUBECONFIG DRIVER NODE...
  */
@@ -31,7 +31,7 @@ function openPublisher(nodeName: string): AsyncDisposable & { publish(): void } 
 
 const publishers = new Map(nodeNames.map((name) => [name, openPublisher(name)]));
 
-/** As a DaemonSet with `maxSurge: 1` does it. */
+/** Like a DaemonSet with `maxSurge: 1`. */
 async function replaceAll(): Promise<void> {
   for (const [name, before] of publishers) {
     const next = openPublisher(name);

@@ -4,7 +4,7 @@ import { createInterface, type Interface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { cpuMs, residentMb } from '../../../test/bench/shipped-driver.ts';
 
-/** Publishers of all nodes, ours or upstream's, in a process of their own. */
+/** Publishers of all nodes, ours or upstream's, in a separate process. */
 export class PublisherProcess implements AsyncDisposable {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   readonly #lines: Interface;
@@ -22,7 +22,7 @@ export class PublisherProcess implements AsyncDisposable {
     await this.#call(`publish ${path}`);
   }
 
-  /** Another instance for each node, one after the other, as in a rolling update. */
+  /** Replaces the instances of all nodes one after the other, as in a rolling update. */
   async replace(): Promise<void> {
     await this.#call('replace');
   }

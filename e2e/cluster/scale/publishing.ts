@@ -12,20 +12,20 @@ export const scenarios = {
 } as const;
 export type Scenario = keyof typeof scenarios;
 
-/** What a scenario has cost, of all nodes. */
+/** Cost of a scenario, for all nodes. */
 export interface Outcome {
   scenario: Scenario;
   cost: Cost;
-  /** Until the last write; absent where none is expected. */
+  /** Time until the last write; absent where none is expected. */
   writtenMs?: number;
-  /** Of the publishers' process. */
+  /** CPU time of the publishers' process. */
   cpuMs: number;
 }
 
 export interface PublishingOptions {
   cluster: LargeCluster;
   publishers: PublisherProcess;
-  /** Files with the devices of a node: all, and those that are left when a PF has failed. */
+  /** Files with the devices of a node: all, and those that remain when a PF has failed. */
   devices: { all: string; left: string };
   restSeconds: number;
   progress: (line: string) => void;
@@ -33,7 +33,7 @@ export interface PublishingOptions {
 
 const resource = 'resourceslices';
 
-/** Plays what happens to slices, with the given publishers. */
+/** Runs the scenarios of slices with the given publishers. */
 export async function playPublishing(options: PublishingOptions): Promise<Outcome[]> {
   const { cluster, publishers, devices, restSeconds } = options;
   const outcomes: Outcome[] = [];
@@ -43,7 +43,7 @@ export async function playPublishing(options: PublishingOptions): Promise<Outcom
     const startedAt = performance.now();
     await task();
     const writtenMs = writes > 0 ? await cluster.untilWritten(resource, writes, before.metrics, startedAt) : undefined;
-    // What publishers read behind their writes.
+    // Includes what publishers read after their writes.
     await sleep(2_000);
     const cost = (await cluster.metrics()).costOf(resource, before.metrics);
     outcomes.push({
@@ -58,7 +58,7 @@ export async function playPublishing(options: PublishingOptions): Promise<Outcom
   await play('update', () => publishers.replace(), 0);
   await play('failure', () => publishers.publish(devices.left), count);
   await play('repair', () => publishers.publish(devices.all), count);
-  // The mutation cache and what is checked again behind a write have settled.
+  // The mutation cache and the checks after a write have settled.
   await sleep(35_000);
   await play('rest', () => sleep(restSeconds * 1_000), 0, 3_600 / restSeconds);
   return outcomes;

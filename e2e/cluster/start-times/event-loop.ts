@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Where Node.js listens once SIGUSR1 has asked it to; the driver has the node's network. */
+/** Where Node.js listens after SIGUSR1; the driver uses the node's network. */
 const inspectorUrl = 'http://127.0.0.1:9229/json/list';
 const resolutionMs = 5;
 
@@ -14,8 +14,8 @@ interface Answer {
 }
 
 /**
- * How long the event loop of another Node.js process stands still, asked over its inspector: the driver's own metric knows
- * pauses of more than 200 ms only. It needs nothing of the driver, so that older versions can be measured, too.
+ * How long the event loop of another Node.js process is blocked, measured over its inspector: the driver's own metric
+ * reports pauses of more than 200 ms only. It needs no support from the driver, so older versions can be measured, too.
  */
 export class EventLoop implements Disposable {
   readonly #socket: WebSocket;
@@ -52,7 +52,7 @@ export class EventLoop implements Disposable {
     const nanoseconds = await this.#evaluate(
       '(() => { const { max } = globalThis.benchDelays; globalThis.benchDelays.reset(); return max; })()',
     );
-    // Each sample reads as a delay of at least the resolution.
+    // Each sample includes a delay of at least the resolution.
     return Math.max(0, Number(nanoseconds) / 1e6 - resolutionMs);
   }
 
@@ -67,7 +67,7 @@ export class EventLoop implements Disposable {
     await this.#call('Profiler.start');
   }
 
-  /** @returns what DevTools open as a `.cpuprofile` */
+  /** @returns a profile that DevTools open as a `.cpuprofile` */
   async endProfile(): Promise<object> {
     return (await this.#call('Profiler.stop'))?.profile ?? {};
   }
@@ -102,13 +102,13 @@ const idleProgram = `
 `;
 
 /**
- * A Node.js process that does nothing, in the cgroup of another one: what its event loop stands still is the machine's doing,
- * which has fewer processors than processes that want one.
+ * An idle Node.js process in the cgroup of another one: its event loop pauses are caused by the machine, which has
+ * fewer processors than processes that need one.
  */
 export class IdleLoop implements Disposable {
   readonly #process: ChildProcess;
 
-  /** @param pid of a process whose share of the processors is to be had */
+  /** @param pid of the process whose share of the processors it uses */
   constructor(pid: number) {
     this.#process = spawn(process.execPath, ['-e', idleProgram], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     writeFileSync(join(cpuCgroup(pid), 'cgroup.procs'), String(this.#process.pid));
@@ -126,7 +126,7 @@ export class IdleLoop implements Disposable {
   }
 }
 
-/** The folder that shares out the processors: of the hierarchy `cpu` of cgroups v1, or of v2. Source: cgroups(7). */
+/** The cgroup folder of the CPU controller: of the hierarchy `cpu` of cgroups v1, or of v2. Source: cgroups(7). */
 function cpuCgroup(pid: number): string {
   const lines = readFileSync(`/proc/${pid}/cgroup`, 'utf8').trimEnd().split('\n');
   const entries = lines.map((line) => line.split(':') as [id: string, controllers: string, path: string]);

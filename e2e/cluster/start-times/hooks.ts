@@ -5,21 +5,21 @@ import { parseScrape } from '../../../test/doubles/prometheus.ts';
 const values = readFileSync(new URL('../../../deploy/helm/netdra/values.yaml', import.meta.url), 'utf8');
 /** At the chart's default port; the driver has the node's network. */
 const metricsUrl = `http://127.0.0.1:${(load(values) as { http: { port: number } }).http.port}/metrics`;
-/** How long RunPodSandbox waits for the work that it has started. What takes longer goes on behind the answer. */
+/** Time for which RunPodSandbox waits for its work. Longer work continues after the answer. */
 const hookBudgetSeconds = 0.5;
 
-/** Hooks that the driver has answered since some moment. */
+/** Hooks that the driver has answered in a period. */
 export interface HookFigures {
   runs: number;
-  /** The driver's buckets are coarse: the upper end of the one that the 99th percentile is in, ms. */
+  /** Upper end of the bucket that contains the 99th percentile, ms: the driver's buckets are coarse. */
   p99AtMostMs: number;
-  /** Answered before their work was done, as long as the driver waits for it: containers wait in the start gate then. */
+  /** Hooks answered when the driver's wait expired, before their work was done: containers wait in the start gate. */
   outOfTime: number;
-  /** Of any kind of hook. */
+  /** Hooks of any kind. */
   refused: number;
 }
 
-/** What the driver counts of its hooks, between two moments. */
+/** The driver's counts of its hooks, between two moments. */
 export class HookMetrics {
   readonly #counts: Map<string, number>;
 
@@ -32,7 +32,7 @@ export class HookMetrics {
     return new HookMetrics(await (await fetch(metricsUrl)).text());
   }
 
-  /** What was added since. */
+  /** The increase since then. */
   since(before: HookMetrics): HookFigures {
     const added = [...this.#counts].map(([series, value]): [string, number] => [
       series,

@@ -2,7 +2,7 @@ import type { V1Pod } from '@kubernetes/client-node';
 import type { KubeClient } from '../../../src/kube/index.ts';
 import { ClusterError } from '../cluster-facts.ts';
 
-/** When a pod got somewhere, ms since 1970. */
+/** Times of a pod's stages, ms since 1970. */
 export interface PodTimes {
   /** The scheduler chose a node. */
   boundAtMs: number;
@@ -13,7 +13,7 @@ export interface PodTimes {
 }
 
 /**
- * What happens to the pods of a namespace, as a watch tells it: the API's own timestamps have whole seconds only.
+ * Events of the pods in a namespace, from a watch: the API's own timestamps have whole seconds only.
  */
 export class PodWatch implements Disposable {
   readonly #bound = new Map<string, number>();
@@ -22,10 +22,10 @@ export class PodWatch implements Disposable {
   readonly #stop = new AbortController();
   #onChange: () => void = () => undefined;
 
-  /** @param client stays the caller's */
+  /** @param client is not closed */
   static open(client: KubeClient, namespace: string): PodWatch {
     const watch = new PodWatch();
-    // It may end when no pod is waited for.
+    // The watch may end while no caller waits for a pod.
     watch.#ended.promise.catch(() => undefined);
     void watch.#run(client, namespace);
     return watch;
@@ -50,7 +50,7 @@ export class PodWatch implements Disposable {
     const { signal } = this.#stop;
     try {
       const request = { path: `/api/v1/namespaces/${namespace}/pods`, query: {}, signal };
-      // The API server ends a watch that it finds slow, and begins the next one with what there is.
+      // The API server ends a watch that is too slow; the next one starts with the current objects.
       for (;;) for await (const { object } of client.watch<V1Pod>(request)) this.#see(object);
     } catch (cause) {
       this.#ended.reject(new Error('the watch of pods has ended', { cause }));

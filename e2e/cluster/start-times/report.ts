@@ -2,26 +2,26 @@ import { renderTable } from '../../../test/bench/render.ts';
 import { summarize } from '../../../test/bench/stats.ts';
 import type { HookFigures } from './hooks.ts';
 
-/** What some pods at once have taken, in one round. */
+/** Measurements of pods that were created at once, in one round. */
 export interface Batch {
   kind: string;
   count: number;
-  /** From the first request until the API server knows all of them to run. */
+  /** From the first request until the API server has all of them as running. */
   allRunningMs: number;
-  /** Of each pod without a warning: from its creation to the start of its container, by the runtime's clock. */
+  /** For each pod without a warning: from its creation to the start of its container, by the runtime's clock. */
   fromCreateMs: number[];
-  /** Of each pod without a warning: from the scheduler's binding to the start of its container. */
+  /** For each pod without a warning: from the scheduler's binding to the start of its container. */
   fromBindingMs: number[];
   /** Warnings of the scheduler and the kubelet about pods. */
   warnings: { pod: string; text: string }[];
-  /** CPU time of what serves the pods, from before the first one is created until 2 s after the last one is gone. */
+  /** CPU time of the programs that serve the pods, from before the first creation until 2 s after the last removal. */
   cpuMs?: number;
-  /** Of it, what they do not take in the same time at rest. */
+  /** The same, minus what these programs use in the same time when idle. */
   workCpuMs?: number;
   hooks?: HookFigures;
-  /** Of the driver's event loop. */
+  /** Longest pause of the driver's event loop. */
   longestPauseMs?: number;
-  /** Of that of a process beside it that does nothing. */
+  /** Longest pause of an idle process beside it. */
   idlePauseMs?: number;
 }
 
@@ -54,7 +54,7 @@ export function formatTimes(batches: readonly Batch[]): string {
   return renderTable(head, rows);
 }
 
-/** How the driver itself fared while its pods came and went, the worst of all rounds. */
+/** Load of the driver while its pods were created and deleted: the worst of all rounds. */
 export function formatLoad(batches: readonly Batch[]): string {
   const head = [
     'pods at once',

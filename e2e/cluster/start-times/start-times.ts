@@ -17,7 +17,7 @@ import { startGoDriver, startGoPlugin } from './neighbours.ts';
 import { type PodTimes, PodWatch } from './pod-watch.ts';
 import type { Batch } from './report.ts';
 
-/** What pods have. */
+/** What the pods of each kind get. */
 export const kinds = {
   none: 'no claim',
   netdra: "netdra's VF, with metadata",
@@ -26,9 +26,9 @@ export const kinds = {
 } as const;
 export type Kind = keyof typeof kinds;
 
-/** Kinds that some program serves. */
+/** Kinds that need a program. */
 const served: readonly Kind[] = ['netdra', 'link', 'go'];
-/** How long the driver's work behind its answers may take before its CPU time is read, ms. */
+/** Time for the driver's work after its answers, before its CPU time is read, ms. */
 const restMs = 2_000;
 const deviceClass = 'go-test-driver';
 
@@ -37,12 +37,12 @@ export class StartTimes implements AsyncDisposable {
   readonly #node: RealNode;
   readonly #cluster: Cluster;
   readonly #client: KubeClient;
-  /** Only where its pods are measured: before Kubernetes 1.36 it knows no metadata. */
+  /** Only if its pods are measured: before Kubernetes 1.36 it has no support for metadata. */
   readonly #goDriver: Program | undefined;
   readonly #goPlugin: Program;
   readonly #links: string[];
   readonly #loop: EventLoop;
-  /** Of a process that does nothing beside the driver. */
+  /** An idle process beside the driver. */
   readonly #idleLoop: IdleLoop;
   readonly #stack: AsyncDisposableStack;
   readonly vfs: number;
@@ -76,13 +76,13 @@ export class StartTimes implements AsyncDisposable {
   }
 
   /**
-   * @param mostPods at once
-   * @param measured the kinds of pods to come: upstream's driver is started for its own only
+   * @param mostPods maximum number at once
+   * @param measured the kinds of pods to measure: upstream's driver is started only for its own
    */
   static async open(programs: ClusterPrograms, mostPods: number, measured: readonly Kind[]): Promise<StartTimes> {
     await using stack = new AsyncDisposableStack();
     const node = stack.use(await RealNode.start(programs));
-    // Twice as many as are needed at once, as on a node that is not at its limit.
+    // Twice as many as needed at once, as on a node below its limit.
     const vfsOfPf = Math.max(40, mostPods);
     const driver = await InstalledDriver.install(node, { simulate: `2x${vfsOfPf}` });
     const cluster = stack.use(await Cluster.open(driver.target));
@@ -106,17 +106,17 @@ export class StartTimes implements AsyncDisposable {
     return new StartTimes(parts, 2 * vfsOfPf, stack.move());
   }
 
-  /** CPU time that the driver takes while no pod comes or goes. */
+  /** CPU time of the driver while no pods are created or deleted. */
   get idleCpuMsPerSecond(): number {
     return this.#idleCpuMsPerSecond.get('netdra') ?? 0;
   }
 
-  /** All kinds in turns, after one turn of each that does not count. @returns after each round, all batches so far */
+  /** All kinds in turns, after a warm-up turn of each. @returns after each round, all batches so far */
   async *measure(options: {
     rounds: number;
     counts: readonly number[];
     kinds: readonly Kind[];
-    /** Called with a CPU profile of the driver for each turn of its pods; it makes the driver slower. */
+    /** Called with a CPU profile of the driver for each turn of its pods; profiling slows the driver down. */
     onProfile?: (count: number, round: number, profile: object) => void;
   }): AsyncGenerator<readonly Batch[]> {
     const batches: Batch[] = [];
@@ -144,7 +144,7 @@ export class StartTimes implements AsyncDisposable {
 
   async #rest(): Promise<void> {
     const seconds = 10;
-    // The driver reads its devices twice more after pods have gone, up to ten seconds later.
+    // The driver reads its devices twice more after pods have gone, for up to ten seconds.
     await sleep(15_000);
     const now = () => new Map(served.map((kind) => [kind, this.#cpuMs(kind) ?? 0]));
     const before = now();
@@ -155,7 +155,7 @@ export class StartTimes implements AsyncDisposable {
   async #batch(kind: Kind, count: number): Promise<Batch> {
     const isOurs = kind === 'netdra';
     const cluster = this.#cluster;
-    // Names are never used twice, so that each pod is seen once.
+    // Names are never reused, so that each pod is seen once.
     const names = Array.from({ length: count }, (_, index) => `${kind}-${this.#batches}-${index}`);
     this.#batches += 1;
     using watch = PodWatch.open(this.#client, cluster.namespace);
@@ -185,7 +185,7 @@ export class StartTimes implements AsyncDisposable {
     };
   }
 
-  /** Since the last call. */
+  /** Longest pauses since the last call. */
   async #readPauses(): Promise<Pick<Batch, 'longestPauseMs' | 'idlePauseMs'>> {
     return { longestPauseMs: await this.#loop.longestPauseMs(), idlePauseMs: await this.#idleLoop.longestPauseMs() };
   }
@@ -205,7 +205,7 @@ export class StartTimes implements AsyncDisposable {
     await cluster.create({ ...pod, metadata: { ...pod.metadata, annotations } });
   }
 
-  /** What went wrong on the way of pods that run by now, but for what goes wrong on every node without a DNS. */
+  /** Warnings for pods that run by now, except those that occur on every node without a DNS. */
   async #warningsOf(names: readonly string[]): Promise<Batch['warnings']> {
     const events = await this.#cluster.list<EventText & { type: string }>('Event');
     const isMeant = ({ type, reason, regarding }: EventText & { type: string }) =>
@@ -215,7 +215,7 @@ export class StartTimes implements AsyncDisposable {
       .map(({ reason, note, regarding }) => ({ pod: regarding.name, text: `${reason}: ${note}` }));
   }
 
-  /** When containers were started, by the runtime's clock, ms since 1970. */
+  /** Start times of containers, by the runtime's clock, ms since 1970. */
   async #startsOf(times: ReadonlyMap<string, PodTimes>): Promise<Map<string, number>> {
     const { cri } = this.#node.runtime;
     const entries = [...times].map(async ([name, { containerId }]): Promise<[string, number]> => {
@@ -225,7 +225,7 @@ export class StartTimes implements AsyncDisposable {
     return new Map(await Promise.all(entries));
   }
 
-  /** CPU time that the programs which serve a kind of pod have used so far. */
+  /** CPU time used so far by the programs that serve a kind of pod. */
   #cpuMs(kind: Kind): number | undefined {
     const pidsOf: Record<Kind, () => number[]> = {
       none: () => [],

@@ -15,6 +15,6 @@ describe('pods that come and go', () => {
       report,
     });
     expect(problems, lines.join('\n')).toEqual([]);
-    // Time for pods that are given up to be told of.
+    // Includes time for pods that are given up to be reported.
   }, 240_000);
 });

@@ -22,10 +22,10 @@ import { type ContainerSpec, exec, runContainer, type Sandbox, waitForExit } fro
 import { cacheFolder, staticProgramsFolder } from '../tools.ts';
 
 const examples = fileURLToPath(new URL('../../../examples', import.meta.url));
-/** The tool and nothing else, as consumer/Dockerfile makes it. */
+/** The tool and nothing else, as built by consumer/Dockerfile. */
 const toolImage = 'localhost/netdra/metadata-tool:1';
 
-/** The machine's jq, or Debian's beside the folder with all that it needs: as if it were in the image. */
+/** Mounts of the machine's jq, or of Debian's unpacked package with its dependencies: as if jq were in the image. */
 function jqInContainers() {
   const jq = locateReaderTool('jq', cacheFolder(process.env), process.env);
   const files = jq.endsWith('/usr/bin/jq') || jq === '/bin/jq' ? '/' : join(dirname(jq), 'root');
@@ -37,7 +37,7 @@ function jqInContainers() {
   return { jq, mounts };
 }
 
-/** The `dialects` of the class that docs/dialects.md shows. The VFs here are simulated, without a driver for user space. */
+/** The `dialects` of the class in docs/dialects.md. The VFs here are simulated, without a driver for user space. */
 function documentedDialects(): object {
   const page = readFileSync(fileURLToPath(new URL('../../../docs/dialects.md', import.meta.url)), 'utf8');
   const [, text = ''] = /^```yaml\n([\s\S]*?)^```$/m.exec(page) ?? [];
@@ -75,7 +75,7 @@ describe('what is in the container', () => {
     const archive = join(bench.dir, 'tool.tar');
     writeFileSync(archive, encodeOciArchive([{ name: toolImage, files, entrypoint: ['/netdra-metadata'] }]));
     await bench.containerd.ctr('images', 'import', '--local', '--no-unpack', archive);
-    // The CRI side hears of it by an event.
+    // The CRI side learns of it by an event.
     await vi.waitFor(
       async () => {
         const { image } = await bench.containerd.cri.call('ImageStatus', { image: { image: toolImage } });
@@ -85,12 +85,12 @@ describe('what is in the container', () => {
     );
   }
 
-  /** What a container of a pod says until it ends. */
+  /** The output of a pod's container until it ends. */
   async function output(sandbox: Sandbox, spec: ContainerSpec): Promise<{ lines: string[]; exitCode: number }> {
     const { cri } = bench.containerd;
     const exitCode = await waitForExit(cri, await runContainer(cri, sandbox, spec));
     const log = readFileSync(join(sandbox.config.logDirectory ?? '', `${spec.name}.log`), 'utf8');
-    // Time, stream and tag stand before the text: Kubernetes' log format.
+    // Time, stream and tag precede the text: Kubernetes' log format.
     return {
       lines: log
         .trim()
@@ -115,7 +115,7 @@ describe('what is in the container', () => {
     mkdirSync(shared);
     const mounts = [{ hostPath: shared, containerPath: '/netdra' }];
     const [init, app] = containers;
-    // Its image has an entry point, so the arguments alone are given; the runtime here takes one list.
+    // Its image has an entry point, so only the arguments are given; the runtime here takes one list.
     const install = await output(sandbox, {
       name: init!.name,
       image: toolImage,
@@ -181,7 +181,7 @@ describe('what is in the container', () => {
     expect(ip).toEqual({ stdout: '192.0.2.2/24\n', stderr: '', exitCode: 0 });
     const byGeneratedName = await run('get', `${claim.metadata.name}/left`, '.metadata.name');
     expect(byGeneratedName.stdout).toBe(`${claim.metadata.name}\n`);
-    // Simulated VFs are the kernel's.
+    // Simulated VFs belong to the kernel.
     expect(await run('eal-args')).toMatchObject({ exitCode: 1, stdout: '' });
     expect((await run('eal-args', '--af-packet')).stdout).toBe(
       '--vdev=net_af_packet0,iface=net1 --vdev=net_af_packet1,iface=net2 --no-pci\n',
@@ -238,7 +238,7 @@ describe('what is in the container', () => {
     };
     const found = execFileSync('sh', ['-euc', dialectConsumers.multus], { env, encoding: 'utf8' });
     expect(found.trim()).toMatch(new RegExp(`^pci 1\\.1\\.0 ${pci[1]} [0-9a-f]{4}:[0-9a-f:.]{7}$`));
-    // Nothing is left of it, which is looked at after each case.
+    // The check after each case verifies that nothing is left of it.
   });
 
   it('is read by the shell example with jq, on the paths and fields of the KEP', async () => {

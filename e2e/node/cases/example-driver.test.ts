@@ -20,7 +20,7 @@ import { containerdSeries, locateTools } from '../tools.ts';
 
 const metadataPath = `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/scratch/dir/${driver}-metadata.json`;
 
-/** Pod and claim of the example, the claim allocated as the scheduler would. */
+/** Pod and claim of the example; the claim is allocated as by the scheduler. */
 function loadExample(slot: string): { pod: Identified<V1Pod>; claim: Identified<ResourceV1ResourceClaim> } {
   const objects = loadAllYaml(readFileSync(join(exampleDir, 'pod.yaml'), 'utf8'));
   const [, claim, pod] = objects as [unknown, ResourceV1ResourceClaim, Identified<V1Pod>];
@@ -30,7 +30,7 @@ function loadExample(slot: string): { pod: Identified<V1Pod>; claim: Identified<
   return { pod, claim: { ...allocated, spec: claim.spec } };
 }
 
-/** Whether somebody takes connections there. */
+/** Whether a process accepts connections there. */
 async function isListening(path: string): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const socket = connect(path, () => resolve(true)).once('error', () => resolve(false));
@@ -65,7 +65,7 @@ describe.each(containerdSeries)('the example driver on containerd %s', (version)
     await bench.kubelet.waitForDriver(driver, 60_000).catch((cause) => {
       throw new Error(`the driver did not register: ${process.output}`, { cause });
     });
-    // The kubelet may still hold the registration of an instance that was killed.
+    // The kubelet may still have the registration of a killed instance.
     const socket = join(bench.dir, 'plugins', driver, 'dra.sock');
     await expect.poll(() => isListening(socket), { timeout: 20_000 }).toBe(true);
     return process;
@@ -86,7 +86,7 @@ describe.each(containerdSeries)('the example driver on containerd %s', (version)
     expect(readFileSync(scratch('slot-1/from-container'), 'utf8')).toBe('hello\n');
     expect((await container.exec('sh', '-c', `echo x > ${metadataPath}`)).exitCode).not.toBe(0);
 
-    // The container does not depend on the driver, and the driver finds what it has prepared.
+    // The container does not depend on the driver, and the new instance finds the prepared claim.
     await first.stop('SIGKILL');
     expect((await container.exec('cat', metadataPath)).stdout).toBe(stdout);
     await bench.kubelet.until(() => !bench.kubelet.plugins(driver).some(({ isConnected }) => isConnected));
@@ -123,7 +123,7 @@ describe.each(containerdSeries)('the example driver on containerd %s', (version)
     await using _ = await startDriver();
     const ctr = join(locateTools(process.env).containerdDirs[version], 'ctr');
     const socket = join(bench.dir, 'plugins', driver, 'dra.sock');
-    // It asks for services that we do not have. To be told so it has to have been understood.
+    // It requests services that we do not have. The error shows that the request was understood.
     const { status, stderr } = spawnSync(ctr, ['--address', socket, '--timeout', '10s', 'version'], {
       encoding: 'utf8',
     });

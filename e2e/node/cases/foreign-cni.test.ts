@@ -32,7 +32,7 @@ describe.each(containerdSeries)('CNI plugins of other projects on containerd %s'
     const [slice] = bench.api.objects<{ spec: { devices: PublishedDevice[] } }>('ResourceSlice');
     const [device] = slice?.spec.devices ?? [];
     const pod = buildPod('observed', { resourceClaims: [{ name: 'nic', resourceClaimName: 'observed' }] });
-    // By its PCI address a real VF is found again; a simulated one by an alias, in which host-device keeps something else.
+    // A real VF is found again by its PCI address; a simulated one by its alias, which host-device overwrites.
     const macAddress = device?.attributes.mac?.string;
     const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', attach: 'observe', macAddress };
     const claim = buildClaim('observed', {

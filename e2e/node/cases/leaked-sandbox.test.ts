@@ -12,12 +12,12 @@ import { containerdSeries } from '../tools.ts';
 const netnsDir = '/var/run/netns';
 
 /**
- * What the kubelet's death in RunPodSandbox does: its call is cancelled while the driver's hook runs. containerd then
- * removes the path of the network namespace; 2.1 leaves the sandbox's process alive, and with it the namespace.
+ * Simulates the kubelet's death in RunPodSandbox: the call is cancelled while the driver's hook runs. containerd then
+ * removes the path of the network namespace; 2.1 keeps the sandbox's process alive, and with it the namespace.
  */
 describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd %s', (version) => {
   let bench: Bench;
-  /** Gives addresses to a VF that is in the pod already. */
+  /** Configures addresses of a VF that is already in the pod. */
   let ipam: HeldPlugin;
   /** Moves a VF that is still on the host. */
   let mover: HeldPlugin;
@@ -42,11 +42,11 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
     bench.startDriver({ cniBinDirs: [plugin.binDir, bench.containerd.cniBinDir] });
   const netnsPaths = () => (existsSync(netnsDir) ? readdirSync(netnsDir) : []);
 
-  /** Cancels the call while the plugin works, and lets the plugin go on when the path of the namespace is gone. */
+  /** Cancels the call while the plugin runs, and releases the plugin when the path of the namespace is gone. */
   async function cancelIn(plugin: HeldPlugin, pod: VfPod): Promise<void> {
     await bench.prepare(pod);
     const before = netnsPaths();
-    // On a busy machine the plugin may begin so late that the hook answers before the call is cancelled.
+    // On a busy machine the plugin may start so late that the hook answers before the call is cancelled.
     for (let tries = 1; !(await isCancelledIn(plugin, pod)); tries++) {
       expect(tries).toBeLessThan(10);
       plugin.release();
@@ -56,7 +56,7 @@ describe.each(containerdSeries)('a RunPodSandbox that is cancelled on containerd
     plugin.release();
   }
 
-  /** @returns whether the call was cancelled before the hook, which waits for the plugin for a short time, answered */
+  /** @returns whether the call was cancelled before the hook answered, which waits only briefly for the plugin */
   async function isCancelledIn(plugin: HeldPlugin, pod: VfPod): Promise<boolean> {
     const kubelet = new AbortController();
     plugin.hold('ADD');

@@ -45,7 +45,7 @@ describe('metadata of a running pod', () => {
     container = await bench.startContainer(sandbox, pod);
   }
 
-  /** As a plain reader in the container sees it. */
+  /** Reads the file as a plain reader in the container does. */
   async function read(): Promise<MetadataDocument> {
     return decodeStream((await container.exec('cat', path)).stdout);
   }

@@ -30,7 +30,7 @@ async function readV1(container: RunningContainer, claim: string, request: strin
   return decodeStream(await cat(container, `${v1Root}/resourceclaims/${claim}/${request}/${fileName}`));
 }
 
-/** What the cases of e2e/cluster do not need a cluster for, or cannot do in one. */
+/** Cases that, unlike those of e2e/cluster, need no cluster or are not possible in one. */
 describe.each(containerdSeries)('the main job on containerd %s', (version) => {
   let bench: Bench;
   const logger = new RecordingLogger();
@@ -44,7 +44,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
   });
   afterEach(async () => {
     await bench.endAllPods();
-    // (f) every case ends its pods: no file, no CDI spec, all VFs in the host's namespace again.
+    // (f) every case ends its pods: no files or CDI specs remain, and all VFs are back in the host's namespace.
     expect(bench.claimFiles()).toEqual([]);
     expect(bench.hostVfs()).toHaveLength(8);
   });
@@ -60,7 +60,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     });
   });
 
-  /** Devices of the pool, in the order in which they are published. */
+  /** Devices of the pool, in published order. */
   const devices = () => {
     const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
     return (slice?.spec.devices ?? []).map(({ name }) => name);
@@ -76,7 +76,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     });
     bench.api.create(claim);
     const sandbox = await bench.startPod(pod);
-    // As Multus with a CNI plugin of its own would, only that it is late.
+    // Like Multus with a CNI plugin of its own, only late.
     const netns = basename(sandbox.netnsPath);
     execFileSync('ip', ['link', 'set', 'nsim0v0', 'netns', netns, 'name', 'multus1']);
     execFileSync('ip', ['-n', netns, 'addr', 'add', '192.0.2.77/24', 'dev', 'multus1']);
@@ -99,7 +99,7 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
     await bench.endPod(pod);
   });
 
-  /** A class that has host-local give addresses of two families. */
+  /** A class in which host-local assigns addresses of two families. */
   const withIpam = (name: string) => ({
     type: 'host-local',
     dataDir: join(bench.dir, name),
@@ -119,14 +119,14 @@ describe.each(containerdSeries)('the main job on containerd %s', (version) => {
       const name = `ipam-${attach}`;
       const pod = buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: name }] });
       const ipam = withIpam(name);
-      // A simulated VF is no PCI device, so the plugin gets its name.
+      // A simulated VF is not a PCI device, so the plugin gets its interface name.
       const plugin = { cniVersion: '1.0.0', name, type: 'host-device', device: 'nsim0v0', ipam };
       const fields = attach === 'netlink' ? { ipam } : { attach, cni: plugin };
       const fromClass = { ...config({ interfaceName: 'net1', ...fields }), source: 'FromClass' as const };
       const requests = [{ name: 'vf', devices: [device] }];
       bench.api.create(buildClaim(name, { requests, config: [fromClass], pods: [pod] }));
       const sandbox = await bench.startPod(pod);
-      // host-device waits for IPv6 duplicate address detection, longer than the hook may: the container waits, too.
+      // host-device waits for IPv6 duplicate address detection, longer than the hook may take: so the container waits.
       const container = await bench.startContainer(sandbox, pod);
       const document = await readV1(container, name, 'vf');
       const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');

@@ -103,7 +103,7 @@ describe.each(containerdSeries)('metadata layouts on containerd %s', (version) =
 
     await bench.stopDriver();
     await bench.startDriver({ metadataLayouts: [...layoutNames], ...dirs, enableDeviceMetadata: false });
-    // A new sandbox, as after a crash of the old one.
+    // A new sandbox, as after the old one has crashed.
     await bench.endSandboxes(older);
     const container = await bench.startContainer(await bench.runSandbox(older), older);
     const document = decodeStream(await cat(container, `${v1Dir}/resourceclaims/older/vf/${fileName}`));

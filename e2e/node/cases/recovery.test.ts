@@ -10,11 +10,11 @@ import type { Sandbox } from '../pod.ts';
 import type { ContainerdSeries } from '../tools.ts';
 
 const reconcileIntervalMs = 300;
-/** Longer than several rounds, for what must not happen in any of them. */
+/** Longer than several rounds, to check that something does not happen. */
 const severalRoundsMs = 1_500;
 const patience = { timeout: 15_000 };
 
-/** The oldest one: what later ones lose is in `e2e/cluster/cases/faults.ts`. */
+/** The oldest one; later ones are covered by `e2e/cluster/cases/faults.ts`. */
 const version: ContainerdSeries = '1.7';
 
 describe(`what the driver makes up for, on containerd ${version}`, () => {
@@ -45,21 +45,21 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
     const otherSandbox = await bench.startPod(other);
     await bench.stopDriver();
     await bench.endSandboxes(pod);
-    // Nobody has withdrawn it yet.
+    // The metadata has not been withdrawn yet.
     expect(isTold(bench, pod)).toBe(true);
     await bench.startDriver();
     await expect.poll(() => isTold(bench, pod), patience).toBe(false);
     await expect.poll(() => bench.hostVfs().length, patience).toBe(7);
-    // The claim is still the pod's: its next sandbox gets the VF again.
+    // The claim still belongs to the pod: its next sandbox gets the VF again.
     expect(await expectTruth(bench, await bench.runSandbox(pod), pod)).toBe(2);
-    // Nothing of the other pod was touched.
+    // The other pod is unchanged.
     expect(await expectTruth(bench, otherSandbox, other)).toBe(1);
   });
 
   it('(b) what is left of an earlier sandbox does not take the VF out of the one that the pod lives in', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'twice', 0);
-    // As a containerd leaves it that is killed while it makes the first one.
+    // As left by a containerd that is killed while it creates the first one.
     const left = await bench.startPod(pod);
     const sandbox = await bench.runSandbox(pod);
     const generation = await expectTruth(bench, sandbox, pod);
@@ -87,7 +87,7 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
     for (const pod of pods) sandboxes.push([await bench.runSandbox(pod), await bench.runSandbox(pod)] as const);
     await bench.startDriver();
     await systemClock.sleep(severalRoundsMs);
-    // Whichever the driver has taken first, one of these is the other one.
+    // The first of one pod and the second of the other: one of them is not the one that the driver served first.
     const [[first], [, second]] = sandboxes as [[Sandbox, Sandbox], [Sandbox, Sandbox]];
     await retry(() => expectTruth(bench, first, pods[0]!));
     await retry(() => expectTruth(bench, second, pods[1]!));
@@ -112,14 +112,14 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
     const [pod, alive] = [await addVfPod(bench, 'forgotten', 0), await addVfPod(bench, 'running', 1)];
     await bench.prepare(pod);
     const sandbox = await bench.startPod(alive);
-    // A sandbox without containers may be what is left of a pod that is gone, and then the API server decides.
+    // A sandbox without containers may be left of a deleted pod, so the API server decides.
     expect(await expectTruth(bench, sandbox, alive)).toBe(1);
     for (const name of ['forgotten', 'running']) bench.api.delete('ResourceClaim', name);
     await expect.poll(() => storedClaims(bench).map(({ identity }) => identity.name), patience).toEqual(['running']);
     await systemClock.sleep(severalRoundsMs);
     expect(await expectTruth(bench, sandbox, alive)).toBe(1);
     expect(bench.hostVfs()).toHaveLength(7);
-    // When the sandbox has ended, nobody needs the kubelet for the rest.
+    // Once the sandbox has ended, the rest does not need the kubelet.
     await bench.endSandboxes(alive);
     await expect.poll(() => storedClaims(bench), patience).toEqual([]);
     await expect.poll(() => bench.claimFiles(), patience).toEqual([]);
@@ -149,14 +149,14 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
   });
 
   it('(a) a pod whose hook came while its claim was not prepared is served afterwards', async () => {
-    // No round of reconciliation comes before the container's first attempt, on a busy machine either.
+    // The interval ensures that no reconciliation runs before the container's first attempt, even on a busy machine.
     await bench.startDriver({ reconcileIntervalMs: 5_000 });
     const pod = await addVfPod(bench, 'early', 0);
     await bench.prepare(pod);
     changeStore(bench, "UPDATE claims SET state = 'preparing'");
     const sandbox = await bench.runSandbox(pod);
     await expect(bench.startContainer(sandbox, pod)).rejects.toThrow('its devices are not prepared yet for this pod');
-    // The kubelet asks once more after a restart; without one, reconciliation prepares the claim.
+    // After a restart the kubelet prepares again; without a restart, reconciliation prepares the claim.
     const container = await retry(() => bench.startContainer(sandbox, pod));
     expect(await expectTold(container, sandbox, pod)).toBe(1);
   });
@@ -178,7 +178,7 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
     const left = () => bench.claimFiles().filter((file) => /lost-row/.test(file));
     const specs = () => readdirSync(bench.settings.cdiDir).length;
     await expect.poll(left, patience).toEqual([]);
-    // Its metadata, its variables, and what is not ours.
+    // The specs for its metadata and its variables, and the foreign one.
     await expect.poll(specs, patience).toBe(3);
     await expect.poll(infoFiles, patience).toBe(1);
     rmSync(foreign);
@@ -191,7 +191,7 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
     const pod = await addVfPod(bench, 'rebooted', 0);
     await expectTruth(bench, await bench.startPod(pod), pod);
     await bench.stopDriver();
-    // What a reboot takes: sandboxes with their namespaces, and the tmpfs with the CDI specs. The disk keeps the rest.
+    // A reboot removes sandboxes with their namespaces, and the tmpfs with the CDI specs. Everything else is on disk.
     await bench.endSandboxes(pod);
     for (const file of readdirSync(bench.settings.cdiDir)) rmSync(join(bench.settings.cdiDir, file));
     expect(isTold(bench, pod)).toBe(true);

@@ -31,7 +31,7 @@ describe('what hangs for ever', () => {
   });
 
   const startDriver = () => bench.startDriver({ cniBinDirs: [plugin.binDir, bench.containerd.cniBinDir] });
-  /** What plugins have begun and not taken back, as the driver remembers it. */
+  /** The driver's records of plugin ADDs without a DEL. */
   const cached = () => {
     const dir = join(bench.settings.kubeletPluginsDir, testDriver, 'cni');
     return existsSync(dir) ? readdirSync(dir) : [];

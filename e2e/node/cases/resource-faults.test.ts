@@ -14,7 +14,7 @@ import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
 
 const reconcileIntervalMs = 500;
-/** Room for all that the driver writes for a pod, in pages. */
+/** Space for all files that the driver writes for a pod, in pages. */
 const enoughPages = 64;
 
 describe('a node that runs out of something', () => {
@@ -30,11 +30,11 @@ describe('a node that runs out of something', () => {
     const settings = { kubeletPluginsDir: plugins.path, reconcileIntervalMs };
     bench = await Bench.start({ version: '1.7', logger, settings });
     cdi = new SmallDisk(bench.settings.cdiDir, 1 << 20);
-    // It watches the directory that it found when it started.
+    // It watches the directory that existed when it started.
     await bench.containerd.restart();
   });
   afterAll(async () => {
-    // It is in the bench's own directory.
+    // It is within the bench's own directory.
     cdi?.[Symbol.dispose]();
     await bench?.[Symbol.asyncDispose]();
     plugins?.[Symbol.dispose]();
@@ -50,7 +50,7 @@ describe('a node that runs out of something', () => {
     await expectClean(bench);
   });
 
-  /** Lets a step fail for want of space, with a page more each time, until it succeeds. @returns what it failed with */
+  /** Makes a step fail for lack of space, adding one page per attempt, until it succeeds. @returns the failures */
   async function squeeze<T>(disk: SmallDisk, step: () => Promise<T>): Promise<{ result: T; failures: string[] }> {
     const failures: string[] = [];
     for (let pages = 0; pages <= enoughPages; pages++) {
@@ -66,7 +66,7 @@ describe('a node that runs out of something', () => {
     throw new Error(`never succeeded: ${failures.at(-1)}`);
   }
 
-  /** Waits for the first attempt to serve a sandbox. @returns why it failed, if it did */
+  /** Waits for the first attempt to serve a sandbox. @returns the reason if it failed */
   async function failureIn({ id }: Sandbox): Promise<Error | undefined> {
     const outcomes = ['sandbox ready', 'sandbox not ready yet'];
     const line = () => logger.lines.find(({ message, fields }) => outcomes.includes(message) && fields.sandbox === id);
@@ -92,7 +92,7 @@ describe('a node that runs out of something', () => {
     });
     expect(started.failures.length).toBeGreaterThan(0);
     for (const failure of started.failures) expect(failure).toMatch(noSpace);
-    // With no space at all: the runtime goes on whatever the hook answers, and unprepare says what is wrong.
+    // Without any space: the runtime continues whatever the hook answers, and unprepare reports the error.
     plugins.fill(0);
     await bench.endSandboxes(pod);
     await expect(bench.kubelet.unprepare(pod)).rejects.toThrow(noSpace);
@@ -135,12 +135,12 @@ describe('a node that runs out of something', () => {
   });
 
   it('directories that somebody has removed are made again', async () => {
-    // No round of reconciliation makes them before the container's first attempt, on a busy machine either.
+    // The interval ensures that no reconciliation recreates them before the container's first attempt.
     await bench.startDriver({ reconcileIntervalMs: 60_000 });
     const [pod, next] = [await addVfPod(bench, 'first', 0), await addVfPod(bench, 'second', 1)];
     await bench.prepare(pod);
     rmSync(join(plugins.path, testDriver, 'dra-device-metadata'), { recursive: true });
-    // The hook cannot know what to write for a claim whose files are gone; the kubelet's next prepare lays them down.
+    // The hook lacks the content for a claim whose files are gone; the kubelet's next prepare writes them.
     const sandbox = await bench.runSandbox(pod);
     await failureIn(sandbox);
     await expect(bench.createContainer(sandbox, pod)).rejects.toThrow(/is not prepared/);
@@ -174,7 +174,7 @@ describe('a node that runs out of something', () => {
   it.each(['before the hook', 'before the VF is moved', 'after the VF is moved'] as const)(
     'a network namespace that vanishes %s: no VF is lost',
     async (when) => {
-      // host-device moves the VF; without it, netdra does, and the plugin gives addresses.
+      // With host-device, the plugin moves the VF; without it, netdra does, and the plugin assigns addresses.
       const delegate = when === 'before the VF is moved' ? join(bench.containerd.cniBinDir, 'host-device') : undefined;
       using plugin = new HeldPlugin(delegate);
       const cniBinDirs = [plugin.binDir, bench.containerd.cniBinDir];
@@ -220,7 +220,7 @@ describe('a node that runs out of something', () => {
   });
 });
 
-/** What the process has open stays open. */
+/** Descriptors that the process has already opened stay open. */
 function limitDescriptors({ pid }: DriverProcess, count: number): void {
   execFileSync('prlimit', ['--pid', String(pid), `--nofile=${count}:`]);
 }

@@ -12,10 +12,10 @@ import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
 import type { ContainerdSeries } from '../tools.ts';
 
-/** Long enough for a container that nothing holds back. */
+/** Long enough for a container that is not held back. */
 const aMoment = 1_500;
 
-/** The oldest one: on later ones pods of a real kubelet wait so, in `e2e/cluster/cases/storm.ts`. */
+/** The oldest one; on later ones pods of a real kubelet wait like this, in `e2e/cluster/cases/storm.ts`. */
 const version: ContainerdSeries = '1.7';
 
 describe(`containers whose VF is late, on containerd ${version}`, () => {
@@ -50,7 +50,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     driver = undefined;
   }
 
-  /** A container that is being started, once and no more, as for a pod with `restartPolicy: Never`. */
+  /** A container that is started exactly once, as for a pod with `restartPolicy: Never`. */
   class Starting {
     readonly id: string;
     readonly started: Promise<RunningContainer>;
@@ -64,7 +64,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
       this.started.catch(() => undefined);
     }
 
-    /** It is created and nothing of it runs. */
+    /** The container is created, but not started. */
     async expectWaiting(): Promise<void> {
       await systemClock.sleep(aMoment);
       expect(this.isOver).toBe(false);
@@ -204,7 +204,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     bench.api.edit<VfPod>('Pod', 'deleted', ({ metadata }) =>
       Object.assign(metadata, { deletionTimestamp: new Date() }),
     );
-    // Until then the kubelet does nothing else for the pod.
+    // Until then the kubelet takes no other action for the pod.
     await expect(starting.started).rejects.toThrow(/netdra-gate: the sandbox of the container is being stopped/);
     await bench.endSandboxes(pod);
     expect(performance.now() - deletedAt).toBeLessThan(8_000);
@@ -220,7 +220,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     const startedAt = performance.now();
     const starting = await create(sandbox, pod);
     await killDriver();
-    // The pod's shim does one thing at a time, and now it is creating a container.
+    // The pod's shim handles one request at a time, and is creating a container now.
     await bench.endSandboxes(pod);
     expect(performance.now() - startedAt).toBeLessThan(10_000);
     await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
@@ -265,7 +265,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
   });
 });
 
-/** Puts another deadline into the CDI specs of the start gate; nobody wants to wait for theirs. */
+/** Replaces the deadline in the start gate's CDI specs, which would take too long for a test. */
 function shortenDeadline({ settings }: Bench, seconds: number): void {
   for (const name of readdirSync(settings.cdiDir)) {
     const path = join(settings.cdiDir, name);

@@ -16,7 +16,7 @@ import { containerdSeries } from '../tools.ts';
 
 const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
 
-/** The command as operators run it. It runs beside the driver of this process, so nothing here may block. */
+/** The command as operators run it. It runs beside the driver in this process, so nothing here may block. */
 function netdra(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   return new Promise((resolve) => {
     execFile(process.execPath, [mainPath, ...args], (error, stdout, stderr) =>
@@ -64,7 +64,7 @@ describe.each(containerdSeries)('the tools beside a driver on containerd %s', (v
     expect(findings.filter(({ level }) => level === 'problem')).toEqual([]);
     expect(code).toBe(0);
     expect(find('runtime')).toMatchObject({
-      // Those of 2.1 keep a record of every sandbox that is refused.
+      // Version 2.1 keeps a record of every refused sandbox.
       level: version === '1.7' ? 'ok' : 'warning',
       message: expect.stringContaining(`containerd ${version}`),
     });

@@ -10,7 +10,7 @@ import type { Sandbox } from '../pod.ts';
 import type { ContainerdSeries } from '../tools.ts';
 
 const vfs = 12;
-/** Long enough for a container that nothing holds back. */
+/** Long enough for a container that is not held back. */
 const aMoment = 1_500;
 
 interface Waiting {
@@ -19,7 +19,7 @@ interface Waiting {
   started: Promise<RunningContainer>;
 }
 
-/** The oldest one: on later ones pods of a real kubelet wait so, in `e2e/cluster/cases/storm.ts`. */
+/** The oldest one; on later ones pods of a real kubelet wait like this, in `e2e/cluster/cases/storm.ts`. */
 const version: ContainerdSeries = '1.7';
 
 describe(`containers that wait for a driver that is away, on containerd ${version}`, () => {
@@ -46,7 +46,7 @@ describe(`containers that wait for a driver that is away, on containerd ${versio
     driver = undefined;
   }
 
-  /** Pods that are prepared before the driver dies, and run after it. */
+  /** Pods that are prepared before the driver dies, and run afterwards. */
   async function preparePods(count: number, fields: Record<string, unknown> = {}): Promise<VfPod[]> {
     driver = await bench.startProcess();
     const run = ++runs;
@@ -120,7 +120,7 @@ describe(`containers that wait for a driver that is away, on containerd ${versio
     bench.api.edit<VfPod>('Pod', deleted.metadata.name, ({ metadata }) =>
       Object.assign(metadata, { deletionTimestamp: new Date() }),
     );
-    // The VF cannot be attached: its claim asks for a plugin that is not there.
+    // The VF cannot be attached: its claim requests a plugin that does not exist.
     const settings = { ...bench.settings, nriSocket: join(bench.dir, 'no.sock'), cniBinDirs: ['/nowhere'] };
     driver = new DriverProcess(settings);
     await expect(started).rejects.toThrow(/netdra-gate: the sandbox of the container is being stopped/);

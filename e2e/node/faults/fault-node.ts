@@ -11,7 +11,7 @@ import type { DriverProcess } from '../driver-process.ts';
 const preload = fileURLToPath(new URL('kill-points.ts', import.meta.url));
 const startsWithinMs = 20_000;
 
-/** A node whose driver can be killed at any of its points. */
+/** A node whose driver can be killed at any of its kill points. */
 export class FaultNode implements AsyncDisposable {
   readonly bench: Bench;
   readonly #armedPath: string;
@@ -29,7 +29,7 @@ export class FaultNode implements AsyncDisposable {
     return new FaultNode(await Bench.start({ version: '2.1', logger: pino({ level: 'silent' }), settings }));
   }
 
-  /** @param killAt number of the point to be killed at, from 1 */
+  /** @param killAt number of the point at which it is killed, from 1 */
   async startDriver(killAt?: number): Promise<void> {
     const env = {
       NETDRA_FAULTS_ARMED: this.#armedPath,
@@ -46,8 +46,8 @@ export class FaultNode implements AsyncDisposable {
   }
 
   /**
-   * Whether the driver is killed during a call, which may itself wait for a driver then, or in a moment after it: there is
-   * work that it does after the answer.
+   * Whether the driver is killed during a call, which may then itself wait for a driver, or shortly after it: some of
+   * its work is done after the answer.
    */
   async wasKilledIn(call: Promise<unknown>): Promise<boolean> {
     let endsAt = Number.POSITIVE_INFINITY;
@@ -66,7 +66,7 @@ export class FaultNode implements AsyncDisposable {
     writeFileSync(this.#armedPath, '');
   }
 
-  /** @returns the points that were reached since `arm` */
+  /** @returns the points reached since `arm` */
   disarm(): string[] {
     rmSync(this.#armedPath, { force: true });
     if (!existsSync(this.#logPath)) return [];
@@ -75,16 +75,16 @@ export class FaultNode implements AsyncDisposable {
       .filter((line) => line !== '');
   }
 
-  /** What the driver still remembers. */
+  /** Claims in the driver's store. */
   storedClaims(): number {
     using database = new DatabaseSync(join(this.bench.settings.kubeletPluginsDir, testDriver, 'state.db'));
     return Number(database.prepare('SELECT count(*) AS claims FROM claims').get()?.claims);
   }
 
-  /** After something was lost: the next pod finds a clean node as far as that can be had. */
+  /** After a loss: gives the next pod a clean node as far as possible. */
   async recover(): Promise<void> {
     this.disarm();
-    // Always another one: that one may still be about to die at a point that it reached before.
+    // Always a new instance: the current one may still be about to die at a point that it reached earlier.
     await this.stopDriver();
     await this.startDriver();
     await this.bench.endAllPods();

@@ -4,7 +4,7 @@ import { formatFaults, runFaults } from './run-faults.ts';
 
 /**
  * `node e2e/node/faults/faults.ts [--every N] [--scenario NAME] [--phase NAME] [--at N]`: see {@link runFaults}. Exits
- * with 1 if anything is lost, or nothing was shown.
+ * with 1 if anything is lost, or no fault was injected.
  */
 const { values } = parseArgs({
   options: {
@@ -15,7 +15,7 @@ const { values } = parseArgs({
   },
 });
 
-/** One of the known names, or all. */
+/** One of the known names, or all of them. */
 function choose<Name extends string>(known: readonly Name[], name: string | undefined): readonly Name[] {
   if (name === undefined) return known;
   const found = known.find((each) => each === name);

@@ -1,11 +1,11 @@
 /**
- * Loaded into the driver's process before the driver (`node --import`): finds every call by which the driver changes the
- * host or its own state, and ends the process right before the one that is asked for. What counts as such a call is
- * taken from the code that makes it: the prototypes of the netlink connection and of SQLite, Node.js' own functions that
- * write files and start programs. So a new change of state is a new point, without a list to maintain.
+ * Loaded into the driver's process before the driver (`node --import`): intercepts every call by which the driver
+ * changes the host or its own state, and ends the process right before the requested one. The calls are derived from
+ * the code that makes them: the prototypes of the netlink connection and of SQLite, Node.js' own functions that write
+ * files and start programs. So a new change of state is a new point, without a list to maintain.
  *
- * NETDRA_FAULTS_ARMED  path of a file: only while it exists are points counted
- * NETDRA_FAULTS_LOG    path of a file to which each point is appended, a line each
+ * NETDRA_FAULTS_ARMED  path of a file: points are counted only while it exists
+ * NETDRA_FAULTS_LOG    path of a file to which each point is appended, one per line
  * NETDRA_FAULTS_KILL   number of the point before which the process ends, from 1; absent: never
  */
 import childProcess from 'node:child_process';
@@ -24,7 +24,7 @@ let reached = 0;
 function point(name: string): void {
   if (!existsSync(armedPath)) return;
   reached += 1;
-  // Not appendFileSync, which is built on functions that have points themselves.
+  // Not appendFileSync, which uses functions that have points themselves.
   writeSync(log, `${name}\n`);
   if (reached === killAt) process.kill(process.pid, 'SIGKILL');
 }
@@ -53,7 +53,7 @@ function instrument(
 const namesOf = (prototype: object, pattern: RegExp) =>
   Object.getOwnPropertyNames(prototype).filter((name) => pattern.test(name));
 
-/** What is in angle brackets differs from run to run. */
+/** Parts in angle brackets differ between runs. */
 const pathName = (path: unknown) => basename(String(path)).replace(/[0-9a-f]{8}-[0-9a-f-]{27}/g, '<uid>');
 
 instrument(
@@ -79,7 +79,7 @@ instrument(
   writers.map((name) => `${name}Sync`),
   (_, name, [path]) => `file ${name} ${pathName(path)}`,
 );
-// Below are the standard streams: the log is no change.
+// Lower descriptors are the standard streams: writing the log is not a change.
 instrument(fs, ['writeSync'], (_, __, [descriptor]) => (Number(descriptor) > 2 ? 'file write' : undefined));
 const nullFile = await fs.promises.open('/dev/null');
 instrument(

@@ -8,7 +8,7 @@ import { ipLinks, type RunningContainer, retry } from '../bench.ts';
 import type { Sandbox } from '../pod.ts';
 import type { FaultNode } from './fault-node.ts';
 
-/** The steps of a pod's life in which the driver is killed. */
+/** The phases of a pod's life in which the driver is killed. */
 export const phases = ['prepare', 'hook', 'stop', 'unprepare'] as const;
 export type Phase = (typeof phases)[number];
 
@@ -18,7 +18,7 @@ export type Scenario = (typeof scenarios)[number];
 
 type Pod = ReturnType<typeof buildPod>;
 
-/** One pod with two VFs, from prepare to unprepare; each step can be repeated, as the kubelet does it. */
+/** One pod with two VFs, from prepare to unprepare; each step can be repeated, as by the kubelet. */
 export class Lifecycle {
   readonly #node: FaultNode;
   readonly #pod: Pod;
@@ -39,7 +39,7 @@ export class Lifecycle {
     node.bench.api.create(claim);
   }
 
-  /** One try of a phase. @throws LossError for what no later try makes up for; other errors if it fails */
+  /** One attempt of a phase. @throws LossError for a loss that no retry can repair; other errors if it fails */
   async run(phase: Phase): Promise<void> {
     const { bench } = this.#node;
     if (phase === 'prepare') await bench.prepare(this.#pod);
@@ -48,7 +48,7 @@ export class Lifecycle {
     else await bench.endPod(this.#pod);
   }
 
-  /** The same again, after the driver was killed in it and is back, as often as the kubelet would try. */
+  /** Repeats a phase, after the driver was killed in it and is back, as often as the kubelet would try. */
   async repeat(phase: Phase): Promise<void> {
     let loss: LossError | undefined;
     await retry(() =>
@@ -60,7 +60,7 @@ export class Lifecycle {
     if (loss !== undefined) throw loss;
   }
 
-  /** @throws Error with what is not as it was before the pod, or still there of it */
+  /** @throws Error with the differences from the state before the pod, and its left-overs */
   checkClean(): void {
     const { bench } = this.#node;
     const leases = this.#leases();
@@ -76,7 +76,7 @@ export class Lifecycle {
     if (problems.length > 0) throw new Error(`not as before: ${problems.join('; ')}`);
   }
 
-  /** In the sandbox that is there. A container is started once, as for a pod that is never restarted, and has the truth. */
+  /** In the existing sandbox. Starts a container once, as in a pod without restarts; its metadata must be correct. */
   async #startContainer(): Promise<void> {
     const { bench } = this.#node;
     this.#sandbox ??= await bench.runSandbox(this.#pod);
@@ -140,7 +140,7 @@ export class Lifecycle {
       const fields = { interfaceName: 'net%d', mtu: 1400, ...more };
       return buildClaim(name, { requests: [{ name: 'vf', devices }], config: [configOf(fields)], pods });
     }
-    // Plugins find no simulated VF by its PCI address, so each is told the name of its interface.
+    // Plugins cannot find a simulated VF by PCI address, so each gets the name of its interface.
     const requests = devices.map((device, index) => ({ name: `vf${index}`, devices: [device] }));
     const config = requests.map((request, index) => {
       const plugins = [{ type: 'host-device', device: this.#hostName(index), ipam: this.#ipam() }];
@@ -159,7 +159,7 @@ export class Lifecycle {
   }
 }
 
-/** All of them: a spec for the request, a file for each VF. */
+/** All dialects: a spec for the request, a file for each VF. */
 const dialects = {
   devicePlugin: { resourceName: 'example.com/nic' },
   deviceInfo: { resourceName: 'example.com/nic' },
@@ -171,10 +171,10 @@ function configOf(fields: object, requests: string[] = []) {
   return { source: 'FromClass' as const, requests, parameters };
 }
 
-/** Link-local ones come a moment later, by themselves. */
+/** Link-local addresses appear a moment later, by themselves. */
 const isGlobal = (cidr: string) => !cidr.startsWith('fe80:');
 
-/** What must never be: a container that was told something wrong, or that failed for good. */
+/** Must never happen: a container that read wrong metadata, or that failed permanently. */
 export class LossError extends Error {}
 
 function hostLinks({ bench }: FaultNode) {

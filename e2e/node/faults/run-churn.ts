@@ -11,24 +11,24 @@ import type { DriverProcess } from '../driver-process.ts';
 import type { Sandbox } from '../pod.ts';
 
 export interface ChurnOptions {
-  /** In each round. */
+  /** Number in each round. */
   pods: number;
   rounds: number;
   vfs: number;
-  /** Pods at a time. */
+  /** Maximum number of concurrent pods. */
   parallel: number;
-  /** Of driver or containerd, in each round. */
+  /** Restarts of driver or containerd in each round. */
   restarts: number;
   seed: number;
-  /** A line about a round, or a problem as soon as it is seen. */
+  /** Receives a line about each round, and each problem as soon as it is seen. */
   report: (line: string) => void;
 }
 
-/** What the kubelet would do for hours is given up after this. */
+/** Limit for retries, which the kubelet would continue for hours. */
 const patienceMs = 90_000;
 const memoryGrowth = 1.2;
 
-/** Repeatable as far as the machine lets it: Mulberry32. */
+/** Reproducible as far as timing allows: Mulberry32. */
 function createRandom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -70,7 +70,7 @@ class Churn {
     await this.startDriver();
   }
 
-  /** Takes over what the driver offers. */
+  /** Reads the devices that the driver offers. */
   async discover(): Promise<void> {
     const offered = () =>
       this.#bench.api
@@ -149,7 +149,7 @@ class Churn {
       this.report(`${name}: generation ${generation} tells ${ips}, not ${address}`);
   }
 
-  /** Again and again, with a pause, as the kubelet does it. */
+  /** Retries with pauses, like the kubelet. */
   async #patiently<T>(what: string, task: () => Promise<T>): Promise<T> {
     for (const endsAt = performance.now() + patienceMs; ; await systemClock.sleep(200 + 300 * this.#random())) {
       try {
@@ -160,7 +160,7 @@ class Churn {
     }
   }
 
-  /** Restarts at random, one after the other; those of the driver end before the round does. */
+  /** Random restarts, one after the other; those of the driver are complete before the round ends. */
   async #disturb(): Promise<void> {
     for (let count = 0; count < this.#options.restarts; count++) {
       await systemClock.sleep(500 + 2_500 * this.#random());
@@ -173,7 +173,7 @@ class Churn {
   async checkClean(): Promise<void> {
     const bench = this.#bench;
     const { vfs } = this.#options;
-    // What was refused at its stop is given back by unprepare, and links come back a moment later.
+    // Unprepare finishes what failed in the stop hook, and links come back a moment later.
     for (const endsAt = performance.now() + 5_000; bench.hostVfs().length < vfs && performance.now() < endsAt; ) {
       await systemClock.sleep(100);
     }
@@ -184,7 +184,7 @@ class Churn {
     if (rows > 0) this.report(`${rows} claims are left in the store`);
     const descriptors = readdirSync(`/proc/${this.#driver?.pid}/fd`).length;
     if (descriptors > 60) this.report(`the driver has ${descriptors} descriptors open`);
-    // A namespace that nobody uses any more is taken down in the background.
+    // The kernel tears an unused namespace down in the background.
     const namespaces = await settled(() => countNetns() - this.#netnsBefore);
     if (namespaces > 0) this.report(`${namespaces} network namespaces are left`);
     this.#options.report(`${this.problems.length} problems so far; the driver has ${descriptors} descriptors open`);
@@ -195,13 +195,13 @@ class Churn {
   }
 }
 
-/** Of the node, also those that only a mount keeps. */
+/** All namespaces of the node, including those kept only by a mount. */
 function countNetns(): number {
   const table = execFileSync('lsns', ['--type', 'net', '--noheadings', '--output', 'NS']).toString();
   return table.trim().split('\n').length;
 }
 
-/** A count that goes down to 0 by itself, or what it stays at. */
+/** A count that should drop to 0 by itself, or the value at which it stays. */
 async function settled(count: () => number): Promise<number> {
   for (
     const endsAt = performance.now() + 5_000;
@@ -212,8 +212,8 @@ async function settled(count: () => number): Promise<number> {
 }
 
 /**
- * Pods come and go while the driver and containerd are restarted at random.
- * @returns what went wrong: a container that ran without its metadata, something left behind, memory that grew
+ * Creates and deletes pods while the driver and containerd are restarted at random.
+ * @returns the problems: a container that ran without its metadata, left-overs, memory growth
  */
 export async function runChurn(options: ChurnOptions): Promise<string[]> {
   const { vfs, rounds } = options;

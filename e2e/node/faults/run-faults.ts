@@ -9,11 +9,11 @@ export interface FaultOptions {
   every?: number;
   /** Only this point, from 1. */
   at?: number;
-  /** A line about what was lost, or how far it is. */
+  /** Receives a line about each loss, and about the progress. */
   report?: (line: string) => void;
 }
 
-/** What came of killing the driver in one phase of a pod's life. */
+/** Results of killing the driver in one phase of a pod's life. */
 export interface FaultRow {
   scenario: Scenario;
   phase: Phase;
@@ -23,7 +23,7 @@ export interface FaultRow {
   lost: string[];
 }
 
-/** Kills the driver at each of its points, one after the other, and looks what becomes of the pod. */
+/** Kills the driver at each of its points, one after the other, and checks the effect on the pod. */
 export async function runFaults(options: FaultOptions): Promise<FaultRow[]> {
   await using node = await FaultNode.start();
   const run = new FaultRun(node, options);
@@ -34,7 +34,7 @@ export async function runFaults(options: FaultOptions): Promise<FaultRow[]> {
   return rows;
 }
 
-/** The rows as people read them, with a sum. */
+/** The rows as a text table, with a sum. */
 export function formatFaults(rows: FaultRow[]): string {
   const line = (scenario: string, phase: string, numbers: (string | number)[]) =>
     `${scenario.padEnd(8)}  ${phase.padEnd(9)}${numbers.map((each) => String(each).padStart(8)).join('  ')}`;
@@ -51,7 +51,7 @@ export function formatFaults(rows: FaultRow[]): string {
   ].join('\n');
 }
 
-/** Not each run takes the same way: a point less is no loss, but nothing was shown either. */
+/** Runs can differ: a point that is not reached is not a loss, but was not tested either. */
 class NotReachedError extends Error {}
 
 class FaultRun {
@@ -93,7 +93,7 @@ class FaultRun {
     }
   }
 
-  /** A pod's whole life, with the driver killed at a point of one phase; without a point nothing happens to it. */
+  /** A pod's whole life, with the driver killed at a point of one phase; without a point it is not killed. */
   async #live(scenario: Scenario, killed: Phase, killAt?: number): Promise<string[]> {
     await this.#node.startDriver(killAt);
     const lifecycle = new Lifecycle(this.#node, scenario, `pod-${++this.#podCount}`);
@@ -107,7 +107,7 @@ class FaultRun {
     return points;
   }
 
-  /** @returns the points that were reached */
+  /** @returns the points reached */
   async #killIn(lifecycle: Lifecycle, phase: Phase, killAt: number | undefined): Promise<string[]> {
     const node = this.#node;
     node.arm();

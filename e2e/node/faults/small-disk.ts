@@ -2,13 +2,13 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** A file system of its own, in memory, that can be full or read-only whenever a test wants it. */
+/** A separate file system in memory that a test can fill up or make read-only. */
 export class SmallDisk implements Disposable {
   readonly path: string;
   readonly #ballast: string;
   #mounted = true;
 
-  /** @param dir where it is mounted; made if missing */
+  /** @param dir mount point; created if missing */
   constructor(dir: string, sizeBytes: number) {
     mkdirSync(dir, { recursive: true });
     this.path = dir;
@@ -16,7 +16,7 @@ export class SmallDisk implements Disposable {
     execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeBytes},mode=755`, 'netdra-small', dir]);
   }
 
-  /** Leaves room for so many pages of 4 KiB. */
+  /** Leaves room for this many pages of 4 KiB. */
   fill(freePages: number): void {
     this.empty();
     const { bavail, bsize } = statfsSync(this.path);

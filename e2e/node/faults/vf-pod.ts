@@ -13,7 +13,7 @@ import type { Sandbox } from '../pod.ts';
 export type VfPod = Identified<V1Pod>;
 
 /**
- * A pod with one VF of its own, known to the API server, that nobody has prepared yet. The claim has the pod's name.
+ * A pod with its own VF, known to the API server, but not prepared yet. The claim has the pod's name.
  * @param index of the VF, from 0
  * @param fields of its VFConfig
  */
@@ -31,7 +31,7 @@ export async function addVfPod(
     apiVersion: 'netdra.dev/v1alpha1',
     kind: 'VFConfig',
     interfaceName: 'net1',
-    // CNI plugins bring their own.
+    // CNI plugins assign their own.
     ...(fields.attach === 'cni' ? {} : { addresses: [`192.0.2.${index + 1}/24`] }),
     ...fields,
   };
@@ -43,14 +43,14 @@ export async function addVfPod(
 const pathInContainer = (claim: string) =>
   `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/${claim}/vf/${testDriver}-metadata.json`;
 
-/** What a container of the pod is told. @throws Error if it is told nothing */
+/** The metadata that a container of the pod reads. @throws Error if there is none */
 export async function readTold(container: RunningContainer, pod: VfPod): Promise<MetadataDocument> {
   const { stdout, stderr, exitCode } = await container.exec('cat', pathInContainer(pod.metadata.name));
   if (exitCode !== 0) throw new Error(`the container has no metadata: ${stderr}`);
   return decodeStream(stdout);
 }
 
-/** Makes sure that a container is told what is so. @returns the generation */
+/** Checks that a container reads correct metadata. @returns the generation */
 export async function expectTold(container: RunningContainer, sandbox: Sandbox, pod: VfPod): Promise<number> {
   const { generation, devices } = await readTold(container, pod);
   const link = ipLinks(sandbox).find(({ ifname }) => ifname === 'net1');
@@ -58,12 +58,12 @@ export async function expectTold(container: RunningContainer, sandbox: Sandbox, 
   return generation;
 }
 
-/** Starts a container and makes sure that it is told what is so. @returns the generation */
+/** Starts a container and checks that it reads correct metadata. @returns the generation */
 export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): Promise<number> {
   return await expectTold(await bench.startContainer(sandbox, pod), sandbox, pod);
 }
 
-/** Whether the claim's metadata file says something; it is empty or blank unless the claim's VFs are in a sandbox. */
+/** Whether the claim's metadata file has content; it is empty or blank unless the claim's VFs are in a sandbox. */
 export function isTold({ settings }: Bench, pod: VfPod): boolean {
   const dir = join(settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
   return readFileSync(join(dir, `default_${pod.metadata.name}`, 'vf', 'metadata.json'), 'utf8').trim() !== '';
@@ -71,19 +71,19 @@ export function isTold({ settings }: Bench, pod: VfPod): boolean {
 
 const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, testDriver, 'state.db');
 
-/** What the driver remembers. */
+/** Claims in the driver's store. */
 export function storedClaims(bench: Bench): readonly StoredClaim[] {
   using store = new Store(storePath(bench));
   return store.claims();
 }
 
-/** Changes what the driver remembers, behind its back. */
+/** Changes the driver's store behind its back. */
 export function changeStore(bench: Bench, statement: string): void {
   using database = new DatabaseSync(storePath(bench), { timeout: 5_000 });
   database.exec(statement);
 }
 
-/** Nothing is left of any pod: no file, no spec, no row, and all VFs are in the host's namespace. */
+/** Nothing is left of any pod: no files, specs or rows, and all VFs are in the host's namespace. */
 export async function expectClean(bench: Bench, vfs = 8): Promise<void> {
   await expect.poll(() => bench.hostVfs().length, { timeout: 10_000 }).toBe(vfs);
   expect(bench.claimFiles()).toEqual([]);

@@ -1,10 +1,10 @@
-/** One archive that apt knows: where it is and, if the entry says so, which keys sign it. */
+/** An archive known to apt: its address and, if the entry has them, the keys that sign it. */
 export interface AptSource {
   /** As in the entry: `http://…`, `file:/…`, `mirror+file:/…`. */
   uri: string;
   suite: string;
   components: string[];
-  /** Path of a keyring; absent if the entry has none or holds the key itself. */
+  /** Path of a keyring; absent if the entry has none or contains the key itself. */
   signedBy?: string;
 }
 
@@ -28,7 +28,7 @@ export function parseDeb822Sources(text: string): AptSource[] {
   });
 }
 
-/** Reads a `.list` file: `deb [options] uri suite component…` a line. Source: sources.list(5), "ONE-LINE-STYLE FORMAT". */
+/** Parses `.list` lines: `deb [options] uri suite component…`. Source: sources.list(5), "ONE-LINE-STYLE FORMAT". */
 export function parseOneLineSources(text: string): AptSource[] {
   return text.split('\n').flatMap((line) => {
     const match = /^\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s*([^#]*)/.exec(line);
@@ -40,19 +40,19 @@ export function parseOneLineSources(text: string): AptSource[] {
 }
 
 /**
- * The entry to fetch other suites of Debian from: one with the whole archive (its suite is the bare name of a release,
+ * The entry for fetching other suites of Debian: one with the whole archive (its suite is the bare name of a release,
  * not `…-security`, `…-updates` or a flat repository) and with the component `main`.
  */
 export function findDebianMirror(sources: AptSource[]): AptSource | undefined {
   const whole = sources.filter(({ suite, components }) => /^[a-z]+$/.test(suite) && components.includes('main'));
-  // Third parties have suites of such names too. Debian's own archive is at a path that ends so wherever it is
-  // mirrored; the second guess is for mirrors that renamed it.
+  // Third parties also have suites of such names. Mirrors of Debian's own archive usually keep the end of its path;
+  // the second guess is for mirrors that renamed it.
   return (
     whole.find(({ uri }) => /\/debian\/?$/.test(uri)) ?? whole.find(({ signedBy }) => signedBy?.includes('debian'))
   );
 }
 
-/** Fields of a stanza, names in lower case. A line that begins with a blank goes on with the field before it. */
+/** Fields of a stanza, names in lower case. A line that begins with a blank continues the previous field. */
 function parseStanza(stanza: string): Map<string, string> {
   const fields = new Map<string, string>();
   let current: string | undefined;

@@ -13,26 +13,26 @@ import { NetdraError } from '../../../src/errors.ts';
 import { type AptSource, findDebianMirror, parseDeb822Sources, parseOneLineSources } from './apt-sources.ts';
 import { run } from './run.ts';
 
-/** A Debian package of a suite that need not be the machine's. */
+/** A Debian package, of a suite that may differ from the machine's. */
 export interface DebianPackage {
   name: string;
   /** Codename of the release, e.g. `forky`. */
   suite: string;
 }
 
-/** A package that is needed and cannot be had on this machine. */
+/** A required package that is not available on this machine. */
 export class PackageError extends NetdraError {}
 
-/** Where a package is unpacked below the cache, whether or not it is there yet. */
+/** The folder below the cache into which a package is unpacked, whether or not it exists yet. */
 export function packageFolder(cacheDir: string, { name, suite }: DebianPackage): string {
   return join(cacheDir, 'debian', suite, name);
 }
 
 /**
  * Unpacks those of the packages that the cache does not have yet. apt runs with lists, sources and a package database
- * of its own: the machine's are neither read nor changed, only the address of its mirror is taken over. A package is
- * unpacked as it is, without those that it depends on. What is there already is never looked up again.
- * @param aptDir where the machine keeps its sources, `/etc/apt`
+ * of its own: the machine's are not changed, and only read for the address of its mirror. A package is unpacked
+ * without its dependencies. Unpacked packages are never looked up again.
+ * @param aptDir folder with the machine's sources, `/etc/apt`
  * @throws PackageError `package-unavailable`, `no-debian-mirror`
  */
 export function fetchDebianPackages(
@@ -84,7 +84,7 @@ function readAptSources(aptDir: string): AptSource[] {
   });
 }
 
-/** @returns the options that make apt-get work in `workDir` and nowhere else */
+/** @returns options that restrict apt-get to `workDir` */
 export function prepareApt(workDir: string, sources: string): string[] {
   for (const folder of ['lists/partial', 'cache/archives/partial'])
     mkdirSync(join(workDir, folder), { recursive: true });
@@ -98,11 +98,11 @@ export function prepareApt(workDir: string, sources: string): string[] {
     'Dir::State::Lists': join(workDir, 'lists'),
     'Dir::State::Status': join(workDir, 'status'),
     'Dir::Cache': join(workDir, 'cache'),
-    // Some machines switch these off; without them each call of apt reads all lists again.
+    // Some machines switch these caches off; without them each call of apt reads all lists again.
     'Dir::Cache::pkgcache': 'pkgcache.bin',
     'Dir::Cache::srcpkgcache': 'srcpkgcache.bin',
     'Acquire::Languages': 'none',
-    // The user that apt gives downloads to may not be able to write here.
+    // The user that apt uses for downloads may not be able to write here.
     'APT::Sandbox::User': 'root',
   };
   return ['-q', ...Object.entries(settings).flatMap(([name, value]) => ['-o', `${name}=${value}`])];
@@ -116,7 +116,7 @@ function downloadPackages(apt: string[], workDir: string, packages: DebianPackag
       name: 'apt-get update',
     });
     for (const suite of new Set(packages.map((each) => each.suite))) {
-      // A folder for each suite: two of them can have a package of one name.
+      // One folder per suite: two of them can have a package of the same name.
       mkdirSync(join(workDir, suite));
       const wanted = packages.filter((each) => each.suite === suite).map(({ name }) => `${name}/${suite}`);
       run('apt-get', [...apt, 'download', ...wanted], {
@@ -133,7 +133,7 @@ function downloadPackages(apt: string[], workDir: string, packages: DebianPackag
   }
 }
 
-/** Unpacks beside the final place and renames: a folder that is there is complete. */
+/** Unpacks into a temporary folder and renames it: an existing folder is complete. */
 function unpack(workDir: string, cacheDir: string, wanted: DebianPackage): void {
   const downloads = join(workDir, wanted.suite);
   const file = readdirSync(downloads).find((name) => name.startsWith(`${wanted.name}_`) && name.endsWith('.deb'));

@@ -3,11 +3,11 @@ import { closeSync, openSync, readSync } from 'node:fs';
 const ptInterp = 3;
 
 /**
- * Whether a file is an ELF program that needs no loader and so no shared libraries: one that also runs in an image
- * that holds nothing else. Little-endian 64-bit only; anything else is "no". Source: elf(5).
+ * Whether a file is an ELF program without a loader and so without shared libraries: it also runs in an image
+ * that contains nothing else. Little-endian 64-bit only; anything else is "no". Source: elf(5).
  */
 export function isStaticProgram(path: string): boolean {
-  // The program headers follow the file header in practice; a page holds both.
+  // In practice the program headers follow the file header; a page contains both.
   const head = Buffer.alloc(4096);
   const fd = openSync(path, 'r');
   try {

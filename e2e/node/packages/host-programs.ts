@@ -7,7 +7,7 @@ export function pathFolders(path = process.env.PATH ?? ''): string[] {
   return path.split(':').filter((folder) => folder.startsWith('/'));
 }
 
-/** The first folder that holds all of these as programs. */
+/** The first folder that contains all of these as programs. */
 export function findFolderWith(folders: string[], programs: string[]): string | undefined {
   return folders.find((folder) => programs.every((program) => isProgram(join(folder, program))));
 }
@@ -22,7 +22,7 @@ export function isProgram(path: string): boolean {
 }
 
 /**
- * The version that a containerd says it has, e.g. `2.1.9`, or `undefined` if it does not run or says something else.
+ * The version reported by a containerd, e.g. `2.1.9`; `undefined` if it does not run or prints something else.
  * The line looks like `containerd github.com/containerd/containerd/v2 2.1.9+unknown …`, with a `v` in upstream's builds.
  */
 export function containerdVersion(program: string): string | undefined {

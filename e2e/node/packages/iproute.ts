@@ -6,7 +6,7 @@ import { run } from './run.ts';
 
 const suite = 'bookworm';
 
-/** Which package has a library that `ip` is linked with. */
+/** The package of each library that `ip` is linked with. */
 const libraryPackages: Record<string, string> = {
   'libbpf.so.1': 'libbpf1',
   'libbsd.so.0': 'libbsd0',
@@ -18,8 +18,8 @@ const libraryPackages: Record<string, string> = {
 };
 
 /**
- * Makes sure of an `ip` that can print JSON.
- * @returns a folder to put into PATH, or `undefined` if the machine has the program
+ * Provides an `ip` that can print JSON.
+ * @returns a folder for PATH, or `undefined` if the machine has the program
  * @throws PackageError
  */
 export function ensureIp(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: string) => void): string | undefined {
@@ -34,7 +34,7 @@ export function ensureIp(cacheDir: string, env: NodeJS.ProcessEnv, log: (line: s
   return binDir;
 }
 
-/** Fetches what `ldd` does not find, until it finds all. @returns the folders of the libraries */
+/** Fetches libraries that `ldd` does not find, until it finds all. @returns the folders of the libraries */
 function fetchLibraries(cacheDir: string, program: string, log: (line: string) => void): string[] {
   const fetched = new Set<string>();
   for (;;) {
@@ -73,7 +73,7 @@ function libraryFolders(root: string): string[] {
     );
 }
 
-/** A script that starts the program with its libraries: so that nothing else sees them. */
+/** A script that starts the program with its libraries, so that they affect nothing else. */
 function writeWrapper(path: string, program: string, libraries: string[]): void {
   mkdirSync(join(path, '..'), { recursive: true });
   const script = `#!/bin/sh\nLD_LIBRARY_PATH='${libraries.join(':')}' exec '${program}' "$@"\n`;

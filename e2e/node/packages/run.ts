@@ -1,19 +1,19 @@
 import { type SpawnSyncOptions, spawnSync } from 'node:child_process';
 import { NetdraError } from '../../../src/errors.ts';
 
-/** A program that could not be started or ended with another code than 0. */
+/** A program that could not be started or exited with a code other than 0. */
 export class CommandError extends NetdraError {}
 
 export interface RunOptions {
   cwd?: string;
   env?: NodeJS.ProcessEnv;
   timeoutMs?: number;
-  /** What to call it in an error, default the program with its arguments. */
+  /** Its name in errors, default the program with its arguments. */
   name?: string;
 }
 
 /**
- * Runs a program to its end and returns what it printed.
+ * Runs a program to completion and returns its output.
  * @throws CommandError `command-failed` with the last lines of its stderr
  */
 export function run(program: string, args: readonly string[], options: RunOptions = {}): string {

@@ -12,7 +12,7 @@ describe('a VF that others attach', () => {
   it('is attached by the CNI plugin host-device, and taken back by its DEL', async ({ node, vfs, onTestFinished }) => {
     const vf = vfAt(vfs, 'pf0', 2);
     const dataDir = node.createFolder('leases');
-    /** Files that are called as an address. */
+    /** Files that are named after an address. */
     const leases = () =>
       readdirSync(dataDir, { recursive: true, encoding: 'utf8' }).filter((path) => /\/198[\d.]+$/.test(path));
     onTestFinished(() => expect(leases()).toEqual([]));
@@ -29,7 +29,7 @@ describe('a VF that others attach', () => {
     expect(devices[0]?.networkData?.ips).toEqual([expect.stringMatching(/^198\.18\.7\.\d+\/24$/)]);
     expect(leases()).toHaveLength(1);
     await node.bench.endSandboxes(running.pod);
-    // Before unprepare: by the stop hook.
+    // Removed before unprepare, by the stop hook.
     expect(leases()).toEqual([]);
     expect(linkOf(vf)).toMatchObject({ ifname: vf.name });
     await node.bench.endPod(running.pod);

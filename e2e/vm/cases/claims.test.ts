@@ -66,7 +66,7 @@ describe('claims', () => {
     const refused = new RegExp(`cannot be prepared for ${named(loser.pod)}: it is prepared for ${named(winner.pod)}`);
     expect(outcomes.find((outcome) => outcome.status === 'rejected')?.reason.message).toMatch(refused);
     await expect(node.bench.prepare(loser.pod)).rejects.toThrow(refused);
-    // The loser's end takes nothing from the winner.
+    // Ending the loser takes nothing from the winner.
     await node.bench.endPod(loser.pod);
     expect(pfInfoOf(contested)?.vlan_list).toEqual([expect.objectContaining({ vlan: winner.vlan })]);
     const sandbox = await node.bench.runSandbox(winner.pod);

@@ -3,7 +3,7 @@ import { detailedLinks, hostVfStates, pfInfoOf, switchVfs, vfAt, withoutAddresse
 import { deviceName } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-/** Five seconds on real processors; those that are emulated are slower, and may have to share what they run on. */
+/** Five seconds on real processors; emulated ones are slower, and may share their processors. */
 const seenWithinMs = 30_000;
 
 describe('discovery on two cards with seven VFs each', () => {
@@ -35,7 +35,7 @@ describe('discovery on two cards with seven VFs each', () => {
         simulated: { bool: false },
       },
     }));
-    // Another case may have changed something a moment ago.
+    // Another case may have changed something shortly before.
     await expect
       .poll(() => node.offeredDevices(), { timeout: seenWithinMs })
       .toMatchObject(expected.sort((a, b) => (a.name < b.name ? -1 : 1)));
@@ -62,7 +62,7 @@ describe('discovery on two cards with seven VFs each', () => {
     onTestFinished(async () => {
       switchVfs('pf1', 7);
       await expect.poll(onSecondCard, { timeout: seenWithinMs }).toBe(7);
-      // They are new ones, with addresses of their own.
+      // They are new VFs with new addresses.
       expect(hostVfStates().map(withoutAddresses)).toEqual(before.map(withoutAddresses));
       expect(pfInfoOf(vfAt(before, 'pf0', 0))?.address).toBe(before[0]?.adminAddress);
     });

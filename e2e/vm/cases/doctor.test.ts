@@ -4,7 +4,7 @@ import type { Finding } from '../../../src/tools/finding.ts';
 import type { VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-/** What `netdra doctor` finds, started by way of another command. It runs beside the doubles, so nothing may block. */
+/** Results of `netdra doctor`, started through another command. It runs beside the doubles, so nothing may block. */
 async function doctor(driverPath: string, { bench }: VmNode, by: string[] = []) {
   const { settings, containerd } = bench;
   const flags = [
@@ -47,14 +47,14 @@ describe('netdra doctor on a machine with SR-IOV and an IOMMU', () => {
     expect(find('module vfio-pci')).toMatchObject({ level: 'ok' });
     expect(find('module igbvf')).toMatchObject({ level: 'ok' });
     expect(find('hugepages')).toMatchObject({ level: 'ok', message: expect.stringContaining('of 2 MiB') });
-    // Of 2.1, which keeps a record of every sandbox that is refused.
+    // Version 2.1 keeps a record of every refused sandbox.
     expect(find('runtime')).toMatchObject({ level: 'warning', message: expect.stringContaining('containerd 2.1') });
     for (const check of ['NRI', 'CDI', 'API server', 'permissions', 'capabilities'])
       expect(find(check), check).toMatchObject({ level: 'ok' });
   });
 
   it('says what does not work when there is no IOMMU', async ({ driverPath, node }) => {
-    // As it looks with the IOMMU off: there are no groups.
+    // As with the IOMMU off: there are no groups.
     const hide = (path: string) => `busybox mount -t tmpfs none ${path}`;
     const without = `${hide('/sys/kernel/iommu_groups')}; ${hide('/sys/class/iommu')}; exec "$@"`;
     const { find } = await doctor(driverPath, node, ['unshare', '--mount', 'busybox', 'sh', '-euc', without, 'sh']);

@@ -5,7 +5,7 @@ import { type VfState, vfAt } from '../vfs.ts';
 import { type Pod, type RunningPod, readMetadata, type VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-/** DPDK of the guest, as if it were in the image, and netdra-metadata: libraries and programs, read-only. */
+/** Mounts of the guest's DPDK, as if it were in the image, and netdra-metadata: libraries and programs, read-only. */
 const dpdkMounts = [
   ['/usr', '/usr'],
   ['/usr/lib', '/lib'],
@@ -14,7 +14,7 @@ const dpdkMounts = [
 ].map(([hostPath = '', containerPath = '']) => ({ hostPath, containerPath, readonly: true }));
 
 /**
- * Without huge pages every page is a mapping of its own, of which vfio allows 65,535: 64 MiB are enough and far below
+ * Without huge pages every page is a separate mapping, of which vfio allows 65,535: 64 MiB are enough and far below
  * that.
  */
 const ealOptions = '-l 0,1 --no-huge -m 64 --iova-mode=va --no-telemetry';
@@ -30,7 +30,7 @@ async function startDpdk(node: VmNode, name: string, vfs: VfState | VfState[], c
   const id = await runContainer(cri, sandbox, { name: 'main', cdiDevices, mounts: dpdkMounts });
   const container = { id, exec: (...command: string[]) => exec(cri, id, command, 200) };
   const running: RunningPod = { pod, sandbox, container };
-  /** Runs an entry point, whose testpmd tells of its ports and ends. @returns their MAC addresses, as testpmd has them */
+  /** Runs an entry point, whose testpmd prints its ports and ends. @returns their MAC addresses, in testpmd's form */
   const portsOf = async (entryPoint: string): Promise<string[]> => {
     const script = `export PATH=/netdra:/usr/sbin:/usr/bin:/bin; printf 'show port info all\\nquit\\n' | ${entryPoint}`;
     const { stdout, stderr } = await container.exec('sh', '-c', script);

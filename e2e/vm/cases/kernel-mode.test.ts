@@ -19,7 +19,7 @@ describe('a VF as an interface of a pod', () => {
       }),
     ]);
     expect(pfInfoOf(vf)).toMatchObject({ address: '02:11:22:33:44:55', vlan_list: [{ vlan: 7 }], trust: true });
-    // The first generation was there before the container; the VF's carrier comes a second later, with another one.
+    // The first generation existed before the container; the VF's carrier follows a second later, with another one.
     const isUp = async () => (await readMetadata(running)).devices[0]?.attributes?.linkUp;
     await expect.poll(isUp, { timeout: 30_000 }).toEqual({ bool: true });
     const { generation, devices } = await readMetadata(running);
@@ -58,7 +58,7 @@ describe('a VF as an interface of a pod', () => {
         expect(stdout).toContain('2 packets transmitted, 2 packets received');
         expect(exitCode).toBe(0);
       }
-      // Not through the pod network: the one who answered is the VF.
+      // Not through the pod network: the answer came from the VF.
       const [there] = (await readMetadata(other)).devices;
       const { stdout: neighbors } = await left.container.exec('ip', 'neigh', 'show', 'dev', 'net1');
       expect(neighbors).toContain(`192.0.2.${index + 2} lladdr ${there?.networkData?.hardwareAddress}`);

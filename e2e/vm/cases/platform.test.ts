@@ -7,11 +7,11 @@ import { detailedLinks, hostVfStates, type VfState, withoutAddresses } from '../
 
 const run = (program: string, ...args: string[]) => execFileSync(program, args).toString();
 
-/** Gives a PCI function to another driver. */
+/** Binds a PCI function to another driver. */
 function bindDriver(pciAddress: string, driver: string): void {
   const device = `/sys/bus/pci/devices/${pciAddress}`;
   writeFileSync(`${device}/driver/unbind`, pciAddress);
-  // A blank line takes the preference away again.
+  // A blank line clears the override.
   writeFileSync(`${device}/driver_override`, driver === 'igbvf' ? '\n' : driver);
   writeFileSync('/sys/bus/pci/drivers_probe', pciAddress);
   expect(basename(readlinkSync(`${device}/driver`))).toBe(driver);

@@ -12,10 +12,10 @@ import { hostVfStates, linkOf, pfInfoOf, type VfState } from '../vfs.ts';
 
 const ip = (...args: string[]) => execFileSync('ip', args).toString();
 
-/** Places of words in the structs of ethtool. */
+/** Indexes of words in the structs of ethtool. */
 const [rxRing, txRing, rxUsecs] = [4, 7, 0];
 
-/** A VF of the machine, whose interface an operator has set up, and a pod. */
+/** A VF of the machine, whose interface an operator has configured, and a pod. */
 class Setup implements Disposable {
   readonly #stack = new DisposableStack();
   readonly pod = this.#stack.use(new TestNetns('pod'));
@@ -36,7 +36,7 @@ class Setup implements Disposable {
     this.hardware = new VfHardware({ binding, host: this.host, ethtool: this.hostEthtool, clock: systemClock });
   }
 
-  /** Drops what keeps the pod's namespace alive. */
+  /** Releases what keeps the pod's namespace alive. */
   endPod(): void {
     this.podHandle[Symbol.dispose]();
     this.pod.unmount();
@@ -67,12 +67,12 @@ afterEach(() => {
   expect(hostVfStates()).toEqual(before);
 });
 
-/** The VF's interface on the host as iproute2, the PF and ethtool's ioctls see it, without what changes by itself. */
+/** The VF's interface on the host as seen by iproute2, the PF and ethtool's ioctls, without volatile values. */
 function seenOnHost({ vf, hostIoctl }: Setup): object {
   const { ifname } = linkOf(vf) ?? {};
   if (ifname === undefined) throw new Error(`${vf.name} is not on the host`);
   const [link] = JSON.parse(ip('-j', '-d', 'link', 'show', 'dev', ifname));
-  // igbvf makes up the permanent address when it is bound, and `ip` shows it if it is not the address.
+  // igbvf generates the permanent address when it is bound, and `ip` shows it if it differs from the address.
   const { ifindex: _index, operstate: _state, permaddr: _random, flags, qdisc: _default, ...rest } = link;
   const isSet = (flag: string) => !['NO-CARRIER', 'LOWER_UP'].includes(flag);
   const structs = ['rings', 'coalescing', 'txChecksum', 'tcpSegmentation', 'genericReceiveOffload'] as const;
@@ -85,7 +85,7 @@ function seenOnHost({ vf, hostIoctl }: Setup): object {
   };
 }
 
-/** Moves the VF into the pod, where a process with NET_ADMIN changes all that it can, and a plugin something at the PF. */
+/** Moves the VF into the pod, where a process with NET_ADMIN changes all it can, and a plugin changes a PF setting. */
 async function misuse({ host, pod, podHandle, vf }: Setup): Promise<void> {
   using connection = RtnlConnection.open(podHandle);
   using ioctl = new EthtoolIoctl(podHandle);
@@ -114,7 +114,7 @@ describe('a VF that a pod has changed in every way', () => {
   let vfBefore: VfBefore;
   beforeEach(async () => {
     seen = seenOnHost(setup);
-    // As the store does.
+    // Serialized as in the store.
     vfBefore = JSON.parse(JSON.stringify(await setup.hardware.read(setup.address)));
     await misuse(setup);
   });
@@ -145,7 +145,7 @@ describe('a VF that a pod has changed in every way', () => {
       await hardware.restore(address, vfBefore, { reset });
       expect(seenOnHost(setup)).toEqual(seen);
       expect(await hardware.read(address)).toEqual(vfBefore);
-      // A name that the pod chose for it can be used on the host.
+      // A name that the pod chose for the VF is available on the host again.
       ip('link', 'add', 'br-ex', 'type', 'bridge');
       ip('link', 'delete', 'br-ex');
     },

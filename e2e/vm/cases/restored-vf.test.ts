@@ -9,7 +9,7 @@ import { hostVfStates, linkOf, pfInfoOf, type VfState } from '../vfs.ts';
 import { type Pod, readMetadata, type VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-/** What claims change of a VF. */
+/** Changes that claims make to a VF. */
 const changesOf = ({ index }: VfState) => ({
   interfaceName: 'net1',
   macAddress: `02:11:22:33:44:0${index}`,
@@ -17,7 +17,7 @@ const changesOf = ({ index }: VfState) => ({
   address: `192.0.2.1${index}/24`,
 });
 
-/** A pod whose claim changes whatever can be changed of a VF, not prepared yet. */
+/** A pod whose claim changes all settings of a VF; not prepared yet. */
 function createPod(node: VmNode, name: string, vf: VfState): Pod {
   const { interfaceName, macAddress, mtu, address } = changesOf(vf);
   return node.createPod(name, vf, [
@@ -27,7 +27,7 @@ function createPod(node: VmNode, name: string, vf: VfState): Pod {
 }
 
 async function expectChanged(node: VmNode, pod: Pod, sandbox: Sandbox, vf: VfState) {
-  // As the kubelet does it: what cannot start yet is tried again.
+  // Like the kubelet: a container that cannot start yet is retried.
   const container = await vi.waitFor(() => node.bench.startContainer(sandbox, pod), { timeout: 30_000, interval: 500 });
   const { interfaceName, macAddress, mtu, address } = changesOf(vf);
   expect(linkOf(vf, sandbox.netnsPath)).toMatchObject({ ifname: interfaceName, address: macAddress, mtu });
@@ -37,12 +37,12 @@ async function expectChanged(node: VmNode, pod: Pod, sandbox: Sandbox, vf: VfSta
   return container;
 }
 
-/** The kernel brings the VF back as the pod had it, a moment after the namespace has gone. */
+/** The kernel returns the VF as the pod had it, a moment after the namespace has gone. */
 async function expectBackUnrestored(vf: VfState): Promise<void> {
   await expect.poll(() => linkOf(vf), { timeout: 20_000 }).toMatchObject({ address: changesOf(vf).macAddress });
 }
 
-/** A process in a network namespace of its own. */
+/** A process in its own network namespace. */
 function holdNetns(): Disposable & { pid: number } {
   const { pid } = spawn('unshare', ['--net', 'sleep', '600'], { stdio: 'ignore' });
   if (pid === undefined) throw new Error('unshare cannot be started');
@@ -50,7 +50,7 @@ function holdNetns(): Disposable & { pid: number } {
   return { pid, [Symbol.dispose]: () => void process.kill(pid, 'SIGKILL') };
 }
 
-/** The fixture compares all VFs once more, when all pods have ended. */
+/** The fixture compares all VFs once more after all pods have ended. */
 describe('after unprepare a VF is what it was before', () => {
   it('when the pod is stopped', async ({ node, vfs }) => {
     const vf = vfs[3]!;
@@ -74,7 +74,7 @@ describe('after unprepare a VF is what it was before', () => {
     const pod = createPod(node, 'no-netns', vf);
     const sandbox = await node.bench.startPod(pod);
     const container = await expectChanged(node, pod, sandbox, vf);
-    // Its last processes and its last name.
+    // The namespace's last processes and its last path.
     for (const pid of [await node.bench.pidOf(container), sandbox.pid]) process.kill(pid, 'SIGKILL');
     execFileSync('umount', ['--lazy', sandbox.netnsPath]);
     rmSync(sandbox.netnsPath);
@@ -88,7 +88,7 @@ describe('after unprepare a VF is what it was before', () => {
     node,
     vfs,
   }) => {
-    // One with an address of its claim, and one whose address is lost when its driver is bound again.
+    // One with an address from its claim, and one whose address is lost when its driver is rebound.
     const [changed, plain] = [vfs[3]!, vfs[4]!];
     const pods = [
       createPod(node, 'leaked-changed', changed),
@@ -103,7 +103,7 @@ describe('after unprepare a VF is what it was before', () => {
       rmSync(netnsPath);
     }
     for (const { pciAddress } of [changed, plain]) {
-      // By this the inventory knows a VF that is elsewhere: there is the directory, and nothing in it.
+      // The inventory recognizes a VF that is elsewhere by this: the directory exists and is empty.
       expect(readdirSync(`/sys/bus/pci/devices/${pciAddress}/net`)).toEqual([]);
     }
     await node.killDriver();
@@ -141,7 +141,7 @@ describe('after unprepare a VF is what it was before', () => {
     await node.bench.endSandboxes(running);
     await expectBackUnrestored(stopped);
     const sandbox = await node.bench.runSandbox(prepared);
-    // The driver was not there for the hook: the container waits until it is back.
+    // The driver was not running for the hook: the container waits until it is back.
     const starting = node.bench.startContainer(sandbox, prepared);
     starting.catch(() => undefined);
 

@@ -26,7 +26,7 @@ import { guestRunDir } from '../run-files.ts';
 import type { VfState } from '../vfs.ts';
 
 const nodeName = 'netdra-vm';
-/** How long anything may take: seconds where nothing else runs, minutes on a machine that is busy with other tests. */
+/** Timeout of each step: seconds on an idle machine, minutes on one that is busy with other tests. */
 export const slowMs = 300_000;
 /** The link between this machine and the guest. */
 const link = { tap: 'vm0', host: '10.250.0.254', guest: '10.250.0.1', prefix: 24 };
@@ -56,11 +56,12 @@ const containerd: ContainerdSettings = {
 const cgroupRoot = '/netdra';
 
 /**
- * A cluster whose control plane is on this machine and whose only node, with real VFs, is a virtual one: container runtime,
- * kubelet and pods are in the guest. Only on a node of its own (scripts/in-node.sh), so that the guest reaches nothing else.
+ * A cluster whose control plane is on this machine and whose only node, with real VFs, is virtual: container runtime,
+ * kubelet and pods are in the guest. Only on a separate node (scripts/in-node.sh), so that the guest reaches nothing
+ * else.
  */
 export class GuestCluster implements AsyncDisposable {
-  /** Folder of the run, which the guest sees too. Logs are in its folder `logs`. */
+  /** Folder of the run, shared with the guest. Logs are in its folder `logs`. */
   readonly dir: string;
   readonly controlPlane: ControlPlane;
   readonly guest: Guest;
@@ -79,7 +80,7 @@ export class GuestCluster implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  /** Starts everything but the driver. @throws MachineError, NodeError, CommandError */
+  /** Starts everything except the driver. @throws MachineError, NodeError, CommandError */
   static async start(programs: ClusterPrograms, log: (line: string) => void): Promise<GuestCluster> {
     await using stack = new AsyncDisposableStack();
     const dir = mkdtempSync(join(tmpdir(), 'vm-'));
@@ -98,7 +99,7 @@ export class GuestCluster implements AsyncDisposable {
       Guest.start({ machine, network, log }).then((guest) => stack.use(guest)),
       ControlPlane.start({ dir, etcd, kubernetes }).then((controlPlane) => stack.use(controlPlane)),
     ] as const;
-    // Both end before a failure of one is reported, so that neither is left behind.
+    // Waits for both before a failure of one is reported, so that neither is left behind.
     await Promise.allSettled(starting);
     const [guest, controlPlane] = await Promise.all(starting);
     log('machine and control plane are up');
@@ -138,7 +139,7 @@ export class GuestCluster implements AsyncDisposable {
     await this.startKubelet();
   }
 
-  /** Has Helm install the driver's chart. The image is on the node. @returns what tests need to know of the cluster */
+  /** Installs the driver's chart with Helm. The image is on the node. @returns facts about the cluster for the tests */
   installDriver(): ClusterTarget {
     const { adminKubeconfig: kubeconfig } = this.controlPlane;
     const [repository, tag] = driverImage.split(/:(?=[^:]*$)/);
@@ -158,7 +159,7 @@ export class GuestCluster implements AsyncDisposable {
     await this.guest.run('kill -KILL "$(</run/kubelet.pid)"');
   }
 
-  /** Kills its process; the kubelet starts another one in the same pod. */
+  /** Kills the driver's process; the kubelet starts another one in the same pod. */
   async killDriver(): Promise<void> {
     await this.guest.run("pkill -KILL -f '^/usr/local/bin/node '");
   }
@@ -168,17 +169,17 @@ export class GuestCluster implements AsyncDisposable {
     return JSON.parse(await this.#evaluate('vfs.hostVfStates()')) as VfState[];
   }
 
-  /** Takes all VFs of a PF away and has the card make them again. */
+  /** Removes all VFs of a PF and has the card create them again. */
   async switchVfs(pf: string, count: number): Promise<void> {
     await this.#evaluate(`vfs.switchVfs(${JSON.stringify(pf)}, ${count})`);
   }
 
-  /** Resets a PF, as an administrator does through sysfs; its VFs stay. */
+  /** Resets a PF through sysfs, as an administrator does; its VFs remain. */
   async resetPf(pf: string): Promise<void> {
     await this.guest.run(`echo 1 >/sys/class/net/${pf}/device/reset`);
   }
 
-  /** @param expression of a function of vfs.ts @returns its value as JSON */
+  /** @param expression calls a function of vfs.ts @returns its value as JSON */
   async #evaluate(expression: string): Promise<string> {
     const script = `import * as vfs from '${repository}/e2e/vm/vfs.ts'; console.log(JSON.stringify(${expression}));`;
     return await this.guest.run(`node --input-type=module --eval '${script.replaceAll("'", `'\\''`)}'`);
@@ -193,7 +194,7 @@ function collectLogs(dir: string): void {
   const results = join(process.env.NETDRA_VM_RESULTS ?? join(cacheDir, 'vm-results'), 'cluster');
   rmSync(results, { recursive: true, force: true });
   mkdirSync(results, { recursive: true });
-  // A start that failed early has not written them all.
+  // If the start failed early, some of them do not exist.
   for (const name of ['logs', 'kernel.log'].filter((each) => existsSync(join(dir, each)))) {
     cpSync(join(dir, name), join(results, name), { recursive: true });
   }
@@ -206,7 +207,7 @@ function connectTap(): void {
   run('ip', ['link', 'set', link.tap, 'up']);
 }
 
-/** What the guest takes from the folder of the run. */
+/** Writes the files that the guest reads from the folder of the run. */
 function prepareFiles(dir: string, kubernetes: string): void {
   mkdirSync(join(dir, 'logs'), { recursive: true });
   copyFileSync(join(kubernetes, 'kubelet'), join(dir, 'kubelet'));
@@ -215,8 +216,8 @@ function prepareFiles(dir: string, kubernetes: string): void {
 }
 
 /**
- * Makes a disk with what a containerd keeps once it has all images: imported here, since that takes a minute of the guest's
- * emulated processors.
+ * Creates a disk with the data of a containerd that has all images: imported here, since that takes a minute on the
+ * guest's emulated processors.
  */
 async function writeRuntimeDisk(dir: string, path: string): Promise<void> {
   const runtimeDir = join(dir, 'runtime');

@@ -14,7 +14,7 @@ const vfCount = 14;
 const slow = { timeout: slowMs, interval: 500 };
 
 /**
- * testpmd answers ARP requests and pings of any address. It takes commands from a FIFO, so that it goes on until the pod
+ * testpmd answers ARP requests and pings to any address. It reads commands from a FIFO, so that it runs until the pod
  * ends. No huge pages: the container would need a limit for them.
  */
 const testpmd = `mkfifo /tmp/commands
@@ -79,13 +79,13 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
     await cluster.create(testPod(cluster, name, { claims, containers: [{ name: 'main', ...container }] }));
   }
 
-  /** What the metadata file says of the only device of a pod's claim. */
+  /** The only device in the metadata file of a pod's claim. */
   async function deviceOf(name: string) {
     const [device] = (await view(name).metadata(`resourceclaims/${name}`, 'vf')).devices;
     return device;
   }
 
-  /** What the claim's status says of it. */
+  /** The same device in the claim's status. */
   async function networkDataInStatus(name: string) {
     const claim = await cluster.find<ResourceV1ResourceClaim>('ResourceClaim', name);
     return claim?.status?.devices?.[0]?.networkData;
@@ -154,7 +154,7 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
     const names = Array.from({ length: 6 }, (_, index) => `crowd-${index}`);
     const config = (index: number) => ({ interfaceName: 'net1', addresses: [ipv4(index)] });
     await Promise.all(names.map((name, index) => createPod(name, { config: config(index) })));
-    // Sandboxes are being made now: some have got their VF, some are on the way.
+    // Sandboxes are being created now: some have their VF, others not yet.
     const sandboxes = async () => Number(await node.guest.run('ls /var/run/netns | wc -l'));
     await expect.poll(sandboxes, { timeout: 60_000, interval: 100 }).toBeGreaterThanOrEqual(3);
     await node.killKubelet();
@@ -169,14 +169,14 @@ describe(`Kubernetes ${programs.kubernetesVersion}, its kubelet in the virtual m
   });
 
   it('VFs of a card that was reset are offered again once they are created anew, and packets go through them', async () => {
-    // Without netdra, too, VFs of an igb card have no link after a reset of their PF until they are created anew.
+    // Even without netdra, VFs of an igb card have no link after a reset of their PF until they are recreated.
     await node.resetPf('pf1');
     const half = vfCount / 2;
     await node.switchVfs('pf1', 0);
     await offers(half);
     await node.switchVfs('pf1', half);
     await offers(vfCount);
-    // The kernel makes up addresses for VFs that are new.
+    // The kernel generates addresses for new VFs.
     const anew = await node.vfStates();
     expect(anew.map(withoutAddresses)).toEqual(vfs.map(withoutAddresses));
     vfs = anew;

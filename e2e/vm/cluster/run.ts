@@ -1,6 +1,6 @@
 /**
  * The cases on a real cluster whose node has real VFs: `npm run e2e:vm-cluster -- [VITEST_ARGUMENT...]`. Fetches and builds
- * what they need, and starts them where there is no network. Exits with 0 if all tests passed.
+ * their requirements, and starts them without a network. Exits with 0 if all tests passed.
  */
 import { join } from 'node:path';
 import { repository } from '../../../scripts/run-command.ts';

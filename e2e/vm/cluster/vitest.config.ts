@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** The cases on a real kubelet with real VFs. Started by run.ts, which says where their programs are. */
+/** The cases on a real kubelet with real VFs. Started by run.ts, which passes the paths of their programs. */
 export default defineConfig({
   root: import.meta.dirname,
   test: {

@@ -1,13 +1,13 @@
 #!/bin/bash
-# The first process of the guest once its disk is mounted: makes it a node with SR-IOV, runs the command of this run, tells
-# its exit code, and ends the machine.
+# The first process of the guest once its disk is mounted: makes it a node with SR-IOV, runs the command of this run,
+# reports its exit code, and ends the machine.
 set -u
-# vfio pins what an application maps.
+# vfio pins the memory that an application maps.
 ulimit -l unlimited
 share=/run/netdra/vm
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8
 
-# The device of a port that the host gave a name.
+# Prints the device of a port, by the name that the host gave it.
 port() {
   local each
   for each in /sys/class/virtio-ports/*; do
@@ -31,19 +31,19 @@ set_up_mounts() {
   mount -o ro /dev/vdb "$repository/node_modules"
 }
 
-# What packages' scripts and installers write elsewhere; containerd and glibc look for it.
+# Files that packages' scripts and installers would write; containerd and glibc read them.
 write_settings() {
   echo netdra-vm >/proc/sys/kernel/hostname
   printf '127.0.0.1 localhost netdra-vm\n::1 localhost\n' >/etc/hosts
   printf 'root:x:0:0:root:/root:/bin/bash\n' >/etc/passwd
   printf 'root:x:0:\n' >/etc/group
   : >/etc/resolv.conf
-  # As Debian has it: network namespaces are below both.
+  # As in Debian: network namespaces are visible below both paths.
   rm -rf /var/run
   ln -s /run /var/run
 }
 
-# Without a device manager names are those of the kernel, in the order of probing. These tell what is what.
+# Without a device manager the kernel names links in probe order. These names identify the devices.
 name_links() {
   local link driver pf vf index number=0
   for link in /sys/class/net/*; do

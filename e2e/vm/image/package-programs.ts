@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 
-/** Where Debian has the libraries of the only machine that there is an image for. */
+/** Debian's library folder for the only architecture for which there is an image. */
 const libraryFolder = 'usr/lib/x86_64-linux-gnu';
 
 /**
- * How to start a program from a folder that packages were unpacked into, with the loader and the libraries of that
- * folder: it runs on a machine with another C library too.
+ * How to start a program from a folder with unpacked packages, with the loader and the libraries of that folder, so
+ * that it also runs on a machine with another C library.
  * @param path below the folder, e.g. `usr/bin/kmod`
- * @param name what the program is told it was called as
+ * @param name passed to the program as its own name
  * @returns the program to start and its first arguments
  */
 export function packagedProgram(root: string, path: string, name = path): [string, ...string[]] {

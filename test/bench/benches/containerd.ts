@@ -12,7 +12,7 @@ import { bound, row } from '../result.ts';
 import { ShippedDriver } from '../shipped-driver.ts';
 import { summarize } from '../stats.ts';
 
-/** What pods of a real containerd take with the driver and without. */
+/** Times of pods on a real containerd, with the driver and without. */
 export const containerdBench: Bench = {
   name: 'containerd',
   async run(options) {
@@ -120,7 +120,7 @@ class ContainerdCases implements AsyncDisposable {
       join(this.#options.workDir, 'containerd-driver.log'),
     );
     await kubelet.waitForDriver(testDriver, 30_000);
-    // The runtime has it as soon as it sends it what there is: registration with the kubelet comes later.
+    // The runtime has the driver as soon as it sends its state to it: registration with the kubelet comes later.
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
 

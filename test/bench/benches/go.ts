@@ -4,7 +4,7 @@ import { hookPlot, hookRows, measureHooks } from '../go/hooks.ts';
 import { RealLab } from '../go/real-lab.ts';
 import { bound } from '../result.ts';
 
-/** Each with the most that the medians of prepare and unprepare may be of Go's. */
+/** Each with the maximum ratio of the medians of prepare and unprepare to Go's. */
 const loads: readonly { load: Load; limit?: number }[] = [
   { load: [1, 1], limit: 1 },
   { load: [4, 1] },
@@ -12,7 +12,7 @@ const loads: readonly { load: Load; limit?: number }[] = [
   { load: [1, 16], limit: 1 },
 ];
 
-/** The driver's calls of the kubelet beside those of a driver in Go, which does less. */
+/** The kubelet's calls to the driver, compared with those to a Go driver, which does less. */
 export const goBench: Bench = {
   name: 'go',
   async run(options) {
@@ -37,7 +37,7 @@ export const goBench: Bench = {
   },
 };
 
-/** The same on a node with as many VFs as the project promises to serve. */
+/** The same on a node with the maximum number of VFs that the project promises to serve. */
 export const goLargeBench: Bench = {
   name: 'go-512',
   async run(options) {
@@ -66,7 +66,7 @@ export const goLargeBench: Bench = {
   },
 };
 
-/** Hooks beside those of a plugin in Go, which does less. */
+/** Hooks compared with those of a Go plugin, which does less. */
 export const goHookBench: Bench = {
   name: 'go-hook',
   async run(options) {

@@ -17,16 +17,16 @@ import { bound, row } from '../result.ts';
 import { type Distribution, summarize } from '../stats.ts';
 import { countSystemCalls } from '../system-calls.ts';
 
-/** How a VF comes into its pod: by the driver, or by somebody else who was there before. */
+/** How a VF gets into its pod: moved by the driver, or by another component beforehand. */
 type Attach = 'netlink' | 'observe';
 
-/** Moving takes the kernel long, however it is asked to. */
+/** The kernel takes long to move a VF, whoever requests it. */
 const vfCounts = {
   full: { observe: [1, 2, 4, 8], netlink: [1, 4, 8] },
   smoke: { observe: [1, 2], netlink: [1] },
 } as const;
 
-/** RunPodSandbox as the runtime sends it over ttrpc. */
+/** RunPodSandbox as sent by the runtime over ttrpc. */
 export const hookBench: Bench = {
   name: 'hook',
   async run(options) {
@@ -171,7 +171,7 @@ class HookBench implements AsyncDisposable {
   }
 
   async measureIdle({ effort }: BenchOptions): Promise<{ ours: Distribution; echo: Distribution }> {
-    // As long as the event of a pod is on the wire.
+    // As long as the event of a pod on the wire.
     const bytes = Buffer.alloc(200, 1);
     const rounds =
       effort === 'full' ? { rounds: 10, perRound: 50, warmUpRounds: 10 } : { rounds: 2, perRound: 2, warmUpRounds: 0 };
@@ -214,7 +214,7 @@ class HookBench implements AsyncDisposable {
     return ms;
   }
 
-  /** What the driver writes for the pod: its metadata files. */
+  /** The content of the metadata files that the driver writes for the pod. */
   async #fileTexts(attach: Attach, pod: LabPod, devices: string[]): Promise<string[]> {
     const sandbox = this.#sandbox(pod.name, pod.uid);
     await prepare(this.#lab.dra, pod.claims);
@@ -236,7 +236,7 @@ class HookBench implements AsyncDisposable {
     return texts;
   }
 
-  /** The links of devices, wherever the simulation has them now. */
+  /** The links of devices, at their current location in the simulation. */
   async #linksOf(devices: string[], connection = this.#host): Promise<Link[]> {
     const links = await connection.links();
     return devices.map((device) => {
@@ -262,7 +262,7 @@ class HookBench implements AsyncDisposable {
   }
 
   async #runBare(attach: Attach, pod: LabPod, devices: string[], files: string[]): Promise<number> {
-    // A VF that is elsewhere, and that no claim has, could not be prepared in the next turn: the driver withdraws it.
+    // A VF that is elsewhere without a claim could not be prepared in the next turn: the driver would withdraw it.
     await prepare(this.#lab.dra, pod.claims);
     if (attach === 'observe') await this.#moveIn(devices);
     const links = attach === 'netlink' ? await this.#linksOf(devices) : [];

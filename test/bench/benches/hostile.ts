@@ -12,7 +12,7 @@ import { summarize } from '../stats.ts';
 
 const addressCount = { full: 20_000, smoke: 500 } as const;
 
-/** What one pod that wants to can do to the hooks of others: it changes its links and addresses as fast as it can. */
+/** The effect of one hostile pod on the hooks of others: it changes its links and addresses as fast as it can. */
 export const hostileBench: Bench = {
   name: 'hostile',
   async run({ effort, progress, ...options }) {
@@ -30,7 +30,7 @@ export const hostileBench: Bench = {
     const hostile = lab.addPod('hostile', [[own]], { interfaceName: 'net1' });
     await prepare(lab.dra, hostile.claims);
     await lab.runtime.runPodSandbox(sandboxOf('s-hostile', 'hostile', hostile.uid, hostileNetns));
-    // The same in a namespace that the driver knows nothing of: what the kernel's locks and the processors make of it.
+    // The same in a namespace unknown to the driver: shows the share of the kernel's locks and of the processors.
     besideNetns.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'peer1');
 
     const pod = lab.addPod('other', [[other]], { interfaceName: 'net1' });

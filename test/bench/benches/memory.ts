@@ -8,11 +8,11 @@ import { bound, row } from '../result.ts';
 import { residentMb } from '../shipped-driver.ts';
 import { summarize } from '../stats.ts';
 
-/** How long a process is left alone before it is weighed. */
+/** Idle time of a process before its memory is measured. */
 const restMs = 3_000;
 const pods = 8;
 
-/** Resident memory after the start and after a life's worth of pods. */
+/** Resident memory after the start and after many pod life cycles. */
 export const memoryBench: Bench = {
   name: 'memory',
   async run(options) {
@@ -79,7 +79,7 @@ async function weighBareNode(pauseMs: number): Promise<number> {
   return mb;
 }
 
-/** Lives of pods, {@link pods} at a time. */
+/** Life cycles of pods, {@link pods} at a time. */
 async function cycleRunner(lab: Lab): Promise<{ run(cycles: number): Promise<void> } & Disposable> {
   const { dra, runtime } = lab;
   const devices = await lab.devices();

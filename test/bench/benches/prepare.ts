@@ -9,7 +9,7 @@ import { type BenchResult, bound, type Row, row } from '../result.ts';
 import { type Distribution, summarize } from '../stats.ts';
 
 const parameters = { interfaceName: 'net1', addresses: ['192.0.2.10/24'] };
-/** Claims in one call, calls at once; each group on a node with as many VFs as its largest load needs. */
+/** Claims per call, concurrent calls; each group on a node with as many VFs as its largest load needs. */
 const loads = {
   full: [
     [

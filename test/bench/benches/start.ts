@@ -5,12 +5,12 @@ import { Lab } from '../lab.ts';
 import { bound, row } from '../result.ts';
 import { summarize } from '../stats.ts';
 
-/** From exec to the moment when both the kubelet and the runtime have taken the driver. */
+/** Time from exec until both the kubelet and the runtime have accepted the driver. */
 export const startBench: Bench = {
   name: 'start',
   async run(options) {
     await using lab = await Lab.start({ ...options, simulate: { pfs: 1, vfsPerPf: 8 } });
-    // The first one makes the simulated VFs, which a machine with cards has.
+    // The first start creates the simulated VFs, which exist already on a machine with cards.
     await lab.startDriver();
     await lab.devices();
     await lab.stopDriver();

@@ -7,10 +7,10 @@ import { cpuMs, residentMb } from '../shipped-driver.ts';
 import { type Distribution, summarize } from '../stats.ts';
 import { bothSides, RealLab, type Side, sides } from './real-lab.ts';
 
-/** Claims in one call, calls at once. */
+/** Number of claims per call, and of concurrent calls. */
 export type Load = readonly [claims: number, calls: number];
 
-/** What the calls of one load have taken. */
+/** Times of the calls of one load. */
 export interface MeasuredCalls {
   claims: number;
   calls: number;
@@ -20,17 +20,17 @@ export interface MeasuredCalls {
 
 export interface MeasuredNode {
   calls: MeasuredCalls[];
-  /** Resident memory after all of them. */
+  /** Resident memory after all calls. */
   memory: Record<Side, Distribution>;
-  /** For each claim that was prepared and unprepared. */
+  /** CPU time for each claim that was prepared and unprepared. */
   cpu: Record<Side, Distribution>;
 }
 
 const goDriver = "Go's test driver";
-/** How long processes are left alone before they are weighed. */
+/** Idle time of processes before their memory is measured. */
 const restMs = 3_000;
 
-/** NodePrepareResources and NodeUnprepareResources of both drivers, in turns. @param vfs of the node */
+/** NodePrepareResources and NodeUnprepareResources of both drivers, in turns. @param vfs number on the node */
 export async function measureNode(options: BenchOptions, loads: readonly Load[], vfs: number): Promise<MeasuredNode> {
   options.progress(`go: a node with ${vfs} VFs`);
   await using lab = await RealLab.start(options, vfs);
@@ -53,7 +53,7 @@ export async function measureNode(options: BenchOptions, loads: readonly Load[],
   return { calls, cpu, memory: bothSides((side) => summarize([residentMb(lab.pids[side])])) };
 }
 
-/** @param done claims so far, of all loads */
+/** @param done number of claims so far, of all loads */
 async function measureCalls(
   lab: RealLab,
   pods: Record<Side, LabPod[]>,
@@ -94,7 +94,7 @@ export function loadName({ claims, calls }: Pick<MeasuredCalls, 'claims' | 'call
   return `${claims} ${claims === 1 ? 'claim' : 'claims'}${calls === 1 ? '' : `, ${calls} calls at once`}`;
 }
 
-/** @param about what the memory is that of */
+/** @param about the subject of the memory figures */
 export function callRows({ calls, cpu, memory }: MeasuredNode, about: string): Row[] {
   const compare = (what: string, unit: Row['unit'], of: Record<Side, Distribution>) =>
     row(what, unit, of.netdra, { what: goDriver, ...of.go });
@@ -108,7 +108,7 @@ export function callRows({ calls, cpu, memory }: MeasuredNode, about: string): R
   ];
 }
 
-/** How calls grow with the claims in them, and with other calls at the same time. @param name of the files */
+/** Times of calls by the number of claims in them, and by the number of concurrent calls. @param name of the files */
 export function callPlots(name: string, { calls }: MeasuredNode): Plot[] {
   const alone = calls.filter((each) => each.calls === 1);
   const atOnce = calls.filter((each) => each.claims === 1);

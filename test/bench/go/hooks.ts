@@ -8,7 +8,7 @@ import { makeLinks } from './links.ts';
 import { linksAnnotation } from './programs.ts';
 import { bothSides, type RealLab, type Side, sides } from './real-lab.ts';
 
-/** What hooks of pods with so many VFs have taken. */
+/** Times of the hooks of pods with this many VFs. */
 export interface MeasuredHooks {
   vfs: number;
   run: Record<Side, Distribution>;
@@ -17,7 +17,7 @@ export interface MeasuredHooks {
 
 const goPlugin = "Go's NRI plugin";
 
-/** RunPodSandbox over ttrpc: VFs of a claim against links that a pod's annotation names. @param vfs of one pod; 0: no claim */
+/** RunPodSandbox over ttrpc: VFs of a claim, or links from a pod's annotation. @param vfs of one pod; 0: no claim */
 export async function measureHooks(
   lab: RealLab,
   devices: readonly string[],

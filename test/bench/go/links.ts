@@ -1,6 +1,6 @@
 import { run } from '../../../e2e/node/packages/run.ts';
 
-/** Makes links of the kind that simulated VFs are: one end of a veth pair each, the other one at a bridge. @returns their names */
+/** Creates links like simulated VFs: one end of a veth pair each, the other one at a bridge. @returns their names */
 export function makeLinks(count: number): string[] {
   run('ip', ['link', 'add', 'gobridge', 'type', 'bridge']);
   run('ip', ['link', 'set', 'gobridge', 'up']);

@@ -1,9 +1,9 @@
-/** The DRA driver that Kubernetes tests itself with. */
+/** The DRA driver that Kubernetes uses for its own tests. */
 export const goDriverName = 'test-driver.cdi.k8s.io';
 
 export interface GoDriverOptions {
   nodeName: string;
-  /** Below it the driver makes a folder of its own. */
+  /** The driver creates a folder of its own below it. */
   pluginsDir: string;
   registryDir: string;
   cdiDir: string;
@@ -13,8 +13,8 @@ export interface GoDriverOptions {
 }
 
 /**
- * Arguments of upstream's DRA test driver, which has devices but touches none: its helper reads claims and writes metadata,
- * and it writes a CDI file itself. Client throttling is off, which is to its advantage.
+ * Arguments of upstream's DRA test driver, which offers devices but touches none: its helper reads claims and writes
+ * metadata, and it writes a CDI file itself. Client throttling is off, to its advantage.
  */
 export function goDriverArgs(options: GoDriverOptions): string[] {
   const flags = {
@@ -30,5 +30,5 @@ export function goDriverArgs(options: GoDriverOptions): string[] {
   return ['kubelet-plugin', ...Object.entries(flags).map(([name, value]) => `--${name}=${value}`)];
 }
 
-/** The annotation by which a pod gets links from that plugin. */
+/** The annotation with the links that the plugin gives to a pod. */
 export const linksAnnotation = 'bench.netdra.dev/links';

@@ -17,7 +17,7 @@ import { type LabPod, labSettings, serviceEnv, writeServiceAccount } from '../la
 import { ShippedDriver } from '../shipped-driver.ts';
 import { goDriverArgs, goDriverName } from './programs.ts';
 
-/** Who is measured. */
+/** The measured programs. */
 export const sides = ['netdra', 'go'] as const;
 export type Side = (typeof sides)[number];
 
@@ -26,14 +26,14 @@ export function bothSides<T>(of: (side: Side) => T): Record<Side, T> {
 }
 
 const vfsOfPf = 128;
-/** It says nothing of its devices, so that allocations need not repeat it: the driver compares the two. */
+/** The class has no configuration, so that allocations need not repeat any: the driver compares the two. */
 const deviceClassName = 'bench';
 const goDevices = 512;
 
 /**
- * The driver and its counterparts in Go beside each other, with a real etcd and a real API server, which authorizes both as
- * it authorizes an installed driver. The kubelet and the two runtimes are doubles in this process, so that one call can be
- * timed by itself.
+ * The driver and its Go counterparts, with a real etcd and a real API server, which authorizes both like
+ * an installed driver. The kubelet and the two runtimes are doubles in this process, so that a single call can be
+ * timed.
  */
 export class RealLab implements AsyncDisposable {
   readonly pids: Record<Side | 'plugin', number>;
@@ -54,7 +54,7 @@ export class RealLab implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  /** @param vfs that the driver has, a multiple of 128 from there on @throws NetdraError `programs-missing` */
+  /** @param vfs number of the driver's VFs, a multiple of 128 from there on @throws NetdraError `programs-missing` */
   static async start({ imageDir, workDir }: BenchOptions, vfs: number): Promise<RealLab> {
     await using stack = new AsyncDisposableStack();
     const programs = readPrograms(process.env);
@@ -69,7 +69,7 @@ export class RealLab implements AsyncDisposable {
     });
     writeServiceAccount({ certificate: api.certificateAuthority, token: await api.driverToken(testNode) });
     const env = serviceEnv(443, apiServerAddress);
-    // Claims are handed over by the benches, which know them.
+    // The benches know the claims and pass them directly.
     const getClaim = () => Promise.reject(new Error('the kubelet double is not asked for claims here'));
     const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim }));
     const sockets = { netdra: join(memory, 'nri.sock'), go: join(memory, 'go.sock') };
@@ -100,7 +100,7 @@ export class RealLab implements AsyncDisposable {
     return this.#kubelet.client(side === 'netdra' ? testDriver : goDriverName);
   }
 
-  /** Names of the driver's devices, once it has published so many. */
+  /** Names of the driver's devices, once it has published this many. */
   async devices(count: number): Promise<string[]> {
     for (const endsAt = performance.now() + 120_000; ; ) {
       const path = '/apis/resource.k8s.io/v1/resourceslices';
@@ -115,7 +115,7 @@ export class RealLab implements AsyncDisposable {
     }
   }
 
-  /** A pod, and its claims of one request each as the API server stores them. @param devices of each claim */
+  /** A pod, with its claims of one request each as stored by the API server. @param devices of each claim */
   async addPod(side: Side, devices: string[][], parameters: object): Promise<LabPod> {
     const name = `${side}-${this.#pods++}`;
     const names = devices.map((_, index) => `${name}-${index}`);
@@ -146,7 +146,7 @@ class GoProgram implements AsyncDisposable {
   readonly pid: number;
   readonly #exit: Promise<unknown>;
 
-  /** @throws Error if there is no such program */
+  /** @throws Error if the program does not exist */
   constructor(program: string, args: string[], options: { log: string; env: Record<string, string> }) {
     const log = openSync(options.log, 'a');
     const child = spawn(program, args, { stdio: ['ignore', log, log], env: { ...process.env, ...options.env } });
@@ -160,7 +160,7 @@ class GoProgram implements AsyncDisposable {
     try {
       process.kill(this.pid);
     } catch (error) {
-      // It has ended by itself.
+      // It has already exited.
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
     }
     await this.#exit;

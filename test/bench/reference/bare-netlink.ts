@@ -12,12 +12,12 @@ import { type NetnsHandle, openInNetns } from '../../../src/netlink/index.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
 export const RtnlType = { setLink: 19, getLink: 18, newAddress: 20, getAddress: 22 } as const;
-/** `IFLA_EXT_MASK` with `RTEXT_FILTER_SKIP_STATS`: as a reader asks that does not want the counters. */
+/** `IFLA_EXT_MASK` with `RTEXT_FILTER_SKIP_STATS`: for readers that do not need the counters. */
 const skipStats = [putU32(8 | (29 << 16)), putU32(8)];
 
 /**
- * rtnetlink with nothing around it: a request goes out, and answers come in until the last one, whatever they say. Only
- * an error is looked at.
+ * Minimal rtnetlink: sends a request and reads answers until the last one, without decoding them. Only
+ * errors are checked.
  */
 export class BareNetlink implements Disposable {
   readonly #socket: RawNetlinkSocket;
@@ -30,7 +30,7 @@ export class BareNetlink implements Disposable {
     this.#socket.on('message', (message: Buffer) => this.#receive(message));
   }
 
-  /** All links, and all addresses: what is needed to know what a VF is like. */
+  /** All links, and all addresses: the data needed to describe a VF. */
   async dumps(): Promise<void> {
     await this.request(RtnlType.getLink, FlagsGet.DUMP, [Buffer.alloc(16), ...skipStats]);
     await this.request(RtnlType.getAddress, FlagsGet.DUMP, [Buffer.alloc(8)]);

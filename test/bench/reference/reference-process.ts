@@ -45,7 +45,7 @@ export class ReferenceProcess implements AsyncDisposable {
     return new ReferenceProcess(child, new DraClient(grpcPath), echo);
   }
 
-  /** There and back over a unix socket. */
+  /** Round trip over a unix socket. */
   async echo(bytes: Buffer): Promise<void> {
     const answered = once(this.#echo, 'data');
     this.#echo.write(bytes);

@@ -1,10 +1,10 @@
 /**
- * What the driver is measured by, in a process of its own, as the driver is: a gRPC server whose calls do nothing but
- * read the claims that they are about, with nothing between them and the wire; and an echo on a unix socket.
+ * The reference for the driver, also in a separate process: a gRPC server whose calls only read the claims
+ * concerned, with nothing between them and the wire; and an echo on a unix socket.
  *
  *   node test/bench/reference/server.ts GRPC_SOCKET ECHO_SOCKET API_SERVER_URL CERTIFICATE
  *
- * Prints one line when it listens.
+ * Prints one line when it is listening.
  */
 import { readFileSync } from 'node:fs';
 import { Agent, get } from 'node:https';

@@ -5,7 +5,7 @@ import { formatCidr, NetlinkError, parseCidr, parseHardwareAddress } from '../..
 import { addressTexts, cidrTexts, macTexts } from '../../doubles/vf-config-arbitraries.ts';
 import { expectThat, type FuzzTarget, utf8 } from '../target.ts';
 
-/** Text that is accepted has a canonical form, which is read as the same. */
+/** Accepted text has a canonical form, which parses to the same value. */
 function checkCidr(text: string): void {
   const cidr = unlessRefused(() => parseCidr(text));
   if (cidr === undefined) return;

@@ -10,14 +10,14 @@ const device = { ...sampleDocuments[1]!.devices[0]!, driver };
 
 const good = ['default', 'fast-net', 'uid-1', 'vf', 'nic', 'pod-1'];
 
-/** Below this directory there is nothing but the ones that the driver was given. */
+/** All files below a directory that contains only the directories given to the driver. */
 function filesIn(dir: string): string[] {
   return readdirSync(dir, { recursive: true, withFileTypes: true })
     .filter((entry) => !entry.isDirectory())
     .map(({ parentPath, name }) => join(parentPath, name));
 }
 
-/** Names as nobody gives them: `[namespace, name, uid, request, pod's name for the claim, pod's UID]`. */
+/** Unusual names: `[namespace, name, uid, request, pod's name for the claim, pod's UID]`. */
 export const target: FuzzTarget = {
   name: 'claim-names',
   errors: [MetadataError],

@@ -25,7 +25,7 @@ function filesIn(dir: string): string[] {
   return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name));
 }
 
-/** The file in which the driver remembers the claim, as it lays it down itself. */
+/** Finds the driver's record file of the claim, as written by the driver itself. */
 async function findRecord(dir: string): Promise<string> {
   await openMetadata(dir).prepare({ claim, podClaimName: 'nic', requests }, new Map());
   const path = filesIn(dir).find((file) => basename(file) === 'claim.json');
@@ -35,14 +35,14 @@ async function findRecord(dir: string): Promise<string> {
 
 let recordPath: string | undefined;
 
-/** Whether it is a record of another life of the claim: that one keeps its files. */
+/** Whether it is a record of another claim of the same name, which keeps its files. */
 function isOfAnother(input: Uint8Array): boolean {
   const record = parseJson(input) as { claim?: { uid?: unknown } } | null | undefined;
   const uid = record?.claim?.uid;
   return typeof uid === 'string' && uid !== claim.uid;
 }
 
-/** Any bytes in the file in which the driver remembers a claim: it is refused or understood, and always removed. */
+/** Any bytes in the driver's record file of a claim: the record is refused or understood, and always removed. */
 export const target: FuzzTarget = {
   name: 'claim-record',
   errors: [MetadataError],

@@ -13,7 +13,7 @@ const attachment = {
   args: { K8S_POD_NAME: 'app' },
 };
 
-/** Any bytes in a file of the cache of attachments: an entry, or a problem that is told. */
+/** Any bytes in a file of the cache of attachments: an entry, or a reported problem. */
 export const target: FuzzTarget = {
   name: 'cni-cache',
   errors: [],

@@ -32,7 +32,7 @@ function errorOf(task: () => void): unknown {
   }
 }
 
-/** The configuration of a network from a claim or a NetworkAttachmentDefinition; it says which programs run as root. */
+/** A network configuration from a claim or a NetworkAttachmentDefinition; it decides which programs run as root. */
 export const target: FuzzTarget = {
   name: 'cni-network',
   errors: [CniError],
@@ -59,7 +59,7 @@ export const target: FuzzTarget = {
     ),
   run(input) {
     const text = utf8(input);
-    // The same text may be the one, the other, or both.
+    // The same text may be valid as one, as the other, or as both.
     const errors = [checkNetwork, checkIpam].map((check) => errorOf(() => check(text)));
     const wrong = errors.find((error) => error !== undefined && !(error instanceof CniError));
     if (wrong !== undefined) throw wrong;

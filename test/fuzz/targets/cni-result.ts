@@ -8,7 +8,7 @@ import { expectThat, type FuzzTarget, jsonSeeds, utf8 } from '../target.ts';
 const subject = { plugin: 'sriov', network: 'fast', cniVersion: '1.0.0' } as const;
 const call = { ...subject, command: 'ADD', path: '/opt/cni/bin/sriov', target: 'net1 of container c1' } as const;
 
-/** What a plugin prints: as the result of an ADD, and as an error. */
+/** The output of a plugin: as the result of an ADD, and as an error. */
 export const target: FuzzTarget = {
   name: 'cni-result',
   errors: [CniError],

@@ -14,7 +14,7 @@ const texts = [
   `${head}pfs: [{select: &s {name: a}}, {select: *s, vfs: "1"}]\n`,
 ];
 
-/** A policy file as an operator may write it, or a program that goes wrong. */
+/** A policy file as written by an operator, or by a faulty program. */
 export const target: FuzzTarget = {
   name: 'inventory-policy',
   errors: [NetdraError],

@@ -2,7 +2,7 @@ import { readJsonLines } from '../../../src/kube/json-lines.ts';
 import { expectThat, type FuzzTarget, isSame } from '../target.ts';
 import { cutInPieces } from '../traffic.ts';
 
-/** The values up to an error, and the error. */
+/** The values before an error, and the error. */
 async function read(chunks: Uint8Array[]): Promise<{ values: unknown[]; error?: string }> {
   const values: unknown[] = [];
   async function* arrive() {
@@ -17,7 +17,7 @@ async function read(chunks: Uint8Array[]): Promise<{ values: unknown[]; error?: 
   }
 }
 
-/** What an API server says in a watch: the same events wherever the bytes are cut. */
+/** The events of an API server's watch: the same however the bytes are split. */
 export const target: FuzzTarget = {
   name: 'kube-lines',
   errors: [],

@@ -17,8 +17,8 @@ async function attempt<T>(task: () => T | Promise<T>): Promise<T | string> {
 }
 
 /**
- * Any bytes in a metadata file: the reader gives what the decoder makes of them. Slow, since the reader waits a little
- * for a file that cannot be decoded: its writer may be in the middle of it.
+ * Any bytes in a metadata file: the reader returns the decoder's result. Slow, since the reader waits briefly
+ * for a file that cannot be decoded, which may be in the middle of a write.
  */
 export const target: FuzzTarget = {
   name: 'metadata-file',

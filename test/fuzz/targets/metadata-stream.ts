@@ -4,7 +4,7 @@ import { parseJsonStream } from '../../../src/metadata/json-stream.ts';
 import { sampleTexts } from '../samples.ts';
 import { expectThat, type FuzzTarget, parseJson, utf8 } from '../target.ts';
 
-/** What every reader of a decoded document takes for granted. */
+/** Properties on which every reader of a decoded document relies. */
 function checkDocument({ claim, generation, requests }: DecodedMetadata): void {
   const devices = requests.flatMap((request) => request.devices);
   const networks = devices.map(({ networkData }) => networkData ?? {});
@@ -25,7 +25,7 @@ function checkDocument({ claim, generation, requests }: DecodedMetadata): void {
   expectThat(Number.isSafeInteger(generation), `generation ${generation} is no whole number`);
 }
 
-/** A text that is one JSON object for JSON.parse is a stream of one object, unless it is nested too deeply. */
+/** A text that JSON.parse accepts as one object is a stream of one object, unless it is nested too deeply. */
 function checkSplitting(text: string): void {
   const value = parseJson(Buffer.from(text));
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
@@ -36,7 +36,7 @@ function checkSplitting(text: string): void {
   }
 }
 
-/** Decodes metadata, or says what is wrong with it. */
+/** Decodes metadata, or reports what is wrong with it. */
 export const target: FuzzTarget = {
   name: 'metadata-stream',
   errors: [MetadataError],

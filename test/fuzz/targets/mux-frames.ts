@@ -18,7 +18,7 @@ function decode(chunks: Uint8Array[]): { frames: MuxFrame[]; error?: NriError } 
   }
 }
 
-/** Gives the same frames, and the same error, wherever the bytes are cut; frames encode to what came. */
+/** Returns the same frames, and the same error, however the bytes are split; frames encode to the original bytes. */
 export const target: FuzzTarget = {
   name: 'mux-frames',
   errors: [],

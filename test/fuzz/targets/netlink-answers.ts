@@ -9,7 +9,7 @@ import { encodeRoute } from '../../../src/netlink/route.ts';
 import { completeAnswer, connectEthtool, connectKernel } from '../../doubles/netlink-kernel.ts';
 import { expectThat, type FuzzTarget } from '../target.ts';
 
-/** Each request with the type of message that answers it. */
+/** Requests, each with the message type of its answer. */
 type Request =
   | { type: number; send: (connection: RtnlConnection) => Promise<unknown> }
   | { type: number; sendByEthtool: (connection: EthtoolConnection) => Promise<unknown> };
@@ -22,7 +22,7 @@ const requests: readonly Request[] = [
   { type: 2, send: (connection) => connection.setLink(7, { up: true }) },
   { type: 16, send: (connection) => connection.removeAltNames(7, ['altname0']) },
   { type: 36, send: (connection) => connection.qdisc(7, 'root') },
-  // The first answer is also that for the number of the family: 16 again.
+  // The first answer is also the one to the request for the family's number: type 16 again.
   { type: 16, sendByEthtool: (connection) => connection.read(7) },
 ];
 const rawDatagram = 0x80;
@@ -30,7 +30,7 @@ const rawDatagram = 0x80;
 const text = (type: number, value: string): Attribute => ({ type, value: encodeString(value) });
 const word = (type: number, value: number): Attribute => ({ type, value: putU32(value) });
 
-/** A link with everything that is read of it, and a PF with two VFs. */
+/** A link with all properties that are read, and a PF with two VFs. */
 function sampleLinks(): Uint8Array[] {
   const kind = { type: 18, value: [text(1, 'veth')] };
   const names = { type: 52, value: [text(53, 'altname0'), text(53, 'altname1')] };
@@ -79,12 +79,12 @@ function sampleRoutes(): Uint8Array[] {
   ];
 }
 
-/** Of a root qdisc. */
+/** A root qdisc. */
 function sampleQdisc(): Uint8Array[] {
   return [Buffer.concat([...encodeQdisc(7, 'ingress', 'clsact')])];
 }
 
-/** The number of the family, rings and the beginning of the features, all in one: attributes are known by their type. */
+/** The family's number, rings and the first features, all in one: attributes are distinguished by type. */
 function sampleEthtool(): Uint8Array[] {
   const bit = (name: string, parts: Attribute[] = []): Attribute => ({ type: 1, value: [text(2, name), ...parts] });
   const bits = [bit('rx-checksum', [{ type: 3, value: Buffer.alloc(0) }]), bit('rx-gro')];
@@ -100,7 +100,7 @@ function sampleEthtool(): Uint8Array[] {
   ];
 }
 
-/** What a kernel answers. First byte: the request; its high bit: what follows is a datagram, not the message in it. */
+/** Answers of a kernel. First byte: the request; its high bit: the rest is a datagram, not the message in it. */
 export const target: FuzzTarget = {
   name: 'netlink-answers',
   errors: [NetlinkError],
@@ -132,7 +132,7 @@ export const target: FuzzTarget = {
     const respond = (seq: number): Uint8Array => {
       expectThat(++answers < 50, 'the same is asked again and again');
       if ((head & rawDatagram) === 0) return completeAnswer(seq, type, bytes);
-      // The number of the request, in the first message, where the kernel has it.
+      // Sets the number of the request in the first message, where the kernel has it.
       if (bytes.length >= 12) putU32(seq).copy(bytes, 8);
       return bytes;
     };
@@ -141,7 +141,7 @@ export const target: FuzzTarget = {
       'send' in request
         ? request.send(stack.use(connectKernel(respond)))
         : request.sendByEthtool(stack.use(connectEthtool(respond)));
-    // With nothing more to come, what has not been answered by now is ended by the closing.
+    // No more data follows: closing ends requests that have not been answered by now.
     void setImmediate().then(() => stack.dispose());
     await answer;
   },

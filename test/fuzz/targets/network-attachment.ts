@@ -11,7 +11,7 @@ const config = { attach: 'cni', networkAttachmentDefinition: { name: 'fast' } } 
 
 const network = { cniVersion: '1.0.0', plugins: [{ type: 'sriov', vlan: 7, ipam: { type: 'host-local' } }] };
 
-/** A NetworkAttachmentDefinition as the API server returns it. Its CustomResourceDefinition is that of another project. */
+/** A NetworkAttachmentDefinition as returned by the API server. Another project defines its kind. */
 export const target: FuzzTarget = {
   name: 'network-attachment',
   errors: [DriverError, CniError],

@@ -19,7 +19,7 @@ const stepBytes = 6;
 const timeoutsNano = [0, 1, 2_000_000_000, -1, 2 ** 53];
 
 /**
- * Steps of one connection, well framed so that what is in the frames gets its turn. A step is: method, frame type and
+ * Steps of one connection, well framed so that the content of frames is reached. A step is: method, frame type and
  * connection, distance of the stream id, timeout, length of the payload (2 bytes), payload.
  */
 function* readSteps(input: Uint8Array): Generator<Buffer> {
@@ -37,7 +37,7 @@ function* readSteps(input: Uint8Array): Generator<Buffer> {
       timeoutNano: timeoutsNano[timeout % timeoutsNano.length]!,
     });
     const frame = encodeTtrpcFrame({ streamId, type: 1 + (kind % 4), flags: kind >> 6, data });
-    // Mostly to the plugin's side, at times to the side on which it asks.
+    // Mostly to the plugin's side, sometimes to the side on which it sends requests.
     yield Buffer.concat([encodeMuxHeader(kind >= 32 && kind < 64 ? 2 : 1, frame.length), frame]);
   }
 }

@@ -12,7 +12,7 @@ import { capturedMessages } from '../traffic.ts';
 const nri = createNriCodec();
 const ttrpc = createTtrpcCodec();
 
-/** What is done with a decoded message where the plugin decodes it. */
+/** The plugin's processing of each decoded message. */
 const readers: readonly ((bytes: Buffer) => void)[] = [
   (bytes) => roundTrip(ttrpc.request, bytes),
   (bytes) => roundTrip(ttrpc.response, bytes),
@@ -35,14 +35,14 @@ const readers: readonly ((bytes: Buffer) => void)[] = [
 
 function roundTrip<T>(codec: MessageCodec<T>, bytes: Buffer): T {
   const message = codec.decode(bytes);
-  // Once more: bad UTF-8 and numbers beyond 2^53 change the first time, and then never again.
+  // Twice: bad UTF-8 and numbers beyond 2^53 change the first time, but never again.
   const second = codec.decode(codec.encode(message));
   const third = codec.decode(codec.encode(second));
   expectThat(isDeepStrictEqual(second, third), 'a message changes each time that it is encoded and decoded');
   return message;
 }
 
-/** The first byte says which message it shall be. */
+/** The first byte selects the message. */
 export const target: FuzzTarget = {
   name: 'nri-messages',
   errors: [NriError],

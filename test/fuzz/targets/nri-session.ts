@@ -24,7 +24,7 @@ const callNoise = fc
     return inMux(encodeTtrpcFrame({ streamId, type: FrameType.request, data }), 1);
   });
 
-/** Any bytes on the socket that a runtime has. */
+/** Any bytes on the runtime's socket. */
 export const target: FuzzTarget = {
   name: 'nri-session',
   errors: [NriError],

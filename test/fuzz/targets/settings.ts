@@ -68,7 +68,7 @@ export const target: FuzzTarget = {
       try {
         check(text);
       } catch (error) {
-        // Each value fits at most one flag: the others refuse it with a plain error.
+        // Each value is valid for at most one flag: the others refuse it with a plain error.
         if (!isAnnounced(error, [Error])) throw error;
       }
     }

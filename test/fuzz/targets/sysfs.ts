@@ -7,13 +7,13 @@ import { expectThat, type FuzzTarget, utf8 } from '../target.ts';
 
 const pciAddress = '0000:3b:00.0';
 const interfaceName = 'ens1';
-/** The files of a function, and of its interface, that are read. */
+/** The files of a function, and of its interface, that the driver reads. */
 const files = [
   ...['class', 'sriov_totalvfs', 'vendor', 'device', 'numa_node'],
   ...['address', 'mtu', 'type', 'speed'].map((name) => `net/${interfaceName}/${name}`),
 ];
 
-/** A PF with two VFs; the fixed parts are laid down once. @returns where sysfs is */
+/** A PF with two VFs; the fixed parts are created once. @returns the path of sysfs */
 function layPf(): string {
   const root = join(scratchDir(), 'sys');
   if (existsSync(root)) return root;
@@ -23,7 +23,7 @@ function layPf(): string {
   return root;
 }
 
-/** Texts in sysfs: one line for each file. */
+/** Contents of sysfs: one line for each file. */
 export const target: FuzzTarget = {
   name: 'sysfs',
   errors: [SriovError],

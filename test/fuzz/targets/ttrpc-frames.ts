@@ -16,7 +16,7 @@ function decode(chunks: Uint8Array[]): (TtrpcFrame | OversizeFrame)[] {
   return frames;
 }
 
-/** Takes any bytes, gives the same frames wherever they are cut, and frames that encode to what came. */
+/** Accepts any bytes, returns the same frames however they are split, and frames that encode to the original bytes. */
 export const target: FuzzTarget = {
   name: 'ttrpc-frames',
   errors: [],

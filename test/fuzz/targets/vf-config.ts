@@ -18,7 +18,7 @@ function claimWith(config: ConfigOptions[]): AllocatedClaim {
   return { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
 }
 
-/** What is taken at prepare must be possible later, in the hook: there it would be too late to say so. */
+/** Values accepted at prepare must be applicable later, in the hook: there it would be too late to refuse them. */
 function applyLater({
   addresses = [],
   routes = [],
@@ -41,7 +41,7 @@ function applyLater({
   }
 }
 
-/** Opaque parameters: `{ class, claim, open }`, each of the first two being what a DeviceClass and a claim say. */
+/** Opaque parameters: `{ class, claim, open }`, the first two being the contents of a DeviceClass and a claim. */
 export const target: FuzzTarget = {
   name: 'vf-config',
   errors: [DriverError, CniError],
