@@ -44,6 +44,6 @@ export function adoptSocket(fd: number): Socket {
   try {
     return new Socket({ fd, readable: true, writable: true });
   } catch (cause) {
-    throw new NriError('not-connected', `descriptor ${fd} from NRI_PLUGIN_SOCKET is no socket`, { cause });
+    throw new NriError('not-connected', `descriptor ${fd} from NRI_PLUGIN_SOCKET is not a socket`, { cause });
   }
 }

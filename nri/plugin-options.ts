@@ -76,10 +76,10 @@ export interface ResolvedOptions {
 export function resolveOptions(options: PluginOptions): ResolvedOptions {
   const { name, index, handlers } = options;
   if (!/^[A-Za-z0-9_.+-]+$/.test(name)) {
-    throw new OptionError('name', `"${name}" is no plugin name`, { hint: 'letters, digits and _ . + - only' });
+    throw new OptionError('name', `"${name}" is not a plugin name`, { hint: 'letters, digits and _ . + - only' });
   }
   if (!/^[0-9]{2}$/.test(index)) {
-    throw new OptionError('index', `"${index}" is no plugin index`, { hint: 'exactly two digits, e.g. "10"' });
+    throw new OptionError('index', `"${index}" is not a plugin index`, { hint: 'exactly two digits, e.g. "10"' });
   }
   return {
     name,

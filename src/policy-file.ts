@@ -53,7 +53,7 @@ export class PolicyFile {
     try {
       value = load(text);
     } catch (cause) {
-      throw this.#invalid(`inventory policy ${this.#path} is no YAML`, cause);
+      throw this.#invalid(`inventory policy ${this.#path} is not valid YAML`, cause);
     }
     const result = inventoryPolicySchema.safeParse(value);
     if (!result.success) {

@@ -311,7 +311,7 @@ export class VfSource implements VfHost, AsyncDisposable {
       logger.info({ path: policyPath }, 'inventory policy in force');
     });
     if (fault !== undefined)
-      logger.error({ err: fault }, 'inventory policy not taken; the last good one stays in force');
+      logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
   }
 
   #log({ excluded, problems }: InventoryReport): void {
@@ -342,7 +342,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     const isNew = await (this.#nic?.reclaimVf(pciAddress) ?? this.#links.reclaim(pciAddress));
     if (!isNew) return;
     const { logger } = this.#options;
-    logger.warn({ device: pciAddress }, 'VF made anew: the network namespace that it was in cannot be reached');
+    logger.warn({ device: pciAddress }, 'VF recreated: the network namespace that it was in cannot be reached');
   }
 
   /**

@@ -61,16 +61,16 @@ function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }
     });
   // Source: CNI specification 1.1.0, section 2, "Parameters".
   if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(containerId)) {
-    throw refuse(`${JSON.stringify(containerId)} is no container id`, 'use letters, digits, "_", "." and "-"');
+    throw refuse(`${JSON.stringify(containerId)} is not a container id`, 'use letters, digits, "_", "." and "-"');
   }
   try {
     assertInterfaceName(ifName);
   } catch (cause) {
     const hint = cause instanceof NetlinkError ? (cause.hint ?? '') : '';
-    throw refuse(`${JSON.stringify(ifName)} is no interface name`, hint, cause);
+    throw refuse(`${JSON.stringify(ifName)} is not an interface name`, hint, cause);
   }
   if (netnsPath !== '' && (!isAbsolute(netnsPath) || netnsPath.includes('\0'))) {
-    throw refuse(`${JSON.stringify(netnsPath)} is no absolute path`, 'use the path of the network namespace');
+    throw refuse(`${JSON.stringify(netnsPath)} is not an absolute path`, 'use the path of the network namespace');
   }
   for (const [key, value] of Object.entries(args)) {
     if (/^[^;=\0]+$/.test(key) && !/[;\0]/.test(value)) continue;

@@ -34,7 +34,7 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   const reported = parsePluginError(outcome.stdout);
   if (reported !== undefined) return reportedFailure(reported, subject, stderr);
   if (exitCode === 0) return undefined;
-  const how = exitCode === null ? `was ended by ${endedBy ?? 'nobody knows what'}` : `ended with exit code ${exitCode}`;
+  const how = exitCode === null ? `was ended by ${endedBy ?? 'an unknown cause'}` : `ended with exit code ${exitCode}`;
   const said = lastLine(stderr) ?? lastLine(outcome.stdout);
   const message = `${describeCall(subject)}: it ${how}${said === undefined ? ' and said nothing' : `: ${said}`}`;
   // A signal is not the plugin's own decision: the kernel may have sent it, out of memory.

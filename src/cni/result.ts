@@ -108,7 +108,7 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
     const what = text.trim() === '' ? 'nothing' : 'something that is not JSON';
     throw invalidResult(subject, `it printed ${what}`, cause);
   }
-  if (!isObject(value)) throw invalidResult(subject, 'it is no JSON object');
+  if (!isObject(value)) throw invalidResult(subject, 'it is not a JSON object');
   const cniVersion = value.cniVersion ?? subject.cniVersion;
   if (typeof cniVersion !== 'string' || !isCniVersion(cniVersion)) {
     throw invalidResult(subject, `cniVersion: ${describeUnknownVersion(cniVersion)}`);
@@ -185,6 +185,6 @@ function invalidResult(subject: ResultSubject, problem: string, cause?: unknown)
   return new CniError(
     'cni-output-invalid',
     `plugin ${plugin} of CNI network ${network} gave no valid result: ${problem}`,
-    { ...subject, cause, hint: `report it to the makers of ${plugin}: its result breaks the CNI specification` },
+    { ...subject, cause, hint: `report it to the maintainers of ${plugin}: its result breaks the CNI specification` },
   );
 }

@@ -108,7 +108,7 @@ function parseClaimConfig(claim: AllocatedClaim, parameters: unknown): VfConfig 
 function parse<T>(claim: AllocatedClaim, schema: z.ZodType<T>, parameters: unknown, origin: string): T {
   // A zod record skips this key, so it would be accepted silently.
   if (hasOwnProto(parameters) || hasOwnProto(Object(parameters).sysctls)) {
-    throw invalidConfig(claim, ['__proto__: is no field or key'], origin);
+    throw invalidConfig(claim, ['__proto__: is not a field or key'], origin);
   }
   const result = schema.safeParse(parameters);
   if (result.success) return result.data;

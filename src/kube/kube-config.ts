@@ -15,7 +15,7 @@ export function loadKubeConfig(path: string | undefined): KubeConfig {
   } else if (hasServiceAccount()) {
     config.loadFromCluster();
   } else {
-    throw new NetdraError('kubeconfig-missing', 'no API server is known: this is no pod with a service account', {
+    throw new NetdraError('kubeconfig-missing', 'no API server is known: this is not a pod with a service account', {
       hint: 'give --kubeconfig, or KUBECONFIG in the environment',
     });
   }
@@ -41,7 +41,7 @@ function findProblem(config: KubeConfig): string | undefined {
   const cluster = config.getCurrentCluster();
   if (cluster === null) return 'it has no current cluster';
   const { server = '', skipTLSVerify } = cluster;
-  if (!URL.canParse(server)) return `server ${JSON.stringify(server)} is no URL`;
+  if (!URL.canParse(server)) return `server ${JSON.stringify(server)} is not a URL`;
   const { protocol } = new URL(server);
   if (protocol === 'https:') return undefined;
   if (protocol !== 'http:') return `server ${server} has to begin with https://`;

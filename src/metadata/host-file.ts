@@ -270,7 +270,7 @@ function withFile<T>(
     const descriptor = openSync(path, flags | O_NOFOLLOW | O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor);
-      if (!stat.isFile()) throw new Error('it is no regular file');
+      if (!stat.isFile()) throw new Error('it is not a regular file');
       return task(descriptor, stat.size);
     } finally {
       closeSync(descriptor);

@@ -71,7 +71,7 @@ async function readStable(path: string): Promise<Buffer> {
   try {
     // Non-blocking: it may be a pipe.
     await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    if (!(await file.stat()).isFile()) throw new Error('it is no regular file');
+    if (!(await file.stat()).isFile()) throw new Error('it is not a regular file');
     let before = await readOnce(file);
     for (let attempt = 1; attempt < maxAttempts; attempt++) {
       const now = await readOnce(file);

@@ -62,7 +62,7 @@ function deviceProblem(device: DeviceMetadata): string | undefined {
 
 function nameProblem(field: string, name: unknown, pattern: RegExp, maxBytes: number): string | undefined {
   if (typeof name === 'string' && pattern.test(name) && name.length <= maxBytes) return undefined;
-  return `${field} ${JSON.stringify(name)} is no lower-case DNS name of at most ${maxBytes} bytes`;
+  return `${field} ${JSON.stringify(name)} is not a lower-case DNS name of at most ${maxBytes} bytes`;
 }
 
 function attributesProblem(attributes: Record<string, DeviceAttribute>): string | undefined {
@@ -82,7 +82,7 @@ function attributeNameProblem(name: string): string | undefined {
   const [id = '', domain, ...more] = name.split('/').reverse();
   if (more.length > 0) return 'the name has more than one slash';
   if (!identifier.test(id) || id.length > limits.attributeId) {
-    return `${JSON.stringify(id)} is no C identifier of at most ${limits.attributeId} bytes`;
+    return `${JSON.stringify(id)} is not a C identifier of at most ${limits.attributeId} bytes`;
   }
   return domain === undefined ? undefined : nameProblem('domain', domain, subdomain, limits.domain);
 }
@@ -126,7 +126,7 @@ function networkDataProblem({ interfaceName, ips = [], hardwareAddress }: Networ
   if (new Set(ips).size < ips.length) return 'networkData.ips: an address is there twice';
   const wrong = ips.find((ip) => !isCanonicalInterfaceAddress(ip));
   if (wrong !== undefined) {
-    return `networkData.ips: ${JSON.stringify(wrong)} is no canonical address with prefix length, like 192.0.2.7/24`;
+    return `networkData.ips: ${JSON.stringify(wrong)} is not a canonical address with prefix length, like 192.0.2.7/24`;
   }
   return (
     lengthProblem('networkData.interfaceName', interfaceName, limits.interfaceName) ??

@@ -12,19 +12,19 @@ const maxAliasBytes = 255;
 export function assertInterfaceName(name: string): void {
   const bytes = Buffer.byteLength(name);
   if (bytes >= 1 && bytes <= maxInterfaceNameBytes && name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name)) return;
-  throw invalid(`${JSON.stringify(name)} is no interface name`, 'use 1 to 15 bytes, no blank, "/", ":" or "%"', name);
+  throw invalid(`${JSON.stringify(name)} is not an interface name`, 'use 1 to 15 bytes, no blank, "/", ":" or "%"', name);
 }
 
 /** @throws NetlinkError `netlink-invalid` */
 export function assertAlias(alias: string): void {
   if (Buffer.byteLength(alias) <= maxAliasBytes && !alias.includes('\0')) return;
-  throw invalid(`${JSON.stringify(alias)} is no interface alias`, `use at most ${maxAliasBytes} bytes, no NUL`);
+  throw invalid(`${JSON.stringify(alias)} is not an interface alias`, `use at most ${maxAliasBytes} bytes, no NUL`);
 }
 
 /** @throws NetlinkError `netlink-invalid` */
 export function assertIndex(index: number): void {
   if (Number.isInteger(index) && index >= 1 && index <= 0x7fffffff) return;
-  throw invalid(`${index} is no interface index`, 'take it from a link that was read before');
+  throw invalid(`${index} is not an interface index`, 'take it from a link that was read before');
 }
 
 /**
@@ -33,7 +33,7 @@ export function assertIndex(index: number): void {
  */
 export function assertMtu(mtuBytes: number): void {
   if (Number.isInteger(mtuBytes) && mtuBytes >= 68 && mtuBytes <= 65_535) return;
-  throw invalid(`${mtuBytes} is no MTU`, 'use 68 to 65535 bytes');
+  throw invalid(`${mtuBytes} is not an MTU`, 'use 68 to 65535 bytes');
 }
 
 /**
@@ -46,7 +46,7 @@ export function parseHardwareAddress(text: string): Buffer {
   const wellFormed = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text);
   if (wellFormed && octets.some((octet) => octet !== 0) && (octets[0]! & 1) === 0) return octets;
   throw invalid(
-    `${JSON.stringify(text)} is no hardware address of an interface`,
+    `${JSON.stringify(text)} is not a hardware address of an interface`,
     'use six octets with colons, neither a multicast address nor zero',
   );
 }
@@ -57,7 +57,7 @@ export function parseHardwareAddress(text: string): Buffer {
  */
 export function parseOctets(text: string): Buffer {
   if (/^[0-9a-f]{2}(:[0-9a-f]{2}){0,31}$/i.test(text)) return Buffer.from(text.replaceAll(':', ''), 'hex');
-  throw invalid(`${JSON.stringify(text)} is no hardware address`, 'use up to 32 octets with colons');
+  throw invalid(`${JSON.stringify(text)} is not a hardware address`, 'use up to 32 octets with colons');
 }
 
 /** Whether an address has the six octets of Ethernet. InfiniBand has 20, none of which the host's side can set. */

@@ -26,7 +26,7 @@ const mappedPrefix = Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff);
 export function parseIpAddress(text: string): IpAddress {
   if (isIPv4(text)) return { family: AddressFamily.ipv4, octets: Uint8Array.from(new Address4(text).toArray()) };
   if (isIPv6(text) && !text.includes('%')) return unmapped({ octets: ipv6Octets(text), prefixLength: 128 });
-  throw invalid(`${JSON.stringify(text)} is no IP address`, 'use an address such as 192.0.2.7 or 2001:db8::7');
+  throw invalid(`${JSON.stringify(text)} is not an IP address`, 'use an address such as 192.0.2.7 or 2001:db8::7');
 }
 
 /**
@@ -40,7 +40,7 @@ export function parseCidr(text: string): Cidr {
   const bits = isIPv4(address) ? 32 : 128;
   if (rest.length > 0 || !(isIPv4(address) || isIPv6(address)) || address.includes('%') || !(prefixLength <= bits)) {
     throw invalid(
-      `${JSON.stringify(text)} is no address with prefix length`,
+      `${JSON.stringify(text)} is not an address with prefix length`,
       'use a form such as 192.0.2.7/24 or 2001:db8::7/64',
     );
   }

@@ -238,7 +238,7 @@ function lost(what: string, subject: RequestSubject, cause?: unknown): NetlinkEr
 }
 
 function malformed(subject: RequestSubject, cause: unknown): NetlinkError {
-  return new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer is no netlink message`, {
+  return new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer is not a netlink message`, {
     ...subject,
     cause,
   });

@@ -111,7 +111,7 @@ export function parseAddress(address: string): { host?: string; port: number } {
   const [, bracketed, plain, digits] = /^(?:\[([0-9a-fA-F:]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(address) ?? [];
   const port = Number(digits);
   if (digits === undefined || port > 65_535) {
-    throw new NetdraError('address-invalid', `${JSON.stringify(address)} is no address to listen on`, {
+    throw new NetdraError('address-invalid', `${JSON.stringify(address)} is not an address to listen on`, {
       hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:9797',
     });
   }

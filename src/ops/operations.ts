@@ -100,7 +100,7 @@ export class Operations implements AsyncDisposable {
           fault = undefined;
         } catch (error) {
           const now = explain(error);
-          if (now !== fault) logger.error({ err: error }, 'certificate not taken; the last good one stays in use');
+          if (now !== fault) logger.error({ err: error }, 'certificate rejected; the last valid one stays in use');
           fault = now;
         }
       }

@@ -121,7 +121,7 @@ export class SimulatedNic {
       const vf = pf.vfs.find((each) => each.pciAddress === pciAddress);
       if (vf !== undefined) return { pf, vf };
     }
-    throw new SriovError('vf-missing', `${pciAddress} is no simulated VF`, { device: pciAddress });
+    throw new SriovError('vf-missing', `${pciAddress} is not a simulated VF`, { device: pciAddress });
   }
 
   async #ensureBridge({ name, alias, hardwareAddress }: SimulatedPf, links: Link[]): Promise<Link> {

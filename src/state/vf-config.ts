@@ -92,7 +92,7 @@ export const vfConfigSchema = z.strictObject({
   attach: z
     .enum(['netlink', 'cni', 'observe'])
     .describe(
-      'Who moves the VF into the pod: we do, a chain of CNI plugins does, or somebody else has, such as Multus.',
+      'Who moves the VF into the pod: netdra, a chain of CNI plugins, or another component such as Multus.',
     )
     .optional(),
   cni: z

@@ -51,7 +51,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     try {
       findings.push(...(await run()));
     } catch (error) {
-      findings.push(problem(check, `cannot be looked at: ${explain(error)}`, 'report this to the makers of netdra'));
+      findings.push(problem(check, `cannot be checked: ${explain(error)}`, 'please report this issue'));
     }
   }
   return findings;

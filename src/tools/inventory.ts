@@ -113,7 +113,7 @@ const explanations: Record<ExclusionReason, string> = {
   'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
   'not-selected': 'no rule of the policy selects it',
   'has-vfs': 'its VFs are on, and are offered in its place',
-  virtio: 'a hypervisor made it up; there is no card to hand out',
+  virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
 };
 

@@ -139,7 +139,7 @@ describe('a VF in a network namespace whose path is gone while a process lives i
     });
     expect(linksOf(holder)).not.toContain('net1');
     expect(restarted.store.claim('claim')?.devices[0]).not.toHaveProperty('attachment');
-    expect(logger.messages('warn')).toEqual(['VF made anew: the network namespace that it was in cannot be reached']);
+    expect(logger.messages('warn')).toEqual(['VF recreated: the network namespace that it was in cannot be reached']);
     // The next pod gets it.
     const next = stack.use(new TestNetns('next'));
     await attach(restarted, next);

@@ -70,7 +70,7 @@ describe('netdra run, that cannot work as it is told to', () => {
   }
 
   it.each<[string, string, RegExp]>([
-    ['no YAML', 'pfs: [', /inventory policy \S+ is no YAML: /],
+    ['no YAML', 'pfs: [', /inventory policy \S+ is not valid YAML: /],
     ['another kind', 'kind: Pod', /is invalid: .*kind: .*InventoryPolicy/],
     ['a field that does not exist', `${policy}pfs: [{ numVf: 8 }]`, /is invalid: pfs\.0.*numVf/],
   ])('says what is wrong with an inventory policy: %s', (_, text, message) => {
@@ -91,7 +91,7 @@ describe('netdra run, that cannot work as it is told to', () => {
     const { status, stderr } = spawnSync(...args, { encoding: 'utf8', env: { PATH: process.env.PATH } });
     expect([status, stderr]).toEqual([
       1,
-      'netdra: cannot start: no API server is known: this is no pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)\n',
+      'netdra: cannot start: no API server is known: this is not a pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)\n',
     ]);
   });
 

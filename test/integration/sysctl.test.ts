@@ -67,7 +67,7 @@ describe('writeInterfaceSysctls', () => {
   it.each(['..', 'a/b', '../all'])('refuses the interface name %j', async (name) => {
     using bench = await openBench();
     const write = () => writeInterfaceSysctls(bench.netns, name, { 'net.ipv4.conf.IFNAME.forwarding': 1 });
-    expect(write).toThrow(/is no interface name/);
+    expect(write).toThrow(/is not an interface name/);
     expect(bench.read('ipv4/conf/all/forwarding')).toBe('0');
   });
 

@@ -49,7 +49,11 @@ export async function playScenarios(options: FleetOptions): Promise<Outcome[]> {
   await play('change', () => fleet.loseVf());
   const claims: Awaited<ReturnType<Fleet['startPods']>> = [];
   await play('pod start', async () => claims.push(...(await fleet.startPods(1))));
-  await play('pod end', () => fleet.endPods(claims));
+  await play('pod end', async () => {
+    await fleet.endPods(claims);
+    // Drivers remove the status of a claim a moment after it is unprepared.
+    await fleet.pass(2_000);
+  });
   await play('hour', async () => {
     await fleet.pass(30 * minuteMs);
     fleet.api.endWatches();

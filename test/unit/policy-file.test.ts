@@ -43,8 +43,8 @@ describe('PolicyFile', () => {
     [`${head}resourceName: ${'x'.repeat(65)}`, /resourceName: /],
     [`${head}colour: red`, /document: Unrecognized key: "colour"/],
     ['kind: InventoryPolicy', /apiVersion: /],
-    ['{', /is no YAML/],
-    ['', /is no YAML/],
+    ['{', /is not valid YAML/],
+    ['', /is not valid YAML/],
   ])('refuses %j with the field', async (text, message) => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');

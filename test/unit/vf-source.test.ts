@@ -134,7 +134,7 @@ describe('VfSource', () => {
     // The devices are still looked after.
     expect([await source.scan(), await source.scan()]).toEqual([true, false]);
     expect(source.offered()).toHaveLength(6);
-    expect(logger.messages('error')).toEqual(['inventory policy not taken; the last good one stays in force']);
+    expect(logger.messages('error')).toEqual(['inventory policy rejected; the last valid one stays in force']);
     expect(logger.lines.find(({ level }) => level === 'error')?.fields.err).toMatchObject({ code: 'policy-invalid' });
     writeFileSync(path, vfsOf('ice'));
     expect(await source.scan()).toBe(true);

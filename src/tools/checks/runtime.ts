@@ -88,7 +88,7 @@ function noCri({ criSockets }: RuntimeCheck, error: unknown): Finding {
     error === undefined
       ? ['is not there', 'run this on the node itself, or give --cri-socket']
       : ['does not answer', `start the runtime; if containerd fails to reserve a sandbox name: ${leakedSandboxesPage}`];
-  return warning('CRI', `${criSockets.join(' or ')} ${why}, so CDI cannot be looked at`, fix);
+  return warning('CRI', `${criSockets.join(' or ')} ${why}, so CDI cannot be checked`, fix);
 }
 
 function nriOn({ nriSocket }: RuntimeCheck, requestTimeoutMs: number): Finding {
@@ -100,7 +100,7 @@ function noNri({ nriSocket }: RuntimeCheck, error: unknown, runtime: Runtime | u
   const code = deepCode(error);
   if (code === 'ENOENT') return problem(check, `off: there is no socket ${nriSocket}`, enableNri(runtime));
   if (code === 'ECONNREFUSED') {
-    return problem(check, `off: nobody listens at ${nriSocket}, which is left over`, enableNri(runtime));
+    return problem(check, `off: no process listens at ${nriSocket}, which is left over`, enableNri(runtime));
   }
   if (code === 'EACCES') return problem(check, `${nriSocket} may not be used`, 'run this as root');
   return problem(check, explain(error), 'look at the log of the runtime; it takes plugins one after the other');

@@ -97,13 +97,13 @@ describe('chainTask', () => {
   });
 
   it.each([
-    [{ containerId: '' }, 'is no container id'],
-    [{ containerId: '../x' }, 'is no container id'],
-    [{ containerId: 'a b' }, 'is no container id'],
-    [{ ifName: 'a/b' }, 'is no interface name'],
-    [{ ifName: 'a-name-that-is-too-long' }, 'is no interface name'],
-    [{ netnsPath: 'run/netns/a' }, 'is no absolute path'],
-    [{ netnsPath: '/run\0' }, 'is no absolute path'],
+    [{ containerId: '' }, 'is not a container id'],
+    [{ containerId: '../x' }, 'is not a container id'],
+    [{ containerId: 'a b' }, 'is not a container id'],
+    [{ ifName: 'a/b' }, 'is not an interface name'],
+    [{ ifName: 'a-name-that-is-too-long' }, 'is not an interface name'],
+    [{ netnsPath: 'run/netns/a' }, 'is not an absolute path'],
+    [{ netnsPath: '/run\0' }, 'is not an absolute path'],
     [{ args: { 'A;B': 'c' } }, 'argument "A;B=c"'],
     [{ args: { 'A=B': 'c' } }, 'argument "A=B=c"'],
     [{ args: { A: 'b;CNI_COMMAND=DEL' } }, 'argument "A=b;CNI_COMMAND=DEL"'],

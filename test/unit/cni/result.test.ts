@@ -85,7 +85,7 @@ describe('parseCniResult', () => {
   it.each([
     ['nothing', '', 'it printed nothing'],
     ['a log line', 'added net1', 'it printed something that is not JSON'],
-    ['a list', '[]', 'it is no JSON object'],
+    ['a list', '[]', 'it is not a JSON object'],
     ['the shape of 0.2', '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/24"}}', 'cniVersion: "0.2.0" is too old'],
     ['a future version', '{"cniVersion":"2.0.0"}', 'cniVersion: "2.0.0" is not known'],
     ['a version that is a number', '{"cniVersion":1}', 'cniVersion: 1 is not known'],

@@ -32,7 +32,7 @@ export function readSnippets(page: string): Snippet[] {
 
 /**
  * All code of a page, in its order.
- * @throws Error for a fence that is not closed, since then nobody knows what is code
+ * @throws Error for a fence that is not closed, since everything after it would be taken for code
  */
 export function parseSnippets(page: string, markdown: string): Snippet[] {
   const snippets: Snippet[] = [];

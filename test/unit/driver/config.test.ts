@@ -320,7 +320,7 @@ describe('what a config must not hold', () => {
       /routes\.0\.gateway: "gw" is not an IPv4 or IPv6 address/,
     ],
     [{ routes: [{ destination: '0.0.0.0/0', gateway: 'fe80::1' }] }, /routes\.0\.gateway: .*same IP version/],
-    [JSON.parse('{"sysctls":{"__proto__":1}}'), /__proto__: is no field or key/],
+    [JSON.parse('{"sysctls":{"__proto__":1}}'), /__proto__: is not a field or key/],
     [{ colour: 'red' }, /Unrecognized key: "colour"/],
     [{ kind: 'VfConfig' }, /kind: /],
     [{ apiVersion: 'netdra.dev/v9' }, /apiVersion: /],

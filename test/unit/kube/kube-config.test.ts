@@ -45,7 +45,7 @@ describe('loadKubeConfig', () => {
     ['an empty one', '', /^cannot load kubeconfig \S+: |^kubeconfig \S+ cannot be used: it has no current cluster$/],
     ['one without clusters', 'kind: Config', /^kubeconfig \S+ cannot be used: it has no current cluster$/],
     ['one without a server', withCluster({}), /cluster.server is missing$/],
-    ['one with half a URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is no URL$/],
+    ['one with half a URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is not a URL$/],
     ['another protocol', withCluster({ server: 'ftp://a' }), /: server ftp:\/\/a has to begin with https:\/\/$/],
     ['a connection in the clear', withCluster({ server: 'http://a' }), /needs insecure-skip-tls-verify: true$/],
   ])('refuses %s, in one line', (_, text, message) => {
@@ -58,7 +58,7 @@ describe('loadKubeConfig', () => {
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     onTestFinished(() => void vi.unstubAllEnvs());
     expect(failureOf(undefined)).toBe(
-      'no API server is known: this is no pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)',
+      'no API server is known: this is not a pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)',
     );
   });
 });

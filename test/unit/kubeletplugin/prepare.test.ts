@@ -141,7 +141,7 @@ describe('NodePrepareResources', () => {
     ['has no pool', { poolName: '' }, /a device has no pool or no name/],
     ['has no name', { deviceName: '' }, /a device has no pool or no name/],
     ['is for another request', { requests: ['x'] }, /is for request x, which is not allocated/],
-    ['has a CDI id that is none', { cdiDeviceIds: ['vfio'] }, /"vfio" is not a CDI device id, vendor\/class=name/],
+    ['has an invalid CDI device ID', { cdiDeviceIds: ['vfio'] }, /"vfio" is not a CDI device id, vendor\/class=name/],
   ])('facts §3.1: fails the claim when a device of the driver %s', async (_what, device, message) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', device)] });
     const { wire } = bench.addPod('a');

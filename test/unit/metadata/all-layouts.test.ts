@@ -302,7 +302,7 @@ describe('immediate, deferred and mixed', () => {
     await metadata.update(claim, 'vf', devices);
     const before = readFileSync(path('v1'), 'utf8');
     await expect(metadata.update(claim, 'vf', [{ ...device, networkData: { ips: ['10.0.0.1'] } }])).rejects.toThrow(
-      'networkData.ips: "10.0.0.1" is no canonical address',
+      'networkData.ips: "10.0.0.1" is not a canonical address',
     );
     expect(readFileSync(path('v1'), 'utf8')).toBe(before);
   });

@@ -81,7 +81,7 @@ describe('readMetadataFile', () => {
     await expect(readMetadata(inside)).rejects.toMatchObject({ code: 'metadata-io', path: inside });
     const pipe = join(dir.path, 'pipe');
     execFileSync('mkfifo', [pipe]);
-    await expect(readMetadata(pipe)).rejects.toMatchObject({ cause: { message: 'it is no regular file' } });
+    await expect(readMetadata(pipe)).rejects.toMatchObject({ cause: { message: 'it is not a regular file' } });
   });
 });
 

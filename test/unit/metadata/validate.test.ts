@@ -33,21 +33,21 @@ describe('validateDevices', () => {
   });
 
   const refused: [object, string][] = [
-    [{ driver: '' }, 'driver "" is no lower-case DNS name of at most 63 bytes'],
-    [{ driver: 'A.example' }, 'driver "A.example" is no lower-case DNS name'],
-    [{ driver: 'd'.repeat(64) }, 'is no lower-case DNS name of at most 63 bytes'],
-    [{ pool: '' }, 'pool "" is no lower-case DNS name of at most 253 bytes'],
+    [{ driver: '' }, 'driver "" is not a lower-case DNS name of at most 63 bytes'],
+    [{ driver: 'A.example' }, 'driver "A.example" is not a lower-case DNS name'],
+    [{ driver: 'd'.repeat(64) }, 'is not a lower-case DNS name of at most 63 bytes'],
+    [{ pool: '' }, 'pool "" is not a lower-case DNS name of at most 253 bytes'],
     [{ pool: '/a' }, 'pool "/a" is no'],
-    [{ name: 'a.b' }, 'name "a.b" is no lower-case DNS name of at most 63 bytes'],
+    [{ name: 'a.b' }, 'name "a.b" is not a lower-case DNS name of at most 63 bytes'],
     [{ name: '..' }, 'name ".." is no'],
-    [{ name: 'n'.repeat(64) }, 'is no lower-case DNS name of at most 63 bytes'],
+    [{ name: 'n'.repeat(64) }, 'is not a lower-case DNS name of at most 63 bytes'],
     [{ attributes: many(33) }, '33 attributes, 32 are allowed'],
-    [{ attributes: { 'a b': { int: 1 } } }, 'attribute "a b": "a b" is no C identifier of at most 32 bytes'],
-    [{ attributes: { '': { int: 1 } } }, 'attribute "": "" is no C identifier'],
-    [{ attributes: { [`${'i'.repeat(33)}`]: { int: 1 } } }, 'is no C identifier of at most 32 bytes'],
+    [{ attributes: { 'a b': { int: 1 } } }, 'attribute "a b": "a b" is not a C identifier of at most 32 bytes'],
+    [{ attributes: { '': { int: 1 } } }, 'attribute "": "" is not a C identifier'],
+    [{ attributes: { [`${'i'.repeat(33)}`]: { int: 1 } } }, 'is not a C identifier of at most 32 bytes'],
     [{ attributes: { 'a/b/c': { int: 1 } } }, 'attribute "a/b/c": the name has more than one slash'],
-    [{ attributes: { '/a': { int: 1 } } }, 'attribute "/a": domain "" is no lower-case DNS name'],
-    [{ attributes: { 'a..b/c': { int: 1 } } }, 'attribute "a..b/c": domain "a..b" is no lower-case DNS name'],
+    [{ attributes: { '/a': { int: 1 } } }, 'attribute "/a": domain "" is not a lower-case DNS name'],
+    [{ attributes: { 'a..b/c': { int: 1 } } }, 'attribute "a..b/c": domain "a..b" is not a lower-case DNS name'],
     [{ attributes: { a: {} } }, 'attribute "a": one of int, bool, string, version, ints, bools, strings, versions is'],
     [{ attributes: { a: { int: 1, bool: true } } }, 'is needed, it has int, bool'],
     [{ attributes: { a: { quantity: '1Gi' } } }, 'is needed, it has quantity'],
@@ -81,12 +81,12 @@ describe('validateDevices', () => {
       'fe80::1%e/64',
     ].map(
       (ip) =>
-        [{ networkData: { ips: [ip] } }, `networkData.ips: ${JSON.stringify(ip)} is no canonical address`] as [
+        [{ networkData: { ips: [ip] } }, `networkData.ips: ${JSON.stringify(ip)} is not a canonical address`] as [
           object,
           string,
         ],
     ),
-    [{ networkData: { ips: ['::ffff:10.0.0.1/120'] } }, 'is no canonical address with prefix length'],
+    [{ networkData: { ips: ['::ffff:10.0.0.1/120'] } }, 'is not a canonical address with prefix length'],
   ];
   it.each(refused.map(([, problem], index) => [problem, index] as const))('refuses: %s', (problem, index) => {
     expect(() => check(refused[index]?.[0] ?? {})).toThrow(problem);

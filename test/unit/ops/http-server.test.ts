@@ -68,6 +68,6 @@ describe('parseAddress', () => {
   });
 
   it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', 'a:b'])('refuses %s', (text) => {
-    expect(() => parseAddress(text)).toThrow('is no address to listen on');
+    expect(() => parseAddress(text)).toThrow('is not an address to listen on');
   });
 });

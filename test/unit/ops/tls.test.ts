@@ -109,7 +109,7 @@ describe('metrics and probes by HTTPS', () => {
     await reread();
     await reread();
     expect(await subject(first)).toBe('first');
-    expect(logger.messages('error')).toEqual(['certificate not taken; the last good one stays in use']);
+    expect(logger.messages('error')).toEqual(['certificate rejected; the last valid one stays in use']);
     mount(filesOf(second));
     await reread();
     expect(await subject(second)).toBe('second');

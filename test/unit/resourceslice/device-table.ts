@@ -98,7 +98,7 @@ export const badDevices: [what: string, device: Partial<Device>, message: string
   [
     'an unknown counter set',
     { consumesCounters: consumes('pf99') },
-    'consumesCounters[pf99] is no counter set of the pool',
+    'consumesCounters[pf99] is not a counter set of the pool',
   ],
   ['a set that is used twice', { consumesCounters: consumes('pf0', 'pf0') }, 'consumesCounters[pf0] occurs twice'],
   [
@@ -109,7 +109,7 @@ export const badDevices: [what: string, device: Partial<Device>, message: string
   [
     'an unknown counter',
     { consumesCounters: [{ counterSet: 'pf0', counters: { vfs: { value: '1' } } }] },
-    'consumesCounters[pf0].counters[vfs] is no counter of that set',
+    'consumesCounters[pf0].counters[vfs] is not a counter of that set',
   ],
   [
     'too many binding conditions',

@@ -70,7 +70,7 @@ describe('netdra metadata', () => {
     writeFileSync(path, JSON.stringify(document([{ ...device, pool: 'Node 1' }])));
     const wrong = netdra(['metadata', path, '-o', 'json']);
     expect(wrong.status).toBe(1);
-    expect(JSON.parse(wrong.stdout).problem).toMatch(/pool "Node 1" is no lower-case DNS name/);
+    expect(JSON.parse(wrong.stdout).problem).toMatch(/pool "Node 1" is not a lower-case DNS name/);
   });
 
   it('knows a claim from a path, and says in one line that it is not there', () => {

@@ -49,7 +49,7 @@ describe('runDoctor', () => {
     ['ENOENT', containerd('1.7.24~ds1'), 'off: there is no socket /run/nri/nri.sock', /disable = false .*1\.7/],
     ['ENOENT', { ...containerd('1.34.0'), name: 'cri-o' }, 'off: there is no socket', /enable_nri = true/],
     ['ENOENT', undefined, 'off: there is no socket', /in containerd: .*; in CRI-O: /],
-    ['ECONNREFUSED', containerd('2.2.6'), 'off: nobody listens at /run/nri/nri.sock', /disable = false/],
+    ['ECONNREFUSED', containerd('2.2.6'), 'off: no process listens at /run/nri/nri.sock', /disable = false/],
     ['EACCES', containerd('2.2.6'), 'may not be used', /root/],
   ])('says that NRI is off (%s), and how to switch it on', async (nriError, cri, message, fix) => {
     const finding = await findingOf('NRI', {
