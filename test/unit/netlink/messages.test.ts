@@ -245,9 +245,9 @@ describe('routes', () => {
     [{ destination: '10.0.0.1/24', index: 1 }, 'bits set after its prefix'],
     [{ destination: 'default', index: 1 }, 'prefix length'],
     [{ destination: '::/0', gateway: '10.0.0.1', index: 1 }, 'gateway 10.0.0.1 is IPv4'],
-    [{ destination: '0.0.0.0/0', gateway: '10.0.0.1/24', index: 1 }, 'no IP address'],
+    [{ destination: '0.0.0.0/0', gateway: '10.0.0.1/24', index: 1 }, 'not an IP address'],
     [{ destination: '0.0.0.0/0', source: '::1', index: 1 }, 'another family'],
-    [{ destination: '0.0.0.0/0', index: 0 }, 'no interface index'],
+    [{ destination: '0.0.0.0/0', index: 0 }, 'not an interface index'],
   ])('refuse %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
 });
 
