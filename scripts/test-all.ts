@@ -82,6 +82,8 @@ const onCluster = (...files: string[]) => [
 
 /** Cases about the DaemonSet, the same on any version: `npm run e2e:cluster -- --kubernetes 1.34` has them, too. */
 const onceOnly = ['during a rolling update', 'a drained node', 'running pods keep what they have'];
+/** On the other pairs parts are killed while fewer pods come, for the sake of time. */
+const fewerPods = { NETDRA_FAULT_PODS: '12', NETDRA_STORM: '16x1' };
 
 /** The suite on each of the tested pairs, and the parts that are equal for all pairs and run on the first one. */
 function clusterParts(): { first: Part; others: Part[]; machine: Part; release: Part } {
@@ -93,7 +95,8 @@ function clusterParts(): { first: Part; others: Part[]; machine: Part; release: 
     last = needs;
     const chosen = index === 0 ? [] : ['-t', `^(?!.*(${onceOnly.join('|')}))`];
     const command = onCluster('suite.test.ts', 'api/', ...chosen);
-    return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs };
+    const env = index === 0 ? needs : needs.then((programs) => ({ ...programs, ...fewerPods }));
+    return { name: `cluster ${index + 1}`, versions: describePair(choice), command, needs: env };
   });
   const { versions, needs } = first!;
   const inMachine = ['bash', 'scripts/in-node.sh', 'vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts'];

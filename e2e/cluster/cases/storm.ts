@@ -6,6 +6,7 @@ import { metadataRoots } from '../container-view.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import type { NodePart, RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
+import { faultPods } from './faults.ts';
 
 /** Time for pods to run after the last fault: a driver that was killed before is restarted after 10 s, then 20 s. */
 const recovery = { timeout: 240_000, interval: 500 };
@@ -58,11 +59,11 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
       }
     });
 
-    it('30 pods that are never restarted run after a driver that was gone for 20 s and a restart of the runtime, and hold no other pod up', async () => {
+    it(`${faultPods} pods that are never restarted run after a driver that was gone for 20 s and a restart of the runtime, and hold no other pod up`, async () => {
       const { cluster } = get();
       const node = getNode();
-      const pods = await createPods(cluster, 30, 0, 'Never');
-      const started = async () => 30 - (await unsettled(cluster, pods)).length;
+      const pods = await createPods(cluster, faultPods, 0, 'Never');
+      const started = async () => faultPods - (await unsettled(cluster, pods)).length;
       await expect.poll(started, { ...recovery, interval: 50 }).toBeGreaterThan(2);
       const kubectl = (...args: string[]) => node.kubectl(...args, '--namespace', cluster.target.driverNamespace);
       const restrict = (value: string) =>
