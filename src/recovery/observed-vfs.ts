@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts';
 import type { Logger } from '../logger.ts';
 import type { Attachments, SandboxRegistry } from '../sandbox/index.ts';
-import type { Locks, Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { isUserSpace, type Locks, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
 
 /** The kubelet gives a sandbox four minutes to start; the component that attaches its VFs may need part of that. */
 const longestStartMs = 240_000;
@@ -63,5 +63,6 @@ export class ObservedVfs {
 /** VFs that another component attaches, and that no hook has found in a sandbox. */
 function unseenDevices({ state, devices }: Pick<StoredClaim, 'devices' | 'state'>): StoredDevice[] {
   if (state !== 'prepared') return [];
-  return devices.filter(({ config, attachment }) => config.attach === 'observe' && attachment === undefined);
+  const isUnseen = ({ config, attachment }: StoredDevice) => config.attach === 'observe' && attachment === undefined;
+  return devices.filter((device) => isUnseen(device) && !isUserSpace(device));
 }

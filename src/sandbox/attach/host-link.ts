@@ -76,7 +76,10 @@ export class HostLinks {
 
   /** Moves back a VF of which nothing is stored, from whatever namespace it is in. */
   async takeBack(device: StoredDevice): Promise<void> {
-    await this.returnFromPod(device, { netnsPath: (await this.#locate(device)) ?? `${netnsDir}/unknown` });
+    const netnsPath = await this.#locate(device);
+    await (netnsPath === undefined
+      ? this.#vfs.reclaimLink(device.pciAddress)
+      : this.returnFromPod(device, { netnsPath }));
   }
 
   /** @returns the path of the sandbox's namespace that the VF is in */

@@ -71,6 +71,13 @@ describe('a VF that another component has left in a sandbox which the runtime ha
     ['is not prepared', { ...prepared, state: 'preparing' }],
     ['has it moved by the driver', { ...prepared, devices: [{ ...device, config: {} }] }],
     [
+      'has it in user space',
+      {
+        ...prepared,
+        devices: [{ ...device, access: { nodes: [], vfio: { device: '/dev/vfio/7', iommuGroup: '7' } } }],
+      },
+    ],
+    [
       'has it in a known sandbox',
       {
         ...prepared,
