@@ -32,6 +32,9 @@ export interface DeviceResolverOptions {
 /** A device that a claim may observe, also while another claim has it. */
 export type ObservedDevice = Pick<StoredDevice, 'pool' | 'name' | 'request' | 'pciAddress'>;
 
+/** A claim on its way from one pod to another, with the names that its interfaces get. */
+export type PassingClaim = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
+
 /** Resolves the VFs that are allocated to a claim, and the configuration of each. Changes nothing. */
 export class DeviceResolver {
   readonly #options: DeviceResolverOptions;
@@ -115,10 +118,15 @@ export class DeviceResolver {
   /**
    * Two interfaces of a pod cannot have the same name; that is checked here, before one of them is in the pod. Interfaces
    * that CNI plugins configure need a name: if the claim leaves it open, it is net1, net2 and so on, as with Multus.
+   * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
    * @throws DriverError `config-invalid`
    */
-  nameInterfaces(claim: AllocatedClaim, devices: StoredDevice[]): StoredDevice[] {
-    const taken = this.#namesOfOtherClaims(claim);
+  nameInterfaces(
+    claim: AllocatedClaim,
+    devices: StoredDevice[],
+    passing: readonly PassingClaim[] = [],
+  ): StoredDevice[] {
+    const taken = this.#namesOfOtherClaims(claim, passing);
     for (const { name, config } of devices) {
       const { interfaceName } = config;
       if (interfaceName === undefined) continue;
@@ -143,7 +151,11 @@ export class DeviceResolver {
    * are still attached keep their names, which CNI plugins need to detach them.
    * @throws DriverError `config-invalid`
    */
-  renameInterfaces(claim: AllocatedClaim, devices: readonly StoredDevice[]): StoredDevice[] {
+  renameInterfaces(
+    claim: AllocatedClaim,
+    devices: readonly StoredDevice[],
+    passing: readonly PassingClaim[],
+  ): StoredDevice[] {
     const { driver, openClaimFields } = this.#options;
     const rules = { open: openClaimFields, nodeNetworks: [] };
     const unnamed = devices.map((device): StoredDevice => {
@@ -152,13 +164,13 @@ export class DeviceResolver {
       const { interfaceName: _earlier, ...config } = device.config;
       return { ...device, config };
     });
-    return this.nameInterfaces(claim, unnamed);
+    return this.nameInterfaces(claim, unnamed, passing);
   }
 
   /** Interface names in the claim's pod, and the devices that have them. */
-  #namesOfOtherClaims({ identity, podUids }: AllocatedClaim): Map<string, string> {
-    const claims = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
-    const names = claims
+  #namesOfOtherClaims({ identity, podUids }: AllocatedClaim, passing: readonly PassingClaim[]): Map<string, string> {
+    const stored = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
+    const names = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))]
       .filter((other) => other.identity.uid !== identity.uid)
       .flatMap(({ identity: { namespace, name: claim }, devices }) =>
         devices.flatMap(({ name, config: { interfaceName } }): [string, string][] =>

@@ -16,7 +16,7 @@ import type { AllocationCheck } from './allocation-check.ts';
 import { ClaimBatch } from './claim-batch.ts';
 import { invalidConfig } from './config.ts';
 import { findUserSpaceProblems } from './config-rules.ts';
-import { DeviceResolver, type DeviceResolverOptions } from './device-resolver.ts';
+import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
 import { fingerprintOf } from './fingerprint.ts';
 import { PodDialects } from './pod-dialects.ts';
@@ -108,10 +108,13 @@ export class Driver implements DraPlugin {
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
     const { store } = this.#options;
-    const works = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
+    const passing = all.filter(({ isHandedOver }) => isHandedOver);
+    const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
     const batch = new ClaimBatch(store, works);
     await batch.each((work) => this.#resolve(work, signal));
-    batch.together((work) => this.#reserve(work));
+    batch.together((work) => this.#reserve(work, passing.map(storedOf)));
     await batch.each((work) => this.#readAllBefore(work));
     batch.together((work) => {
       if (!work.isAgain) store.putClaim({ ...storedOf(work), state: 'preparing' });
@@ -142,12 +145,12 @@ export class Driver implements DraPlugin {
   }
 
   /** Before VFs are read: until its earlier claim is released, a VF is still being restored. */
-  #reserve(work: Work): void {
-    if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices);
+  #reserve(work: Work, passing: readonly PassingClaim[]): void {
+    if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices, passing);
     if (work.isAgain) return;
     // The first snapshot counts: an earlier attempt may have changed the VF.
     const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
-    const named = this.#resolver.nameInterfaces(work.claim, work.devices);
+    const named = this.#resolver.nameInterfaces(work.claim, work.devices, passing);
     work.devices = named.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
     // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#dialects.check(work.claim, work.devices);

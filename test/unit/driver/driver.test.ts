@@ -123,6 +123,20 @@ describe('interfaces that CNI plugins make', () => {
       refusal('config-invalid', expect.stringContaining('device dev-2 cannot be net7, which dev-4 of claim')),
     );
   });
+
+  it('of a claim that passes on keep their name while they are attached, and others of the call get another one', async () => {
+    const [first, second] = [buildPod('first'), buildPod('second')];
+    const claimOf = (name: string, device: string, pod: typeof first) =>
+      allocated(name, [device], { pods: [pod], uid: `uid-of-${name}`, config: [fromClass(cni)] });
+    await bench.prepare(claimOf('passing', 'dev-1', first));
+    const { pciAddress } = bench.store.claim('uid-of-passing')!.devices[0]!;
+    const attachment = { sandboxId: 's', podUid: first.metadata.uid, netnsPath: '/var/run/netns/cni-1' };
+    bench.store.setAttachments('uid-of-passing', new Map([[pciAddress, attachment]]));
+    const claims = [claimOf('new', 'dev-2', second), claimOf('passing', 'dev-1', second)];
+    const answers = await bench.driver.prepareResourceClaims(claims, { signal: AbortSignal.timeout(10_000) });
+    expect([...answers.values()]).toEqual([{ devices: [] }, { devices: [] }]);
+    expect(claims.map(namesIn)).toEqual([['net2'], ['net1']]);
+  });
 });
 
 describe('a device that is prepared', () => {
