@@ -99,7 +99,8 @@ export class Session {
 /** @returns a function to call when the runtime has sent its pods, or never will */
 function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOptions): () => void {
   return after(syncPatienceMs, () => {
-    const hint = 'it registers no plugin while it stops some other pod; if this lasts, it is stuck, and needs a restart';
+    const hint =
+      'it registers no plugin while it stops some other pod; if this lasts, it is stuck, and needs a restart';
     const waiting = { plugin: `${index}-${name}`, waitedMs: syncPatienceMs, hint };
     logger.warn(waiting, 'the runtime does not tell its pods yet');
   });

@@ -12,7 +12,11 @@ const maxAliasBytes = 255;
 export function assertInterfaceName(name: string): void {
   const bytes = Buffer.byteLength(name);
   if (bytes >= 1 && bytes <= maxInterfaceNameBytes && name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name)) return;
-  throw invalid(`${JSON.stringify(name)} is not an interface name`, 'use 1 to 15 bytes, no blank, "/", ":" or "%"', name);
+  throw invalid(
+    `${JSON.stringify(name)} is not an interface name`,
+    'use 1 to 15 bytes, no blank, "/", ":" or "%"',
+    name,
+  );
 }
 
 /** @throws NetlinkError `netlink-invalid` */

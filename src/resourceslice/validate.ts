@@ -181,7 +181,8 @@ function validateConsumption(report: Report, { consumesCounters = [] }: Device, 
     const set = sets.find(({ name }) => name === counterSet);
     if (set === undefined) report(field, 'is not a counter set of the pool');
     for (const name of set === undefined ? [] : Object.keys(counters)) {
-      if (!Object.hasOwn(set?.counters ?? {}, name)) report(`${field}.counters[${name}]`, 'is not a counter of that set');
+      if (!Object.hasOwn(set?.counters ?? {}, name))
+        report(`${field}.counters[${name}]`, 'is not a counter of that set');
     }
   }
 }

@@ -91,9 +91,7 @@ export const vfConfigSchema = z.strictObject({
   kind: z.literal('VFConfig'),
   attach: z
     .enum(['netlink', 'cni', 'observe'])
-    .describe(
-      'Who moves the VF into the pod: netdra, a chain of CNI plugins, or another component such as Multus.',
-    )
+    .describe('Who moves the VF into the pod: netdra, a chain of CNI plugins, or another component such as Multus.')
     .optional(),
   cni: z
     .record(z.string(), z.unknown())

@@ -90,7 +90,9 @@ describe('viewClaimFiles', () => {
     expect(await states()).toMatchObject({ v1: 'different', kep: 'missing', 'downward-api': 'current' });
     const found = await view();
     expect(isGood(found)).toBe(false);
-    expect(formatClaimFiles(plainTerminal, found)).toMatch(/not valid: .*"192\.0\.2\.07\/24" is not a canonical address/);
+    expect(formatClaimFiles(plainTerminal, found)).toMatch(
+      /not valid: .*"192\.0\.2\.07\/24" is not a canonical address/,
+    );
   });
 
   it('says that a claim is not prepared', async () => {
