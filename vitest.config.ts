@@ -1,6 +1,9 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
+/** A condition may become true late where everything else runs beside the test: 1 s is the default. */
+const patient = { poll: { timeout: 10_000 } };
+
 /**
  * `quick` needs neither root nor a container runtime. `integration` needs root and the kernel; `e2e-node` a real
  * containerd too. The last two run inside namespaces of their own (see scripts/node-shell.sh), one file at a time.
@@ -13,6 +16,7 @@ export default defineConfig({
           name: 'quick',
           include: ['test/unit/**/*.test.ts'],
           testTimeout: 15_000,
+          expect: patient,
           // Half of the time of 160 small files would be loading the same modules: none of them keeps anything.
           isolate: false,
           experimental: { viteModuleRunner: false, nodeLoader: false },
@@ -25,6 +29,7 @@ export default defineConfig({
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
           testTimeout: 120_000,
+          expect: patient,
           hookTimeout: 120_000,
           fileParallelism: false,
         },
@@ -34,6 +39,7 @@ export default defineConfig({
           name: 'neighbours',
           include: ['e2e/neighbours/**/*.test.ts'],
           testTimeout: 120_000,
+          expect: patient,
           // The first one builds programs in Go.
           hookTimeout: 900_000,
           fileParallelism: false,
@@ -44,6 +50,7 @@ export default defineConfig({
           name: 'e2e-node',
           include: ['e2e/node/cases/**/*.test.ts'],
           testTimeout: 120_000,
+          expect: patient,
           hookTimeout: 180_000,
           fileParallelism: false,
         },

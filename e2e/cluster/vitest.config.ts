@@ -7,6 +7,7 @@ export default defineConfig({
     name: 'e2e-cluster',
     include: ['*.test.ts', 'api/*.test.ts'],
     testTimeout: 180_000,
+    expect: { poll: { timeout: 30_000 } },
     hookTimeout: 300_000,
     fileParallelism: false,
   },

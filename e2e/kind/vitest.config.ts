@@ -8,6 +8,7 @@ export default defineConfig({
     include: ['cases/**/*.test.ts'],
     // The first pod on a node waits until its image is pulled.
     testTimeout: 180_000,
+    expect: { poll: { timeout: 30_000 } },
     hookTimeout: 180_000,
     fileParallelism: false,
   },

@@ -19,6 +19,8 @@ export default defineConfig({
     isolate: false,
     fileParallelism: false,
     testTimeout: 300_000,
+    // The default of 1 s is not enough in the emulator.
+    expect: { poll: { timeout: 60_000 } },
     hookTimeout: 300_000,
     teardownTimeout: 120_000,
     reporters: ['default', 'junit'],

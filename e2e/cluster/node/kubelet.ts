@@ -80,8 +80,9 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     failCgroupV1: false,
     failSwapOn: false,
     localStorageCapacityIsolation: false,
-    // The disk and the memory are shared with everything else on this machine.
-    evictionHard: { 'memory.available': '100Mi', 'nodefs.available': '1%', 'imagefs.available': '1%' },
+    // The disk and the memory are shared with everything else on this machine, and the page cache of other programs
+    // counts as used memory: a pod would be evicted, and its log removed, for what others do. 0 % switches it off.
+    evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
     imageGCHighThresholdPercent: 100,
     protectKernelDefaults: true,
     featureGates: options.featureGates ?? {},

@@ -98,7 +98,7 @@ describe.each(containerdSeries)('the tools beside a driver on containerd %s', (v
     ]);
     const sandbox = await bench.runSandbox(pod);
     // On a busy machine the hook answers before all of its work is done.
-    await expect.poll(claims).toMatchObject([{ devices: [{ generation: 1 }] }]);
+    await expect.poll(claims, { timeout: 60_000 }).toMatchObject([{ devices: [{ generation: 1 }] }]);
     const check = async () => {
       const place = { in: 'pod', interfaceName: 'net1', netnsPath: sandbox.netnsPath, pod: 'default/shown' };
       expect(await claims()).toMatchObject([
