@@ -70,6 +70,8 @@ export function formatCommand({ repository, command, env }: GuestTask): string {
     ['NETDRA_DRIVER', join(guestRunDir, runFolders.image, programPath)],
     ['NETDRA_TOOLS', join(guestRunDir, runFolders.tools)],
     ['NODE_OPTIONS', `--require ${JSON.stringify(join(repository, 'e2e/vm/guest/interpret.cjs'))}`],
+    // Fewer garbage collections of programs in Go: memory is plentiful, and the processors are emulated.
+    ['GOGC', '400'],
     // Parent of the pods' cgroups; a guest has the whole tree to itself.
     ['NETDRA_CGROUP_PARENT', '/netdra'],
   ]);

@@ -1,6 +1,6 @@
 /** The machine's VFs as the kernel reports them, for comparison with what the driver reports. */
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readlinkSync, writeFileSync } from 'node:fs';
+import { readlinkSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { NetworkDeviceData } from '../../src/metadata/index.ts';
 import type { IpLink } from '../ip-link.ts';
@@ -50,15 +50,36 @@ export const pfNames = ['pf0', 'pf1'] as const;
 
 /** The state of all VFs whose interface is in the host's network namespace, ordered by PF and number. */
 export function hostVfStates(): VfState[] {
-  const links = detailedLinks();
+  return toVfStates(detailedLinks(), (path) => readlinkSync(path));
+}
+
+/** Prints what `parseVfStates` reads. For a machine where Node.js takes seconds to start. */
+export const vfStatesScript = `ip -j -d addr
+echo
+shopt -s nullglob
+stat --format=%N / ${pfNames.map((pf) => `/sys/class/net/${pf}/device/virtfn*`).join(' ')} /sys/bus/pci/devices/*/driver`;
+
+/** @param output of `vfStatesScript` on another machine @returns the same as `hostVfStates` on that machine */
+export function parseVfStates(output: string): VfState[] {
+  const [links = '', ...lines] = output.trim().split('\n');
+  const targets = new Map<string, string>();
+  for (const line of lines) {
+    const [, path, target] = /^'(.*)' -> '(.*)'$/.exec(line) ?? [];
+    if (path !== undefined && target !== undefined) targets.set(path, target);
+  }
+  return toVfStates(JSON.parse(links), (path) => targets.get(path) ?? '');
+}
+
+/** @param targetOf returns the target of a symbolic link */
+function toVfStates(links: readonly DetailedLink[], targetOf: (path: string) => string): VfState[] {
   return pfNames.flatMap((pf) => {
     const infos = links.find(({ ifname }) => ifname === pf)?.vfinfo_list ?? [];
     return infos.flatMap(({ vf: index, address: adminAddress, vlan_list, trust }) => {
-      const pciAddress = basename(readlinkSync(`/sys/class/net/${pf}/device/virtfn${index}`));
+      const pciAddress = basename(targetOf(`/sys/class/net/${pf}/device/virtfn${index}`));
       const link = links.find(({ parentdev }) => parentdev === pciAddress);
       if (link === undefined) return [];
       const { ifname: name, address, mtu, flags } = link;
-      const driver = basename(readlinkSync(`/sys/bus/pci/devices/${pciAddress}/driver`));
+      const driver = basename(targetOf(`/sys/bus/pci/devices/${pciAddress}/driver`));
       const outside = { adminAddress, vlan: vlan_list?.[0]?.vlan ?? 0, trust };
       return [{ pciAddress, pf, index, driver, name, address, mtu, isUp: flags.includes('UP'), ...outside }];
     });
@@ -93,11 +114,15 @@ export function vfAt(vfs: VfState[], pf: string, index: number): VfState {
 
 /** Switches off all VFs of a PF, then switches on this many; 0 leaves none. Names are as when the machine started. */
 export function switchVfs(pf: string, count: number): void {
+  execFileSync('bash', ['-euc', switchVfsScript(pf, count)]);
+}
+
+/** The same for another machine. */
+export function switchVfsScript(pf: string, count: number): string {
   const device = `/sys/class/net/${pf}/device`;
-  writeFileSync(`${device}/sriov_numvfs`, '0');
-  if (count > 0) writeFileSync(`${device}/sriov_numvfs`, String(count));
-  for (let index = 0; index < count; index++) {
-    const [name = ''] = readdirSync(`${device}/virtfn${index}/net`);
-    execFileSync('ip', ['link', 'set', name, 'name', `${pf}v${index}`]);
-  }
+  return `echo 0 >${device}/sriov_numvfs
+    if [ ${count} -gt 0 ]; then echo ${count} >${device}/sriov_numvfs; fi
+    for ((index = 0; index < ${count}; index++)); do
+      ip link set "$(ls "${device}/virtfn$index/net")" name "${pf}v$index"
+    done`;
 }

@@ -13,10 +13,10 @@ const recovery = { timeout: 240_000, interval: 500 };
 /** `PODSxROUNDS`; docs/reliability.md describes the long form. */
 const size =
   /^(\d+)x(\d+)$/
-    .exec(process.env.NETDRA_STORM ?? '40x1')
+    .exec(process.env.NETDRA_STORM ?? '24x1')
     ?.slice(1)
     .map(Number) ?? [];
-const [podCount = 40, rounds = 1] = size;
+const [podCount = 24, rounds = 1] = size;
 /** Pods without a VF, to see how the same faults affect them. */
 const othersCount = Math.ceil(podCount / 4);
 /** The parts killed in a round, and how long after the previous fault. */

@@ -23,7 +23,7 @@ import { Guest } from '../guest.ts';
 import { writeExt4Image } from '../image/ext4.ts';
 import { takeMachineParts } from '../parts.ts';
 import { guestRunDir } from '../run-files.ts';
-import type { VfState } from '../vfs.ts';
+import { parseVfStates, switchVfsScript, type VfState, vfStatesScript } from '../vfs.ts';
 
 const nodeName = 'netdra-vm';
 /** Timeout of each step: seconds on an idle machine, minutes on one that is busy with other tests. */
@@ -166,23 +166,17 @@ export class GuestCluster implements AsyncDisposable {
 
   /** All VFs whose interface is in the guest's own network namespace. */
   async vfStates(): Promise<VfState[]> {
-    return JSON.parse(await this.#evaluate('vfs.hostVfStates()')) as VfState[];
+    return parseVfStates(await this.guest.run(vfStatesScript));
   }
 
   /** Removes all VFs of a PF and has the card create them again. */
   async switchVfs(pf: string, count: number): Promise<void> {
-    await this.#evaluate(`vfs.switchVfs(${JSON.stringify(pf)}, ${count})`);
+    await this.guest.run(switchVfsScript(pf, count));
   }
 
   /** Resets a PF through sysfs, as an administrator does; its VFs remain. */
   async resetPf(pf: string): Promise<void> {
     await this.guest.run(`echo 1 >/sys/class/net/${pf}/device/reset`);
-  }
-
-  /** @param expression calls a function of vfs.ts @returns its value as JSON */
-  async #evaluate(expression: string): Promise<string> {
-    const script = `import * as vfs from '${repository}/e2e/vm/vfs.ts'; console.log(JSON.stringify(${expression}));`;
-    return await this.guest.run(`node --input-type=module --eval '${script.replaceAll("'", `'\\''`)}'`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
