@@ -3,7 +3,7 @@
 #
 #   bash scripts/in-node.sh COMMAND [ARGUMENT...]
 #
-# Inside, /run, /var/lib and the temporary folder are the node's own (in memory), /sys shows the node's own network
+# Inside, /run, /var/lib, /var/log and the temporary folder are the node's own (in memory), /sys shows the node's own network
 # devices, loopback is up, and there are no other links. When COMMAND or this script ends, in whatever way, the kernel
 # kills every process of the node and removes its mounts, network namespaces and links. Cgroups outlive
 # namespaces: those of the node are below $NETDRA_CGROUP_PARENT and are removed here; those of a node whose script was
@@ -128,7 +128,10 @@ set_up_mounts() {
   # libcni keeps its cache in /var/lib/cni, which cannot be configured; kubelets use /var/lib/kubelet.
   mount -t overlay -o lowerdir=/var/lib,upperdir=/run/netdra/upper,workdir=/run/netdra/work netdra-lib /var/lib \
     2>/dev/null || mount -t tmpfs -o mode=755 netdra-lib /var/lib
-  [ -e "$repo/package.json" ] || fail "$repo is not visible on a node of its own: move it out of /run and /var/lib."
+  # A kubelet removes the logs below /var/log/pods of pods that it does not know: those of another node's kubelet.
+  mount -t tmpfs -o mode=755,nosuid,nodev netdra-log /var/log
+  [ -e "$repo/package.json" ] ||
+    fail "$repo is not visible on a node of its own: move it out of /run, /var/lib and /var/log."
 }
 
 # Runs COMMAND as a child of the node's first process, which reaps the orphans of the container runtime.

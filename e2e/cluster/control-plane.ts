@@ -91,6 +91,8 @@ export class ControlPlane implements AsyncDisposable {
         for (const { args } of [controllers!, scheduler!]) args.push(...throttle);
       }
       controllers!.args.push(...signing, ...accounts, '--use-service-account-credentials');
+      // The default is below /usr, where it would remain.
+      controllers!.args.push(`--flex-volume-plugin-dir=${join(dir, 'volume-plugins')}`);
       const startNamed = ({ program, args, name }: NonNullable<typeof scheduler>, port: number) =>
         start(program, args, () => isHealthy(`https://127.0.0.1:${port}`), name);
       const [controllerManager, started] = await Promise.all([

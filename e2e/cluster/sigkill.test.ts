@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
-import { listCgroupFolders, listProcesses } from '../node/host-state.ts';
+import { listCgroupFolders, listFolder, listProcesses } from '../node/host-state.ts';
 import { takeBaseline } from '../node/leftovers.ts';
 import { run } from '../node/packages/run.ts';
 
@@ -13,12 +13,15 @@ const suite = ['vitest', 'run', '--config', 'e2e/cluster/vitest.config.ts', 'sui
 const startup = { timeout: 170_000, interval: 200 };
 const teardown = { timeout: 30_000, interval: 200 };
 
+/** Written by a kubelet wherever it runs. A second kubelet with the same folders removes the logs of the first one's pods. */
+const kubeletDirs = ['/var/log/pods', '/var/log/containers', '/usr/libexec/kubernetes/kubelet-plugins/volume'];
+
 /** State of the machine, which is the node of this test: the suite that is killed has a node within it. */
 function look() {
   const own = process.env.NETDRA_CGROUP_PARENT ?? '';
   const processes = listProcesses().map(({ pid, args }) => `${pid} ${args.join(' ')}`);
   const cgroups = listCgroupFolders(own).filter((folder) => !folder.endsWith(own));
-  return { ...takeBaseline(), processes, cgroups };
+  return { ...takeBaseline(), processes, cgroups, files: kubeletDirs.flatMap(listFolder) };
 }
 
 /** Pids of processes that were started since and have a matching argument. */

@@ -76,13 +76,14 @@ function kubeletConfig({ authority, nodeAddress, dir, ...options }: KubeletFiles
     cgroupDriver: 'cgroupfs',
     cgroupRoot: options.cgroupRoot,
     cgroupsPerQOS: true,
+    // The default is below /usr, where it would remain.
+    volumePluginDir: join(kubeletDir, 'volume-plugins'),
     enforceNodeAllocatable: [],
     failCgroupV1: false,
     failSwapOn: false,
     localStorageCapacityIsolation: false,
-    // The disk and the memory are shared with everything else on this machine, and the page cache of other programs
-    // counts as used memory: a pod would be evicted, and its log removed, for what others do. 0 % switches it off.
-    evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
+    // The disk and the memory are shared with everything else on this machine.
+    evictionHard: { 'memory.available': '100Mi', 'nodefs.available': '1%', 'imagefs.available': '1%' },
     imageGCHighThresholdPercent: 100,
     protectKernelDefaults: true,
     featureGates: options.featureGates ?? {},
