@@ -9,6 +9,8 @@ export interface Machine {
   kernel: string;
   system: string;
   node: string;
+  /** Where the drivers keep their state; absent if the measurement does not depend on it. */
+  disk?: string;
   /** Load average of the last minute, before any measurement. */
   load: number;
 }

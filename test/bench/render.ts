@@ -40,8 +40,10 @@ export function renderBounds(bounds: readonly Bound[]): string {
   );
 }
 
-export function renderMachine({ processor, cores, memoryGb, kernel, system, node, load }: Machine): string {
-  return `${cores} cores of ${processor}, ${memoryGb} GB, ${system}, Linux ${kernel}, Node.js ${node}; load before: ${load.toFixed(2)}`;
+export function renderMachine({ processor, cores, memoryGb, kernel, system, node, disk, load }: Machine): string {
+  const parts = [`${cores} cores of ${processor}`, `${memoryGb} GB`, system, `Linux ${kernel}`, `Node.js ${node}`];
+  const state = disk === undefined ? '' : `state on ${disk}; `;
+  return `${parts.join(', ')}; ${state}load before: ${load.toFixed(2)}`;
 }
 
 export function renderResult({ name, about, rows, notes = [] }: BenchResult): string {

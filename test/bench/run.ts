@@ -2,13 +2,14 @@
  * `npm run bench [-- --only NAME,NAME] [--smoke] [--json FILE] [--write-docs]`: see README.md.
  * Exits with 0 whether the bounds are met or not; with 1 if something failed.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Bench } from './bench.ts';
 import { allBenches } from './benches/index.ts';
 import { benchOptions } from './chosen-names.ts';
+import { BenchDisk } from './disk.ts';
 import { describeMachine } from './machine.ts';
 import { renderBounds, renderMachine, renderResult } from './render.ts';
 import type { BenchResult } from './result.ts';
@@ -24,27 +25,23 @@ if (unknown.length > 0) {
   throw new Error(`no bench ${unknown.join(', ')}; there are ${allBenches.map(({ name }) => name).join(', ')}`);
 }
 const chosen: Bench[] = allBenches.filter(({ name }) => names?.includes(name) ?? true);
-const machine = describeMachine();
+using disk = new BenchDisk();
+const machine = { ...describeMachine(), disk: disk.description };
 say(renderMachine(machine));
-// Not below the temporary folder, which is in memory on a test node.
-const workDir = mkdtempSync('/var/tmp/netdra-bench-');
-try {
-  const imageDir = join(workDir, 'image');
-  await makeShippedDriver(imageDir);
-  const results: BenchResult[] = [];
-  for (const bench of chosen) {
-    const startedAtMs = performance.now();
-    const effort = values.smoke ? 'smoke' : 'full';
-    const progress = (line: string) => process.stderr.write(`  ${line}\n`);
-    const result = await bench.run({ effort, imageDir, workDir, progress });
-    results.push(result);
-    say(`\n${renderResult(result)}\n\n(${((performance.now() - startedAtMs) / 1_000).toFixed(0)} s)`);
-  }
-  const bounds = results.flatMap((result) => result.bounds);
-  say(`\n${renderBounds(bounds)}`);
-  const report: Report = { machine, finished: new Date().toISOString(), results };
-  if (values['write-docs']) writeDocs(fileURLToPath(new URL('../../docs', import.meta.url)), report);
-  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, undefined, 2)}\n`);
-} finally {
-  rmSync(workDir, { recursive: true, force: true });
+const workDir = disk.dir;
+const imageDir = join(workDir, 'image');
+await makeShippedDriver(imageDir);
+const results: BenchResult[] = [];
+for (const bench of chosen) {
+  const startedAtMs = performance.now();
+  const effort = values.smoke ? 'smoke' : 'full';
+  const progress = (line: string) => process.stderr.write(`  ${line}\n`);
+  const result = await bench.run({ effort, imageDir, workDir, progress });
+  results.push(result);
+  say(`\n${renderResult(result)}\n\n(${((performance.now() - startedAtMs) / 1_000).toFixed(0)} s)`);
 }
+const bounds = results.flatMap((result) => result.bounds);
+say(`\n${renderBounds(bounds)}`);
+const report: Report = { machine, finished: new Date().toISOString(), results };
+if (values['write-docs']) writeDocs(fileURLToPath(new URL('../../docs', import.meta.url)), report);
+if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, undefined, 2)}\n`);

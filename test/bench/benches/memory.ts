@@ -5,7 +5,7 @@ import { TestNetns } from '../../doubles/netns.ts';
 import type { Bench } from '../bench.ts';
 import { Lab, prepare, unprepare } from '../lab.ts';
 import { bound, row } from '../result.ts';
-import { residentMb } from '../shipped-driver.ts';
+import { cpuMs, residentMb } from '../shipped-driver.ts';
 import { summarize } from '../stats.ts';
 
 /** Idle time of a process before its memory is measured. */
@@ -27,11 +27,13 @@ export const memoryBench: Bench = {
     const points: [number, number][] = [[0, startedMb]];
     const runner = await cycleRunner(lab);
     const step = Math.max(1, cycles / 10);
+    const cpuBefore = cpuMs(driver.pid);
     for (let done = 0; done < cycles; done += step) {
       options.progress(`memory: ${done} of ${cycles} cycles`);
       await runner.run(step);
       points.push([done + step, residentMb(driver.pid)]);
     }
+    const cpu = (cpuMs(driver.pid) - cpuBefore) / cycles;
     runner[Symbol.dispose]();
     await sleep(pauseMs);
     const usedMb = residentMb(driver.pid);
@@ -42,6 +44,7 @@ export const memoryBench: Bench = {
       rows: [
         row('after the start', 'MB', summarize([startedMb]), bare),
         row(`after ${cycles} cycles`, 'MB', summarize([usedMb]), bare),
+        row('CPU of each cycle', 'ms', summarize([cpu])),
       ],
       bounds: [
         bound('RSS after the start / node -e', startedMb / bareMb, 2, '×'),
