@@ -231,7 +231,9 @@ export class VfSource implements VfHost, AsyncDisposable {
   }
 
   linkKey(pciAddress: string): VfIdentity {
-    return linkIdentity({ pciAddress, simulated: this.#nic !== undefined });
+    const { interfaceName } = this.#devices.find((device) => device.pciAddress === pciAddress) ?? {};
+    const identity = linkIdentity({ pciAddress, simulated: this.#nic !== undefined });
+    return { ...identity, ...(interfaceName === undefined ? {} : { interfaceName }) };
   }
 
   #hangs(pciAddress: string): boolean {

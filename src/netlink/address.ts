@@ -1,5 +1,5 @@
 import { getU32, putU32 } from 'netlink';
-import { type Attribute, decodeAttributes, encodeAttributes } from './attributes.ts';
+import { type Attribute, Attributes, encodeAttributes } from './attributes.ts';
 import { assertIndex, invalid } from './checks.ts';
 import { formatCidr, isUnicast, parseCidr } from './cidr.ts';
 
@@ -30,7 +30,7 @@ export interface Address {
 
 /** `undefined` for families other than IP. */
 export function decodeAddress(message: Buffer): Address | undefined {
-  const attributes = decodeAttributes(message.subarray(headerBytes));
+  const attributes = new Attributes(message.subarray(headerBytes));
   // On point-to-point links IFA_ADDRESS is the other side.
   const octets = attributes.get(AddressAttribute.local) ?? attributes.get(AddressAttribute.address);
   if (octets === undefined || (octets.length !== 4 && octets.length !== 16)) return undefined;

@@ -1,8 +1,7 @@
-import { formatAttribute, type NetlinkAttribute, pad } from 'netlink';
+import { formatAttribute, pad } from 'netlink';
 
 const headerBytes = 4;
-/** `NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`, and the mask of the remaining bits. */
-const flags = { nested: 0x8000, no: 0x4000 };
+/** Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`. */
 const typeMask = 0x3fff;
 
 /** An attribute to send: its payload as bytes, or as further attributes. */
@@ -19,38 +18,69 @@ export function encodeAttributes(attributes: Attribute[]): Uint8Array[] {
   });
 }
 
-/** The attributes of a message, the last one of each type. */
-export function decodeAttributes(stream: Buffer): Map<number, Buffer> {
-  const attributes = new Map<number, Buffer>();
-  walk(stream, (typeAndFlags, data) => attributes.set(typeAndFlags & typeMask, data));
-  return attributes;
-}
+/**
+ * The attributes of a message, the last one of each type. A payload is cut out when it is asked for: a link has some sixty
+ * attributes, a node hundreds of links, and most attributes are never asked for.
+ */
+export class Attributes {
+  readonly #stream: Buffer;
+  /** Where the attribute of a type begins. */
+  readonly #places = new Map<number, number>();
 
-/** The attributes of a message in their order; types may repeat. */
-export function listAttributes(stream: Buffer): NetlinkAttribute[] {
-  const attributes: NetlinkAttribute[] = [];
-  walk(stream, (typeAndFlags, data) => {
-    const [nested, no] = [(typeAndFlags & flags.nested) !== 0, (typeAndFlags & flags.no) !== 0];
-    attributes.push({ type: typeAndFlags & typeMask, nested, no, data });
-  });
-  return attributes;
+  /** @throws RangeError if an attribute does not fit into what is left */
+  constructor(stream: Buffer) {
+    this.#stream = stream;
+    for (let at = 0; at < stream.length; at = nextAfter(stream, at)) this.#places.set(typeAt(stream, at), at);
+  }
+
+  get(type: number): Buffer | undefined {
+    const at = this.#places.get(type);
+    return at === undefined ? undefined : payloadAt(this.#stream, at);
+  }
+
+  has(type: number): boolean {
+    return this.#places.has(type);
+  }
 }
 
 /**
- * Creates no object for each attribute: a dump of a node's links has thousands of them, and a pod waits for it.
+ * The attributes of a message in their order; types may repeat.
  * @throws RangeError if an attribute does not fit into what is left
  */
-function walk(stream: Buffer, visit: (typeAndFlags: number, data: Buffer) => void): void {
-  // In the byte order of the processor, which is little-endian on all supported platforms.
-  for (let offset = 0; offset < stream.length; ) {
-    const left = stream.length - offset;
-    if (left < headerBytes) throw new RangeError('an attribute is cut off');
-    const length = stream.readUInt16LE(offset);
-    if (length < headerBytes || length > left) throw new RangeError(`an attribute has the length ${length}`);
-    visit(stream.readUInt16LE(offset + 2), stream.subarray(offset + headerBytes, offset + length));
-    // Each attribute begins at a multiple of four.
-    offset += (length + 3) & ~3;
+export function listAttributes(stream: Buffer): { type: number; data: Buffer }[] {
+  const attributes: { type: number; data: Buffer }[] = [];
+  for (let at = 0; at < stream.length; at = nextAfter(stream, at)) {
+    attributes.push({ type: typeAt(stream, at), data: payloadAt(stream, at) });
   }
+  return attributes;
+}
+
+// Octet by octet: dumps have tens of thousands of attributes, and the methods of Buffer check their arguments at each call.
+// In the byte order of the processor, which is little-endian on all supported platforms.
+
+function typeAt(stream: Buffer, at: number): number {
+  return (octetAt(stream, at + 2) | (octetAt(stream, at + 3) << 8)) & typeMask;
+}
+
+function payloadAt(stream: Buffer, at: number): Buffer {
+  return stream.subarray(at + headerBytes, at + lengthAt(stream, at));
+}
+
+/** Each attribute begins at a multiple of four. */
+function nextAfter(stream: Buffer, at: number): number {
+  return at + ((lengthAt(stream, at) + 3) & ~3);
+}
+
+function lengthAt(stream: Buffer, at: number): number {
+  const left = stream.length - at;
+  if (left < headerBytes) throw new RangeError('an attribute is cut off');
+  const length = octetAt(stream, at) | (octetAt(stream, at + 1) << 8);
+  if (length < headerBytes || length > left) throw new RangeError(`an attribute has the length ${length}`);
+  return length;
+}
+
+function octetAt(stream: Buffer, at: number): number {
+  return stream[at] as number;
 }
 
 /** A string with its final NUL byte. */
@@ -70,5 +100,5 @@ export function decodeString(data: Buffer | undefined): string | undefined {
 /** Lower case with colons; none if the payload is missing or empty. */
 export function decodeHardwareAddress(data: Buffer | undefined): string | undefined {
   if (data === undefined || data.length === 0) return undefined;
-  return [...data].map((octet) => octet.toString(16).padStart(2, '0')).join(':');
+  return data.toString('hex').replace(/..(?=.)/g, '$&:');
 }

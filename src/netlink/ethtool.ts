@@ -2,7 +2,7 @@ import { Protocol, putU32 } from 'netlink';
 import { type Clock, systemClock } from '../clock.ts';
 import {
   type Attribute,
-  decodeAttributes,
+  Attributes,
   decodeString,
   encodeAttributes,
   encodeString,
@@ -192,7 +192,7 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
     const payload = [Buffer.of(control.getFamily, version, 0, 0), ...encodeAttributes([name])];
     const [message] = await this.#socket.request({ type: control.type, payload }, subject);
     return decodeAnswer(() => {
-      const attributes = decodeAttributes(message?.data.subarray(headerBytes) ?? Buffer.alloc(0));
+      const attributes = new Attributes(message?.data.subarray(headerBytes) ?? Buffer.alloc(0));
       const id = attributes.get(control.familyId);
       if (id === undefined) throw new RangeError('the ethtool family has no number');
       return id.readUInt16LE();
@@ -220,7 +220,7 @@ function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
  * @throws RangeError if it is too short
  */
 export function decodeValues(group: EthtoolGroup, message: Buffer): EthtoolValues {
-  const attributes = decodeAttributes(message);
+  const attributes = new Attributes(message);
   if (group === 'features') {
     const changeable = decodeBitset(attributes.get(Features.changeable));
     const wanted = decodeBitset(attributes.get(Features.wanted));
@@ -247,15 +247,31 @@ export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attrib
   });
 }
 
+/**
+ * Bitsets that were decoded last, by their bytes: those of VFs of one kind are equal, and the names of sixty features take as
+ * long as all else that is read of a link.
+ */
+const knownBitsets = new Map<string, ReadonlyMap<string, boolean>>();
+const mostKnownBitsets = 32;
+
 /** Decodes the form that is not compact, with bits by name. */
-function decodeBitset(data: Buffer | undefined): Map<string, boolean> {
+function decodeBitset(data: Buffer = Buffer.alloc(0)): ReadonlyMap<string, boolean> {
+  const bytes = data.toString('latin1');
+  const known = knownBitsets.get(bytes);
+  if (known !== undefined) return known;
+  if (knownBitsets.size === mostKnownBitsets) knownBitsets.clear();
+  const bits = listBits(data);
+  knownBitsets.set(bytes, bits);
+  return bits;
+}
+
+function listBits(data: Buffer): Map<string, boolean> {
   const bits = new Map<string, boolean>();
-  if (data === undefined) return bits;
-  const attributes = decodeAttributes(data);
+  const attributes = new Attributes(data);
   // Without a mask only the bits that are set are listed, without a value.
   const isList = attributes.has(Bitset.noMask);
   for (const { data: bit } of listAttributes(attributes.get(Bitset.bits) ?? Buffer.alloc(0))) {
-    const parts = decodeAttributes(bit);
+    const parts = new Attributes(bit);
     const name = decodeString(parts.get(Bitset.name));
     if (name !== undefined) bits.set(name, isList || parts.has(Bitset.value));
   }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { isEthernetAddress } from './checks.ts';
 import { NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
@@ -91,8 +92,12 @@ export async function readLinkState(
 export async function scrubLink(connection: LinkStateConnection, index: number): Promise<RestoreFailure[]> {
   const steps = new Steps();
   await steps.run('up', () => connection.setLink(index, { up: false }));
-  await steps.run('altNames', () => connection.removeAltNames(index));
-  await steps.run('xdp', async () => detachXdp(connection, index, (await connection.link({ index }))?.xdp));
+  await steps.run('link', async () => {
+    const link = await connection.link({ index });
+    if (link === undefined) throw gone(index);
+    if (link.altNames.length > 0) await steps.run('altNames', () => connection.removeAltNames(index));
+    await steps.run('xdp', () => detachXdp(connection, index, link.xdp));
+  });
   return steps.failures;
 }
 
@@ -123,8 +128,11 @@ export async function restoreLinkState(
   // A separate request: before Linux 6.2 a link that is up cannot be renamed, and many drivers do not change its MAC.
   const mustBeDown = now.up && (!up || now.name !== name || isOtherAddress);
   if (mustBeDown) await steps.run('up', () => set({ up: false }));
-  await steps.run('name', () => restoreName(connection, index, name));
-  await steps.run('altNames', () => restoreAltNames(connection, index, before.altNames));
+  const isRenamed = now.name !== name;
+  if (isRenamed) await steps.run('name', () => restoreName(connection, index, name));
+  if (isRenamed || !isDeepStrictEqual(now.altNames, before.altNames)) {
+    await steps.run('altNames', () => restoreAltNames(connection, index, before.altNames));
+  }
   await steps.run('xdp', () => detachXdp(connection, index, now.xdp, before.xdp));
   if (isOtherAddress) await steps.run('hardwareAddress', () => set({ hardwareAddress }));
   if (now.mtuBytes !== mtuBytes) await steps.run('mtuBytes', () => set({ mtuBytes }));
@@ -139,8 +147,10 @@ export async function restoreLinkState(
     }
   }
   if (up !== (now.up && !mustBeDown)) await steps.run('up', () => set({ up }));
-  // Last: a link that goes down loses its IPv6 addresses.
-  await steps.run('addresses', () => restoreAddresses(connection, index, before.addresses));
+  // Last: a link that goes down, or whose MTU becomes too small, loses its IPv6 addresses.
+  if (mustBeDown || now.mtuBytes !== mtuBytes || !isDeepStrictEqual(now.addresses, before.addresses)) {
+    await steps.run('addresses', () => restoreAddresses(connection, index, before.addresses));
+  }
   return steps.failures;
 }
 

@@ -1,7 +1,7 @@
 import { getS32, getU8, getU32, putS32, putU32 } from 'netlink';
 import {
   type Attribute,
-  decodeAttributes,
+  Attributes,
   decodeHardwareAddress,
   decodeString,
   encodeAttributes,
@@ -169,8 +169,8 @@ export type NetnsReference = Pick<NetnsHandle, 'fd' | 'path'>;
 
 /** @throws RangeError, TypeError or Error if the message is too short */
 export function decodeLink(message: Buffer): Link {
-  const attributes = decodeAttributes(message.subarray(headerBytes));
-  const info = decodeAttributes(attributes.get(LinkAttribute.linkInfo) ?? Buffer.alloc(0));
+  const attributes = new Attributes(message.subarray(headerBytes));
+  const info = new Attributes(attributes.get(LinkAttribute.linkInfo) ?? Buffer.alloc(0));
   const flags = getU32(message.subarray(8, 12));
   const number = (type: number, read: (data: Buffer) => number) => {
     const data = attributes.get(type);
@@ -210,16 +210,16 @@ export function decodeLink(message: Buffer): Link {
  * them by exactly these bytes.
  */
 export function altNamesOf(message: Buffer): Buffer[] {
-  return decodeAltNames(decodeAttributes(message.subarray(headerBytes)));
+  return decodeAltNames(new Attributes(message.subarray(headerBytes)));
 }
 
-function decodeAltNames(attributes: Map<number, Buffer>): Buffer[] {
+function decodeAltNames(attributes: Attributes): Buffer[] {
   return listAttributes(attributes.get(LinkAttribute.propList) ?? Buffer.alloc(0))
     .filter(({ type }) => type === LinkAttribute.altName)
     .map(({ data }) => data.subarray(0, data.indexOf(0) === -1 ? data.length : data.indexOf(0)));
 }
 
-function decodeOffloadLimits(attributes: Map<number, Buffer>): OffloadLimits | undefined {
+function decodeOffloadLimits(attributes: Attributes): OffloadLimits | undefined {
   const entries = offloadLimits.flatMap((limit) => {
     const data = attributes.get(LinkAttribute[limit]);
     return data === undefined ? [] : [[limit, getU32(data)]];
@@ -229,7 +229,7 @@ function decodeOffloadLimits(attributes: Map<number, Buffer>): OffloadLimits | u
 
 function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {
   if (data === undefined) return undefined;
-  const attributes = decodeAttributes(data);
+  const attributes = new Attributes(data);
   const modes = (Object.keys(xdpModes) as XdpMode[]).filter((mode) => attributes.has(xdpModes[mode].programId));
   return modes.length === 0 ? undefined : modes;
 }

@@ -25,23 +25,26 @@ const attempts = 20;
  * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that
  * it would exist there twice. The kernel sets the link down and drops its addresses, routes, qdiscs and upper links;
  * its index may change.
+ * @param link as it was read last
  * @param change applied in the target; without a name the link keeps its own
  * @returns the link as it is in the target
  * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link of that name; then nothing was moved
  */
 export async function moveLink(
   from: Pick<RtnlConnection, 'link' | 'setLink' | 'removeAltNames'>,
-  index: number,
+  link: Link,
   to: MoveTarget,
   change: Omit<LinkChange, 'netns'> = {},
   { acceptOtherName = false }: MoveOptions = {},
 ): Promise<Link> {
+  const { index } = link;
+  let now: Link | undefined = link;
   for (let attempt = 1; ; attempt++) {
-    const link = await from.link({ index });
-    if (link === undefined) throw missing(`#${index}`, undefined, 'it is gone or was moved: list the links again');
+    if (attempt > 1) now = await from.link({ index });
+    if (now === undefined) throw missing(`#${index}`, undefined, 'it is gone or was moved: list the links again');
     // If a failure here matters, the move reports it.
-    if (link.altNames.length > 0) await from.removeAltNames(index).catch(() => undefined);
-    const wanted = change.name ?? link.name;
+    if (now.altNames.length > 0) await from.removeAltNames(index).catch(() => undefined);
+    const wanted = change.name ?? now.name;
     // Checked before: the kernel notices after the move and leaves the link in the target under its old name.
     const isTaken = (await to.connection.link({ name: wanted })) !== undefined;
     if (isTaken && !acceptOtherName) throw nameTaken(wanted, to.netns.path);
@@ -51,7 +54,7 @@ export async function moveLink(
     } catch (error) {
       const lostName = error instanceof NetlinkError && error.errno === 'EEXIST';
       if (!acceptOtherName || !lostName || attempt === attempts) throw error;
-      const moved = await findUnderOldName(from, link, to);
+      const moved = await findUnderOldName(from, now, to);
       if (moved !== undefined) return moved;
       continue;
     }

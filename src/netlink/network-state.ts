@@ -69,6 +69,8 @@ export interface VfIdentity {
   permanentAddress?: string;
   /** Address of the interface when it was moved. Used only if exactly one link has it. */
   hardwareAddress?: string;
+  /** The name that it probably has; looked at first, and never sufficient. */
+  interfaceName?: string;
 }
 
 /**

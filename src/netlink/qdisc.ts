@@ -1,5 +1,5 @@
 import { getU32, putU32 } from 'netlink';
-import { type Attribute, decodeAttributes, decodeString, encodeAttributes, encodeString } from './attributes.ts';
+import { type Attribute, Attributes, decodeString, encodeAttributes, encodeString } from './attributes.ts';
 import { assertIndex } from './checks.ts';
 
 /** `TC_H_ROOT` and `TC_H_INGRESS` of Linux `pkt_sched.h`. `clsact` uses the latter, too. */
@@ -30,5 +30,5 @@ export function encodeQdisc(index: number, place: QdiscPlace, kind?: string): Ui
 /** The kind, such as `fq`; `undefined` for one that the kernel has chosen, which has no handle. */
 export function decodeQdisc(message: Buffer): string | undefined {
   if (getU32(message.subarray(handleOffset, handleOffset + 4)) === 0) return undefined;
-  return decodeString(decodeAttributes(message.subarray(headerBytes)).get(kindType));
+  return decodeString(new Attributes(message.subarray(headerBytes)).get(kindType));
 }

@@ -1,5 +1,5 @@
 import { getS32, getU16, getU32, putU16, putU32 } from 'netlink';
-import { type Attribute, decodeAttributes, encodeAttributes } from './attributes.ts';
+import { type Attribute, Attributes, encodeAttributes } from './attributes.ts';
 import { assertIndex, invalid } from './checks.ts';
 import {
   AddressFamily,
@@ -85,7 +85,7 @@ export interface NewRoute {
 export function decodeRoute(message: Buffer): Route | undefined {
   const family = message.readUInt8(0);
   if (family !== AddressFamily.ipv4 && family !== AddressFamily.ipv6) return undefined;
-  const attributes = decodeAttributes(message.subarray(headerBytes));
+  const attributes = new Attributes(message.subarray(headerBytes));
   const anywhere = Buffer.alloc(family === AddressFamily.ipv4 ? 4 : 16);
   const table = attributes.get(RouteAttribute.table);
   const metric = attributes.get(RouteAttribute.metric);
@@ -164,7 +164,7 @@ function encodeGateway(gateway: IpAddress, family: AddressFamily): Attribute {
   return { type: RouteAttribute.via, value: Buffer.concat([putU16(gateway.family), gateway.octets]) };
 }
 
-function decodeNextHop(attributes: Map<number, Buffer>): NextHop {
+function decodeNextHop(attributes: Attributes): NextHop {
   const outInterface = attributes.get(RouteAttribute.outInterface);
   return {
     ...(outInterface === undefined ? {} : { index: getU32(outInterface) }),
@@ -172,7 +172,7 @@ function decodeNextHop(attributes: Map<number, Buffer>): NextHop {
   };
 }
 
-function decodeGateway(attributes: Map<number, Buffer>): { gateway?: string } {
+function decodeGateway(attributes: Attributes): { gateway?: string } {
   const octets = attributes.get(RouteAttribute.gateway) ?? attributes.get(RouteAttribute.via)?.subarray(2);
   return octets === undefined ? {} : { gateway: formatIpAddress(octets) };
 }
@@ -184,7 +184,7 @@ function decodeMultipath(list: Buffer): NextHop[] {
     const length = getU16(rest.subarray(0, 2));
     if (length < nextHopBytes) break;
     const index = getS32(rest.subarray(4, 8));
-    nextHops.push({ index, ...decodeGateway(decodeAttributes(rest.subarray(nextHopBytes, length))) });
+    nextHops.push({ index, ...decodeGateway(new Attributes(rest.subarray(nextHopBytes, length))) });
     rest = rest.subarray((length + 3) & ~3);
   }
   return nextHops;

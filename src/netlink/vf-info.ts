@@ -1,5 +1,5 @@
 import { getU32 } from 'netlink';
-import { decodeAttributes, decodeHardwareAddress, listAttributes } from './attributes.ts';
+import { Attributes, decodeHardwareAddress, listAttributes } from './attributes.ts';
 
 /** `IFLA_VF_*` of Linux `if_link.h`. */
 const VfAttribute = { mac: 1, vlan: 2, spoofCheck: 4, linkState: 5, rate: 6, trust: 9, vlanList: 12 } as const;
@@ -35,14 +35,14 @@ export interface VfInfo {
 
 /** The VFs in a PF's link message, if they were requested; drivers may leave some out. */
 export function decodeVfInfos(message: Buffer): VfInfo[] {
-  const list = decodeAttributes(message.subarray(linkHeaderBytes)).get(listType);
+  const list = new Attributes(message.subarray(linkHeaderBytes)).get(listType);
   return list === undefined ? [] : listAttributes(list).flatMap(({ data }) => decodeVfInfo(data) ?? []);
 }
 
 /** Every value is a struct that starts with the number of the VF. */
 function decodeVfInfo(data: Buffer): VfInfo | undefined {
-  const values = decodeAttributes(data);
-  const first = values.values().next().value;
+  const values = new Attributes(data);
+  const first = listAttributes(data)[0]?.data;
   if (first === undefined) return undefined;
   const word = (type: number, index: number) => {
     const value = values.get(type);

@@ -99,24 +99,13 @@ export class Follow implements Disposable {
   }
 
   async #endWith(identity: string): Promise<void> {
-    const { clock } = this.#options;
+    const { clock, netnsPath, networks } = this.#options;
     const { signal } = this.#stop;
     try {
-      while (this.#isStill(identity)) await clock.sleep(checkMs, signal);
+      while (networks.isStill(identity, netnsPath)) await clock.sleep(checkMs, signal);
     } catch {
       // Disposed of.
     }
     this.#stop.abort();
-  }
-
-  #isStill(identity: string): boolean {
-    const { networks, netnsPath } = this.#options;
-    try {
-      using namespace = networks.open(netnsPath);
-      return namespace?.identity === identity;
-    } catch {
-      // Too many open files, for example, is no evidence about the namespace.
-      return true;
-    }
   }
 }

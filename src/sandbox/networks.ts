@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   EthtoolConnection,
@@ -45,6 +45,8 @@ export interface Networks {
    * our container, and too many open files are no evidence.
    */
   isGone(path: string): boolean;
+  /** Whether the namespace with this identity is still at a path; also if that cannot be found out. */
+  isStill(identity: string, path: string): boolean;
   /** Paths of the namespaces in a directory. */
   list(dir: string): string[];
 }
@@ -91,6 +93,16 @@ export class KernelNetworks implements Networks, Disposable {
     }
   }
 
+  /** Without opening it: every second, for each pod with a VF. */
+  isStill(identity: string, path: string): boolean {
+    try {
+      const there = statSync(path, { bigint: true, throwIfNoEntry: false });
+      return there !== undefined && identityOf(there) === identity;
+    } catch {
+      return true;
+    }
+  }
+
   list(dir: string): string[] {
     const names = existsSync(dir) ? readdirSync(dir) : [];
     return names.map((name) => join(dir, name));
@@ -113,7 +125,7 @@ class KernelNamespace implements NetworkNamespace {
   constructor(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {
     this.netns = netns;
     this.isHost = netns.equals(host);
-    this.identity = `${netns.inode.dev}:${netns.inode.ino}`;
+    this.identity = identityOf(netns.inode);
     this.#procSysDir = procSysDir;
   }
 
@@ -145,6 +157,10 @@ function openIfThere(path: string): NetnsHandle | undefined {
     if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
     throw error;
   }
+}
+
+function identityOf({ dev, ino }: NetnsHandle['inode']): string {
+  return `${dev}:${ino}`;
 }
 
 function parentOf(path: string): string {

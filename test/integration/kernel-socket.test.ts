@@ -24,13 +24,12 @@ describe('KernelSocket', () => {
       if (isMoving) setImmediate(count);
     };
     await from.createVeth({ name: 'vf0', peer: { name: 'peer0' } });
-    const link = (await from.link({ name: 'vf0' }))!;
+    let link = (await from.link({ name: 'vf0' }))!;
     count();
     // Some 10 ms for each of them, in which the loop would not turn once if the kernel were waited for in it.
-    let index = link.index;
     for (let move = 0; move < 4; move++) {
-      index = (await moveLink(from, index, { netns: podHandle, connection: to })).index;
-      index = (await moveLink(to, index, { netns: hostHandle, connection: from })).index;
+      link = await moveLink(from, link, { netns: podHandle, connection: to });
+      link = await moveLink(to, link, { netns: hostHandle, connection: from });
     }
     isMoving = false;
     expect(turns).toBeGreaterThan(200);

@@ -41,15 +41,15 @@ class Setup implements Disposable {
   }
 
   async toPod(name = 'net1'): Promise<{ before: LinkState; inPod: Link }> {
-    const { index } = await this.vf();
-    const before = await readLinkState(this.hostConnection, index, this.hostEthtool);
+    const link = await this.vf();
+    const before = await readLinkState(this.hostConnection, link.index, this.hostEthtool);
     const target = { netns: this.podHandle, connection: this.podConnection };
-    return { before, inPod: await moveLink(this.hostConnection, index, target, { name, up: true }) };
+    return { before, inPod: await moveLink(this.hostConnection, link, target, { name, up: true }) };
   }
 
-  async back(index: number, name = 'ens1f0v0'): Promise<Link> {
+  async back(link: Link, name = 'ens1f0v0'): Promise<Link> {
     const target = { netns: this.hostHandle, connection: this.hostConnection };
-    return await moveLink(this.podConnection, index, target, { name }, { acceptOtherName: true });
+    return await moveLink(this.podConnection, link, target, { name }, { acceptOtherName: true });
   }
 
   async restore(index: number, before: LinkState) {
@@ -129,7 +129,7 @@ describe('a link that a pod had', () => {
     const { inPod } = await setup.toPod();
     await changeEverything(setup, inPod.index);
     expect(await scrubLink(setup.podConnection, inPod.index)).toEqual([]);
-    const back = await setup.back(inPod.index);
+    const back = await setup.back(inPod);
     expect(await setup.restore(back.index, before)).toEqual([]);
     expect(await setup.state(back.index)).toEqual(before);
     expect(shown(host, 'ens1f0v0')).toEqual(beforeByIp);
@@ -182,7 +182,7 @@ describe('a link on its way back to the host', () => {
     const { before, inPod: link } = await setup.toPod();
     // peer0 is another link of the host: since Linux 6.7 a link with such a name cannot be moved.
     for (const name of ['br-ex', 'peer0', 'x'.repeat(127)]) inPod('property', 'add', 'dev', 'net1', 'altname', name);
-    const back = await setup.back(link.index);
+    const back = await setup.back(link);
     expect(back).toMatchObject({ name: 'ens1f0v0', altNames: [] });
     expect(await setup.restore(back.index, before)).toEqual([]);
     onHost('add', 'br-ex', 'type', 'bridge');
@@ -227,7 +227,7 @@ describe('a link on its way back to the host', () => {
   ])('takes a free name if its own %s, says so, and gets its own when that is free', async (_, take) => {
     const { before, inPod: link } = await setup.toPod();
     take('ens1f0v0');
-    const back = await setup.back(link.index);
+    const back = await setup.back(link);
     expect(back.name).toMatch(/^netdra\d+$/);
     const failures = await setup.restore(back.index, before);
     expect(failures).toEqual([
@@ -257,7 +257,7 @@ describe('a link on its way back to the host', () => {
 
   it('arrives although the name that the pod gave it is taken on the host', async () => {
     const { before, inPod: link } = await setup.toPod('peer0');
-    const back = await setup.back(link.index);
+    const back = await setup.back(link);
     expect(await setup.restore(back.index, before)).toEqual([]);
     expect(await setup.state(back.index)).toEqual(before);
   });
@@ -270,7 +270,7 @@ describe('a link on its way back to the host', () => {
       await expect
         .poll(async () => (await setup.podConnection.link({ index: link.index }))?.altNames)
         .toEqual(['peer0']);
-      expect(await setup.back(link.index)).toMatchObject({ name: 'ens1f0v0', altNames: [] });
+      expect(await setup.back(link)).toMatchObject({ name: 'ens1f0v0', altNames: [] });
     } finally {
       tenant.kill('SIGKILL');
     }

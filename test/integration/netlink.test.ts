@@ -83,7 +83,7 @@ describe('a link on its way into a pod and back', () => {
     const vf = await setup.createPair();
     const { podConnection, pod } = setup;
     const change = { name: 'net1', hardwareAddress: '02:00:00:00:00:aa', mtuBytes: 1400, up: true };
-    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, change);
+    const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, change);
     await podConnection.addAddress(moved.index, '10.1.2.3/24', { noDad: true });
     await podConnection.addAddress(moved.index, '2001:db8::5/64', { noDad: true });
     const routes = [
@@ -128,13 +128,13 @@ describe('a link on its way into a pod and back', () => {
   it('comes back under its old name, without addresses, still known by its alias', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.setLink(vf.index, { alias: 'netdra:fe00:00:02.0' });
-    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1', up: true });
+    const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
     await setup.podConnection.addAddress(moved.index, '10.1.2.3/24');
     expect(await setup.hostConnection.link({ name: 'vf0' })).toBeUndefined();
     const there = findVf(await setup.podConnection.links(), { alias: 'netdra:fe00:00:02.0' });
     expect(there?.name).toBe('net1');
 
-    const back = await moveLink(setup.podConnection, there!.index, setup.hostTarget, { name: 'vf0' });
+    const back = await moveLink(setup.podConnection, there!, setup.hostTarget, { name: 'vf0' });
     expect(back).toMatchObject({ name: 'vf0', up: false, alias: 'netdra:fe00:00:02.0' });
     expect(await setup.hostConnection.addresses(back.index)).toEqual([]);
     expect(await setup.podConnection.link({ name: 'net1' })).toBeUndefined();
@@ -143,14 +143,14 @@ describe('a link on its way into a pod and back', () => {
   it('may have a name in the pod that another link has on the host', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.createBridge({ name: 'net1' });
-    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1' });
+    const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     expect(moved.kind).toBe('veth');
   });
 
   it('may have had a name on the host that another link has in the pod', async () => {
     const vf = await setup.createPair();
     await setup.podConnection.createBridge({ name: 'vf0' });
-    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1' });
+    const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     expect(moved).toMatchObject({ name: 'net1', kind: 'veth' });
   });
 
@@ -158,7 +158,7 @@ describe('a link on its way into a pod and back', () => {
     const vf = await setup.createPair();
     await setup.podConnection.createBridge({ name: 'net1' });
     await expect(
-      moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1', mtuBytes: 1400 }),
+      moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', mtuBytes: 1400 }),
     ).rejects.toMatchObject({ code: 'netlink-refused', errno: 'EEXIST', interfaceName: 'net1', netns: setup.pod.path });
     expect(await setup.hostConnection.link({ index: vf.index })).toEqual(vf);
   });
@@ -168,7 +168,7 @@ describe('a link on its way into a pod and back', () => {
     while (!(await setup.podConnection.links()).some(({ index }) => index >= vf.index)) {
       await setup.podConnection.createBridge({ name: `br${(await setup.podConnection.links()).length}` });
     }
-    const moved = await moveLink(setup.hostConnection, vf.index, setup.podTarget, { name: 'net1' });
+    const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     expect(moved.index).not.toBe(vf.index);
     expect((await readNetworkState(setup.podConnection, moved.index)).interfaceName).toBe('net1');
   });
@@ -231,7 +231,7 @@ describe('reading', () => {
   it('never reports an address that the neighbour has too', async () => {
     const vf = await setup.createPair();
     const peer = (await setup.hostConnection.link({ name: 'peer0' }))!;
-    const inPod = await moveLink(setup.hostConnection, peer.index, setup.podTarget, { up: true });
+    const inPod = await moveLink(setup.hostConnection, peer, setup.podTarget, { up: true });
     await setup.podConnection.addAddress(inPod.index, '2001:db8::9/64', { noDad: true });
     await setup.hostConnection.setLink(vf.index, { up: true });
     await setup.hostConnection.addAddress(vf.index, '2001:db8::9/64');
@@ -391,7 +391,7 @@ describe('network namespaces', () => {
     using pod = new TestNetns('short-lived');
     const handle = pod.open();
     const connection = RtnlConnection.open(handle);
-    await moveLink(setup.hostConnection, vf.index, { netns: handle, connection }, { name: 'net1' });
+    await moveLink(setup.hostConnection, vf, { netns: handle, connection }, { name: 'net1' });
     handle[Symbol.dispose]();
     pod.unmount();
     expect((await connection.links()).map(({ name }) => name)).toContain('net1');

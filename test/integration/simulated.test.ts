@@ -45,7 +45,7 @@ async function putIntoPod(pciAddress: string, name = 'net1') {
   const handle = pod.open();
   const inPod = RtnlConnection.open(handle);
   const vf = vfOf(await connection.links(), pciAddress)!;
-  const link = await moveLink(connection, vf.index, { netns: handle, connection: inPod }, { name, up: true });
+  const link = await moveLink(connection, vf, { netns: handle, connection: inPod }, { name, up: true });
   const close = () => {
     inPod[Symbol.dispose]();
     handle[Symbol.dispose]();
@@ -108,7 +108,7 @@ describe('SimulatedNic.start', () => {
     const vf = vfOf(await connection.links(), first)!;
     // The VF's own index is taken there, so it gets the next, which is another link's on the host.
     for (let index = 1; index < vf.index; index++) await inPod.createBridge({ name: `br${index}` });
-    const link = await moveLink(connection, vf.index, { netns: handle, connection: inPod }, { name: 'net1' });
+    const link = await moveLink(connection, vf, { netns: handle, connection: inPod }, { name: 'net1' });
     const before = await connection.links();
     expect(before.map(({ index }) => index)).toContain(link.index);
     await startNic();

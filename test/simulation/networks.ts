@@ -185,6 +185,14 @@ export class SimNetworks implements Networks {
     return !this.#options.kernel.mounts.has(path);
   }
 
+  isStill(identity: string, path: string): boolean {
+    const { kernel, process } = this.#options;
+    process.point(`look at ${path}`);
+    const namespace = kernel.mounts.get(path);
+    if (namespace === undefined || namespace === 'plain file' || namespace.isDying) return false;
+    return identityOf(namespace) === identity;
+  }
+
   list(dir: string): string[] {
     return [...this.#options.kernel.mounts.keys()].filter((path) => path.startsWith(`${dir}/`));
   }
@@ -200,7 +208,7 @@ export class SimNetworks implements Networks {
       netns: { fd, path },
       connection: new SimConnection(this.#options, namespace, resolve),
       isHost: namespace.isHost,
-      identity: `${namespace.id}`,
+      identity: identityOf(namespace),
       writeSysctls: (_name: string, _settings: InterfaceSysctls) => process.point('write sysctls'),
       watch: (onChange: () => void): Disposable => {
         const watched = {};
@@ -237,6 +245,10 @@ export class SimNetworks implements Networks {
 
 function toSpec({ name, hardwareAddress = '02:00:00:00:00:01', mtuBytes }: NewLink) {
   return { name, hardwareAddress, ...(mtuBytes === undefined ? {} : { mtuBytes }) };
+}
+
+function identityOf({ id }: Namespace): string {
+  return `${id}`;
 }
 
 function nameOf(namespace: Namespace): string {

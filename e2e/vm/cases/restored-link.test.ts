@@ -89,8 +89,8 @@ function seenOnHost({ vf, hostIoctl }: Setup): object {
 async function misuse({ host, pod, podHandle, vf }: Setup): Promise<void> {
   using connection = RtnlConnection.open(podHandle);
   using ioctl = new EthtoolIoctl(podHandle);
-  const { index } = (await host.link({ name: vf.name }))!;
-  const inPod = await moveLink(host, index, { netns: podHandle, connection }, { name: 'net1' });
+  const link = (await host.link({ name: vf.name }))!;
+  const inPod = await moveLink(host, link, { netns: podHandle, connection }, { name: 'net1' });
   const set = (...change: string[]) => pod.exec('ip', 'link', 'set', 'dev', 'net1', ...change);
   for (const altName of ['br-ex', vf.pf, 'a'.repeat(127)]) {
     pod.exec('ip', 'link', 'property', 'add', 'dev', 'net1', 'altname', altName);
@@ -123,9 +123,9 @@ describe('a VF that a pod has changed in every way', () => {
     const { host, hostHandle, podHandle, vf, hardware, address } = setup;
     {
       using pod = RtnlConnection.open(podHandle);
-      const { index } = (await pod.link({ name: 'net1' }))!;
-      expect(await scrubLink(pod, index)).toEqual([]);
-      await moveLink(pod, index, { netns: hostHandle, connection: host }, { name: vf.name }, { acceptOtherName: true });
+      const link = (await pod.link({ name: 'net1' }))!;
+      expect(await scrubLink(pod, link.index)).toEqual([]);
+      await moveLink(pod, link, { netns: hostHandle, connection: host }, { name: vf.name }, { acceptOtherName: true });
     }
     expect(seenOnHost(setup)).not.toEqual(seen);
     await hardware.restore(address, vfBefore, { reset });

@@ -52,7 +52,7 @@ export class HostLinks {
   async moveToPod(link: Link, { device, pod, before }: AttachTask): Promise<Link> {
     const { connection, netns } = pod.namespace;
     const name = device.config.interfaceName ?? before?.name ?? link.name;
-    const moved = await moveLink(this.#networks.host.connection, link.index, { connection, netns }, { name });
+    const moved = await moveLink(this.#networks.host.connection, link, { connection, netns }, { name });
     pod.changed();
     return moved;
   }
@@ -61,7 +61,7 @@ export class HostLinks {
    * Moves the VF back. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a process in
    * the pod can cause, its interface is created anew.
    */
-  async returnFromPod(device: StoredDevice, attachment: Pick<Attachment, 'netnsPath'>): Promise<void> {
+  async returnFromPod(device: StoredDevice, attachment: Pick<Attachment, 'host' | 'netnsPath'>): Promise<void> {
     const refused = await this.#moveBack(device, attachment).catch((error: unknown) => ({ error }));
     try {
       await this.#vfs.reclaimLink(device.pciAddress);
@@ -92,13 +92,18 @@ export class HostLinks {
     return undefined;
   }
 
-  async #moveBack(device: StoredDevice, { netnsPath }: Pick<Attachment, 'netnsPath'>): Promise<undefined> {
+  /** Under its old name, so that a name that the pod has chosen never appears on the host. */
+  async #moveBack(
+    device: StoredDevice,
+    { host, netnsPath }: Pick<Attachment, 'host' | 'netnsPath'>,
+  ): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;
     const link = await new PodLinks(namespace, this.#keyOf).find(device);
     if (link === undefined) return;
     await scrubLink(namespace.connection, link.index);
-    await moveLink(namespace.connection, link.index, this.#networks.host, {}, { acceptOtherName: true });
+    const change = host === undefined ? {} : { name: host.name };
+    await moveLink(namespace.connection, link, this.#networks.host, change, { acceptOtherName: true });
   }
 
   /** @returns the properties of the VF's interface on the host that could not be restored */

@@ -29,8 +29,7 @@ export class NetlinkAttach implements AttachStrategy {
       addresses: [...(config.addresses ?? []), ...addresses],
       routes: [...(config.routes ?? []), ...routes],
     });
-    pod.changed();
-    return await withVlan(this.#vfs, device, await pod.stateOf((await pod.find(device)) ?? link));
+    return await withVlan(this.#vfs, device, await pod.stateOf((await pod.reread(device, link)) ?? link));
   }
 
   async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {

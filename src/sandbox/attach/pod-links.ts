@@ -27,18 +27,35 @@ export class PodLinks {
     return findDevice(await this.#links, device, this.#keyOf, hardwareAddress);
   }
 
+  /** The VF's link as it is now, after changes to it. */
+  async reread(device: StoredDevice, { index }: Link): Promise<Link | undefined> {
+    this.changed();
+    const link = await this.namespace.connection.link({ index });
+    return link !== undefined && isCertainly(link, device, this.#keyOf) ? link : await this.find(device);
+  }
+
   /** @throws NetlinkError */
   async stateOf(link: Link): Promise<NetworkState> {
     return toNetworkState(link, await this.namespace.connection.addresses(link.index));
   }
 }
 
+/** Looks at the link with the likely name first: a large node has hundreds of links. */
 export async function findOn(
   connection: LinkConnection,
   device: StoredDevice,
   keyOf: LinkKey,
 ): Promise<Link | undefined> {
+  const name = device.attachment?.host?.name ?? keyOf(device.pciAddress).interfaceName;
+  const likely = name === undefined ? undefined : await connection.link({ name });
+  if (likely !== undefined && isCertainly(likely, device, keyOf)) return likely;
   return findDevice(await connection.links(identitiesOf(device, keyOf)), device, keyOf);
+}
+
+/** Whether a link is the VF's, whatever other links there are: only one link has a bus address, but several can have a MAC address. */
+function isCertainly({ parentDevice, alias }: Link, { pciAddress }: StoredDevice, keyOf: LinkKey): boolean {
+  const key = keyOf(pciAddress);
+  return key.pciAddress === undefined ? alias === key.alias : parentDevice === key.pciAddress;
 }
 
 function findDevice(links: Link[], device: StoredDevice, keyOf: LinkKey, hardwareAddress?: string): Link | undefined {

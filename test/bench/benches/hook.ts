@@ -248,16 +248,16 @@ class HookBench implements AsyncDisposable {
 
   async #moveIn(devices: string[]): Promise<void> {
     using pod = RtnlConnection.open(this.#netns);
-    for (const { index } of await this.#linksOf(devices)) {
-      const { index: moved } = await moveLink(this.#host, index, { netns: this.#netns, connection: pod });
+    for (const link of await this.#linksOf(devices)) {
+      const { index: moved } = await moveLink(this.#host, link, { netns: this.#netns, connection: pod });
       await pod.setLink(moved, { up: true });
     }
   }
 
   async #moveOut(devices: string[]): Promise<void> {
     using pod = RtnlConnection.open(this.#netns);
-    for (const { index } of await this.#linksOf(devices, pod)) {
-      await moveLink(pod, index, { netns: this.#hostNetns, connection: this.#host });
+    for (const link of await this.#linksOf(devices, pod)) {
+      await moveLink(pod, link, { netns: this.#hostNetns, connection: this.#host });
     }
   }
 

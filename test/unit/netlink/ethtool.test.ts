@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decodeAttributes, encodeAttributes, encodeString } from '../../../src/netlink/attributes.ts';
+import { encodeAttributes, encodeString, listAttributes } from '../../../src/netlink/attributes.ts';
 import { decodeValues, encodeValues } from '../../../src/netlink/ethtool.ts';
 import { connectEthtool } from '../../doubles/netlink-kernel.ts';
 
@@ -49,8 +49,8 @@ describe('decodeValues', () => {
 describe('encodeValues', () => {
   it('gives each value the width that the kernel wants', () => {
     const encoded = encodeAttributes(encodeValues('coalescing', { useAdaptiveRx: 1, rxUsecs: 50, unknown: 3 }));
-    const attributes = decodeAttributes(Buffer.concat(encoded));
-    expect([...attributes].map(([type, data]) => [type, data.toString('hex')])).toEqual([
+    const attributes = listAttributes(Buffer.concat(encoded));
+    expect(attributes.map(({ type, data }) => [type, data.toString('hex')])).toEqual([
       [2, '32000000'],
       [11, '01'],
     ]);

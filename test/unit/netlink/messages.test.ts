@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeAddress, encodeAddress } from '../../../src/netlink/address.ts';
 import {
   type Attribute,
-  decodeAttributes,
+  Attributes,
   encodeAttributes,
   encodeString,
   listAttributes,
@@ -29,8 +29,8 @@ describe('attributes', () => {
     ));
 
   it('nest', () => {
-    const inner = decodeAttributes(
-      decodeAttributes(encode([attribute(18, [attribute(1, encodeString('veth'))])])).get(18)!,
+    const inner = new Attributes(
+      new Attributes(encode([attribute(18, [attribute(1, encodeString('veth'))])])).get(18)!,
     );
     expect(inner.get(1)?.toString()).toBe('veth\0');
   });
@@ -122,8 +122,8 @@ describe('encodeLinkChange', () => {
   });
 
   it('takes an XDP program away by the descriptor -1 and the mode', () => {
-    const attributes = decodeAttributes(Buffer.concat(encodeLinkChange(1, { detachXdp: 'generic' })).subarray(16));
-    const xdp = decodeAttributes(attributes.get(43)!);
+    const attributes = new Attributes(Buffer.concat(encodeLinkChange(1, { detachXdp: 'generic' })).subarray(16));
+    const xdp = new Attributes(attributes.get(43)!);
     expect([xdp.get(1)?.toString('hex'), xdp.get(3)?.toString('hex')]).toEqual(['ffffffff', '02000000']);
   });
 });

@@ -27,7 +27,7 @@ const vf = { parentDevice: '0000:3b:02.0', hardwareAddress: '02:00:00:00:00:01' 
 /** A pod with the VF, and a host, between which the kernel moves what it is told to. */
 function open({ onMove }: { onMove: (host: Namespace, change: LinkChange, attempt: number) => void }) {
   const [host, pod] = [new Namespace('lo', 'pf0'), new Namespace('lo')];
-  const { index } = pod.add('net1', vf);
+  const link = pod.add('net1', vf);
   let attempt = 0;
   const from = {
     link: pod.link,
@@ -39,7 +39,7 @@ function open({ onMove }: { onMove: (host: Namespace, change: LinkChange, attemp
     },
   };
   const move = (acceptOtherName: boolean) =>
-    moveLink(from, index, { netns, connection: host }, { name: 'ens1f0v0' }, { acceptOtherName });
+    moveLink(from, link, { netns, connection: host }, { name: 'ens1f0v0' }, { acceptOtherName });
   return { host, pod, move };
 }
 

@@ -41,6 +41,10 @@ export class FakeNetworks implements Networks {
     return this.gone.has(path);
   }
 
+  isStill(identity: string, path: string): boolean {
+    return this.paths.has(path) && this.identity === identity;
+  }
+
   list(): string[] {
     return [...this.paths];
   }
