@@ -15,6 +15,9 @@ const header = { bytes: 16, type: 4, flags: 6, seq: 8 } as const;
 
 /** The kernel returns as much of a table at once as fits, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
 const answerBytes = 96 * 1024;
+/** Buffers for answers, of all sockets: each is needed for one exchange, and there are three sockets in the life of a pod. */
+const spareBuffers: Buffer[] = [];
+const mostSpareBuffers = 4;
 const kernelTimeoutMs = 10_000;
 
 /**
@@ -25,8 +28,6 @@ const kernelTimeoutMs = 10_000;
  */
 export class KernelSocket extends EventEmitter implements DatagramSocket {
   readonly #descriptor: number;
-  /** Allocated on first use. */
-  #buffer: Buffer | undefined;
   /** Settles with the last request. */
   #last = Promise.resolve();
   #isClosed = false;
@@ -85,14 +86,22 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
 
   async #exchange(request: Buffer): Promise<void> {
     if (this.#isClosed) return;
-    const { errno, recv, recvAsync, sendAsync } = loadSocketCalls();
+    const { sendAsync } = loadSocketCalls();
     const seq = lastSeq(request);
     const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
     const sent = await sendAsync(this.#descriptor, request);
     if (sent !== request.length) throw new Error('send(2) failed');
-    // The answer is there, since the kernel gives it within the call; but each read of a table makes it look for more.
-    this.#buffer ??= Buffer.allocUnsafeSlow(answerBytes);
-    const buffer = this.#buffer;
+    const buffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(answerBytes);
+    try {
+      await this.#receive(buffer, seq, isDump);
+    } finally {
+      if (spareBuffers.length < mostSpareBuffers) spareBuffers.push(buffer);
+    }
+  }
+
+  /** The answer is there, since the kernel gives it within the call; but each read of a table makes it look for more. */
+  async #receive(buffer: Buffer, seq: number, isDump: boolean): Promise<void> {
+    const { errno, recv, recvAsync } = loadSocketCalls();
     while (!this.#isClosed) {
       const size = isDump
         ? await recvAsync(this.#descriptor, buffer, withoutWaiting)

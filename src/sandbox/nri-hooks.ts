@@ -52,11 +52,11 @@ export class NriHooks implements PluginHandlers {
   async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     const { registry, guard } = this.#options;
     const sandbox = registry.adopt(factsOf(pod), false);
-    if (guard.mayGoOn(pod)) {
-      sandbox.want('ready').catch(() => undefined);
-      return;
-    }
-    await this.#within(Math.min(startBudgetMs, budgetOf(context)), sandbox.want('ready'));
+    const ready = sandbox.want('ready');
+    ready.catch(() => undefined);
+    // Most pods have no claim; then there is nothing to wait for.
+    if (sandbox.phase === 'pending' || guard.mayGoOn(pod)) return;
+    await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
   }
 
   /**

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Container, PodSandbox } from '../../../nri/index.ts';
 import { NriHooks } from '../../../src/sandbox/nri-hooks.ts';
+import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
 import type { SandboxRegistry } from '../../../src/sandbox/sandbox-registry.ts';
 import type { StartGuard } from '../../../src/sandbox/start-guard.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
@@ -15,6 +16,7 @@ describe('NriHooks', () => {
   let calls: string[];
   let work: Promise<void>;
   let mayGoOn: boolean;
+  let phase: Sandbox['phase'];
   /** What the guard says to the next containers. */
   let refusals: Error[];
   let failure: { error: unknown; attempts: number } | undefined;
@@ -34,6 +36,9 @@ describe('NriHooks', () => {
       get failure() {
         return failure;
       },
+      get phase() {
+        return phase;
+      },
     };
     const registry = {
       adopt: ({ sandboxId }: { sandboxId: string }) => noted(`adopt ${sandboxId}`, sandbox),
@@ -42,6 +47,7 @@ describe('NriHooks', () => {
       expire: () => calls.push('expire'),
     } as unknown as SandboxRegistry;
     mayGoOn = false;
+    phase = 'attaching';
     refusals = [];
     const check = () => {
       calls.push('check');
@@ -109,6 +115,13 @@ describe('NriHooks', () => {
     expect(calls).toEqual(['adopt s1', 'want ready']);
     work = Promise.reject(new Error('the VF is gone'));
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+  });
+
+  it('answers at once for a sandbox that has no claims', async () => {
+    phase = 'pending';
+    work = new Promise(() => undefined);
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+    expect(clock.sleeping()).toEqual([]);
   });
 
   it('looks whether a container may be created, after the sandbox was asked to be ready', async () => {
