@@ -509,7 +509,9 @@ describe('operations at the same time', () => {
     const log = join(dir.path, 'log');
     plugins.write(
       'sriov',
-      `echo "+$CNI_IFNAME" >>${log}; sleep 0.3; echo "-$CNI_IFNAME" >>${log}; [ $CNI_COMMAND = DEL ] || echo {}`,
+      // Goes on only when the other interface is being worked on as well.
+      `echo "+$CNI_IFNAME" >>${log}; until grep -q +net1 ${log} && grep -q +net2 ${log}; do sleep 0.05; done
+       sleep 0.3; echo "-$CNI_IFNAME" >>${log}; [ $CNI_COMMAND = DEL ] || echo {}`,
     );
     const net1 = attachmentOf(['sriov']);
     const net2 = attachmentOf(['sriov'], { ifName: 'net2' });
