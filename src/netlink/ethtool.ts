@@ -247,10 +247,7 @@ export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attrib
   });
 }
 
-/**
- * Bitsets that were decoded last, by their bytes: those of VFs of one kind are equal, and the names of sixty features take as
- * long as all else that is read of a link.
- */
+/** Bitsets that were decoded last, by their bytes: those of VFs of one kind are equal, with the names of some sixty features. */
 const knownBitsets = new Map<string, ReadonlyMap<string, boolean>>();
 const mostKnownBitsets = 32;
 
