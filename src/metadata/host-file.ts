@@ -54,7 +54,7 @@ export function hostPath(file: HostFile): string {
 }
 
 /**
- * Writes a whole file: temporary file in the same directory, then rename. For files that nobody has mounted yet: a bind
+ * Writes a whole file: temporary file in the same directory, then rename; an empty one is created at once. For files that nobody has mounted yet: a bind
  * mount pins the inode and would keep showing the old content. The temporary name starts with a dot and ends in `.tmp`,
  * which CDI scanners ignore; it is always the same, so that what a killed process left disappears with the next write
  * or removal. No fsync: after a power loss the kubelet prepares the claim again.
@@ -79,18 +79,20 @@ export async function createFile(
 }
 
 function createOnce(dir: Directory, file: HostFile, text: string, mode: number): void {
-  const temporary = dir.at(temporaryName(nameOf(file)));
+  const path = dir.at(nameOf(file));
+  // An empty file is complete as soon as it exists.
+  const written = text === '' ? path : dir.at(temporaryName(nameOf(file)));
   try {
-    const descriptor = openNew(temporary);
+    const descriptor = openNew(written);
     try {
-      writeFileSync(descriptor, text);
+      if (text !== '') writeFileSync(descriptor, text);
       fchmodSync(descriptor, mode);
     } finally {
       closeSync(descriptor);
     }
-    renameSync(temporary, dir.at(nameOf(file)));
+    if (written !== path) renameSync(written, path);
   } catch (error) {
-    removeIfThere(temporary);
+    removeIfThere(written);
     throw error;
   }
 }
@@ -190,6 +192,7 @@ export function temporaryName(name: string): string {
 
 /** Removes a directory and its content; a link in its place is removed itself. @throws MetadataError `metadata-io` */
 export async function removeTree(file: HostFile, held?: HeldDirectories): Promise<void> {
+  held?.forget(file);
   await inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
 }
 
@@ -204,6 +207,7 @@ export type Later = (task: () => Promise<void>) => void;
  */
 export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDirectories): Promise<void> {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
+  held?.forget(file);
   await inDirectory(file, held, (dir) => {
     renameSync(dir.at(nameOf(file)), dir.at(nameOf(removed)));
     later(async () => {
@@ -216,6 +220,7 @@ export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDire
 
 /** Removes a directory if it is empty. @throws MetadataError `metadata-io` */
 export async function removeEmptyDir(file: HostFile, held?: HeldDirectories): Promise<void> {
+  held?.forget(file);
   await inDirectory(file, held, (dir) => {
     try {
       rmdirSync(dir.at(nameOf(file)));
@@ -313,6 +318,16 @@ export class HeldDirectories implements Disposable {
     return this.#walk(file, true) as Directory;
   }
 
+  /** Closes a directory and those in it, before it is removed or moved away: its path may be used again. */
+  forget(directory: HostFile): void {
+    const path = keyOf(directory.base, directory.parts);
+    for (const [key, dir] of this.#open) {
+      if (key !== path && !key.startsWith(`${path}/`)) continue;
+      dir[Symbol.dispose]();
+      this.#open.delete(key);
+    }
+  }
+
   [Symbol.dispose]() {
     for (const dir of this.#open.values()) dir[Symbol.dispose]();
     this.#open.clear();
@@ -321,14 +336,13 @@ export class HeldDirectories implements Disposable {
   #walk({ base, parts }: HostFile, create: boolean): Directory | undefined {
     const [first, ...others] = parts.slice(0, -1);
     // The operator's directory may be a link; those in it may not.
-    let key = first === undefined ? base : `${base}/${first}`;
+    let key = keyOf(base, first === undefined ? [] : [first]);
     const flags = first === undefined ? 0 : O_NOFOLLOW;
     let dir = this.#open.get(key) ?? this.#hold(key, openDirectory(key, flags, create ? 'with parents' : 'never'));
     for (const name of others) {
       if (dir === undefined) return undefined;
-      key = `${key}/${name}`;
-      dir =
-        this.#open.get(key) ?? this.#hold(key, openDirectory(dir.at(name), O_NOFOLLOW, create ? 'itself' : 'never'));
+      key = keyOf(key, [name]);
+      dir = this.#open.get(key) ?? this.#hold(key, openInside(dir, name, create));
     }
     return dir;
   }
@@ -339,12 +353,19 @@ export class HeldDirectories implements Disposable {
   }
 }
 
+function keyOf(base: string, parts: readonly string[]): string {
+  return [base, ...parts].join('/');
+}
+
 /** A directory, held open. */
 class Directory implements Disposable {
   readonly #descriptor: number;
+  /** Whether there was no directory before it was opened here: then only the opener has put anything into it. */
+  readonly isNew: boolean;
 
-  constructor(path: string, flags: number) {
+  constructor(path: string, flags: number, isNew = false) {
     this.#descriptor = openSync(path, flags | O_RDONLY | O_DIRECTORY);
+    this.isNew = isNew;
   }
 
   at(name: string): string {
@@ -357,6 +378,13 @@ class Directory implements Disposable {
 }
 
 /** @returns `undefined` if it does not exist and is not to be created */
+function openInside(parent: Directory, name: string, create: boolean): Directory | undefined {
+  const path = parent.at(name);
+  if (!parent.isNew) return openDirectory(path, O_NOFOLLOW, create ? 'itself' : 'never');
+  return create ? createDirectory(path, O_NOFOLLOW, false) : undefined;
+}
+
+/** @returns `undefined` if it does not exist and is not to be created */
 function openDirectory(
   path: string,
   flags: number,
@@ -366,17 +394,22 @@ function openDirectory(
     return new Directory(path, flags);
   } catch (error) {
     if (errnoCode(error) !== 'ENOENT') throw error;
-    if (create === 'never') return undefined;
-    makeDir(path, create === 'with parents');
-    return new Directory(path, flags);
+    return create === 'never' ? undefined : createDirectory(path, flags, create === 'with parents');
   }
 }
 
-function makeDir(path: string, recursive: boolean): void {
+function createDirectory(path: string, flags: number, withParents: boolean): Directory {
+  const isNew = makeDir(path, withParents);
+  return new Directory(path, flags, isNew);
+}
+
+/** @returns `false` if it exists already */
+function makeDir(path: string, recursive: boolean): boolean {
   try {
-    mkdirSync(path, { recursive, mode: dirMode });
+    return mkdirSync(path, { recursive, mode: dirMode }) !== undefined || !recursive;
   } catch (error) {
     if (errnoCode(error) !== 'EEXIST') throw error;
+    return false;
   }
 }
 

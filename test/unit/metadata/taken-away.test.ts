@@ -34,4 +34,21 @@ describe('a claim that is unprepared', () => {
     expect(readdirSync(top)).toEqual([]);
     await tasks[0]?.();
   });
+
+  it('leaves the files of its successor of the same name alone', async () => {
+    using dir = tempDir();
+    const tasks: (() => Promise<void>)[] = [];
+    const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
+    const metadata = new ClaimMetadata({ ...options, later: (task) => tasks.push(task) });
+    const devices = [{ driver: 'd.example', pool: 'p', name: 'd' }];
+    await metadata.prepare(record, new Map([['vf', devices]]));
+    const successor = { ...claim, uid: 'v' };
+    await metadata.prepare({ ...record, claim: successor }, new Map([['vf', devices]]));
+    for (const task of tasks) await task();
+    expect((await metadata.read(successor, 'vf'))?.claim).toEqual(successor);
+    const files = ['claim.json', 'vf/metadata.json'].map((file) =>
+      existsSync(join(dir.path, `dra-device-metadata/n_c/${file}`)),
+    );
+    expect(files).toEqual([true, true]);
+  });
 });
