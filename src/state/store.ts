@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
+import { isDeepStrictEqual } from 'node:util';
 import { deepFreeze } from '../freeze.ts';
 import type { ClaimIdentity, NetworkDeviceData } from '../metadata/index.ts';
 import type { LinkState } from '../netlink/index.ts';
@@ -174,22 +175,10 @@ export class Store implements Disposable {
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.#guard(() =>
       this.#transaction(() => {
-        const { uid, namespace, name } = claim.identity;
         for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
         this.#checkFree(claim);
-        const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
-        this.#deleteClaim(uid);
-        this.#run(
-          'INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)',
-          ...[uid, namespace, name, JSON.stringify(claim.podUids), claim.state],
-          ...[this.#bootId ?? null, claim.allocation ?? null],
-        );
-        for (const { pciAddress, attachment: given, ...rest } of claim.devices) {
-          const known = stored.get(pciAddress);
-          const attachment = known === undefined ? given : known.attachment;
-          const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
-          this.#run('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
-        }
+        this.#putClaimRow(claim);
+        this.#putDevices(claim);
       }),
     );
   }
@@ -287,6 +276,35 @@ export class Store implements Disposable {
     this.#run('DELETE FROM claims WHERE uid = ?', uid);
   }
 
+  #putClaimRow({ identity: { uid, namespace, name }, podUids, state, allocation }: StoredClaim): void {
+    this.#changed.add(uid);
+    this.#run(
+      `INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)
+       ON CONFLICT (uid) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, pod_uids = excluded.pod_uids,
+         state = excluded.state, boot_id = excluded.boot_id, allocation = excluded.allocation`,
+      ...[uid, namespace, name, JSON.stringify(podUids), state],
+      ...[this.#bootId ?? null, allocation ?? null],
+    );
+  }
+
+  /** A claim is put several times while it is prepared: its rows are changed in place, so that no index changes with them. */
+  #putDevices({ identity: { uid }, devices }: StoredClaim): void {
+    const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
+    const isSame = isDeepStrictEqual(
+      devices.map(({ pciAddress }) => pciAddress),
+      [...stored.keys()],
+    );
+    // The rows of a claim are in the order of its allocation.
+    if (!isSame) this.#run('DELETE FROM devices WHERE claim_uid = ?', uid);
+    for (const { pciAddress, attachment: given, ...rest } of devices) {
+      const known = stored.get(pciAddress);
+      const attachment = known === undefined ? given : known.attachment;
+      const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
+      if (isSame) this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      else this.#run('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
+    }
+  }
+
   #checkFree({ identity, devices }: StoredClaim): void {
     const claim = `${identity.namespace}/${identity.name}`;
     for (const { pciAddress, name } of devices) {
@@ -296,8 +314,10 @@ export class Store implements Disposable {
         const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
         throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
       }
-      const holder = this.holderOf(pciAddress)?.identity;
-      if (holder === undefined || holder.uid === identity.uid) continue;
+      const holder = this.#prepare(
+        'SELECT namespace, name FROM devices JOIN claims ON uid = claim_uid WHERE pci_address = ? AND uid <> ?',
+      ).get(pciAddress, identity.uid);
+      if (holder === undefined) continue;
       const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${holder.namespace}/${holder.name}`;
       const hint = 'it is free again when that claim is unprepared';
       throw new StateError('device-in-use', message, { claim, device: name, retriable: true, hint });
