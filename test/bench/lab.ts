@@ -35,16 +35,15 @@ export class Lab implements AsyncDisposable {
   readonly apiPort: number;
   readonly runtime: FakeRuntime;
   readonly settings: Settings;
+  readonly imageDir: string;
   readonly #kubelet: Kubelet;
-  readonly #imageDir: string;
   readonly #logPath: string;
   readonly #stack: AsyncDisposableStack;
   #driver: ShippedDriver | undefined;
 
   private constructor(
-    parts: Pick<Lab, 'api' | 'apiPort' | 'runtime' | 'settings'> & {
+    parts: Pick<Lab, 'api' | 'apiPort' | 'runtime' | 'settings' | 'imageDir'> & {
       kubelet: Kubelet;
-      imageDir: string;
       logPath: string;
     },
     stack: AsyncDisposableStack,
@@ -54,7 +53,7 @@ export class Lab implements AsyncDisposable {
     this.runtime = parts.runtime;
     this.settings = parts.settings;
     this.#kubelet = parts.kubelet;
-    this.#imageDir = parts.imageDir;
+    this.imageDir = parts.imageDir;
     this.#logPath = parts.logPath;
     this.#stack = stack;
   }
@@ -84,7 +83,7 @@ export class Lab implements AsyncDisposable {
   async startDriver(more: Partial<Settings> = {}): Promise<ShippedDriver> {
     // Each start has another pod UID, as after an update.
     const settings = { ...this.settings, podUid: randomUUID(), ...more };
-    const driver = new ShippedDriver(this.#imageDir, settings, this.#logPath, serviceEnv(this.apiPort));
+    const driver = new ShippedDriver(this.imageDir, settings, this.#logPath, serviceEnv(this.apiPort));
     this.#driver = driver;
     await Promise.all([
       this.#kubelet.waitForDriver(testDriver, 60_000),
@@ -160,7 +159,7 @@ function checkAnswers(claims: Record<string, { error: string }>): void {
 }
 
 /** Safe to write: this runs on a node with its own /run. */
-const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
+export const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /** Files that the kubelet mounts into pods. */
 export function writeServiceAccount({ certificate, token = 'token' }: { certificate: string; token?: string }): void {

@@ -23,6 +23,6 @@ try {
   if (!(error instanceof NetdraError)) throw error;
   print(explain(error));
   if (error.code !== 'wrong-usage')
-    print('without Go: npm run bench -- --only start,memory,hook,prepare,publish,containerd');
+    print('without Go: npm run bench -- --only start,memory,hook,hostile,publish,containerd');
   process.exitCode = 1;
 }

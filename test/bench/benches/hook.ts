@@ -142,7 +142,8 @@ class HookBench implements AsyncDisposable {
     await using stack = new AsyncDisposableStack();
     const dir = mkdtempSync(join(tmpdir(), 'netdra-reference-'));
     stack.defer(() => rmSync(dir, { recursive: true }));
-    const reference = stack.use(await ReferenceProcess.start(dir, lab.apiPort));
+    const apiUrl = `https://127.0.0.1:${lab.apiPort}`;
+    const reference = stack.use(await ReferenceProcess.start({ imageDir: lab.imageDir, dir, apiUrl }));
     const devices = await lab.devices();
     return new HookBench(lab, reference, devices, stack.move());
   }

@@ -4,7 +4,6 @@ import { goBench, goHookBench, goLargeBench } from './go.ts';
 import { hookBench } from './hook.ts';
 import { hostileBench } from './hostile.ts';
 import { memoryBench } from './memory.ts';
-import { prepareBench } from './prepare.ts';
 import { publishBench } from './publish.ts';
 import { startBench } from './start.ts';
 
@@ -14,7 +13,6 @@ export const allBenches: readonly Bench[] = [
   memoryBench,
   hookBench,
   hostileBench,
-  prepareBench,
   publishBench,
   containerdBench,
   goBench,

@@ -1,12 +1,21 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { apiServerAddress } from '../../../e2e/cluster/control-plane.ts';
+import type { DraClient, WireClaim } from '../../doubles/kubelet-dra-client.ts';
 import type { BenchOptions } from '../bench.ts';
 import { type Case, interleave, timed } from '../interleave.ts';
 import { type LabPod, prepare, unprepare } from '../lab.ts';
+import { ReferenceProcess } from '../reference/reference-process.ts';
 import { type Plot, type Row, row } from '../result.ts';
 import { cpuMs, residentMb } from '../shipped-driver.ts';
 import { type Distribution, summarize } from '../stats.ts';
-import { bothSides, RealLab, type Side, sides } from './real-lab.ts';
+import { RealLab, type Side, sides } from './real-lab.ts';
 
+/** The drivers, and a grpc-js server that reads the claims and does nothing else. */
+const servers = [...sides, 'reader'] as const;
+export type Server = (typeof servers)[number];
 /** Number of claims per call, and of concurrent calls. */
 export type Load = readonly [claims: number, calls: number];
 
@@ -14,26 +23,27 @@ export type Load = readonly [claims: number, calls: number];
 export interface MeasuredCalls {
   claims: number;
   calls: number;
-  prepare: Record<Side, Distribution>;
-  unprepare: Record<Side, Distribution>;
+  prepare: Record<Server, Distribution>;
+  unprepare: Record<Server, Distribution>;
 }
 
 export interface MeasuredNode {
   calls: MeasuredCalls[];
   /** Resident memory after all calls. */
-  memory: Record<Side, Distribution>;
+  memory: Record<Server, Distribution>;
   /** CPU time for each claim that was prepared and unprepared. */
-  cpu: Record<Side, Distribution>;
+  cpu: Record<Server, Distribution>;
 }
 
 const goDriver = "Go's test driver";
 /** Idle time of processes before their memory is measured. */
 const restMs = 3_000;
 
-/** NodePrepareResources and NodeUnprepareResources of both drivers, in turns. @param vfs number on the node */
+/** NodePrepareResources and NodeUnprepareResources of all servers, in turns. @param vfs number on the node */
 export async function measureNode(options: BenchOptions, loads: readonly Load[], vfs: number): Promise<MeasuredNode> {
   options.progress(`go: a node with ${vfs} VFs`);
-  await using lab = await RealLab.start(options, vfs);
+  await using stack = new AsyncDisposableStack();
+  const lab = stack.use(await RealLab.start(options, vfs));
   const devices = await lab.devices(vfs);
   const most = Math.max(...loads.map(([claims, calls]) => claims * calls));
   const pods: Record<Side, LabPod[]> = { netdra: [], go: [] };
@@ -41,38 +51,71 @@ export async function measureNode(options: BenchOptions, loads: readonly Load[],
     pods.netdra.push(await lab.addPod('netdra', [[device]], { interfaceName: 'net1', addresses: ['192.0.2.10/24'] }));
     pods.go.push(await lab.addPod('go', [[`device-${pods.go.length}`]], { interfaceName: 'net1' }));
   }
+  const reader = await startReader(options, stack);
+  const pidOf = (server: Server) => (server === 'reader' ? reader.pid : lab.pids[server]);
+  const clients: Clients = {
+    netdra: toClient(lab.dra('netdra'), pods.netdra),
+    go: toClient(lab.dra('go'), pods.go),
+    reader: {
+      pods: pods.netdra,
+      prepare: (claims) => reader.dra.nodePrepareResources(claims),
+      unprepare: (claims) => reader.dra.nodeUnprepareResources(claims),
+    },
+  };
   const calls: MeasuredCalls[] = [];
-  const cpuBefore = bothSides((side) => cpuMs(lab.pids[side]));
-  const done = { netdra: 0, go: 0 };
+  const cpuBefore = each((server) => cpuMs(pidOf(server)));
+  let done = 0;
   for (const load of loads) {
     options.progress(`go: ${load[0]} claims, ${load[1]} at once`);
-    calls.push(await measureCalls(lab, pods, load, options, done));
+    const measured = await measureCalls(clients, load, options);
+    calls.push(measured);
+    done += measured.done;
   }
-  const cpu = bothSides((side) => summarize([(cpuMs(lab.pids[side]) - cpuBefore[side]) / done[side]]));
+  const cpu = each((server) => summarize([(cpuMs(pidOf(server)) - cpuBefore[server]) / done]));
   await sleep(options.effort === 'full' ? restMs : 50);
-  return { calls, cpu, memory: bothSides((side) => summarize([residentMb(lab.pids[side])])) };
+  return { calls, cpu, memory: each((server) => summarize([residentMb(pidOf(server))])) };
 }
 
-/** @param done number of claims so far, of all loads */
+/** The calls to a server, and the pods whose claims they are for. */
+interface Client {
+  pods: readonly LabPod[];
+  prepare(claims: WireClaim[]): Promise<unknown>;
+  unprepare(claims: WireClaim[]): Promise<unknown>;
+}
+
+type Clients = Record<Server, Client>;
+
+function toClient(dra: DraClient, pods: readonly LabPod[]): Client {
+  return { pods, prepare: (claims) => prepare(dra, claims), unprepare: (claims) => unprepare(dra, claims) };
+}
+
+function each<T>(of: (server: Server) => T): Record<Server, T> {
+  return { netdra: of('netdra'), go: of('go'), reader: of('reader') };
+}
+
+async function startReader({ imageDir }: BenchOptions, stack: AsyncDisposableStack): Promise<ReferenceProcess> {
+  const dir = mkdtempSync(join(tmpdir(), 'netdra-reader-'));
+  stack.defer(() => rmSync(dir, { recursive: true }));
+  return stack.use(await ReferenceProcess.start({ imageDir, dir, apiUrl: `https://${apiServerAddress}` }));
+}
+
+/** @returns `done` says how many claims each server has prepared and unprepared */
 async function measureCalls(
-  lab: RealLab,
-  pods: Record<Side, LabPod[]>,
+  clients: Clients,
   [claims, calls]: Load,
   { effort }: BenchOptions,
-  done: Record<Side, number>,
-): Promise<MeasuredCalls> {
-  const unprepared: Record<Side, number[]> = { netdra: [], go: [] };
-  const caseOf = (side: Side): Case => {
-    const dra = lab.dra(side);
+): Promise<MeasuredCalls & { done: number }> {
+  const unprepared = each((): number[] => []);
+  const caseOf = (server: Server): Case => {
+    const { pods, ...client } = clients[server];
     const batches = Array.from({ length: calls }, (_, call) =>
-      pods[side].slice(call * claims, (call + 1) * claims).flatMap((pod) => pod.claims),
+      pods.slice(call * claims, (call + 1) * claims).flatMap((pod) => pod.claims),
     );
     return {
-      name: side,
+      name: server,
       async run() {
-        const ms = await timed(() => Promise.all(batches.map((batch) => prepare(dra, batch))));
-        unprepared[side].push(await timed(() => Promise.all(batches.map((batch) => unprepare(dra, batch)))));
-        done[side] += claims * calls;
+        const ms = await timed(() => Promise.all(batches.map(client.prepare)));
+        unprepared[server].push(await timed(() => Promise.all(batches.map(client.unprepare))));
         return ms;
       },
     };
@@ -82,11 +125,12 @@ async function measureCalls(
     effort === 'full'
       ? { rounds: isLarge ? 5 : 10, perRound: isLarge ? 3 : 8, warmUpRounds: isLarge ? 1 : 3 }
       : { rounds: 2, perRound: 2, warmUpRounds: 0 };
-  const [ours = [], theirs = []] = await interleave(sides.map(caseOf), rounds);
+  const times = await interleave(servers.map(caseOf), rounds);
   return {
     ...{ claims, calls },
-    prepare: { netdra: summarize(ours), go: summarize(theirs) },
-    unprepare: bothSides((side) => summarize(unprepared[side].slice(-ours.length))),
+    prepare: each((server) => summarize(times[servers.indexOf(server)] ?? [])),
+    unprepare: each((server) => summarize(unprepared[server].slice(-rounds.rounds * rounds.perRound))),
+    done: unprepared.netdra.length * claims * calls,
   };
 }
 
@@ -94,30 +138,31 @@ export function loadName({ claims, calls }: Pick<MeasuredCalls, 'claims' | 'call
   return `${claims} ${claims === 1 ? 'claim' : 'claims'}${calls === 1 ? '' : `, ${calls} calls at once`}`;
 }
 
-/** @param about the subject of the memory figures */
-export function callRows({ calls, cpu, memory }: MeasuredNode, about: string): Row[] {
-  const compare = (what: string, unit: Row['unit'], of: Record<Side, Distribution>) =>
-    row(what, unit, of.netdra, { what: goDriver, ...of.go });
+export function callRows({ calls, cpu, memory }: MeasuredNode): Row[] {
+  const compare = (what: string, reading: string, unit: Row['unit'], of: Record<Server, Distribution>) => {
+    const reference = { what: goDriver, ...of.go };
+    return [row(what, unit, of.netdra, reference), row(`${what}, ${reading}`, unit, of.reader, reference)];
+  };
   return [
-    ...calls.flatMap((each) => [
-      compare(`prepare ${loadName(each)}`, 'ms', each.prepare),
-      compare(`unprepare ${loadName(each)}`, 'ms', each.unprepare),
+    ...calls.flatMap((measured) => [
+      ...compare(`prepare ${loadName(measured)}`, 'only read', 'ms', measured.prepare),
+      ...compare(`unprepare ${loadName(measured)}`, 'only answered', 'ms', measured.unprepare),
     ]),
-    compare('CPU for each claim', 'ms', cpu),
-    compare(about, 'MB', memory),
+    ...compare('CPU for each claim', 'only read', 'ms', cpu),
+    ...compare('memory after these calls', 'only read', 'MB', memory),
   ];
 }
 
 /** Times of calls by the number of claims in them, and by the number of concurrent calls. @param name of the files */
 export function callPlots(name: string, { calls }: MeasuredNode): Plot[] {
-  const alone = calls.filter((each) => each.calls === 1);
-  const atOnce = calls.filter((each) => each.claims === 1);
+  const alone = calls.filter((measured) => measured.calls === 1);
+  const atOnce = calls.filter((measured) => measured.claims === 1);
   const plot = (suffix: string, title: string, xLabel: 'claims' | 'calls', of: MeasuredCalls[]): Plot => ({
     ...{ name: `${name}-${suffix}`, title, xLabel, yLabel: 'ms' },
     series: (['prepare', 'unprepare'] as const).flatMap((what) =>
       sides.map((side) => ({
         name: side === 'netdra' ? what : `reference: Go's ${what}`,
-        points: of.map((each): [number, number] => [each[xLabel], each[what][side].median]),
+        points: of.map((measured): [number, number] => [measured[xLabel], measured[what][side].median]),
       })),
     ),
   });

@@ -1,13 +1,24 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { nodeEnv, nodeFlags, programPath } from '../../../deploy/image/layout.ts';
 import { DraClient } from '../../doubles/kubelet-dra-client.ts';
+import { serviceAccountDir } from '../lab.ts';
 
 const serverPath = fileURLToPath(new URL('server.ts', import.meta.url));
 
-/** The process of `server.ts`, and connections to it. */
+export interface ReferenceOptions {
+  imageDir: string;
+  /** For its sockets. */
+  dir: string;
+  /** Of the API server. */
+  apiUrl: string;
+}
+
+/** The process of `server.ts`, bundled and started like the driver, and connections to it. */
 export class ReferenceProcess implements AsyncDisposable {
   readonly dra: DraClient;
   readonly #child: ChildProcess;
@@ -19,22 +30,19 @@ export class ReferenceProcess implements AsyncDisposable {
     this.#echo = echo;
   }
 
-  /** @param dir for its sockets */
-  static async start(dir: string, apiPort: number): Promise<ReferenceProcess> {
+  static async start({ imageDir, dir, apiUrl }: ReferenceOptions): Promise<ReferenceProcess> {
     const [grpcPath, echoPath] = [join(dir, 'reference.sock'), join(dir, 'echo.sock')];
-    const child = spawn(
-      process.execPath,
-      [
-        serverPath,
-        grpcPath,
-        echoPath,
-        `https://127.0.0.1:${apiPort}`,
-        '/var/run/secrets/kubernetes.io/serviceaccount/ca.crt',
-      ],
-      {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    );
+    // Beside the driver: it reads the same contracts.
+    const program = join(imageDir, dirname(programPath), 'reference.mjs');
+    await build({
+      ...{ entryPoints: [serverPath], outfile: program, bundle: true, minifyWhitespace: true },
+      ...{ platform: 'node', format: 'esm', logLevel: 'error' },
+      banner: { js: "import { createRequire } from 'node:module';\nconst require = createRequire(import.meta.url);" },
+    });
+    const child = spawn(process.execPath, [...nodeFlags, program, grpcPath, echoPath, apiUrl, serviceAccountDir], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: { ...process.env, ...nodeEnv(imageDir) },
+    });
     const ended = once(child, 'exit').then(() => {
       throw new Error('the reference server has ended');
     });
@@ -43,6 +51,11 @@ export class ReferenceProcess implements AsyncDisposable {
     const echo = connect(echoPath);
     await once(echo, 'connect');
     return new ReferenceProcess(child, new DraClient(grpcPath), echo);
+  }
+
+  get pid(): number {
+    if (this.#child.pid === undefined) throw new Error('the reference server was not started');
+    return this.#child.pid;
   }
 
   /** Round trip over a unix socket. */

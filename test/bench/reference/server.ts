@@ -2,13 +2,14 @@
  * The reference for the driver, also in a separate process: a gRPC server whose calls only read the claims
  * concerned, with nothing between them and the wire; and an echo on a unix socket.
  *
- *   node test/bench/reference/server.ts GRPC_SOCKET ECHO_SOCKET API_SERVER_URL CERTIFICATE
+ *   node server.ts GRPC_SOCKET ECHO_SOCKET API_SERVER_URL SERVICE_ACCOUNT_FOLDER
  *
  * Prints one line when it is listening.
  */
 import { readFileSync } from 'node:fs';
 import { Agent, get } from 'node:https';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import {
   Server,
   ServerCredentials,
@@ -20,13 +21,15 @@ import { loadProto } from '../../../src/proto.ts';
 
 type Call = ServerUnaryCall<{ claims: { namespace: string; name: string }[] }, object>;
 
-const [grpcPath = '', echoPath = '', apiUrl = '', certificatePath = ''] = process.argv.slice(2);
-const agent = new Agent({ keepAlive: true, maxSockets: 32, ca: readFileSync(certificatePath) });
+const [grpcPath = '', echoPath = '', apiUrl = '', accountDir = ''] = process.argv.slice(2);
+const [token, ca] = ['token', 'ca.crt'].map((name) => readFileSync(join(accountDir, name), 'utf8'));
+const agent = new Agent({ keepAlive: true, maxSockets: 32, ca });
+const headers = { authorization: `Bearer ${token}` };
 
 function readClaim({ namespace, name }: { namespace: string; name: string }): Promise<void> {
   const url = `${apiUrl}/apis/resource.k8s.io/v1/namespaces/${namespace}/resourceclaims/${name}`;
   return new Promise((resolve, reject) => {
-    get(url, { agent }, (answer) => {
+    get(url, { agent, headers }, (answer) => {
       if (answer.statusCode !== 200) reject(new Error(`GET ${url}: ${answer.statusCode}`));
       answer.resume().on('end', resolve).on('error', reject);
     }).on('error', reject);
