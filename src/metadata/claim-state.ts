@@ -100,14 +100,15 @@ export async function readClaimStateIn(
 export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDirectories): ClaimState | undefined {
   const file = stateFileIn(dataDir, dir);
   const text = readFileIfThereSync(file, held);
-  return text === undefined ? undefined : parseClaimState(text, hostPath(file), dir);
+  return text === undefined ? undefined : parseClaimState(text, file, dir);
 }
 
 /** @param dir name of the claim's directory in which the file was found */
-function parseClaimState(text: string, path: string, dir: string): ClaimState {
-  const state = parsed.get(text) ?? parseRecord(text, path);
+function parseClaimState(text: string, file: HostFile, dir: string): ClaimState {
+  const state = parsed.get(text) ?? parseRecord(text, hostPath(file));
   // The record decides what is removed with a claim: that of another claim must not be taken for ours.
   if (claimDirName(state.claim) === dir) return state;
+  const path = hostPath(file);
   const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
   throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
 }
