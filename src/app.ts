@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { createPlugin } from '../nri/index.ts';
 import packageInfo from '../package.json' with { type: 'json' };
-import { ClaimStatusWriter, createClaimStatusApi, withStatusRemoval } from './claimstatus/index.ts';
+import { ClaimStatusWriter, createClaimStatusApi, withClaimStatus } from './claimstatus/index.ts';
 import { systemClock } from './clock.ts';
 import { CniRunner } from './cni/index.ts';
 import { deviceHealth } from './device-health.ts';
@@ -198,7 +198,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     locks,
     logger,
   });
-  const draDriver = withStatusRemoval(networkDriver, status);
+  const draDriver = withClaimStatus(networkDriver, status);
   const helper = stack.use(
     await startKubeletPlugin(withClaimEvents(observePlugin(draDriver, ops.metrics, clock), events), {
       driver,

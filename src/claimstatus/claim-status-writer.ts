@@ -66,12 +66,22 @@ export class ClaimStatusWriter implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #slots = new Slots(maxParallel);
   readonly #entries = new Map<string, Entry>();
+  /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
+  readonly #noted = new Map<string, StoredStatus>();
   readonly #limit: RateLimit;
 
   constructor(api: ClaimStatusApi, options: ClaimStatusWriterOptions) {
     this.#api = api;
     this.#options = options;
     this.#limit = new RateLimit({ ...perClaim, clock: options.clock });
+  }
+
+  /**
+   * Takes the status of a prepared claim as it was just read, so that the first write need not read it again. If the claim
+   * has changed by then, the write is refused, and it is read.
+   */
+  note(claim: ClaimIdentity, object: ResourceClaim): void {
+    if (!this.#entries.has(claim.uid)) this.#noted.set(claim.uid, toStoredStatus(claim, object));
   }
 
   /** @param devices all of the driver's devices of the claim; its entries for other devices are removed */
@@ -97,8 +107,11 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
   #want(claim: ClaimIdentity, wanted: DeviceStatus[], isRemoval: boolean): void {
     if (this.#stop.signal.aborted) return;
+    // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
+    const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
+    this.#noted.delete(claim.uid);
     const entry = this.#entries.get(claim.uid) ?? {
-      ...{ claim, wanted, isRemoval, stored: undefined, failure: undefined, running: undefined },
+      ...{ claim, wanted, isRemoval, stored, failure: undefined, running: undefined },
     };
     this.#entries.set(claim.uid, entry);
     entry.wanted = wanted;

@@ -2,4 +2,4 @@ export { ClaimStatusWriter, type ClaimStatusWriterOptions } from './claim-status
 export type { DeviceStatus } from './device-status.ts';
 export { ClaimStatusError, type ClaimStatusErrorCode } from './errors.ts';
 export { type ClaimStatusApi, createClaimStatusApi } from './status-api.ts';
-export { withStatusRemoval } from './unprepare.ts';
+export { withClaimStatus } from './with-claim-status.ts';

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { ClaimStatusWriter, createClaimStatusApi } from '../../src/claimstatus/index.ts';
+import { ClaimStatusWriter, createClaimStatusApi, withClaimStatus } from '../../src/claimstatus/index.ts';
 import { KubeClient, ResourceApi, type ResourceClaim } from '../../src/kube/index.ts';
 import { fetchClaims } from '../../src/kubeletplugin/claims.ts';
 import { createSliceApi, type Device, SlicePublisher } from '../../src/resourceslice/index.ts';
@@ -152,7 +152,12 @@ export class Fleet implements AsyncDisposable {
 
 /** The driver's requests when the kubelet prepares a claim and the pod's sandbox gets its VF. */
 async function startPod({ name, devices, resources, status }: FleetNode, claim: FleetClaim): Promise<void> {
-  await fetchClaims(resources, [claim], AbortSignal.timeout(60_000));
+  const claims = await fetchClaims(resources, [claim], AbortSignal.timeout(60_000));
+  const plugin = {
+    prepareResourceClaims: async () => new Map([[claim.uid, { devices: [] }]]),
+    unprepareResourceClaims: async () => new Map(),
+  };
+  await withClaimStatus(plugin, status).prepareResourceClaims(claims, { signal: AbortSignal.timeout(60_000) });
   const networkData = { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:08:00:00' };
   const device = devices[0]?.name ?? '';
   status.set(claim, [{ pool: name, device, ready: true, reason: 'Attached', networkData }]);

@@ -5,15 +5,16 @@ import {
   ClaimStatusWriter,
   createClaimStatusApi,
   type DeviceStatus,
-  withStatusRemoval,
+  withClaimStatus,
 } from '../../../src/claimstatus/index.ts';
 import { type AllocatedDeviceStatus, KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
+import { fetchClaims } from '../../../src/kubeletplugin/claims.ts';
 import type { ClaimIdentity } from '../../../src/metadata/index.ts';
 import { ApiServer } from '../../doubles/api-server.ts';
 import { openKube } from '../../doubles/kube.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { ManualClock } from '../../doubles/manual-clock.ts';
-import { buildClaim, testDriver, testNode } from '../../doubles/objects.ts';
+import { buildClaim, buildPod, testDriver, testNode } from '../../doubles/objects.ts';
 
 const poll = <T>(what: () => T) => expect.poll(() => what(), { timeout: 10_000, interval: 5 });
 
@@ -34,7 +35,7 @@ async function startBench() {
       }),
     );
   return {
-    ...{ api, logger, failures, clock, start },
+    ...{ api, resources, logger, failures, clock, start },
     warnings: () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.err),
     /** A claim with devices `vf-0`, `vf-1` … of our driver, and one of another. */
     createClaim(name = 'fast-net', count = 2): ClaimIdentity {
@@ -44,7 +45,7 @@ async function startBench() {
         { name: 'vf', devices },
         { name: 'gpu', devices: [foreign] },
       ];
-      const { namespace, uid } = api.create(buildClaim(name, { requests })).metadata;
+      const { namespace, uid } = api.create(buildClaim(name, { requests, pods: [buildPod('p')] })).metadata;
       return { namespace: namespace ?? '', name, uid };
     },
     entries(name = 'fast-net'): AllocatedDeviceStatus[] | undefined {
@@ -325,7 +326,7 @@ describe('ClaimStatusWriter', () => {
     const writer = bench.start();
     for (const claim of claims) writer.set(claim, [ready('vf-0')]);
     await poll(() => [bench.entries('good')?.length, bench.entries('bad')?.length]).toEqual([1, 1]);
-    const plugin = withStatusRemoval(
+    const plugin = withClaimStatus(
       {
         prepareResourceClaims: async () => new Map(),
         unprepareResourceClaims: async ([good, bad]) =>
@@ -344,6 +345,31 @@ describe('ClaimStatusWriter', () => {
     await poll(() => bench.entries('good') ?? []).toEqual([]);
     await poll(() => writer.size).toBe(1);
     expect(bench.entries('bad')).toHaveLength(1);
+  });
+
+  it('reads a prepared claim only once, unless it has changed since', async () => {
+    await using bench = await startBench();
+    const [claim, changed] = [bench.createClaim(), bench.createClaim('changed')];
+    const writer = bench.start();
+    const prepared = { devices: [] };
+    const plugin = withClaimStatus(
+      {
+        prepareResourceClaims: async (claims) => new Map(claims.map(({ identity }) => [identity.uid, prepared])),
+        unprepareResourceClaims: async () => new Map(),
+      },
+      writer,
+    );
+    const reads = () => bench.api.log.filter(({ method, path }) => method === 'GET' && /resourceclaims\/./.test(path));
+    const objects = await fetchClaims(bench.resources, [claim, changed], AbortSignal.timeout(10_000));
+    await plugin.prepareResourceClaims(objects, { signal: AbortSignal.timeout(10_000) });
+    expect(reads()).toHaveLength(2);
+    // Another driver reports its device.
+    await bench.start('gpu.example.com').set(changed, [ready('gpu-0')]);
+    await poll(() => bench.entries('changed')).toHaveLength(1);
+    const before = reads().length;
+    for (const each of [claim, changed]) writer.set(each, [ready('vf-0')]);
+    await poll(() => [bench.entries()?.length, bench.entries('changed')?.length]).toEqual([1, 2]);
+    expect(reads().length - before).toBe(1);
   });
 
   it.each([

@@ -28,8 +28,8 @@ describe('what nodes cost the API server', { timeout: 60_000 }, () => {
     expect(callsOf('change')).toEqual({ 'list resourceslices': 1, 'get nodes': 1, 'replace resourceslices': 1 });
   });
 
-  it('is three requests for a pod with one VF, and one for its end; slices stay as they are', () => {
-    expect(callsOf('pod start')).toEqual({ 'get resourceclaims': 2, 'patch resourceclaims/status': 1 });
+  it('is two requests for a pod with one VF, and one for its end; slices stay as they are', () => {
+    expect(callsOf('pod start')).toEqual({ 'get resourceclaims': 1, 'patch resourceclaims/status': 1 });
     expect(callsOf('pod end')).toEqual({ 'patch resourceclaims/status': 1 });
   });
 

@@ -1,0 +1,30 @@
+import type { ResourceClaim } from '../kube/index.ts';
+import type { DraPlugin } from '../kubeletplugin/index.ts';
+import type { ClaimStatusWriter } from './claim-status-writer.ts';
+
+/**
+ * Wraps a plugin so that the writer need not read prepared claims again, and removes the status entries of unprepared
+ * ones.
+ */
+export function withClaimStatus(plugin: DraPlugin, writer: Pick<ClaimStatusWriter, 'note' | 'remove'>): DraPlugin {
+  return {
+    async prepareResourceClaims(claims, context) {
+      const results = await plugin.prepareResourceClaims(claims, context);
+      for (const { identity, object } of claims) {
+        const result = results.get(identity.uid);
+        if (result !== undefined && !('error' in result)) {
+          // Claims are read whole; their type leaves out what drivers do not need.
+          writer.note(identity, object as ResourceClaim);
+        }
+      }
+      return results;
+    },
+    async unprepareResourceClaims(claims, context) {
+      const results = await plugin.unprepareResourceClaims(claims, context);
+      for (const claim of claims) {
+        if (results.has(claim.uid) && results.get(claim.uid) === undefined) writer.remove(claim);
+      }
+      return results;
+    },
+  };
+}
