@@ -4,14 +4,13 @@ import { join } from 'node:path';
 import type { FakeRuntime } from '../../../nri/testing.ts';
 import { claimDirName } from '../../../src/metadata/paths.ts';
 import { type Link, moveLink, NetnsHandle, RtnlConnection } from '../../../src/netlink/index.ts';
-import { encodeLinkChange } from '../../../src/netlink/link.ts';
 import { formatSimulatedAlias } from '../../../src/sriov/index.ts';
 import { TestNetns } from '../../doubles/netns.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import type { Bench, BenchOptions } from '../bench.ts';
 import { type Case, interleave, timed } from '../interleave.ts';
 import { Lab, type LabPod, prepare, unprepare } from '../lab.ts';
-import { BareNetlink, RtnlType } from '../reference/bare-netlink.ts';
+import { BareNetlink } from '../reference/bare-netlink.ts';
 import { ReferenceProcess } from '../reference/reference-process.ts';
 import { bound, row } from '../result.ts';
 import { type Distribution, summarize } from '../stats.ts';
@@ -76,10 +75,17 @@ export const hookBench: Bench = {
       bounds: [
         bound('hook, 1 VF in the pod / bare dumps + files', observed.ours.median / observed.bare.median, 2, '×'),
         bound('hook, 1 VF moved / bare requests + dumps + files', moved.ours.median / moved.bare.median, 2, '×'),
-        bound('hook of a pod without claims', idle.ours.median, 0.3, 'ms'),
         ...(systemCalls === undefined
           ? []
-          : [bound('its system calls besides the socket', systemCalls.other, 0, 'system calls' as const)]),
+          : [
+              // SQLite's two, with which it sees whether another instance of the driver has written.
+              bound(
+                'system calls of 50 pods without claims, besides the socket',
+                systemCalls.other,
+                100,
+                'system calls' as const,
+              ),
+            ]),
       ],
       plots: [
         {
@@ -270,7 +276,7 @@ class HookBench implements AsyncDisposable {
     const ms = await timed(async () => {
       using bare = new BareNetlink(this.#netns);
       using host = new BareNetlink();
-      for (const { index, name } of links) await bareMove(host, bare, index, name, this.#netns);
+      for (const link of links) await host.moveTo(bare, this.#netns, link);
       await bare.dumps();
       for (const [number, text] of files.entries()) {
         const path = join(this.#lab.settings.kubeletPluginsDir, `bare-${number}`);
@@ -287,16 +293,4 @@ class HookBench implements AsyncDisposable {
 /** `fe00-00-02-0` is the device `fe00:00:02.0`. */
 function pciAddressOf(device: string): string {
   return device.replace(/^(.*)-(.*)-(.*)-(.*)$/, '$1:$2:$3.$4');
-}
-
-async function bareMove(
-  host: BareNetlink,
-  pod: BareNetlink,
-  index: number,
-  name: string,
-  netns: NetnsHandle,
-): Promise<void> {
-  const acknowledged = 4;
-  await host.request(RtnlType.setLink, acknowledged, encodeLinkChange(index, { name, netns }));
-  await pod.request(RtnlType.setLink, acknowledged, encodeLinkChange(index, { up: true }));
 }

@@ -8,10 +8,13 @@ import {
   putU32,
   RawNetlinkSocket,
 } from 'netlink';
-import { type NetnsHandle, openInNetns } from '../../../src/netlink/index.ts';
+import { type Link, type NetnsHandle, openInNetns } from '../../../src/netlink/index.ts';
+import { encodeLinkChange } from '../../../src/netlink/link.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
 export const RtnlType = { setLink: 19, getLink: 18, newAddress: 20, getAddress: 22 } as const;
+/** `NLM_F_ACK`. */
+const acknowledged = 4;
 /** `IFLA_EXT_MASK` with `RTEXT_FILTER_SKIP_STATS`: for readers that do not need the counters. */
 const skipStats = [putU32(8 | (29 << 16)), putU32(8)];
 
@@ -34,6 +37,12 @@ export class BareNetlink implements Disposable {
   async dumps(): Promise<void> {
     await this.request(RtnlType.getLink, FlagsGet.DUMP, [Buffer.alloc(16), ...skipStats]);
     await this.request(RtnlType.getAddress, FlagsGet.DUMP, [Buffer.alloc(8)]);
+  }
+
+  /** Moves a link of this namespace into another one, under its name, and sets it up there. */
+  async moveTo(pod: BareNetlink, netns: NetnsHandle, { index, name }: Pick<Link, 'index' | 'name'>): Promise<void> {
+    await this.request(RtnlType.setLink, acknowledged, encodeLinkChange(index, { name, netns }));
+    await pod.request(RtnlType.setLink, acknowledged, encodeLinkChange(index, { up: true }));
   }
 
   request(type: number, flags: number, data: Uint8Array[]): Promise<void> {
