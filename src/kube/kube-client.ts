@@ -160,7 +160,7 @@ function answerOf(request: ClientRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => request.once('response', resolve).on('error', reject));
 }
 
-/** By events: the iterator of a stream takes as long as the rest of a small request. */
+/** By events, which take less time than the iterator of a stream. */
 function readText(answer: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   return new Promise((resolve, reject) => {

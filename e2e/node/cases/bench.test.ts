@@ -20,6 +20,6 @@ it('npm run bench compares pods of a real containerd, with the driver and withou
   const [{ rows } = { rows: [] }] = results;
   expect(rows.map(({ what, reference }) => [what, reference?.what])).toEqual([
     ['pod without claims', 'no plugin'],
-    ['pod with 1 VF', 'no plugin'],
+    ['pod with 1 VF', 'no plugin, then a bare move'],
   ]);
 });
