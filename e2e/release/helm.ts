@@ -18,9 +18,13 @@ export interface HelmOptions {
   timeoutMs?: number;
 }
 
-/** Builds all versions, before tests run without a network. @throws GoBuildError */
-export async function fetchHelm(cacheDir: string, log: (line: string) => void): Promise<void> {
-  for (const version of helmVersions) await ensureGoPrograms(cacheDir, version, log);
+/** Builds Helm, before tests run without a network. @param versions default: all @throws GoBuildError */
+export async function fetchHelm(
+  cacheDir: string,
+  log: (line: string) => void,
+  versions: readonly HelmVersion[] = helmVersions,
+): Promise<void> {
+  for (const version of versions) await ensureGoPrograms(cacheDir, version, log);
 }
 
 /** @throws NetdraError `tool-missing` */

@@ -5,6 +5,7 @@
 import { print } from '../../e2e/cluster/launch.ts';
 import { fetchClusterPrograms, testedPairs, toEnv } from '../../e2e/cluster/programs.ts';
 import { cacheFolder } from '../../e2e/node/tools.ts';
+import { fetchHelm } from '../../e2e/release/helm.ts';
 import { runCommand } from '../../scripts/run-command.ts';
 import { explain, NetdraError } from '../../src/errors.ts';
 import { chosenNames } from './chosen-names.ts';
@@ -13,8 +14,15 @@ const args = process.argv.slice(2);
 
 async function run(): Promise<boolean> {
   const needsGo = chosenNames(args)?.some((name) => name.startsWith('go')) ?? true;
-  const env = needsGo ? toEnv(await fetchClusterPrograms(cacheFolder(process.env), testedPairs[0], print)) : {};
+  const env = needsGo ? await fetchForGo() : {};
   return (await runCommand(['bash', 'scripts/in-node.sh', 'node', 'test/bench/run.ts', ...args], env, true)).succeeded;
+}
+
+async function fetchForGo(): Promise<Record<string, string>> {
+  const cacheDir = cacheFolder(process.env);
+  // The API server gets the objects of the chart, by the newest Helm.
+  await fetchHelm(cacheDir, print, ['helm-4']);
+  return toEnv(await fetchClusterPrograms(cacheDir, testedPairs[0], print));
 }
 
 try {
