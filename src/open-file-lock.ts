@@ -20,20 +20,22 @@ export function unlockByte(descriptor: number, offset: number): void {
   setLock(descriptor, lockTypes.unlock, offset);
 }
 
+/** `struct flock` of 64-bit Linux, in 32-bit words: type and whence, padding, start, length, pid (0 for this kind of lock). */
+const lock = new Uint32Array(8);
+const word = { typeAndWhence: 0, start: 2, length: 4 };
+
 function setLock(descriptor: number, type: number, offset: number): boolean {
-  // struct flock of 64-bit Linux: type and whence, padding, start, length, pid (0 for this kind of lock).
-  const lock = Buffer.alloc(32);
-  lock.writeInt16LE(type, 0);
-  lock.writeInt16LE(seekSet, 2);
-  lock.writeBigInt64LE(BigInt(offset), 8);
-  lock.writeBigInt64LE(1n, 16);
+  lock[word.typeAndWhence] = type | (seekSet << 16);
+  lock[word.start] = offset;
+  lock[word.start + 1] = Math.floor(offset / 2 ** 32);
+  lock[word.length] = 1;
   if (loadFcntl()(descriptor, setOpenFileLock, lock) === 0) return true;
   const code = koffi.errno();
   if (code === koffi.os.errno.EAGAIN || code === koffi.os.errno.EACCES) return false;
   throw new Error(`fcntl failed with errno ${code}`);
 }
 
-let resolved: ((descriptor: number, command: number, lock: Buffer) => number) | undefined;
+let resolved: ((descriptor: number, command: number, lock: Uint32Array) => number) | undefined;
 
 /**
  * Resolved once: each koffi lookup costs memory for good. The third argument of fcntl(2) is variadic; declaring it

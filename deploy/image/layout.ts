@@ -18,7 +18,6 @@ export const nodeFlags: readonly string[] = [
   '--max-semi-space-size=2',
   '--optimize-for-size',
   '--no-opt',
-  '--no-maglev',
   // A compiling thread waits for the main thread to collect garbage, and `process.exit` for that thread: a deadlock.
   '--no-concurrent-sparkplug',
 ];

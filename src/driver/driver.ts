@@ -299,9 +299,11 @@ export class Driver implements DraPlugin {
     });
     const unrestored = new Map<string, UnrestoredVf[]>();
     for (const { identity, devices } of claims) unrestored.set(identity.uid, await this.#restoreAll(identity, devices));
-    await deviceSpecs.removeClaims(identities.map(({ uid }) => uid));
+    const known = new Map(claims.map((claim) => [claim.identity.uid, claim]));
+    const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(mayHaveSpec) ?? true);
+    await deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
     for (const identity of identities) {
-      const claim = claims.find((each) => each.identity.uid === identity.uid);
+      const claim = known.get(identity.uid);
       await this.#dialects.remove(claim ?? { identity, podUids: [], devices: undefined }).catch((error: Error) => {
         results.set(identity.uid, error);
       });
@@ -344,6 +346,11 @@ export class Driver implements DraPlugin {
       return explain(error);
     }
   }
+}
+
+/** Whether a device has a CDI spec, or may have one: its claim was not fully prepared. */
+function mayHaveSpec({ access }: StoredDevice): boolean {
+  return access === undefined || access.nodes.length > 0;
 }
 
 /** A claim that is being prepared. */

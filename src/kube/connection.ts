@@ -1,5 +1,6 @@
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https';
+import { urlToHttpOptions } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import type { ApiAccess } from './api-access.ts';
 
@@ -14,7 +15,8 @@ const keepAliveMs = 30_000;
  * used only to go through a proxy.
  */
 export class KubeConnection implements Disposable {
-  readonly server: string;
+  /** Where it listens, for requests; `path` is the beginning of all paths. */
+  readonly server: Pick<RequestOptions, 'protocol' | 'hostname' | 'port'> & { path: string };
   readonly #access: ApiAccess;
   #agent: HttpAgent | undefined;
   /** What {@link #agent} was made from. */
@@ -24,7 +26,10 @@ export class KubeConnection implements Disposable {
   constructor(access: ApiAccess) {
     const cluster = access.getCurrentCluster();
     if (cluster === null) throw new Error('the kubeconfig has no current cluster');
-    this.server = cluster.server.replace(/\/+$/, '');
+    const url = new URL(cluster.server);
+    const { protocol, hostname, port } = urlToHttpOptions(url);
+    const path = url.pathname.replace(/\/+$/, '');
+    this.server = { ...{ protocol, hostname, path }, ...(port === undefined ? {} : { port }) };
     this.#access = access;
   }
 
@@ -49,7 +54,7 @@ export class KubeConnection implements Disposable {
     // Requests in flight keep the old agent's sockets; it opens no new ones for us.
     const options = { keepAlive: true, keepAliveMsecs: keepAliveMs, maxSockets };
     const defined = Object.fromEntries(Object.entries(trust).filter(([, value]) => value !== undefined));
-    this.#agent = this.server.startsWith('http:') ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined });
+    this.#agent = this.server.protocol === 'http:' ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined });
     this.#trust = trust;
     return this.#agent;
   }

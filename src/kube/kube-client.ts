@@ -119,12 +119,14 @@ export class KubeClient implements Disposable {
   }
 
   async #send(request: KubeRequest): Promise<IncomingMessage> {
-    const url = new URL(this.#connection.server + request.path);
-    for (const [name, value] of Object.entries(request.query ?? {})) url.searchParams.set(name, value);
+    const { server } = this.#connection;
+    const query = request.query === undefined ? '' : `?${new URLSearchParams(request.query)}`;
     const body = request.body === undefined ? undefined : JSON.stringify(request.body);
     const { headers, ...connection } = await this.#connection.options();
     const options = {
       ...connection,
+      ...server,
+      path: `${server.path}${request.path}${query}`,
       method: request.method,
       headers: {
         ...(headers as Record<string, string>),
@@ -137,10 +139,11 @@ export class KubeClient implements Disposable {
               'content-length': String(Buffer.byteLength(body)),
             }),
       },
-      ...(request.signal === undefined ? {} : { signal: request.signal }),
     };
     const send = () => {
-      const sent = url.protocol === 'http:' ? httpRequest(url, options) : httpsRequest(url, options);
+      const sent = server.protocol === 'http:' ? httpRequest(options) : httpsRequest(options);
+      // Not as an option: Node.js would watch the ends of all streams for it.
+      destroyOnAbort(sent, request.signal);
       sent.end(body);
       return sent;
     };
@@ -154,6 +157,13 @@ export class KubeClient implements Disposable {
       return await answerOf(send());
     }
   }
+}
+
+/** @param signal of this request only: the listener stays */
+function destroyOnAbort(request: ClientRequest, signal: AbortSignal | undefined): void {
+  const destroy = () => request.destroy(signal?.reason as Error);
+  if (signal?.aborted) destroy();
+  else signal?.addEventListener('abort', destroy, { once: true });
 }
 
 function answerOf(request: ClientRequest): Promise<IncomingMessage> {

@@ -422,7 +422,7 @@ export class ClaimMetadata {
 
   /** The state is removed last: after a crash it still says what is left. */
   async #remove(state: ClaimState, held: HeldDirectories): Promise<void> {
-    await this.#cdi.removeClaim(state.claim.uid);
+    await this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
     await this.#files.remove(state, held);
   }
 }

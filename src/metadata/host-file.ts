@@ -17,7 +17,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { readdir, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoCode } from '../errors.ts';
 import { MetadataError } from './errors.ts';
@@ -95,6 +95,7 @@ function createOnce(dir: Directory, file: HostFile, text: string, mode: number):
       closeSync(descriptor);
     }
     if (written !== path) renameSync(written, path);
+    dir.noteFile(nameOf(file));
   } catch (error) {
     removeIfThere(written);
     throw error;
@@ -217,9 +218,26 @@ export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDire
     later(async () => {
       using own = new HeldDirectories();
       const path = own.find(removed)?.at(nameOf(removed));
-      if (path !== undefined) await rm(path, { recursive: true, force: true });
+      if (path === undefined) return;
+      await removeDirectory(path).catch((error: unknown) => {
+        // Who searches for directories without a claim may be removing it, too.
+        if (errnoCode(error) !== 'ENOENT') throw error;
+      });
     });
   });
+}
+
+/**
+ * Removes a directory with its content. `rm` of Node.js does the same with twice as many calls: it asks for the kind of each
+ * entry, and first tries to remove directories that are not empty. Each call is a trip to a thread.
+ */
+async function removeDirectory(path: string): Promise<void> {
+  const entries = await readdir(path, { withFileTypes: true });
+  for (const entry of entries) {
+    const inside = `${path}/${entry.name}`;
+    await (entry.isDirectory() ? removeDirectory(inside) : unlink(inside));
+  }
+  await rmdir(path);
 }
 
 /** Removes a directory if it is empty. @throws MetadataError `metadata-io` */
@@ -273,10 +291,10 @@ function withFile<T>(
 ): T {
   using own = new HeldDirectories();
   try {
-    const path = (held ?? own).find(file)?.at(nameOf(file));
-    if (path === undefined) return absent;
+    const dir = (held ?? own).find(file);
+    if (dir === undefined || !dir.mayHave(nameOf(file))) return absent;
     // Non-blocking: it may be a pipe.
-    const descriptor = openSync(path, flags | O_NOFOLLOW | O_NONBLOCK);
+    const descriptor = openSync(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor);
       if (!stat.isFile()) throw new Error('it is not a regular file');
@@ -307,10 +325,13 @@ function writeAll(descriptor: number, content: Buffer, position: number): void {
 
 /**
  * Directories that stay open from one file to the next: several operations on a claim's files open each directory on
- * the way only once. Dispose of it at the end; it starts empty afterwards, and can be used again.
+ * the way only once. Those that were not there are not looked for again, since nobody else creates them meanwhile: an error
+ * of Node.js takes longer than the call. Dispose of it at the end; it starts empty afterwards, and can be used again.
  */
 export class HeldDirectories implements Disposable {
   readonly #open = new Map<string, Directory>();
+  /** Keys of directories that do not exist. */
+  readonly #absent = new Set<string>();
 
   /** The directory of a file; `undefined` if it does not exist. */
   find(file: HostFile): Directory | undefined {
@@ -335,6 +356,7 @@ export class HeldDirectories implements Disposable {
   [Symbol.dispose]() {
     for (const dir of this.#open.values()) dir[Symbol.dispose]();
     this.#open.clear();
+    this.#absent.clear();
   }
 
   #walk({ base, parts }: HostFile, create: boolean): Directory | undefined {
@@ -342,17 +364,26 @@ export class HeldDirectories implements Disposable {
     // The operator's directory may be a link; those in it may not.
     let key = keyOf(base, first === undefined ? [] : [first]);
     const flags = first === undefined ? 0 : O_NOFOLLOW;
-    let dir = this.#open.get(key) ?? this.#hold(key, openDirectory(key, flags, create ? 'with parents' : 'never'));
+    let dir =
+      this.#open.get(key) ?? this.#hold(key, () => openDirectory(key, flags, create ? 'with parents' : 'never'), create);
     for (const name of others) {
       if (dir === undefined) return undefined;
+      const parent: Directory = dir;
       key = keyOf(key, [name]);
-      dir = this.#open.get(key) ?? this.#hold(key, openInside(dir, name, create));
+      dir = this.#open.get(key) ?? this.#hold(key, (isAbsent) => openInside(parent, name, create, isAbsent), create);
     }
     return dir;
   }
 
-  #hold(key: string, dir: Directory | undefined): Directory | undefined {
-    if (dir !== undefined) this.#open.set(key, dir);
+  #hold(key: string, open: (isAbsent: boolean) => Directory | undefined, create: boolean): Directory | undefined {
+    const isAbsent = this.#absent.has(key);
+    if (isAbsent && !create) return undefined;
+    const dir = open(isAbsent);
+    if (dir === undefined) this.#absent.add(key);
+    else {
+      this.#open.set(key, dir);
+      this.#absent.delete(key);
+    }
     return dir;
   }
 }
@@ -366,6 +397,8 @@ class Directory implements Disposable {
   readonly #descriptor: number;
   /** Whether it was created to be opened: then a directory in it exists only if it was opened, too. */
   readonly isNew: boolean;
+  /** Names of the files that were created in it since. */
+  readonly #files = new Set<string>();
 
   constructor(path: string, flags: number, isNew = false) {
     this.#descriptor = openSync(path, flags | O_RDONLY | O_DIRECTORY);
@@ -376,15 +409,24 @@ class Directory implements Disposable {
     return `/proc/self/fd/${this.#descriptor}/${name}`;
   }
 
+  noteFile(name: string): void {
+    if (this.isNew) this.#files.add(name);
+  }
+
+  /** Whether a file of ours can be in it. */
+  mayHave(name: string): boolean {
+    return !this.isNew || this.#files.has(name);
+  }
+
   [Symbol.dispose]() {
     closeSync(this.#descriptor);
   }
 }
 
 /** @returns `undefined` if it does not exist and is not to be created */
-function openInside(parent: Directory, name: string, create: boolean): Directory | undefined {
+function openInside(parent: Directory, name: string, create: boolean, isAbsent: boolean): Directory | undefined {
   const path = parent.at(name);
-  if (!parent.isNew) return openDirectory(path, O_NOFOLLOW, create ? 'itself' : 'never');
+  if (!parent.isNew && !isAbsent) return openDirectory(path, O_NOFOLLOW, create ? 'itself' : 'never');
   return create ? createDirectory(path, O_NOFOLLOW, false) : undefined;
 }
 
