@@ -15,7 +15,6 @@ export const cacheDir = `${programDir}/cache`;
 
 /** Options of Node.js, before the program. Why: docs/performance.md. */
 export const nodeFlags: readonly string[] = [
-  '--max-semi-space-size=2',
   '--optimize-for-size',
   '--no-opt',
   // A compiling thread waits for the main thread to collect garbage, and `process.exit` for that thread: a deadlock.

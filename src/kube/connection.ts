@@ -54,7 +54,8 @@ export class KubeConnection implements Disposable {
     // Requests in flight keep the old agent's sockets; it opens no new ones for us.
     const options = { keepAlive: true, keepAliveMsecs: keepAliveMs, maxSockets };
     const defined = Object.fromEntries(Object.entries(trust).filter(([, value]) => value !== undefined));
-    this.#agent = this.server.protocol === 'http:' ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined });
+    this.#agent =
+      this.server.protocol === 'http:' ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined });
     this.#trust = trust;
     return this.#agent;
   }

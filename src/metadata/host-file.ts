@@ -365,7 +365,8 @@ export class HeldDirectories implements Disposable {
     let key = keyOf(base, first === undefined ? [] : [first]);
     const flags = first === undefined ? 0 : O_NOFOLLOW;
     let dir =
-      this.#open.get(key) ?? this.#hold(key, () => openDirectory(key, flags, create ? 'with parents' : 'never'), create);
+      this.#open.get(key) ??
+      this.#hold(key, () => openDirectory(key, flags, create ? 'with parents' : 'never'), create);
     for (const name of others) {
       if (dir === undefined) return undefined;
       const parent: Directory = dir;

@@ -100,6 +100,8 @@ export class Store implements Disposable {
   #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
+  /** Whether other instances cannot have written since the last check: they wait for our transaction. */
+  #isAlone = false;
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
   constructor(path: string, { bootId, readOnly = false, open = openFile }: StoreOptions = {}) {
@@ -123,7 +125,8 @@ export class Store implements Disposable {
    */
   claims(): readonly StoredClaim[] {
     return this.#guard(() => {
-      const { data_version: dataVersion } = this.#prepare('PRAGMA data_version').get() ?? {};
+      const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
+      this.#isAlone = this.#database.isTransaction;
       if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
         this.#known = { dataVersion, claims: this.#claims('') };
       } else if (this.#changed.size > 0) {
@@ -355,6 +358,11 @@ export class Store implements Disposable {
     this.#prepare(statement).run(...parameters);
   }
 
+  /** Changes with each commit of another instance. */
+  #dataVersion(): unknown {
+    return this.#prepare('PRAGMA data_version').get()?.data_version;
+  }
+
   /** There are only a handful of statements. */
   #prepare(sql: string): StatementSync {
     const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
@@ -363,7 +371,8 @@ export class Store implements Disposable {
   }
 
   #transaction(task: () => void): void {
-    const [begin, commit, undo] = this.#database.isTransaction ? innerSteps : outerSteps;
+    const isInner = this.#database.isTransaction;
+    const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
     this.#prepare(begin).run();
     try {
       task();
@@ -373,6 +382,8 @@ export class Store implements Disposable {
       // A full disk ends the transaction by itself.
       if (this.#database.isTransaction) this.#database.exec(undo);
       throw error;
+    } finally {
+      this.#isAlone &&= isInner;
     }
   }
 
