@@ -33,9 +33,7 @@ export class ClaimFiles {
 
   /** @throws MetadataError `metadata-name-invalid` if the claim cannot have files in one of its layouts */
   check(state: ClaimState): void {
-    for (const base of Object.keys(state.requests)) {
-      for (const layout of state.layouts) this.#file(state, base, layout);
-    }
+    for (const base of Object.keys(state.requests)) this.#files(state, base);
   }
 
   /**
@@ -46,8 +44,7 @@ export class ClaimFiles {
   async layDown(state: ClaimState, base: string, held: HeldDirectories): Promise<boolean> {
     const content = contentOf(state, base, this.#driver);
     let isWritten = false;
-    for (const layout of state.layouts) {
-      const file = this.#file(state, base, layout);
+    for (const [layout, file] of this.#files(state, base)) {
       const text = layouts[layout].encode(content) ?? (requestOf(state, base).isGated ? '' : undefined);
       if (text === undefined) await removeFile(file, held);
       else if (await putFile(file, text, held)) isWritten = true;
@@ -57,10 +54,10 @@ export class ClaimFiles {
 
   /** The bind mounts of a request, for CDI. */
   mounts(state: ClaimState, base: string, visible: readonly LayoutName[]) {
-    const place = placeOf(contentOf(state, base, this.#driver));
+    const place = this.#placeOf(state, base);
     return visible.flatMap((layout) =>
       layouts[layout].containerPaths(place).map((containerPath) => ({
-        hostPath: hostPath(this.#file(state, base, layout)),
+        hostPath: hostPath(layouts[layout].hostFile(this.#dirs, place)),
         containerPath,
         options: ['ro', 'bind'],
       })),
@@ -99,8 +96,7 @@ export class ClaimFiles {
   async remove(state: ClaimState, held: HeldDirectories): Promise<void> {
     const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, state.claim)));
     for (const base of Object.keys(state.requests)) {
-      for (const layout of state.layouts) {
-        const file = this.#file(state, base, layout);
+      for (const [layout, file] of this.#files(state, base)) {
         // Files in the claim's own directory are removed with it.
         if (hostPath(file).startsWith(`${claimDir}/`)) continue;
         await removeFile(file, held);
@@ -137,7 +133,13 @@ export class ClaimFiles {
     }
   }
 
-  #file(state: ClaimState, base: string, layout: LayoutName): HostFile {
-    return layouts[layout].hostFile(this.#dirs, placeOf(contentOf(state, base, this.#driver)));
+  /** The files of a request, one for each of its layouts. */
+  #files(state: ClaimState, base: string): [LayoutName, HostFile][] {
+    const place = this.#placeOf(state, base);
+    return state.layouts.map((layout) => [layout, layouts[layout].hostFile(this.#dirs, place)]);
+  }
+
+  #placeOf(state: ClaimState, base: string) {
+    return placeOf(contentOf(state, base, this.#driver));
   }
 }
