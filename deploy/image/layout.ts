@@ -17,6 +17,7 @@ export const cacheDir = `${programDir}/cache`;
 export const nodeFlags: readonly string[] = [
   '--optimize-for-size',
   '--no-opt',
+  '--no-maglev',
   // A compiling thread waits for the main thread to collect garbage, and `process.exit` for that thread: a deadlock.
   '--no-concurrent-sparkplug',
 ];

@@ -4,7 +4,6 @@ import type { Logger } from '../logger.ts';
 import { watchEventLoop } from './event-loop-watch.ts';
 import { type HttpServer, parseAddress, serveHttp } from './http-server.ts';
 import type { InstanceToken } from './instance-token.ts';
-import { MemoryTrimmer } from './memory-trimmer.ts';
 import { Metrics, type MetricsOptions } from './metrics.ts';
 import { Readiness } from './readiness.ts';
 import { type TlsChange, TlsFiles, type TlsPair } from './tls-files.ts';
@@ -27,14 +26,11 @@ const attemptsPerCheck = 20;
 /** The kubelet renews the files of a Secret about once a minute. */
 const tlsRereadMs = 10_000;
 
-/**
- * What operators see of the running driver: metrics, readiness, and reports of event loop stalls; and its memory at rest.
- */
+/** What operators see of the running driver: metrics, readiness, and reports of event loop stalls. */
 export class Operations implements AsyncDisposable {
   readonly metrics: Metrics;
   readonly readiness = new Readiness();
   readonly #loopWatch: Disposable;
-  readonly #trimmer: Disposable;
   readonly #ended = new AbortController();
   #server: HttpServer | undefined;
   #tls: TlsPair | undefined;
@@ -44,7 +40,6 @@ export class Operations implements AsyncDisposable {
 
   private constructor(options: OperationsOptions) {
     this.metrics = new Metrics(options);
-    this.#trimmer = new MemoryTrimmer(options);
     this.#loopWatch = watchEventLoop(options.logger, (stallMs) => {
       this.#longestStallMs = Math.max(this.#longestStallMs, stallMs);
       this.metrics.stalled(stallMs / 1_000, this.#longestStallMs / 1_000);
@@ -143,7 +138,6 @@ export class Operations implements AsyncDisposable {
 
   async [Symbol.asyncDispose]() {
     this.#loopWatch[Symbol.dispose]();
-    this.#trimmer[Symbol.dispose]();
     this.#ended.abort();
     await this.#waiting?.catch(() => undefined);
     await this.#following;
