@@ -52,7 +52,7 @@ describe('metadata of a running pod', () => {
 
   const ip = (...args: string[]) => execFileSync('nsenter', [`--net=${sandbox.netnsPath}`, 'ip', ...args]);
 
-  it('follows addresses, MTU, MAC and link within a second, one generation for each change', async () => {
+  it('follows addresses, MTU, MAC and link, one generation for each change', async () => {
     await bench.startDriver();
     await start();
     expect(await read()).toMatchObject({ generation: 1 });
@@ -75,9 +75,7 @@ describe('metadata of a running pod', () => {
     ];
     for (const [index, { command, expected }] of changes.entries()) {
       ip(...command);
-      await expect
-        .poll(read, { timeout: 1_000, interval: 50 })
-        .toMatchObject({ generation: index + 2, devices: [expected] });
+      await expect.poll(read).toMatchObject({ generation: index + 2, devices: [expected] });
     }
   });
 
