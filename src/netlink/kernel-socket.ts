@@ -1,7 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
-import { AnswerBuffers } from './answer-buffers.ts';
 import { NetlinkError } from './errors.ts';
 import type { DatagramSocket } from './socket.ts';
 import { addressLayout, loadSocketCalls, netlinkFamily, netlinkOptions, switchOn } from './socket-calls.ts';
@@ -16,10 +15,8 @@ const header = { bytes: 16, type: 4, flags: 6, seq: 8 } as const;
 
 /** The kernel returns as much of a table at once as fits, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
 const answerBytes = 96 * 1024;
-/** Most tables that are asked for have one entry: it, and the end of the table. */
-const datagramsAtOnce = 3;
-/** Memory for answers, of all sockets: each is needed for one exchange, and there are three sockets in the life of a pod. */
-const spareBuffers: AnswerBuffers[] = [];
+/** Buffers for answers, of all sockets: each is needed for one exchange, and there are three sockets in the life of a pod. */
+const spareBuffers: Buffer[] = [];
 const mostSpareBuffers = 4;
 const kernelTimeoutMs = 10_000;
 
@@ -94,32 +91,29 @@ export class KernelSocket extends EventEmitter implements DatagramSocket {
     const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
     const sent = await sendAsync(this.#descriptor, request);
     if (sent !== request.length) throw new Error('send(2) failed');
-    const buffers = spareBuffers.pop() ?? new AnswerBuffers(datagramsAtOnce, answerBytes);
+    const buffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(answerBytes);
     try {
-      await this.#receive(buffers, seq, isDump);
+      await this.#receive(buffer, seq, isDump);
     } finally {
-      if (spareBuffers.length < mostSpareBuffers) spareBuffers.push(buffers);
-      else buffers[Symbol.dispose]();
+      if (spareBuffers.length < mostSpareBuffers) spareBuffers.push(buffer);
     }
   }
 
   /** The answer is there, since the kernel gives it within the call; but each read of a table makes it look for more. */
-  async #receive(buffers: AnswerBuffers, seq: number, isDump: boolean): Promise<void> {
-    const { errno, recvmmsg, recvmmsgAsync } = loadSocketCalls();
-    const { messages, count: most } = buffers;
+  async #receive(buffer: Buffer, seq: number, isDump: boolean): Promise<void> {
+    const { errno, recv, recvAsync } = loadSocketCalls();
     while (!this.#isClosed) {
-      const count = isDump
-        ? await recvmmsgAsync(this.#descriptor, messages, most, withoutWaiting)
-        : recvmmsg(this.#descriptor, messages, most, withoutWaiting, null);
-      if (count < 0) {
+      const size = isDump
+        ? await recvAsync(this.#descriptor, buffer, withoutWaiting)
+        : recv(this.#descriptor, buffer, buffer.length, withoutWaiting);
+      if (size < 0) {
         if (!isDump && errno() === koffi.os.errno.EAGAIN) return;
-        throw new Error(`recvmmsg(2) failed${isDump ? '' : ` with errno ${errno()}`}`);
+        throw new Error(`recv(2) failed${isDump ? '' : ` with errno ${errno()}`}`);
       }
-      for (let index = 0; index < count; index++) {
-        const { datagram, isComplete } = buffers.take(index);
-        this.emit(isComplete ? 'message' : 'truncatedMessage', datagram, { port: 0 });
-        if (!isComplete || isFinal(datagram, seq)) return;
-      }
+      // A copy: decoded values may keep parts of it, and the next answer goes into the same buffer.
+      const datagram = Buffer.from(buffer.subarray(0, size));
+      this.emit(size > buffer.length ? 'truncatedMessage' : 'message', datagram, { port: 0 });
+      if (size > buffer.length || isFinal(datagram, seq)) return;
     }
   }
 }

@@ -14,12 +14,11 @@ interface SocketCalls {
   connect: (descriptor: number, address: Buffer, bytes: number) => number;
   getsockname: (descriptor: number, address: Buffer, size: Buffer) => number;
   setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
-  /** @param messages array of `struct mmsghdr` @returns the number of received datagrams, or -1 */
-  recvmmsg: (descriptor: number, messages: bigint, count: number, flags: number, timeout: null) => number;
+  recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
   /** Runs in a thread. */
   sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
   /** Runs in a thread. */
-  recvmmsgAsync: (descriptor: number, messages: bigint, count: number, flags: number) => Promise<number>;
+  recvAsync: (descriptor: number, buffer: Buffer, flags: number) => Promise<number>;
   errno: () => number;
 }
 
@@ -30,15 +29,15 @@ export function loadSocketCalls(): SocketCalls {
   if (resolved !== undefined) return resolved;
   const library = koffi.load(null);
   const send = library.func('long send(int fd, const void *data, size_t size, int flags)');
-  const recvmmsg = library.func('int recvmmsg(int fd, void *messages, unsigned int count, int flags, void *timeout)');
+  const recv = library.func('long recv(int fd, void *data, size_t size, int flags)');
   resolved = {
     socket: library.func('int socket(int family, int type, int protocol)'),
     connect: library.func('int connect(int fd, const void *address, uint32_t size)'),
     getsockname: library.func('int getsockname(int fd, void *address, uint32_t *size)'),
     setsockopt: library.func('int setsockopt(int fd, int level, int option, const void *value, uint32_t size)'),
-    recvmmsg,
-    sendAsync: (descriptor, message) => inThread(send, descriptor, message, message.length, 0),
-    recvmmsgAsync: (descriptor, messages, count, flags) => inThread(recvmmsg, descriptor, messages, count, flags, null),
+    recv,
+    sendAsync: (descriptor, message) => inThread(send, descriptor, message, 0),
+    recvAsync: (descriptor, buffer, flags) => inThread(recv, descriptor, buffer, flags),
     errno: () => koffi.errno(),
   };
   return resolved;
@@ -53,8 +52,10 @@ export function switchOn(descriptor: number, option: number): boolean {
 /** A library function as koffi returns it. */
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
-function inThread(call: KoffiFunction, ...parameters: unknown[]): Promise<number> {
+function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
   return new Promise((resolve, reject) => {
-    call.async(...parameters, (error: Error | null, result: number) => (error ? reject(error) : resolve(result)));
+    call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
+      error ? reject(error) : resolve(result),
+    );
   });
 }

@@ -1,24 +1,12 @@
-import { closeSync, readdirSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
-import { AnswerBuffers } from '../../src/netlink/answer-buffers.ts';
 import { moveLink, NetnsHandle, openInNetns, RtnlConnection } from '../../src/netlink/index.ts';
 import { KernelSocket } from '../../src/netlink/kernel-socket.ts';
 import { RequestSocket } from '../../src/netlink/socket.ts';
-import { loadSocketCalls } from '../../src/netlink/socket-calls.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
 const routeProtocol = 0;
-/** `nlmsghdr` and `ifinfomsg` of an RTM_GETLINK. */
-function linkRequest(index: number): Buffer {
-  const request = Buffer.alloc(32);
-  request.writeUInt32LE(request.length, 0);
-  request.writeUInt16LE(18, 4);
-  request.writeUInt16LE(1, 6);
-  request.writeInt32LE(index, 20);
-  return request;
-}
-
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
 describe('KernelSocket', () => {
@@ -84,24 +72,6 @@ describe('KernelSocket', () => {
     expect(await connection.addresses()).toHaveLength(201);
     expect(datagrams).toBeGreaterThan(10_000);
     expect(await connection.addresses(999)).toEqual([]);
-  });
-
-  it('receives several datagrams with one call, and says which of them did not fit', async () => {
-    const { connect, socket, sendAsync, recvmmsg } = loadSocketCalls();
-    const descriptor = socket(16, 3, routeProtocol);
-    using _ = { [Symbol.dispose]: () => closeSync(descriptor) };
-    expect(connect(descriptor, Buffer.from([16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), 12)).toBe(0);
-    // RTM_GETLINK for lo, whose answer is long, and for a link that does not exist: ENODEV.
-    for (const index of [1, 99_999]) await sendAsync(descriptor, linkRequest(index));
-    using buffers = new AnswerBuffers(3, 200);
-    expect(recvmmsg(descriptor, buffers.messages, buffers.count, 0x60, null)).toBe(2);
-    const [first, second] = [buffers.take(0), buffers.take(1)];
-    expect([first.isComplete, first.datagram.length]).toEqual([false, 200]);
-    expect([second.isComplete, second.datagram.readUInt16LE(4), second.datagram.readInt32LE(16)]).toEqual([
-      true,
-      2,
-      -19,
-    ]);
   });
 
   it('closes its descriptor once, after what is under way', async () => {
