@@ -15,7 +15,7 @@ const keepAliveMs = 30_000;
  * used only to go through a proxy.
  */
 export class KubeConnection implements Disposable {
-  /** Where it listens, for requests; `path` is the beginning of all paths. */
+  /** Address of the API server, as options of a request; `path` is the prefix of all request paths. */
   readonly server: Pick<RequestOptions, 'protocol' | 'hostname' | 'port'> & { path: string };
   readonly #access: ApiAccess;
   #agent: HttpAgent | undefined;

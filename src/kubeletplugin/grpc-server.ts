@@ -15,7 +15,7 @@ export interface GrpcService {
 /** Serves gRPC on a unix socket that only its owner and root can connect to. Disposing cancels all calls. */
 export class GrpcServer implements Disposable {
   readonly path: string;
-  /** Nobody asks for channelz, grpc-js' statistics of its connections and calls, and they are kept at each call. */
+  /** Without channelz: grpc-js would update its statistics at each call, and nothing serves them. */
   readonly #server = new Server({ 'grpc.enable_channelz': 0 });
   #closed: Promise<void> | undefined;
   /** Whether the socket file exists and is ours. */

@@ -43,7 +43,7 @@ export class CdiSpecs {
     await createFile(this.#file(claimUid, name), formatGoJson(spec));
   }
 
-  /** Removes specs of a claim by their names: the specs of other claims make no difference to the time that it takes. */
+  /** Removes specs of a claim by name, without listing those of other claims. @throws MetadataError `metadata-io` */
   async remove(claimUid: string, names: readonly string[]): Promise<void> {
     for (const name of names) await removeFile(this.#file(claimUid, name));
   }

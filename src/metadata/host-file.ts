@@ -220,7 +220,7 @@ export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDire
       const path = own.find(removed)?.at(nameOf(removed));
       if (path === undefined) return;
       await removeDirectory(path).catch((error: unknown) => {
-        // Who searches for directories without a claim may be removing it, too.
+        // The sweep for directories without a claim may remove it at the same time.
         if (errnoCode(error) !== 'ENOENT') throw error;
       });
     });
@@ -228,8 +228,8 @@ export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDire
 }
 
 /**
- * Removes a directory with its content. `rm` of Node.js does the same with twice as many calls: it asks for the kind of each
- * entry, and first tries to remove directories that are not empty. Each call is a trip to a thread.
+ * Removes a directory with its content. `rm` of Node.js needs twice as many calls, each of them a trip to a thread: it stats
+ * each entry, and first tries to remove directories that are not empty.
  */
 async function removeDirectory(path: string): Promise<void> {
   const entries = await readdir(path, { withFileTypes: true });
@@ -325,8 +325,9 @@ function writeAll(descriptor: number, content: Buffer, position: number): void {
 
 /**
  * Directories that stay open from one file to the next: several operations on a claim's files open each directory on
- * the way only once. Those that were not there are not looked for again, since nobody else creates them meanwhile: an error
- * of Node.js takes longer than the call. Dispose of it at the end; it starts empty afterwards, and can be used again.
+ * the way only once. An absent directory is not looked up again, since only these operations put files of the claim there:
+ * creating an error takes Node.js longer than the call. Dispose of it at the end; it starts empty afterwards, and can be
+ * used again.
  */
 export class HeldDirectories implements Disposable {
   readonly #open = new Map<string, Directory>();

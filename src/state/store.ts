@@ -100,7 +100,7 @@ export class Store implements Disposable {
   #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
-  /** Whether other instances cannot have written since the last check: they wait for our transaction. */
+  /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
   #isAlone = false;
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
