@@ -4,9 +4,9 @@ import { isKubeError, type ResourceClaim } from '../kube/index.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
 import { RateLimit } from '../rate-limit.ts';
+import { Slots } from '../slots.ts';
 import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
-import { Slots } from './slots.ts';
 import type { ClaimStatusApi } from './status-api.ts';
 import { type StoredStatus, statusPatch } from './status-patch.ts';
 

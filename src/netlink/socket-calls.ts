@@ -1,4 +1,5 @@
 import koffi from 'koffi';
+import { Slots } from '../slots.ts';
 
 /** Linux `AF_NETLINK`. */
 export const netlinkFamily = 16;
@@ -49,13 +50,21 @@ export function switchOn(descriptor: number, option: number): boolean {
   return loadSocketCalls().setsockopt(descriptor, netlinkLevel, option, on, on.length) === 0;
 }
 
+/**
+ * koffi refuses more than 256 calls at once, and keeps the stacks of eight for the next ones. Other calls wait here: libuv has
+ * four threads for them.
+ */
+const threads = new Slots(8);
+
 /** A library function as koffi returns it. */
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
 function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
-      error ? reject(error) : resolve(result),
-    );
-  });
+  const run = () =>
+    new Promise<number>((resolve, reject) => {
+      call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
+        error ? reject(error) : resolve(result),
+      );
+    });
+  return threads.run(run);
 }

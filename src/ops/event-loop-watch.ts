@@ -4,8 +4,11 @@ import type { Logger } from '../logger.ts';
 /** A stall that affects pods: every hook of the node waits for it. */
 const stallMs = 200;
 const everyMs = 1_000;
-/** Sampling interval of the delay; each sample reads as a delay of at least this. */
-const resolutionMs = 20;
+/**
+ * Sampling interval. A stall that begins between two samples reads as shorter, by up to this. Each sample wakes the process
+ * up, also on a node where nothing happens.
+ */
+const resolutionMs = 100;
 
 /**
  * Reports stalls of the event loop: nothing is answered during a stall, and NRI lets pods pass after a while.

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import type { NamespaceEnds } from './namespace-ends.ts';
 import type { Networks } from './networks.ts';
 
 /**
@@ -10,11 +11,10 @@ const settle = { firstMs: 250, lastMs: 30_000, looksAtFirst: 8 };
 const quietMs = 10_000;
 /** When reads are this far apart, the pod counts as flapping. */
 const flappingMs = 4_000;
-/** A namespace that is gone is released within this time. Its VFs return to the host only then. */
-const checkMs = 1_000;
 
 export interface FollowOptions {
   networks: Networks;
+  ends: Pick<NamespaceEnds, 'watch'>;
   netnsPath: string;
   /** Called some time after a change. */
   onChange: () => void;
@@ -25,12 +25,14 @@ export interface FollowOptions {
 
 /**
  * Follows changes of links and addresses in a pod's network namespace. It keeps the namespace alive, so it is disposed of
- * before a VF is detached, and ends by itself when there is another namespace at the path, or none.
+ * before a VF is detached, and ends by itself when there is another namespace at the path, or none: the VFs of one that is
+ * gone return to the host only then.
  */
 export class Follow implements Disposable {
   readonly #options: FollowOptions;
   readonly #stop = new AbortController();
   #watch: Disposable | undefined;
+  #end: Disposable | undefined;
   #identity: string | undefined;
   #isSettling = false;
   /** Reads since the pod was last quiet. */
@@ -40,10 +42,17 @@ export class Follow implements Disposable {
   /** @throws NetlinkError `netns-refused` */
   constructor(options: FollowOptions) {
     this.#options = options;
-    this.#stop.signal.addEventListener('abort', () => this.#watch?.[Symbol.dispose](), { once: true });
+    this.#stop.signal.addEventListener(
+      'abort',
+      () => {
+        this.#watch?.[Symbol.dispose]();
+        this.#end?.[Symbol.dispose]();
+      },
+      { once: true },
+    );
     this.#listen();
     if (this.#identity === undefined) return;
-    void this.#endWith(this.#identity);
+    this.#end = options.ends.watch(this.#identity, options.netnsPath, () => this.#stop.abort());
     // To catch a change between the last read and now.
     this.#changed();
   }
@@ -96,16 +105,5 @@ export class Follow implements Disposable {
     const settleMs = Math.min(settle.firstMs * 2 ** doublings, settle.lastMs);
     if (settleMs === flappingMs) this.#options.onFlapping?.();
     return settleMs;
-  }
-
-  async #endWith(identity: string): Promise<void> {
-    const { clock, netnsPath, networks } = this.#options;
-    const { signal } = this.#stop;
-    try {
-      while (networks.isStill(identity, netnsPath)) await clock.sleep(checkMs, signal);
-    } catch {
-      // Disposed of.
-    }
-    this.#stop.abort();
   }
 }

@@ -1,4 +1,5 @@
 import type { Logger } from '../logger.ts';
+import { Slots } from '../slots.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
@@ -38,6 +39,8 @@ export class SandboxRegistry implements AsyncDisposable {
   readonly #entries = new Map<string, Entry>();
   /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
   readonly #current = new Map<string, string>();
+  /** Sandboxes that are only looked at again: on a node with hundreds of pods, hooks would have to wait for all of them. */
+  readonly #refreshes = new Slots(4);
   #isFresh = false;
   #synchronizedAtMs = 0;
 
@@ -149,7 +152,15 @@ export class SandboxRegistry implements AsyncDisposable {
     const isLeftover = isEmpty && hasVfOfOtherPod(this.#deps.store.claims(), sandbox.facts);
     if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));
     else if (isMissing || isLeftover) this.#inBackground(this.#end(sandbox, 'away'));
-    else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(sandbox.refresh());
+    else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(this.#refresh(sandbox));
+  }
+
+  async #refresh(sandbox: Sandbox): Promise<void> {
+    // It has work to do already, and may take long.
+    if (sandbox.phase !== 'ready') return await sandbox.refresh();
+    await this.#refreshes.run(async () => {
+      if (this.find(sandbox.facts.sandboxId) === sandbox) await sandbox.refresh();
+    });
   }
 
   /**

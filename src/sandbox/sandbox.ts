@@ -6,6 +6,7 @@ import { isUserSpace, type Store, type StoredClaim } from '../state/index.ts';
 import type { ClaimWork } from './claim-work.ts';
 import { SandboxError } from './errors.ts';
 import { Follow, type FollowOptions } from './follow.ts';
+import type { NamespaceEnds } from './namespace-ends.ts';
 import type { Networks } from './networks.ts';
 import { openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { Retry } from './retry.ts';
@@ -32,6 +33,7 @@ export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
   claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve'>;
   networks: Networks;
+  ends: Pick<NamespaceEnds, 'watch'>;
   /** Called for each claim that is not ready after an attempt to attach it. */
   onFailure: (claim: ClaimIdentity, reason: string) => void;
   /** Called for each claim of a pod whose links and addresses change all the time: the pod is read less often then. */
@@ -252,11 +254,11 @@ function openFollow(
   { netnsPath }: SandboxFacts,
   callbacks: Pick<FollowOptions, 'onChange' | 'onFlapping'>,
   log: object,
-  { networks, clock, logger }: SandboxDeps,
+  { networks, ends, clock, logger }: SandboxDeps,
 ): Follow | undefined {
   if (netnsPath === undefined) return undefined;
   try {
-    return new Follow({ networks, netnsPath, clock, ...callbacks });
+    return new Follow({ networks, ends, netnsPath, clock, ...callbacks });
   } catch (error) {
     logger.warn({ ...log, err: error }, 'changes of the pod are not followed');
     return undefined;

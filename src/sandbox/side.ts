@@ -3,6 +3,7 @@ import type { Attachments } from './attach/index.ts';
 import { ClaimWork, type ClaimWorkOptions } from './claim-work.ts';
 import { DeletedPods, type DeletedPodsOptions } from './deleted-pods.ts';
 import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts';
+import { NamespaceEnds } from './namespace-ends.ts';
 import { NriHooks } from './nri-hooks.ts';
 import type { SandboxDeps } from './sandbox.ts';
 import { SandboxRegistry } from './sandbox-registry.ts';
@@ -12,7 +13,7 @@ import { WaitingSandboxes, type WaitingSandboxesOptions } from './waiting-sandbo
 export interface SandboxSideOptions
   extends Omit<MetadataWriterOptions, 'attachments'>,
     Omit<ClaimWorkOptions, 'attachments' | 'networks' | 'writer'>,
-    Omit<SandboxDeps, 'claims' | 'store'>,
+    Omit<SandboxDeps, 'claims' | 'ends' | 'store'>,
     Omit<StartGuardOptions, 'store' | 'metadata'>,
     Pick<DeletedPodsOptions, 'isWanted'> {
   metadata: WaitingSandboxesOptions['metadata'] & StartGuardOptions['metadata'];
@@ -35,7 +36,7 @@ export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
   const { onSynchronized, isWanted, clock, logger } = options;
   const writer = new MetadataWriter(options);
   const claims = new ClaimWork({ ...options, writer });
-  const registry = new SandboxRegistry({ ...options, claims });
+  const registry = new SandboxRegistry({ ...options, claims, ends: new NamespaceEnds(options) });
   const guard = new StartGuard(options);
   const deletedPods = new DeletedPods({ registry, isWanted, clock, logger });
   const waitingSandboxes = new WaitingSandboxes({ ...options, registry });

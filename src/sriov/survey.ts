@@ -135,13 +135,19 @@ export class Survey {
       const links = simulated ? [link] : this.#network.linksOf(pciAddress);
       return { ...interfaceFacts(link), ...known, links, isElsewhere: false };
     }
-    const interfaces = await sysfs.interfaces(pciAddress);
-    const names = interfaces.map(({ name }) => name);
-    const links = this.#network.linksOf(pciAddress, names);
-    const own = links.find((each) => !isRepresentor(each)) ?? (links.length === 0 ? interfaces[0] : undefined);
-    const isVisible = links.length > 0 || (interfaces.length > 0 && !simulated);
-    const isElsewhere = !isVisible && (await sysfs.hasInterfaces(pciAddress));
+    const names = await sysfs.interfaceNames(pciAddress);
+    const links = this.#network.linksOf(pciAddress, names ?? []);
+    // Each file about an interface takes a trip to a thread. What is known of a claimed VF takes precedence anyway.
+    const isAsked = links.length === 0 && names !== undefined && !isComplete(known);
+    const own =
+      links.find((each) => !isRepresentor(each)) ?? (isAsked ? await this.#interfaceOf(pciAddress) : undefined);
+    const isVisible = links.length > 0 || (names !== undefined && names.length > 0 && !simulated);
+    const isElsewhere = !isVisible && names !== undefined;
     return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links, isElsewhere };
+  }
+
+  async #interfaceOf(pciAddress: string): Promise<InterfaceFacts | undefined> {
+    return (await this.#options.sysfs.interfaces(pciAddress))[0];
   }
 
   async #seePort<T extends PciFunction>(seen: Seen<T>): Promise<Seen<T>> {
@@ -175,6 +181,11 @@ function overlay<T extends PciFunction>(pciFunction: T, held: HeldFacts): T {
   if (!('driver' in held)) return { ...pciFunction, ...defined(held) };
   const { driver: _driver, ...rest } = pciFunction;
   return { ...rest, ...defined(held) } as T;
+}
+
+/** Whether all is known that sysfs shows of an interface. */
+function isComplete({ interfaceName, hardwareAddress, mtuBytes }: HeldFacts): boolean {
+  return interfaceName !== undefined && hardwareAddress !== undefined && mtuBytes !== undefined;
 }
 
 type InterfaceFacts = Pick<Link, 'name' | 'hardwareAddress' | 'mtuBytes'>;

@@ -1,10 +1,10 @@
-import { realpathSync } from 'node:fs';
-import { readdir, stat, writeFile } from 'node:fs/promises';
+import { realpathSync, statSync } from 'node:fs';
+import { readdir, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { IommuGroups } from './iommu-groups.ts';
-import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
+import { listNetInterfaces, type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress } from './pci-address.ts';
 import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
 
@@ -156,9 +156,12 @@ export class Sysfs {
     return await readNetInterfaces(this.#dirOf(pciAddress));
   }
 
-  /** Whether a function has interfaces, in any network namespace: their directory, unlike them, is always visible. */
-  async hasInterfaces(pciAddress: string): Promise<boolean> {
-    return (await listOptionalDir(join(this.#dirOf(pciAddress), 'net'))) !== undefined;
+  /**
+   * The names of these interfaces; `undefined` if the function has none in any network namespace: their directory, unlike
+   * them, is always visible.
+   */
+  async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
+    return await listNetInterfaces(this.#dirOf(pciAddress));
   }
 
   /** The port of one of these interfaces. */
@@ -244,9 +247,12 @@ export class Sysfs {
   }
 }
 
-/** sysfs never reuses a directory's number; other file systems do, but with another birth time. */
+/**
+ * sysfs never reuses a directory's number; other file systems do, but with another birth time. Read synchronously like
+ * the attributes of a function: there are many, and the kernel has them in memory.
+ */
 async function readIdentity(dir: string): Promise<string> {
-  const { ino, birthtimeNs } = await attempt(dir, () => stat(dir, { bigint: true }));
+  const { ino, birthtimeNs } = await attempt(dir, () => statSync(dir, { bigint: true }));
   return `${ino} ${birthtimeNs}`;
 }
 

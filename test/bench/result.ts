@@ -1,6 +1,6 @@
 import type { Distribution } from './stats.ts';
 
-export type Unit = 'ms' | 'MB' | 'writes' | 'system calls';
+export type Unit = 'ms' | 'MB' | 'writes' | 'system calls' | 'wake-ups';
 
 /** One measured value, with its reference. */
 export interface Row {
@@ -13,7 +13,7 @@ export interface Row {
   ratio?: number;
 }
 
-/** A requirement of issue 8. */
+/** A maximum that the project has set itself. */
 export interface Bound {
   what: string;
   value: number;

@@ -56,3 +56,8 @@ export function cpuMs(pid: number): number {
   const ticksPerSecond = Number(execFileSync('getconf', ['CLK_TCK']).toString());
   return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticksPerSecond;
 }
+
+/** How often the main thread of a process has waited for something so far. */
+export function wakeUps(pid: number): number {
+  return Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+}

@@ -53,6 +53,15 @@ describe('KernelSocket', () => {
     ]);
   });
 
+  it('answers as many connections as a node can have pods, at once', async () => {
+    using netns = new TestNetns();
+    using handle = netns.open();
+    using stack = new DisposableStack();
+    const connections = Array.from({ length: 600 }, () => stack.use(RtnlConnection.open(handle)));
+    const answers = await Promise.all(connections.map((connection) => connection.links()));
+    expect(answers.every(([link]) => link?.name === 'lo')).toBe(true);
+  });
+
   it('gets the addresses of one link from the kernel, and not those of all', async () => {
     using netns = new TestNetns();
     using handle = netns.open();

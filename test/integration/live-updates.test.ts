@@ -6,6 +6,7 @@ import { systemClock } from '../../src/clock.ts';
 import { NetworkWatch } from '../../src/netlink/index.ts';
 import { Follow } from '../../src/sandbox/follow.ts';
 import { KernelNetworks } from '../../src/sandbox/index.ts';
+import { NamespaceEnds } from '../../src/sandbox/namespace-ends.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
@@ -86,8 +87,9 @@ describe('NetworkWatch, when more changes than its socket has room for', () => {
 describe('Follow', () => {
   const networks = new KernelNetworks({ procSysDir: '/proc/sys' });
   afterAll(() => networks[Symbol.dispose]());
+  const ends = new NamespaceEnds({ networks, clock: systemClock });
   const follow = (onChange: () => void, netnsPath = netns.path) =>
-    new Follow({ networks, netnsPath, onChange, clock: systemClock });
+    new Follow({ networks, ends, netnsPath, onChange, clock: systemClock });
 
   it('reports a burst of changes once for each quarter of a second, within a second', async () => {
     const seen: number[] = [];
@@ -106,7 +108,7 @@ describe('Follow', () => {
     const seen: number[] = [];
     let flaps = 0;
     using _ = new Follow({
-      ...{ networks, netnsPath: netns.path, clock: systemClock },
+      ...{ networks, ends, netnsPath: netns.path, clock: systemClock },
       onChange: () => seen.push(performance.now()),
       onFlapping: () => flaps++,
     });

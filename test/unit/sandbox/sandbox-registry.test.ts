@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ClaimIdentity } from '../../../src/metadata/index.ts';
+import { NamespaceEnds } from '../../../src/sandbox/namespace-ends.ts';
 import { SandboxRegistry } from '../../../src/sandbox/sandbox-registry.ts';
 import type { StoredClaim } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
@@ -23,8 +24,11 @@ describe('SandboxRegistry', () => {
   let detachFailure: Error | undefined;
   let registry: SandboxRegistry;
   let clock: ManualClock;
+  /** What claims that are served wait for. */
+  let serving: Promise<void>;
 
   beforeEach(() => {
+    serving = Promise.resolve();
     networks = new FakeNetworks(...['s1', 's2', 's3'].map(pathOf));
     claims = new Map();
     done = [];
@@ -41,6 +45,7 @@ describe('SandboxRegistry', () => {
         serve: async ({ name }, { sandboxId, podUid }) => {
           done.push(`serve ${name} in ${sandboxId}`);
           put(name, podUid, sandboxId);
+          await serving;
           return 'ready';
         },
         detach: async ({ name }: ClaimIdentity, sandboxId, goal) => {
@@ -56,6 +61,7 @@ describe('SandboxRegistry', () => {
         end: async () => undefined,
       },
       networks,
+      ends: new NamespaceEnds({ networks, clock }),
       onFailure: () => undefined,
       onFlapping: () => undefined,
       liveUpdates: false,
@@ -88,6 +94,29 @@ describe('SandboxRegistry', () => {
     expect([registry.isFresh, registry.has('s1'), registry.hasPod('pod-s2')]).toEqual([true, true, true]);
     registry.expire();
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
+  });
+
+  it('looks at the sandboxes that are ready again a few at a time, and at none once it is disposed of', async () => {
+    const names = Array.from({ length: 10 }, (_, index) => `s${index + 10}`);
+    for (const name of names) {
+      networks.paths.add(pathOf(name));
+      put(name, `pod-${name}`);
+    }
+    const ready = names.map((name) => registry.adopt(facts(name), true).want('ready'));
+    await Promise.all(ready);
+    expect(done).toHaveLength(10);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    serving = promise;
+    await requeue();
+    expect(done).toHaveLength(14);
+    resolve();
+    await turns();
+    expect(done).toHaveLength(20);
+    serving = turns();
+    registry.requeueAll();
+    await registry[Symbol.asyncDispose]();
+    await turns();
+    expect(done.length).toBeLessThanOrEqual(24);
   });
 
   // containerd 2.4.2, killed between the start of the pause process and the record of it.

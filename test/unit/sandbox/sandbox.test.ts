@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ClaimIdentity } from '../../../src/metadata/index.ts';
 import { SandboxError } from '../../../src/sandbox/index.ts';
+import { NamespaceEnds } from '../../../src/sandbox/namespace-ends.ts';
 import { Sandbox, type SandboxDeps } from '../../../src/sandbox/sandbox.ts';
 import type { StoredClaim } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
@@ -64,6 +65,7 @@ describe('Sandbox', () => {
         end: async ({ name }) => void work.done.push(`end ${name}`),
       },
       networks,
+      ends: new NamespaceEnds({ networks, clock }),
       onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
       onFlapping: () => undefined,
       liveUpdates,
