@@ -31,6 +31,6 @@ try {
   if (!(error instanceof NetdraError)) throw error;
   print(explain(error));
   if (error.code !== 'wrong-usage')
-    print('without Go: npm run bench -- --only start,memory,hook,hostile,publish,containerd');
+    print('without Go: npm run bench -- --only start,memory,rest,hook,hostile,publish,containerd');
   process.exitCode = 1;
 }

@@ -9,7 +9,7 @@ import { tempDir } from '../doubles/temp-dir.ts';
 
 const runPath = fileURLToPath(new URL('../bench/run.ts', import.meta.url));
 /** The one on a real containerd is left out: those programs are only there for e2e/node. */
-const names = ['start', 'memory', 'hook', 'publish'];
+const names = ['start', 'memory', 'rest', 'hook', 'publish'];
 
 describe('npm run bench', () => {
   it('measures all that it says, each with its reference, and judges it by its bounds', () => {

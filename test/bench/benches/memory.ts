@@ -5,7 +5,7 @@ import { TestNetns } from '../../doubles/netns.ts';
 import type { Bench } from '../bench.ts';
 import { Lab, prepare, unprepare } from '../lab.ts';
 import { bound, row } from '../result.ts';
-import { cpuMs, residentMb, wakeUps } from '../shipped-driver.ts';
+import { cpuMs, residentMb } from '../shipped-driver.ts';
 import { summarize } from '../stats.ts';
 
 /** Idle time of a process before its memory is measured. */
@@ -24,7 +24,6 @@ export const memoryBench: Bench = {
     await lab.devices();
     await sleep(pauseMs);
     const startedMb = residentMb(driver.pid);
-    const atRest = await observeRest(driver.pid, options.effort === 'full' ? 10_000 : 200);
     const points: [number, number][] = [[0, startedMb]];
     const runner = await cycleRunner(lab);
     const step = cycles / 6;
@@ -49,8 +48,6 @@ export const memoryBench: Bench = {
         row(`after ${cycles / 3} cycles`, 'MB', summarize([warmMb]), bare),
         row(`after ${cycles} cycles`, 'MB', summarize([usedMb]), bare),
         row('CPU of each cycle', 'ms', summarize([cpu])),
-        row('CPU in a second at rest', 'ms', summarize([atRest.cpuMs])),
-        row('wake-ups in a second at rest', 'wake-ups', summarize([atRest.wakeUps])),
       ],
       bounds: [
         bound('RSS after the start / node -e', startedMb / bareMb, 2, '×'),
@@ -77,14 +74,6 @@ export const memoryBench: Bench = {
     };
   },
 };
-
-/** What a process does each second while nothing is asked of it. */
-async function observeRest(pid: number, forMs: number): Promise<{ cpuMs: number; wakeUps: number }> {
-  const before = { cpuMs: cpuMs(pid), wakeUps: wakeUps(pid), atMs: performance.now() };
-  await sleep(forMs);
-  const seconds = (performance.now() - before.atMs) / 1_000;
-  return { cpuMs: (cpuMs(pid) - before.cpuMs) / seconds, wakeUps: (wakeUps(pid) - before.wakeUps) / seconds };
-}
 
 async function weighBareNode(pauseMs: number): Promise<number> {
   const child = spawn(process.execPath, ['-e', 'setInterval(() => undefined, 1e6)'], { stdio: 'ignore' });
