@@ -49,7 +49,7 @@ export {
 export { NetworkWatch } from './network-watch.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isDefaultRoute, type NewRoute, type NextHop, type Route } from './route.ts';
-export { type LinkSelector, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
+export { type LinkSelector, type LinkTable, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
 export type { VfChange } from './vf-change.ts';
 export type { VfInfo } from './vf-info.ts';

@@ -91,13 +91,16 @@ export async function readLinkState(
  */
 export async function scrubLink(connection: LinkStateConnection, index: number): Promise<RestoreFailure[]> {
   const steps = new Steps();
-  await steps.run('up', () => connection.setLink(index, { up: false }));
-  await steps.run('link', async () => {
-    const link = await connection.link({ index });
-    if (link === undefined) throw gone(index);
-    if (link.altNames.length > 0) await steps.run('altNames', () => connection.removeAltNames(index));
-    await steps.run('xdp', () => detachXdp(connection, index, link.xdp));
-  });
+  // Both requests are sent at once, and executed in this order.
+  await Promise.all([
+    steps.run('up', () => connection.setLink(index, { up: false })),
+    steps.run('link', async () => {
+      const link = await connection.link({ index });
+      if (link === undefined) throw gone(index);
+      if (link.altNames.length > 0) await steps.run('altNames', () => connection.removeAltNames(index));
+      await steps.run('xdp', () => detachXdp(connection, index, link.xdp));
+    }),
+  ]);
   return steps.failures;
 }
 

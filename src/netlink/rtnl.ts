@@ -67,6 +67,17 @@ export interface NewLink extends Pick<LinkChange, 'hardwareAddress' | 'mtuBytes'
   name: string;
 }
 
+/**
+ * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for what is known
+ * of a VF, so each function decodes only what it returns.
+ */
+export interface LinkTable {
+  /** @throws NetlinkError `netlink-malformed` */
+  all(): Link[];
+  /** Links that may be those of the given VFs. @throws NetlinkError `netlink-malformed` */
+  candidates(of: readonly VfIdentity[]): Link[];
+}
+
 export interface NewVeth extends NewLink {
   /** Cannot be up or a bridge port from the start (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
   peer: NewLink;
@@ -99,17 +110,25 @@ export class RtnlConnection implements Disposable {
     return new RtnlConnection(new RequestSocket(socket, clock), netns?.path);
   }
 
-  /**
-   * All links of the namespace, or only candidates for the given VFs: decoding a link takes ten times as long as
-   * searching its message for what is known of a VF.
-   */
+  /** All links of the namespace, or only candidates for the given VFs. */
   async links(of?: readonly VfIdentity[]): Promise<Link[]> {
+    const table = await this.linkTable();
+    return of === undefined ? table.all() : table.candidates(of);
+  }
+
+  /** The same, of which several VFs can be looked for. */
+  async linkTable(): Promise<LinkTable> {
     const subject = this.#subject('list links');
     const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);
     const messages = await this.#socket.dump({ type: MessageType.getLink, payload }, subject);
-    const marks = of?.flatMap(marksOf);
-    const wanted = messages.filter(({ data }) => marks?.some((mark) => data.includes(mark)) ?? true);
-    return decodeAll(wanted, MessageType.newLink, decodeLink, subject);
+    const decode = (wanted: NetlinkMessage[]) => decodeAll(wanted, MessageType.newLink, decodeLink, subject);
+    return {
+      all: () => decode(messages),
+      candidates(of) {
+        const marks = of.flatMap(marksOf);
+        return decode(messages.filter(({ data }) => marks.some((mark) => data.includes(mark))));
+      },
+    };
   }
 
   /** `undefined` if there is none. A link is also found by an alternative name. */

@@ -22,10 +22,11 @@ export async function configureLink(
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   if (Object.keys(sysctls).length > 0) namespace.writeSysctls(link.name, sysctls);
-  for (const address of addresses) {
-    await unlessThere(pod.addAddress(link.index, address, { noDad: true }), async () => true);
-  }
-  await pod.setLink(link.index, { up: true });
+  // All are sent at once, and executed in this order.
+  await Promise.all([
+    ...addresses.map((cidr) => unlessThere(pod.addAddress(link.index, cidr, { noDad: true }), async () => true)),
+    pod.setLink(link.index, { up: true }),
+  ]);
   for (const { destination, gateway } of routes) {
     const route = { index: link.index, destination, ...(gateway === undefined ? {} : { gateway }) };
     await unlessThere(pod.addRoute(route), () => hasRoute(pod, link.index, destination));

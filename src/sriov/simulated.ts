@@ -153,7 +153,7 @@ export class SimulatedNic {
       await connection.setLink(peer.index, { master: bridge.index, alias: `${vf.alias}/peer`, up: true });
     }
     if (peer.lowerNetnsId !== undefined || peer.lower === undefined) return 'elsewhere';
-    const end = await connection.link({ index: peer.lower });
+    const end = links.find(({ index }) => index === peer.lower) ?? (await connection.link({ index: peer.lower }));
     if (end === undefined) return 'elsewhere';
     if (end.alias !== vf.alias) await connection.setLink(end.index, { alias: vf.alias });
     // It came back with the name that it had in the pod. Older kernels rename only links that are down.

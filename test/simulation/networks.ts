@@ -5,6 +5,7 @@ import {
   type Link,
   type LinkChange,
   type LinkSelector,
+  type LinkTable,
   NetlinkError,
   type NewLink,
   type NewRoute,
@@ -39,6 +40,7 @@ export interface SystemOptions {
 export class SimConnection implements LinkConnection {
   readonly #options: SystemOptions;
   readonly #namespace: Namespace;
+  #last: Promise<void> = Promise.resolve();
   readonly #resolve: (fd: number) => Namespace | undefined;
 
   constructor(options: SystemOptions, namespace: Namespace, resolve: (fd: number) => Namespace | undefined) {
@@ -49,6 +51,11 @@ export class SimConnection implements LinkConnection {
 
   links(): Promise<Link[]> {
     return this.#ask('links', () => this.#namespace.links.map((link) => link.view()));
+  }
+
+  async linkTable(): Promise<LinkTable> {
+    const links = await this.links();
+    return { all: () => links, candidates: () => links };
   }
 
   link(by: LinkSelector): Promise<Link | undefined> {
@@ -152,10 +159,18 @@ export class SimConnection implements LinkConnection {
     if (changes.test(what)) {
       simulator.trace(process.name, () => `${what} ${details()} in ${nameOf(this.#namespace)}`);
     }
-    return process.call(what, simulator.tape.delay(usualMs, slowMs), () => {
-      if (isLost()) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
-      return effect();
-    });
+    const run = () =>
+      process.call(what, simulator.tape.delay(usualMs, slowMs), () => {
+        if (isLost()) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
+        return effect();
+      });
+    // Like a socket: requests are executed in the order in which they were made.
+    const answer = this.#last.then(run);
+    this.#last = answer.then(
+      () => undefined,
+      () => undefined,
+    );
+    return answer;
   }
 }
 

@@ -1,4 +1,11 @@
-import { findVf, type Link, type NetworkState, toNetworkState, type VfIdentity } from '../../netlink/index.ts';
+import {
+  findVf,
+  type Link,
+  type LinkTable,
+  type NetworkState,
+  toNetworkState,
+  type VfIdentity,
+} from '../../netlink/index.ts';
 import type { StoredDevice } from '../../state/index.ts';
 import type { LinkConnection, NetworkNamespace } from '../networks.ts';
 
@@ -9,7 +16,7 @@ export type LinkKey = (pciAddress: string) => VfIdentity;
 export class PodLinks {
   readonly namespace: NetworkNamespace;
   readonly #keyOf: LinkKey;
-  #links: Promise<Link[]> | undefined;
+  #table: Promise<LinkTable> | undefined;
 
   constructor(namespace: NetworkNamespace, keyOf: LinkKey) {
     this.namespace = namespace;
@@ -18,13 +25,14 @@ export class PodLinks {
 
   /** To be called after a link was moved or changed. */
   changed(): void {
-    this.#links = undefined;
+    this.#table = undefined;
   }
 
   /** @param hardwareAddress that the VF had on the host, if that is not stored with its attachment yet */
   async find(device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
-    this.#links ??= this.namespace.connection.links();
-    return findDevice(await this.#links, device, this.#keyOf, hardwareAddress);
+    this.#table ??= this.namespace.connection.linkTable();
+    const identities = identitiesOf(device, this.#keyOf, hardwareAddress);
+    return findFirst((await this.#table).candidates(identities), identities);
   }
 
   /** The VF's link as it is now, after changes to it. */
@@ -49,7 +57,8 @@ export async function findOn(
   const name = device.attachment?.host?.name ?? keyOf(device.pciAddress).interfaceName;
   const likely = name === undefined ? undefined : await connection.link({ name });
   if (likely !== undefined && isCertainly(likely, device, keyOf)) return likely;
-  return findDevice(await connection.links(identitiesOf(device, keyOf)), device, keyOf);
+  const identities = identitiesOf(device, keyOf);
+  return findFirst(await connection.links(identities), identities);
 }
 
 /** Whether a link is the VF's, whatever other links there are: only one link has a bus address, but several can have a MAC address. */
@@ -58,8 +67,8 @@ function isCertainly({ parentDevice, alias }: Link, { pciAddress }: StoredDevice
   return key.pciAddress === undefined ? alias === key.alias : parentDevice === key.pciAddress;
 }
 
-function findDevice(links: Link[], device: StoredDevice, keyOf: LinkKey, hardwareAddress?: string): Link | undefined {
-  for (const identity of identitiesOf(device, keyOf, hardwareAddress)) {
+function findFirst(links: Link[], identities: readonly VfIdentity[]): Link | undefined {
+  for (const identity of identities) {
     const found = findVf(links, identity);
     if (found !== undefined) return found;
   }
