@@ -74,7 +74,8 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
           `{"spec":{"template":{"spec":{"nodeSelector":{"away":${value}}}}}}`,
         );
       expect(restrict('"yes"')).toContain('patched');
-      for (const pid of node.driverPids()) process.kill(pid, 'SIGKILL');
+      // It may end by itself meanwhile, since it is no longer wanted on this node.
+      node.killDriver();
       await expect.poll(() => node.driverPids(), recovery).toEqual([]);
       await sleep(10_000);
       await node.crash('container runtime');

@@ -130,6 +130,17 @@ export class RealNode implements AsyncDisposable {
     return listProcesses().flatMap(({ pid, args }) => (isDriver(args) ? [pid] : []));
   }
 
+  /** Ends the driver with SIGKILL, unless it has just ended by itself. */
+  killDriver(): void {
+    for (const pid of this.driverPids()) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+      }
+    }
+  }
+
   /**
    * Ends parts of the cluster with SIGKILL, all of them before the first one is restarted, and waits until they serve.
    * The kubelet restarts the driver, which is not waited for.
@@ -144,7 +155,7 @@ export class RealNode implements AsyncDisposable {
     ];
     const hit = isHit('kubelet') ? [...before, kubelet] : before;
     const ended = hit.map((each) => each.stop('SIGKILL'));
-    if (isHit('driver')) for (const pid of this.driverPids()) process.kill(pid, 'SIGKILL');
+    if (isHit('driver')) this.killDriver();
     await Promise.all(ended);
     await Promise.all(before.map((each) => each.start()));
     await kubelet.start();
