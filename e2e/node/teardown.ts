@@ -36,12 +36,13 @@ export async function endProcesses(socketPath: string, cgroupParent: string): Pr
   for (let tries = 0; tries < 100; tries++) {
     const processes = listOwnProcesses(socketPath, cgroupParent);
     if (processes.length === 0) return;
-    for (const { pid } of processes) kill(pid);
+    for (const { pid } of processes) killProcess(pid);
     await sleep(20);
   }
 }
 
-function kill(pid: number): void {
+/** Sends SIGKILL to a process, unless it has ended by itself. */
+export function killProcess(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch (error) {

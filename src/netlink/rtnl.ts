@@ -116,7 +116,7 @@ export class RtnlConnection implements Disposable {
     return of === undefined ? table.all() : table.candidates(of);
   }
 
-  /** The same, of which several VFs can be looked for. */
+  /** All links of the namespace, to look for several VFs with one dump. */
   async linkTable(): Promise<LinkTable> {
     const subject = this.#subject('list links');
     const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);

@@ -51,8 +51,8 @@ export function switchOn(descriptor: number, option: number): boolean {
 }
 
 /**
- * koffi refuses more than 256 calls at once, and keeps the stacks of eight for the next ones. Other calls wait here: libuv has
- * four threads for them.
+ * koffi refuses more than 256 calls at once, and keeps the stacks of eight calls for reuse. More than eight wait here, which
+ * delays none: libuv has four threads.
  */
 const threads = new Slots(8);
 
@@ -60,11 +60,11 @@ const threads = new Slots(8);
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
 function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
-  const run = () =>
-    new Promise<number>((resolve, reject) => {
-      call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
-        error ? reject(error) : resolve(result),
-      );
-    });
-  return threads.run(run);
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  return threads.run(() => {
+    call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
+      error ? reject(error) : resolve(result),
+    );
+    return promise;
+  });
 }

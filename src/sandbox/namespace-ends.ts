@@ -10,8 +10,8 @@ interface Watched {
 }
 
 /**
- * Tells when network namespaces are gone from their paths, within a second. All of them are looked at in one go: on a node
- * with hundreds of pods, a timer for each would take more time than the looks. Without any, there is no timer.
+ * Reports network namespaces that are gone from their paths, within a second. One timer checks all of them: on a node with
+ * hundreds of pods, a timer for each would cost more than the checks. Without any there is no timer.
  */
 export class NamespaceEnds {
   readonly #networks: Pick<Networks, 'isStill'>;
@@ -52,7 +52,7 @@ export class NamespaceEnds {
         this.#look();
       }
     } catch {
-      // Nothing is watched any more: nothing else rejects.
+      // The last watch has ended: nothing else rejects.
     }
   }
 

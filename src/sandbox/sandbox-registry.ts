@@ -39,7 +39,7 @@ export class SandboxRegistry implements AsyncDisposable {
   readonly #entries = new Map<string, Entry>();
   /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
   readonly #current = new Map<string, string>();
-  /** Sandboxes that are only looked at again: on a node with hundreds of pods, hooks would have to wait for all of them. */
+  /** For sandboxes that are ready and only read again: with hundreds of them at once, hooks would wait for all. */
   readonly #refreshes = new Slots(4);
   #isFresh = false;
   #synchronizedAtMs = 0;
@@ -156,7 +156,7 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   async #refresh(sandbox: Sandbox): Promise<void> {
-    // It has work to do already, and may take long.
+    // Attaching or detaching VFs may take long, and must not keep the others waiting.
     if (sandbox.phase !== 'ready') return await sandbox.refresh();
     await this.#refreshes.run(async () => {
       if (this.find(sandbox.facts.sandboxId) === sandbox) await sandbox.refresh();

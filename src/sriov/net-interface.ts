@@ -24,18 +24,13 @@ const linkTypes = new Map<string, LinkType>([
   ['32', 'infiniband'],
 ]);
 
-/** @param dir the function's directory */
-export async function listNetInterfaces(dir: string): Promise<string[] | undefined> {
-  return await listOptionalDir(join(dir, 'net'));
-}
-
 /**
  * The interfaces of a function, by name, as far as they are in the network namespace that sysfs was mounted in. One
  * that leaves between two reads is treated as if it had left before.
  * @param dir the function's directory
  */
 export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
-  const names = (await listNetInterfaces(dir)) ?? [];
+  const names = (await listOptionalDir(join(dir, 'net'))) ?? [];
   const found = await Promise.all(
     names.map(async (name): Promise<NetInterface[]> => {
       const file = (attribute: string) => join(dir, 'net', name, attribute);

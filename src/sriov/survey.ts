@@ -136,18 +136,15 @@ export class Survey {
       return { ...interfaceFacts(link), ...known, links, isElsewhere: false };
     }
     const names = await sysfs.interfaceNames(pciAddress);
-    const links = this.#network.linksOf(pciAddress, names ?? []);
+    const visible = names ?? [];
+    const links = this.#network.linksOf(pciAddress, visible);
     // Each file about an interface takes a trip to a thread. What is known of a claimed VF takes precedence anyway.
-    const isAsked = links.length === 0 && names !== undefined && !isComplete(known);
-    const own =
-      links.find((each) => !isRepresentor(each)) ?? (isAsked ? await this.#interfaceOf(pciAddress) : undefined);
-    const isVisible = links.length > 0 || (names !== undefined && names.length > 0 && !simulated);
+    const isAsked = links.length === 0 && visible.length > 0 && !isComplete(known);
+    const [shown] = isAsked ? await sysfs.interfaces(pciAddress) : [];
+    const own = links.find((each) => !isRepresentor(each)) ?? shown;
+    const isVisible = links.length > 0 || (visible.length > 0 && !simulated);
     const isElsewhere = !isVisible && names !== undefined;
     return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links, isElsewhere };
-  }
-
-  async #interfaceOf(pciAddress: string): Promise<InterfaceFacts | undefined> {
-    return (await this.#options.sysfs.interfaces(pciAddress))[0];
   }
 
   async #seePort<T extends PciFunction>(seen: Seen<T>): Promise<Seen<T>> {

@@ -4,7 +4,7 @@ import { basename, join, relative, sep } from 'node:path';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { IommuGroups } from './iommu-groups.ts';
-import { listNetInterfaces, type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
+import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress } from './pci-address.ts';
 import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
 
@@ -161,7 +161,7 @@ export class Sysfs {
    * them, is always visible.
    */
   async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
-    return await listNetInterfaces(this.#dirOf(pciAddress));
+    return await listOptionalDir(join(this.#dirOf(pciAddress), 'net'));
   }
 
   /** The port of one of these interfaces. */

@@ -40,7 +40,7 @@ export interface SystemOptions {
 export class SimConnection implements LinkConnection {
   readonly #options: SystemOptions;
   readonly #namespace: Namespace;
-  #last: Promise<void> = Promise.resolve();
+  #last: Promise<unknown> = Promise.resolve();
   readonly #resolve: (fd: number) => Namespace | undefined;
 
   constructor(options: SystemOptions, namespace: Namespace, resolve: (fd: number) => Namespace | undefined) {
@@ -166,10 +166,7 @@ export class SimConnection implements LinkConnection {
       });
     // Like a socket: requests are executed in the order in which they were made.
     const answer = this.#last.then(run);
-    this.#last = answer.then(
-      () => undefined,
-      () => undefined,
-    );
+    this.#last = answer.catch(() => undefined);
     return answer;
   }
 }

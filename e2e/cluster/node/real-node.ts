@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { listFolder, listProcesses } from '../../node/host-state.ts';
 import { run } from '../../node/packages/run.ts';
-import { endProcesses, removeCgroups, unmountBelow } from '../../node/teardown.ts';
+import { endProcesses, killProcess, removeCgroups, unmountBelow } from '../../node/teardown.ts';
 import { cacheFolder } from '../../node/tools.ts';
 import { type Registry, startRegistry } from '../../release/registry.ts';
 import { ControlPlane } from '../control-plane.ts';
@@ -132,13 +132,7 @@ export class RealNode implements AsyncDisposable {
 
   /** Ends the driver with SIGKILL, unless it has just ended by itself. */
   killDriver(): void {
-    for (const pid of this.driverPids()) {
-      try {
-        process.kill(pid, 'SIGKILL');
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-      }
-    }
+    for (const pid of this.driverPids()) killProcess(pid);
   }
 
   /**

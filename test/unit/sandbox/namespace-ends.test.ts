@@ -21,7 +21,7 @@ describe('NamespaceEnds', () => {
     ended = [];
   });
 
-  it('tells once of each namespace that is gone, and goes on watching the others', async () => {
+  it('reports each namespace that is gone once, and goes on watching the others', async () => {
     for (const path of networks.list()) watch(path);
     await second();
     expect(ended).toEqual([]);
