@@ -24,8 +24,9 @@ export class ClaimWork {
     this.#options = options;
   }
 
-  podLinks(namespace: NetworkNamespace): PodLinks {
-    return this.#options.attachments.podLinks(namespace);
+  /** @param follow as of {@link PodLinks} */
+  podLinks(namespace: NetworkNamespace, follow: () => void): PodLinks {
+    return this.#options.attachments.podLinks(namespace, follow);
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts';
 import type { NamespaceEnds } from './namespace-ends.ts';
-import type { Networks } from './networks.ts';
+import type { NetworkNamespace, Networks } from './networks.ts';
 
 /**
  * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that keeps changing is
@@ -13,9 +13,8 @@ const quietMs = 10_000;
 const flappingMs = 4_000;
 
 export interface FollowOptions {
-  networks: Networks;
+  networks: Pick<Networks, 'open'>;
   ends: Pick<NamespaceEnds, 'watch'>;
-  netnsPath: string;
   /** Called some time after a change. */
   onChange: () => void;
   /** Called once when a pod keeps changing its links, and again only after it has been quiet. */
@@ -24,37 +23,40 @@ export interface FollowOptions {
 }
 
 /**
- * Follows changes of links and addresses in a pod's network namespace. It keeps the namespace alive, so it is disposed of
- * before a VF is detached, and ends by itself when there is another namespace at the path, or none: the VFs of one that is
- * gone return to the host only then.
+ * Follows changes of links and addresses in a pod's network namespace, from its creation on. It keeps the namespace alive, so
+ * it is disposed of before a VF is detached, and ends by itself when there is another namespace at the path, or none: the VFs
+ * of one that is gone return to the host only then.
  */
 export class Follow implements Disposable {
   readonly #options: FollowOptions;
+  readonly #netnsPath: string;
+  readonly #identity: string;
   readonly #stop = new AbortController();
-  #watch: Disposable | undefined;
-  #end: Disposable | undefined;
-  #identity: string | undefined;
+  readonly #end: Disposable;
+  #watch: Disposable;
   #isSettling = false;
   /** Reads since the pod was last quiet. */
   #looks = 0;
   #lastLookMs = Number.NEGATIVE_INFINITY;
 
-  /** @throws NetlinkError `netns-refused` */
-  constructor(options: FollowOptions) {
+  /**
+   * @param namespace may be closed afterwards
+   * @throws NetlinkError `netns-refused`, `netlink-lost`
+   */
+  constructor(namespace: NetworkNamespace, options: FollowOptions) {
     this.#options = options;
+    this.#netnsPath = namespace.netns.path;
+    this.#identity = namespace.identity;
+    this.#watch = namespace.watch(() => this.#changed());
+    this.#end = options.ends.watch(this.#identity, this.#netnsPath, () => this.#stop.abort());
     this.#stop.signal.addEventListener(
       'abort',
       () => {
-        this.#watch?.[Symbol.dispose]();
-        this.#end?.[Symbol.dispose]();
+        this.#watch[Symbol.dispose]();
+        this.#end[Symbol.dispose]();
       },
       { once: true },
     );
-    this.#listen();
-    if (this.#identity === undefined) return;
-    this.#end = options.ends.watch(this.#identity, options.netnsPath, () => this.#stop.abort());
-    // To catch a change between the last read and now.
-    this.#changed();
   }
 
   [Symbol.dispose](): void {
@@ -62,15 +64,10 @@ export class Follow implements Disposable {
   }
 
   /** Ends if the namespace is gone. @throws NetlinkError `netns-refused` */
-  #listen(): void {
-    const { networks, netnsPath } = this.#options;
-    using namespace = networks.open(netnsPath);
-    if (namespace === undefined || namespace.identity !== (this.#identity ?? namespace.identity)) {
-      this.#stop.abort();
-      return;
-    }
-    this.#identity = namespace.identity;
-    this.#watch = namespace.watch(() => this.#changed());
+  #listenAgain(): void {
+    using namespace = this.#options.networks.open(this.#netnsPath);
+    if (namespace?.identity === this.#identity) this.#watch = namespace.watch(() => this.#changed());
+    else this.#stop.abort();
   }
 
   #changed(): void {
@@ -79,7 +76,7 @@ export class Follow implements Disposable {
     const { clock } = this.#options;
     const settleMs = this.#settleMs();
     // Each further message would cost as much as this one and carry no more information.
-    if (settleMs > settle.firstMs) this.#watch?.[Symbol.dispose]();
+    if (settleMs > settle.firstMs) this.#watch[Symbol.dispose]();
     clock.sleep(settleMs, this.#stop.signal).then(
       () => this.#look(settleMs),
       () => undefined,
@@ -90,7 +87,7 @@ export class Follow implements Disposable {
     this.#isSettling = false;
     this.#lastLookMs = this.#options.clock.nowMs();
     try {
-      if (settleMs > settle.firstMs) this.#listen();
+      if (settleMs > settle.firstMs) this.#listenAgain();
     } catch {
       // For example too many open files: it is tried again.
       this.#changed();

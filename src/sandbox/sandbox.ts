@@ -2,12 +2,12 @@ import type { Clock } from '../clock.ts';
 import { explain } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
-import { isUserSpace, type Store, type StoredClaim } from '../state/index.ts';
+import type { Store, StoredClaim } from '../state/index.ts';
 import type { ClaimWork } from './claim-work.ts';
 import { SandboxError } from './errors.ts';
-import { Follow, type FollowOptions } from './follow.ts';
+import { Follow } from './follow.ts';
 import type { NamespaceEnds } from './namespace-ends.ts';
-import type { Networks } from './networks.ts';
+import type { NetworkNamespace, Networks } from './networks.ts';
 import { openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { Retry } from './retry.ts';
 
@@ -58,7 +58,7 @@ export class Sandbox implements AsyncDisposable {
   #phase: Phase = 'pending';
   #lastError: unknown;
   #wanted: Wanted = 'ready';
-  /** Something may have changed since the last pass. */
+  /** Something may have changed since the last pass began. */
   #isDirty = true;
   #tentativeReads = 0;
   /** Ends attempts to attach. */
@@ -148,13 +148,13 @@ export class Sandbox implements AsyncDisposable {
     return this.#claims().every(({ identity }) => this.#ready.has(identity.uid));
   }
 
-  /** Runs a pass, and another one at once if the wanted state has changed meanwhile. */
+  /** Runs a pass, and another one at once if the wanted state or something in the pod has changed meanwhile. */
   async #run(): Promise<void> {
     for (;;) {
       const goal = this.#wanted;
       try {
         await (goal === 'ready' ? this.#attach() : this.#detach(goal));
-        if (goal !== this.#wanted) continue;
+        if (goal !== this.#wanted || (goal === 'ready' && this.#isDirty)) continue;
         this.#lastError = undefined;
         this.#retry.reset();
         return;
@@ -176,7 +176,7 @@ export class Sandbox implements AsyncDisposable {
     if (isFirst) this.#phase = 'attaching';
     using namespace = openNamespaceOf(this.facts, networks);
     const place = { ...this.facts, netnsPath: namespace.netns.path };
-    const pod = this.#deps.claims.podLinks(namespace);
+    const pod = this.#deps.claims.podLinks(namespace, () => this.#startFollowing(namespace));
     let isTentative = false;
     for (const { identity } of claims) {
       const found = await this.#deps.claims.serve(identity, place, pod, this.#attaching.signal);
@@ -188,7 +188,7 @@ export class Sandbox implements AsyncDisposable {
       this.#phase = 'ready';
       logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
     }
-    if (this.#wanted === 'ready') this.#watch(claims, isTentative);
+    if (this.#wanted === 'ready') this.#readLater(isTentative);
   }
 
   async #detach(goal: Exclude<Wanted, 'ready'>): Promise<void> {
@@ -209,6 +209,8 @@ export class Sandbox implements AsyncDisposable {
   async #failed(error: unknown): Promise<void> {
     const { onFailure, logger, claims } = this.#deps;
     this.#lastError = error;
+    // Otherwise what the attempt itself has changed would cause the next one, without a pause.
+    if (this.#phase === 'attaching') this.#unfollow();
     const reason = explain(error);
     const retryMs = this.#retry.schedule();
     const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
@@ -232,13 +234,20 @@ export class Sandbox implements AsyncDisposable {
     this.#follow = undefined;
   }
 
-  /** @param isTentative whether addresses will change soon: if the pod is followed, the kernel reports that */
-  #watch(claims: readonly StoredClaim[], isTentative: boolean): void {
-    const hasInterfaces = claims.some(({ devices }) => devices.some((device) => !isUserSpace(device)));
-    if (this.#deps.liveUpdates && hasInterfaces) {
-      const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
-      this.#follow ??= openFollow(this.facts, { onChange: this.#again, onFlapping }, this.#log, this.#deps);
+  /** From now on, a change in the namespace causes another pass. */
+  #startFollowing(namespace: NetworkNamespace): void {
+    const { liveUpdates, networks, ends, clock, logger } = this.#deps;
+    if (!liveUpdates || this.#follow !== undefined) return;
+    const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
+    try {
+      this.#follow = new Follow(namespace, { networks, ends, clock, onChange: this.#again, onFlapping });
+    } catch (error) {
+      logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
     }
+  }
+
+  /** @param isTentative whether addresses will change soon: if the pod is followed, the kernel reports that */
+  #readLater(isTentative: boolean): void {
     const isAwaited = isTentative && this.#follow === undefined;
     this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
     if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
@@ -248,21 +257,6 @@ export class Sandbox implements AsyncDisposable {
 /** Whether a VF of the claim is in the sandbox, or containers of the sandbox may wait for the claim. */
 function concerns({ devices, podUids }: StoredClaim, { sandboxId, podUid }: SandboxFacts): boolean {
   return podUids.includes(podUid) || devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
-}
-
-function openFollow(
-  { netnsPath }: SandboxFacts,
-  callbacks: Pick<FollowOptions, 'onChange' | 'onFlapping'>,
-  log: object,
-  { networks, ends, clock, logger }: SandboxDeps,
-): Follow | undefined {
-  if (netnsPath === undefined) return undefined;
-  try {
-    return new Follow({ networks, ends, netnsPath, clock, ...callbacks });
-  } catch (error) {
-    logger.warn({ ...log, err: error }, 'changes of the pod are not followed');
-    return undefined;
-  }
 }
 
 function reportFlapping(

@@ -88,30 +88,31 @@ describe('Follow', () => {
   const networks = new KernelNetworks({ procSysDir: '/proc/sys' });
   afterAll(() => networks[Symbol.dispose]());
   const ends = new NamespaceEnds({ networks, clock: systemClock });
-  const follow = (onChange: () => void, netnsPath = netns.path) =>
-    new Follow({ networks, ends, netnsPath, onChange, clock: systemClock });
+  const follow = (onChange: () => void, onFlapping = () => {}) => {
+    using namespace = networks.open(netns.path);
+    if (namespace === undefined) throw new Error(`there is no namespace at ${netns.path}`);
+    return new Follow(namespace, { networks, ends, onChange, onFlapping, clock: systemClock });
+  };
 
   it('reports a burst of changes once for each quarter of a second, within a second', async () => {
     const seen: number[] = [];
     using _ = follow(() => seen.push(performance.now()));
-    await expect.poll(() => seen.length).toBe(1);
     const startedAt = performance.now();
     for (let host = 1; host <= 20; host++) netns.exec('ip', 'addr', 'add', `192.0.2.${host}/32`, 'dev', 'vf0');
     const changedAt = performance.now();
-    await expect.poll(() => seen.length, { timeout: 2_000 }).toBeGreaterThan(1);
+    await expect.poll(() => seen.length, { timeout: 2_000 }).toBeGreaterThan(0);
     await systemClock.sleep(600);
-    expect(seen.length - 1).toBeLessThanOrEqual(Math.ceil((changedAt - startedAt) / 250) + 1);
+    expect(seen.length).toBeLessThanOrEqual(Math.ceil((changedAt - startedAt) / 250) + 1);
     expect(seen.at(-1)! - changedAt).toBeLessThan(1_000);
   });
 
   it('looks less and less often at a pod that goes on changing, says so once, and is quick again after a rest', async () => {
     const seen: number[] = [];
     let flaps = 0;
-    using _ = new Follow({
-      ...{ networks, ends, netnsPath: netns.path, clock: systemClock },
-      onChange: () => seen.push(performance.now()),
-      onFlapping: () => flaps++,
-    });
+    using _ = follow(
+      () => seen.push(performance.now()),
+      () => flaps++,
+    );
     const script = 'i=0; while :; do i=$((i%250+1)); ip addr flush dev vf0; ip addr add 10.0.0.$i/24 dev vf0; done';
     const hostile = spawn('nsenter', [`--net=${netns.path}`, '--', 'sh', '-c', script], { stdio: 'ignore' });
     await systemClock.sleep(14_000);
@@ -134,14 +135,5 @@ describe('Follow', () => {
     expect(openDescriptors()).toBeGreaterThan(before);
     netns.unmount();
     await expect.poll(openDescriptors, { timeout: 3_000 }).toBeLessThanOrEqual(before);
-  });
-
-  it('follows nothing where there is no namespace', async () => {
-    const before = openDescriptors();
-    let changes = 0;
-    using _ = follow(() => changes++, '/run/netns/gone');
-    expect(openDescriptors()).toBe(before);
-    await systemClock.sleep(400);
-    expect(changes).toBe(0);
   });
 });

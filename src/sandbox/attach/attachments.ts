@@ -46,9 +46,9 @@ export class Attachments {
     };
   }
 
-  /** The links of a pod, for one pass over its VFs. */
-  podLinks(namespace: NetworkNamespace): PodLinks {
-    return new PodLinks(namespace, (pciAddress) => this.#options.vfs.linkKey(pciAddress));
+  /** The links of a pod, for one pass over its VFs. @param follow as of {@link PodLinks} */
+  podLinks(namespace: NetworkNamespace, follow?: () => void): PodLinks {
+    return new PodLinks(namespace, (pciAddress) => this.#options.vfs.linkKey(pciAddress), follow);
   }
 
   /**

@@ -23,6 +23,7 @@ export class CniAttach implements AttachStrategy {
     // Also for a VF that is in the pod: an ADD that was cut short is undone and repeated by the runner.
     await this.#cni.add(device, place, signal);
     pod.changed();
+    pod.follow();
     const link = await pod.find(device, hardwareAddress);
     if (link !== undefined) return await withVlan(this.#vfs, device, await pod.stateOf(link));
     throw missing(device, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);

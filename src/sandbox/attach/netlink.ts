@@ -29,6 +29,7 @@ export class NetlinkAttach implements AttachStrategy {
       addresses: [...(config.addresses ?? []), ...addresses],
       routes: [...(config.routes ?? []), ...routes],
     });
+    pod.follow();
     return await withVlan(this.#vfs, device, await pod.stateOf((await pod.reread(device, link)) ?? link));
   }
 
@@ -48,6 +49,7 @@ export async function readInterface(
   device: StoredDevice,
   pod: PodLinks,
 ): Promise<VfState | undefined> {
+  pod.follow();
   const link = await pod.find(device);
   return link && (await withVlan(vfs, device, await pod.stateOf(link)));
 }

@@ -16,11 +16,19 @@ export type LinkKey = (pciAddress: string) => VfIdentity;
 export class PodLinks {
   readonly namespace: NetworkNamespace;
   readonly #keyOf: LinkKey;
+  readonly #follow: () => void;
   #table: Promise<LinkTable> | undefined;
 
-  constructor(namespace: NetworkNamespace, keyOf: LinkKey) {
+  /** @param follow called when changes in the namespace begin to matter */
+  constructor(namespace: NetworkNamespace, keyOf: LinkKey, follow: () => void = () => undefined) {
     this.namespace = namespace;
     this.#keyOf = keyOf;
+    this.#follow = follow;
+  }
+
+  /** To be called once a VF is configured and before its state is read: later changes are not ours, and have to be noticed. */
+  follow(): void {
+    this.#follow();
   }
 
   /** To be called after a link was moved or changed. */

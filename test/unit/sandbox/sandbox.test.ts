@@ -27,10 +27,11 @@ class FakeWork {
   /** Keeps `serve` from ending. */
   hold: Promise<void> | undefined;
 
-  podLinks = () => undefined as never;
+  podLinks = (_namespace: unknown, follow: () => void) => follow as never;
 
-  async serve({ name }: ClaimIdentity, _place: unknown, _pod: unknown, signal: AbortSignal) {
+  async serve({ name }: ClaimIdentity, _place: unknown, follow: unknown, signal: AbortSignal) {
     this.done.push(`serve ${name}`);
+    (follow as () => void)();
     const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
     aborted.catch(() => undefined);
     await Promise.race([this.hold, aborted]);
@@ -183,12 +184,11 @@ describe('Sandbox', () => {
       clock.advance(500);
       await turns();
     }
-    // The first one, and one for what changed before the watch was there.
-    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(1);
     networks.change();
     clock.advance(250);
     await turns();
-    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(3);
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
   });
 
   it('no longer follows a pod whose claims were unprepared: a sandbox that is left behind would be kept alive', async () => {
@@ -206,16 +206,40 @@ describe('Sandbox', () => {
     clock.advance(250);
     await turns();
     const looks = () => work.done.filter((call) => call === 'serve a').length;
-    // What changed before the watch was there is seen as well.
-    expect(looks()).toBe(2);
+    expect(looks()).toBe(1);
     for (let change = 0; change < 3; change++) networks.change();
     clock.advance(250);
     await turns();
-    expect(looks()).toBe(3);
+    expect(looks()).toBe(2);
     networks.identity = 'another';
     clock.advance(1_000);
     await turns();
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
+  it('reads the pod again when it changes while a VF is still being attached', async () => {
+    sandbox = open(true);
+    const held = Promise.withResolvers<void>();
+    work.hold = held.promise;
+    const ready = sandbox.want('ready');
+    await turns();
+    networks.change();
+    clock.advance(250);
+    await turns();
+    held.resolve();
+    await ready;
+    expect(work.done).toEqual(['serve a', 'serve b', 'serve a', 'serve b']);
+  });
+
+  it('follows a pod only while its VFs are attached: a failed attempt would cause the next one by its own changes', async () => {
+    sandbox = open(true);
+    work.failures.set('b', new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    networks.change();
+    expect([networks.watches, clock.sleeping()]).toEqual([0, [500]]);
+    work.failures.clear();
+    await sandbox.want('ready');
+    expect(networks.watches).toBe(1);
   });
 
   it('releases the namespace before VFs leave it', async () => {
