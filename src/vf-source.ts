@@ -91,6 +91,8 @@ export class VfSource implements VfHost, AsyncDisposable {
   #reported = '';
   #watching: Promise<void> | undefined;
   #hostWatch: Disposable | undefined;
+  /** The last attempt to watch the node has failed. */
+  #isUnwatched = false;
   /** How many scans are due even without further changes. */
   #scansLeft = 0;
   #scannedAtMs = 0;
@@ -159,12 +161,13 @@ export class VfSource implements VfHost, AsyncDisposable {
     const { clock, logger } = this.#options;
     const { signal } = this.#stop;
     this.#onChange = onChange;
-    this.#hostWatch ??= this.#openHostWatch();
-    // Changes between the first scan and now were not reported.
+    // Changes between the first scan and the first tick are not reported.
     this.#scansLeft = scansPerChange;
     const watch = async () => {
       for (;;) {
         await clock.sleep(rescanMs, signal);
+        // Before the node is read: what changes from here on is not lost.
+        this.#watchHost();
         try {
           await this.#followPolicy();
           if (this.#isDue() && (await this.#look())) onChange();
@@ -266,15 +269,23 @@ export class VfSource implements VfHost, AsyncDisposable {
     this.#onChange?.();
   }
 
-  #openHostWatch(): Disposable | undefined {
+  /**
+   * Watches the node until its next change. Further messages would cost as much as the first and carry no more information:
+   * each pod that comes or goes causes some forty.
+   */
+  #watchHost(): void {
     const { logger, watchHost } = this.#options;
     try {
-      return watchHost?.(() => {
+      this.#hostWatch ??= watchHost?.(() => {
         this.#isBusy = true;
+        this.#hostWatch?.[Symbol.dispose]();
+        this.#hostWatch = undefined;
       });
+      this.#isUnwatched = false;
     } catch (error) {
-      logger.warn({ err: error }, 'devices are read every two seconds: their changes cannot be watched');
-      return undefined;
+      if (!this.#isUnwatched)
+        logger.warn({ err: error }, 'devices are read every two seconds: their changes cannot be watched');
+      this.#isUnwatched = true;
     }
   }
 
