@@ -16,11 +16,10 @@ const retryMs = { first: 500, last: 30_000, forbidden: 300_000 };
 /** An unprepared claim is usually deleted soon after, and its status with it. */
 const maxRemovalFailures = 8;
 /**
- * Delay before a removal. The kubelet gets its answer first: requests to the API server would compete with the rest of
- * the call, and with calls for other pods that end at the same time. Losing a removal to a restart in between does no
- * harm: the API server drops the entries of devices that are no longer allocated.
+ * Delay before a removal: by then, most claims are deleted or deallocated. The API server drops the entries of devices that
+ * are no longer allocated, so there is nothing to write, and losing a removal to a restart in between does no harm.
  */
-const removalDelayMs = 1_000;
+const removalDelayMs = 5_000;
 /** How often a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
 const maxConflicts = 5;
 const conflictPauseMs = 10;
@@ -154,10 +153,13 @@ export class ClaimStatusWriter implements AsyncDisposable {
   async #awaitTurn(entry: Entry, signal: AbortSignal): Promise<void> {
     const { uid } = entry.claim;
     const sleep = (ms: number) => this.#options.clock.sleep(ms, signal).catch(() => undefined);
-    if (entry.isRemoval && entry.failure === undefined) await sleep(removalDelayMs);
-    while (!entry.isRemoval && entry.failure === undefined && !signal.aborted && !this.#limit.take(uid)) {
+    if (entry.failure !== undefined) return;
+    while (!entry.isRemoval && !signal.aborted && !this.#limit.take(uid)) {
       await sleep(Math.min(this.#limit.waitMs(uid), removalPollMs));
     }
+    if (!entry.isRemoval) return;
+    await sleep(removalDelayMs);
+    entry.stored = undefined;
   }
 
   /** @throws ClaimStatusError `status-dropped`, ClaimGone, KubeError */

@@ -54,8 +54,8 @@ async function startBench() {
     patches: () => api.requests('PATCH /status'),
     /** Waits until writers sleep before that many removals, and lets them begin. */
     async startRemovals(count = 1): Promise<void> {
-      await poll(() => clock.sleeping().filter((ms) => ms <= 1_000)).toHaveLength(count);
-      clock.advance(1_000);
+      await poll(() => clock.sleeping().filter((ms) => ms === 5_000)).toHaveLength(count);
+      clock.advance(5_000);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -96,6 +96,8 @@ describe('ClaimStatusWriter', () => {
     // Its end is not held up.
     writer.set(claim, [ready('vf-0', { networkData: ip(41) })]);
     writer.remove(claim);
+    await poll(() => bench.clock.sleeping()).toEqual([1_000]);
+    bench.clock.advance(1_000);
     await bench.startRemovals();
     await poll(() => writer.size).toBe(1);
   });
@@ -345,6 +347,22 @@ describe('ClaimStatusWriter', () => {
     await poll(() => bench.entries('good') ?? []).toEqual([]);
     await poll(() => writer.size).toBe(1);
     expect(bench.entries('bad')).toHaveLength(1);
+  });
+
+  it('writes nothing to an unprepared claim that was deallocated meanwhile', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
+    writer.remove(claim);
+    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, (object) => {
+      delete object.status;
+    });
+    const before = bench.api.log.length;
+    await bench.startRemovals();
+    await poll(() => writer.size).toBe(0);
+    expect(bench.api.log.slice(before).map(({ method }) => method)).toEqual(['GET']);
   });
 
   it('reads a prepared claim only once, unless it has changed since', async () => {
