@@ -60,5 +60,5 @@ COPY --from=build /image/ /
 ENV NODE_ENV=production NODE_COMPILE_CACHE=/opt/netdra/cache NODE_COMPILE_CACHE_PORTABLE=1
 # Root, since the files of the kubelet, the runtime and sysfs are; the chart takes its capabilities away.
 USER 0:0
-ENTRYPOINT ["/usr/local/bin/node", "--optimize-for-size", "--no-opt", "--no-maglev", "--no-concurrent-sparkplug", "/opt/netdra/lib/netdra.mjs"]
+ENTRYPOINT ["/usr/local/bin/node", "--optimize-for-size", "--heap-growing-percent=50", "--no-opt", "--no-maglev", "--no-concurrent-sparkplug", "/opt/netdra/lib/netdra.mjs"]
 CMD ["run"]

@@ -16,6 +16,7 @@ export const cacheDir = `${programDir}/cache`;
 /** Options of Node.js, before the program. Why: docs/performance.md. */
 export const nodeFlags: readonly string[] = [
   '--optimize-for-size',
+  '--heap-growing-percent=50',
   '--no-opt',
   '--no-maglev',
   // A compiling thread waits for the main thread to collect garbage, and `process.exit` for that thread: a deadlock.
