@@ -164,9 +164,9 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
     }),
   );
-  const tellStatus = (claim: ClaimIdentity, failure?: string) => {
+  const tellStatus = (claim: ClaimIdentity, isSettled = true, failure?: string) => {
     const stored = store.claim(claim.uid);
-    if (stored?.state === 'prepared') status.set(claim, toDeviceStatuses(stored, failure));
+    if (stored?.state === 'prepared') status.set(claim, toDeviceStatuses(stored, failure), isSettled);
   };
   const deviceSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'device' });
   const dialectFiles = new DialectFiles({
@@ -237,7 +237,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     liveUpdates: settings.liveUpdates,
     onWritten: tellStatus,
     onFailure: (claim, reason) => {
-      tellStatus(claim, reason);
+      tellStatus(claim, true, reason);
       events.notAttached(claim, podUidsOf(claim), reason);
     },
     onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),

@@ -20,6 +20,11 @@ const maxRemovalFailures = 8;
  * are no longer allocated, so there is nothing to write, and losing a removal to a restart in between does no harm.
  */
 const removalDelayMs = 5_000;
+/**
+ * For how long a state that will change soon is not written: duplicate address detection takes 1 to 3 s. Otherwise each pod
+ * would cost the API server two writes instead of one.
+ */
+const settling = { longestMs: 3_000, pollMs: 500 };
 /** How often a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
 const maxConflicts = 5;
 const conflictPauseMs = 10;
@@ -47,6 +52,8 @@ interface Entry {
   /** Empty: the driver's entries are to be removed. */
   wanted: DeviceStatus[];
   isRemoval: boolean;
+  /** When the state is written although it will change soon, ms of the clock; `undefined`: at once. */
+  settlesAtMs: number | undefined;
   /** Status as last read or written; `undefined` if it has to be read. */
   stored: StoredStatus | undefined;
   /** Why the status is not written; `undefined` once it is. */
@@ -83,14 +90,17 @@ export class ClaimStatusWriter implements AsyncDisposable {
     if (!this.#entries.has(claim.uid)) this.#noted.set(claim.uid, toStoredStatus(claim, object));
   }
 
-  /** @param devices all of the driver's devices of the claim; its entries for other devices are removed */
-  set(claim: ClaimIdentity, devices: DeviceStatus[]): void {
-    this.#want(claim, structuredClone(devices), false);
+  /**
+   * @param devices all of the driver's devices of the claim; its entries for other devices are removed
+   * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
+   */
+  set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
+    this.#want(claim, structuredClone(devices), { isRemoval: false, isSettled });
   }
 
   /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */
   remove(claim: ClaimIdentity): void {
-    this.#want(claim, [], true);
+    this.#want(claim, [], { isRemoval: true, isSettled: true });
   }
 
   /** Number of tracked claims: those that were set and not removed, and those with writes under way. */
@@ -104,17 +114,20 @@ export class ClaimStatusWriter implements AsyncDisposable {
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
   }
 
-  #want(claim: ClaimIdentity, wanted: DeviceStatus[], isRemoval: boolean): void {
+  #want(claim: ClaimIdentity, wanted: DeviceStatus[], about: { isRemoval: boolean; isSettled: boolean }): void {
+    const { isRemoval, isSettled } = about;
     if (this.#stop.signal.aborted) return;
     // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
     const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
     this.#noted.delete(claim.uid);
     const entry = this.#entries.get(claim.uid) ?? {
-      ...{ claim, wanted, isRemoval, stored, failure: undefined, running: undefined },
+      ...{ claim, wanted, isRemoval, settlesAtMs: undefined, stored, failure: undefined, running: undefined },
     };
     this.#entries.set(claim.uid, entry);
     entry.wanted = wanted;
     entry.isRemoval = isRemoval;
+    if (isSettled) entry.settlesAtMs = undefined;
+    else entry.settlesAtMs ??= this.#options.clock.nowMs() + settling.longestMs;
     entry.running ??= this.#run(entry).finally(() => {
       entry.running = undefined;
     });
@@ -154,6 +167,9 @@ export class ClaimStatusWriter implements AsyncDisposable {
     const { uid } = entry.claim;
     const sleep = (ms: number) => this.#options.clock.sleep(ms, signal).catch(() => undefined);
     if (entry.failure !== undefined) return;
+    const isSettling = () => (entry.settlesAtMs ?? 0) > this.#options.clock.nowMs();
+    while (isSettling() && !signal.aborted) await sleep(settling.pollMs);
+    entry.settlesAtMs = undefined;
     while (!entry.isRemoval && !signal.aborted && !this.#limit.take(uid)) {
       await sleep(Math.min(this.#limit.waitMs(uid), removalPollMs));
     }

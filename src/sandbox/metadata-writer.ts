@@ -24,8 +24,11 @@ export interface MetadataWriterOptions {
   attachments: Pick<Attachments, 'recordNetworkData'>;
   files: MetadataFiles;
   attributesOf: (pciAddress: string) => DeviceAttributes;
-  /** Called after a claim's network data was stored and its files were written, or both were up to date. */
-  onWritten?: (claim: ClaimIdentity) => void;
+  /**
+   * Called after a claim's network data was stored and its files were written, or both were up to date.
+   * @param isSettled `false` if addresses are tentative: the call is repeated when they no longer are
+   */
+  onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
   logger: Logger;
 }
 
@@ -58,7 +61,8 @@ export class MetadataWriter {
       else if (isNew && update.generation === 0) logger.info(facts, 'devices ready; metadata files are off');
     }
     if (known.length === readings.length) await files.openGate(identity, sandboxId);
-    if (known.length > 0) this.#report(identity);
+    const isSettled = known.every(({ state }) => !state.tentative);
+    if (known.length > 0) this.#report(identity, isSettled);
   }
 
   /** Blanks the claim's files and keeps containers from starting, until the next `write`. */
@@ -77,10 +81,10 @@ export class MetadataWriter {
   }
 
   /** Reports a write, whose failure must not affect the metadata. */
-  #report(identity: ClaimIdentity): void {
+  #report(identity: ClaimIdentity, isSettled: boolean): void {
     const { logger, onWritten } = this.#options;
     try {
-      onWritten?.(identity);
+      onWritten?.(identity, isSettled);
     } catch (error) {
       logger.warn({ claim: `${identity.namespace}/${identity.name}`, err: error }, 'claim status not updated');
     }

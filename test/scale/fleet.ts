@@ -119,6 +119,15 @@ export class Fleet implements AsyncDisposable {
     return claims;
   }
 
+  /** A controller does it when no pod needs a claim any more. The API server drops the status of its devices with it. */
+  deallocate(claims: FleetClaim[]): void {
+    for (const { name } of claims) {
+      this.api.edit<ResourceClaim>('ResourceClaim', name, (claim) => {
+        delete claim.status;
+      });
+    }
+  }
+
   /** The kubelet unprepares the claims. */
   async endPods(claims: FleetClaim[]): Promise<void> {
     for (const [index, claim] of claims.entries()) this.#nodes[index]?.status.remove(claim);
@@ -127,6 +136,8 @@ export class Fleet implements AsyncDisposable {
 
   /** Advances time from one sleeper's end to the next, until none is due before the end. */
   async pass(ms: number): Promise<void> {
+    // Connections that were just closed make drivers sleep for less than they do now.
+    await this.settle();
     for (const endMs = this.clock.nowMs() + ms; ; ) {
       const leftMs = endMs - this.clock.nowMs();
       const [nextMs = Infinity] = this.clock.sleeping();

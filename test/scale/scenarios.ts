@@ -22,7 +22,7 @@ export const scenarios = {
   change: 'a VF vanishes on every node',
   outage: 'the API server is gone for a minute, and two minutes after it',
   'pod start': 'a pod with one VF starts on every node',
-  'pod end': 'it ends, and its claim stays',
+  'pod end': 'it ends, and its claim is deallocated',
 } as const;
 export type ScenarioName = keyof typeof scenarios;
 
@@ -49,10 +49,12 @@ export async function playScenarios(options: FleetOptions): Promise<Outcome[]> {
   await play('change', () => fleet.loseVf());
   const claims: Awaited<ReturnType<Fleet['startPods']>> = [];
   await play('pod start', async () => claims.push(...(await fleet.startPods(1))));
+  // Outside of the scenario, since drivers have no part in it.
+  fleet.deallocate(claims);
   await play('pod end', async () => {
     await fleet.endPods(claims);
-    // Drivers remove the status of a claim a moment after it is unprepared.
-    await fleet.pass(2_000);
+    // Drivers remove the status of a claim five seconds after it is unprepared.
+    await fleet.pass(6_000);
   });
   await play('hour', async () => {
     await fleet.pass(30 * minuteMs);

@@ -349,6 +349,27 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries('bad')).toHaveLength(1);
   });
 
+  it('waits for a state that will change soon, and no longer than three seconds', async () => {
+    await using bench = await startBench();
+    const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0', { networkData: { interfaceName: 'net1' } })], false);
+    writer.set(other, [ready('vf-0')], false);
+    await poll(() => bench.clock.sleeping()).toHaveLength(2);
+    writer.set(claim, [ready('vf-0')]);
+    bench.clock.advance(500);
+    await poll(bench.entries).toMatchObject([entry('vf-0')]);
+    expect(bench.patches()).toHaveLength(1);
+    for (let waitedMs = 500; waitedMs < 3_000; waitedMs += 500) {
+      await poll(() => bench.clock.sleeping()).toHaveLength(1);
+      expect(bench.entries('other')).toBeUndefined();
+      writer.set(other, [ready('vf-0')], false);
+      bench.clock.advance(500);
+    }
+    await poll(() => bench.entries('other')).toMatchObject([entry('vf-0')]);
+    expect(bench.patches()).toHaveLength(2);
+  });
+
   it('writes nothing to an unprepared claim that was deallocated meanwhile', async () => {
     await using bench = await startBench();
     const claim = bench.createClaim();

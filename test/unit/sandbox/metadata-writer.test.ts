@@ -4,7 +4,7 @@ import { systemClock } from '../../../src/clock.ts';
 import { ClaimMetadata, layouts } from '../../../src/metadata/index.ts';
 import { Metrics, observeFiles } from '../../../src/ops/index.ts';
 import type { MetadataFiles } from '../../../src/sandbox/index.ts';
-import { MetadataWriter } from '../../../src/sandbox/metadata-writer.ts';
+import { MetadataWriter, type MetadataWriterOptions } from '../../../src/sandbox/metadata-writer.ts';
 import type { StoredDevice } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { testDriver } from '../../doubles/objects.ts';
@@ -31,7 +31,7 @@ function fakeFiles(generation: number, calls: string[] = []): MetadataFiles {
 }
 
 /** A writer of a claim whose files get this generation. */
-function open(files: MetadataFiles, onWritten = () => {}) {
+function open(files: MetadataFiles, onWritten: MetadataWriterOptions['onWritten'] = () => {}) {
   const logger = new RecordingLogger();
   const recorded: unknown[] = [];
   const attachments = {
@@ -68,6 +68,18 @@ describe('MetadataWriter', () => {
     expect([calls, recorded]).toEqual([[], []]);
     await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
     expect(calls).toEqual(['update vf']);
+  });
+
+  it('says whether the addresses will change soon', async () => {
+    const seen: unknown[] = [];
+    const { writer } = open(fakeFiles(1), ({ name }, isSettled) => seen.push([name, isSettled]));
+    for (const tentative of [true, false]) {
+      await writer.write(identity, 's1', [{ request: 'vf', device, state: { ...state, tentative } }]);
+    }
+    expect(seen).toEqual([
+      ['fast-net', false],
+      ['fast-net', true],
+    ]);
   });
 
   it('does not open the gate when a file cannot be written', async () => {

@@ -28,9 +28,9 @@ describe('what nodes cost the API server', { timeout: 60_000 }, () => {
     expect(callsOf('change')).toEqual({ 'list resourceslices': 1, 'get nodes': 1, 'replace resourceslices': 1 });
   });
 
-  it('is two requests for a pod with one VF, and one for its end; slices stay as they are', () => {
+  it('is two requests for a pod with one VF, and a read at its end; slices stay as they are', () => {
     expect(callsOf('pod start')).toEqual({ 'get resourceclaims': 1, 'patch resourceclaims/status': 1 });
-    expect(callsOf('pod end')).toEqual({ 'patch resourceclaims/status': 1 });
+    expect(callsOf('pod end')).toEqual({ 'get resourceclaims': 1 });
   });
 
   it('is a look every five to six minutes when nothing happens, and no write', () => {
