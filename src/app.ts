@@ -192,7 +192,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     allocations: new AllocationCheck({ driver, classes }),
     openClaimFields: settings.openClaimFields,
     nodeNetworks: async () => {
-      const addresses = await host.addresses();
+      const addresses = await host.reachableAddresses();
       return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
     },
     locks,

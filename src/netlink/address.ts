@@ -28,6 +28,12 @@ export interface Address {
   dynamic?: true;
 }
 
+/** Whether others can reach the address of a message, without decoding it. Source: `ifa_scope` of Linux `if_addr.h`. */
+export function isReachable(message: Buffer): boolean {
+  const scope = scopes[message[3] ?? Number.NaN];
+  return scope === 'global' || scope === 'site';
+}
+
 /** `undefined` for families other than IP. */
 export function decodeAddress(message: Buffer): Address | undefined {
   const attributes = new Attributes(message.subarray(headerBytes));

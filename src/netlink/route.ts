@@ -81,6 +81,11 @@ export interface NewRoute {
   table?: number;
 }
 
+/** Whether the route of a message leads everywhere, without decoding it. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
+export function isToEverywhere(message: Buffer): boolean {
+  return message[1] === 0;
+}
+
 /** `undefined` for families other than IP. */
 export function decodeRoute(message: Buffer): Route | undefined {
   const family = message.readUInt8(0);

@@ -1,6 +1,6 @@
 import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
 import { type Clock, systemClock } from '../clock.ts';
-import { type Address, decodeAddress, encodeAddress } from './address.ts';
+import { type Address, decodeAddress, encodeAddress, isReachable } from './address.ts';
 import { type Attribute, encodeString } from './attributes.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
 import { describe, NetlinkError, type RequestSubject } from './errors.ts';
@@ -21,7 +21,7 @@ import {
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import type { VfIdentity } from './network-state.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
-import { decodeRoute, encodeRoute, type NewRoute, type Route } from './route.ts';
+import { decodeRoute, encodeRoute, isToEverywhere, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
 import { encodeVfChange, type VfChange } from './vf-change.ts';
 import { decodeVfInfos, type VfInfo } from './vf-info.ts';
@@ -218,30 +218,29 @@ export class RtnlConnection implements Disposable {
    * IPv4 and IPv6 addresses, of one link or of all. At most 1024 of one link: a pod's link can have any number of them.
    */
   async addresses(index?: number): Promise<Address[]> {
-    const subject = this.#subject('list addresses');
-    // Source: Linux if_addr.h `struct ifaddrmsg`, in which the kernel filters by `ifa_index` for sockets with strict checks.
-    const header = Buffer.alloc(8);
-    header.writeUInt32LE(index ?? 0, 4);
-    const request = { type: MessageType.getAddress, payload: [header] };
-    const limit = index === undefined ? Infinity : maxAddresses;
-    const messages = await this.#socket.dump(request, subject, limit).catch((error: unknown) => {
-      // A link that is gone has no addresses.
-      if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
-      throw error;
-    });
-    if (index === undefined) return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
-    // Filtered again, for kernels before 4.20, which return the addresses of all links.
-    const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
-    return decodeAll(own, MessageType.newAddress, decodeAddress, subject);
+    const { messages, subject } = await this.#dumpAddresses(index);
+    return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
+  }
+
+  /** Addresses of all links that others can reach, of global or site scope: each link that is up has another one. */
+  async reachableAddresses(): Promise<Address[]> {
+    const { messages, subject } = await this.#dumpAddresses();
+    const reachable = messages.filter(({ data }) => isReachable(data));
+    return decodeAll(reachable, MessageType.newAddress, decodeAddress, subject);
   }
 
   /** IPv4 and IPv6 routes of all tables; those that leave by one link, or all. */
   async routes(index?: number): Promise<Route[]> {
-    const subject = this.#subject('list routes');
-    const payload = [Buffer.alloc(12)];
-    const messages = await this.#socket.dump({ type: MessageType.getRoute, payload }, subject);
+    const { messages, subject } = await this.#dumpRoutes();
     const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
     return routes.filter(({ nextHops }) => index === undefined || nextHops.some((hop) => hop.index === index));
+  }
+
+  /** Routes to everywhere, of all tables and types. A node can have any number of others, which are not decoded. */
+  async defaultRoutes(): Promise<Route[]> {
+    const { messages, subject } = await this.#dumpRoutes();
+    const toEverywhere = messages.filter(({ data }) => isToEverywhere(data));
+    return decodeAll(toEverywhere, MessageType.newRoute, decodeRoute, subject);
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */
@@ -327,6 +326,30 @@ export class RtnlConnection implements Disposable {
       if (error instanceof NetlinkError && error.errno === 'ENODEV') return [];
       throw error;
     }
+  }
+
+  async #dumpAddresses(index?: number) {
+    const subject = this.#subject('list addresses');
+    // Source: Linux if_addr.h `struct ifaddrmsg`, in which the kernel filters by `ifa_index` for sockets with strict checks.
+    const header = Buffer.alloc(8);
+    header.writeUInt32LE(index ?? 0, 4);
+    const request = { type: MessageType.getAddress, payload: [header] };
+    const limit = index === undefined ? Infinity : maxAddresses;
+    const messages = await this.#socket.dump(request, subject, limit).catch((error: unknown) => {
+      // A link that is gone has no addresses.
+      if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
+      throw error;
+    });
+    if (index === undefined) return { messages, subject };
+    // Filtered again, for kernels before 4.20, which return the addresses of all links.
+    const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
+    return { messages: own, subject };
+  }
+
+  async #dumpRoutes() {
+    const subject = this.#subject('list routes');
+    const payload = [Buffer.alloc(12)];
+    return { messages: await this.#socket.dump({ type: MessageType.getRoute, payload }, subject), subject };
   }
 
   async #create(payload: Uint8Array[], operation: string, name: string): Promise<void> {

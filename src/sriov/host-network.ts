@@ -17,12 +17,12 @@ export class HostNetwork {
   /** Indices of the links that have an address which others can reach. */
   readonly #addressed: Set<number>;
 
-  constructor(links: Link[], routes: Route[], addresses: Pick<Address, 'index' | 'scope'>[] = []) {
+  /** @param addresses those that others can reach */
+  constructor(links: Link[], routes: Route[], addresses: Pick<Address, 'index'>[] = []) {
     this.#links = links;
     this.#byBus = Map.groupBy(links, ({ parentDevice }) => parentDevice);
     this.#uplinks = findUplinks(links, routes);
-    const global = addresses.filter(({ scope }) => scope === 'global' || scope === 'site');
-    this.#addressed = new Set(global.map(({ index }) => index));
+    this.#addressed = new Set(addresses.map(({ index }) => index));
   }
 
   /**

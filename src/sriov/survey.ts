@@ -32,7 +32,7 @@ export type Seen<T extends PciFunction> = T &
 export interface SurveyOptions {
   sysfs: Sysfs;
   /** Connection into the host's network namespace. */
-  connection: Pick<RtnlConnection, 'addresses' | 'links' | 'routes' | 'vfInfos'>;
+  connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'reachableAddresses' | 'vfInfos'>;
   /** Whether `sysfs` is the tree of simulated VFs. */
   simulated: boolean;
   held: HeldDevices;
@@ -68,8 +68,8 @@ export class Survey {
       sysfs.networkFunctions(),
       sysfs.rdmaDevices(),
       connection.links(),
-      connection.routes(),
-      connection.addresses(),
+      connection.defaultRoutes(),
+      connection.reachableAddresses(),
     ]);
     return new Survey(options, functions, new HostNetwork(links, routes, addresses), rdmaDevices);
   }

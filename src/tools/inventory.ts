@@ -37,7 +37,7 @@ export interface OfferedDevice {
 }
 
 export interface InventoryToolOptions {
-  connection: Pick<RtnlConnection, 'addresses' | 'links' | 'routes' | 'vfInfos'>;
+  connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'reachableAddresses' | 'vfInfos'>;
   /** Where sysfs is mounted. */
   sysfsRoot: string;
   /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */

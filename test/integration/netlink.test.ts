@@ -107,6 +107,9 @@ describe('a link on its way into a pod and back', () => {
     expect(seen).toMatchObject({ ifindex: moved.index, address: '02:00:00:00:00:aa', mtu: 1400, operstate: 'UP' });
     const all = (await podConnection.addresses(moved.index)).map(({ cidr }) => cidr).sort();
     expect(all).toEqual(addressesByIp(pod, 'net1'));
+    expect(all.some((cidr) => cidr.startsWith('fe80:'))).toBe(true);
+    const reachable = await podConnection.reachableAddresses();
+    expect(reachable.map(({ cidr }) => cidr).sort()).toEqual(['10.1.2.3/24', '2001:db8::5/64']);
     const v4 = pod.ip('-4', 'route', 'show', 'dev', 'net1');
     expect(v4).toContainEqual(expect.objectContaining({ dst: 'default', gateway: '10.1.2.1' }));
     expect(v4).toContainEqual(
@@ -123,6 +126,8 @@ describe('a link on its way into a pod and back', () => {
     expect(read.map(({ destination }) => destination)).toEqual(
       expect.arrayContaining(['0.0.0.0/0', '::/0', '192.0.2.0/24', '198.51.100.0/24', '10.1.2.0/24']),
     );
+    const toEverywhere = (await podConnection.defaultRoutes()).filter(({ type }) => type === 'unicast');
+    expect(toEverywhere.map(({ destination }) => destination).sort()).toEqual(['0.0.0.0/0', '::/0']);
   });
 
   it('comes back under its old name, without addresses, still known by its alias', async () => {

@@ -25,8 +25,8 @@ export class TestNode implements Disposable {
 
   readonly connection = {
     links: async () => this.links,
-    routes: async () => this.routes,
-    addresses: async () => this.addresses,
+    defaultRoutes: async () => this.routes,
+    reachableAddresses: async () => this.addresses.filter(({ scope }) => scope === 'global' || scope === 'site'),
     vfInfos: async (index: number) => {
       this.vfInfoRequests++;
       return this.vfInfos[this.links.find((link) => link.index === index)?.name ?? ''] ?? [];
