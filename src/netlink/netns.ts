@@ -101,6 +101,9 @@ function assertNamespace(path: string, fd: number): void {
   });
 }
 
+/** The namespace of the process, opened at the first need: the process never stays in another one. */
+let home: NetnsHandle | undefined;
+
 /**
  * Runs `create` inside another network namespace and returns, all in one synchronous step: this is the main thread of
  * the process, so nothing else may run meanwhile. `create` opens a socket (which stays where it was opened) and must
@@ -109,7 +112,7 @@ function assertNamespace(path: string, fd: number): void {
  */
 export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
   const setns = loadSetns();
-  using home = NetnsHandle.own();
+  home ??= NetnsHandle.own();
   const errno = setns(netns.fd);
   if (errno !== undefined) throw refusedEntry(netns, errno);
   let created: T;

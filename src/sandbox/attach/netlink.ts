@@ -21,7 +21,8 @@ export class NetlinkAttach implements AttachStrategy {
   async attach(task: AttachTask): Promise<VfState> {
     const { device, place, pod, signal } = task;
     const { config } = device;
-    const found = await pod.find(device);
+    // Stored before it was moved: without that it has not been here.
+    const found = device.attachment === undefined ? undefined : await pod.find(device);
     const link = found ?? (await this.#hostLinks.moveToPod(await this.#hostLinks.take(task), task));
     const { addresses, routes } = await this.#cni.addresses(device, place, signal);
     await configureLink(pod.namespace, link, {
@@ -30,7 +31,7 @@ export class NetlinkAttach implements AttachStrategy {
       routes: [...(config.routes ?? []), ...routes],
     });
     pod.follow();
-    return await withVlan(this.#vfs, device, await pod.stateOf((await pod.reread(device, link)) ?? link));
+    return await withVlan(this.#vfs, device, await pod.stateAfterChange(device, link));
   }
 
   async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {

@@ -43,11 +43,16 @@ export class PodLinks {
     return findFirst((await this.#table).candidates(identities), identities);
   }
 
-  /** The VF's link as it is now, after changes to it. */
-  async reread(device: StoredDevice, { index }: Link): Promise<Link | undefined> {
+  /** The state of a VF after changes to its link. @throws NetlinkError */
+  async stateAfterChange(device: StoredDevice, link: Link): Promise<NetworkState> {
+    const { connection } = this.namespace;
     this.changed();
-    const link = await this.namespace.connection.link({ index });
-    return link !== undefined && isCertainly(link, device, this.#keyOf) ? link : await this.find(device);
+    const [now, addresses] = await Promise.all([
+      connection.link({ index: link.index }),
+      connection.addresses(link.index),
+    ]);
+    if (now !== undefined && isCertainly(now, device, this.#keyOf)) return toNetworkState(now, addresses);
+    return await this.stateOf((await this.find(device)) ?? link);
   }
 
   /** @throws NetlinkError */
