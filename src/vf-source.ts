@@ -91,8 +91,8 @@ export class VfSource implements VfHost, AsyncDisposable {
   #reported = '';
   #watching: Promise<void> | undefined;
   #hostWatch: Disposable | undefined;
-  /** The last attempt to watch the node has failed. */
-  #isUnwatched = false;
+  /** Whether changes of the node are reported; otherwise it is scanned at each tick. */
+  #isWatched = true;
   /** How many scans are due even without further changes. */
   #scansLeft = 0;
   #scannedAtMs = 0;
@@ -166,7 +166,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     const watch = async () => {
       for (;;) {
         await clock.sleep(rescanMs, signal);
-        // Before the node is read: what changes from here on is not lost.
+        // Before the scan, so that no change after it is missed.
         this.#watchHost();
         try {
           await this.#followPolicy();
@@ -275,17 +275,18 @@ export class VfSource implements VfHost, AsyncDisposable {
    */
   #watchHost(): void {
     const { logger, watchHost } = this.#options;
+    const wasWatched = this.#isWatched;
     try {
       this.#hostWatch ??= watchHost?.(() => {
         this.#isBusy = true;
         this.#hostWatch?.[Symbol.dispose]();
         this.#hostWatch = undefined;
       });
-      this.#isUnwatched = false;
+      this.#isWatched = this.#hostWatch !== undefined;
     } catch (error) {
-      if (!this.#isUnwatched)
+      this.#isWatched = false;
+      if (wasWatched)
         logger.warn({ err: error }, 'devices are read every two seconds: their changes cannot be watched');
-      this.#isUnwatched = true;
     }
   }
 
@@ -295,7 +296,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;
     const isBusy = this.#isBusy;
     this.#isBusy = false;
-    if (this.#hostWatch !== undefined && !isUrgent) {
+    if (this.#isWatched && !isUrgent) {
       if (this.#scansLeft === 0 && sinceMs < longestRescanMs) return false;
       if (isBusy && sinceMs < busyRescanMs) return false;
     }

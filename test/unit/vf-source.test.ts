@@ -194,6 +194,24 @@ describe('VfSource', () => {
     expect([await scansDuring(1), source.offered().some(({ name }) => name === '0000-01-10-0')]).toEqual([1, false]);
   });
 
+  it('scans a busy node no more often if a change arrives while it decides whether to scan', async () => {
+    const clock = new ManualClock();
+    const watchHost = (onChange: () => void): Disposable => {
+      queueMicrotask(onChange);
+      return { [Symbol.dispose]: () => {} };
+    };
+    let scans = 0;
+    const connection = { ...node.connection, links: () => ++scans && node.connection.links() };
+    await using source = open(undefined, { clock, watchHost, host: connection as unknown as RtnlConnection });
+    source.watch(() => undefined);
+    for (let tick = 0; tick < 11; tick++) {
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+      clock.advance(2_000);
+    }
+    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    expect(scans).toBeLessThanOrEqual(3);
+  });
+
   it('knows the MAC of a whole NIC in user space, which no PF could tell', async () => {
     const nic = '0000:81:00.0';
     layFunction(node.root, { pciAddress: nic, driver: 'igb', interfaces: [{ name: 'ensN' }] });
