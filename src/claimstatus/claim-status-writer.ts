@@ -95,12 +95,12 @@ export class ClaimStatusWriter implements AsyncDisposable {
    * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
    */
   set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
-    this.#want(claim, structuredClone(devices), { isRemoval: false, isSettled });
+    this.#want(claim, structuredClone(devices), { isSettled });
   }
 
   /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */
   remove(claim: ClaimIdentity): void {
-    this.#want(claim, [], { isRemoval: true, isSettled: true });
+    this.#want(claim, [], { isRemoval: true });
   }
 
   /** Number of tracked claims: those that were set and not removed, and those with writes under way. */
@@ -114,8 +114,11 @@ export class ClaimStatusWriter implements AsyncDisposable {
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
   }
 
-  #want(claim: ClaimIdentity, wanted: DeviceStatus[], about: { isRemoval: boolean; isSettled: boolean }): void {
-    const { isRemoval, isSettled } = about;
+  #want(
+    claim: ClaimIdentity,
+    wanted: DeviceStatus[],
+    { isRemoval = false, isSettled = true }: { isRemoval?: boolean; isSettled?: boolean },
+  ): void {
     if (this.#stop.signal.aborted) return;
     // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
     const stored = isRemoval ? undefined : this.#noted.get(claim.uid);

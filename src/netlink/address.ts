@@ -28,10 +28,14 @@ export interface Address {
   dynamic?: true;
 }
 
-/** Whether others can reach the address of a message, without decoding it. Source: `ifa_scope` of Linux `if_addr.h`. */
-export function isReachable(message: Buffer): boolean {
-  const scope = scopes[message[3] ?? Number.NaN];
+/** Whether other hosts can reach addresses of this scope. */
+export function isReachable(scope: AddressScope | undefined): boolean {
   return scope === 'global' || scope === 'site';
+}
+
+/** The scope of an address message, without decoding the rest. Source: `ifa_scope` of Linux `if_addr.h`. */
+export function scopeOf(message: Buffer): AddressScope | undefined {
+  return scopes[message[3] ?? Number.NaN];
 }
 
 /** `undefined` for families other than IP. */
@@ -45,7 +49,7 @@ export function decodeAddress(message: Buffer): Address | undefined {
   return {
     index: getU32(message.subarray(4, 8)),
     cidr: formatCidr(octets, message.readUInt8(1)),
-    scope: scopes[message.readUInt8(3)] ?? 'nowhere',
+    scope: scopeOf(message) ?? 'nowhere',
     tentative: (flags & flag.tentative) !== 0,
     dadFailed: (flags & flag.dadFailed) !== 0,
     deprecated: (flags & flag.deprecated) !== 0,

@@ -30,8 +30,7 @@ export class Attributes {
   /** @throws RangeError if an attribute does not fit into what is left */
   constructor(stream: Buffer) {
     this.#stream = stream;
-    const places = this.#places;
-    for (let at = 0; at < stream.length; at = nextAfter(stream, at)) places.set(typeAt(stream, at), at);
+    for (let at = 0; at < stream.length; at = nextAfter(stream, at)) this.#places.set(typeAt(stream, at), at);
   }
 
   get(type: number): Buffer | undefined {
@@ -98,12 +97,8 @@ export function decodeString(data: Buffer | undefined): string | undefined {
   return data.toString('utf8', 0, end === -1 ? data.length : end);
 }
 
-const hexOctets = Array.from({ length: 256 }, (_, octet) => octet.toString(16).padStart(2, '0'));
-
 /** Lower case with colons; none if the payload is missing or empty. */
 export function decodeHardwareAddress(data: Buffer | undefined): string | undefined {
   if (data === undefined || data.length === 0) return undefined;
-  let text = hexOctets[data[0] as number] as string;
-  for (let at = 1; at < data.length; at++) text += `:${hexOctets[data[at] as number]}`;
-  return text;
+  return data.toString('hex').replace(/..(?=.)/g, '$&:');
 }

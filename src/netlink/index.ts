@@ -1,4 +1,4 @@
-export type { Address, AddressScope } from './address.ts';
+export { type Address, type AddressScope, isReachable } from './address.ts';
 export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
 export {
   AddressFamily,

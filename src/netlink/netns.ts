@@ -101,7 +101,7 @@ function assertNamespace(path: string, fd: number): void {
   });
 }
 
-/** The namespace of the process, opened at the first need: the process never stays in another one. */
+/** The process's own namespace, opened once: every call returns to it. */
 let home: NetnsHandle | undefined;
 
 /**

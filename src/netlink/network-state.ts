@@ -1,4 +1,4 @@
-import type { Address } from './address.ts';
+import { type Address, isReachable } from './address.ts';
 import { NetlinkError } from './errors.ts';
 import type { Link } from './link.ts';
 import type { RtnlConnection } from './rtnl.ts';
@@ -47,7 +47,7 @@ export function toNetworkState(link: Link, addresses: readonly Address[]): Netwo
 /** Which of an interface's addresses are reported, and whether some of them are not ready yet. */
 export function reportedAddresses(addresses: Address[]): { ips: string[]; tentative: boolean } {
   const valid = addresses.filter(({ dadFailed }) => !dadFailed);
-  const global = valid.filter(({ scope }) => scope === 'global' || scope === 'site');
+  const global = valid.filter(({ scope }) => isReachable(scope));
   // Even if all global ones are tentative: reporting link-local ones meanwhile would only confuse.
   const chosen = global.length > 0 ? global : valid.filter(({ scope }) => scope === 'link');
   const ips = chosen.filter(({ tentative }) => !tentative).map(({ cidr }) => cidr);

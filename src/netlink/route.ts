@@ -81,8 +81,8 @@ export interface NewRoute {
   table?: number;
 }
 
-/** Whether the route of a message leads everywhere, without decoding it. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
-export function isToEverywhere(message: Buffer): boolean {
+/** Whether the destination of a route message has the prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
+export function hasZeroPrefix(message: Buffer): boolean {
   return message[1] === 0;
 }
 

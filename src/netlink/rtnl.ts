@@ -1,6 +1,6 @@
 import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
 import { type Clock, systemClock } from '../clock.ts';
-import { type Address, decodeAddress, encodeAddress, isReachable } from './address.ts';
+import { type Address, decodeAddress, encodeAddress, isReachable, scopeOf } from './address.ts';
 import { type Attribute, encodeString } from './attributes.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
 import { describe, NetlinkError, type RequestSubject } from './errors.ts';
@@ -21,7 +21,7 @@ import {
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import type { VfIdentity } from './network-state.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
-import { decodeRoute, encodeRoute, isToEverywhere, type NewRoute, type Route } from './route.ts';
+import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
 import { encodeVfChange, type VfChange } from './vf-change.ts';
 import { decodeVfInfos, type VfInfo } from './vf-info.ts';
@@ -222,10 +222,12 @@ export class RtnlConnection implements Disposable {
     return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
   }
 
-  /** Addresses of all links that others can reach, of global or site scope: each link that is up has another one. */
+  /**
+   * Addresses of all links that other hosts can reach. Those of link scope, which every link that is up has, are not decoded.
+   */
   async reachableAddresses(): Promise<Address[]> {
     const { messages, subject } = await this.#dumpAddresses();
-    const reachable = messages.filter(({ data }) => isReachable(data));
+    const reachable = messages.filter(({ data }) => isReachable(scopeOf(data)));
     return decodeAll(reachable, MessageType.newAddress, decodeAddress, subject);
   }
 
@@ -236,11 +238,11 @@ export class RtnlConnection implements Disposable {
     return routes.filter(({ nextHops }) => index === undefined || nextHops.some((hop) => hop.index === index));
   }
 
-  /** Routes to everywhere, of all tables and types. A node can have any number of others, which are not decoded. */
+  /** Default routes of all tables. A node can have any number of other routes, which are not decoded. */
   async defaultRoutes(): Promise<Route[]> {
     const { messages, subject } = await this.#dumpRoutes();
-    const toEverywhere = messages.filter(({ data }) => isToEverywhere(data));
-    return decodeAll(toEverywhere, MessageType.newRoute, decodeRoute, subject);
+    const candidates = messages.filter(({ data }) => hasZeroPrefix(data));
+    return decodeAll(candidates, MessageType.newRoute, decodeRoute, subject).filter(isDefaultRoute);
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */

@@ -24,7 +24,7 @@ export class ClaimWork {
     this.#options = options;
   }
 
-  /** @param follow as of {@link PodLinks} */
+  /** @param follow see {@link PodLinks} */
   podLinks(namespace: NetworkNamespace, follow: () => void): PodLinks {
     return this.#options.attachments.podLinks(namespace, follow);
   }

@@ -209,7 +209,7 @@ export class Sandbox implements AsyncDisposable {
   async #failed(error: unknown): Promise<void> {
     const { onFailure, logger, claims } = this.#deps;
     this.#lastError = error;
-    // Otherwise what the attempt itself has changed would cause the next one, without a pause.
+    // The attempt's own changes would start the next one at once, without the retry delay.
     if (this.#phase === 'attaching') this.#unfollow();
     const reason = explain(error);
     const retryMs = this.#retry.schedule();

@@ -1,4 +1,4 @@
-import { type Address, findVf, isDefaultRoute, type Link, type Route } from '../netlink/index.ts';
+import { type Address, findVf, type Link, type Route } from '../netlink/index.ts';
 import { linkIdentity, type NetworkDevice } from './device.ts';
 import { isRepresentor } from './representor.ts';
 
@@ -17,7 +17,10 @@ export class HostNetwork {
   /** Indices of the links that have an address which others can reach. */
   readonly #addressed: Set<number>;
 
-  /** @param addresses those that others can reach */
+  /**
+   * @param routes default routes
+   * @param addresses those that other hosts can reach
+   */
   constructor(links: Link[], routes: Route[], addresses: Pick<Address, 'index'>[] = []) {
     this.#links = links;
     this.#byBus = Map.groupBy(links, ({ parentDevice }) => parentDevice);
@@ -74,8 +77,8 @@ export function findUplinks(links: Link[], routes: Route[]): Set<number> {
       if (link.index === index && link.lower !== undefined && link.lowerNetnsId === undefined) add(link.lower);
     }
   };
-  for (const route of routes.filter(isDefaultRoute)) {
-    for (const { index } of route.nextHops) if (index !== undefined) add(index);
+  for (const { nextHops } of routes) {
+    for (const { index } of nextHops) if (index !== undefined) add(index);
   }
   return uplinks;
 }

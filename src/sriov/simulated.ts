@@ -73,8 +73,6 @@ export class SimulatedNic {
    */
   async ensureVf(pciAddress: string, signal?: AbortSignal): Promise<VfPlace> {
     const { pf, vf } = this.#find(pciAddress);
-    // Then so is the rest: both ends of a pair vanish together.
-    if ((await this.#linksNamed(vf.name))[0]?.alias === vf.alias) return 'here';
     const endsAt = this.#clock.nowMs() + netnsTeardownMs;
     while (true) {
       const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);

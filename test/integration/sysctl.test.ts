@@ -12,7 +12,7 @@ async function openBench(name = 'net1') {
   const stack = new DisposableStack();
   const own = stack.use(new TestNetns('pod'));
   const other = stack.use(new TestNetns('other'));
-  // A new namespace has the setting of the machine's first one.
+  // A new namespace inherits the setting of the initial one.
   own.exec('sh', '-c', 'echo 0 > /proc/sys/net/ipv4/conf/all/forwarding');
   const netns = stack.use(own.open());
   const pod = stack.use(RtnlConnection.open(netns));

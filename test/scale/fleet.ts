@@ -119,7 +119,7 @@ export class Fleet implements AsyncDisposable {
     return claims;
   }
 
-  /** A controller does it when no pod needs a claim any more. The API server drops the status of its devices with it. */
+  /** As the claim controller does once no pod uses a claim. The API server then drops the status of its devices. */
   deallocate(claims: FleetClaim[]): void {
     for (const { name } of claims) {
       this.api.edit<ResourceClaim>('ResourceClaim', name, (claim) => {
@@ -136,7 +136,7 @@ export class Fleet implements AsyncDisposable {
 
   /** Advances time from one sleeper's end to the next, until none is due before the end. */
   async pass(ms: number): Promise<void> {
-    // Connections that were just closed make drivers sleep for less than they do now.
+    // Drivers have to notice closed connections first: their retries are due before anything that they wait for now.
     await this.settle();
     for (const endMs = this.clock.nowMs() + ms; ; ) {
       const leftMs = endMs - this.clock.nowMs();

@@ -49,7 +49,7 @@ export async function playScenarios(options: FleetOptions): Promise<Outcome[]> {
   await play('change', () => fleet.loseVf());
   const claims: Awaited<ReturnType<Fleet['startPods']>> = [];
   await play('pod start', async () => claims.push(...(await fleet.startPods(1))));
-  // Outside of the scenario, since drivers have no part in it.
+  // Not counted: the claim controller does this, not the driver.
   fleet.deallocate(claims);
   await play('pod end', async () => {
     await fleet.endPods(claims);

@@ -46,7 +46,7 @@ export class Attachments {
     };
   }
 
-  /** The links of a pod, for one pass over its VFs. @param follow as of {@link PodLinks} */
+  /** The links of a pod, for one pass over its VFs. @param follow see {@link PodLinks} */
   podLinks(namespace: NetworkNamespace, follow?: () => void): PodLinks {
     return new PodLinks(namespace, (pciAddress) => this.#options.vfs.linkKey(pciAddress), follow);
   }

@@ -21,7 +21,7 @@ export class NetlinkAttach implements AttachStrategy {
   async attach(task: AttachTask): Promise<VfState> {
     const { device, place, pod, signal } = task;
     const { config } = device;
-    // Stored before it was moved: without that it has not been here.
+    // An attachment is stored before the VF is moved: without one the VF is not in the pod.
     const found = device.attachment === undefined ? undefined : await pod.find(device);
     const link = found ?? (await this.#hostLinks.moveToPod(await this.#hostLinks.take(task), task));
     const { addresses, routes } = await this.#cni.addresses(device, place, signal);

@@ -19,14 +19,14 @@ export class PodLinks {
   readonly #follow: () => void;
   #table: Promise<LinkTable> | undefined;
 
-  /** @param follow called when changes in the namespace begin to matter */
+  /** @param follow starts following changes in the namespace; may be called repeatedly */
   constructor(namespace: NetworkNamespace, keyOf: LinkKey, follow: () => void = () => undefined) {
     this.namespace = namespace;
     this.#keyOf = keyOf;
     this.#follow = follow;
   }
 
-  /** To be called once a VF is configured and before its state is read: later changes are not ours, and have to be noticed. */
+  /** To be called after a VF is configured and before its state is read: from then on, changes are not our own. */
   follow(): void {
     this.#follow();
   }

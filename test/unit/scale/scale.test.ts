@@ -28,7 +28,7 @@ describe('what nodes cost the API server', { timeout: 60_000 }, () => {
     expect(callsOf('change')).toEqual({ 'list resourceslices': 1, 'get nodes': 1, 'replace resourceslices': 1 });
   });
 
-  it('is two requests for a pod with one VF, and a read at its end; slices stay as they are', () => {
+  it('is two requests when a pod with one VF starts, one read when it ends, and no write to slices', () => {
     expect(callsOf('pod start')).toEqual({ 'get resourceclaims': 1, 'patch resourceclaims/status': 1 });
     expect(callsOf('pod end')).toEqual({ 'get resourceclaims': 1 });
   });

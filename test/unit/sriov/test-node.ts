@@ -1,4 +1,11 @@
-import type { Address, Link, Route, VfInfo } from '../../../src/netlink/index.ts';
+import {
+  type Address,
+  isDefaultRoute,
+  isReachable,
+  type Link,
+  type Route,
+  type VfInfo,
+} from '../../../src/netlink/index.ts';
 import { deviceAttributes, Inventory, type InventoryPolicy, Sysfs } from '../../../src/sriov/index.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { layTree, linksOf, type TreeFunction } from './pci-tree.ts';
@@ -25,8 +32,8 @@ export class TestNode implements Disposable {
 
   readonly connection = {
     links: async () => this.links,
-    defaultRoutes: async () => this.routes,
-    reachableAddresses: async () => this.addresses.filter(({ scope }) => scope === 'global' || scope === 'site'),
+    defaultRoutes: async () => this.routes.filter(isDefaultRoute),
+    reachableAddresses: async () => this.addresses.filter(({ scope }) => isReachable(scope)),
     vfInfos: async (index: number) => {
       this.vfInfoRequests++;
       return this.vfInfos[this.links.find((link) => link.index === index)?.name ?? ''] ?? [];
