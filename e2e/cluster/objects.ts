@@ -29,6 +29,12 @@ export interface RequestSpec {
   config?: object;
 }
 
+/** A VFConfig, without its version, for several requests of a claim. */
+export interface SharedConfig {
+  requests: string[];
+  config: object;
+}
+
 type ClaimSpec = ResourceV1ResourceClaim['spec'];
 
 function vfConfig(cluster: Cluster, config: object) {
@@ -36,14 +42,15 @@ function vfConfig(cluster: Cluster, config: object) {
   return { opaque: { driver: cluster.target.driver, parameters } };
 }
 
-function claimSpec(cluster: Cluster, requests: RequestSpec[]): ClaimSpec {
-  const withConfig = requests.flatMap(({ name, config }) => (config === undefined ? [] : [{ name, config }]));
+function claimSpec(cluster: Cluster, requests: RequestSpec[], shared: SharedConfig[] = []): ClaimSpec {
+  const own = requests.flatMap(({ name, config }) => (config === undefined ? [] : [{ requests: [name], config }]));
+  const configs = [...shared, ...own];
   return {
     devices: {
       requests: requests.map((request) => toRequest(cluster, request)),
-      ...(withConfig.length === 0
+      ...(configs.length === 0
         ? {}
-        : { config: withConfig.map(({ name, config }) => ({ requests: [name], ...vfConfig(cluster, config) })) }),
+        : { config: configs.map((each) => ({ requests: each.requests, ...vfConfig(cluster, each.config) })) }),
     },
   };
 }
@@ -58,14 +65,19 @@ function toRequest(cluster: Cluster, { name, count = 1, firstAvailable, ...reque
   return { name, exactly: { deviceClassName, allocationMode: 'ExactCount', count, ...optional } };
 }
 
-/** A claim in the test namespace. */
+/**
+ * A claim in the test namespace.
+ * @param shared configurations of several requests, before those of single ones
+ */
 export function testClaim(
   cluster: Cluster,
   name: string,
   requests: RequestSpec[],
+  shared?: SharedConfig[],
 ): ResourceV1ResourceClaim & KubernetesObject {
   const metadata = { name, namespace: cluster.namespace };
-  return { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', metadata, spec: claimSpec(cluster, requests) };
+  const spec = claimSpec(cluster, requests, shared);
+  return { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', metadata, spec };
 }
 
 /** A template for claims. */

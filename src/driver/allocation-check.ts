@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { isKubeError } from '../kube/index.ts';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { classOf } from './class-rules.ts';
-import { entriesFor } from './config.ts';
+import { entriesFor, withoutRepeats } from './config.ts';
 import type { DeviceClass, DeviceClasses } from './device-classes.ts';
 import { DriverError } from './errors.ts';
 
@@ -50,7 +50,8 @@ export class AllocationCheck {
 
   #configOf({ spec }: DeviceClass): unknown[] {
     const { driver } = this.#options;
-    return (spec.config ?? []).flatMap(({ opaque }) => (opaque?.driver === driver ? [opaque.parameters] : []));
+    const own = (spec.config ?? []).flatMap(({ opaque }) => (opaque?.driver === driver ? [opaque.parameters] : []));
+    return withoutRepeats(own);
   }
 
   async #read(claim: AllocatedClaim, name: string): Promise<DeviceClass> {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { V1DeviceAllocationConfiguration } from '@kubernetes/client-node';
 import type * as z from 'zod';
 import { parseCniIpam, parseCniNetwork } from '../cni/index.ts';
@@ -80,7 +81,10 @@ function covers(requests: string[], request: string): boolean {
   return requests.length === 0 || requests.some((each) => each === request || each === baseRequest(request));
 }
 
-/** The opaque parameters for a request, in the order of `entries`, by default those of the allocation. */
+/**
+ * The opaque parameters for a request, in the order of `entries`, by default those of the allocation.
+ * {@link withoutRepeats}
+ */
 export function entriesFor(
   driver: string,
   claim: AllocatedClaim,
@@ -88,10 +92,21 @@ export function entriesFor(
   source: 'FromClass' | 'FromClaim',
   entries: readonly V1DeviceAllocationConfiguration[] = claim.object.status?.allocation?.devices?.config ?? [],
 ): unknown[] {
-  return entries
+  const parameters = entries
     .filter((entry) => entry.source === source && entry.opaque?.driver === driver)
     .filter((entry) => covers(entry.requests ?? [], request))
     .map(({ opaque }) => opaque?.parameters);
+  return withoutRepeats(parameters);
+}
+
+/**
+ * Leaves the last of equal parameters, which makes no difference where later ones win. The schedulers of Kubernetes 1.34
+ * to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
+ */
+export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
+  return parameters.filter(
+    (each, index) => !parameters.slice(index + 1).some((later) => isDeepStrictEqual(later, each)),
+  );
 }
 
 const classOrigin = ', from its DeviceClass';

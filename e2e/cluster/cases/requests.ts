@@ -44,6 +44,29 @@ export function describeRequests(get: GetCluster): void {
       }
     });
 
+    it('one entry of config for two requests, by name and by subrequest: the pod runs, and both have its settings', async () => {
+      const { cluster, view } = get();
+      const { kernel } = cluster.target.classes;
+      const names = ['data', 'control', 'other'];
+      const requests = [
+        { name: 'data', config: { interfaceName: 'data' } },
+        {
+          name: 'control',
+          firstAvailable: [{ name: 'any', deviceClassName: kernel }],
+          config: { interfaceName: 'control' },
+        },
+        { name: 'other', config: { interfaceName: 'other', mtu: 1300 } },
+      ];
+      // The schedulers of Kubernetes 1.34 to 1.36 repeat such an entry in the allocation for each request.
+      const shared = [{ requests: ['data', 'control/any'], config: { mtu: 1400 } }];
+      await cluster.create(testClaim(cluster, 'shared', requests, shared));
+      await cluster.create(testPod(cluster, 'shared', { claims: [{ name: 'nic', resourceClaimName: 'shared' }] }));
+      await cluster.waitUntilRunning('shared');
+      const links = await view('shared').links();
+      const mtuOf = (name: string) => links.find(({ ifname }) => ifname === name)?.mtu;
+      expect(names.map(mtuOf)).toEqual([1400, 1400, 1300]);
+    });
+
     it('extended resources: the files of the claim that the scheduler makes are found without its name', async ({
       skip,
     }) => {

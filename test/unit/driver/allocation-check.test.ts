@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import type { V1DeviceAllocationConfiguration } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { AllocationCheck, DeviceClasses } from '../../../src/driver/index.ts';
@@ -7,7 +9,7 @@ import { ApiServer } from '../../doubles/api-server.ts';
 import { deviceClassesOf } from '../../doubles/device-classes.ts';
 import { openKube } from '../../doubles/kube.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
-import { testDriver } from '../../doubles/objects.ts';
+import { type ClaimOptions, testDriver } from '../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
 
 const stack = new AsyncDisposableStack();
@@ -31,6 +33,10 @@ function store(name: string, config = [fromClass({ vf: { vlan: 100 } }), fromCla
   return claim;
 }
 
+const twoRequests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index + 1}`] }));
+const ofClass = fromClass({ vf: { vlan: 100 } });
+const shared = fromClaim({ mtu: 1400 }, ['a', 'b']);
+
 describe('AllocationCheck', () => {
   it('takes an allocation with the configurations of class and claim', async () => {
     expect(await outcome(store('good'))).toBe('as it should be');
@@ -48,6 +54,53 @@ describe('AllocationCheck', () => {
       /^the allocation of claim default\/\S+ has a configuration of request vf that (DeviceClass \S+|its specification) does not have/,
     );
   });
+
+  it.each<[string, Partial<ClaimOptions>, (config: V1DeviceAllocationConfiguration[]) => unknown]>([
+    [
+      'an entry of the claim for each request that it names',
+      { requests: twoRequests, config: [ofClass, shared] },
+      repeatEach,
+    ],
+    [
+      'each of several entries of the claim',
+      { requests: twoRequests, config: [ofClass, shared, fromClaim({ rdma: false }), fromClaim({ mtu: 1500 }, ['a'])] },
+      repeatEach,
+    ],
+    [
+      'an entry for subrequests of firstAvailable',
+      {
+        requests: twoRequests.map((each) => ({ ...each, subrequest: 'small' })),
+        config: [ofClass, fromClaim({ mtu: 1400 }, ['a/small', 'b', 'b/small'])],
+      },
+      repeatEach,
+    ],
+    [
+      'all entries of a class with several, and of the claim',
+      { config: [fromClass({ mtu: 1400 }), fromClass({ vf: { vlan: 100 } }), fromClaim({ rdma: false })] },
+      (config) => config.push(...config),
+    ],
+  ])('takes an allocation that repeats %s', async (_what, options, repeat) => {
+    const claim = allocated(`repeats-${randomUUID()}`, ['dev-1'], options);
+    for (const each of deviceClassesOf(claim.object as never)) api.create(each);
+    expect(await outcome(claim)).toBe('as it should be');
+    repeat(configOf(claim));
+    expect(await outcome(claim)).toBe('as it should be');
+  });
+
+  it('takes the allocation of a class that has the same entry twice', async () => {
+    const config = [fromClass({ mtu: 1400 }), fromClass({ mtu: 1500 }), fromClass({ mtu: 1400 })];
+    expect(await outcome(store('twice', config))).toBe('as it should be');
+  });
+
+  it.each(['FromClass', 'FromClaim'] as const)(
+    'refuses an allocation that repeats an earlier entry %s last, where it would win',
+    async (source) => {
+      const entries = [fromClaim({ mtu: 1400 }), fromClaim({ mtu: 1500 })].map((entry) => ({ ...entry, source }));
+      const claim = store(`reordered-${source.toLowerCase()}`, [ofClass, ...entries]);
+      configOf(claim).push(configOf(claim)[1]!);
+      expect(await outcome(claim)).toContain('has a configuration of request vf that ');
+    },
+  );
 
   it('asks the API server nothing about a class that it watches, and reads it before it refuses a claim', async () => {
     const claim = store('watched');
@@ -81,6 +134,11 @@ describe('AllocationCheck', () => {
     expect(bench.control.calls.some((call) => call.includes('0000:00:00.2'))).toBe(false);
   });
 });
+
+/** As the schedulers of Kubernetes 1.34 to 1.36, for entries that name two requests. */
+function repeatEach(config: V1DeviceAllocationConfiguration[]): void {
+  config.splice(0, config.length, ...config.flatMap((entry) => (entry.requests?.length ? [entry, entry] : [entry])));
+}
 
 function fromForged() {
   const { source, parameters } = fromClass({ attach: 'cni', cni: { type: 'macvlan', master: 'eno1' } });
