@@ -41,11 +41,18 @@ const limits = z
     routes: z
       .array(network)
       .max(64)
-      .describe('Networks that the routes of claims are in. Absent: all but default routes and networks of the node.')
+      .describe(
+        'Networks that the routes of claims are in, and those of their addresses outside of addressRanges. Absent: all but default routes and networks of the node.',
+      )
       .optional(),
     maxDevices: z.int().min(0).max(1024).describe('Devices of the class that one claim may have.').optional(),
     maxAddresses: z.int().min(0).max(16).describe('Addresses that a claim may set.').optional(),
-    maxRoutes: z.int().min(0).max(64).describe('Routes that a claim may set.').optional(),
+    maxRoutes: z
+      .int()
+      .min(0)
+      .max(64)
+      .describe('Routes that a claim may set, with those to the networks of its addresses outside of addressRanges.')
+      .optional(),
   })
   .describe('What claims may ask of the class at all.');
 export type ClassLimits = z.infer<typeof limits>;

@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedClaim } from '../kubeletplugin/index.ts';
 import { baseRequest } from '../metadata/index.ts';
-import { type Cidr, isWithin, parseCidr } from '../netlink/index.ts';
+import { type Cidr, parseCidr } from '../netlink/index.ts';
 import type { VfConfig } from '../state/index.ts';
 import { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf } from './claim-fields.ts';
 import type { ClassConfig, ClassLimits } from './class-config.ts';
 import { DriverError } from './errors.ts';
+import { checkRoutes, isInOne, overLimit, subjectOf } from './route-limits.ts';
 
 /** What the driver knows about the node when it checks claims. */
 export interface ClaimRules {
@@ -47,9 +48,9 @@ export function checkClaimConfig(
       hint: 'set it in the DeviceClass, list it in its overridable, or let the operator open it with --open-claim-fields',
     });
   }
-  for (const { limits } of ofClass) checkConfigLimits(claim, config, limits ?? {});
-  const isLimited = ofClass.some(({ limits }) => limits?.routes !== undefined);
-  if (!isLimited) checkRoutes(claim, config, nodeNetworks);
+  const limits = ofClass.flatMap((each) => each.limits ?? []);
+  for (const each of limits) checkConfigLimits(claim, config, each);
+  checkRoutes(claim, config, limits, nodeNetworks);
 }
 
 /** @throws DriverError `config-invalid` if the claim has more devices of the request's class than it allows */
@@ -82,41 +83,24 @@ function isClosed(field: ClaimField, ofClass: ClassConfig, open: readonly Closed
 }
 
 function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: ClassLimits): void {
-  const { vf, addresses = [], routes = [] } = config;
-  const { vlanRanges, addressRanges, maxAddresses, maxRoutes } = limits;
+  const { vf, addresses = [] } = config;
+  const { vlanRanges, addressRanges, maxAddresses } = limits;
   const vlan = vf?.vlan;
   if (vlan !== undefined && vlanRanges !== undefined && !vlanRanges.some((range) => isInRange(vlan, range))) {
     throw overLimit(claim, 'vlanRanges', `sets vf.vlan to ${vlan}`, vlanRanges.join(', '));
   }
-  const checkWithin = (field: string, text: string, name: string, ranges: string[] | undefined) => {
-    if (ranges === undefined || ranges.some((range) => isWithin(parseCidr(text), parseCidr(range)))) return;
-    throw overLimit(claim, name, `sets ${field} to ${text}`, ranges.join(', '));
-  };
-  for (const address of addresses) checkWithin('addresses', hostOf(address), 'addressRanges', addressRanges);
-  for (const { destination } of routes) checkWithin('routes', destination, 'routes', limits.routes);
-  const checkCount = (name: 'maxAddresses' | 'maxRoutes', field: string, count: number, most: number | undefined) => {
-    if (most !== undefined && count > most) throw overLimit(claim, name, `sets ${count} ${field}`, `${most}`);
-  };
-  checkCount('maxAddresses', 'addresses', addresses.length, maxAddresses);
-  checkCount('maxRoutes', 'routes', routes.length, maxRoutes);
-}
-
-/** Without `limits.routes` of the class: refuses default routes, in one piece or two, and routes to the node. */
-function checkRoutes(claim: AllocatedClaim, { routes = [] }: VfConfig, nodeNetworks: readonly Cidr[]): void {
-  for (const { destination } of routes) {
-    const route = parseCidr(destination);
-    const subject = subjectOf(claim);
-    const refuse = (what: string) =>
-      new DriverError('config-invalid', `claim ${subject} may not set a route to ${destination}, ${what}`, {
-        claim: subject,
-        hint: 'an administrator can allow it in limits.routes of the DeviceClass',
-      });
-    if (route.prefixLength <= 1) throw refuse('a default route');
-    if (nodeNetworks.some((own) => isWithin(route, own) || isWithin(own, route))) throw refuse('a network of the node');
+  if (addressRanges !== undefined) {
+    const outside = addresses.map(hostOf).find((host) => !isInOne(parseCidr(host), addressRanges));
+    if (outside !== undefined) {
+      throw overLimit(claim, 'addressRanges', `sets addresses to ${outside}`, addressRanges.join(', '));
+    }
+  }
+  if (maxAddresses !== undefined && addresses.length > maxAddresses) {
+    throw overLimit(claim, 'maxAddresses', `sets ${addresses.length} addresses`, `${maxAddresses}`);
   }
 }
 
-/** The address by itself: its prefix length says how large its network is, not which address it is. */
+/** The address by itself: its network counts as a route. */
 function hostOf(address: string): string {
   return `${address.split('/')[0]}/${address.includes(':') ? 128 : 32}`;
 }
@@ -137,14 +121,4 @@ function conflict(claim: AllocatedClaim, field: string, value: unknown, fixed: u
       hint: `leave it out of the claim, or let an administrator list ${field} in overridable of the DeviceClass`,
     },
   );
-}
-
-function overLimit(claim: AllocatedClaim, limit: string, what: string, allowed: string): DriverError {
-  const subject = subjectOf(claim);
-  const message = `claim ${subject} ${what}, and limits.${limit} of its DeviceClass is ${allowed || 'empty'}`;
-  return new DriverError('config-invalid', message, { claim: subject });
-}
-
-function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
-  return `${namespace}/${name}`;
 }

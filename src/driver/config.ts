@@ -29,7 +29,10 @@ export function resolveVfConfig(
   const ofClaim = entriesFor(driver, claim, request, 'FromClaim').map((parameters) =>
     parseClaimConfig(claim, parameters),
   );
-  for (const config of ofClaim) checkClaimConfig(claim, config, ofClass, rules);
+  // Together, too: the routes of one entry and the addresses of another add up.
+  for (const config of [...ofClaim, ofClaim.reduce(mergeVfConfigs, {})]) {
+    checkClaimConfig(claim, config, ofClass, rules);
+  }
   const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
   const merged = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
   checkWhole(claim, merged);

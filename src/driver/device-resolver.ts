@@ -23,7 +23,7 @@ export interface DeviceResolverOptions {
   /** Closed fields that claims of all classes may set. */
   openClaimFields: readonly ClosedField[];
   cni: CniRules;
-  /** Networks of the node itself, to which claims may not have routes. */
+  /** Networks of the node itself, to which claims may not have routes, nor addresses whose networks reach them. */
   nodeNetworks: () => Promise<Cidr[]>;
   /** The claims of a pod that are prepared already. */
   claimsOfPod: (podUid: string) => StoredClaim[];
@@ -97,11 +97,13 @@ export class DeviceResolver {
     return configs;
   }
 
-  /** Read only for claims that ask for routes. */
+  /** Read only for claims that add routes, by themselves or by the networks of addresses. */
   async #nodeNetworks({ object }: AllocatedClaim): Promise<Cidr[]> {
     const config = object.status?.allocation?.devices?.config ?? [];
-    const asksForRoutes = config.some(({ opaque }) => Object.hasOwn(Object(opaque?.parameters), 'routes'));
-    return asksForRoutes ? await this.#options.nodeNetworks() : [];
+    const addsRoutes = config.some(({ opaque }) =>
+      ['routes', 'addresses'].some((field) => Object.hasOwn(Object(opaque?.parameters), field)),
+    );
+    return addsRoutes ? await this.#options.nodeNetworks() : [];
   }
 
   #find(claim: AllocatedClaim, pool: string, name: string): VfAddress {

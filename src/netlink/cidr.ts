@@ -71,6 +71,20 @@ export function isNetwork({ octets, prefixLength }: Cidr): boolean {
   });
 }
 
+/** The network of an address: its host bits are zero. */
+export function networkOf({ family, octets, prefixLength }: Cidr): Cidr {
+  const masked = octets.map((octet, index) => {
+    const networkBits = Math.min(8, Math.max(0, prefixLength - 8 * index));
+    return octet & (0xff00 >> networkBits);
+  });
+  return { family, octets: masked, prefixLength };
+}
+
+/** Length of an address: 32 or 128. */
+export function bitsOf({ octets }: IpAddress): number {
+  return 8 * octets.length;
+}
+
 /** Whether all of `inner` is in the network of `outer`; host bits of both are ignored. */
 export function isWithin(inner: Cidr, outer: Cidr): boolean {
   if (inner.family !== outer.family || inner.prefixLength < outer.prefixLength) return false;

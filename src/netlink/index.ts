@@ -2,11 +2,13 @@ export { type Address, type AddressScope, isReachable } from './address.ts';
 export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
 export {
   AddressFamily,
+  bitsOf,
   type Cidr,
   formatCidr,
   isNetwork,
   isUnicast,
   isWithin,
+  networkOf,
   parseCidr,
   parseIpAddress,
 } from './cidr.ts';

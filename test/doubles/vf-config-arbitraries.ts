@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { formatCidr, networkOf, parseCidr } from '../../src/netlink/cidr.ts';
 
 /** Of each kind of value some are valid, some just invalid, and some of another kind. */
 const oddity = fc.oneof(
@@ -192,3 +193,36 @@ export const vfConfigParameters: fc.Arbitrary<Record<string, unknown>> = withUnk
     )
     .map((chosen) => ({ ...head, ...chosen })),
 ).map((parameters) => JSON.parse(JSON.stringify(parameters)));
+
+/** Addresses and prefixes that are often inside of each other's networks, and often just outside. */
+const nearAddress = fc.oneof(
+  fc.tuple(
+    fc.constantFrom('192.0.2.10', '192.0.2.200', '198.51.100.7', '10.1.2.3'),
+    fc.constantFrom(0, 1, 2, 8, 16, 23, 24, 25, 31, 32),
+  ),
+  fc.tuple(
+    fc.constantFrom('2001:db8::1', '2001:db8:0:1::1', '2001:db8:1::9', 'fe80::1'),
+    fc.constantFrom(0, 1, 2, 32, 47, 48, 63, 64, 127, 128),
+  ),
+);
+const nearAddresses = fc.array(
+  nearAddress.map(([address, length]) => `${address}/${length}`),
+  { maxLength: 3 },
+);
+const nearNetworks = nearAddresses.map((addresses) =>
+  addresses.map(parseCidr).map((cidr) => formatCidr(networkOf(cidr).octets, cidr.prefixLength)),
+);
+
+/** The part of a class's `limits` that is about addresses and routes. */
+export const routeLimits = fc.record(
+  { addressRanges: nearNetworks, routes: nearNetworks, maxRoutes: fc.integer({ min: 0, max: 3 }) },
+  { requiredKeys: [] },
+);
+
+/** Opaque parameters with addresses and routes that such limits allow or just not. */
+export const routeParameters = fc
+  .record(
+    { addresses: nearAddresses, routes: nearNetworks.map((all) => all.map((destination) => ({ destination }))) },
+    { requiredKeys: [] },
+  )
+  .map((fields) => ({ ...head, ...fields }));

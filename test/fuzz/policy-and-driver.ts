@@ -15,8 +15,9 @@ export async function comparePolicyAndDriver(seconds: number, seed: number): Pro
   if (leftOut !== undefined) return { inputs: undefined, findings: [], leftOut };
   const env = { NETDRA_FUZZ_MINUTES: String(seconds / 60), NETDRA_FUZZ_SEED: String(seed) };
   const { output, succeeded } = await runOnCluster(choice, command, { env, show: false });
-  const [, taken, refused] = /(\d+) configurations taken and (\d+) refused by both/.exec(output) ?? [];
-  const inputs = taken === undefined ? undefined : Number(taken) + Number(refused);
+  const counts = [...output.matchAll(/(\d+) configurations taken and (\d+) refused by both/g)];
+  const total = counts.reduce((sum, [, taken, refused]) => sum + Number(taken) + Number(refused), 0);
+  const inputs = counts.length === 0 ? undefined : total;
   const findings = succeeded ? [] : [{ message: `seed ${seed}\n${output.split('\n').slice(-shownLines).join('\n')}` }];
   return { inputs, findings };
 }

@@ -7,10 +7,13 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   findVf,
+  formatCidr,
   type Link,
   moveLink,
   NetnsHandle,
+  networkOf,
   openInNetns,
+  parseCidr,
   RtnlConnection,
   readNetworkState,
 } from '../../src/netlink/index.ts';
@@ -128,6 +131,23 @@ describe('a link on its way into a pod and back', () => {
     );
     const defaults = await podConnection.defaultRoutes();
     expect(defaults.map(({ destination }) => destination).sort()).toEqual(['0.0.0.0/0', '::/0']);
+  });
+
+  it('reaches with an address the network of its prefix, which class limits count as a route, and nothing else', async () => {
+    const vf = await setup.createPair();
+    const { podConnection } = setup;
+    const { index } = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
+    const addresses = ['203.0.113.7/32', '192.0.2.10/1', '10.1.99.99/8', '2001:db8::7/128', '2001:db9::1/1'];
+    for (const cidr of addresses) await podConnection.addAddress(index, cidr, { noDad: true });
+    const networks = addresses
+      .map(parseCidr)
+      .map(networkOf)
+      .map((each) => formatCidr(each.octets, each.prefixLength));
+    const routes = (await podConnection.routes(index)).map(({ destination }) => destination);
+    // Besides those of single hosts, which are its own addresses, and those of any interface.
+    const isHost = (network: string) => /\/(32|128)$/.test(network);
+    const reached = routes.filter((each) => !isHost(each) && !['fe80::/64', 'ff00::/8'].includes(each));
+    expect(reached.sort()).toEqual(networks.filter((each) => !isHost(each)).sort());
   });
 
   it('comes back under its old name, without addresses, still known by its alias', async () => {

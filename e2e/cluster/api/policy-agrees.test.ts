@@ -5,34 +5,41 @@ import { resolveVfConfig } from '../../../src/driver/config.ts';
 import { closedFields, DriverError } from '../../../src/driver/index.ts';
 import { explain } from '../../../src/errors.ts';
 import { buildClaim, testDriver } from '../../../test/doubles/objects.ts';
-import { vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.ts';
+import { routeLimits, routeParameters, vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.ts';
 import { ApiCluster } from './api-cluster.ts';
 
-/** NETDRA_FUZZ_MINUTES: duration; NETDRA_FUZZ_SEED: repeats the same inputs. */
-const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.15);
+/** NETDRA_FUZZ_MINUTES: duration of all tests; NETDRA_FUZZ_SEED: repeats the same inputs. */
+const minutes = Number(process.env.NETDRA_FUZZ_MINUTES ?? 0.3);
 const seed = Number(process.env.NETDRA_FUZZ_SEED ?? Date.now());
-const className = 'open';
+const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
+/** By the name of the class. The first one opens everything, so that refusals are about the form only. */
+const classes = new Map<string, object>([
+  ['open', { ...head, limits: { routes: ['0.0.0.0/0', '::/0'] } }],
+  ...fc
+    .sample(routeLimits, { numRuns: 12, seed })
+    .map((limits, index): [string, object] => [`limited-${index}`, { ...head, rdma: false, limits }]),
+]);
 let cluster: ApiCluster;
 
 beforeAll(async () => {
-  // The class opens everything, so that refusals are about the form only.
   cluster = await ApiCluster.start({ values: { kubeletPlugin: { openClaimFields: closedFields } } });
   const selectors = [{ cel: { expression: `device.driver == "${testDriver}"` } }];
-  const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', limits: { routes: ['0.0.0.0/0', '::/0'] } };
-  const config = [{ opaque: { driver: testDriver, parameters } }];
-  const spec = { selectors, config };
-  await cluster.create({
-    apiVersion: 'resource.k8s.io/v1',
-    kind: 'DeviceClass',
-    metadata: { name: className },
-    spec,
-  } as never);
-  await vi.waitFor(async () => expect(await byPolicy({ kind: 'Other' })).toBeDefined(), { timeout: 30_000 });
+  for (const [name, parameters] of classes) {
+    const config = [{ opaque: { driver: testDriver, parameters } }];
+    const object = { apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name } };
+    await cluster.create({ ...object, spec: { selectors, config } } as never);
+  }
+  await vi.waitFor(async () => expect(await byPolicy('open', { kind: 'Other' })).toBeDefined(), { timeout: 30_000 });
+  // The policies see classes shortly after these are created.
+  for (const name of [...classes.keys()].slice(1)) {
+    const judge = async () => expect(await byPolicy(name, { ...head, rdma: true })).toContain('rdma to true');
+    await vi.waitFor(judge, { timeout: 30_000, interval: 250 });
+  }
 }, 180_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
 /** The API server's reason to refuse a claim with these parameters; `undefined` if it accepts the claim. */
-async function byPolicy(parameters: object): Promise<string | undefined> {
+async function byPolicy(className: string, parameters: object): Promise<string | undefined> {
   const devices = {
     requests: [{ name: 'vf', exactly: { deviceClassName: className } }],
     config: [{ opaque: { driver: testDriver, parameters } }],
@@ -53,14 +60,12 @@ async function byPolicy(parameters: object): Promise<string | undefined> {
 const beyondForm =
   /needs attach|needs either|needs an interface|does not go with|needs vf\.vlan|must not be above|no interface that/;
 
-/** The driver's reason to refuse the form of a claim's parameters; `undefined` if it accepts them. */
-function byDriver(parameters: object): string | undefined {
-  const limits = { routes: ['0.0.0.0/0', '::/0'] };
-  const ofClass = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', limits };
+/** The driver's reason to refuse a claim's parameters for their form or the class's limits; `undefined` if it accepts them. */
+function byDriver(className: string, parameters: object): string | undefined {
   const object = buildClaim('judged', {
     requests: [{ name: 'vf', deviceClassName: className, devices: ['vf-0'] }],
     config: [
-      { source: 'FromClass', parameters: ofClass },
+      { source: 'FromClass', parameters: classes.get(className) ?? {} },
       { source: 'FromClaim', parameters },
     ],
   });
@@ -77,18 +82,22 @@ function byDriver(parameters: object): string | undefined {
 }
 
 describe('admission policy and driver', () => {
-  it(
-    'agree on the form of every VFConfig',
-    async () => {
+  it.each<[string, string[], fc.Arbitrary<Record<string, unknown>>]>([
+    ['the form of every VFConfig', ['open'], vfConfigParameters],
+    ['addresses and routes within the limits of a class', [...classes.keys()], routeParameters],
+  ])(
+    'agree on %s',
+    async (_what, names, generated) => {
       const counts = { taken: 0, refused: 0 };
       await fc.assert(
-        fc.asyncProperty(vfConfigParameters, async (parameters) => {
-          const [policy, driver] = [await byPolicy(parameters), byDriver(parameters)];
+        fc.asyncProperty(fc.constantFrom(...names), generated, async (name, parameters) => {
+          const [policy, driver] = [await byPolicy(name, parameters), byDriver(name, parameters)];
           counts[driver === undefined ? 'taken' : 'refused']++;
           if ((policy === undefined) === (driver === undefined)) return;
-          throw new Error(`policy: ${policy ?? 'takes it'}\ndriver: ${driver ?? 'takes it'}`);
+          const ofClass = JSON.stringify(classes.get(name));
+          throw new Error(`class: ${ofClass}\npolicy: ${policy ?? 'takes it'}\ndriver: ${driver ?? 'takes it'}`);
         }),
-        { numRuns: 10_000_000, interruptAfterTimeLimit: minutes * 60_000, seed },
+        { numRuns: 10_000_000, interruptAfterTimeLimit: (minutes * 60_000) / 2, seed },
       );
       console.info(`seed ${seed}: ${counts.taken} configurations taken and ${counts.refused} refused by both`);
       expect(counts.taken).toBeGreaterThan(20);

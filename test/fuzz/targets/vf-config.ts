@@ -1,16 +1,21 @@
 import fc from 'fast-check';
 import { CniError } from '../../../src/cni/index.ts';
+import type { ClassLimits } from '../../../src/driver/class-config.ts';
 import { configForDevice, resolveVfConfig } from '../../../src/driver/config.ts';
 import { closedFields, DriverError } from '../../../src/driver/index.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
 import { encodeAddress } from '../../../src/netlink/address.ts';
+import { type Cidr, parseCidr } from '../../../src/netlink/cidr.ts';
 import { encodeLinkChange } from '../../../src/netlink/link.ts';
 import { encodeRoute } from '../../../src/netlink/route.ts';
+import type { VfConfig } from '../../../src/state/index.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
-import { vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
+import { routeLimits, routeParameters, vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
 
 const base = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
+
+const nodeNetworks = [parseCidr('10.1.0.5/16'), parseCidr('2001:db8:1::5/64')];
 
 function claimWith(config: ConfigOptions[]): AllocatedClaim {
   const object = buildClaim('fast-net', { uid: 'uid-1', requests: [{ name: 'vf', devices: ['dev-1'] }], config });
@@ -41,13 +46,48 @@ function applyLater({
   }
 }
 
+/** First and last address of a network. */
+function spanOf({ octets, prefixLength }: Cidr): [bigint, bigint] {
+  const bits = 8 * octets.length;
+  const value = BigInt(`0x${Buffer.from(octets).toString('hex')}`);
+  const hosts = 1n << BigInt(bits - prefixLength);
+  // Both families in one space, far apart.
+  const first = (value / hosts) * hosts + (bits === 32 ? 1n << 200n : 0n);
+  return [first, first + hosts - 1n];
+}
+
+/** What an accepted claim reaches with its routes and with the networks of its addresses is within the class's limits. */
+function checkReached(ofClass: { limits?: ClassLimits } | undefined, claim: VfConfig | undefined): void {
+  const { routes, addressRanges, maxRoutes = 64 } = ofClass?.limits ?? {};
+  const isIn = (network: Cidr, ranges: string[]) =>
+    ranges.some((range) => {
+      const [[first, last], [from, to]] = [spanOf(network), spanOf(parseCidr(range))];
+      return from <= first && last <= to;
+    });
+  const ofAddresses = (claim?.addresses ?? []).map(parseCidr).filter((cidr) => {
+    const [first, last] = spanOf(cidr);
+    return first !== last && !(addressRanges !== undefined && cidr.prefixLength > 1 && isIn(cidr, addressRanges));
+  });
+  const reached = [...(claim?.routes ?? []).map(({ destination }) => parseCidr(destination)), ...ofAddresses];
+  expectThat(reached.length <= maxRoutes, `${reached.length} routes were taken, and maxRoutes is ${maxRoutes}`);
+  for (const network of reached) {
+    const [first, last] = spanOf(network);
+    const isOfNode = nodeNetworks.map(spanOf).some(([from, to]) => from <= last && first <= to);
+    const isFine = routes === undefined ? network.prefixLength > 1 && !isOfNode : isIn(network, routes);
+    expectThat(isFine, `a route to ${network.octets.join('.')}/${network.prefixLength} was taken`);
+  }
+}
+
 /** Opaque parameters: `{ class, claim, open }`, the first two being the contents of a DeviceClass and a claim. */
 export const target: FuzzTarget = {
   name: 'vf-config',
   errors: [DriverError, CniError],
   shape: 'json',
   generated: fc
-    .record({ class: vfConfigParameters, claim: vfConfigParameters, open: fc.boolean() }, { requiredKeys: [] })
+    .oneof(
+      fc.record({ class: vfConfigParameters, claim: vfConfigParameters, open: fc.boolean() }, { requiredKeys: [] }),
+      fc.record({ class: routeLimits.map((limits) => ({ ...base, limits })), claim: routeParameters }),
+    )
     .map((value) => Buffer.from(JSON.stringify(value))),
   dictionary: [
     '__proto__',
@@ -99,6 +139,11 @@ export const target: FuzzTarget = {
         },
       },
       {
+        class: { ...base, limits: { addressRanges: ['192.0.2.0/24'], routes: ['198.51.100.0/24'], maxRoutes: 0 } },
+        claim: { ...base, addresses: ['192.0.2.10/1'] },
+      },
+      { claim: { ...base, addresses: ['10.1.99.99/8', '2001:db8::1/1'] } },
+      {
         class: {
           ...base,
           attach: 'cni',
@@ -116,8 +161,9 @@ export const target: FuzzTarget = {
     if (Object.hasOwn(value, 'class')) entries.push({ source: 'FromClass', parameters: value.class as object });
     const config = resolveVfConfig(testDriver, claimWith(entries), 'vf', {
       open: value.open ? closedFields : [],
-      nodeNetworks: [],
+      nodeNetworks,
     });
+    checkReached(value.class as never, value.claim as never);
     // The store keeps it as JSON.
     JSON.stringify(config);
     applyLater(configForDevice(config, 'default/fast-net', 1, 1));

@@ -48,10 +48,15 @@ describe('limits of a DeviceClass, at prepare', () => {
     expect(await outcome(allocated('d', ['dev-1', 'dev-2'], { config }))).toBe('prepared');
   });
 
-  it('keep claims from having routes to the node, whose networks are read for claims with routes only', async () => {
-    const config = [fromClaim({ routes: [{ destination: '10.1.7.0/24' }] })];
-    expect(await outcome(allocated('c', ['dev-1'], { config }))).toContain(
-      'claim default/c may not set a route to 10.1.7.0/24, a network of the node',
+  it.each([
+    [{ routes: [{ destination: '10.1.7.0/24' }] }, 'a route to 10.1.7.0/24, a network of the node'],
+    [
+      { addresses: ['10.1.99.99/8'] },
+      'the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
+    ],
+  ])('keep claims from reaching the node by %j', async (config, what) => {
+    expect(await outcome(allocated('c', ['dev-1'], { config: [fromClaim(config)] }))).toContain(
+      `claim default/c may not set ${what}`,
     );
   });
 });

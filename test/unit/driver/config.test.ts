@@ -267,6 +267,48 @@ describe('limits of a class', () => {
       'addressRanges',
     ],
     [
+      { routes: ['192.0.2.0/24', '2001:db8::/32'] },
+      { addresses: ['192.0.2.127/24', '2001:db8::1/48', '203.0.113.1/32', '2001:db9::1/128'] },
+      { addresses: ['192.0.2.127/23'] },
+      'routes',
+    ],
+    [
+      { routes: ['192.0.2.0/24'] },
+      { addresses: ['192.0.2.127/24'] },
+      { addresses: ['192.0.2.127/24', '2001:db8::1/64'] },
+      'routes',
+    ],
+    [
+      { addressRanges: ['192.0.2.0/24', '2001:db8::/48'], routes: ['198.51.100.0/24'], maxRoutes: 0 },
+      { addresses: ['192.0.2.10/24', '192.0.2.11/28', '2001:db8::1/64'] },
+      { addresses: ['192.0.2.10/1'] },
+      'routes',
+    ],
+    [
+      { addressRanges: ['192.0.2.0/25'], routes: ['192.0.2.0/24'], maxRoutes: 1 },
+      { addresses: ['192.0.2.10/24', '192.0.2.11/25'] },
+      { addresses: ['192.0.2.10/23'] },
+      'routes',
+    ],
+    [
+      { addressRanges: ['192.0.2.0/25'], maxRoutes: 1 },
+      { addresses: ['192.0.2.10/24'], routes: [] },
+      { addresses: ['192.0.2.10/24'], routes: [{ destination: '198.51.100.0/24' }] },
+      'maxRoutes',
+    ],
+    [
+      { addressRanges: ['2001:db8::/64'], maxRoutes: 0 },
+      { addresses: ['2001:db8::10/64'] },
+      { addresses: ['2001:db8::10/63'] },
+      'maxRoutes',
+    ],
+    [
+      { maxRoutes: 0 },
+      { addresses: ['192.0.2.10/32', '2001:db8::10/128'] },
+      { addresses: ['192.0.2.10/2'] },
+      'maxRoutes',
+    ],
+    [
       { routes: ['0.0.0.0/0'] },
       { routes: [{ destination: '0.0.0.0/0' }, { destination: '10.1.0.0/24' }] },
       { routes: [{ destination: '::/0' }] },
@@ -284,6 +326,55 @@ describe('limits of a class', () => {
     expect(() => resolve([limited(limits), fromClaim(refused)])).toThrow(`and limits.${name} of its DeviceClass is `);
   });
 
+  it('are those of all entries of the class together', () => {
+    const [ranges, routes] = [limited({ addressRanges: ['192.0.2.0/24'] }), limited({ maxRoutes: 0 })];
+    const inside = { addresses: ['192.0.2.10/24'] };
+    expect(resolve([ranges, routes, fromClaim(inside)])).toEqual(inside);
+    const narrower = limited({ addressRanges: ['192.0.2.0/25'] });
+    expect(() => resolve([ranges, narrower, routes, fromClaim(inside)])).toThrow('limits.maxRoutes');
+  });
+
+  it('hold for all entries of a claim together', () => {
+    const config = [
+      limited({ addressRanges: ['192.0.2.0/25'], maxRoutes: 1 }),
+      fromClaim({ routes: [{ destination: '198.51.100.0/24' }] }),
+      fromClaim({ addresses: ['192.0.2.10/24'] }),
+    ];
+    expect(() => resolve(config)).toThrow('limits.maxRoutes of its DeviceClass is 1');
+  });
+
+  it.each([
+    [
+      { addressRanges: ['192.0.2.0/24'], routes: ['198.51.100.0/24'] },
+      '192.0.2.10/8',
+      'claim default/fast-net sets addresses to 192.0.2.10/8, which adds a route to 192.0.0.0/8, and limits.routes of its DeviceClass is 198.51.100.0/24',
+    ],
+    [
+      { addressRanges: ['2001:db9::/64'], maxRoutes: 0 },
+      '2001:db9::1/32',
+      'claim default/fast-net sets 1 route, including 2001:db9::/32 of its address 2001:db9::1/32, and limits.maxRoutes of its DeviceClass is 0',
+    ],
+    [
+      { addressRanges: ['0.0.0.0/0'] },
+      '192.0.2.10/1',
+      'claim default/fast-net may not set the address 192.0.2.10/1, which adds a route to 128.0.0.0/1, a default route',
+    ],
+    [
+      {},
+      '10.1.99.99/8',
+      'claim default/fast-net may not set the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
+    ],
+  ])('%j: the error for address %s has its network', (limits, address, message) => {
+    const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
+    expect(refused).toThrow(message);
+    expect(refused).toThrow(
+      expect.objectContaining({
+        code: 'config-invalid',
+        hint: expect.stringMatching(/limits\.(addressRanges|routes)/),
+      }),
+    );
+  });
+
   it.each(['0.0.0.0/0', '::/0', '0.0.0.0/1', '128.0.0.0/1', '10.1.2.0/24', '10.0.0.0/8', '2001:db8:1::/80'])(
     'of routes are the default: not %s',
     (destination) => {
@@ -293,6 +384,30 @@ describe('limits of a class', () => {
       expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
     },
   );
+
+  it.each([
+    '192.0.2.10/0',
+    '192.0.2.10/1',
+    '2001:db8::1/0',
+    '2001:db8::1/1',
+    '10.1.2.10/24',
+    '10.1.99.99/8',
+    '2001:db8:1::9/80',
+    '2001:db8:1::9/48',
+  ])('of routes are the default for the networks of addresses, too: not %s', (address) => {
+    const addresses = [address];
+    expect(() => resolve([fromClaim({ addresses })])).toThrow(
+      /may not set the address \S+, which adds a route to \S+, (a default route|a network of the node)$/,
+    );
+    expect(resolve([fromClass({ addresses })])).toEqual({ addresses });
+    const routes = ['0.0.0.0/0', '::/0'];
+    expect(resolve([limited({ routes }), fromClaim({ addresses })])).toEqual({ addresses });
+  });
+
+  it('let a claim have an address in a network of the node that addressRanges of its class has', () => {
+    const addresses = ['10.1.2.10/16'];
+    expect(resolve([limited({ addressRanges: ['10.1.0.0/16'] }), fromClaim({ addresses })])).toEqual({ addresses });
+  });
 });
 
 describe('what a config must not hold', () => {

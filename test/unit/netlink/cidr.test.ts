@@ -1,7 +1,15 @@
 import { SocketAddress } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatCidr, isNetwork, isUnicast, parseCidr, parseIpAddress } from '../../../src/netlink/cidr.ts';
+import {
+  formatCidr,
+  isNetwork,
+  isUnicast,
+  isWithin,
+  networkOf,
+  parseCidr,
+  parseIpAddress,
+} from '../../../src/netlink/cidr.ts';
 import { NetlinkError } from '../../../src/netlink/errors.ts';
 
 const canonical = (text: string) => {
@@ -98,6 +106,32 @@ describe('isNetwork', () => {
   it.each(['10.0.0.1/0', '10.1.0.0/8', '10.192.0.0/9', '192.0.2.7/31', '2001:db8:8000::/32'])('fails for %s', (text) =>
     expect(isNetwork(parseCidr(text))).toBe(false),
   );
+});
+
+describe('networkOf', () => {
+  it.each([
+    ['192.0.2.10/1', '128.0.0.0/1'],
+    ['192.0.2.10/0', '0.0.0.0/0'],
+    ['10.1.99.99/8', '10.0.0.0/8'],
+    ['192.0.2.11/31', '192.0.2.10/31'],
+    ['192.0.2.10/32', '192.0.2.10/32'],
+    ['2001:db8:ffff::1/33', '2001:db8:8000::/33'],
+    ['2001:db8::1/128', '2001:db8::1/128'],
+  ])('of %s is %s', (address, network) => {
+    const { octets, prefixLength } = networkOf(parseCidr(address));
+    expect(formatCidr(octets, prefixLength)).toBe(network);
+  });
+
+  it('has the address, and no host bits', () =>
+    fc.assert(
+      fc.property(fc.oneof(fc.ipV4(), fc.ipV6()), fc.nat(), (text, length) => {
+        const address = parseCidr(`${text}/${length % (text.includes(':') ? 129 : 33)}`);
+        const network = networkOf(address);
+        expect(isNetwork(network)).toBe(true);
+        expect(isWithin(address, network)).toBe(true);
+        expect(network.prefixLength).toBe(address.prefixLength);
+      }),
+    ));
 });
 
 describe('isUnicast', () => {
