@@ -138,15 +138,15 @@ export class RtnlConnection implements Disposable {
 
   /**
    * A PF's settings for its VFs, in their order. Empty if the link is gone or is not a PF. A missing VF is unknown, not
-   * absent: some drivers leave VFs out, and the list of very many does not fit into its attribute.
+   * absent: drivers leave VFs out. The kernel cannot be asked for one VF, and a list above 64 KiB (some 270 VFs) is broken.
    */
   async vfInfos(pfIndex: number): Promise<VfInfo[]> {
     const subject = this.#subject('read the VFs of link', `#${pfIndex}`);
     assertIndex(pfIndex);
     const attributes = [{ type: LinkAttribute.extMask, value: putU32(withVfs | skipStats) }];
     const payload = encodeLink(pfIndex, attributes);
-    const messages = await this.#requestLink(payload, subject);
-    return decodeAll(messages, MessageType.newLink, decodeVfInfos, subject).flat();
+    const messages = await this.#requestLink(payload, subject, true);
+    return decodeAll(messages, MessageType.newLink, (data) => decodeVfInfos(data, { whole: true }), subject).flat();
   }
 
   /**
@@ -321,9 +321,9 @@ export class RtnlConnection implements Disposable {
     return decodeAll(await this.#requestLink(payload, subject), MessageType.newLink, decode, subject);
   }
 
-  async #requestLink(payload: Uint8Array[], subject: RequestSubject): Promise<NetlinkMessage[]> {
+  async #requestLink(payload: Uint8Array[], subject: RequestSubject, isLarge = false): Promise<NetlinkMessage[]> {
     try {
-      return await this.#socket.request({ type: MessageType.getLink, payload }, subject);
+      return await this.#socket.request({ type: MessageType.getLink, payload, isLarge }, subject);
     } catch (error) {
       if (error instanceof NetlinkError && error.errno === 'ENODEV') return [];
       throw error;

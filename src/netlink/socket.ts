@@ -26,12 +26,15 @@ export interface NetlinkRequest {
   /** Flags besides `NLM_F_REQUEST` and `NLM_F_ACK`. */
   flags?: number;
   payload: Uint8Array[];
+  /** Whether the answer can have tens of kilobytes: the kernel drops what does not fit into the buffer of the socket. */
+  isLarge?: boolean;
 }
 
 interface Pending {
   seq: number;
   message: Buffer;
-  isDump: boolean;
+  /** Whether it is sent without others. */
+  isAlone: boolean;
   /** How many messages of a table are wanted. */
   limit: number;
   subject: RequestSubject;
@@ -53,7 +56,7 @@ const doneBytes = header.bytes + 4;
 /**
  * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
  * requests are sent to the kernel together, which executes one after the other, even if an earlier one fails; a request
- * for a table is sent alone. Keeps the event loop alive only while a request is under way.
+ * for a table, or with a large answer, is sent alone. Keeps the event loop alive only while a request is under way.
  */
 export class RequestSocket implements Disposable {
   readonly #socket: DatagramSocket;
@@ -111,7 +114,11 @@ export class RequestSocket implements Disposable {
   }
 
   /** @param limit present for a dump */
-  #enqueue({ type, flags = 0, payload }: NetlinkRequest, subject: RequestSubject, limit?: number): Promise<Pending> {
+  #enqueue(
+    { type, flags = 0, payload, isLarge = false }: NetlinkRequest,
+    subject: RequestSubject,
+    limit?: number,
+  ): Promise<Pending> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(closedError(subject));
       this.#seq = (this.#seq % 0xffffffff) + 1;
@@ -119,7 +126,7 @@ export class RequestSocket implements Disposable {
       const parts = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
       const pending: Pending = {
         ...{ seq, message: Buffer.concat(parts), subject, parts: [], interrupted: false, reject },
-        ...{ isDump: limit !== undefined, limit: limit ?? Infinity },
+        ...{ isAlone: limit !== undefined || isLarge, limit: limit ?? Infinity },
         resolve: () => resolve(pending),
       };
       this.#waiting.push(pending);
@@ -139,9 +146,9 @@ export class RequestSocket implements Disposable {
   /** The requests to send to the kernel next. */
   #next(): Pending[] {
     const [first] = this.#waiting;
-    if (first?.isDump) return this.#waiting.splice(0, 1);
-    const nextDump = this.#waiting.findIndex(({ isDump }) => isDump);
-    const count = nextDump === -1 ? this.#waiting.length : nextDump;
+    if (first?.isAlone) return this.#waiting.splice(0, 1);
+    const nextAlone = this.#waiting.findIndex(({ isAlone }) => isAlone);
+    const count = nextAlone === -1 ? this.#waiting.length : nextAlone;
     return this.#waiting.splice(0, Math.min(count, maxTogether));
   }
 

@@ -33,10 +33,21 @@ export interface VfInfo {
   maxTxRateMbps?: number;
 }
 
-/** The VFs in a PF's link message, if they were requested; drivers may leave some out. */
-export function decodeVfInfos(message: Buffer): VfInfo[] {
+/**
+ * The VFs in a PF's link message, if they were requested; drivers may leave some out.
+ * @param options.whole leaves out VFs without MAC or VLAN, which the kernel always sends: what is missing would otherwise
+ * look as if it were not set
+ */
+export function decodeVfInfos(message: Buffer, { whole = false }: { whole?: boolean } = {}): VfInfo[] {
   const list = new Attributes(message.subarray(linkHeaderBytes)).get(listType);
-  return list === undefined ? [] : listAttributes(list).flatMap(({ data }) => decodeVfInfo(data) ?? []);
+  if (list === undefined) return [];
+  return listAttributes(list).flatMap(({ data }) => (whole && !isWhole(data) ? [] : (decodeVfInfo(data) ?? [])));
+}
+
+function isWhole(data: Buffer): boolean {
+  const values = new Attributes(data);
+  const vlan = values.get(VfAttribute.vlan)?.subarray(4, 8);
+  return values.has(VfAttribute.mac) && vlan !== undefined && vlan.length === 4 && getU32(vlan) !== unknown;
 }
 
 /** Every value is a struct that starts with the number of the VF. */

@@ -294,6 +294,21 @@ describe('decodeVfInfos', () => {
     expect(decodeVfInfos(message)).toEqual([{ vfIndex: 3, vlan }]);
   });
 
+  it('leaves out a VF whose MAC or VLAN is not in the answer, if only whole ones are wanted', () => {
+    const address = attribute(1, mac(3, '02bb00000003'));
+    const vlan = attribute(2, words(3, 0, 0));
+    const decode = (...values: Attribute[]) =>
+      decodeVfInfos(linkMessage([attribute(22, [attribute(1, values)])]), { whole: true });
+    expect(decode(address, vlan)).toEqual([{ vfIndex: 3, hardwareAddress: '02:bb:00:00:00:03' }]);
+    expect(decode(attribute(1, mac(3, '')), vlan)).toEqual([{ vfIndex: 3 }]);
+    // Absent would mean that the VF has none.
+    expect([decode(address), decode(vlan), decode(attribute(2, words(3, 0xffffffff, 0)), address)]).toEqual([
+      [],
+      [],
+      [],
+    ]);
+  });
+
   it('gives nothing for a link without VFs', () => {
     expect(decodeVfInfos(linkMessage([]))).toEqual([]);
     expect(decodeVfInfos(linkMessage([attribute(22, [])]))).toEqual([]);

@@ -110,6 +110,19 @@ describe('RequestSocket', () => {
     await Promise.all([...requests, table, last]);
   });
 
+  it('sends a request with a large answer alone, in its turn: several do not fit into the buffer of the socket', async () => {
+    const { kernel, socket } = connect();
+    const large = { ...anyRequest, isLarge: true };
+    const requests = [anyRequest, anyRequest, large, large, anyRequest].map((each) => socket.request(each, subject));
+    for (const size of [2, 3, 4, 5]) {
+      await tick();
+      expect(kernel.sent).toHaveLength(size);
+      for (const { seq } of kernel.sent.slice(size === 2 ? 0 : -1)) kernel.answer([ack(seq)]);
+    }
+    expect(kernel.sends).toEqual([2, 1, 1, 1]);
+    await Promise.all(requests);
+  });
+
   it('collects a dump over any number of datagrams', () =>
     fc.assert(
       fc.asyncProperty(fc.array(fc.array(fc.string(), { maxLength: 4 }), { maxLength: 6 }), async (datagrams) => {
