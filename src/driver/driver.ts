@@ -3,7 +3,15 @@ import { explain } from '../errors.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
 import { baseRequest, type CdiSpecs, type ClaimIdentity, type DeviceAttributes } from '../metadata/index.ts';
-import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../sriov/index.ts';
+import type {
+  AccessWanted,
+  RestoreOptions,
+  SnapshotOptions,
+  VfAccess,
+  VfAddress,
+  VfBefore,
+  VfWanted,
+} from '../sriov/index.ts';
 import {
   isUserSpace,
   type Locks,
@@ -30,9 +38,10 @@ export interface VfDetacher {
 
 /** Changes VFs from outside: kernel driver, and what the PF has set. */
 export interface VfControl {
-  read(address: VfAddress): Promise<VfBefore>;
+  /** @throws SriovError if the snapshot would lack what is about to be changed */
+  read(address: VfAddress, options: SnapshotOptions): Promise<VfBefore>;
   apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void>;
-  restore(address: VfAddress, before: VfBefore): Promise<void>;
+  restore(address: VfAddress, before: VfBefore, options: Pick<RestoreOptions, 'changed'>): Promise<void>;
   /** What containers need to reach the VF as it is now. */
   access(address: VfAddress, wanted: AccessWanted): Promise<VfAccess>;
   /** PCI addresses of the devices that share the VF's IOMMU group. */
@@ -203,8 +212,10 @@ export class Driver implements DraPlugin {
 
   /** For every VF, also if its claim changes nothing from outside: a CNI plugin may. */
   async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
-    const isVf = device.pfAddress !== undefined;
-    return isVf || toVfWanted(device.config) !== undefined ? await this.#options.control.read(device) : undefined;
+    const { attach = 'netlink' } = device.config;
+    const wanted = toVfWanted(device.config);
+    if (device.pfAddress === undefined && wanted === undefined) return undefined;
+    return await this.#options.control.read(device, { wanted: wanted ?? {}, byOthers: attach !== 'netlink' });
   }
 
   async #setUp(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
@@ -407,14 +418,16 @@ export async function restoreVf(
   claimUid: string,
   device: StoredDevice,
 ): Promise<void> {
-  const { before } = device;
+  const { before, config } = device;
+  const changed = toVfWanted(config)?.vf ?? {};
   const detach = () => attachments.detach(claimUid, device);
   const isDetached = await detach().then(
     () => true,
     () => false,
   );
   const errors: unknown[] = [];
-  if (before !== undefined) await control.restore(device, before).catch((error: unknown) => errors.push(error));
+  if (before !== undefined)
+    await control.restore(device, before, { changed }).catch((error: unknown) => errors.push(error));
   if (!isDetached && before?.link === undefined) await detach();
   if (errors.length > 0) throw errors[0];
 }

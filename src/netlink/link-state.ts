@@ -61,7 +61,7 @@ export interface RestoreFailure {
 
 /**
  * Reads the state of a link before it is moved to a pod.
- * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
+ * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone, or retriable if a part cannot be read now
  */
 export async function readLinkState(
   connection: LinkStateConnection,
@@ -321,12 +321,15 @@ function ethtoolChanges(now: EthtoolState = {}, before: EthtoolState = {}): [Eth
   });
 }
 
-/** `undefined` where the kernel lacks the feature, such as qdiscs. */
+/**
+ * `undefined` where the kernel lacks the feature, such as qdiscs. What cannot be read at the moment is not absent: it would
+ * not be restored.
+ */
 async function unlessRefused<T>(read: Promise<T>): Promise<T | undefined> {
   try {
     return await read;
   } catch (error) {
-    if (error instanceof NetlinkError && error.code === 'netlink-refused') return undefined;
+    if (error instanceof NetlinkError && error.code === 'netlink-refused' && !error.retriable) return undefined;
     throw error;
   }
 }

@@ -2,7 +2,7 @@ export { type DeviceAttribute, deviceAttributes } from './attributes.ts';
 export { type EswitchMode, linkIdentity, type NetworkDevice, type NicDevice, type VfDevice } from './device.ts';
 export { DeviceNodes } from './device-nodes.ts';
 export { DriverBinding, isVfio, type WriteFile } from './driver-binding.ts';
-export { SriovError, type SriovErrorCode } from './errors.ts';
+export { SriovError, type SriovErrorCode, UnknownVfStateError } from './errors.ts';
 export type { Exclusion, ExclusionReason } from './exclusion.ts';
 export { HostLinks } from './host-links.ts';
 export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
@@ -16,6 +16,8 @@ export type { HeldDevices, HeldFacts } from './survey.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
 export {
   type AccessWanted,
+  type RestoreOptions,
+  type SnapshotOptions,
   type VfAccess,
   type VfAddress,
   type VfBefore,

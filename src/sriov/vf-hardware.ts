@@ -1,5 +1,4 @@
 import type { Clock } from '../clock.ts';
-import { NetdraError } from '../errors.ts';
 import {
   isEthernetAddress,
   type Link,
@@ -16,10 +15,12 @@ import {
 } from '../netlink/index.ts';
 import { DeviceNodes } from './device-nodes.ts';
 import { type DriverBinding, isVfio } from './driver-binding.ts';
-import { SriovError } from './errors.ts';
+import { SriovError, UnknownVfStateError } from './errors.ts';
 import { assertNoVfProperties } from './plain-nic.ts';
+import { noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { isRepresentor } from './representor.ts';
-import { VfProperties, type VfPropertiesWanted } from './vf-properties.ts';
+import { type Failure, incomplete, linkFailures, toFailures } from './restore-failures.ts';
+import { VfProperties } from './vf-properties.ts';
 
 /** Which VF, and of which PF. A plain NIC has neither PF nor index. */
 export interface VfAddress {
@@ -34,13 +35,23 @@ export interface VfBefore {
   driver?: string;
   /** Content of `driver_override`; absent: empty. */
   driverOverride?: string;
-  /** The PF's settings for it. */
+  /** The PF's settings for it; absent: not known, so that they must not be changed. */
   vf: VfChange;
   /** Its interface in the host's namespace; absent if it had none. */
   link?: LinkState;
 }
 
+/** What a snapshot is taken for. */
+export interface SnapshotOptions {
+  /** The changes that will be made. */
+  wanted?: VfWanted;
+  /** Whether another component, such as a CNI plugin, may change what the PF has set. */
+  byOthers?: boolean;
+}
+
 export interface RestoreOptions {
+  /** What the claim has set through the PF: a snapshot of an older version may lack what it was before. */
+  changed?: VfPropertiesWanted;
   /**
    * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function:
    * that undoes settings that cannot be read, such as RSS tables, flow rules and BPF programs. Default true. Never done
@@ -83,9 +94,10 @@ export interface VfHardwareOptions {
   nodes?: DeviceNodes;
 }
 
-const noAddress = '00:00:00:00:00:00';
 /** How long an interface may take to appear after its driver was bound. */
 const linkAppearsMs = 5_000;
+/** How long an interface may keep an old value. */
+const takesEffectMs = 2_000;
 const pollMs = 20;
 
 /** Reads and changes VFs through sysfs and their PFs. */
@@ -107,27 +119,43 @@ export class VfHardware {
       host,
       linkOf: (pciAddress) => this.#link(pciAddress),
       driverOf: (pciAddress) => binding.driverOf(pciAddress),
+      clock,
     });
   }
 
-  /** Takes the snapshot, whatever the claim requests: the VF's pod, or its CNI plugin, may change all of it. */
-  async read(address: VfAddress): Promise<VfBefore> {
+  /**
+   * Takes the snapshot, whatever the claim requests: the VF's pod, or its CNI plugin, may change all of it. What the PF
+   * does not report is missing in it, unless it is about to be changed.
+   * @throws SriovError `vf-state-unknown`, `property-unsupported`, `vf-missing` if the snapshot lacks what is changed
+   */
+  async read(address: VfAddress, { wanted = {}, byOthers = false }: SnapshotOptions = {}): Promise<VfBefore> {
     const driver = await this.#binding.driverOf(address.pciAddress);
     const driverOverride = await this.#binding.overrideOf(address.pciAddress);
+    let problem: UnknownVfStateError | undefined;
+    // First, since it waits for a VF that is being reset, whose interface may be gone until then.
+    const vf = await this.#properties.read(address).catch((error: unknown): VfChange => {
+      if (!(error instanceof UnknownVfStateError)) throw error;
+      problem = error;
+      return {};
+    });
     const link = await this.#link(address.pciAddress);
-    return {
+    const before: VfBefore = {
       ...(driver === undefined ? {} : { driver }),
       ...(driverOverride === undefined ? {} : { driverOverride }),
-      vf: await this.#properties.read(address),
+      vf,
       ...(link === undefined ? {} : { link: await readLinkState(this.#host, link.index, this.#ethtool) }),
     };
+    const properties = propertiesOf(wanted.vf ?? {});
+    if (problem === undefined) await this.#properties.assertComplete(address, properties, vf);
+    else if (properties.length > 0 || keepsAddress(wanted, before) || (byOthers && !problem.reportsNone)) throw problem;
+    return before;
   }
 
   /**
    * Sets what is requested and leaves the rest; the VF's interface keeps its name. Whatever rules out the whole request
    * is checked first. Decides by the VF's current state, so that it finishes what an earlier attempt began.
    * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`,
-   * `vf-missing`, `restore-incomplete` if the interface could not be restored after the driver was bound
+   * `vf-missing`, `vf-state-unknown`, `restore-incomplete` if the interface could not be restored after the driver was bound
    */
   async apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void> {
     const { pciAddress } = address;
@@ -136,10 +164,12 @@ export class VfHardware {
     const toUserSpace = driver !== undefined && isVfio(driver);
     if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, vf, toUserSpace);
     if (toUserSpace) await this.#checkGroup(pciAddress);
-    const isNewAddress = await this.#properties.set(address, vf);
+    const current = await this.#binding.driverOf(pciAddress);
+    const isInUserSpace = current !== undefined && isVfio(current);
+    if (keepsAddress(wanted, before) && !isInUserSpace) await this.#properties.assertAddressKnown(address, before.vf);
+    const isNewAddress = await this.#properties.set(address, vf, before.vf);
     const kept = vf.hardwareAddress ?? addressToKeep(before);
     if (toUserSpace && kept !== undefined && !isNewAddress) await this.#properties.pinAddress(address, kept);
-    const current = await this.#binding.driverOf(pciAddress);
     if (driver === 'default') await this.#binding.bindDefault(pciAddress);
     else if (driver !== undefined) await this.#binding.bind(pciAddress, driver);
     // An interrupted attempt has left it without a driver.
@@ -157,10 +187,14 @@ export class VfHardware {
   /**
    * Restores the VF, whatever changed it and whether its interface was moved back or came back by itself. Can be
    * repeated, and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the
-   * end. A VF that is gone needs no restore: it comes back as a new one.
-   * @throws SriovError `restore-incomplete` with the properties
+   * end. Finally the PF's settings are read back. A VF that is gone needs no restore: it comes back as a new one.
+   * @throws SriovError `restore-incomplete` with the properties; `vf` if the PF does not report the VF
    */
-  async restore(address: VfAddress, before: VfBefore, { reset = true }: RestoreOptions = {}): Promise<void> {
+  async restore(
+    address: VfAddress,
+    before: VfBefore,
+    { reset = true, changed = {} }: RestoreOptions = {},
+  ): Promise<void> {
     const { pciAddress } = address;
     const failures: Failure[] = [];
     const step = async (property: string, task: () => Promise<void>): Promise<void> => {
@@ -168,8 +202,9 @@ export class VfHardware {
     };
     if (!(await this.#binding.isPresent(pciAddress))) return;
     const { hardwareAddress, ...properties } = before.vf;
+    const isReported = () => failures.every(({ property }) => property !== 'vf');
     await step('vf', async () => void (await this.#properties.set(address, properties)));
-    await step('vf', () => this.#restoreAdminAddress(address, hardwareAddress, before.link));
+    if (isReported()) await step('vf', () => this.#restoreAdminAddress(address, hardwareAddress, before.link));
     await step('driver', () => this.#restoreDriver(address, before, reset));
     await step('driverOverride', async () => {
       const isRight = (await this.#binding.overrideOf(pciAddress)) === before.driverOverride;
@@ -178,10 +213,13 @@ export class VfHardware {
     await step('link', async () => {
       if (before.link === undefined) return;
       const refused = await this.#settleLink(pciAddress, before.link);
-      const isAdministrative = await this.#hasAdminAddress(address);
+      const isRefused = refused.some(({ property }) => property === 'hardwareAddress');
+      const isAdministrative = isRefused && (await this.#hasAdminAddress(address));
       const grave = refused.filter(({ property }) => property !== 'hardwareAddress' || !isAdministrative);
       failures.push(...linkFailures(grave));
     });
+    const known = new Set(failures.map(({ property }) => property.replace(/^vf\./, '')));
+    if (isReported()) await step('vf', () => this.#properties.assertRestored(address, before.vf, changed, known));
     if (failures.length > 0) throw incomplete(pciAddress, failures);
   }
 
@@ -207,7 +245,7 @@ export class VfHardware {
     return (await this.#binding.iommuGroup(pciAddress)).others;
   }
 
-  /** The PF's settings: all that can be known of a VF without an interface. */
+  /** The PF's settings: all that can be known of a VF without an interface. @throws UnknownVfStateError */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
     return await this.#properties.info(address);
   }
@@ -258,7 +296,26 @@ export class VfHardware {
     const driver = await this.#binding.driverOf(pciAddress);
     if (driver === undefined || isVfio(driver)) return [];
     const { index } = await this.#awaitLink(pciAddress);
-    return await restoreLinkState(this.#host, index, wanted, this.#ethtool);
+    const failures = await restoreLinkState(this.#host, index, wanted, this.#ethtool);
+    const known = new Set(failures.map(({ property }) => property));
+    return [...failures, ...(await this.#withoutEffect(index, wanted, known))];
+  }
+
+  /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
+  async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
+    for (const endsAt = this.#clock.nowMs() + takesEffectMs; ; await this.#clock.sleep(pollMs)) {
+      const link = await this.#host.link({ index });
+      const properties = (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
+        const value = wanted[property];
+        const isSettable = typeof value !== 'string' || isEthernetAddress(value);
+        return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
+      });
+      const error = new NetlinkError('netlink-refused', `link #${index} was set and has not changed`, {
+        retriable: true,
+      });
+      if (properties.length === 0 || known.has('link')) return [];
+      if (this.#clock.nowMs() >= endsAt) return properties.map((property) => ({ property, error }));
+    }
   }
 
   async #awaitLink(pciAddress: string): Promise<Link> {
@@ -313,38 +370,11 @@ function addressToKeep({ vf, link }: VfBefore): string | undefined {
   return [noAddress, hardwareAddress].includes(vf.hardwareAddress ?? '') ? hardwareAddress : undefined;
 }
 
-/** What could not be restored: a path into {@link VfBefore}, and why. */
-interface Failure {
-  property: string;
-  error: unknown;
-}
-
-function toFailures(property: string, error: unknown): Failure[] {
-  const named = error instanceof SriovError ? error.properties : [];
-  return named.length === 0 ? [{ property, error }] : named.map((each) => ({ property: `${property}.${each}`, error }));
-}
-
-function linkFailures(failures: RestoreFailure[]): Failure[] {
-  return failures.map(({ property, error }) => ({
-    property: property === 'link' ? 'link' : `link.${property}`,
-    error,
-  }));
-}
-
-function incomplete(pciAddress: string, failures: Failure[]): SriovError {
-  const properties = [...new Set(failures.map(({ property }) => property))];
-  const errors = [...new Set(failures.map(({ error }) => error))];
-  const text = (error: unknown) => (error instanceof Error ? error.message : String(error));
-  const cause = errors.length === 1 ? errors[0] : new AggregateError(errors, errors.map(text).join('; '));
-  return new SriovError('restore-incomplete', `${pciAddress} could not be restored: ${properties.join(', ')}`, {
-    cause,
-    device: pciAddress,
-    properties,
-    retriable: true,
-    hint:
-      (cause instanceof NetdraError ? cause.hint : undefined) ??
-      'remove what the causes name: the next attempt does the rest',
-  });
+/** Whether a VF that goes to user space is to keep the MAC of its interface, or another that its PF may have set. */
+function keepsAddress({ driver, vf }: VfWanted, { link }: VfBefore): boolean {
+  const { hardwareAddress } = link ?? {};
+  const isOwn = hardwareAddress !== undefined && isEthernetAddress(hardwareAddress);
+  return driver !== undefined && isVfio(driver) && vf?.hardwareAddress === undefined && isOwn;
 }
 
 function ignoreRefusal(error: unknown): void {

@@ -64,6 +64,12 @@ export class SriovCard implements Disposable {
   readonly log: string[] = [];
   /** Drivers whose probe fails. */
   readonly failingDrivers = new Set<string>();
+  /** VFs that the PF does not report, as while they are being reset. */
+  readonly leftOut = new Set<number>();
+  /** What the request for the PF's VFs fails with. */
+  listError: NetlinkError | undefined;
+  /** Properties that the PF accepts, without effect. */
+  readonly ignored = new Set<keyof VfChange>();
   #nextIndex = 10;
 
   constructor(options: SriovCardOptions = {}) {
@@ -178,7 +184,10 @@ export class SriovCard implements Disposable {
       const here = this.#vfs.filter(({ isAway }) => !isAway);
       return [pf, ...here.flatMap(({ link }) => (link === undefined ? [] : [structuredClone(link)]))];
     },
-    vfInfos: async () => this.#vfs.map(({ info }) => structuredClone(info)),
+    vfInfos: async () => {
+      if (this.listError !== undefined) throw this.listError;
+      return this.#vfs.map(({ info }) => structuredClone(info)).filter(({ vfIndex }) => !this.leftOut.has(vfIndex));
+    },
     setVf: async (_pf, vfIndex, change) => this.#setVf(vfIndex, change),
     link: async (by) => {
       const links = await this.host.links();
@@ -326,10 +335,13 @@ export class SriovCard implements Disposable {
   #setVf(vfIndex: number, change: VfChange): void {
     const info = this.info(vfIndex);
     if (info === undefined) throw refusal('EINVAL');
+    // Cards are busy with a VF while they reset it.
+    if (this.leftOut.has(vfIndex)) throw refusal('EBUSY');
     for (const property of Object.keys(change) as (keyof VfChange)[]) {
       if (this.#options.unsupported.includes(property)) throw refusal('EOPNOTSUPP');
       this.log.push(`setVf ${vfIndex} ${property}`);
     }
+    if (Object.keys(change).every((property) => this.ignored.has(property as keyof VfChange))) return;
     const { hardwareAddress, vlan, rate, ...plain } = change;
     const vf = this.#vfs[vfIndex];
     if (hardwareAddress !== undefined && vf !== undefined) vf.isOwnAddress = false;
@@ -353,5 +365,5 @@ function applyChange(link: Link, { flags = {}, detachXdp, netns: _netns, ...rest
 }
 
 function refusal(errno: string): NetlinkError {
-  return new NetlinkError('netlink-refused', `cannot do that (${errno})`, { errno });
+  return new NetlinkError('netlink-refused', `cannot do that (${errno})`, { errno, retriable: errno === 'EBUSY' });
 }

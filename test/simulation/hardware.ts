@@ -29,6 +29,8 @@ export interface SimVf {
   learnt: string | undefined;
   /** What was asked of it in the last reset of the card; absent: it was never reset. */
   wasReset: boolean;
+  /** While it is being reset its PF does not report it, as with ice. */
+  isReportedFromMs: number;
 }
 
 /** All properties of a VF that a claim, a pod or a plugin may change. */
@@ -79,6 +81,7 @@ export class Hardware {
         fresh: { name: `ens1v${vfIndex}`, hardwareAddress: `3c:fd:fe:00:02:0${vfIndex}`, parentDevice: pciAddress },
         learnt: undefined,
         wasReset: false,
+        isReportedFromMs: 0,
       };
       this.vfs.push(vf);
       this.bind(vf, vf.ownDriver);
@@ -136,8 +139,10 @@ export class Hardware {
     vf.driver = undefined;
   }
 
-  /** Binds a driver, which creates an interface unless it is a vfio driver. */
+  /** Binds a driver, which resets the function and creates an interface unless it is a vfio driver. */
   bind(vf: SimVf, driver: string): void {
+    const { tape, nowMs } = this.#simulator;
+    if (tape.chance(0.1, 'card')) vf.isReportedFromMs = nowMs + 4_000 * tape.fraction('card');
     vf.driver = driver;
     vf.learnt = vf.settings.hardwareAddress;
     if (isVfio(driver)) return;
@@ -148,7 +153,8 @@ export class Hardware {
 
   vfInfos(pfIndex: number): VfInfo[] {
     if (pfIndex !== this.pfLink.index) return [];
-    return this.vfs.map(({ vfIndex, settings }) => viewOfSettings(vfIndex, settings));
+    const reported = this.vfs.filter(({ isReportedFromMs }) => isReportedFromMs <= this.#simulator.nowMs);
+    return reported.map(({ vfIndex, settings }) => viewOfSettings(vfIndex, settings));
   }
 
   setVf(pfIndex: number, vfIndex: number, change: VfChange): void {

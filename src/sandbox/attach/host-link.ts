@@ -18,7 +18,10 @@ import { type AttachTask, missing } from './strategy.ts';
 /** The node's VFs, as the sandbox side needs them. */
 export interface VfHost {
   linkKey(pciAddress: string): VfIdentity;
-  /** The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF. */
+  /**
+   * The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
+   * @throws UnknownVfStateError if the PF does not report the VF
+   */
   adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
   /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns. */
   ensureLink(pciAddress: string): Promise<void>;

@@ -3,6 +3,7 @@ import type { Attachment, StoredDevice } from '../../state/index.ts';
 import type { CniAttacher } from '../cni-attacher.ts';
 import { configureLink } from '../configure-link.ts';
 import type { HostLinks, VfHost } from './host-link.ts';
+import { pfSettingsOf } from './pf-settings.ts';
 import type { PodLinks } from './pod-links.ts';
 import type { AttachStrategy, AttachTask, VfState } from './strategy.ts';
 
@@ -60,7 +61,7 @@ export async function withVlan(
   device: StoredDevice,
   state: NetworkState,
 ): Promise<VfState> {
-  return { ...state, ...vlanOf(await vfs.adminInfo(device)) };
+  return { ...state, ...vlanOf(await pfSettingsOf(vfs, device, ['vlan'])) };
 }
 
 export function vlanOf(info: Pick<VfInfo, 'vlan'> | undefined): Pick<VfState, 'vlan'> {

@@ -4,6 +4,7 @@ import type { CniAttacher } from '../cni-attacher.ts';
 import { canonicalCidr } from '../configure-link.ts';
 import type { VfHost } from './host-link.ts';
 import { vlanOf } from './netlink.ts';
+import { pfSettingsOf } from './pf-settings.ts';
 import type { AttachStrategy, AttachTask, VfState } from './strategy.ts';
 
 /** A VF that is bound to vfio has no interface to move: the application configures it from the metadata. */
@@ -34,7 +35,7 @@ export class UserSpaceAttach implements AttachStrategy {
   /** @param given addresses of the IPAM plugin */
   async #describe(device: StoredDevice, given: readonly string[]): Promise<VfState> {
     const { interfaceName, addresses = [], mtu } = device.config;
-    const info = await this.#vfs.adminInfo(device);
+    const info = await pfSettingsOf(this.#vfs, device, ['vlan', 'hardwareAddress']);
     return {
       ...(interfaceName === undefined ? {} : { interfaceName }),
       hardwareAddress: info?.hardwareAddress,

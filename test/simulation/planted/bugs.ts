@@ -2,8 +2,8 @@ import type { PlantedBug } from './plant.ts';
 
 const noReset = {
   file: 'src/sriov/vf-hardware.ts',
-  replace: '{ reset = true }: RestoreOptions = {}',
-  by: '{ reset = false }: RestoreOptions = {}',
+  replace: '{ reset = true, changed',
+  by: '{ reset = false, changed',
 };
 
 /** Defects of earlier versions, put back where the code of today has their place. */
@@ -56,8 +56,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: 'src/driver/driver.ts',
-        replace: 'return isVf || toVfWanted(device.config) !== undefined ?',
-        by: 'return isVf && toVfWanted(device.config) !== undefined ?',
+        replace: 'if (device.pfAddress === undefined && wanted === undefined) return undefined;',
+        by: 'if (wanted === undefined) return undefined;',
       },
     ],
   },

@@ -12,7 +12,15 @@ import type { AllocatedClaim, PrepareResult } from '../../../src/kubeletplugin/i
 import { CdiSpecs } from '../../../src/metadata/index.ts';
 import { parseCidr } from '../../../src/netlink/index.ts';
 import { UnrestoredVfs } from '../../../src/recovery/index.ts';
-import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from '../../../src/sriov/index.ts';
+import type {
+  AccessWanted,
+  RestoreOptions,
+  SnapshotOptions,
+  VfAccess,
+  VfAddress,
+  VfBefore,
+  VfWanted,
+} from '../../../src/sriov/index.ts';
 import { Store, type StoredDevice } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { buildClaim, buildPod, type ClaimOptions, testDriver, testNode } from '../../doubles/objects.ts';
@@ -39,6 +47,8 @@ export const fromClaim = (fields: object, requests?: string[]) => config('FromCl
 /** VFs that are what they were told, and what was done to them. */
 export class FakeControl implements VfControl {
   readonly calls: string[] = [];
+  /** Options of the calls to read and restore. */
+  readonly options: (SnapshotOptions | RestoreOptions)[] = [];
   /** By PCI address; the others have igbvf. */
   readonly drivers = new Map<string, string>();
   readonly groups: string[][] = [];
@@ -47,7 +57,8 @@ export class FakeControl implements VfControl {
   /** Runs at each call, before it does anything. */
   onCall: (call: string) => unknown = () => undefined;
 
-  async read({ pciAddress }: VfAddress): Promise<VfBefore> {
+  async read({ pciAddress }: VfAddress, options: SnapshotOptions): Promise<VfBefore> {
+    this.options.push(options);
     await this.#called(`read ${pciAddress}`);
     return { driver: this.#driverOf(pciAddress), vf: { trust: false } };
   }
@@ -58,7 +69,8 @@ export class FakeControl implements VfControl {
       this.drivers.set(pciAddress, wanted.driver === 'default' ? 'igbvf' : wanted.driver);
   }
 
-  async restore({ pciAddress }: VfAddress, before: VfBefore): Promise<void> {
+  async restore({ pciAddress }: VfAddress, before: VfBefore, options: RestoreOptions): Promise<void> {
+    this.options.push(options);
     await this.#called(`restore ${pciAddress} ${JSON.stringify(before)}`);
     if (before.driver !== undefined) this.drivers.set(pciAddress, before.driver);
   }

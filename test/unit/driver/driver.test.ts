@@ -436,6 +436,29 @@ describe('VFs that are changed from outside', () => {
     expect(await bench.prepare(next)).toEqual({ devices: [] });
   });
 
+  it('are read with what is about to be changed, and restored with what was: nothing is changed that is not known', async () => {
+    const config = [
+      fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
+    ];
+    const claim = allocated('c', ['dev-1'], { config });
+    await bench.prepare(claim);
+    const vf = { hardwareAddress: '02:00:00:00:00:aa', vlan: { id: 100, priority: 0 }, rate: { maxMbps: 10 } };
+    expect(bench.control.options).toEqual([{ wanted: { driver: 'vfio-pci', vf }, byOthers: false }]);
+    bench.control.failures.set('restore', new Error('busy'));
+    await bench.unprepare(claim);
+    bench.control.failures.clear();
+    await bench.restoreAll();
+    expect(bench.control.options.slice(1)).toEqual([{ changed: vf }, { changed: vf }]);
+  });
+
+  it.each([{ attach: 'observe' }, { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'sriov' } }])(
+    'are read as what another component may change, for %j',
+    async (config) => {
+      await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(config)] }));
+      expect(bench.control.options).toEqual([{ wanted: {}, byOthers: true }]);
+    },
+  );
+
   it('are read for every VF, whoever attaches it, and restored', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ attach: 'observe' })] });
     await bench.prepare(claim);

@@ -247,6 +247,25 @@ describe('a VF that its pod has changed', () => {
     expect(card.state(0)).toEqual(state);
   });
 
+  it.each(['hardwareAddress', 'mtuBytes'] as const)(
+    'is not restored if its driver accepts the old %s and keeps the new one; it may take a moment',
+    async (property) => {
+      const { card, hardware, state, before } = await prepare();
+      const { setLink } = card.host;
+      const change = () => Object.assign(card.link(0) ?? {}, { mtuBytes: 1280, hardwareAddress: '02:66:00:00:00:01' });
+      change();
+      card.host.setLink = async (index, { [property]: _ignored, ...rest }) => await setLink(index, rest);
+      await expect(hardware.restore(card.address(0), before, { reset: false })).rejects.toMatchObject({
+        code: 'restore-incomplete',
+        properties: [`link.${property}`],
+      });
+      card.host.setLink = async (index, wanted) => void setTimeout(() => void setLink(index, wanted), 200);
+      change();
+      await hardware.restore(card.address(0), before, { reset: false });
+      expect(card.state(0)).toEqual(state);
+    },
+  );
+
   it('has its driver bound and the override of the administrator after a restore that was cut short', async () => {
     const { card, hardware, state, before } = await prepare();
     // SIGKILL between unbind and bind, and between bind and the end.

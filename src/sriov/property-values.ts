@@ -1,0 +1,78 @@
+import type { VfChange, VfInfo } from '../netlink/index.ts';
+
+/** Properties that a PF is to set for a VF; absent ones stay unchanged, including an absent half of the rate. */
+export type VfPropertiesWanted = Omit<VfChange, 'rate'> & { rate?: Partial<NonNullable<VfChange['rate']>> };
+
+export type VfProperty = keyof VfChange;
+
+/** Lets a VF choose its address. */
+export const noAddress = '00:00:00:00:00:00';
+
+/** The change that brings a VF back to what the PF reports now; properties that it does not report are absent. */
+export function toChange(info: VfInfo): VfChange {
+  const { hardwareAddress = noAddress, vlan, spoofCheck, trust, linkState, minTxRateMbps, maxTxRateMbps } = info;
+  return {
+    hardwareAddress,
+    vlan: vlan ?? { id: 0, priority: 0 },
+    ...(spoofCheck === undefined ? {} : { spoofCheck }),
+    ...(trust === undefined ? {} : { trust }),
+    ...(linkState === undefined ? {} : { linkState }),
+    ...(minTxRateMbps === undefined || maxTxRateMbps === undefined
+      ? {}
+      : { rate: { minMbps: minTxRateMbps, maxMbps: maxTxRateMbps } }),
+  };
+}
+
+/** The kernel sets both rates at once. */
+export function complete({ rate, ...rest }: VfPropertiesWanted, now: VfChange): VfChange {
+  if (rate === undefined) return rest;
+  return { ...rest, rate: { minMbps: 0, maxMbps: 0, ...now.rate, ...rate } };
+}
+
+export function propertiesOf(change: VfPropertiesWanted): VfProperty[] {
+  return Object.keys(change) as VfProperty[];
+}
+
+export function difference(now: VfChange, wanted: VfChange): VfChange {
+  const changed = Object.entries(wanted).filter(([property, value]) => {
+    const current = now[property as VfProperty];
+    return current === undefined || comparable(current) !== comparable(value);
+  });
+  return Object.fromEntries(changed);
+}
+
+/** Properties that a PF still has as before, although it has accepted another value. */
+export function withoutEffect(change: VfChange, before: VfChange, now: VfChange): VfProperty[] {
+  return propertiesOf(difference(now, change)).filter((property) => {
+    // A VF that may choose its address has one at once, and some PFs report it.
+    if (property === 'hardwareAddress') return change.hardwareAddress !== noAddress;
+    // Cards round rates to what they can do.
+    const [was, is] = [before.rate, now.rate];
+    const isRounded =
+      property === 'rate' && was !== undefined && is !== undefined && comparable(was) !== comparable(is);
+    return !isRounded;
+  });
+}
+
+/**
+ * Properties that a VF may still have from a claim, since their original values are not known. One that the PF does not
+ * report is not among them: drivers report what they can set.
+ */
+export function leftBehind(changed: VfPropertiesWanted, before: VfChange, now: VfChange): VfProperty[] {
+  return propertiesOf(changed).filter((property) => {
+    const current = now[property];
+    if (property in before || current === undefined) return false;
+    const set = complete(changed, now)[property];
+    return set !== undefined && comparable(current) === comparable(set);
+  });
+}
+
+/** Equal for equal values: hardware addresses in either case, VLANs with and without default values. */
+function comparable(value: NonNullable<VfChange[VfProperty]>): string {
+  if (typeof value === 'object' && 'id' in value) {
+    const { id, priority = 0, protocol = '802.1q' } = value;
+    return id === 0 ? 'untagged' : `${id} ${priority} ${protocol}`;
+  }
+  if (typeof value === 'object') return `${value.minMbps} ${value.maxMbps}`;
+  return String(value).toLowerCase();
+}
