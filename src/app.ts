@@ -318,6 +318,8 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   }
   // The pool is named after the node, so that its name is unique in the cluster.
   const publish = () => {
+    // An empty list would withdraw all devices, and report those of claims as lost.
+    if (!vfs.isListed) return ops.setPublished(`devices cannot be listed: ${explain(vfs.failure)}`);
     const devices = vfs.offered();
     publisher.publish({ pools: { [nodeName]: { devices } } });
     const names = devices.map(({ name }) => name);

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from './clock.ts';
 import type { VfControl } from './driver/index.ts';
+import { explain, NetdraError } from './errors.ts';
 import type { Logger } from './logger.ts';
 import type { DeviceAttributes } from './metadata/index.ts';
 import type { LinkEthtool, RtnlConnection, VfIdentity, VfInfo } from './netlink/index.ts';
@@ -89,6 +90,9 @@ export class VfSource implements VfHost, AsyncDisposable {
   #elsewhere: string[] = [];
   /** Exclusions and problems as last logged, so that they are logged once. */
   #reported = '';
+  #isListed = false;
+  /** Why the last scan failed; absent: it did not. */
+  #failure: unknown;
   #watching: Promise<void> | undefined;
   #hostWatch: Disposable | undefined;
   /** Whether changes of the node are reported; otherwise it is scanned at each tick. */
@@ -125,6 +129,29 @@ export class VfSource implements VfHost, AsyncDisposable {
     this.control = nic === undefined ? hardware : new SimulatedControl();
   }
 
+  /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
+  get isListed(): boolean {
+    return this.#isListed;
+  }
+
+  /** Why the devices could not be listed last time. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  /**
+   * Scans for the first time. Claims can be served and unprepared without a list of devices, so a failure is only logged,
+   * and {@link watch} tries again.
+   * @throws NetdraError `policy-invalid`
+   */
+  async start(): Promise<void> {
+    await this.#followPolicy();
+    await this.#look().catch((error: unknown) => {
+      if (!(error instanceof NetdraError)) throw error;
+      this.#failed(error, 'error');
+    });
+  }
+
   /**
    * Lists the node's devices. Devices of claims stay as they were first seen, because a claim's changes are not
    * properties of the device. So do hung devices, whatever sysfs shows of them meanwhile.
@@ -151,14 +178,24 @@ export class VfSource implements VfHost, AsyncDisposable {
     );
     this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     const offered = this.offered();
-    const changed = !isDeepStrictEqual(offered, this.#offered);
+    const changed = !this.#isListed || !isDeepStrictEqual(offered, this.#offered);
     this.#offered = offered;
+    this.#isListed = true;
+    this.#failure = undefined;
     return changed;
+  }
+
+  /** Logs each failure once. */
+  #failed(error: unknown, level: 'warn' | 'error'): void {
+    this.#scansLeft = scansPerChange;
+    const isKnown = this.#failure !== undefined && explain(this.#failure) === explain(error);
+    this.#failure = error;
+    if (!isKnown) this.#options.logger[level]({ err: error }, 'devices cannot be listed');
   }
 
   /** Scans whenever something may have changed, until disposed. */
   watch(onChange: () => void): void {
-    const { clock, logger } = this.#options;
+    const { clock } = this.#options;
     const { signal } = this.#stop;
     this.#onChange = onChange;
     // Changes between the first scan and the first tick are not reported.
@@ -172,8 +209,7 @@ export class VfSource implements VfHost, AsyncDisposable {
           await this.#followPolicy();
           if (this.#isDue() && (await this.#look())) onChange();
         } catch (error) {
-          this.#scansLeft = scansPerChange;
-          logger.warn({ err: error }, 'devices cannot be listed');
+          this.#failed(error, 'warn');
         }
       }
     };
@@ -217,9 +253,10 @@ export class VfSource implements VfHost, AsyncDisposable {
 
   /**
    * Finds a device that is about to be prepared for a claim.
-   * @throws SriovError `device-hangs`
+   * @throws SriovError `device-hangs`; NetdraError `devices-unlisted`
    */
   findUsable(name: string): NetworkDevice | undefined {
+    this.#assertListed();
     const hung = this.hung().find((each) => each.name === name);
     if (hung === undefined) return this.find(name);
     const { device, path } = hung;
@@ -228,7 +265,9 @@ export class VfSource implements VfHost, AsyncDisposable {
     });
   }
 
+  /** @throws NetdraError `devices-unlisted` */
   attributesOf(pciAddress: string): DeviceAttributes {
+    this.#assertListed();
     const device = this.#devices.find((each) => each.pciAddress === pciAddress);
     return device === undefined ? {} : deviceAttributes(device);
   }
@@ -237,6 +276,14 @@ export class VfSource implements VfHost, AsyncDisposable {
     const { interfaceName } = this.#devices.find((device) => device.pciAddress === pciAddress) ?? {};
     const identity = linkIdentity({ pciAddress, simulated: this.#nic !== undefined });
     return { ...identity, ...(interfaceName === undefined ? {} : { interfaceName }) };
+  }
+
+  #assertListed(): void {
+    if (this.#isListed) return;
+    const { hint = 'the driver tries again every two seconds' } =
+      this.#failure instanceof NetdraError ? this.#failure : {};
+    const details = { cause: this.#failure, retriable: true, hint };
+    throw new NetdraError('devices-unlisted', 'the devices of this node could not be listed yet', details);
   }
 
   #hangs(pciAddress: string): boolean {
@@ -330,11 +377,11 @@ export class VfSource implements VfHost, AsyncDisposable {
 
   #log({ excluded, problems }: InventoryReport): void {
     const { logger } = this.#options;
-    // A device that could not be read may be readable a moment later.
-    if (problems.length > 0) this.#scansLeft = scansPerChange;
     const report = JSON.stringify([excluded, problems.map(({ message }) => message)]);
     if (report === this.#reported) return;
     this.#reported = report;
+    // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
+    if (problems.length > 0) this.#scansLeft = scansPerChange;
     for (const exclusion of excluded) logger.info({ ...exclusion }, 'device not offered');
     for (const problem of problems) logger.warn({ err: problem }, 'device cannot be read');
   }
@@ -343,6 +390,7 @@ export class VfSource implements VfHost, AsyncDisposable {
     if (!(this.control instanceof VfHardware)) return undefined;
     if (address.pfAddress !== undefined) return await this.control.info(address);
     // A plain NIC has no PF to ask: it keeps its own address in user space.
+    this.#assertListed();
     const { hardwareAddress } = this.#devices.find(({ pciAddress }) => pciAddress === address.pciAddress) ?? {};
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
@@ -393,8 +441,8 @@ export function heldDevices(claims: readonly StoredClaim[]): HeldDevices {
 }
 
 /**
- * Finds the devices of this node, after creating them if they are to be simulated.
- * @throws SriovError, NetlinkError
+ * Finds the devices of this node, after creating them if they are to be simulated. They may not be listed yet.
+ * @throws SriovError, NetlinkError if they cannot be simulated; NetdraError `policy-invalid`
  */
 export async function openVfSource(settings: Settings, options: VfSourceOptions): Promise<VfSource> {
   const { host: connection, stateDir } = options;
@@ -405,6 +453,6 @@ export async function openVfSource(settings: Settings, options: VfSourceOptions)
     await nic.start();
   }
   const source = new VfSource(options, nic);
-  await source.scan();
+  await source.start();
   return source;
 }

@@ -15,7 +15,10 @@ export interface InventoryReport {
   devices: NetworkDevice[];
   /** VFs, and NICs that the policy selects. */
   excluded: Exclusion[];
-  /** What could not be read; the devices concerned are neither offered nor excluded. */
+  /**
+   * What could not be read; the devices concerned are neither offered nor excluded. If it is only a PF's list of its VFs
+   * (`vf-state-unknown`), they are offered without the facts that it has.
+   */
   problems: SriovError[];
 }
 
@@ -68,6 +71,7 @@ export class Inventory {
     const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
     const report: InventoryReport = { devices: [], excluded: [], problems: [] };
     const scan = { survey, held, report, elsewhere: new Set<string>() };
+    for (const problem of survey.functions.problems ?? []) addProblem(report, problem);
     for (const address of survey.functions.pfs) await collectProblem(report, () => this.#scanPf(address, scan));
     for (const address of survey.functions.others) await collectProblem(report, () => this.#scanNic(address, scan));
     this.#remembered = survey.remembered;

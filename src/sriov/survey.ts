@@ -1,6 +1,6 @@
-import type { Link, RtnlConnection } from '../netlink/index.ts';
+import { type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
 import type { NetworkDevice } from './device.ts';
-import { SriovError } from './errors.ts';
+import { SriovError, UnknownVfStateError } from './errors.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import { isRepresentor } from './representor.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from './sysfs.ts';
@@ -86,7 +86,7 @@ export class Survey {
 
   /**
    * The VFs of a PF, in their order.
-   * @param onProblem called for those that cannot be read and are therefore left out
+   * @param onProblem called for those that cannot be read and are therefore left out, and for a PF that cannot list its VFs
    */
   async vfs(pf: Seen<Pf>, entries: Pf['vfs'], onProblem: (problem: SriovError) => void): Promise<Seen<Vf>[]> {
     const found = await Promise.all(
@@ -100,7 +100,7 @@ export class Survey {
         }
       }),
     );
-    const vfs = await this.#withAdminAddresses(found.flat(), pf);
+    const vfs = await this.#withAdminAddresses(found.flat(), pf, onProblem);
     // A VF shares the port of its PF, and seldom has an interface that is up and could report it.
     const { linkType, linkSpeedMbps } = pf;
     const port = defined({ linkType, linkSpeedMbps });
@@ -153,16 +153,31 @@ export class Survey {
     return { ...seen, ...(await this.#options.sysfs.port(pciAddress, interfaceName)) };
   }
 
-  /** Adds the addresses that the PF has set for VFs without an interface here: bound to vfio-pci, or elsewhere. */
-  async #withAdminAddresses(vfs: Seen<Vf>[], pf: Seen<Pf>): Promise<Seen<Vf>[]> {
+  /**
+   * Adds the addresses that the PF has set for VFs without an interface here: bound to vfio-pci, or elsewhere. Nothing else
+   * is read from the PF's list, and no decision depends on it: without the list, the VFs are offered as they are.
+   */
+  async #withAdminAddresses(
+    vfs: Seen<Vf>[],
+    pf: Seen<Pf>,
+    onProblem: (problem: SriovError) => void,
+  ): Promise<Seen<Vf>[]> {
     const { connection, held } = this.#options;
     const pfLink = pf.links.find((link) => !isRepresentor(link));
     const isAsked = (vf: Seen<Vf>) => vf.hardwareAddress === undefined && !held.has(vf.pciAddress);
     // Not more often than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
     if (pfLink === undefined || !vfs.some(isAsked)) return vfs;
-    const infos = await connection.vfInfos(pfLink.index);
-    const addresses = new Map(infos.map(({ vfIndex, hardwareAddress }) => [vfIndex, hardwareAddress]));
-    return vfs.map((vf) => ({ ...defined({ hardwareAddress: addresses.get(vf.vfIndex) }), ...vf }));
+    try {
+      const infos = await connection.vfInfos(pfLink.index);
+      const addresses = new Map(infos.map(({ vfIndex, hardwareAddress }) => [vfIndex, hardwareAddress]));
+      return vfs.map((vf) => ({ ...defined({ hardwareAddress: addresses.get(vf.vfIndex) }), ...vf }));
+    } catch (error) {
+      if (!(error instanceof NetlinkError)) throw error;
+      onProblem(
+        UnknownVfStateError.notListed({ device: pf.pciAddress, pf: `PF ${pfLink.name} (${pf.pciAddress})` }, error),
+      );
+      return vfs;
+    }
   }
 
   #remember<T extends PciFunction>(seen: Seen<T>): Seen<T> {

@@ -47,6 +47,8 @@ export interface NetworkFunctions {
   pfs: string[];
   /** Functions that cannot have VFs and are not VFs. */
   others: string[];
+  /** Why it is not known of some functions what they are; absent: it is known of all. */
+  problems?: SriovError[];
 }
 
 /** Facts that do not change while the function exists. */
@@ -89,10 +91,18 @@ export class Sysfs {
     const dir = join(this.#root, 'bus/pci/devices');
     const addresses = (await attempt(dir, () => readdir(dir))).filter(isPciAddress).sort();
     this.#forgetOthers(new Set(addresses));
-    const kinds = await Promise.all(addresses.map((address) => this.#kindOf(address)));
+    const problems: SriovError[] = [];
+    const kindOf = (address: string) =>
+      this.#kindOf(address).catch((error: unknown) => {
+        if (!(error instanceof SriovError)) throw error;
+        problems.push(error);
+        return undefined;
+      });
+    const kinds = await Promise.all(addresses.map(kindOf));
     return {
       pfs: addresses.filter((_, index) => kinds[index] === 'pf'),
       others: addresses.filter((_, index) => kinds[index] === 'other'),
+      ...(problems.length === 0 ? {} : { problems }),
     };
   }
 

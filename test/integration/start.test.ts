@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ interface LogLine {
   msg: string;
   reason?: string;
   retryMs?: number;
-  err?: { message: string };
+  err?: { message: string; code?: string };
 }
 
 describe('netdra run, that cannot work as it is told to', () => {
@@ -122,6 +122,42 @@ describe('netdra run, that cannot work as it is told to', () => {
     const before = `'${process.execPath}' -e '${other}' >/dev/null 2>&1 & other=$!; (tail --pid=$$ -f /dev/null; kill $other) >/dev/null 2>&1 & ${wait};`;
     expectOneLine(start(['--http-address=:9797'], before), /cannot listen on :9797: .*EADDRINUSE/);
   });
+
+  /** The program without simulated VFs, in a mount namespace of its own in which sysfs is hidden at first. */
+  function withoutSysfs(): [string, string[]] {
+    const [program, words] = commandLine([], 'mount -t tmpfs none /sys;');
+    return [program, ['--mount', ...words.filter((word) => word !== '--simulate=1')]];
+  }
+
+  it('goes on if the devices of the node cannot be listed, and publishes none until they are', async () => {
+    const [program, words] = withoutSysfs();
+    const child = spawn(program, words, { env: { PATH: process.env.PATH }, stdio: ['ignore', 'pipe', 'inherit'] });
+    const exit = once(child, 'exit');
+    const lines: LogLine[] = [];
+    createInterface({ input: child.stdout }).on('line', (line) => lines.push(JSON.parse(line)));
+    try {
+      const said = (msg: string) => lines.filter((line) => line.msg === msg);
+      await expect.poll(() => said('driver started').length, { timeout: 20_000 }).toBe(1);
+      expect(said('devices cannot be listed')).toMatchObject([
+        {
+          level: 50,
+          err: { message: expect.stringContaining('cannot read /sys/bus/pci/devices'), code: 'sysfs-unreadable' },
+        },
+      ]);
+      // Claims are served: the driver connects to the runtime.
+      await expect.poll(() => said('no connection to the runtime').length, { timeout: 20_000 }).toBe(1);
+      // It asks the API server for the slices of the node as soon as it knows what they should be.
+      await new Promise((resolve) => setTimeout(resolve, 5_000));
+      expect(said('devices are not offered as they should be')).toEqual([]);
+      execFileSync('nsenter', [`--mount=/proc/${child.pid}/ns/mnt`, 'umount', '/sys']);
+      const published = () => said('devices are not offered as they should be').length;
+      await expect.poll(published, { timeout: 20_000 }).toBeGreaterThan(0);
+      expect(said('devices cannot be listed')).toHaveLength(1);
+    } finally {
+      child.kill('SIGTERM');
+    }
+    expect(await exit).toEqual([0, null]);
+  }, 60_000);
 
   it('goes on without API server and runtime, says so, and when it asks again', async () => {
     const [program, words] = commandLine([]);

@@ -2,9 +2,10 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
-import type { RtnlConnection } from '../../src/netlink/index.ts';
+import { NetlinkError, type RtnlConnection } from '../../src/netlink/index.ts';
+import type { Settings } from '../../src/settings.ts';
 import type { StoredClaim, StoredDevice, UnrestoredVf } from '../../src/state/index.ts';
-import { heldDevices, VfSource, type VfSourceOptions } from '../../src/vf-source.ts';
+import { heldDevices, openVfSource, VfSource, type VfSourceOptions } from '../../src/vf-source.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { ManualClock } from '../doubles/manual-clock.ts';
 import { testDriver } from '../doubles/objects.ts';
@@ -29,19 +30,21 @@ beforeEach(() => {
 });
 afterEach(() => node[Symbol.dispose]());
 
+const options = (more: Partial<VfSourceOptions> = {}): VfSourceOptions => ({
+  driver: testDriver,
+  host: node.connection as unknown as RtnlConnection,
+  clock: systemClock,
+  held: () => heldDevices(claims),
+  unrestored: () => unrestored,
+  sysfsRoot: node.root,
+  stateDir: node.root,
+  logger,
+  ...more,
+});
 const open = (policyPath?: string, more: Partial<VfSourceOptions> = {}) =>
-  new VfSource({
-    driver: testDriver,
-    host: node.connection as unknown as RtnlConnection,
-    clock: systemClock,
-    held: () => heldDevices(claims),
-    unrestored: () => unrestored,
-    sysfsRoot: node.root,
-    stateDir: node.root,
-    logger,
-    ...(policyPath === undefined ? {} : { policyPath }),
-    ...more,
-  });
+  new VfSource(options({ ...(policyPath === undefined ? {} : { policyPath }), ...more }));
+/** Of real devices. */
+const settings = {} as Settings;
 const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
   identity: { uid: 'u', namespace: 'default', name: 'c' },
   podUids: ['p'],
@@ -246,6 +249,117 @@ describe('VfSource', () => {
         fields: { pciAddress: first, pfAddress: '0000:01:00.0', reason: 'enslaved', interfaceName: 'enp1s0f0v0' },
       },
     ]);
+  });
+});
+
+describe('VfSource, of a card whose VFs cannot be listed', () => {
+  // The VF of iceTree that is bound to vfio-pci, so that its PF is asked for its MAC.
+  const pf = 'ens785f0np0';
+
+  it('starts, offers the devices of all cards, and logs the problem once', async () => {
+    const all = (await openVfSource(settings, options())).offered().map(({ name }) => name);
+    const error = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
+    node.vfInfoErrors[pf] = error;
+    logger = new RecordingLogger();
+    await using source = await openVfSource(settings, options());
+    expect(source.offered().map(({ name }) => name)).toEqual(all);
+    await source.scan();
+    expect(logger.lines).toEqual([
+      {
+        ...{ level: 'warn', message: 'device cannot be read' },
+        fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
+      },
+    ]);
+  });
+
+  it('is not scanned more often because of a problem that stays', async () => {
+    const clock = new ManualClock();
+    node.vfInfoErrors[pf] = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
+    await using source = open(undefined, { clock, watchHost: () => ({ [Symbol.dispose]: () => {} }) });
+    source.watch(() => undefined);
+    const tick = async () => {
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+      clock.advance(2_000);
+    };
+    for (let ticks = 0; ticks < 14; ticks++) await tick();
+    expect(node.vfInfoRequests).toBeLessThanOrEqual(4);
+    const before = node.vfInfoRequests;
+    for (let ticks = 0; ticks < 15; ticks++) await tick();
+    expect(node.vfInfoRequests).toBeGreaterThan(before);
+  });
+});
+
+describe('VfSource, on a node whose devices cannot be listed', () => {
+  const lost = new NetlinkError('netlink-lost', 'cannot list links: no answer within 10000 ms', { retriable: true });
+  const unlisted = { code: 'devices-unlisted', retriable: true, cause: lost, hint: expect.any(String) };
+  let links: RtnlConnection['links'];
+  beforeEach(() => {
+    links = async () => Promise.reject(lost);
+  });
+  const start = async (more: Partial<VfSourceOptions> = {}) => {
+    const host = { ...node.connection, links: () => links() } as unknown as RtnlConnection;
+    return await openVfSource(settings, options({ host, ...more }));
+  };
+
+  it('starts, so that claims can be served and unprepared, and lists them when it can', async () => {
+    const clock = new ManualClock();
+    await using source = await start({ clock });
+    expect(source.isListed).toBe(false);
+    expect(logger.lines).toEqual([{ level: 'error', message: 'devices cannot be listed', fields: { err: lost } }]);
+    let changes = 0;
+    source.watch(() => changes++);
+    const tick = async () => {
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+      clock.advance(2_000);
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    };
+    for (let n = 0; n < 3; n++) await tick();
+    expect([changes, source.isListed, logger.lines.length]).toEqual([0, false, 1]);
+    links = async () => node.connection.links();
+    await tick();
+    expect([changes, source.isListed]).toEqual([1, true]);
+    expect(source.offered()).toHaveLength(9);
+    // Each outage is logged.
+    links = async () => Promise.reject(lost);
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    await tick();
+    expect(source.offered()).toHaveLength(9);
+    expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('devices cannot be listed'));
+  });
+
+  it('reports its first list also if there is no device, since slices of an earlier run may exist', async () => {
+    using empty = new TestNode([]);
+    const clock = new ManualClock();
+    const host = { ...empty.connection, links: () => links() } as unknown as RtnlConnection;
+    await using source = await start({ clock, host, sysfsRoot: empty.root });
+    let changes = 0;
+    source.watch(() => changes++);
+    links = async () => [];
+    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    clock.advance(2_000);
+    await vi.waitFor(() => expect(changes).toBe(1), 5_000);
+  });
+
+  it('does not take a device for gone: claims are prepared and described again when the devices are listed', async () => {
+    const source = await start();
+    expect(() => source.findUsable('0000-01-10-0')).toThrow(expect.objectContaining(unlisted));
+    expect(() => source.attributesOf(first)).toThrow(expect.objectContaining(unlisted));
+    await expect(source.adminInfo({ pciAddress: first })).rejects.toMatchObject(unlisted);
+    // What is not a fact of a device is there.
+    expect(source.linkKey(first)).toEqual({ pciAddress: first });
+    links = async () => node.connection.links();
+    await source.scan();
+    expect(source.findUsable('0000-01-10-0')).toMatchObject({ pciAddress: first });
+    expect(source.attributesOf(first)).toMatchObject({ kind: { string: 'vf' } });
+    expect(source.attributesOf('0000:ff:00.0')).toEqual({});
+  });
+
+  it('does not start with an invalid policy, nor with a defect of its own', async () => {
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, 'apiVersion: broken');
+    await expect(start({ policyPath: path })).rejects.toMatchObject({ code: 'policy-invalid', path });
+    links = async () => Promise.reject(new TypeError('x is not a function'));
+    await expect(start()).rejects.toThrow(TypeError);
   });
 });
 

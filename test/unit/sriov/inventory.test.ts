@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { NetlinkError } from '../../../src/netlink/index.ts';
 import { Inventory, type InventoryPolicy, type Pf, SriovError, Sysfs } from '../../../src/sriov/index.ts';
 import { VfActivation } from '../../../src/sriov/vf-activation.ts';
 import { ManualClock } from '../../doubles/manual-clock.ts';
@@ -209,6 +210,45 @@ describe('Inventory, of VFs', () => {
     // What a claim has is known from before.
     await watched.scan(new Map([[a0, {}]]));
     expect(node.vfInfoRequests).toBe(2);
+  });
+});
+
+describe('Inventory, of a PF whose VFs cannot be listed', () => {
+  const errors = {
+    EMSGSIZE: new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' }),
+    ENOBUFS: new NetlinkError('netlink-refused', 'no buffer space (ENOBUFS)', { errno: 'ENOBUFS', retriable: true }),
+    'time-out': new NetlinkError('netlink-lost', 'no answer within 10000 ms', { retriable: true }),
+    malformed: new NetlinkError('netlink-malformed', 'the answer cannot be read'),
+  };
+  beforeEach(() => {
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+  });
+
+  it.each(Object.entries(errors))('offers its VFs without the MACs that it has set: %s', async (_, error) => {
+    node.vfInfoErrors.ensA = error;
+    const { devices, excluded, problems } = await node.inventory().scan();
+    expect(devices.map(({ pciAddress, hardwareAddress }) => [pciAddress, hardwareAddress])).toEqual([
+      [a0, undefined],
+      [a1, '02:00:00:00:00:04'],
+      [b0, '02:00:00:00:00:06'],
+    ]);
+    expect(excluded).toEqual([]);
+    expect(problems).toEqual([
+      expect.objectContaining({
+        ...{ code: 'vf-state-unknown', device: pfA, cause: error, hint: expect.any(String) },
+        message: `cannot list the VFs of PF ensA (${pfA}): they are offered without the MACs that it has set`,
+      }),
+    ]);
+  });
+
+  it('keeps the MACs that it has listed before', async () => {
+    const watched = node.inventory();
+    node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
+    const before = await watched.scan();
+    node.vfInfoErrors.ensA = errors.EMSGSIZE;
+    const after = await watched.scan();
+    expect([after.devices, after.problems.length]).toEqual([before.devices, 1]);
   });
 });
 
@@ -490,6 +530,14 @@ describe('Inventory, when something cannot be read', () => {
     const report = await node.inventory().scan();
     expect(addresses(report)).toEqual([a1, b0]);
     expect(report.problems).toMatchObject([{ code: 'sysfs-malformed', path: file(a0, 'device') }]);
+  });
+
+  it('goes on with the other cards when the kind of a function cannot be read', async () => {
+    rmSync(file(pfA, 'class'));
+    mkdirSync(file(pfA, 'class'));
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([b0]);
+    expect(report.problems).toMatchObject([{ code: 'sysfs-unreadable', path: file(pfA, 'class') }]);
   });
 
   it('does not call it a problem when a VF goes away while it looks', async () => {

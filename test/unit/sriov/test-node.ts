@@ -17,6 +17,8 @@ export class TestNode implements Disposable {
   addresses: Address[] = [];
   /** By interface name of the PF. */
   vfInfos: Record<string, VfInfo[]> = {};
+  /** What requests for the VFs of a PF fail with, by the name of its interface. */
+  vfInfoErrors: Record<string, Error> = {};
   /** How often PFs were asked about their VFs. */
   vfInfoRequests = 0;
   readonly #dir = tempDir();
@@ -36,7 +38,10 @@ export class TestNode implements Disposable {
     reachableAddresses: async () => this.addresses.filter(({ scope }) => isReachable(scope)),
     vfInfos: async (index: number) => {
       this.vfInfoRequests++;
-      return this.vfInfos[this.links.find((link) => link.index === index)?.name ?? ''] ?? [];
+      const name = this.links.find((link) => link.index === index)?.name ?? '';
+      const error = this.vfInfoErrors[name];
+      if (error !== undefined) throw error;
+      return this.vfInfos[name] ?? [];
     },
   };
 
