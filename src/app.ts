@@ -46,6 +46,7 @@ import {
   CniCleanUp,
   createSandboxSide,
   KernelNetworks,
+  type SandboxRegistry,
   toDeviceStatuses,
 } from './sandbox/index.ts';
 import { labelDirectories } from './selinux.ts';
@@ -94,6 +95,8 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const bootId = await readBootId(settings.bootIdPath);
   const store = stack.use(new Store(join(stateDir, 'state.db'), { bootId }));
   const gate = await openStartGate(settings, { kube, dataDir, logger });
+  // Until it exists, this instance has served no sandbox, and serves all of them once it does.
+  let sandboxes: SandboxRegistry | undefined;
   const metadata = new ClaimMetadata({
     driver,
     dataDir,
@@ -106,6 +109,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       return device && vfs.attributesOf(device.pciAddress);
     },
     bootId,
+    onPending: (claim) => sandboxes?.requeuePods(podUidsOf(claim)),
     later: createOneByOne(),
     ...(gate.hook === undefined ? {} : { gate: gate.hook }),
     ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
@@ -246,7 +250,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     clock,
     logger,
   });
-  stack.use(registry);
+  sandboxes = stack.use(registry);
   stack.use(deletedPods);
   stack.use(waitingSandboxes);
   const plugin = stack.use(

@@ -27,7 +27,7 @@ import { checkGateHook, closeGate, type Gate, type GateHook, gateHook, isGateOf,
 import { HeldDirectories, removeTree } from './host-file.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
 import { metadataDirName } from './layout-v1.ts';
-import { checkAllWritten, checkOwnership } from './ownership.ts';
+import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { claimDirName } from './paths.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 import { validateDevices } from './validate.ts';
@@ -51,6 +51,11 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
+  /**
+   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
+   * claim was served before, its pod's sandbox has to be served again.
+   */
+  onPending?: (claim: ClaimIdentity) => void;
   /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
   later?: (task: () => Promise<void>) => void;
   /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
@@ -106,8 +111,7 @@ export class ClaimMetadata {
       if (state !== undefined) this.#files.check(state);
       if (found !== undefined && (kept === undefined || state === undefined)) await this.#remove(found, held);
       if (state === undefined) return new Map();
-      // After a boot the gate's content is obsolete, and without gated requests nothing reads it.
-      if (kept?.bootId !== state.bootId || !hasGate(state)) await closeGate(this.#options.dataDir, state.claim, held);
+      await this.#closeGateUnlessValid(state, kept, held);
       const ids = new Map<string, string>();
       const writeSpecs = async (gated: boolean) => {
         for (const base of Object.keys(state.requests)) {
@@ -123,6 +127,7 @@ export class ClaimMetadata {
       if (!isDeepStrictEqual(state, kept)) await writeClaimState(this.#options.dataDir, state, held);
       for (const base of Object.keys(state.requests)) await this.#files.layDown(state, base, held);
       await writeSpecs(false);
+      if (await this.#isPending(state, held)) this.#options.onPending?.(state.claim);
       return ids;
     });
   }
@@ -370,6 +375,23 @@ export class ClaimMetadata {
       ...(mounts.length === 0 ? {} : { mounts }),
       ...(isGated ? { hooks: [gateHook(gate, dataDir, state.claim)] } : {}),
     };
+  }
+
+  /** Before a file can be blank: wherever prepare is interrupted, no container starts with a blank file. */
+  async #closeGateUnlessValid(state: ClaimState, kept: ClaimState | undefined, held: HeldDirectories): Promise<void> {
+    const { dataDir } = this.#options;
+    // After a boot its content is obsolete, and without gated requests nothing reads it.
+    const isObsolete = kept?.bootId !== state.bootId || !hasGate(state);
+    // It was opened while metadata was off, or for fewer requests.
+    const isTooOpen = async () =>
+      findUnwritten(state) !== undefined && (await readGate(dataDir, state.claim, held))?.state === 'served';
+    if (isObsolete || (await isTooOpen())) await closeGate(dataDir, state.claim, held);
+  }
+
+  /** Whether containers of the claim wait for an update. */
+  async #isPending(state: ClaimState, held: HeldDirectories): Promise<boolean> {
+    if (hasGate(state)) return (await readGate(this.#options.dataDir, state.claim, held))?.state !== 'served';
+    return Object.values(state.requests).some(({ content }) => content === undefined);
   }
 
   async #keepOut(claim: ClaimIdentity, gate: Gate): Promise<void> {

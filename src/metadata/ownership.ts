@@ -1,4 +1,4 @@
-import { type ClaimState, findRequest } from './claim-state.ts';
+import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata } from './document.ts';
 import { MetadataError } from './errors.ts';
 
@@ -55,13 +55,18 @@ export function checkAllWritten(state: ClaimState | undefined, claim: ClaimIdent
     claim,
     (reason) => new MetadataError('metadata-not-prepared', message(reason), { claim: subject }),
   );
-  if (state.layouts.length === 0) return;
-  const empty = Object.values(state.requests).find(({ isGated, content }) => isGated === true && content === undefined);
+  const empty = findUnwritten(state);
   if (empty === undefined) return;
   throw new MetadataError('metadata-not-written', message(`request ${empty.name} has no metadata yet`), {
     claim: subject,
     hint: 'update the metadata of every request first',
   });
+}
+
+/** A request whose containers have to wait, since its files have no content yet; none if no layout has files. */
+export function findUnwritten({ layouts, requests }: ClaimState): RequestState | undefined {
+  if (layouts.length === 0) return undefined;
+  return Object.values(requests).find(({ isGated, content }) => isGated === true && content === undefined);
 }
 
 function checkPrepared(

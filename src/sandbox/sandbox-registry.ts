@@ -136,6 +136,13 @@ export class SandboxRegistry implements AsyncDisposable {
     for (const entry of [...this.#entries.values()]) this.#requeue(entry);
   }
 
+  /** Reconciles the sandboxes of some pods: their claims were laid down anew. */
+  requeuePods(podUids: readonly string[]): void {
+    for (const entry of [...this.#entries.values()]) {
+      if (podUids.includes(entry.sandbox.facts.podUid)) this.#requeue(entry);
+    }
+  }
+
   async [Symbol.asyncDispose]() {
     const entries = [...this.#entries.values()];
     this.#entries.clear();

@@ -79,6 +79,7 @@ export class Instance {
       gate: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
       attributesOf,
       bootId,
+      onPending: ({ uid }) => this.side?.registry.requeuePods(store.claim(uid)?.podUids ?? []),
       now: () => new Date(simulator.nowMs),
     });
     this.metadata = metadata;

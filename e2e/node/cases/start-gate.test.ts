@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import type { Settings } from '../../../src/settings.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
-import { buildPod } from '../../../test/doubles/objects.ts';
+import { buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import type { DriverProcess } from '../driver-process.ts';
 import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../faults/vf-pod.ts';
@@ -107,6 +107,20 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await startDriver();
     expect(await expectTold(await starting.started, sandbox, pod)).toBe(1);
     expect(performance.now() - backAt).toBeLessThan(10_000);
+  });
+
+  it('start with their file when metadata was switched on while the pod runs, without a new sandbox', async () => {
+    await startDriver({ enableDeviceMetadata: false, reconcileIntervalMs: 600_000 });
+    const pod = await addVfPod(bench, 'switched-on', 0);
+    const sandbox = await bench.startPod(pod);
+    await bench.startContainer(sandbox, pod);
+    await driver?.stop();
+    await startDriver({ reconcileIntervalMs: 600_000 });
+    // It prepares the claims of its pods again.
+    await bench.kubelet.restart();
+    await bench.kubelet.waitForDriver(testDriver);
+    await bench.prepare(pod);
+    expect(await expectTruth(bench, sandbox, pod)).toBe(1);
   });
 
   it('wait when no hook ever ran, hold no plain pod up, and start when the driver is there', async () => {

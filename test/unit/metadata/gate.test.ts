@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -178,6 +178,80 @@ describe('a claim with a gate', () => {
     expect(bench.files()).toEqual([]);
   });
 
+  it('closes its gate when metadata is switched on, and opens it with the content, in the same sandbox', async () => {
+    metadata = bench.start({ gate, enabled: false });
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    metadata = bench.start({ gate });
+    await metadata.prepare(record, new Map());
+    expect([bench.mounts(claim.uid).size > 0, hidden().every(isBlank)]).toEqual([true, true]);
+    expect(await metadata.gateOf(claim)).toBeUndefined();
+    await serve(a);
+    expect(hidden().some(isBlank)).toBe(false);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('closes its gate when a request is added that has no content yet', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const two = [{ pool: 'node-1', name: 'dev-2' }];
+    await metadata.prepare(
+      { ...record, requests: { ...record.requests, two: { name: 'two', devices: two } } },
+      new Map(),
+    );
+    expect(await metadata.gateOf(claim)).toBeUndefined();
+    await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-written' });
+    await metadata.update(claim, 'two', [{ driver, pool: 'node-1', name: 'dev-2' }]);
+    await metadata.openGate(claim, a);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('leaves its gate open when a layout is added: that gets the content at once', async () => {
+    metadata = bench.start({ gate, layouts: ['attributes-json'] });
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    metadata = bench.start({ gate });
+    await metadata.prepare(record, new Map());
+    expect(hidden().some(isBlank)).toBe(false);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('does not trust an open gate that was left in its directory', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    rmSync(join(gatePath(), '../claim.json'));
+    await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
+    expect(gateText()).toBeUndefined();
+  });
+
+  it('keeps the reason why containers wait, and the end of a sandbox, when it is prepared again', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.holdGate(claim, a, 'the VF is in another pod');
+    await metadata.prepare(record, new Map());
+    expect(await metadata.gateOf(claim)).toMatchObject({ state: 'waiting', reason: 'the VF is in another pod' });
+    await metadata.endGate(claim, a);
+    await metadata.prepare(record, new Map());
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'ended', sandboxId: a });
+  });
+
+  it('reports each prepare after which its containers wait, so that a sandbox that is there is served again', async () => {
+    const pending: string[] = [];
+    const open = (enabled: boolean) => bench.start({ gate, enabled, onPending: ({ uid }) => pending.push(uid) });
+    metadata = open(false);
+    await metadata.prepare(record, new Map());
+    expect(pending.splice(0)).toEqual([claim.uid]);
+    await serve(a);
+    await metadata.prepare(record, new Map());
+    expect(pending).toEqual([]);
+    metadata = open(true);
+    await metadata.prepare(record, new Map());
+    expect(pending.splice(0)).toEqual([claim.uid]);
+    await serve(a);
+    await metadata.prepare(record, new Map());
+    await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map([['vf', devices]]));
+    expect(pending).toEqual([]);
+  });
+
   it('is inspected: blank files are pending, missing ones are missing', async () => {
     await metadata.prepare(record, new Map());
     const states = async () => (await inspectClaim(driver, bench, claim))?.files.map(({ state }) => state);
@@ -229,6 +303,28 @@ describe('in whatever order the driver is killed', () => {
     expect(hidden().some(isBlank)).toBe(false);
     await bench.start({ gate }).withdraw(claim);
     expect(hidden().every(isBlank)).toBe(true);
+  });
+
+  it('closes the gate before the files of a layout that was switched on are there', async () => {
+    metadata = bench.start({ gate, enabled: false });
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    metadata = bench.start({ gate });
+    const { CdiSpecs } = await import('../../../src/metadata/cdi.ts');
+    const { ClaimFiles } = await import('../../../src/metadata/claim-files.ts');
+    {
+      using _spy = killedAt(CdiSpecs, 'write');
+      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
+    }
+    expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
+    // Another instance, which has metadata off, opens it for the content that it knows: none is mounted yet.
+    await bench.start({ gate, enabled: false }).openGate(claim, a);
+    {
+      using _spy = killedAt(ClaimFiles, 'layDown');
+      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
+    }
+    expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
+    await expect(bench.start({ gate, enabled: false }).openGate(claim, a)).rejects.toThrow('has no metadata yet');
   });
 
   it('has the hook in the spec before there is an empty file to mount', async () => {

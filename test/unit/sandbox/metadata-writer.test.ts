@@ -102,6 +102,32 @@ describe('MetadataWriter', () => {
     });
   });
 
+  it('opens the gate of a pod that was served without files, once it has written those that a prepare has added', async () => {
+    using dir = tempDir();
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const start = (enabled: boolean) => {
+      const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
+      const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
+      const update: MetadataFiles['updateRequestMetadata'] = (...call) => metadata.update(...call);
+      const openGate: MetadataFiles['openGate'] = (...call) => metadata.openGate(...call);
+      return { metadata, writer: open({ ...fakeFiles(0), updateRequestMetadata: update, openGate }).writer };
+    };
+    const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
+    const off = start(false);
+    await off.metadata.prepare({ claim: identity, requests }, new Map());
+    await off.writer.write(identity, 's1', readings);
+    expect(await off.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    const on = start(true);
+    await on.metadata.prepare({ claim: identity, requests }, new Map());
+    expect([await on.metadata.gateOf(identity), await on.metadata.read(identity, 'vf')]).toEqual([
+      undefined,
+      undefined,
+    ]);
+    await on.writer.write(identity, 's1', readings);
+    expect(await on.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
+  });
+
   it('logs and counts only what it has written, also after a restart', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();

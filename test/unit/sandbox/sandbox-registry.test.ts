@@ -119,6 +119,17 @@ describe('SandboxRegistry', () => {
     expect(done.length).toBeLessThanOrEqual(24);
   });
 
+  it('looks again at the sandboxes of one pod only, when its claims were laid down anew', async () => {
+    put('a', 'pod-s1');
+    put('b', 'pod-s2');
+    registry.synchronize([facts('s1'), facts('s2')], none);
+    await turns();
+    done.length = 0;
+    registry.requeuePods(['pod-s1', 'pod-without-sandbox']);
+    await turns();
+    expect(done).toEqual(['serve a in s1']);
+  });
+
   // containerd 2.4.2, killed between the start of the pause process and the record of it.
   it('serves a sandbox that the runtime has lost the namespaces of, when a waiting container names it', async () => {
     put('a', 'pod-s1');
