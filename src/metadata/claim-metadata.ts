@@ -261,14 +261,17 @@ export class ClaimMetadata {
 
   /**
    * Whether a claim was laid down for these devices: otherwise an update is refused. Also true if metadata is off and
-   * there is nothing to lay down.
+   * there is nothing to lay down: no gate, or no container that would wait at it.
+   * @param devices those whose metadata is deferred
    */
   async covers(
     claim: ClaimIdentity,
     devices: readonly { request: string; pool: string; name: string }[],
   ): Promise<boolean> {
     const state = await this.#readState(claim);
-    if (state?.claim.uid !== claim.uid) return !this.#isEnabled && this.#options.gate === undefined;
+    if (state?.claim.uid !== claim.uid) {
+      return !this.#isEnabled && (this.#options.gate === undefined || devices.length === 0);
+    }
     return devices.every(({ request, pool, name }) => {
       const prepared = findRequest(state.requests, baseRequest(request))?.devices ?? [];
       return prepared.some((device) => device.pool === pool && device.name === name);

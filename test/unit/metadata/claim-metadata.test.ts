@@ -77,6 +77,19 @@ describe('ClaimMetadata', () => {
     expect(await off.covers(claim, [device])).toBe(true);
   });
 
+  it('has nothing to lay down for a claim without deferred devices while metadata is off, also with a gate', async () => {
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
+    const off = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled: false, gate });
+    await off.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
+    expect(await off.covers(claim, [])).toBe(true);
+    expect(await off.covers(claim, [{ request: 'vf', pool: 'node-1', name: 'dev-1' }])).toBe(false);
+    const on = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], gate });
+    expect(await on.covers(claim, [])).toBe(false);
+    await on.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
+    expect(await on.covers(claim, [])).toBe(true);
+  });
+
   it('writes nothing when nothing changed', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);

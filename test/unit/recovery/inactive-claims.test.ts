@@ -1,10 +1,15 @@
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
+import { CallQueue } from '../../../src/kubeletplugin/call-queue.ts';
+import { PluginCalls } from '../../../src/kubeletplugin/plugin-calls.ts';
+import { ClaimMetadata, layouts } from '../../../src/metadata/index.ts';
 import { InactiveClaims } from '../../../src/recovery/index.ts';
 import type { StoredClaim } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../doubles/objects.ts';
+import { allocated, DriverBench } from '../driver/driver-bench.ts';
 
 const never = new AbortController().signal;
 const pod = buildPod('app');
@@ -261,5 +266,48 @@ describe('InactiveClaims', () => {
       const { handedOver, told } = await sweep(() => (asked++ === 0 ? reservedFor(next)() : object));
       expect([asked, handedOver, told]).toEqual([2, [], 0]);
     });
+  });
+});
+
+describe('a claim with adminAccess only', () => {
+  // It holds no device, and its metadata is complete at prepare: nothing of it is left to complete.
+  it.each([true, false])('is left alone while its pod has a sandbox, with metadata enabled: %s', async (enabled) => {
+    using bench = new DriverBench();
+    const claim = allocated('monitor', [], {
+      requests: [{ name: 'watch', devices: [{ device: 'dev-1', adminAccess: true }] }],
+    });
+    let reads = 0;
+    let handedOver = 0;
+    const claims = {
+      readClaim: async () => {
+        reads++;
+        return structuredClone(claim.object) as ResourceClaim;
+      },
+    };
+    const logger = new RecordingLogger();
+    const metadata = new ClaimMetadata({
+      ...{
+        driver: testDriver,
+        dataDir: join(bench.dir, 'plugins'),
+        cdiDir: bench.cdiDir,
+        layouts: [layouts.v1],
+        enabled,
+      },
+      gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
+    });
+    const calls = new PluginCalls(bench.driver, {
+      ...{ driver: testDriver, claims, metadata, queue: new CallQueue(), serialize: false, clock: systemClock, logger },
+    });
+    const answers = await calls.nodePrepareResources([claim.identity], { timeoutMs: 45_000, signal: never });
+    expect(answers.get(claim.identity.uid)?.error).toBeUndefined();
+    reads = 0;
+    const inactive = new InactiveClaims({
+      ...{ driver: testDriver, pool: testNode, store: bench.store, claims, metadata, helper: calls },
+      sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
+      onHandedOver: () => handedOver++,
+      ...{ clock: systemClock, logger },
+    });
+    for (let n = 0; n < 3; n++) await inactive.sweep(never);
+    expect([reads, handedOver, logger.messages('warn')]).toEqual([0, 0, []]);
   });
 });
