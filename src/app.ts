@@ -109,6 +109,9 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       return device && vfs.attributesOf(device.pciAddress);
     },
     bootId,
+    onRecovered: ({ namespace, name, uid }, err) => {
+      logger.warn({ claim: `${namespace}/${name}`, claimUid: uid, err }, 'damaged record of a claim is written anew');
+    },
     onPending: (claim) => sandboxes?.requeuePods(podUidsOf(claim)),
     later: createOneByOne(),
     ...(gate.hook === undefined ? {} : { gate: gate.hook }),

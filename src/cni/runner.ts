@@ -181,7 +181,8 @@ export class CniRunner implements AsyncDisposable {
 
   /** The result of an identical earlier ADD; what is left of a different one is deleted. */
   async #clearEarlier(task: CniTask, signal: AbortSignal): Promise<CniResult | undefined> {
-    const earlier = await this.#readEntry(task);
+    // One that cannot be read may have been completed: without a DEL, its address would never be free again.
+    const earlier = await this.#readEntry(task, task);
     if (earlier === undefined) return undefined;
     if (earlier.result !== undefined && !earlier.deleting && isDeepStrictEqual(earlier.attachment, task.attachment)) {
       return decode(earlier, earlier.result);
@@ -239,13 +240,16 @@ export class CniRunner implements AsyncDisposable {
     }
   }
 
-  /** An unusable file must not keep its attachment from being deleted or recreated. */
-  async #readEntry(task: CniTask): Promise<CacheEntry | undefined> {
+  /**
+   * An unusable file must not keep its attachment from being deleted or recreated.
+   * @param instead returned for such a file
+   */
+  async #readEntry(task: CniTask, instead?: CacheEntry): Promise<CacheEntry | undefined> {
     try {
       return await this.#cache.read(task);
     } catch (err) {
       this.#options.logger.warn({ err }, 'cached CNI attachment cannot be read');
-      return undefined;
+      return instead;
     }
   }
 

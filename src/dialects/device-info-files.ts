@@ -1,8 +1,11 @@
-import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from '../metadata/host-file.ts';
+import * as z from 'zod';
+import { createFile, type HostFile, hostPath, listDir, readFileIfThere, removeFile } from '../metadata/host-file.ts';
+import { MetadataError } from '../metadata/index.ts';
 import { fileName, pathPart } from '../metadata/paths.ts';
 import { type DeviceInfoFile, deviceInfoMode } from './device-info.ts';
 
 const recordSuffix = '.json';
+const recordSchema = z.array(z.object({ name: z.string(), text: z.string() }));
 
 export interface DeviceInfoFilesOptions {
   /** On the host, shared with other writers: see `deviceInfoDir`. */
@@ -25,11 +28,14 @@ export class DeviceInfoFiles {
     this.#recordDir = recordDir;
   }
 
-  /** Writes the files of a claim and removes the others that it had. @throws MetadataError `metadata-io` */
+  /**
+   * Writes the files of a claim and removes the others that it had. A damaged record is written anew.
+   * @throws MetadataError `metadata-io`
+   */
   async write(claimUid: string, files: readonly DeviceInfoFile[]): Promise<void> {
     const places = files.map(({ name, text }) => ({ file: this.#file(name), text }));
     const isStale = ({ name }: DeviceInfoFile) => !files.some((file) => file.name === name);
-    if ((await this.#recorded(claimUid)).some(isStale)) await this.removeClaim(claimUid);
+    if ((await this.#recordedOr(files, claimUid)).some(isStale)) await this.removeClaim(claimUid, files);
     if (files.length === 0) return;
     await createFile(this.#record(claimUid), JSON.stringify(files));
     // The rename replaces an existing file. Its writer has forgotten it, since the device belongs to the claim.
@@ -39,11 +45,13 @@ export class DeviceInfoFiles {
   /**
    * Removes the files of a claim, and what a killed process left while writing them. A file with other content belongs
    * to another writer by now, and a file that another claim has too is left to that claim.
-   * @throws MetadataError `metadata-io`
+   * @param known the claim's files if its devices are known: no other claim has these devices, and a damaged record is
+   * no obstacle
+   * @throws MetadataError `metadata-io`; without `known`, `metadata-malformed` for a damaged record, of any claim
    */
-  async removeClaim(claimUid: string): Promise<void> {
-    const files = await this.#recorded(claimUid);
-    const others = files.length === 0 ? new Set<string>() : await this.#namesOfOthers(claimUid);
+  async removeClaim(claimUid: string, known?: readonly DeviceInfoFile[]): Promise<void> {
+    const files = await this.#recordedOr(known, claimUid);
+    const others = files.length === 0 ? new Set<string>() : await this.#namesOfOthers(claimUid, known && []);
     for (const { name, text } of files) {
       if (others.has(name)) continue;
       const found = await readFileIfThere(this.#file(name));
@@ -61,19 +69,41 @@ export class DeviceInfoFiles {
     return records.map((name) => name.slice(0, -recordSuffix.length));
   }
 
-  async #namesOfOthers(claimUid: string): Promise<Set<string>> {
+  /** @param instead what stands in for damaged records */
+  async #namesOfOthers(claimUid: string, instead: readonly DeviceInfoFile[] | undefined): Promise<Set<string>> {
     const uids = (await this.claimUids()).filter((uid) => uid !== claimUid);
-    const files = await Promise.all(uids.map((uid) => this.#recorded(uid)));
+    const files = await Promise.all(uids.map((uid) => this.#recordedOr(instead, uid)));
     return new Set(files.flat().map(({ name }) => name));
   }
 
-  /** Records are written atomically. Only a power loss leaves part of one, and the files are on a tmpfs. */
+  /** @param instead returned for a damaged record; absent: that is an error */
+  async #recordedOr(
+    instead: readonly DeviceInfoFile[] | undefined,
+    claimUid: string,
+  ): Promise<readonly DeviceInfoFile[]> {
+    return await this.#recorded(claimUid).catch((error: unknown) => {
+      const isDamaged = error instanceof MetadataError && error.code === 'metadata-malformed';
+      if (isDamaged && instead !== undefined) return instead;
+      throw error;
+    });
+  }
+
+  /**
+   * Records are written atomically, so only a power loss or another program leaves part of one.
+   * @returns none if there is no record
+   */
   async #recorded(claimUid: string): Promise<DeviceInfoFile[]> {
-    const text = (await readFileIfThere(this.#record(claimUid))) ?? '[]';
+    const record = this.#record(claimUid);
+    const text = (await readFileIfThere(record)) ?? '[]';
     try {
-      return JSON.parse(text) as DeviceInfoFile[];
-    } catch {
-      return [];
+      return recordSchema.parse(JSON.parse(text));
+    } catch (cause) {
+      const path = hostPath(record);
+      throw new MetadataError('metadata-malformed', `record ${path} of the device-info files of a claim is damaged`, {
+        cause,
+        path,
+        hint: `remove it, and the files in ${this.#dir} of devices that no claim has`,
+      });
     }
   }
 

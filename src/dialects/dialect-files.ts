@@ -1,4 +1,4 @@
-import type { CdiSpecs } from '../metadata/index.ts';
+import type { CdiSpecs, MetadataError } from '../metadata/index.ts';
 import type { DialectsConfig } from './config.ts';
 import type { DialectDevice } from './device.ts';
 import type { DeviceInfoFiles } from './device-info-files.ts';
@@ -51,14 +51,22 @@ export class DialectFiles {
     return ids;
   }
 
-  /** @throws MetadataError `metadata-io` */
-  async removeClaim(claimUid: string): Promise<void> {
+  /**
+   * @param requests those of the claim if its devices are known; otherwise the record names its device-info files
+   * @throws MetadataError `metadata-io`; without `requests`, `metadata-malformed` for a damaged record
+   */
+  async removeClaim(claimUid: string, requests?: readonly DialectRequest[]): Promise<void> {
     await this.#specs.removeClaim(claimUid);
-    await this.#deviceInfo.removeClaim(claimUid);
+    const known = requests?.flatMap(({ config, devices }) => viewInDialects(config, devices).deviceInfoFiles);
+    await this.#deviceInfo.removeClaim(claimUid, known);
   }
 
-  /** UIDs of the claims that have specs or may have files. */
-  async claimUids(): Promise<string[]> {
-    return [...new Set([...(await this.#specs.claimUids()), ...(await this.#deviceInfo.claimUids())])];
+  /**
+   * UIDs of the claims that have specs or may have files.
+   * @param onProblem called for each spec that cannot be read, which then does not count; default: that is thrown
+   * @throws MetadataError `metadata-io`
+   */
+  async claimUids(onProblem?: (problem: MetadataError) => void): Promise<string[]> {
+    return [...new Set([...(await this.#specs.claimUids(onProblem)), ...(await this.#deviceInfo.claimUids())])];
   }
 }

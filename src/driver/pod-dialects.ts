@@ -60,13 +60,14 @@ export class PodDialects {
 
   /**
    * Removes the files of a claim that the store has as `unpreparing`, or not at all: then its devices are unknown.
-   * @throws MetadataError `metadata-io`
+   * @throws MetadataError `metadata-io`; `metadata-malformed` if its devices are unknown and its record is damaged
    */
   async remove(
     claim: Pick<ClaimOfPod, 'identity' | 'podUids'> & { devices: StoredDevice[] | undefined },
   ): Promise<void> {
     if (claim.devices?.every(({ config }) => config.dialects === undefined)) return;
-    await this.#mutex.run(podOf(claim), () => this.#files.removeClaim(claim.identity.uid));
+    const requests = claim.devices && requestsOf({ devices: claim.devices });
+    await this.#mutex.run(podOf(claim), () => this.#files.removeClaim(claim.identity.uid, requests));
   }
 
   async #write(claim: ClaimOfPod): Promise<ReadonlyMap<string, string>> {
@@ -95,7 +96,7 @@ function hasPodVariable({ devices }: ClaimOfPod): boolean {
 }
 
 /** The requests that use some dialect, with their devices in the order of the allocation. */
-function requestsOf({ devices }: ClaimOfPod): DialectRequest[] {
+function requestsOf({ devices }: Pick<ClaimOfPod, 'devices'>): DialectRequest[] {
   const requests = new Map<string, DialectRequest & { devices: StoredDevice[] }>();
   for (const device of devices) {
     const name = baseRequest(device.request);

@@ -312,10 +312,14 @@ class Running {
   async #removeLeftovers(): Promise<void> {
     const { podUid, dataDir, registryDir, driver, logger } = this.#options;
     if (podUid === undefined) return;
-    const paths = [
-      ...(await removeDeadSockets(registryDir, (name) => isInstanceRegistrationSocket(driver, name))),
-      ...(await removeDeadSockets(dataDir, isInstanceDraSocket)),
+    const found = [
+      await removeDeadSockets(registryDir, (name) => isInstanceRegistrationSocket(driver, name)),
+      await removeDeadSockets(dataDir, isInstanceDraSocket),
     ];
+    for (const err of found.flatMap(({ problems }) => problems)) {
+      logger.warn({ driver, err }, 'sockets of instances that are gone may be left');
+    }
+    const paths = found.flatMap(({ removed }) => removed);
     if (paths.length > 0) logger.info({ driver, paths }, 'removed sockets of instances that are gone');
   }
 

@@ -33,17 +33,42 @@ export async function clearSocketPath(path: string): Promise<void> {
   await rm(path, { force: true });
 }
 
-/** Removes sockets that killed instances left behind. A socket with a listener stays. */
-export async function removeDeadSockets(dir: string, isOurs: (name: string) => boolean): Promise<string[]> {
+/**
+ * Removes sockets that killed instances left behind. A socket with a listener stays.
+ * @returns `problems` says what could not be looked at or removed
+ */
+export async function removeDeadSockets(
+  dir: string,
+  isOurs: (name: string) => boolean,
+): Promise<{ removed: string[]; problems: KubeletPluginError[] }> {
   const removed: string[] = [];
-  for (const name of await readdir(dir).catch(() => [])) {
+  const problems: KubeletPluginError[] = [];
+  const attempt = async (path: string, task: () => Promise<void>) => {
+    try {
+      await task();
+    } catch (cause) {
+      // It was removed meanwhile, or was never there.
+      if (errnoCode(cause) !== 'ENOENT') problems.push(leftInPlace(path, cause));
+    }
+  };
+  const names: string[] = [];
+  await attempt(dir, async () => void names.push(...(await readdir(dir))));
+  for (const name of names.filter(isOurs)) {
     const path = join(dir, name);
-    if (!isOurs(name) || (await lstat(path).catch(() => undefined))?.isSocket() !== true) continue;
-    if (await isListening(path)) continue;
-    await rm(path, { force: true });
-    removed.push(path);
+    await attempt(path, async () => {
+      if (!(await lstat(path)).isSocket() || (await isListening(path))) return;
+      await rm(path);
+      removed.push(path);
+    });
   }
-  return removed;
+  return { removed, problems };
+}
+
+function leftInPlace(path: string, cause: unknown): KubeletPluginError {
+  return new KubeletPluginError('socket-unavailable', `cannot look for sockets of killed instances at ${path}`, {
+    ...{ cause, path, retriable: true },
+    hint: 'check that path and its file system: the kubelet keeps trying to register a socket that nothing listens on',
+  });
 }
 
 /** Whether a connection is accepted, or at least not refused: then there is a process behind the socket. */

@@ -1,3 +1,4 @@
+import { MetadataError } from './errors.ts';
 import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from './host-file.ts';
 import { formatGoJson } from './json-stream.ts';
 import { fileName, isPathPart, pathPart } from './paths.ts';
@@ -64,8 +65,12 @@ export class CdiSpecs {
     }
   }
 
-  /** UIDs of the claims that have specs. Only files that are ours by name and content count, and unfinished ones by name. */
-  async claimUids(): Promise<string[]> {
+  /**
+   * UIDs of the claims that have specs. Only files that are ours by name and content count, and unfinished ones by name.
+   * @param onProblem called for each file that cannot be read, which then does not count; default: that is thrown
+   * @throws MetadataError `metadata-io`
+   */
+  async claimUids(onProblem: (problem: MetadataError) => void = raise): Promise<string[]> {
     const prefix = `${this.#driver}_${this.#class}_`;
     const uids = new Set<string>();
     for (const file of await listDir(this.#dir)) {
@@ -73,18 +78,21 @@ export class CdiSpecs {
       const isTemporary = file.startsWith(`.${prefix}`) && file.endsWith('.tmp');
       if (!isTemporary && !(file.startsWith(prefix) && file.endsWith('.json'))) continue;
       const [uid = ''] = file.slice(prefix.length + (isTemporary ? 1 : 0)).split('_', 1);
-      if (uid !== '' && !uids.has(uid) && (isTemporary || (await this.#isOurs(file)))) uids.add(uid);
+      if (uid !== '' && !uids.has(uid) && (isTemporary || (await this.#isOurs(file, onProblem)))) uids.add(uid);
     }
     return [...uids];
   }
 
-  async #isOurs(file: string): Promise<boolean> {
+  async #isOurs(file: string, onProblem: (problem: MetadataError) => void): Promise<boolean> {
     try {
       const spec: { kind?: unknown } | null = JSON.parse(
         (await readFileIfThere({ base: this.#dir, parts: [file] })) ?? '',
       );
       return spec?.kind === `${this.#driver}/${this.#class}`;
-    } catch {
+    } catch (error) {
+      if (error instanceof MetadataError) onProblem(error);
+      // Our specs are complete: one that is not JSON is that of another program.
+      else if (!(error instanceof SyntaxError)) throw error;
       return false;
     }
   }
@@ -101,4 +109,8 @@ export class CdiSpecs {
 
 function deviceName(claimUid: string, name: string): string {
   return `${pathPart(claimUid, 'claim UID')}_${pathPart(name, 'CDI device name')}`;
+}
+
+function raise(problem: MetadataError): never {
+  throw problem;
 }

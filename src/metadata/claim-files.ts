@@ -7,6 +7,7 @@ import {
   hostPath,
   type Later,
   listDir,
+  listSubdirectories,
   putFile,
   readFileIfThere,
   removeEmptyDir,
@@ -120,8 +121,8 @@ export class ClaimFiles {
     for (const name of await listDir(attributesDir)) {
       if (name.startsWith(prefix)) await removeFile({ base: attributesDir, parts: [name] });
     }
-    for (const pod of await listDir(downwardApiDir)) {
-      for (const name of await listDir(join(downwardApiDir, pod)).catch(() => [])) {
+    for (const pod of await listSubdirectories({ base: downwardApiDir, parts: [] })) {
+      for (const name of await listDir(join(downwardApiDir, pod))) {
         if (!name.startsWith(`${claim.name}.`) || !name.endsWith('.json')) continue;
         const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
         const text = await readFileIfThere(file);

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { KeyedMutex } from '../keyed-mutex.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
+import { type ClaimDir, countContents, listDirs, listWaiting, removeClaimless } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
 import type { ClaimRecord, DeviceName, PreparedContent } from './claim-record.ts';
 import {
@@ -8,13 +9,11 @@ import {
   contentOf,
   findRequest,
   hasGate,
-  listClaimDirs,
-  readClaimState,
-  readClaimStateIn,
   readClaimStateSync,
   requestOf,
   writeClaimState,
 } from './claim-state.ts';
+import { ClaimStates } from './claim-states.ts';
 import {
   baseRequest,
   type ClaimIdentity,
@@ -24,14 +23,13 @@ import {
 } from './document.ts';
 import { MetadataError } from './errors.ts';
 import { checkGateHook, closeGate, type Gate, type GateHook, gateHook, isGateOf, readGate, writeGate } from './gate.ts';
-import { HeldDirectories, removeTree } from './host-file.ts';
+import { HeldDirectories } from './host-file.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
-import { metadataDirName } from './layout-v1.ts';
 import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { claimDirName } from './paths.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 import { validateDevices } from './validate.ts';
-import { readAnnouncements, type WaitingSandbox } from './waiting-sandbox.ts';
+import type { WaitingSandbox } from './waiting-sandbox.ts';
 
 export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
   driver: string;
@@ -56,6 +54,8 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
    * claim was served before, its pod's sandbox has to be served again.
    */
   onPending?: (claim: ClaimIdentity) => void;
+  /** Called when a prepare writes the damaged record of a claim anew. */
+  onRecovered?: (claim: ClaimIdentity, problem: MetadataError) => void;
   /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
   later?: (task: () => Promise<void>) => void;
   /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
@@ -80,6 +80,7 @@ export class ClaimMetadata {
   readonly #options: ClaimMetadataOptions;
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
+  readonly #states: ClaimStates;
   readonly #cdi: CdiSpecs;
   readonly #mutex = new KeyedMutex();
 
@@ -91,7 +92,9 @@ export class ClaimMetadata {
     this.#options = options;
     this.#layouts = layouts.map(({ name }) => name);
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
-    this.#files = new ClaimFiles({ driver, dirs: { dataDir, attributesDir, downwardApiDir }, later: options.later });
+    const dirs = { dataDir, attributesDir, downwardApiDir };
+    this.#files = new ClaimFiles({ driver, dirs, later: options.later });
+    this.#states = new ClaimStates({ driver, dirs, now: () => this.#now(), onRecovered: options.onRecovered });
     this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
   }
 
@@ -104,7 +107,7 @@ export class ClaimMetadata {
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
     return await this.#inTurn(record.claim, async (held) => {
-      const found = await this.#readState(record.claim, held);
+      const { state: found, isRecorded } = await this.#states.readOrRecover(record, held);
       const kept = found?.claim.uid === record.claim.uid ? found : undefined;
       const state = this.#nextState(record, contents, kept);
       // Everything is checked before anything is written.
@@ -124,7 +127,7 @@ export class ClaimMetadata {
       };
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook.
       await writeSpecs(true);
-      if (!isDeepStrictEqual(state, kept)) await writeClaimState(this.#options.dataDir, state, held);
+      if (!isRecorded || !isDeepStrictEqual(state, kept)) await writeClaimState(this.#options.dataDir, state, held);
       for (const base of Object.keys(state.requests)) await this.#files.layDown(state, base, held);
       await writeSpecs(false);
       if (await this.#isPending(state, held)) this.#options.onPending?.(state.claim);
@@ -140,7 +143,7 @@ export class ClaimMetadata {
    */
   async update(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate> {
     return await this.#inTurn(claim, async (held) => {
-      const found = await this.#readState(claim, held);
+      const found = await this.#states.read(claim, held);
       if (!this.#isEnabled && found?.claim.uid !== claim.uid) return { generation: 0, isWritten: false };
       const state = checkOwnership(found, { claim, request, devices, driver: this.#options.driver });
       if (state.layouts.length === 0) return { generation: 0, isWritten: false };
@@ -165,7 +168,11 @@ export class ClaimMetadata {
   async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
     const bases = requests?.map(baseRequest);
     await this.#inTurn(claim, async (held) => {
-      const state = await this.#readState(claim, held);
+      const state = await this.#states.read(claim, held).catch(async (error: unknown) => {
+        // The files stay as they are, so no container may start with them.
+        await closeGate(this.#options.dataDir, claim, held);
+        throw error;
+      });
       if (state?.claim.uid !== claim.uid) return;
       await closeGate(this.#options.dataDir, claim, held);
       const over = Object.entries(state.requests).filter(([base]) => bases?.includes(base) ?? true);
@@ -185,7 +192,7 @@ export class ClaimMetadata {
    */
   async openGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
     await this.#inTurn(claim, async (held) => {
-      const state = await this.#readState(claim, held);
+      const state = await this.#states.read(claim, held);
       if (!this.#isEnabled && state?.claim.uid !== claim.uid) return;
       checkAllWritten(state, claim);
       if (hasGate(state)) await writeGate(this.#options.dataDir, claim, { state: 'served', sandboxId }, held);
@@ -216,7 +223,7 @@ export class ClaimMetadata {
    */
   async gateOf(claim: ClaimIdentity): Promise<Gate | undefined> {
     return await this.#inTurn(claim, async (held) => {
-      const state = await this.#readState(claim, held);
+      const state = await this.#states.read(claim, held);
       if (state?.claim.uid !== claim.uid || !hasGate(state)) return undefined;
       return await readGate(this.#options.dataDir, claim, held);
     });
@@ -228,47 +235,36 @@ export class ClaimMetadata {
    * @throws MetadataError `metadata-io`
    */
   async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
-    const { dataDir } = this.#options;
-    const sandboxes: WaitingSandbox[] = [];
-    const problems: MetadataError[] = [];
-    for (const dir of (await listClaimDirs(dataDir)).claims) {
-      try {
-        const found = await readAnnouncements(dataDir, dir, this.#now());
-        problems.push(...found.problems);
-        const state = found.announcements.length === 0 ? undefined : await readClaimStateIn(dataDir, dir);
-        if (state !== undefined)
-          sandboxes.push(...found.announcements.map((each) => ({ claim: state.claim, ...each })));
-      } catch (error) {
-        if (!(error instanceof MetadataError)) throw error;
-        problems.push(error);
-      }
-    }
-    return { sandboxes, problems };
+    return await listWaiting(this.#options.dataDir, this.#now());
   }
 
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
     await this.#inTurn(claim, async (held) => {
-      const state = await this.#readStateForRemoval(claim, held);
+      const state = await this.#states.readForRemoval(claim, held);
       if (state !== undefined && state !== 'unreadable' && state.claim.uid === claim.uid) {
         return await this.#remove(state, held);
       }
       await this.#cdi.removeClaim(claim.uid);
       await this.#files.removeStrays(claim);
-      if (typeof state !== 'object') await this.#files.removeClaimDir(claim, held);
+      if (typeof state !== 'object' && !(await this.#states.isOfOther(claim)))
+        await this.#files.removeClaimDir(claim, held);
     });
   }
 
   /**
    * Whether a claim was laid down for these devices: otherwise an update is refused. Also true if metadata is off and
    * there is nothing to lay down: no gate, or no container that would wait at it.
+   * `false` for a damaged record, which the next prepare writes anew.
    * @param devices those whose metadata is deferred
+   * @throws MetadataError `metadata-io`, `metadata-version-unknown`
    */
   async covers(
     claim: ClaimIdentity,
     devices: readonly { request: string; pool: string; name: string }[],
   ): Promise<boolean> {
-    const state = await this.#readState(claim);
+    const state = await this.#states.readUnlessDamaged(claim);
+    if (state === 'damaged') return false;
     if (state?.claim.uid !== claim.uid) {
       return !this.#isEnabled && (this.#options.gate === undefined || devices.length === 0);
     }
@@ -278,43 +274,30 @@ export class ClaimMetadata {
     });
   }
 
-  /**
-   * The metadata directories in the driver's own directory, with their claims.
-   * @returns `claim` is absent if nothing says whose files they are: a crash has left only a part
-   */
-  async list(): Promise<{ dir: string; claim?: ClaimIdentity }[]> {
-    const found: { dir: string; claim?: ClaimIdentity }[] = [];
-    const { claims, removed } = await listClaimDirs(this.#options.dataDir);
-    for await (const [dir, state] of this.#readStates(claims)) {
-      found.push({ dir, ...(state === undefined ? {} : { claim: state.claim }) });
-    }
-    return [...found, ...removed.map((dir) => ({ dir }))];
+  /** The metadata directories in the driver's own directory, with their claims. @throws MetadataError `metadata-io` */
+  async list(): Promise<ClaimDir[]> {
+    return await listDirs(this.#options.dataDir);
   }
 
   /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
   async countFiles(): Promise<number> {
-    let count = 0;
-    const { claims } = await listClaimDirs(this.#options.dataDir);
-    for await (const [, state] of this.#readStates(claims)) {
-      if (state === undefined || this.#visible(state).length === 0) continue;
-      count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
-    }
-    return count;
+    return await countContents(this.#options.dataDir, (state) => this.#visible(state).length > 0);
   }
 
-  /** Removes a directory for which `list` found no claim, unless it belongs to one by now. */
-  async removeUnclaimed(dir: string): Promise<void> {
+  /**
+   * Removes a directory for which `list` found neither a claim nor a problem, unless it belongs to a claim by now.
+   * @returns whether it was removed
+   * @throws MetadataError `metadata-io`; `metadata-malformed`, `metadata-version-unknown` if its record cannot be read
+   */
+  async removeUnclaimed(dir: string): Promise<boolean> {
     // The mutex of a claim that may be about to be prepared: its directory would have this name.
-    await this.#mutex.run(dir, async () => {
-      const state = await readClaimStateIn(this.#options.dataDir, dir).catch(() => undefined);
-      if (state === undefined) await removeTree({ base: this.#options.dataDir, parts: [metadataDirName, dir] });
-    });
+    return await this.#mutex.run(dir, () => removeClaimless(this.#options.dataDir, dir));
   }
 
   /** The document in the files; `undefined` while there is none. */
   async read(claim: ClaimIdentity, request: string): Promise<MetadataDocument | undefined> {
     const base = baseRequest(request);
-    const state = await this.#readState(claim);
+    const state = await this.#states.read(claim);
     if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return undefined;
     return contentOf(state, base, this.#options.driver).document;
   }
@@ -400,7 +383,7 @@ export class ClaimMetadata {
   async #keepOut(claim: ClaimIdentity, gate: Gate): Promise<void> {
     const { dataDir } = this.#options;
     await this.#inTurn(claim, async (held) => {
-      const state = await this.#readState(claim, held);
+      const state = await this.#states.read(claim, held);
       if (state?.claim.uid !== claim.uid || !hasGate(state)) return;
       const found = await readGate(dataDir, claim, held);
       if (found?.state === 'served' && found.sandboxId !== gate.sandboxId) return;
@@ -418,31 +401,6 @@ export class ClaimMetadata {
       using held = new HeldDirectories();
       return await task(held);
     });
-  }
-
-  /** States of claims, by the names of their directories; `undefined` for a state that cannot be read. */
-  async *#readStates(dirs: readonly string[]): AsyncGenerator<[dir: string, state: ClaimState | undefined]> {
-    const { dataDir } = this.#options;
-    for (const dir of dirs) {
-      yield [dir, await readClaimStateIn(dataDir, dir).catch(() => undefined)];
-    }
-  }
-
-  async #readState(claim: ClaimIdentity, held?: HeldDirectories): Promise<ClaimState | undefined> {
-    return await readClaimState(this.#options.dataDir, claim, held);
-  }
-
-  /** An unreadable state must not keep a claim from being unprepared: nothing else would ever remove it. */
-  async #readStateForRemoval(
-    claim: ClaimIdentity,
-    held: HeldDirectories,
-  ): Promise<ClaimState | 'unreadable' | undefined> {
-    try {
-      return await this.#readState(claim, held);
-    } catch (error) {
-      if (error instanceof MetadataError && error.code === 'metadata-malformed') return 'unreadable';
-      throw error;
-    }
   }
 
   /** The state is removed last: after a crash it still says what is left. */

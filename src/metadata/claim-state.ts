@@ -77,7 +77,8 @@ export async function writeClaimState(dataDir: string, state: ClaimState, held: 
 
 /**
  * @returns `undefined` if the claim is not prepared
- * @throws MetadataError `metadata-io`; `metadata-malformed`: an unreadable state never counts as "nothing prepared"
+ * @throws MetadataError `metadata-io`; `metadata-malformed` for a damaged record, `metadata-version-unknown` for that of
+ * a newer version: an unreadable state never counts as "nothing prepared"
  */
 export async function readClaimState(
   dataDir: string,
@@ -107,10 +108,18 @@ export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDire
 function parseClaimState(text: string, file: HostFile, dir: string): ClaimState {
   const state = parsed.get(text) ?? parseRecord(text, hostPath(file));
   // The record decides what is removed with a claim: that of another claim must not be taken for ours.
-  if (claimDirName(state.claim) === dir) return state;
-  const path = hostPath(file);
+  if (isIn(state, dir)) return state;
   const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
-  throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
+  throw damaged(hostPath(file), 'is damaged', cause);
+}
+
+function isIn({ claim }: ClaimState, dir: string): boolean {
+  try {
+    return claimDirName(claim) === dir;
+  } catch {
+    // A claim of such a name has no directory.
+    return false;
+  }
 }
 
 /** The latest records by text, since each is read several times while its pod starts. Frozen: readers share them. */
@@ -122,16 +131,15 @@ function parseRecord(text: string, path: string): ClaimState {
   try {
     value = parseExactJson(text) as typeof value;
   } catch (cause) {
-    throw new MetadataError('metadata-malformed', `claim record ${path} is not JSON`, {
-      cause,
-      path,
-      hint: unreadable,
-    });
+    throw damaged(path, 'is not JSON', cause);
   }
-  if (value?.schema !== schema) {
-    throw new MetadataError('metadata-malformed', `claim record ${path} has schema ${value?.schema}, not ${schema}`, {
+  const found = value?.schema;
+  if (found !== schema) {
+    const problem = `has schema ${found}, not ${schema}`;
+    if (typeof found !== 'number' || found < schema) throw damaged(path, problem);
+    throw new MetadataError('metadata-version-unknown', `claim record ${path} ${problem}`, {
       path,
-      hint: 'it was written by another version of the driver',
+      hint: 'run the newer version of the driver that has written it, or delete the pods that use the claim',
     });
   }
   try {
@@ -140,11 +148,17 @@ function parseRecord(text: string, path: string): ClaimState {
     if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
     return state;
   } catch (cause) {
-    throw new MetadataError('metadata-malformed', `claim record ${path} is damaged`, { cause, path, hint: unreadable });
+    throw damaged(path, 'is damaged', cause);
   }
 }
 
-const unreadable = 'delete the pods that use the claim: unpreparing it removes the record';
+function damaged(path: string, problem: string, cause?: unknown): MetadataError {
+  return new MetadataError('metadata-malformed', `claim record ${path} ${problem}`, {
+    ...(cause === undefined ? {} : { cause }),
+    path,
+    hint: 'the next prepare writes it anew; if none comes, delete the pods that use the claim, or else its directory',
+  });
+}
 
 function decodeState(value: Record<string, unknown>): ClaimState {
   const claim = record(value.claim, 'claim');

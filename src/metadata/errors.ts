@@ -3,7 +3,7 @@ import { NetdraError } from '../errors.ts';
 export type MetadataErrorCode =
   /** The text is not a stream of JSON objects, or an object lacks what every version has. */
   | 'metadata-malformed'
-  /** Objects were found, but none in a version that we know. */
+  /** Objects were found, but none in a version that we know; or a newer version has written a claim's record. */
   | 'metadata-version-unknown'
   /** A reader finds no file for the claim and request of its query. */
   | 'metadata-not-found'

@@ -262,6 +262,20 @@ export async function listDir(path: string): Promise<string[]> {
   }
 }
 
+/**
+ * Names of the directories in a directory, without links; none if it does not exist.
+ * @throws MetadataError `metadata-io`
+ */
+export async function listSubdirectories(directory: HostFile): Promise<string[]> {
+  try {
+    const entries = readdirSync(hostPath(directory), { withFileTypes: true });
+    return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
+  } catch (cause) {
+    if (errnoCode(cause) === 'ENOENT') return [];
+    throw ioError('list', directory, cause);
+  }
+}
+
 async function inDirectory(
   file: HostFile,
   held: HeldDirectories | undefined,
@@ -471,18 +485,20 @@ const hints: Record<string, string> = {
   ENOSPC: 'free space on that file system',
   EROFS: 'the file system is read-only: check the mounts of the driver',
   EACCES: 'the driver needs write access to that directory',
+  EIO: 'the disk or its file system fails: see the log of the kernel',
 };
 
 function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   const path = hostPath(file);
   const link = firstLink(file);
-  const hint = link === undefined ? hints[errnoCode(cause) ?? ''] : `${link} is a symbolic link, remove it`;
+  const hint = link === undefined ? hintFor(cause) : `${link} is a symbolic link, remove it`;
   return new MetadataError('metadata-io', `cannot ${verb} ${path}`, {
-    cause,
-    path,
-    retriable: true,
-    ...(hint === undefined ? {} : { hint }),
+    ...{ cause, path, hint, retriable: true },
   });
+}
+
+function hintFor(cause: unknown): string {
+  return hints[errnoCode(cause) ?? ''] ?? 'check that path and its file system: the driver tries again';
 }
 
 /** The first link in place of one of our directories, or of the file: the kernel's error text does not name it. */

@@ -1,4 +1,5 @@
 export { CdiSpecs, type ContainerEdits } from './cdi.ts';
+export type { ClaimDir } from './claim-dirs.ts';
 export { ClaimMetadata, type ClaimMetadataOptions, type MetadataUpdate } from './claim-metadata.ts';
 export type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
 export { type MetadataVersion, metadataVersions } from './codec.ts';
@@ -26,6 +27,7 @@ export {
   type RequestPlace,
 } from './layout.ts';
 export { layouts } from './layouts.ts';
+export { claimDirName } from './paths.ts';
 export { readMetadata, readMetadataFile } from './reader.ts';
 export {
   listRequests,

@@ -1,10 +1,11 @@
+import { explain } from '../errors.ts';
 import type { KubeletPluginHelper } from '../kubeletplugin/index.ts';
 import type { Logger } from '../logger.ts';
-import type { CdiSpecs, ClaimMetadata } from '../metadata/index.ts';
-import type { Store } from '../state/index.ts';
+import { type CdiSpecs, type ClaimMetadata, claimDirName } from '../metadata/index.ts';
+import { StateError, type Store } from '../state/index.ts';
 
 export interface OrphanedFilesOptions {
-  store: Pick<Store, 'claim'>;
+  store: Pick<Store, 'claim' | 'claims'>;
   metadata: Pick<ClaimMetadata, 'list' | 'removeUnclaimed'>;
   /** For each class that the driver writes, with the files that belong to it. */
   specs: Pick<CdiSpecs, 'claimUids' | 'removeClaim'>[];
@@ -12,17 +13,19 @@ export interface OrphanedFilesOptions {
   logger: Logger;
 }
 
-/** Removes something, unless it belongs to a claim by then. */
-type Removal = () => Promise<unknown>;
+/** Removes something, unless it belongs to a claim by then. @returns whether it was removed */
+type Removal = () => Promise<boolean>;
 
 /**
  * Removes metadata directories and CDI specs of claims that the store does not know. They are left when an interrupted
  * unprepare is never repeated. Each is removed when it has been seen twice: what is just being created may be seen
- * before its claim is.
+ * before its claim is. What cannot be read is reported and stays: it may belong to a claim whose containers run.
  */
 export class OrphanedFiles {
   readonly #options: OrphanedFilesOptions;
   #suspects = new Set<string>();
+  /** Problems of the last sweep, so that each is logged once while it lasts. */
+  #reported = new Set<string>();
 
   constructor(options: OrphanedFilesOptions) {
     this.#options = options;
@@ -30,38 +33,76 @@ export class OrphanedFiles {
 
   /** @throws MetadataError `metadata-io`; StateError `store-unusable` */
   async sweep(signal: AbortSignal): Promise<void> {
-    const orphans = new Map([...(await this.#directories(signal)), ...(await this.#specs())]);
+    const problems: unknown[] = [];
+    const orphans = new Map([...(await this.#directories(problems, signal)), ...(await this.#specs(problems))]);
     for (const [what, remove] of orphans) {
       if (signal.aborted) return;
-      if (!this.#suspects.has(what)) continue;
-      await remove();
-      this.#options.logger.warn({ what }, 'removed what a claim has left that is not prepared any more');
+      if (this.#suspects.has(what)) await this.#remove(what, remove, problems);
     }
     this.#suspects = new Set(orphans.keys());
+    this.#report(problems);
   }
 
-  async #directories(signal: AbortSignal): Promise<[string, Removal][]> {
+  async #directories(problems: unknown[], signal: AbortSignal): Promise<[string, Removal][]> {
     const { metadata, helper } = this.#options;
-    return (await metadata.list()).flatMap(({ dir, claim }): [string, Removal][] => {
-      if (claim === undefined) return [[`metadata directory ${dir}`, () => metadata.removeUnclaimed(dir)]];
-      if (this.#isKnown(claim.uid)) return [];
-      const isOver = async () => !this.#isKnown(claim.uid);
-      return [[`metadata of claim ${dir}, UID ${claim.uid}`, () => helper.reclaim(claim, isOver, signal)]];
+    return (await metadata.list()).flatMap(({ dir, claim, problem }): [string, Removal][] => {
+      if (problem !== undefined) problems.push(problem);
+      if (claim !== undefined && !this.#isKnown(claim.uid)) {
+        const isOver = async () => !this.#isKnown(claim.uid);
+        return [[`metadata of claim ${dir}, UID ${claim.uid}`, () => helper.reclaim(claim, isOver, signal)]];
+      }
+      // One without a record can be that of a claim that is being prepared, or whose record was lost.
+      if (claim !== undefined || problem !== undefined || this.#isKnownDir(dir)) return [];
+      return [
+        [`metadata directory ${dir}`, async () => !this.#isKnownDir(dir) && (await metadata.removeUnclaimed(dir))],
+      ];
     });
   }
 
-  async #specs(): Promise<[string, Removal][]> {
+  async #specs(problems: unknown[]): Promise<[string, Removal][]> {
     const found: [string, Removal][] = [];
     for (const [index, specs] of this.#options.specs.entries()) {
-      for (const uid of (await specs.claimUids()).filter((each) => !this.#isKnown(each))) {
-        const remove = async () => this.#isKnown(uid) || (await specs.removeClaim(uid));
+      const uids = await specs.claimUids((problem) => problems.push(problem));
+      for (const uid of uids.filter((each) => !this.#isKnown(each))) {
+        const remove = async () => {
+          if (this.#isKnown(uid)) return false;
+          await specs.removeClaim(uid);
+          return true;
+        };
         found.push([`CDI specs ${index} of claim UID ${uid}`, remove]);
       }
     }
     return found;
   }
 
+  /** One that cannot be removed does not keep the others from being removed. */
+  async #remove(what: string, remove: Removal, problems: unknown[]): Promise<void> {
+    try {
+      const isRemoved = await remove();
+      if (isRemoved) this.#options.logger.warn({ what }, 'removed what a claim has left that is not prepared any more');
+    } catch (error) {
+      // Without the store nothing is known of any claim.
+      if (error instanceof StateError) throw error;
+      problems.push(error);
+    }
+  }
+
+  #report(problems: readonly unknown[]): void {
+    const { logger } = this.#options;
+    const messages = problems.map(explain);
+    for (const [index, err] of problems.entries()) {
+      if (this.#reported.has(messages[index] as string)) continue;
+      logger.warn({ err }, 'files of a claim cannot be read or removed, and stay');
+    }
+    this.#reported = new Set(messages);
+  }
+
   #isKnown(uid: string): boolean {
     return this.#options.store.claim(uid) !== undefined;
+  }
+
+  /** Whether a claim of the store has a directory of this name. */
+  #isKnownDir(dir: string): boolean {
+    return this.#options.store.claims().some(({ identity }) => claimDirName(identity) === dir);
   }
 }

@@ -47,8 +47,8 @@ export class Reconciler implements AsyncDisposable {
   }
 
   /**
-   * Requests a round soon, because something has changed: at once, unless a task requests it and the tasks have requested
-   * the last round, too.
+   * Requests a round soon, because something has changed: at once, unless a task requests it and the tasks have
+   * requested the last round, too.
    */
   nudge(): void {
     if (this.#inRound.getStore() === true) {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, retry } from '../bench.ts';
 import { addVfPod, changeStore, expectClean, expectTold, expectTruth, isTold, storedClaims } from '../faults/vf-pod.ts';
 import type { Sandbox } from '../pod.ts';
@@ -183,6 +184,24 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
     await expect.poll(infoFiles, patience).toBe(1);
     rmSync(foreign);
     expect(await expectTruth(bench, sandbox, alive)).toBe(1);
+  });
+
+  it('(d) the record of a running pod that is damaged or gone is written anew, with the next generation', async () => {
+    await bench.startDriver();
+    const pod = await addVfPod(bench, 'damaged', 0);
+    const sandbox = await bench.startPod(pod);
+    const container = await bench.startContainer(sandbox, pod);
+    expect(await expectTold(container, sandbox, pod)).toBe(1);
+    const claimDir = join(bench.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata', 'default_damaged');
+    const record = join(claimDir, 'claim.json');
+    for (const [index, damage] of [() => writeFileSync(record, '{"schema":1,'), () => rmSync(record)].entries()) {
+      damage();
+      // The file that the container has mounted, blank only until the pod is read again.
+      await expect.poll(() => expectTold(container, sandbox, pod), patience).toBe(index + 2);
+      await systemClock.sleep(severalRoundsMs);
+      expect(await expectTruth(bench, sandbox, pod)).toBe(index + 2);
+    }
+    expect(logger.messages('warn')).toContain('claim prepared again: that was not completed before');
   });
 
   it('a reboot: nothing of the boot before counts, and what the kubelet prepares again is set up anew', async () => {

@@ -395,6 +395,17 @@ describe('delete', () => {
   });
 });
 
+it('deletes what an ADD may have left whose cache entry cannot be read, before it adds again', async () => {
+  plugins.writeResult('sriov', first);
+  await runner.add(attachmentOf(['sriov']), never);
+  const [file] = readdirSync(join(dir.path, 'cache'));
+  writeFileSync(join(dir.path, 'cache', file!), '{');
+  await runner.add(attachmentOf(['sriov']), never);
+  expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
+  expect(await cachedCount()).toBe(1);
+  expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
+});
+
 describe('delete when the namespace is gone', () => {
   const withIpam = { type: 'sriov', ipam: { type: 'leases', range: 'a' } };
   let netnsPath: string;

@@ -78,11 +78,44 @@ describe('DeviceInfoFiles', () => {
     expect([names(), names(recordDir())]).toEqual([[], []]);
   });
 
-  it('cannot be told from a damaged record, which goes all the same', async () => {
-    await files.write('a', [one]);
-    writeFileSync(join(recordDir(), 'a.json'), '');
-    await files.removeClaim('a');
-    expect(names(recordDir())).toEqual([]);
+  describe('with a record that is damaged', () => {
+    const recordPath = (uid: string) => join(recordDir(), `${uid}.json`);
+    const damaged = (uid: string) => ({ code: 'metadata-malformed', path: recordPath(uid), hint: expect.any(String) });
+    beforeEach(async () => {
+      await files.write('a', [one]);
+      await files.write('b', [two]);
+    });
+
+    it.each(['', '[{"name"', 'null', '[{"name":1}]'])('stay if nothing else says which they are: %j', async (text) => {
+      writeFileSync(recordPath('a'), text);
+      await expect(files.removeClaim('a')).rejects.toMatchObject(damaged('a'));
+      expect([names(), await files.claimUids()]).toEqual([
+        [one.name, two.name],
+        ['a', 'b'],
+      ]);
+    });
+
+    it('go with their claim if its devices are known', async () => {
+      writeFileSync(recordPath('a'), '');
+      await files.removeClaim('a', [one]);
+      expect([names(), await files.claimUids()]).toEqual([[two.name], ['b']]);
+    });
+
+    it('are recorded again when they are written', async () => {
+      writeFileSync(recordPath('a'), '');
+      await files.write('a', [one]);
+      await files.removeClaim('a');
+      expect(names()).toEqual([two.name]);
+    });
+
+    it('stay with an orphaned claim that has them too, and go with one whose devices are known', async () => {
+      await files.write('c', [two]);
+      writeFileSync(recordPath('b'), '');
+      await expect(files.removeClaim('c')).rejects.toMatchObject(damaged('b'));
+      expect(names()).toEqual([one.name, two.name]);
+      await files.removeClaim('a', [one]);
+      expect(names()).toEqual([two.name]);
+    });
   });
 
   it('say where they cannot be written', async () => {

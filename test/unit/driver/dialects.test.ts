@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -118,6 +118,24 @@ describe('a request whose class asks for older dialects', () => {
     bench.store.deleteClaim(claims[1]?.identity.uid ?? '');
     for (const claim of claims) expect(await bench.unprepare(claim)).toBeUndefined();
     expect([files(bench.cdiDir), infoFiles()]).toEqual([[], []]);
+  });
+
+  it('leaves nothing although the record of its device-info files is damaged', async () => {
+    const deviceInfo = { dialects: { deviceInfo: { resourceName } } };
+    const [claim, other] = [
+      allocated('c', ['dev-1'], { config: [fromClass(deviceInfo)] }),
+      allocated('d', ['dev-2'], { config: [fromClass(deviceInfo)] }),
+    ] as const;
+    for (const each of [claim, other]) await prepared(each);
+    expect(infoFiles()).toHaveLength(2);
+    for (const each of [claim, other]) {
+      writeFileSync(join(bench.dir, 'state/device-info', `${each.identity.uid}.json`), '');
+    }
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(infoFiles()).toEqual(['intel.com-nic-0000:00:00.2-device.json']);
+    await prepared(other);
+    expect(await bench.unprepare(other)).toBeUndefined();
+    expect([infoFiles(), files(join(bench.dir, 'state/device-info'))]).toEqual([[], []]);
   });
 });
 

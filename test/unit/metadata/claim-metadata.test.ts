@@ -1,4 +1,14 @@
-import { existsSync, readdirSync, readFileSync, statSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
@@ -211,22 +221,129 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(join(file, '../metadata-kep.json'))).toMatchObject({ generation: 1 });
   });
 
-  it('says which record cannot be read, and can still unprepare the claim', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    const path = join(file, '../../claim.json');
-    for (const [text, message] of [
-      ['{"schema":', `claim record ${path} is not JSON`],
-      ['null', `claim record ${path} has schema undefined, not 1`],
-      ['{"schema":2}', `claim record ${path} has schema 2, not 1`],
-    ] as const) {
-      writeFileSync(path, text);
-      await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).rejects.toThrow(message);
-      await expect(metadata.prepare(record, new Map())).rejects.toThrow(message);
-    }
-    await metadata.unprepare(claim);
-    expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
-    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
+  describe('with a record that cannot be read', () => {
+    const recordPath = () => join(file, '../../claim.json');
+    const otherFile = () => join(file, '../metadata-kep.json');
+    const generationOf = async () => (await readMetadataFile(file)).generation;
+    const replaceByDirectory = () => {
+      unlinkSync(recordPath());
+      mkdirSync(recordPath());
+    };
+    beforeEach(async () => {
+      await metadata.prepare(record, new Map());
+      await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+      await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')]);
+    });
+
+    it.each([
+      ['{"schema":', 'is not JSON'],
+      ['null', 'has schema undefined, not 1'],
+      ['', 'is not JSON'],
+      ['{"schema":1,"claim":{"namespace":"default","name":"slow-net","uid":"u"},"requests":{}}', 'is damaged'],
+    ])('refuses updates, and is written anew by the next prepare: %j', async (text, message) => {
+      writeFileSync(recordPath(), text);
+      await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).rejects.toMatchObject({
+        code: 'metadata-malformed',
+        message: `claim record ${recordPath()} ${message}`,
+        path: recordPath(),
+        hint: expect.stringContaining('delete the pods'),
+      });
+      // Reconciliation then prepares it again.
+      const device = { request: 'vf', pool: 'node-1', name: 'dev-1' };
+      expect(await metadata.covers(claim, [device])).toBe(false);
+      await open().prepare(record, new Map());
+      expect(await metadata.covers(claim, [device])).toBe(true);
+      expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 3 });
+      expect(await generationOf()).toBe(3);
+    });
+
+    it('is left alone if a newer version has written it, with an error that says so', async () => {
+      writeFileSync(recordPath(), '{"schema":2}');
+      const refused = {
+        code: 'metadata-version-unknown',
+        message: `claim record ${recordPath()} has schema 2, not 1`,
+        path: recordPath(),
+        hint: expect.stringContaining('run the newer version'),
+      };
+      await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).rejects.toMatchObject(refused);
+      await expect(metadata.prepare(record, new Map())).rejects.toMatchObject(refused);
+      await expect(metadata.covers(claim, [])).rejects.toMatchObject(refused);
+      expect([readFileSync(recordPath(), 'utf8'), await generationOf()]).toEqual(['{"schema":2}', 2]);
+    });
+
+    it('is left alone if reading it fails: that may succeed the next time', async () => {
+      replaceByDirectory();
+      const refused = { code: 'metadata-io', path: recordPath(), retriable: true };
+      await expect(metadata.prepare(record, new Map())).rejects.toMatchObject(refused);
+      await expect(metadata.covers(claim, [])).rejects.toMatchObject(refused);
+      await expect(metadata.unprepare(claim)).rejects.toMatchObject(refused);
+      expect(await generationOf()).toBe(2);
+    });
+
+    it('continues with the highest generation in any file, and with those in layouts that are switched off', async () => {
+      writeFileSync(recordPath(), '');
+      writeFileSync(file, readFileSync(file, 'utf8').slice(0, 50));
+      const { ino } = statSync(otherFile());
+      const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
+      metadata = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1] });
+      await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.2/24')]]]));
+      expect([await generationOf(), (await readMetadataFile(otherFile())).generation]).toEqual([3, 3]);
+      expect(statSync(otherFile()).ino).toBe(ino);
+    });
+
+    it('continues above any generation that it can have had if no file shows it', async () => {
+      await metadata.withdraw(claim);
+      writeFileSync(recordPath(), '');
+      await metadata.prepare(record, new Map());
+      const before = await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')]);
+      expect(before.generation).toBeGreaterThan(1_700_000_000);
+      expect((await metadata.update(claim, 'vf', [deviceWith('192.0.2.4/24')])).generation).toBe(before.generation + 1);
+    });
+
+    it('continues with the generation in the files also if the record is gone', async () => {
+      unlinkSync(recordPath());
+      await metadata.prepare(record, new Map());
+      expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 3 });
+    });
+
+    it('starts from nothing if the files are those of an earlier claim of its name', async () => {
+      for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
+        const uid = randomUUID();
+        damage();
+        await metadata.prepare({ ...record, claim: { ...claim, uid } }, new Map());
+        expect(existsSync(file)).toBe(false);
+        const update = await metadata.update({ ...claim, uid }, 'vf', [deviceWith('192.0.2.1/24')]);
+        expect(update).toMatchObject({ generation: 1 });
+      }
+      expect(readdirSync(join(dir.path, 'cdi'))).toHaveLength(1);
+    });
+
+    it.each([[''], ['{"schema":2}']])('can be unprepared all the same: %j', async (text) => {
+      writeFileSync(recordPath(), text);
+      await metadata.unprepare(claim);
+      expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
+      expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
+    });
+
+    it('is not removed with an earlier claim of its name', async () => {
+      for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
+        damage();
+        await metadata.unprepare({ ...claim, uid: 'earlier' });
+        expect(await generationOf()).toBe(2);
+      }
+    });
+
+    it('is listed with the reason, and its files are counted', async () => {
+      const [entry] = await metadata.list();
+      expect(entry).toEqual({ dir: 'default_fast-net', claim });
+      writeFileSync(recordPath(), '');
+      const problem = expect.objectContaining({ code: 'metadata-malformed', path: recordPath() });
+      expect(await metadata.list()).toEqual([{ dir: 'default_fast-net', problem }]);
+      expect(await metadata.countFiles()).toBe(1);
+      replaceByDirectory();
+      await expect(metadata.removeUnclaimed('default_fast-net')).rejects.toMatchObject({ code: 'metadata-io' });
+      expect(existsSync(file)).toBe(true);
+    });
   });
 
   it('leaves nothing behind at unprepare, and can repeat it', async () => {

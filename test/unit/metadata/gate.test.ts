@@ -224,6 +224,54 @@ describe('a claim with a gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
+  it.each<[string, (path: string) => void]>([
+    ['is damaged', (path) => writeFileSync(path, '')],
+    ['is gone', (path) => rmSync(path)],
+  ])('closes its gate until it is served again when its record %s and is written anew', async (_, damage) => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const inodes = hidden().map((path) => statSync(path).ino);
+    damage(join(gatePath(), '../claim.json'));
+    await metadata.prepare(record, new Map());
+    expect([await metadata.gateOf(claim), hidden().every(isBlank)]).toEqual([undefined, true]);
+    await serve(a);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2 });
+    expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
+  });
+
+  it('keeps its files in the directory of its first pod when its record is damaged and it has passed to another', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
+    writeFileSync(join(gatePath(), '../claim.json'), '');
+    const recovered: unknown[] = [];
+    metadata = bench.start({ gate, onRecovered: (of, problem) => recovered.push(of, problem) });
+    await metadata.prepare({ ...record, podUid: 'next' }, new Map());
+    await serve(b);
+    expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/fast-net.vf.json`, 'readme']);
+    const path = join(gatePath(), '../claim.json');
+    expect(recovered).toEqual([claim, expect.objectContaining({ code: 'metadata-malformed', path })]);
+    writeFileSync(path, '');
+    await metadata.unprepare(claim);
+    expect(bench.files()).toEqual(['pods/readme']);
+  });
+
+  it('begins with generation 1 after a damaged record if its files were never written', async () => {
+    await metadata.prepare(record, new Map());
+    writeFileSync(join(gatePath(), '../claim.json'), '');
+    await metadata.prepare(record, new Map());
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
+  });
+
+  it('closes its gate when it is withdrawn with a record that cannot be read, and reports the record', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    writeFileSync(join(gatePath(), '../claim.json'), '');
+    await expect(metadata.withdraw(claim)).rejects.toMatchObject({ code: 'metadata-malformed' });
+    expect(gateText()).toBeUndefined();
+  });
+
   it('keeps the reason why containers wait, and the end of a sandbox, when it is prepared again', async () => {
     await metadata.prepare(record, new Map());
     await metadata.holdGate(claim, a, 'the VF is in another pod');

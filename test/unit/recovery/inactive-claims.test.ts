@@ -1,8 +1,10 @@
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { KubeError, type ResourceClaim } from '../../../src/kube/index.ts';
 import { CallQueue } from '../../../src/kubeletplugin/call-queue.ts';
+import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
 import { PluginCalls } from '../../../src/kubeletplugin/plugin-calls.ts';
 import { ClaimMetadata, layouts } from '../../../src/metadata/index.ts';
 import { InactiveClaims } from '../../../src/recovery/index.ts';
@@ -269,45 +271,59 @@ describe('InactiveClaims', () => {
   });
 });
 
-describe('a claim with adminAccess only', () => {
-  // It holds no device, and its metadata is complete at prepare: nothing of it is left to complete.
-  it.each([true, false])('is left alone while its pod has a sandbox, with metadata enabled: %s', async (enabled) => {
-    using bench = new DriverBench();
-    const claim = allocated('monitor', [], {
-      requests: [{ name: 'watch', devices: [{ device: 'dev-1', adminAccess: true }] }],
-    });
-    let reads = 0;
-    let handedOver = 0;
+describe('a claim whose pod has a sandbox, with real metadata files', () => {
+  /** The claim is prepared, and swept. */
+  async function prepareOn(bench: DriverBench, claim: AllocatedClaim, enabled = true) {
+    const counts = { reads: 0, handedOver: 0 };
     const claims = {
       readClaim: async () => {
-        reads++;
+        counts.reads++;
         return structuredClone(claim.object) as ResourceClaim;
       },
     };
     const logger = new RecordingLogger();
-    const metadata = new ClaimMetadata({
-      ...{
-        driver: testDriver,
-        dataDir: join(bench.dir, 'plugins'),
-        cdiDir: bench.cdiDir,
-        layouts: [layouts.v1],
-        enabled,
-      },
-      gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
-    });
+    const dirs = { dataDir: join(bench.dir, 'plugins'), cdiDir: bench.cdiDir };
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
     const calls = new PluginCalls(bench.driver, {
       ...{ driver: testDriver, claims, metadata, queue: new CallQueue(), serialize: false, clock: systemClock, logger },
     });
     const answers = await calls.nodePrepareResources([claim.identity], { timeoutMs: 45_000, signal: never });
     expect(answers.get(claim.identity.uid)?.error).toBeUndefined();
-    reads = 0;
+    counts.reads = 0;
     const inactive = new InactiveClaims({
       ...{ driver: testDriver, pool: testNode, store: bench.store, claims, metadata, helper: calls },
       sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
-      onHandedOver: () => handedOver++,
+      onHandedOver: () => counts.handedOver++,
       ...{ clock: systemClock, logger },
     });
+    return { ...dirs, metadata, inactive, counts, logger };
+  }
+
+  // With adminAccess it holds no device, and its metadata is complete at prepare: nothing of it is left to complete.
+  it.each([true, false])('is left alone if it has adminAccess only, with metadata enabled: %s', async (enabled) => {
+    using bench = new DriverBench();
+    const requests = [{ name: 'watch', devices: [{ device: 'dev-1', adminAccess: true }] }];
+    const { inactive, counts, logger } = await prepareOn(bench, allocated('monitor', [], { requests }), enabled);
     for (let n = 0; n < 3; n++) await inactive.sweep(never);
-    expect([reads, handedOver, logger.messages('warn')]).toEqual([0, 0, []]);
+    expect([counts, logger.messages('warn')]).toEqual([{ reads: 0, handedOver: 0 }, []]);
+  });
+
+  it('is prepared again if its record is damaged or gone, and its generation does not go back', async () => {
+    using bench = new DriverBench();
+    const claim = allocated('nic', ['dev-1']);
+    const { dataDir, metadata, inactive, counts } = await prepareOn(bench, claim);
+    const path = join(dataDir, 'dra-device-metadata/default_nic/claim.json');
+    const update = async (ip: string) => {
+      const device = { driver: testDriver, pool: testNode, name: 'dev-1', networkData: { ips: [ip] } };
+      return (await metadata.update(claim.identity, 'vf', [device])).generation;
+    };
+    expect([await update('192.0.2.1/24'), await update('192.0.2.2/24')]).toEqual([1, 2]);
+    for (const [index, damage] of [() => writeFileSync(path, ''), () => rmSync(path)].entries()) {
+      damage();
+      for (let n = 0; n < 3; n++) await inactive.sweep(never);
+      expect(counts.handedOver).toBe(index + 1);
+      expect(await update('192.0.2.2/24')).toBe(index + 3);
+    }
   });
 });

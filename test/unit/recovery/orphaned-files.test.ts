@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DeviceInfoFiles, DialectFiles } from '../../../src/dialects/index.ts';
@@ -16,6 +16,7 @@ describe('OrphanedFiles', () => {
   let metadata: ClaimMetadata;
   let orphans: OrphanedFiles;
   let dialectFiles: DialectFiles;
+  let logger: RecordingLogger;
   const known = new Set<string>();
   const cdi = (file: string, kind: string) => writeFileSync(join(dir.path, 'cdi', file), JSON.stringify({ kind }));
   const claimDirs = () => readdirSync(join(dir.path, 'dra-device-metadata')).sort();
@@ -24,6 +25,7 @@ describe('OrphanedFiles', () => {
   beforeEach(() => {
     dir = tempDir();
     known.clear();
+    logger = new RecordingLogger();
     mkdirSync(join(dir.path, 'cdi'));
     const cdiDir = join(dir.path, 'cdi');
     metadata = new ClaimMetadata({ driver: testDriver, dataDir: dir.path, cdiDir, layouts: [layouts.v1] });
@@ -31,7 +33,10 @@ describe('OrphanedFiles', () => {
     const infoDirs = { dir: join(dir.path, 'devinfo'), recordDir: join(dir.path, 'device-info') };
     dialectFiles = new DialectFiles({ specs: specsOf('dialects'), deviceInfo: new DeviceInfoFiles(infoDirs) });
     orphans = new OrphanedFiles({
-      store: { claim: (uid) => (known.has(uid) ? ({} as never) : undefined) },
+      store: {
+        claim: (uid) => (known.has(uid) ? ({} as never) : undefined),
+        claims: () => [...known].map((uid) => ({ identity: identity(uid.slice('uid-'.length)) }) as never),
+      },
       metadata,
       specs: [...['metadata', 'device'].map(specsOf), dialectFiles],
       helper: {
@@ -41,7 +46,7 @@ describe('OrphanedFiles', () => {
           return true;
         },
       },
-      logger: new RecordingLogger(),
+      logger,
     });
   });
   afterEach(() => dir[Symbol.dispose]());
@@ -60,6 +65,97 @@ describe('OrphanedFiles', () => {
     await orphans.sweep(never);
     expect(claimDirs()).toEqual(['default_here']);
     expect(specs()).toEqual([`${testDriver}_metadata_uid-here_vf.json`]);
+  });
+
+  describe('a directory whose record cannot be read', () => {
+    const recordPath = (name: string) => join(dir.path, 'dra-device-metadata', `default_${name}`, 'claim.json');
+    const files = (name: string) => readdirSync(join(recordPath(name), '..')).sort();
+    const removed = 'removed what a claim has left that is not prepared any more';
+    const replace = (name: string, change: (text: string) => string) =>
+      writeFileSync(recordPath(name), change(readFileSync(recordPath(name), 'utf8')));
+
+    beforeEach(async () => {
+      await prepare('live');
+      known.add('uid-live');
+      await metadata.update(identity('live'), 'vf', [{ driver: testDriver, pool: 'node-1', name: 'dev-1' }]);
+    });
+
+    it.each<[string, () => void]>([
+      ['is damaged', () => replace('live', () => '{"schema": 1, "claim"')],
+      ['is empty', () => replace('live', () => '')],
+      ['is of a newer version', () => replace('live', (text) => text.replace(/"schema": ?1/, '"schema": 2'))],
+      ['is that of another claim', () => replace('live', (text) => text.replace('"live"', '"other"'))],
+      [
+        'cannot be opened',
+        () => {
+          rmSync(recordPath('live'));
+          mkdirSync(recordPath('live'));
+        },
+      ],
+    ])('stays with its specs when it %s, and is reported once, with what to do', async (_, damage) => {
+      damage();
+      const before = [files('live'), specs()];
+      for (let n = 0; n < 4; n++) await orphans.sweep(never);
+      expect([files('live'), specs()]).toEqual(before);
+      expect(logger.lines).toMatchObject([
+        { level: 'warn', fields: { err: { path: recordPath('live'), hint: expect.any(String) } } },
+      ]);
+    });
+
+    it('stays although no claim is known: it may belong to one all the same', async () => {
+      known.clear();
+      replace('live', () => '');
+      for (let n = 0; n < 3; n++) await orphans.sweep(never);
+      expect(claimDirs()).toEqual(['default_live']);
+    });
+
+    it('stays when it was readable at the first look', async () => {
+      known.clear();
+      rmSync(recordPath('live'));
+      await orphans.sweep(never);
+      writeFileSync(recordPath('live'), '');
+      for (let n = 0; n < 2; n++) await orphans.sweep(never);
+      expect(claimDirs()).toEqual(['default_live']);
+    });
+
+    it('is reported again when it was readable meanwhile', async () => {
+      const text = readFileSync(recordPath('live'), 'utf8');
+      for (const content of ['', text, '']) {
+        replace('live', () => content);
+        await orphans.sweep(never);
+      }
+      expect(logger.messages('warn')).toHaveLength(2);
+    });
+
+    it('does not keep others from being removed', async () => {
+      await prepare('gone');
+      replace('live', () => '');
+      for (let n = 0; n < 2; n++) await orphans.sweep(never);
+      expect(claimDirs()).toEqual(['default_live']);
+      expect(logger.messages('warn')).toContain(removed);
+    });
+
+    it('stays without a record, too, while the store has its claim', async () => {
+      rmSync(recordPath('live'));
+      for (let n = 0; n < 3; n++) await orphans.sweep(never);
+      expect(files('live')).toEqual(['vf']);
+      known.clear();
+      for (let n = 0; n < 2; n++) await orphans.sweep(never);
+      expect([claimDirs(), logger.messages('warn')]).toEqual([[], [removed, removed]]);
+    });
+  });
+
+  it('reports specs and records of dialects that cannot be read, leaves them, and removes the others', async () => {
+    const spec = (uid: string) => `${testDriver}_device_${uid}_dev-1.json`;
+    mkdirSync(join(dir.path, 'cdi', spec('uid-x')));
+    cdi(spec('uid-y'), `${testDriver}/device`);
+    const record = join(dir.path, 'device-info', 'uid-z.json');
+    mkdirSync(join(record, '..'));
+    writeFileSync(record, '[{"name":');
+    for (let n = 0; n < 3; n++) await orphans.sweep(never);
+    expect([specs(), existsSync(record)]).toEqual([[spec('uid-x')], true]);
+    const problems = logger.lines.flatMap(({ fields: { err } }) => (err === undefined ? [] : [err]));
+    expect(problems).toMatchObject([{ path: join(dir.path, 'cdi', spec('uid-x')) }, { path: record }]);
   });
 
   it('leaves what was only just being made at the first look', async () => {
