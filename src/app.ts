@@ -187,7 +187,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const networkDriver = new Driver({
     driver,
     store,
-    inventory: { find: (pool, name) => (pool === settings.nodeName ? vfs.findUsable(name) : undefined) },
+    inventory: { pool: nodeName, find: (name) => vfs.findUsable(name) },
     attachments,
     control: vfs.control,
     attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),

@@ -12,7 +12,9 @@ import { type NetworkAttachmentReader, resolveNetworkAttachment } from './networ
 
 /** The node's VFs, by their names in the ResourceSlice. */
 export interface Inventory {
-  find(pool: string, device: string): (VfAddress & { simulated: boolean }) | undefined;
+  /** Name of the node's only pool. */
+  pool: string;
+  find(device: string): (VfAddress & { simulated: boolean }) | undefined;
 }
 
 export interface DeviceResolverOptions {
@@ -46,13 +48,15 @@ export class DeviceResolver {
   /**
    * @returns the devices of the allocation that are this driver's and the claim's own, in its order: without those of
    * requests with `adminAccess`, which other claims may hold. Their interfaces are not named yet.
-   * @throws DriverError `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError `cni-config-invalid`
+   * @throws DriverError `pool-foreign`, `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError
+   * `cni-config-invalid`
    */
   async resolve(claim: AllocatedClaim, signal: AbortSignal): Promise<StoredDevice[]> {
+    this.#checkPools(claim);
     const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess !== true);
     const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), signal);
     return results.map(({ pool, device: name, request }): StoredDevice => {
-      const { pciAddress, pfAddress, vfIndex } = this.#find(claim, pool, name);
+      const { pciAddress, pfAddress, vfIndex } = this.#find(claim, name);
       const siblings = results.filter((result) => result.request === request);
       const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
       const config = configForDevice(configs.get(request) ?? {}, subjectOf(claim), index, siblings.length);
@@ -72,7 +76,7 @@ export class DeviceResolver {
   observed(claim: AllocatedClaim): ObservedDevice[] {
     const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess === true);
     return results.map(({ pool, device: name, request }) => {
-      return { pool, name, request, pciAddress: this.#find(claim, pool, name).pciAddress };
+      return { pool, name, request, pciAddress: this.#find(claim, name).pciAddress };
     });
   }
 
@@ -106,11 +110,30 @@ export class DeviceResolver {
     return addsRoutes ? await this.#options.nodeNetworks() : [];
   }
 
-  #find(claim: AllocatedClaim, pool: string, name: string): VfAddress {
-    const vf = this.#options.inventory.find(pool, name);
+  /**
+   * Device names repeat on every node, so a device of another node's pool must not be taken for one of this node.
+   * @throws DriverError `pool-foreign`
+   */
+  #checkPools(claim: AllocatedClaim): void {
+    const { pool: own } = this.#options.inventory;
+    for (const { pool, device, request } of this.#resultsOf(claim)) {
+      if (pool === own) continue;
+      const subject = subjectOf(claim);
+      const message = `claim ${subject}: request ${request} is allocated device ${device} of pool ${pool}, but the pool of this node is ${own}`;
+      throw new DriverError('pool-foreign', message, {
+        claim: subject,
+        device,
+        hint: `find the ResourceSlice with spec.pool.name ${pool} whose spec.nodeName is not ${pool}, find out which account has written it, and delete it; then delete the pod`,
+      });
+    }
+  }
+
+  #find(claim: AllocatedClaim, name: string): VfAddress {
+    const { inventory } = this.#options;
+    const vf = inventory.find(name);
     if (vf !== undefined) return vf;
     const subject = subjectOf(claim);
-    throw new DriverError('device-unknown', `claim ${subject}: this node has no device ${pool}/${name}`, {
+    throw new DriverError('device-unknown', `claim ${subject}: this node has no device ${inventory.pool}/${name}`, {
       claim: subject,
       device: name,
       hint: 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew',

@@ -11,6 +11,8 @@ export type DriverErrorCode =
   | 'namespace-unreadable'
   /** The allocation names a device that this node does not have. */
   | 'device-unknown'
+  /** The allocation names a device in the pool of another node. */
+  | 'pool-foreign'
   /** The allocation contains a configuration that neither the DeviceClass nor the claim has. */
   | 'allocation-mismatch'
   /** The operator does not allow these CNI plugins to run. */

@@ -116,8 +116,9 @@ export class Instance {
       driver,
       store,
       inventory: {
-        find: (pool, device) => {
-          const vf = pool === nodeName ? hardware.vfs.find((each) => each.name === device) : undefined;
+        pool: nodeName,
+        find: (device) => {
+          const vf = hardware.vfs.find((each) => each.name === device);
           return vf && { ...addressOf(vf), simulated: false };
         },
       },

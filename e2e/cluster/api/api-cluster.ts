@@ -30,10 +30,12 @@ export interface ApiClusterOptions extends Pick<ControlPlaneOptions, 'featureGat
 export class ApiCluster implements AsyncDisposable {
   readonly admin: ApiUser;
   readonly #config: KubeConfig;
+  readonly #controlPlane: ControlPlane;
   readonly #stack: AsyncDisposableStack;
 
-  private constructor(config: KubeConfig, stack: AsyncDisposableStack) {
+  private constructor(config: KubeConfig, controlPlane: ControlPlane, stack: AsyncDisposableStack) {
     this.#config = config;
+    this.#controlPlane = controlPlane;
     this.#stack = stack;
     this.admin = this.#open(config);
   }
@@ -44,12 +46,12 @@ export class ApiCluster implements AsyncDisposable {
     const { etcd, kubernetes } = readPrograms(process.env);
     const dir = mkdtempSync(join(tmpdir(), 'api-'));
     stack.defer(() => rmSync(dir, { recursive: true, force: true }));
-    const { adminKubeconfig } = stack.use(
+    const controlPlane = stack.use(
       await ControlPlane.start({ ...options, dir, etcd, kubernetes, apiServerOnly: true }),
     );
     const config = new KubeConfig();
-    config.loadFromFile(adminKubeconfig);
-    const cluster = new ApiCluster(config, stack.move());
+    config.loadFromFile(controlPlane.adminKubeconfig);
+    const cluster = new ApiCluster(config, controlPlane, stack.move());
     for (const object of renderObjects({ values })) await cluster.create(object);
     return cluster;
   }
@@ -75,6 +77,14 @@ export class ApiCluster implements AsyncDisposable {
   /** The driver with the token that a node's kubelet gives the driver's pod. Creates the node and the pod. */
   async driverOn(node: string): Promise<ApiUser> {
     return this.#open(withToken(this.#config, await this.driverToken(node)));
+  }
+
+  /** The kubelet of a node, with its certificate. */
+  kubeletOn(node: string): ApiUser {
+    const { authority, server } = this.#controlPlane;
+    const config = new KubeConfig();
+    config.loadFromFile(authority.kubeconfig(`kubelet-${node}`, `/O=system:nodes/CN=system:node:${node}`, server));
+    return this.#open(config);
   }
 
   /** The token of {@link driverOn}. */

@@ -62,6 +62,8 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
       const refused = `netdra on node ${cluster.node.name} may not touch a ResourceSlice of node 'elsewhere'`;
       expect(await answer(client, 'POST', own)).toBe('accepted');
       expect(await answer(client, 'POST', other)).toContain(refused);
+      const foreignPool = { ...own, spec: { ...own.spec, pool: other.spec.pool } };
+      expect(await answer(client, 'POST', foreignPool)).toContain("may not have pool 'elsewhere'");
       expect(await answer(client, 'POST', sliceOf(undefined, driver))).toContain(
         "may not touch a ResourceSlice of node ''",
       );

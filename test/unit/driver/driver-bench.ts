@@ -134,7 +134,7 @@ export class DriverBench implements Disposable {
     this.driver = new Driver({
       driver: testDriver,
       store: this.store,
-      inventory: { find: (pool, name) => (pool === testNode ? vfOf(name) : undefined) },
+      inventory: { pool: testNode, find: vfOf },
       networkAttachments,
       control: this.control,
       attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { explain } from '../../../src/errors.ts';
 import type { AllocatedClaim } from '../../../src/kubeletplugin/index.ts';
 import type { StoredDevice } from '../../../src/state/index.ts';
 import { buildPod, testDriver } from '../../doubles/objects.ts';
@@ -67,6 +68,22 @@ describe('Driver.prepareResourceClaims', () => {
       refusal('device-unknown', 'claim default/c: this node has no device node-1/gone'),
     );
   });
+
+  it.each([false, true])(
+    "refuses a device of another node's pool, although it has one of that name: adminAccess %s",
+    async (adminAccess) => {
+      const own = { name: 'own', devices: ['dev-2'] };
+      const foreign = { name: 'vf', devices: [{ device: 'dev-1', pool: 'node-2', adminAccess }] };
+      const { error } = (await bench.prepare(allocated('c', [], { requests: [own, foreign] }))) as { error: Error };
+      expect(error).toMatchObject({ code: 'pool-foreign', claim: 'default/c', device: 'dev-1', retriable: false });
+      expect(explain(error)).toBe(
+        'claim default/c: request vf is allocated device dev-1 of pool node-2, but the pool of this node is node-1 ' +
+          '(find the ResourceSlice with spec.pool.name node-2 whose spec.nodeName is not node-2, ' +
+          'find out which account has written it, and delete it; then delete the pod)',
+      );
+      expect([bench.store.claims(), bench.control.calls]).toEqual([[], []]);
+    },
+  );
 
   it('says when two interfaces of a pod would have the same name, within a claim and between two', async () => {
     const pods = [buildPod('app')];
