@@ -18,6 +18,7 @@ import { explain } from './errors.ts';
 import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import { isPodWanted, KubeClient, openApiAccess, ResourceApi } from './kube/index.ts';
 import { startKubeletPlugin } from './kubeletplugin/index.ts';
+import { layoutDirectories } from './layout-directories.ts';
 import type { Logger } from './logger.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from './metadata/index.ts';
 import { NetworkWatch, parseCidr } from './netlink/index.ts';
@@ -54,7 +55,7 @@ import { defaultReconcileIntervalMs, type Settings } from './settings.ts';
 import { openStartGate } from './start-gate.ts';
 import { ClaimLocks, Store } from './state/index.ts';
 import { heldDevices, openVfSource, type VfSource } from './vf-source.ts';
-import { checkWritableDirectories } from './writable-directories.ts';
+import { checkWritableDirectories, driverDirectories } from './writable-directories.ts';
 
 /** The running driver. Disposing stops it; prepared claims stay prepared. */
 export interface App extends AsyncDisposable {
@@ -73,8 +74,14 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const dataDir = join(settings.kubeletPluginsDir, driver);
   const stateDir = settings.stateDir ?? dataDir;
   const access = await openApiAccess(settings.kubeconfig);
-  checkWritableDirectories(settings);
-  labelDirectories(settings, dataDir, logger);
+  checkWritableDirectories(driverDirectories(settings));
+  const layoutDirs = await layoutDirectories(settings, dataDir);
+  checkWritableDirectories(layoutDirs);
+  labelDirectories(
+    dataDir,
+    layoutDirs.map(({ path }) => path),
+    logger,
+  );
   await using stack = new AsyncDisposableStack();
   const ops = stack.use(
     await Operations.start({

@@ -4,9 +4,7 @@ import koffi from 'koffi';
 import { explain, NetdraError } from './errors.ts';
 import { gateProgramPath } from './gate/index.ts';
 import type { Logger } from './logger.ts';
-import type { LayoutName } from './metadata/layout.ts';
 import { metadataDirName } from './metadata/layout-v1.ts';
-import type { Settings } from './settings.ts';
 
 /**
  * Label of files that every container may read, whatever its categories. Source: container-selinux, `container.te`:
@@ -20,18 +18,11 @@ const enforcePath = '/sys/fs/selinux/enforce';
  * Labels the directories whose files are mounted into containers, before anything is created in them. A failure is only
  * logged: the driver still serves pods that SELinux does not confine.
  * @param dataDir the driver's directory below the kubelet's `plugins`
+ * @param layoutDirs those of layouts that are outside it
  */
-export function labelDirectories(
-  { attributesDir, downwardApiDir, metadataLayouts }: Settings,
-  dataDir: string,
-  logger: Logger,
-) {
-  const ofLayout = { 'attributes-json': attributesDir, 'downward-api': downwardApiDir };
-  const dirs = Object.entries(ofLayout).flatMap(([layout, dir]) =>
-    dir !== undefined && metadataLayouts.includes(layout as LayoutName) ? [dir] : [],
-  );
+export function labelDirectories(dataDir: string, layoutDirs: readonly string[], logger: Logger): void {
   try {
-    labelForContainers([join(dataDir, metadataDirName), dirname(gateProgramPath(dataDir)), ...dirs]);
+    labelForContainers([join(dataDir, metadataDirName), dirname(gateProgramPath(dataDir)), ...layoutDirs]);
   } catch (error) {
     logger.warn({ err: error }, explain(error));
   }

@@ -4,18 +4,20 @@ import { errnoCode, NetdraError } from './errors.ts';
 import type { Settings } from './settings.ts';
 
 /** A directory that the driver writes to, and the flag that names it. */
-interface Directory {
+export interface WritableDirectory {
   flag: string;
   path: string;
+  /** Why it is needed, where the settings do not say so. */
+  purpose?: string;
 }
 
 /**
- * Checks that the driver can write to all directories it needs, without changing anything. Otherwise the driver would
+ * Checks that the driver can write to directories it needs, without changing anything. Otherwise the driver would
  * start and then fail claim by claim.
  * @throws NetdraError `directory-unwritable`
  */
-export function checkWritableDirectories(settings: Settings): void {
-  for (const { flag, path } of directoriesOf(settings)) {
+export function checkWritableDirectories(directories: readonly WritableDirectory[]): void {
+  for (const { flag, path, purpose } of directories) {
     const existing = nearestExisting(path);
     try {
       accessSync(existing, constants.W_OK | constants.X_OK);
@@ -26,27 +28,21 @@ export function checkWritableDirectories(settings: Settings): void {
         code === 'EROFS'
           ? `mount it writable, or see ${flag}`
           : `run this as root, give the directory to root, or see ${flag}`;
-      throw new NetdraError('directory-unwritable', `cannot write to ${path}${where} (${code})`, { path, hint });
+      const why = purpose === undefined ? '' : `, and ${purpose}`;
+      throw new NetdraError('directory-unwritable', `cannot write to ${path}${where} (${code})${why}`, { path, hint });
     }
   }
 }
 
-function directoriesOf(settings: Settings): Directory[] {
-  const { kubeletPluginsDir, kubeletRegistryDir, cdiDir, stateDir, metadataLayouts } = settings;
-  const { attributesDir, downwardApiDir } = settings;
-  const directories: (Directory | undefined)[] = [
+/** The driver's directories, whatever layouts it has. */
+export function driverDirectories(settings: Settings): WritableDirectory[] {
+  const { kubeletPluginsDir, kubeletRegistryDir, cdiDir, stateDir } = settings;
+  return [
     { flag: '--kubelet-plugins-dir', path: `${kubeletPluginsDir}/${settings.driverName}` },
     { flag: '--kubelet-registry-dir', path: kubeletRegistryDir },
     { flag: '--cdi-dir', path: cdiDir },
-    stateDir === undefined ? undefined : { flag: '--state-dir', path: stateDir },
-    attributesDir !== undefined && metadataLayouts.includes('attributes-json')
-      ? { flag: '--attributes-dir', path: attributesDir }
-      : undefined,
-    downwardApiDir !== undefined && metadataLayouts.includes('downward-api')
-      ? { flag: '--downward-api-dir', path: downwardApiDir }
-      : undefined,
+    ...(stateDir === undefined ? [] : [{ flag: '--state-dir', path: stateDir }]),
   ];
-  return directories.filter((directory) => directory !== undefined);
 }
 
 /** The path itself, or its nearest existing ancestor. A file in the way counts as existing. */

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe } from 'vitest';
+import { describeLayouts } from './cases/layouts.ts';
 import { describePages } from './cases/pages.ts';
 import { describeRelease } from './cases/release.ts';
 import { InstalledDriver } from './node/driver.ts';
@@ -23,5 +24,6 @@ describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
 
   const get = () => ({ node, driver });
   describeRelease(get);
+  describeLayouts(get);
   describePages(get);
 });

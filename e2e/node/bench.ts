@@ -114,6 +114,8 @@ export class Bench implements AsyncDisposable {
       nriPluginName: 'netdra',
       nriPluginIndex: '10',
       metadataLayouts: ['v1', 'kep'],
+      attributesDir: join(dir, 'attributes'),
+      downwardApiDir: join(dir, 'pods'),
       enableDeviceMetadata: true,
       ...(more?.startGate === 'file' ? {} : { gateProgram: locateGate() }),
       liveUpdates: true,

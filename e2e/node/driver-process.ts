@@ -91,6 +91,8 @@ export function driverFlags(settings: Settings): string[] {
     'nri-plugin-name': settings.nriPluginName,
     'nri-plugin-index': settings.nriPluginIndex,
     'metadata-layouts': settings.metadataLayouts.join(','),
+    'attributes-dir': settings.attributesDir,
+    'downward-api-dir': settings.downwardApiDir,
     'enable-device-metadata': String(settings.enableDeviceMetadata),
     'start-gate': settings.startGate,
     'gate-program': settings.gateProgram,

@@ -15,7 +15,7 @@ import {
   removeTree,
   takeTreeAway,
 } from './host-file.ts';
-import { type HostDirs, type LayoutName, placeOf } from './layout.ts';
+import { type HostDirs, type LayoutName, placeOf, type SharedFile } from './layout.ts';
 import { attributesFilePrefix } from './layout-attributes-json.ts';
 import { layouts } from './layouts.ts';
 import { claimDirName } from './paths.ts';
@@ -54,9 +54,9 @@ export class ClaimFiles {
   }
 
   /** The bind mounts of a request, for CDI. */
-  mounts(state: ClaimState, base: string, visible: readonly LayoutName[]) {
+  mounts(state: ClaimState, base: string) {
     const place = this.#placeOf(state, base);
-    return visible.flatMap((layout) =>
+    return state.layouts.flatMap((layout) =>
       layouts[layout].containerPaths(place).map((containerPath) => ({
         hostPath: hostPath(layouts[layout].hostFile(this.#dirs, place)),
         containerPath,
@@ -97,12 +97,10 @@ export class ClaimFiles {
   async remove(state: ClaimState, held: HeldDirectories): Promise<void> {
     const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, state.claim)));
     for (const base of Object.keys(state.requests)) {
-      for (const [layout, file] of this.#files(state, base)) {
+      for (const [, file] of this.#files(state, base)) {
         // Files in the claim's own directory are removed with it.
         if (hostPath(file).startsWith(`${claimDir}/`)) continue;
-        await removeFile(file, held);
-        // The pod's directory is shared by its claims.
-        if (layout === 'downward-api') await removeEmptyDir({ base: file.base, parts: file.parts.slice(0, -1) }, held);
+        await this.removeShared(file, held);
       }
     }
     await this.removeClaimDir(state.claim, held);
@@ -128,10 +126,24 @@ export class ClaimFiles {
         const text = await readFileIfThere(file);
         const isOurs = [claim.uid, this.#driver].every((part) => text?.includes(JSON.stringify(part)));
         if (!isOurs) continue;
-        await removeFile(file);
-        await removeEmptyDir({ base: downwardApiDir, parts: [pod] });
+        await this.removeShared(file);
       }
     }
+  }
+
+  /** Files of the driver's claims in directories that are not its own, in all layouts. @throws MetadataError `metadata-io` */
+  async listShared(): Promise<SharedFile[]> {
+    const found: SharedFile[] = [];
+    for (const layout of Object.values(layouts)) {
+      found.push(...((await layout.listFiles?.(this.#dirs, this.#driver)) ?? []));
+    }
+    return found;
+  }
+
+  /** Removes a file, and the directory of its pod if that is empty then. @throws MetadataError `metadata-io` */
+  async removeShared({ base, parts }: HostFile, held?: HeldDirectories): Promise<void> {
+    await removeFile({ base, parts }, held);
+    if (parts.length > 1) await removeEmptyDir({ base, parts: parts.slice(0, -1) }, held);
   }
 
   /** The files of a request, one for each of its layouts. */

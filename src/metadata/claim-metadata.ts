@@ -23,7 +23,7 @@ import {
 } from './document.ts';
 import { MetadataError } from './errors.ts';
 import { checkGateHook, closeGate, type Gate, type GateHook, gateHook, isGateOf, readGate, writeGate } from './gate.ts';
-import { HeldDirectories } from './host-file.ts';
+import { HeldDirectories, hostPath } from './host-file.ts';
 import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from './layout.ts';
 import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { claimDirName } from './paths.ts';
@@ -36,6 +36,10 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
   dataDir: string;
   cdiDir: string;
+  /**
+   * That claims get when they are prepared. A claim keeps those that it has until it is unprepared, whatever this says:
+   * another instance, or an earlier one, may have prepared it.
+   */
   layouts: readonly Layout[];
   /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
   enabled?: boolean;
@@ -281,7 +285,7 @@ export class ClaimMetadata {
 
   /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
   async countFiles(): Promise<number> {
-    return await countContents(this.#options.dataDir, (state) => this.#visible(state).length > 0);
+    return await countContents(this.#options.dataDir, (state) => state.layouts.length > 0);
   }
 
   /**
@@ -292,6 +296,20 @@ export class ClaimMetadata {
   async removeUnclaimed(dir: string): Promise<boolean> {
     // The mutex of a claim that may be about to be prepared: its directory would have this name.
     return await this.#mutex.run(dir, () => removeClaimless(this.#options.dataDir, dir));
+  }
+
+  /**
+   * Files of claims in directories that are not the driver's own, in any layout. An instance that did not have such a
+   * directory could not remove them. Files without content are left out.
+   * @throws MetadataError `metadata-io`
+   */
+  async listShared(): Promise<{ path: string; claimUid: string; remove: () => Promise<void> }[]> {
+    const found = await this.#files.listShared();
+    return found.map(({ file, claimUid }) => ({
+      path: hostPath(file),
+      claimUid,
+      remove: () => this.#files.removeShared(file),
+    }));
   }
 
   /** The document in the files; `undefined` while there is none. */
@@ -336,11 +354,6 @@ export class ClaimMetadata {
     return this.#options.enabled ?? true;
   }
 
-  /** Layouts in which containers that start from now on find files. */
-  #visible(state: ClaimState): readonly LayoutName[] {
-    return this.#isEnabled ? this.#layouts : state.layouts;
-  }
-
   /** @returns `undefined` if there is nothing to lay down */
   #nextState(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>, kept: ClaimState | undefined) {
     const { attributesOf = () => undefined, bootId, gate } = this.#options;
@@ -354,7 +367,7 @@ export class ClaimMetadata {
   /** @returns `undefined` if a container gets nothing with this request */
   #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
     const { dataDir, gate } = this.#options;
-    const mounts = this.#files.mounts(state, base, this.#visible(state));
+    const mounts = this.#files.mounts(state, base);
     const isGated = gate !== undefined && requestOf(state, base).isGated === true;
     if (mounts.length === 0 && !isGated) return undefined;
     return {

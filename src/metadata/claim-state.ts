@@ -70,6 +70,20 @@ export async function listClaimDirs(dataDir: string): Promise<{ claims: string[]
   return { claims: dirs.filter((name) => !isRemoved(name)), removed: dirs.filter(isRemoved) };
 }
 
+/** The layouts that prepared claims have, as far as their records can be read. @throws MetadataError `metadata-io` */
+export async function readLayoutsInUse(dataDir: string): Promise<Set<LayoutName>> {
+  const inUse = new Set<LayoutName>();
+  for (const dir of (await listClaimDirs(dataDir)).claims) {
+    try {
+      for (const layout of readClaimStateSync(dataDir, dir)?.layouts ?? []) inUse.add(layout);
+    } catch (error) {
+      // An unreadable record is left to the calls that need it.
+      if (!(error instanceof MetadataError)) throw error;
+    }
+  }
+  return inUse;
+}
+
 /** @throws MetadataError `metadata-io` */
 export async function writeClaimState(dataDir: string, state: ClaimState, held: HeldDirectories): Promise<void> {
   await createFile(claimStateFile(dataDir, state.claim), `${formatGoJson({ schema, ...state })}\n`, { held });

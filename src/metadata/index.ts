@@ -2,6 +2,7 @@ export { CdiSpecs, type ContainerEdits } from './cdi.ts';
 export type { ClaimDir } from './claim-dirs.ts';
 export { ClaimMetadata, type ClaimMetadataOptions, type MetadataUpdate } from './claim-metadata.ts';
 export type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
+export { readLayoutsInUse } from './claim-state.ts';
 export { type MetadataVersion, metadataVersions } from './codec.ts';
 export { type DecodedMetadata, decodeMetadata, decodeStream } from './decode.ts';
 export {

@@ -1,9 +1,11 @@
+import { join } from 'node:path';
 import { formatAttributeStrings, mapAttributes, type PlainValue } from './attribute.ts';
 import { definedOnly, formatNetworkData } from './codec.ts';
 import type { DeviceAttributes, DeviceMetadata } from './document.ts';
 import { MetadataError } from './errors.ts';
+import { type HostFile, listDir, readSmallFile } from './host-file.ts';
 import { formatGoJson } from './json-stream.ts';
-import { claimNames, defaultHostDirs, type Layout, type PublishedDevice } from './layout.ts';
+import { claimNames, defaultHostDirs, type Layout, type PublishedDevice, type SharedFile } from './layout.ts';
 import { fileName, pathPart } from './paths.ts';
 
 /**
@@ -36,7 +38,36 @@ export const downwardApi: Layout = {
       requests: [{ name: request, devices }],
     })}\n`;
   },
+  async listFiles({ downwardApiDir }, driver) {
+    const found: SharedFile[] = [];
+    for (const pod of await listDir(downwardApiDir)) {
+      // Others may have files there, too.
+      for (const name of await listDir(join(downwardApiDir, pod)).catch(() => [])) {
+        const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
+        const claimUid = name.endsWith('.json') ? readClaimUid(file, driver) : undefined;
+        if (claimUid !== undefined) found.push({ file, claimUid });
+      }
+    }
+    return found;
+  },
 };
+
+const maxFileBytes = 2 ** 20;
+
+/** @returns `undefined` for a file that is not known to be the driver's: it has no content, or that of another program */
+function readClaimUid(file: HostFile, driver: string): string | undefined {
+  try {
+    const { metadata, requests } = JSON.parse(readSmallFile(file, maxFileBytes)?.text ?? '') as {
+      metadata: { uid: unknown };
+      requests: { devices: { driver: unknown }[] }[];
+    };
+    const devices = requests.flatMap((request) => request.devices);
+    const isOurs = devices.length > 0 && devices.every((device) => device.driver === driver);
+    return isOurs && typeof metadata.uid === 'string' ? metadata.uid : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 function formatDevice(device: DeviceMetadata, published: readonly PublishedDevice[], readySince: string | undefined) {
   const { name, driver, pool, attributes = {}, networkData } = device;

@@ -6,20 +6,23 @@ import { StateError, type Store } from '../state/index.ts';
 
 export interface OrphanedFilesOptions {
   store: Pick<Store, 'claim' | 'claims'>;
-  metadata: Pick<ClaimMetadata, 'list' | 'removeUnclaimed'>;
+  metadata: Pick<ClaimMetadata, 'list' | 'listShared' | 'removeUnclaimed'>;
   /** For each class that the driver writes, with the files that belong to it. */
   specs: Pick<CdiSpecs, 'claimUids' | 'removeClaim'>[];
   helper: Pick<KubeletPluginHelper, 'reclaim'>;
   logger: Logger;
 }
 
+type ClaimDir = Awaited<ReturnType<ClaimMetadata['list']>>[number];
+
 /** Removes something, unless it belongs to a claim by then. @returns whether it was removed */
 type Removal = () => Promise<boolean>;
 
 /**
- * Removes metadata directories and CDI specs of claims that the store does not know. They are left when an interrupted
- * unprepare is never repeated. Each is removed when it has been seen twice: what is just being created may be seen
- * before its claim is. What cannot be read is reported and stays: it may belong to a claim whose containers run.
+ * Removes metadata directories, metadata files elsewhere and CDI specs of claims that the store does not know. They are
+ * left when an interrupted unprepare is never repeated, or when an instance could not reach a directory. Each is removed
+ * only by the second sweep that finds it, because files of a claim being prepared appear before its row does. What cannot
+ * be read is reported and stays: it may belong to a claim whose containers run.
  */
 export class OrphanedFiles {
   readonly #options: OrphanedFilesOptions;
@@ -34,7 +37,12 @@ export class OrphanedFiles {
   /** @throws MetadataError `metadata-io`; StateError `store-unusable` */
   async sweep(signal: AbortSignal): Promise<void> {
     const problems: unknown[] = [];
-    const orphans = new Map([...(await this.#directories(problems, signal)), ...(await this.#specs(problems))]);
+    const dirs = await this.#options.metadata.list();
+    const orphans = new Map([
+      ...this.#directories(dirs, problems, signal),
+      ...(await this.#specs(problems)),
+      ...(await this.#sharedFiles(dirs, problems)),
+    ]);
     for (const [what, remove] of orphans) {
       if (signal.aborted) return;
       if (this.#suspects.has(what)) await this.#remove(what, remove, problems);
@@ -43,9 +51,9 @@ export class OrphanedFiles {
     this.#report(problems);
   }
 
-  async #directories(problems: unknown[], signal: AbortSignal): Promise<[string, Removal][]> {
+  #directories(dirs: ClaimDir[], problems: unknown[], signal: AbortSignal): [string, Removal][] {
     const { metadata, helper } = this.#options;
-    return (await metadata.list()).flatMap(({ dir, claim, problem }): [string, Removal][] => {
+    return dirs.flatMap(({ dir, claim, problem }): [string, Removal][] => {
       if (problem !== undefined) problems.push(problem);
       if (claim !== undefined && !this.#isKnown(claim.uid)) {
         const isOver = async () => !this.#isKnown(claim.uid);
@@ -95,6 +103,28 @@ export class OrphanedFiles {
       logger.warn({ err }, 'files of a claim cannot be read or removed, and stay');
     }
     this.#reported = new Set(messages);
+  }
+
+  /** Those of claims with a directory of their own are removed with it. */
+  async #sharedFiles(dirs: ClaimDir[], problems: unknown[]): Promise<[string, Removal][]> {
+    // The record that cannot be read may be that of any of them.
+    if (dirs.some(({ problem }) => problem !== undefined)) return [];
+    const recorded = new Set(dirs.map(({ claim }) => claim?.uid));
+    const found = await this.#options.metadata.listShared().catch((error: unknown) => {
+      // The driver's own directories are swept even if a directory that it shares cannot be read.
+      problems.push(error);
+      return [];
+    });
+    return found
+      .filter(({ claimUid }) => !recorded.has(claimUid) && !this.#isKnown(claimUid))
+      .map(({ path, claimUid, remove }) => [
+        `metadata file ${path} of claim UID ${claimUid}`,
+        async () => {
+          if (this.#isKnown(claimUid)) return false;
+          await remove();
+          return true;
+        },
+      ]);
   }
 
   #isKnown(uid: string): boolean {

@@ -195,6 +195,8 @@ export function labSettings(paths: {
     nriPluginName: 'netdra',
     nriPluginIndex: '10',
     metadataLayouts: ['v1', 'kep'],
+    attributesDir: join(paths.pluginsDir, 'attributes'),
+    downwardApiDir: join(paths.pluginsDir, 'pods'),
     enableDeviceMetadata: true,
     liveUpdates: true,
     openClaimFields: [],

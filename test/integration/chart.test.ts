@@ -177,12 +177,37 @@ describe('the chart', () => {
   it('mounts more only for what needs it', () => {
     const paths = (values: Record<string, unknown>) =>
       podOf(values)?.containers[0]?.volumeMounts?.map((each) => each.mountPath);
-    expect(paths({})).toHaveLength(10);
-    expect(paths({ cni: { enabled: true } })?.slice(10)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
-    expect(paths({ kubeletPlugin: { metadataLayouts: ['downward-api'] } })?.slice(10)).toEqual(['/etc/dra']);
-    expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(10)).toEqual(['/etc/netdra']);
+    expect(paths({})).toHaveLength(12);
+    expect(paths({ cni: { enabled: true } })?.slice(12)).toEqual(['/opt/cni/bin', '/var/lib/cni']);
+    expect(paths({ inventoryPolicy: { pfs: [] } })?.slice(12)).toEqual(['/etc/netdra']);
     const rule = { apiGroups: ['k8s.cni.cncf.io'], resources: ['network-attachment-definitions'], verbs: ['get'] };
     expect(find<V1ClusterRole>('ClusterRole', { cni: { enabled: true } }).rules).toContainEqual(rule);
+  });
+
+  it('mounts the directories of all layouts, whatever the layouts are: claims keep those that they have', () => {
+    const dirsOf = (kubeletPlugin: Record<string, unknown>) => {
+      const pod = podOf({ kubeletPlugin });
+      const [container] = pod?.containers ?? [];
+      return ['attributes', 'downward-api'].map((name) => ({
+        flag: container?.args?.find((arg) => arg.startsWith(`--${name}-dir=`)),
+        mount: container?.volumeMounts?.find((each) => each.name === name),
+        onNode: pod?.volumes?.find((each) => each.name === name)?.hostPath,
+      }));
+    };
+    const dir = (name: string, path: string) => ({
+      flag: `--${name}-dir=${path}`,
+      mount: { name, mountPath: path },
+      onNode: { path, type: 'DirectoryOrCreate' },
+    });
+    const usual = [dir('attributes', '/var/run/dra-device-attributes'), dir('downward-api', '/etc/dra')];
+    for (const metadataLayouts of [['v1'], ['v1', 'downward-api'], layoutNames]) {
+      expect(dirsOf({ metadataLayouts })).toEqual(usual);
+    }
+    // For nodes whose /etc is read-only.
+    expect(dirsOf({ attributesDirectoryPath: '/run/attributes', downwardApiDirectoryPath: '/var/lib/dra' })).toEqual([
+      dir('attributes', '/run/attributes'),
+      dir('downward-api', '/var/lib/dra'),
+    ]);
   });
 
   it('serves metrics and probes by HTTPS with the Secret that it is given, and has all that ask use it', () => {

@@ -75,6 +75,8 @@ export class Instance {
       driver,
       dataDir,
       cdiDir,
+      attributesDir: join(dataDir, 'attributes'),
+      downwardApiDir: join(dataDir, 'pods'),
       layouts: [layouts.v1],
       gate: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
       attributesOf,

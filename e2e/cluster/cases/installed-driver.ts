@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { profilePath } from '../../../deploy/seccomp/profile.ts';
 import { deviceInfoDir } from '../../../src/dialects/index.ts';
+import { defaultHostDirs } from '../../../src/metadata/index.ts';
 import type { GetCluster } from '../describe-cluster.ts';
-import { driverNamespace } from '../node/driver.ts';
+import { downwardApiDir, driverNamespace } from '../node/driver.ts';
 import { kubeletDir } from '../node/kubelet.ts';
 import type { RealNode } from '../node/real-node.ts';
 import { testClaim, testClass, testPod } from '../objects.ts';
@@ -28,7 +29,9 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       expect(optionsOf('/var/run/netns')).toContain('ro');
       expect(optionsOf('/sys')).toContain('ro');
       for (const path of ['/sys/devices', '/sys/bus/pci']) expect(optionsOf(path), path).toContain('rw');
-      expect(optionsOf(deviceInfoDir)).toContain('rw');
+      for (const path of [deviceInfoDir, defaultHostDirs.attributesDir, downwardApiDir]) {
+        expect(optionsOf(path), path).toContain('rw');
+      }
     });
 
     // Not while the profile is being made: scripts/seccomp.ts.

@@ -7,6 +7,7 @@ import { cacheFolder } from '../../node/tools.ts';
 import { writeConsumerArchive } from '../../release/consumer-image.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';
 import { locateHelm } from '../../release/helm.ts';
+import { downwardApiDir } from '../node/driver.ts';
 import { nodeName } from '../node/real-node.ts';
 import { pagePlans, type Site } from '../pages/plans.ts';
 import {
@@ -43,7 +44,8 @@ export function describePages(get: () => ReleaseSite): void {
       const promtool = locatePromtool(cacheDir, process.env);
       shell = openShell(node.dir, { kubectl, promtool, helm: locateHelm(cacheDir, 'helm-4') }, kubeconfig);
       const [values, holder] = [join(node.dir, 'values.yaml'), join(node.dir, 'my-pod.yaml')];
-      writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0 } }));
+      const directories = { downwardApiDirectoryPath: downwardApiDir };
+      writeFileSync(values, JSON.stringify({ kubeletPlugin: { simulate: '8', minReadySeconds: 0, ...directories } }));
       writeFileSync(holder, JSON.stringify(holderObjects('my-pod', 'my-claim', driver.target.consumerImage)));
       const { certificate, key } = createCertificate('netdra-metrics.netdra.svc');
       writeFileSync(join(shell.dir, 'tls.crt'), certificate);

@@ -12,6 +12,8 @@ import type { ClusterTarget } from '../target.ts';
 import { nodePaths, type RealNode } from './real-node.ts';
 
 export const driverNamespace = 'netdra';
+/** Node folder for the layout `downward-api`. The chart's default is in /etc, which a node shares with its machine. */
+export const downwardApiDir = '/var/lib/dra';
 /** Node folder that the driver's pod mounts for the state of CNI plugins: the chart's default. */
 export const cniStateDir = '/var/lib/cni';
 const release = 'netdra';
@@ -54,7 +56,9 @@ export class InstalledDriver {
     await provideConsumerImage(runtime.dir, runtime.provideImage);
     const image = { repository: `${registry.address}/netdra`, tag: 'e2e' };
     const cni = { enabled, binDirectoryPath: enabled ? layOutPlugins(node) : runtime.cniBinDir };
-    return new InstalledDriver(node, { image, cni, kubeletPlugin: { simulate, extraArgs, ...seccompOf(process.env) } });
+    const directories = { downwardApiDirectoryPath: downwardApiDir };
+    const kubeletPlugin = { simulate, extraArgs, ...directories, ...seccompOf(process.env) };
+    return new InstalledDriver(node, { image, cni, kubeletPlugin });
   }
 
   /** Also installs the chart and waits until the driver is ready. @throws CommandError */

@@ -34,6 +34,8 @@ describe('deploy/manifests/netdra.yaml', () => {
       driverDir,
       flag('kubelet-registry-dir'),
       flag('cdi-dir'),
+      flag('attributes-dir'),
+      flag('downward-api-dir'),
       flag('nri-socket')?.replace('/nri.sock', ''),
     ];
     expect(container.volumeMounts?.map(({ mountPath }) => mountPath)).toEqual(expect.arrayContaining(dirs));

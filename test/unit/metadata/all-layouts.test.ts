@@ -148,22 +148,57 @@ describe('the layout downward-api', () => {
 });
 
 describe('the driver started with other layouts', () => {
-  it('goes on updating the files that running containers have mounted', async () => {
-    const before = bench.start({ layouts: ['v1', 'downward-api'] });
+  it('keeps those that a claim has, updates, withdraws and removes their files, and adds its own', async () => {
+    const had = ['v1', 'attributes-json', 'downward-api'] as const;
+    const before = bench.start({ layouts: had, ...published(attributes) });
     await before.prepare(record, new Map());
     await before.update(claim, 'vf', [device]);
     const after = bench.start({ layouts: ['kep'] });
     expect(await after.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
     expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 2');
     expect(readFileSync(path('downward-api'), 'utf8')).toContain('"hwAddress"');
-    // Containers that start after the next prepare get the new layouts, with what is known.
+    // A container of the pod that starts after the next prepare finds the files that it had before, and the new one.
     await after.prepare(record, new Map());
-    expect([...bench.mounts(claim.uid).values()]).toEqual([path('kep')]);
+    expect([...bench.mounts(claim.uid).values()].sort()).toEqual(
+      [...had, 'kep' as const].map((name) => path(name)).sort(),
+    );
     expect(readFileSync(path('kep'), 'utf8')).toContain('"generation": 2');
     expect(await after.update(claim, 'vf', [device])).toMatchObject({ generation: 3 });
     expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 3');
+    await after.withdraw(claim);
+    for (const name of layoutNames) expect(existsSync(path(name)), name).toBe(name === 'attributes-json');
+    await after.update(claim, 'vf', [device]);
+    for (const name of layoutNames) expect(existsSync(path(name)), name).toBe(true);
     await after.unprepare(claim);
     expect(bench.files()).toEqual([]);
+  });
+
+  it('agrees with an instance beside it that has more layouts on what a claim has, whichever prepares it again', async () => {
+    const all = bench.start();
+    const fewer = bench.start({ layouts: ['v1'] });
+    await all.prepare(record, new Map());
+    await all.update(claim, 'vf', devices);
+    const mounts = bench.mounts(claim.uid);
+    expect(mounts.size).toBe(layoutNames.length);
+    for (const each of [fewer, all, fewer]) {
+      await each.prepare(record, new Map());
+      expect(bench.mounts(claim.uid)).toEqual(mounts);
+      expect(await each.countFiles()).toBe(1);
+    }
+    await fewer.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('gives claims that are prepared from then on its own layouts only', async () => {
+    await bench.start().prepare(record, new Map());
+    const next = { ...claim, name: 'slow-net', uid: 'next-uid' };
+    const metadata = bench.start({ layouts: ['v1'] });
+    await metadata.prepare({ ...record, claim: next }, new Map());
+    expect([...bench.mounts('next-uid').keys()]).toEqual([expect.stringContaining('/kubernetes.io/')]);
+    // Another claim of the same name gets nothing of the first one's layouts.
+    await metadata.prepare({ ...record, claim: { ...claim, uid: 'other-uid' } }, new Map());
+    expect(bench.mounts('other-uid').size).toBe(1);
+    expect([bench.files(bench.attributesDir), bench.files(bench.downwardApiDir)]).toEqual([[], []]);
   });
 });
 

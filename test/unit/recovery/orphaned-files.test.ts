@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -11,6 +12,13 @@ import { tempDir } from '../../doubles/temp-dir.ts';
 const never = new AbortController().signal;
 const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
 
+/** Paths of the files below a directory, relative to another one. */
+function filesBelow(dir: string, root: string): string[] {
+  return readdirSync(dir, { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1));
+}
+
 describe('OrphanedFiles', () => {
   let dir: ReturnType<typeof tempDir>;
   let metadata: ClaimMetadata;
@@ -21,6 +29,7 @@ describe('OrphanedFiles', () => {
   const cdi = (file: string, kind: string) => writeFileSync(join(dir.path, 'cdi', file), JSON.stringify({ kind }));
   const claimDirs = () => readdirSync(join(dir.path, 'dra-device-metadata')).sort();
   const specs = () => readdirSync(join(dir.path, 'cdi')).sort();
+  const sharedDirs = () => ({ attributesDir: join(dir.path, 'attributes'), downwardApiDir: join(dir.path, 'pods') });
 
   beforeEach(() => {
     dir = tempDir();
@@ -28,7 +37,13 @@ describe('OrphanedFiles', () => {
     logger = new RecordingLogger();
     mkdirSync(join(dir.path, 'cdi'));
     const cdiDir = join(dir.path, 'cdi');
-    metadata = new ClaimMetadata({ driver: testDriver, dataDir: dir.path, cdiDir, layouts: [layouts.v1] });
+    metadata = new ClaimMetadata({
+      driver: testDriver,
+      dataDir: dir.path,
+      cdiDir,
+      ...sharedDirs(),
+      layouts: [layouts.v1],
+    });
     const specsOf = (name: string) => new CdiSpecs({ dir: cdiDir, driver: testDriver, class: name });
     const infoDirs = { dir: join(dir.path, 'devinfo'), recordDir: join(dir.path, 'device-info') };
     dialectFiles = new DialectFiles({ specs: specsOf('dialects'), deviceInfo: new DeviceInfoFiles(infoDirs) });
@@ -211,6 +226,71 @@ describe('OrphanedFiles', () => {
     const before = specs();
     for (let n = 0; n < 3; n++) await orphans.sweep(never);
     expect(specs()).toEqual(before);
+  });
+
+  it('removes files in directories that the driver shares, in layouts that it does not have', async () => {
+    const uids = { gone: randomUUID(), here: randomUUID() };
+    const requests = { vf: { name: 'vf', devices: [{ pool: 'node-1', name: 'dev-1' }] } };
+    const cdiDir = join(dir.path, 'cdi');
+    const options = { driver: testDriver, dataDir: dir.path, cdiDir, ...sharedDirs() };
+    const earlier = new ClaimMetadata({ ...options, layouts: [layouts['attributes-json'], layouts['downward-api']] });
+    for (const [name, uid] of Object.entries(uids)) {
+      const claim = { ...identity(name), uid };
+      await earlier.prepare({ claim, podUid: `pod-${name}`, requests }, new Map());
+      await earlier.update(claim, 'vf', [{ driver: testDriver, pool: 'node-1', name: 'dev-1' }]);
+    }
+    known.add(uids.here);
+    // As when an instance without these directories has unprepared the claim.
+    rmSync(join(dir.path, 'dra-device-metadata/default_gone'), { recursive: true });
+    const others = {
+      'attributes/readme.json': '{}',
+      [`attributes/${testDriver}-x-${uids.gone}-vf.json`]: '{}',
+      'pods/pod-gone/other.vf.json': JSON.stringify({
+        metadata: { uid: randomUUID() },
+        requests: [{ devices: [{ driver: 'gpu.example.com' }] }],
+      }),
+      'pods/pod-gone/blank.vf.json': '  ',
+      'pods/pod-gone/null.vf.json': 'null',
+      'pods/readme': 'of another program',
+    };
+    for (const [path, text] of Object.entries(others)) writeFileSync(join(dir.path, path), text);
+    const files = () => Object.values(sharedDirs()).flatMap((path) => filesBelow(path, dir.path));
+    const kept = [
+      ...Object.keys(others),
+      `attributes/${testDriver}-${uids.here}-vf.json`,
+      'pods/pod-here/here.vf.json',
+    ];
+    const stale = [`attributes/${testDriver}-${uids.gone}-vf.json`, 'pods/pod-gone/gone.vf.json'];
+    await orphans.sweep(never);
+    expect(files().sort()).toEqual([...kept, ...stale].sort());
+    for (let n = 0; n < 3; n++) await orphans.sweep(never);
+    expect(files().sort()).toEqual(kept.sort());
+    // A pod's directory is removed with its last file.
+    const last = { ...identity('last'), uid: randomUUID() };
+    await earlier.prepare({ claim: last, podUid: 'pod-last', requests }, new Map());
+    await earlier.update(last, 'vf', [{ driver: testDriver, pool: 'node-1', name: 'dev-1' }]);
+    rmSync(join(dir.path, 'dra-device-metadata/default_last'), { recursive: true });
+    for (let n = 0; n < 2; n++) await orphans.sweep(never);
+    expect(existsSync(join(dir.path, 'pods/pod-last'))).toBe(false);
+  });
+
+  it('goes on without a directory that it shares and cannot read', async () => {
+    writeFileSync(sharedDirs().attributesDir, 'no directory');
+    await prepare('gone');
+    for (let n = 0; n < 2; n++) await orphans.sweep(never);
+    expect(claimDirs()).toEqual([]);
+    expect(logger.messages('warn')).toContain('files of a claim cannot be read or removed, and stay');
+  });
+
+  it('leaves a file to a claim that is prepared meanwhile', async () => {
+    const uid = randomUUID();
+    mkdirSync(sharedDirs().attributesDir);
+    const path = join(sharedDirs().attributesDir, `${testDriver}-${uid}-vf.json`);
+    writeFileSync(path, '{}');
+    await orphans.sweep(never);
+    known.add(uid);
+    for (let n = 0; n < 3; n++) await orphans.sweep(never);
+    expect(existsSync(path)).toBe(true);
   });
 
   it('removes what a crash has left of a directory, unless its claim came meanwhile', async () => {
