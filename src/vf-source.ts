@@ -395,9 +395,13 @@ export class VfSource implements VfHost, AsyncDisposable {
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
-  async ensureLink(pciAddress: string): Promise<void> {
-    if (this.#nic === undefined) await this.#links.ensure(pciAddress);
-    else await this.#nic.ensureVf(pciAddress);
+  async ensureLink(pciAddress: string, withinMs?: number): Promise<void> {
+    if (this.#nic === undefined) await this.#links.ensure(pciAddress, withinMs);
+    else await this.#nic.ensureVf(pciAddress, withinMs);
+  }
+
+  async isUnbound(pciAddress: string): Promise<boolean> {
+    return this.#nic === undefined && (await this.#links.isUnbound(pciAddress));
   }
 
   async reclaimLink(pciAddress: string): Promise<void> {

@@ -98,6 +98,21 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
+   * Runs the chain's DEL if its ADD was begun and the interface has been lost since, so that the next ADD runs the plugins
+   * again. Plugins that cannot find what they should delete fail: their errors are logged, and only transient ones are thrown.
+   * @throws CniError
+   */
+  async deleteLost(attachment: CniAttachment, { signal }: CniCallOptions): Promise<void> {
+    const task = chainTask(attachment);
+    await this.#inTurn(task, signal, async () => {
+      const entry = await this.#readEntry(task);
+      if (entry === undefined) return;
+      await this.#deleteLeniently(entry, signal);
+      await this.#cache.remove(task);
+    });
+  }
+
+  /**
    * Gets addresses for an interface, without configuring them. Otherwise like {@link add}.
    * @throws CniError
    */

@@ -42,6 +42,7 @@ export { type MoveOptions, type MoveTarget, moveLink } from './move-link.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
 export {
   findVf,
+  isUnidentified,
   maxReportedAddresses,
   type NetworkState,
   readNetworkState,

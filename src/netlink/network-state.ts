@@ -86,12 +86,15 @@ export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   const same = (wanted: string | undefined, actual: string | undefined) => wanted !== undefined && wanted === actual;
   const byBus = links.find(({ parentDevice }) => same(vf.pciAddress, parentDevice));
   if (byBus !== undefined) return byBus;
-  const maybe = (link: Link) =>
-    vf.pciAddress === undefined ||
-    (link.parentDevice === undefined && (link.kind === undefined || hardwareKinds.includes(link.kind)));
+  const maybe = (link: Link) => vf.pciAddress === undefined || isUnidentified(link);
   return (
     only((link) => maybe(link) && same(vf.alias, link.alias)) ??
     only((link) => maybe(link) && same(vf.permanentAddress?.toLowerCase(), link.permanentAddress)) ??
     only((link) => maybe(link) && same(vf.hardwareAddress?.toLowerCase(), link.hardwareAddress))
   );
+}
+
+/** Whether a link may be that of a device which the kernel does not name: the case for hardware before Linux 5.14. */
+export function isUnidentified({ parentDevice, kind, name }: Link): boolean {
+  return parentDevice === undefined && (kind === undefined || hardwareKinds.includes(kind)) && name !== 'lo';
 }

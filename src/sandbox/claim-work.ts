@@ -1,6 +1,7 @@
 import type { ClaimIdentity } from '../metadata/index.ts';
 import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
-import type { Attachments, PodLinks } from './attach/index.ts';
+import { type Attachments, left, type PodLinks } from './attach/index.ts';
+import { asOneError, type SandboxError } from './errors.ts';
 import type { DeviceReading, MetadataWriter } from './metadata-writer.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { netnsMissing } from './pod.ts';
@@ -16,6 +17,12 @@ export interface ClaimWorkOptions {
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
 }
 
+/**
+ * What became of a claim that was served: `ready`; `tentative` if its addresses will change soon; `gone` if it is not prepared
+ * for the pod any more; `withdrawn` if VFs have left the pod, so that no container can start with it.
+ */
+export type Served = 'ready' | 'tentative' | 'gone' | { withdrawn: SandboxError };
+
 /** The operations on one claim in one sandbox. All but `end` hold the claim's lock. */
 export class ClaimWork {
   readonly #options: ClaimWorkOptions;
@@ -30,16 +37,12 @@ export class ClaimWork {
   }
 
   /**
-   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata.
-   * @returns `tentative` if addresses will change soon; `gone` if the claim is not prepared for the pod any more
-   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError
+   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata. One VF that fails does not keep the
+   * others from being attached and read. If a VF has left the pod, the metadata of its request is withdrawn and the claim's
+   * gate closed; the next call attaches it again.
+   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
    */
-  async serve(
-    { uid }: ClaimIdentity,
-    place: SandboxPlace,
-    pod: PodLinks,
-    signal: AbortSignal,
-  ): Promise<'ready' | 'tentative' | 'gone'> {
+  async serve({ uid }: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
     const { store, locks, writer, networks } = this.#options;
     return await locks.run(uid, async () => {
       signal.throwIfAborted();
@@ -54,16 +57,26 @@ export class ClaimWork {
         await writer.withdraw(identity, requestsOf(devices));
       }
       const readings: DeviceReading[] = [];
+      const lost: StoredDevice[] = [];
+      const errors: unknown[] = [];
       for (const stored of devices) {
         const device = { ...stored };
-        readings.push({
-          request: device.request,
-          device,
-          state: await this.#attach(claim, device, place, pod, signal),
-        });
+        const reading: DeviceReading = { request: device.request, device, state: undefined };
+        readings.push(reading);
+        try {
+          reading.state = await this.#attach(claim, device, place, pod, signal);
+          if (reading.state !== undefined) continue;
+          lost.push(device);
+          await this.#withdrawLost(identity, device);
+        } catch (error) {
+          signal.throwIfAborted();
+          errors.push(error);
+        }
       }
       signal.throwIfAborted();
-      await writer.write(identity, place.sandboxId, readings);
+      await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
+      if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
+      if (errors.length > 0) throw asOneError(errors);
       return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
     });
   }
@@ -87,7 +100,7 @@ export class ClaimWork {
       for (const device of here) {
         await attachments.detach(uid, { ...device }).catch((error: unknown) => errors.push(error));
       }
-      if (errors.length > 0) throw errors[0];
+      if (errors.length > 0) throw asOneError(errors);
       return here.length;
     });
   }
@@ -106,12 +119,22 @@ export class ClaimWork {
     await this.#options.writer.end(identity, sandboxId);
   }
 
+  /** @returns `undefined` if the VF was attached here and has left the pod */
   async #attach(claim: StoredClaim, device: StoredDevice, place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
-    const { attachments, assure } = this.#options;
-    const { sandboxId, networkData } = device.attachment ?? {};
+    const { attachments } = this.#options;
+    const { attachment, ...unattached } = device;
+    const { sandboxId, networkData } = attachment ?? {};
     if (sandboxId === place.sandboxId && networkData !== undefined) return await attachments.read(device, pod);
-    if (sandboxId === undefined) await assure(claim, device);
-    return await attachments.attach(claim.identity.uid, device, place, pod, signal);
+    const assure = () => this.#options.assure(claim, unattached);
+    if (sandboxId === undefined) await assure();
+    return await attachments.attach(claim.identity.uid, device, place, pod, signal, assure);
+  }
+
+  /** First the files: if we are interrupted, the next call finds again that the VF is not in the pod. */
+  async #withdrawLost(identity: ClaimIdentity, device: StoredDevice): Promise<void> {
+    const { writer, attachments } = this.#options;
+    await writer.withdraw(identity, requestsOf([device]));
+    attachments.recordNetworkData(identity.uid, new Map([[device, undefined]]));
   }
 }
 

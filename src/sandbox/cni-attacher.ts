@@ -14,7 +14,7 @@ export interface IpamResult {
 }
 
 /** The subset of the runner that is used here. */
-export type CniPlugins = Pick<CniRunner, 'add' | 'delete' | 'ipamAdd' | 'ipamDelete'>;
+export type CniPlugins = Pick<CniRunner, 'add' | 'delete' | 'deleteLost' | 'ipamAdd' | 'ipamDelete'>;
 
 export interface CniAttacherOptions {
   runner: CniPlugins;
@@ -37,6 +37,11 @@ export class CniAttacher {
   /** Has the claim's plugins attach the VF. @throws CniError */
   async add(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<CniResult> {
     return await this.#runner.add(chainOf(device, place), { signal });
+  }
+
+  /** Releases what the plugins hold for a VF that has left the pod, so that they can attach it again. @throws CniError */
+  async removeLost(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<void> {
+    await this.#runner.deleteLost(chainOf(device, place), { signal });
   }
 
   /** Gets addresses from the claim's IPAM plugin, if it names one. @throws CniError */

@@ -4,6 +4,11 @@ import type { Sandbox } from './sandbox.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
 const everyMs = 2_000;
+/**
+ * A sandbox that is not ready for longer than a container waits has a lasting failure, for which its containers are refused
+ * instead of waiting: a VF that has left the pod may not come back for days.
+ */
+const patience = { firstMs: 120_000, everyLook: 15 };
 const readTimeoutMs = 10_000;
 
 export interface DeletedPodsOptions {
@@ -23,6 +28,9 @@ export class DeletedPods implements AsyncDisposable {
   readonly #options: DeletedPodsOptions;
   readonly #stop = new AbortController();
   #loop: Promise<void> = Promise.resolve();
+  #looks = 0;
+  /** Since when a sandbox is not ready. */
+  #sinceMs = new Map<Sandbox, number>();
 
   constructor(options: DeletedPodsOptions) {
     this.#options = options;
@@ -37,9 +45,14 @@ export class DeletedPods implements AsyncDisposable {
     await this.#loop;
   }
 
-  /** Checks every sandbox that is not ready once. Never rejects. */
+  /** Checks the sandboxes that are not ready: after two minutes only at every fifteenth call. Never rejects. */
   async look(): Promise<void> {
-    await Promise.all(this.#options.registry.waiting().map((sandbox) => this.#lookAt(sandbox)));
+    const { registry, clock } = this.#options;
+    const nowMs = clock.nowMs();
+    const isSlowTurn = this.#looks++ % patience.everyLook === 0;
+    this.#sinceMs = new Map(registry.waiting().map((sandbox) => [sandbox, this.#sinceMs.get(sandbox) ?? nowMs]));
+    const due = [...this.#sinceMs].filter(([, sinceMs]) => isSlowTurn || nowMs - sinceMs < patience.firstMs);
+    await Promise.all(due.map(([sandbox]) => this.#lookAt(sandbox)));
   }
 
   async #run(): Promise<void> {

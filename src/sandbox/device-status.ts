@@ -3,7 +3,7 @@ import type { StoredClaim, StoredDevice } from '../state/index.ts';
 
 /**
  * The status of a claim's VFs: the network data is that of its metadata files.
- * @param failure why they are not in their pod, as a message for users
+ * @param failure why they are not all in their pod, as a message for users
  */
 export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): DeviceStatus[] {
   return devices.map((device) => {
@@ -12,7 +12,7 @@ export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): De
     const facts = { pool, device: name, data: toData(device) };
     return failure === undefined && networkData !== undefined
       ? { ...facts, ready: true, reason: 'Attached', networkData }
-      : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? '' };
+      : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? 'it is not in the network of the pod' };
   });
 }
 

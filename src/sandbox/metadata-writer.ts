@@ -4,9 +4,10 @@ import type { Logger } from '../logger.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../metadata/index.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { Attachments, VfState } from './attach/index.ts';
+import { asOneError } from './errors.ts';
 import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
 
-/** A device of a claim and its state in the pod; no state if it cannot be read now. */
+/** A device of a claim and its state in the pod; no state if it is not there, or could not be read. */
 export interface DeviceReading {
   request: string;
   device: StoredDevice;
@@ -25,7 +26,7 @@ export interface MetadataWriterOptions {
   files: MetadataFiles;
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
-   * Called after a claim's network data was stored and its files were written, or both were up to date.
+   * Called after the network data of all devices of a claim was stored and its files were written, or both were up to date.
    * @param isSettled `false` if addresses are tentative: the call is repeated when they no longer are
    */
   onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
@@ -42,7 +43,9 @@ export class MetadataWriter {
 
   /**
    * Stores network data and writes files, for those requests whose devices could all be read: a file describes its
-   * request as a whole. When all requests are written, containers of this sandbox may start.
+   * request as a whole. When all requests are written, containers of this sandbox may start. A request that cannot be written
+   * does not keep the others from being written.
+   * @throws MetadataError, StateError
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
     const { files, driver, attributesOf, logger } = this.#options;
@@ -50,17 +53,25 @@ export class MetadataWriter {
     const complete = [...byRequest([...readings])].filter(([, entries]) => entries.every(isRead));
     const known = complete.flatMap(([, entries]) => entries.filter(isRead));
     const isNew = this.#recordNetworkData(identity, known);
+    const errors: unknown[] = [];
     for (const [request, entries] of complete) {
       const devices = entries
         .filter(isRead)
         .map(({ device, state }) => toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state));
-      const update = await files.updateRequestMetadata(identity, request, devices);
       const facts = { claim, request, devices: devices.map(({ name }) => name) };
-      if (update.isWritten) logger.info({ ...facts, generation: update.generation }, 'metadata written');
-      // 0: the claim was prepared while metadata was off, so containers have no mount to read it by.
-      else if (isNew && update.generation === 0) logger.info(facts, 'devices ready; metadata files are off');
+      try {
+        const update = await files.updateRequestMetadata(identity, request, devices);
+        if (update.isWritten) logger.info({ ...facts, generation: update.generation }, 'metadata written');
+        // 0: the claim was prepared while metadata was off, so containers have no mount to read it by.
+        else if (isNew && update.generation === 0) logger.info(facts, 'devices ready; metadata files are off');
+      } catch (error) {
+        errors.push(error);
+      }
     }
-    if (known.length === readings.length) await files.openGate(identity, sandboxId);
+    if (errors.length > 0) throw asOneError(errors);
+    // The state of a claim with a device that is not there is reported as a failure.
+    if (known.length < readings.length) return;
+    await files.openGate(identity, sandboxId);
     const isSettled = known.every(({ state }) => !state.tentative);
     if (known.length > 0) this.#report(identity, isSettled);
   }

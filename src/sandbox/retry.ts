@@ -2,6 +2,8 @@ import type { Clock } from '../clock.ts';
 
 const firstMs = 500;
 const lastMs = 5_000;
+/** After this time without failures, pauses start with the shortest one again. */
+const quietMs = 10_000;
 
 /** Repeats work in the background: after failures with growing pauses, or once after a given time. */
 export class Retry implements Disposable {
@@ -9,6 +11,9 @@ export class Retry implements Disposable {
   readonly #work: () => void;
   #timer: AbortController | undefined;
   #attempts = 0;
+  /** Failures since the last quiet time. */
+  #recent = 0;
+  #lastFailureMs = Number.NEGATIVE_INFINITY;
   #isOver = false;
 
   constructor(clock: Clock, work: () => void) {
@@ -21,10 +26,19 @@ export class Retry implements Disposable {
     return this.#attempts;
   }
 
+  /** Whether the work is going to be repeated. */
+  get isScheduled(): boolean {
+    return this.#timer !== undefined;
+  }
+
   /** After a failure. @returns the pause, in milliseconds */
   schedule(): number {
-    const pauseMs = Math.min(firstMs * 2 ** this.#attempts, lastMs);
+    const nowMs = this.#clock.nowMs();
+    if (this.#attempts === 0 && nowMs - this.#lastFailureMs > quietMs) this.#recent = 0;
+    const pauseMs = Math.min(firstMs * 2 ** this.#recent, lastMs);
     this.#attempts++;
+    this.#recent++;
+    this.#lastFailureMs = nowMs;
     this.after(pauseMs);
     return pauseMs;
   }
@@ -35,7 +49,10 @@ export class Retry implements Disposable {
     const timer = new AbortController();
     this.#timer = timer;
     this.#clock.sleep(pauseMs, timer.signal).then(
-      () => this.#work(),
+      () => {
+        this.#timer = undefined;
+        this.#work();
+      },
       () => undefined,
     );
   }
@@ -46,7 +63,7 @@ export class Retry implements Disposable {
     this.#timer = undefined;
   }
 
-  /** After a success. */
+  /** After a success. What succeeds and soon fails again, such as a VF that a process keeps moving, has the longer pauses. */
   reset(): void {
     this.#attempts = 0;
   }

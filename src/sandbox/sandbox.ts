@@ -2,9 +2,11 @@ import type { Clock } from '../clock.ts';
 import { explain } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
-import type { Store, StoredClaim } from '../state/index.ts';
-import type { ClaimWork } from './claim-work.ts';
-import { SandboxError } from './errors.ts';
+import type { SandboxPlace, Store, StoredClaim } from '../state/index.ts';
+import type { PodLinks } from './attach/index.ts';
+import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
+import type { ClaimWork, Served } from './claim-work.ts';
+import { asOneError, SandboxError } from './errors.ts';
 import { Follow } from './follow.ts';
 import type { NamespaceEnds } from './namespace-ends.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
@@ -16,8 +18,8 @@ const tentative = { everyMs: 500, reads: 10 };
 
 /**
  * Phase of a sandbox.
- * `pending`: nothing was done yet. `attaching`: VFs are being attached; retried after a failure. `ready`: VFs are attached and
- * metadata is written. `detaching`: VFs are being detached; retried after a failure. `gone`: no VF is in it.
+ * `pending`: nothing was done yet. `attaching`: VFs are being attached, also those that have left the pod; retried after a
+ * failure. `ready`: VFs are attached and metadata is written. `detaching`: VFs are being detached; retried after a failure. `gone`: no VF is in it.
  */
 export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
@@ -46,33 +48,42 @@ export interface SandboxDeps {
 
 /**
  * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
- * each pass starts from the store and the kernel's state, so it can be repeated at any time.
+ * each pass starts from the store and the kernel's state, so it can be repeated at any time. A pass works on each claim by
+ * itself: one that fails is repeated after a pause, and has no effect on the others.
  */
 export class Sandbox implements AsyncDisposable {
   readonly #deps: SandboxDeps;
   readonly #log: object;
   readonly #retry: Retry;
-  /** UIDs of the claims that are ready here. */
-  readonly #ready = new Set<string>();
+  readonly #progress = new ClaimProgress();
+  /** By UID of the claim: what was wanted when it was detached. */
+  readonly #left = new Map<string, Wanted>();
   #facts: SandboxFacts;
   #phase: Phase = 'pending';
   #lastError: unknown;
   #wanted: Wanted = 'ready';
-  /** Something may have changed since the last pass began. */
+  /** Claims that are ready may have changed since they were last read. */
   #isDirty = true;
+  /** Claims that have failed are to be tried in the next pass. */
+  #isTryDue = true;
+  /** Whether the pass under way tries them. */
+  #isTrying = false;
   #tentativeReads = 0;
   /** Ends attempts to attach. */
   readonly #attaching = new AbortController();
   #pass: Promise<void> | undefined;
   #follow: Follow | undefined;
-  /** Failures are logged where they happen. */
-  readonly #again = () => void this.refresh().catch(() => undefined);
 
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
     this.#facts = facts;
     this.#deps = deps;
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
-    this.#retry = new Retry(deps.clock, this.#again);
+    this.#retry = new Retry(deps.clock, () => {
+      this.#isTryDue = true;
+      // The last pass has read nothing.
+      if (this.#lastError !== undefined && this.#progress.failures.length === 0) this.#isDirty = true;
+      this.#inBackground();
+    });
   }
 
   get facts(): SandboxFacts {
@@ -88,14 +99,19 @@ export class Sandbox implements AsyncDisposable {
     return this.#phase;
   }
 
-  /** Why the last attempt failed, and how many have failed in a row. */
-  get failure(): { error: unknown; attempts: number } | undefined {
+  /** Why the last pass failed, for whatever claim, and how many have failed in a row. */
+  get failure(): Failure | undefined {
     return this.#lastError === undefined ? undefined : { error: this.#lastError, attempts: this.#retry.attempts };
+  }
+
+  /** Why a claim is not ready; `undefined` if it was not tried yet. */
+  failureOf(claimUid: string): Failure | undefined {
+    return this.#progress.failureOf(claimUid);
   }
 
   /** Whether the claim's VFs are attached and its metadata is written. */
   isReady(claimUid: string): boolean {
-    return !this.isEnding && this.#ready.has(claimUid);
+    return !this.isEnding && this.#progress.isReady(claimUid);
   }
 
   /** Its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
@@ -104,8 +120,9 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Sets the wanted state, unless a more final one is set already. Joins a pass that is under way.
-   * @throws the failure of the pass, which is retried in the background
+   * Sets the wanted state, unless a more final one is set already, and tries again at once what has failed. Joins a pass that
+   * is under way.
+   * @throws the failures of the pass, which are retried in the background
    */
   async want(desired: Wanted): Promise<void> {
     if (finality[desired] > finality[this.#wanted]) {
@@ -113,18 +130,18 @@ export class Sandbox implements AsyncDisposable {
       this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
     }
     if (this.#isSettled()) return;
-    this.#retry.cancel();
-    this.#pass ??= this.#run().finally(() => {
-      this.#pass = undefined;
-    });
-    await this.#pass;
+    if (!this.#isTrying) this.#isTryDue = true;
+    await this.#work();
   }
 
   /** Ends containers that wait here: their pod is being deleted. A claim that becomes ready meanwhile stays ready. */
   async endWaiting(): Promise<void> {
-    for (const { identity } of this.#claims()) {
-      if (!this.#ready.has(identity.uid)) await this.#deps.claims.end(identity, this.facts.sandboxId);
+    const waiting = this.#claims().filter(({ identity }) => !this.#progress.isReady(identity.uid));
+    const errors: unknown[] = [];
+    for (const { identity } of waiting) {
+      await this.#deps.claims.end(identity, this.facts.sandboxId).catch((error: unknown) => errors.push(error));
     }
+    if (errors.length > 0) throw asOneError(errors);
   }
 
   /** Reads the VFs again, and serves claims that were added since. */
@@ -144,84 +161,184 @@ export class Sandbox implements AsyncDisposable {
 
   #isSettled(): boolean {
     if (this.#phase === 'gone') return true;
-    if (this.isEnding || this.#phase !== 'ready' || this.#isDirty) return false;
-    return this.#claims().every(({ identity }) => this.#ready.has(identity.uid));
+    if (this.isEnding || this.#phase !== 'ready' || this.#isDirty || this.#isTryDue) return false;
+    return this.#claims().every(({ identity }) => this.#progress.isReady(identity.uid));
+  }
+
+  /** Something has changed in the pod. What has failed is not tried for that: its own changes would start it again at once. */
+  #changed(): void {
+    this.#isDirty = true;
+    if (!this.isEnding) this.#inBackground();
+  }
+
+  /** Failures are logged where they happen. */
+  #inBackground(): void {
+    if (this.#phase !== 'gone') void this.#work().catch(() => undefined);
+  }
+
+  async #work(): Promise<void> {
+    this.#pass ??= this.#run().finally(() => {
+      this.#pass = undefined;
+    });
+    await this.#pass;
   }
 
   /** Runs a pass, and another one at once if the wanted state or something in the pod has changed meanwhile. */
   async #run(): Promise<void> {
     for (;;) {
       const goal = this.#wanted;
-      try {
-        await (goal === 'ready' ? this.#attach() : this.#detach(goal));
-        if (goal !== this.#wanted || (goal === 'ready' && this.#isDirty)) continue;
-        this.#lastError = undefined;
-        this.#retry.reset();
-        return;
-      } catch (error) {
-        if (goal !== this.#wanted) continue;
-        await this.#failed(error);
-        throw error;
-      }
+      this.#isTrying = goal !== 'ready' || this.#isTryDue;
+      this.#isTryDue = false;
+      if (this.#isTrying) this.#retry.cancel();
+      const failed = await (goal === 'ready' ? this.#attach() : this.#detach(goal)).catch((error: unknown) => [
+        { error },
+      ]);
+      this.#isTrying = false;
+      if (goal !== this.#wanted) continue;
+      this.#conclude(failed);
+      if (goal === 'ready' && (this.#isDirty || this.#isTryDue)) continue;
+      if (this.#lastError !== undefined) throw this.#lastError;
+      return;
     }
   }
 
-  async #attach(): Promise<void> {
-    const { clock, logger, networks } = this.#deps;
-    const claims = this.#claims();
+  /** @returns the claims that were not served, and why */
+  async #attach(): Promise<FailedWork[]> {
+    const { clock, logger } = this.#deps;
+    const pass = { readsAgain: this.#isDirty, tries: this.#isTrying };
     this.#isDirty = false;
-    if (claims.length === 0) return this.#unfollow();
-    const startedAt = clock.nowMs();
-    const isFirst = this.#phase !== 'ready';
-    if (isFirst) this.#phase = 'attaching';
-    using namespace = openNamespaceOf(this.facts, networks);
-    const place = { ...this.facts, netnsPath: namespace.netns.path };
-    const pod = this.#deps.claims.podLinks(namespace, () => this.#startFollowing(namespace));
-    let isTentative = false;
-    for (const { identity } of claims) {
-      const found = await this.#deps.claims.serve(identity, place, pod, this.#attaching.signal);
-      if (found === 'gone') continue;
-      this.#ready.add(identity.uid);
-      if (found === 'tentative') isTentative = true;
+    const claims = this.#claims();
+    this.#progress.forgetAllBut(claims);
+    if (claims.length === 0) {
+      this.#unfollow();
+      return [];
     }
-    if (isFirst) {
+    const startedAt = clock.nowMs();
+    if (this.#phase !== 'ready') this.#phase = 'attaching';
+    const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
+    const failed = due.length === 0 ? [] : await this.#serveAll(due);
+    const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
+    if (this.#phase !== 'ready' && !isWaiting) {
       this.#phase = 'ready';
       logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
     }
-    if (this.#wanted === 'ready') this.#readLater(isTentative);
+    return failed;
   }
 
-  async #detach(goal: Exclude<Wanted, 'ready'>): Promise<void> {
-    const { store, logger } = this.#deps;
+  async #serveAll(due: readonly StoredClaim[]): Promise<FailedWork[]> {
+    const { networks, claims } = this.#deps;
+    const failed: FailedWork[] = [];
+    try {
+      using namespace = openNamespaceOf(this.facts, networks);
+      const place = { ...this.facts, netnsPath: namespace.netns.path };
+      const pod = claims.podLinks(namespace, () => this.#startFollowing(namespace));
+      // First those that are ready: they are only read, and attaching the others may take long.
+      const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
+      for (const { identity } of due.toSorted((one, other) => isReady(other) - isReady(one))) {
+        const error = await this.#serve(identity, place, pod);
+        if (error !== undefined) failed.push(await this.#fail(identity, error));
+      }
+    } catch (error) {
+      this.#attaching.signal.throwIfAborted();
+      // There is no namespace in which any of them could be served.
+      for (const { identity } of due) failed.push(await this.#fail(identity, error));
+    }
+    return failed;
+  }
+
+  /** @returns why it was not served */
+  async #serve(identity: ClaimIdentity, place: SandboxPlace, pod: PodLinks): Promise<unknown> {
+    const { signal } = this.#attaching;
+    const { uid } = identity;
+    let served: Served;
+    try {
+      served = await this.#deps.claims.serve(identity, place, pod, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      return error;
+    }
+    if (typeof served === 'object') {
+      this.#progress.withdrawn(uid);
+      return served.withdrawn;
+    }
+    this.#progress.served(uid, served);
+    return undefined;
+  }
+
+  /** @returns the claims whose VFs were not detached, and why */
+  async #detach(goal: Exclude<Wanted, 'ready'>): Promise<FailedWork[]> {
+    const { store, claims, logger } = this.#deps;
     const { sandboxId } = this.facts;
+    if (this.#phase !== 'detaching') this.#progress.forgetFailures();
     this.#phase = 'detaching';
     this.#unfollow();
+    const failed: FailedWork[] = [];
     let count = 0;
-    for (const { identity } of store.claims().filter((claim) => concerns(claim, this.facts))) {
-      this.#ready.delete(identity.uid);
-      count += await this.#deps.claims.detach(identity, sandboxId, goal);
+    const due = store.claims().filter((claim) => this.#isToLeave(claim, goal));
+    this.#progress.forgetAllBut(due);
+    for (const { identity } of due) {
+      try {
+        count += await claims.detach(identity, sandboxId, goal);
+        this.#left.set(identity.uid, goal);
+        this.#progress.detached(identity.uid);
+      } catch (error) {
+        failed.push(await this.#fail(identity, error));
+      }
     }
-    this.#ready.clear();
-    this.#phase = 'gone';
+    if (failed.length === 0) this.#phase = 'gone';
     if (count > 0) logger.info({ ...this.#log, devices: count }, 'VFs detached');
+    return failed;
   }
 
-  async #failed(error: unknown): Promise<void> {
+  /** Reports a claim that cannot be served. One that is ready stays so: containers may start with what it last was. */
+  async #fail(identity: ClaimIdentity, error: unknown): Promise<FailedWork> {
     const { onFailure, logger, claims } = this.#deps;
-    this.#lastError = error;
-    // The attempt's own changes would start the next one at once, without the retry delay.
-    if (this.#phase === 'attaching') this.#unfollow();
+    const failed = this.#progress.failed(identity, error);
+    if (this.isEnding || this.#progress.isReady(identity.uid)) return failed;
+    this.#phase = 'attaching';
     const reason = explain(error);
-    const retryMs = this.#retry.schedule();
-    const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
-    logger.warn({ ...this.#log, err: error, retryMs }, message);
-    if (this.isEnding) return;
-    for (const { identity } of this.#claims().filter(({ identity }) => !this.#ready.has(identity.uid))) {
+    const log = { ...this.#log, claim: failed.claim };
+    try {
       onFailure(identity, reason);
-      await claims
-        .hold(identity, this.facts.sandboxId, reason)
-        .catch((cause: unknown) => logger.warn({ ...this.#log, err: cause }, 'start gate not updated'));
+    } catch (cause) {
+      logger.warn({ ...log, err: cause }, 'failure of the claim not reported');
     }
+    await claims
+      .hold(identity, this.facts.sandboxId, reason)
+      .catch((cause: unknown) => logger.warn({ ...log, err: cause }, 'start gate not updated'));
+    return failed;
+  }
+
+  /** Schedules the next attempt after a pass. @param failed what has failed in it */
+  #conclude(failed: readonly FailedWork[]): void {
+    const { logger } = this.#deps;
+    const all = [...failed.filter(({ claim }) => claim === undefined), ...this.#progress.failures];
+    const texts = all.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
+    this.#lastError = asOneError(
+      all.map(({ error }) => error),
+      texts,
+    );
+    if (all.length === 0) {
+      this.#retry.reset();
+      if (!this.isEnding) this.#readLater();
+      return;
+    }
+    // Nothing is read that could change.
+    if (!this.#progress.isAnyReady) this.#unfollow();
+    if (failed.length === 0) return;
+    const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
+    const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
+    for (const { error, claim, isRepeated = false } of failed) {
+      const fields = { ...this.#log, ...(claim === undefined ? {} : { claim }), err: error, ...retry };
+      logger[isRepeated ? 'debug' : 'warn'](fields, message);
+    }
+  }
+
+  /** Whether the claim has VFs here, or containers that wait for it and were not ended. */
+  #isToLeave(claim: StoredClaim, goal: Wanted): boolean {
+    const { devices, podUids, identity } = claim;
+    if (devices.some(({ attachment }) => attachment?.sandboxId === this.facts.sandboxId)) return true;
+    return podUids.includes(this.facts.podUid) && this.#left.get(identity.uid) !== goal;
   }
 
   /** Prepared claims of the pod. @throws StateError `store-unusable` */
@@ -240,23 +357,19 @@ export class Sandbox implements AsyncDisposable {
     if (!liveUpdates || this.#follow !== undefined) return;
     const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
     try {
-      this.#follow = new Follow(namespace, { networks, ends, clock, onChange: this.#again, onFlapping });
+      const onChange = () => this.#changed();
+      this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
     } catch (error) {
       logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
     }
   }
 
-  /** @param isTentative whether addresses will change soon: if the pod is followed, the kernel reports that */
-  #readLater(isTentative: boolean): void {
-    const isAwaited = isTentative && this.#follow === undefined;
+  /** If addresses will change soon. If the pod is followed, the kernel reports that. */
+  #readLater(): void {
+    const isAwaited = this.#progress.isAnyTentative && this.#follow === undefined;
     this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
     if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
   }
-}
-
-/** Whether a VF of the claim is in the sandbox, or containers of the sandbox may wait for the claim. */
-function concerns({ devices, podUids }: StoredClaim, { sandboxId, podUid }: SandboxFacts): boolean {
-  return podUids.includes(podUid) || devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
 }
 
 function reportFlapping(

@@ -42,17 +42,17 @@ export class StartGuard {
   check(
     pod: Pick<PodSandbox, 'runtimeHandler' | 'uid'>,
     container: Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>,
-    sandbox: Pick<Sandbox, 'failure' | 'isEnding' | 'isReady'>,
+    sandbox: Pick<Sandbox, 'failureOf' | 'isEnding' | 'isReady'>,
   ): void {
     const { store, isFilePlace, isFileOf, onOtherPod } = this.#options;
     const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
-    for (const claim of this.#claimsOf(pod, sources.length > 0)) {
-      if (claim.devices.length === 0) continue;
+    const claims = this.#claimsOf(pod, sources.length > 0).filter(({ devices }) => devices.length > 0);
+    for (const claim of claims) {
       if (claim.state !== 'prepared') {
         onOtherPod();
         throw refused(container, claim, 'its devices are not prepared yet for this pod, to which it has passed');
       }
-      if (sandbox.isReady(claim.identity.uid)) continue;
+      if (sandbox.isReady(claim.identity.uid) || this.#usesOnlyOthers(claim, claims, pod, container)) continue;
       const reason = this.#refusal(claim, pod, container, sandbox);
       if (reason !== undefined) throw refused(container, claim, reason);
     }
@@ -91,19 +91,38 @@ export class StartGuard {
     }
   }
 
+  /**
+   * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Without any
+   * gate, nothing says which claims it uses.
+   */
+  #usesOnlyOthers(
+    claim: StoredClaim,
+    claims: readonly StoredClaim[],
+    { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
+    container: Pick<Container, 'createRuntimeHooks'>,
+  ): boolean {
+    const { metadata, runsHooks } = this.#options;
+    const used = claims.filter(({ identity }) => this.#hasGateOf(identity, container));
+    if (used.length === 0 || used.includes(claim)) return false;
+    return runsHooks(runtimeHandler) && metadata.isGated(claim.identity);
+  }
+
+  #hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<Container, 'createRuntimeHooks'>): boolean {
+    return createRuntimeHooks.some(({ args }) => this.#options.isGateOf(claim, args));
+  }
+
   /** @returns why the container is not to be created; `undefined` if it waits by itself */
   #refusal(
     { identity }: StoredClaim,
     { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
-    { createRuntimeHooks }: Pick<Container, 'createRuntimeHooks'>,
-    { failure, isEnding }: Pick<Sandbox, 'failure' | 'isEnding'>,
+    container: Pick<Container, 'createRuntimeHooks'>,
+    sandbox: Pick<Sandbox, 'failureOf' | 'isEnding'>,
   ): string | undefined {
-    const { isGateOf, runsHooks } = this.#options;
     // If the sandbox was wrongly considered gone, its devices are attached again when the kubelet retries.
-    if (isEnding) return 'its devices are leaving this sandbox';
+    if (sandbox.isEnding) return 'its devices are leaving this sandbox';
+    const failure = sandbox.failureOf(identity.uid);
     if (failure !== undefined && isLasting(failure)) return explain(failure.error);
-    const waits = runsHooks(runtimeHandler) && createRuntimeHooks.some(({ args }) => isGateOf(identity, args));
-    if (waits) return undefined;
+    if (this.#options.runsHooks(runtimeHandler) && this.#hasGateOf(identity, container)) return undefined;
     return failure === undefined ? 'its devices are not in this sandbox yet' : explain(failure.error);
   }
 }

@@ -27,16 +27,23 @@ export class HostLinks {
   /**
    * Waits a little for an interface that the kernel is returning. A function without a kernel driver, or with vfio, has
    * no interface and needs none.
+   * @param withinMs how long; default 3 s
    * @throws SriovError `vf-missing` if an interface that should exist does not appear
    */
-  async ensure(pciAddress: string): Promise<void> {
+  async ensure(pciAddress: string, withinMs = comesBackMs): Promise<void> {
     const driver = await this.#options.binding.driverOf(pciAddress);
-    if (driver === undefined || isVfio(driver) || (await this.#appears(pciAddress, comesBackMs))) return;
+    if (driver === undefined || isVfio(driver) || (await this.#appears(pciAddress, withinMs))) return;
     throw missing(pciAddress, 'something may still keep the network namespace alive that it was in');
   }
 
+  /** Whether a function exists and has no kernel driver. */
+  async isUnbound(pciAddress: string): Promise<boolean> {
+    const { binding } = this.#options;
+    return (await binding.isPresent(pciAddress)) && (await binding.driverOf(pciAddress)) === undefined;
+  }
+
   /**
-   * The same for a function whose interface we moved away: one that does not come back is recreated by binding the
+   * Like {@link ensure} for a function whose interface we moved away: one that does not come back is recreated by binding the
    * kernel driver again. Unbinding removes the interface from whatever namespace it is in, so no path to it is needed.
    * @returns whether the interface was recreated; it then has the name and the settings of a new one
    * @throws SriovError `binding-failed`, `vf-missing`
@@ -57,7 +64,7 @@ export class HostLinks {
     const { host, clock } = this.#options;
     for (const endsAt = clock.nowMs() + withinMs; ; await clock.sleep(pollMs)) {
       if (findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined) return true;
-      if (clock.nowMs() > endsAt) return false;
+      if (clock.nowMs() >= endsAt) return false;
     }
   }
 }

@@ -68,18 +68,19 @@ export class SimulatedNic {
   /**
    * Makes sure that a VF has its link here or in a pod: a pair disappears with the namespace that one end is in. If the
    * link is elsewhere, waits a little for that namespace to end, since a dying one looks just like a living one.
+   * @param withinMs how long; default 1 s
    * @returns where the link is then
    * @throws SriovError `vf-missing` if it is not one of ours, `simulation-name-taken`; NetlinkError
    */
-  async ensureVf(pciAddress: string, signal?: AbortSignal): Promise<VfPlace> {
+  async ensureVf(pciAddress: string, withinMs = netnsTeardownMs): Promise<VfPlace> {
     const { pf, vf } = this.#find(pciAddress);
-    const endsAt = this.#clock.nowMs() + netnsTeardownMs;
+    const endsAt = this.#clock.nowMs() + withinMs;
     while (true) {
       const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);
       const bridge = await this.#ensureBridge(pf, links);
       if ((await this.#ensurePair(vf, bridge, links)) === 'here') return 'here';
       if (this.#clock.nowMs() >= endsAt) return 'elsewhere';
-      await this.#clock.sleep(pollMs, signal);
+      await this.#clock.sleep(pollMs);
     }
   }
 

@@ -30,7 +30,7 @@ export interface Attachment extends SandboxPlace {
    * another component moves it.
    */
   host?: LinkState;
-  /** Present once the VF is configured in this sandbox. */
+  /** Present once the VF is configured in this sandbox, until it leaves it. */
   networkData?: NetworkDeviceData;
 }
 

@@ -34,6 +34,8 @@ class Bench implements AsyncDisposable {
       logger: this.logger,
     }),
   );
+  /** VFs that were configured from outside because they had left their pod. */
+  readonly assured: string[] = [];
   /** What the PF has set for all VFs. */
   adminInfo: Omit<VfInfo, 'vfIndex'> | undefined;
   readonly #attachments = new Attachments({
@@ -42,6 +44,7 @@ class Bench implements AsyncDisposable {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
       ensureLink: async () => undefined,
+      isUnbound: async () => false,
       reclaimLink: async () => undefined,
     },
     cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),
@@ -107,7 +110,8 @@ class Bench implements AsyncDisposable {
     const place: SandboxPlace = { podUid, podNamespace: 'default', podName: 'app', sandboxId, netnsPath: pod.path };
     const states = [];
     for (const device of this.devices(claim)) {
-      states.push(await this.#attachments.attach(claim, device, place, links, never));
+      const assure = async () => void this.assured.push(device.pciAddress);
+      states.push(await this.#attachments.attach(claim, device, place, links, never, assure));
     }
     return states;
   }
@@ -304,6 +308,21 @@ describe('a VF that CNI plugins attach', () => {
     const [link] = JSON.parse(ip('-j', 'link', 'show', 'vf1'));
     expect(link).toMatchObject({ mtu: 1500, address: '02:00:00:00:00:01' });
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+  });
+
+  it('is attached by them once more when a process in the pod has moved it to the host', async () => {
+    bench.createVf(1);
+    bench.prepare('c', [{ index: 1, config: config() }]);
+    const pod = bench.newPod();
+    const states = await bench.attach('c', pod);
+    pod.exec('ip', 'link', 'set', 'net1', 'netns', String(process.pid));
+    expect([inPod(pod), links().includes('net1')]).toEqual([[], true]);
+    const again = await bench.attach('c', pod);
+    // The plugins have released its address and leased another one.
+    expect(again.map(({ ips: _, ...state }) => state)).toEqual(states.map(({ ips: _, ...state }) => state));
+    expect([inPod(pod).length, bench.leases().length, bench.assured]).toEqual([1, 1, [pciAddress(1)]]);
+    await bench.detach('c');
+    expect([links().includes('vf1'), bench.leases()]).toEqual([true, []]);
   });
 });
 

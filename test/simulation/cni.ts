@@ -82,6 +82,10 @@ class Plugins implements CniPlugins, CniCache {
     this.#node.entries.delete(keyOf('chain', attachment));
   }
 
+  async deleteLost(attachment: CniAttachment, options: { signal: AbortSignal }): Promise<void> {
+    if (this.#node.entries.has(keyOf('chain', attachment))) await this.delete(attachment, options);
+  }
+
   async ipamAdd(attachment: CniIpamAttachment, { signal }: { signal: AbortSignal }): Promise<CniResult> {
     const task = chainOf(attachment);
     const key = keyOf('ipam', task);

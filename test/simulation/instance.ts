@@ -101,7 +101,8 @@ export class Instance {
     const vfs = {
       linkKey,
       adminInfo: control.info.bind(control),
-      ensureLink: (pciAddress: string) => links.ensure(pciAddress),
+      ensureLink: links.ensure.bind(links),
+      isUnbound: links.isUnbound.bind(links),
       reclaimLink: async (pciAddress: string) => void (await links.reclaim(pciAddress)),
     };
     const lockClock = { ...clockFunctions(clock), sleep: (_ms: number) => clock.sleep(lockPollMs) };

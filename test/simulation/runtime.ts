@@ -130,7 +130,8 @@ export class Runtime {
       isNetnsLost: false,
     };
     this.sandboxes.set(id, sandbox);
-    kernel.addLink(network, { name: 'eth0', hardwareAddress: `0a:58:0a:00:00:0${number % 10}`, up: true });
+    const hardwareAddress = `0a:58:0a:00:00:0${number % 10}`;
+    kernel.addLink(network, { name: 'eth0', hardwareAddress, kind: 'veth', up: true });
     try {
       await this.#work('cluster network', 20, 3_000, signal);
       this.#startPause(sandbox);

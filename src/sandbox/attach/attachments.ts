@@ -55,7 +55,8 @@ export class Attachments {
    * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod
    * leaves that one first.
    * @param device a copy of what is stored: its attachment is changed as well
-   * @throws SandboxError `vf-missing`, `vf-busy`; NetlinkError, CniError, SriovError
+   * @param assure configures the VF from outside: called if it was attached before, and is attached anew
+   * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`; NetlinkError, CniError, SriovError
    */
   async attach(
     claimUid: string,
@@ -63,6 +64,7 @@ export class Attachments {
     place: SandboxPlace,
     pod: PodLinks,
     signal: AbortSignal,
+    assure: () => Promise<void> = async () => undefined,
   ): Promise<VfState> {
     using deadline = this.#options.clock.deadline(attachBudgetMs, signal);
     const old = device.attachment;
@@ -74,20 +76,26 @@ export class Attachments {
       pod,
       ...(before === undefined ? {} : { before }),
       record: (host) => this.#record(claimUid, device, { ...place, ...(host === undefined ? {} : { host }) }),
+      assure,
       signal: deadline.signal,
     });
   }
 
-  /** Reads an attached VF; `undefined` if it is no longer in the pod. */
+  /** Reads an attached VF. @returns `undefined` if it has left the pod @throws SandboxError `vf-unknown`; NetlinkError */
   async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {
     return await this.#strategyOf(device).read(device, pod);
   }
 
-  /** Stores the network data of the claim's VFs, unless it is stored already. */
-  recordNetworkData(claimUid: string, states: ReadonlyMap<StoredDevice, NetworkDeviceData>): void {
+  /**
+   * Stores the network data of the claim's VFs, unless it is stored already.
+   * @param states `undefined` for a VF that has left the pod: its attachment has to be completed again
+   */
+  recordNetworkData(claimUid: string, states: ReadonlyMap<StoredDevice, NetworkDeviceData | undefined>): void {
     const changes = new Map<string, Attachment>();
     for (const [{ pciAddress, attachment }, networkData] of states) {
-      if (attachment !== undefined) changes.set(pciAddress, { ...attachment, networkData });
+      if (attachment === undefined) continue;
+      const { networkData: _old, ...place } = attachment;
+      changes.set(pciAddress, { ...place, ...(networkData === undefined ? {} : { networkData }) });
     }
     this.#options.store.setAttachments(claimUid, changes);
   }

@@ -19,14 +19,17 @@ export class CniAttach implements AttachStrategy {
 
   async attach(task: AttachTask): Promise<VfState> {
     const { device, place, pod, signal } = task;
-    const { hardwareAddress } = (await pod.find(device)) ?? (await this.#hostLinks.take(task));
+    const found = await pod.find(device);
+    // Before it is configured from outside: a plugin may reset the VF's settings when it is deleted.
+    if (found === undefined && device.attachment !== undefined) await this.#cni.removeLost(device, place, signal);
+    const { hardwareAddress } = found ?? (await this.#hostLinks.take(task));
     // Also for a VF that is in the pod: an ADD that was cut short is undone and repeated by the runner.
     await this.#cni.add(device, place, signal);
     pod.changed();
     pod.follow();
     const link = await pod.find(device, hardwareAddress);
     if (link !== undefined) return await withVlan(this.#vfs, device, await pod.stateOf(link));
-    throw missing(device, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
+    throw missing(task, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
   }
 
   async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {

@@ -9,7 +9,7 @@ import {
   type VfIdentity,
   type VfInfo,
 } from '../../netlink/index.ts';
-import type { VfAddress } from '../../sriov/index.ts';
+import { SriovError, type VfAddress } from '../../sriov/index.ts';
 import type { Attachment, StoredDevice } from '../../state/index.ts';
 import { type Networks, netnsDir } from '../networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
@@ -23,10 +23,15 @@ export interface VfHost {
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
-  /** Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns. */
-  ensureLink(pciAddress: string): Promise<void>;
+  /**
+   * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
+   * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
+   */
+  ensureLink(pciAddress: string, withinMs?: number): Promise<void>;
   /** The same for a VF that was moved away: its interface is created anew if it is in an unreachable namespace. */
   reclaimLink(pciAddress: string): Promise<void>;
+  /** Whether the VF exists and has no kernel driver. */
+  isUnbound(pciAddress: string): Promise<boolean>;
 }
 
 /** Moves the interfaces of VFs from the host's network namespace into pods and back. */
@@ -41,14 +46,40 @@ export class HostLinks {
     this.#keyOf = (pciAddress) => vfs.linkKey(pciAddress);
   }
 
-  /** Stores the VF's state on the host before it leaves. @throws SandboxError `vf-missing` */
-  async take({ device, before, record }: AttachTask): Promise<Link> {
-    await this.#vfs.ensureLink(device.pciAddress);
+  /**
+   * Stores the VF's state on the host before it leaves. One that was attached before, and has left the pod, comes as the pod
+   * or a reset has left it: it is restored as far as possible, and configured from outside.
+   * @throws SandboxError `vf-missing`; NetlinkError, SriovError
+   */
+  async take(task: AttachTask): Promise<Link> {
+    const { device, before, record, assure } = task;
     const { connection, ethtool } = this.#networks.host;
+    const wasAttached = device.attachment !== undefined;
+    await this.#ensure(task, wasAttached ? 0 : undefined);
+    if (wasAttached && (await this.#isBack(device))) {
+      // What cannot be restored now is restored, or reported, when the VF is detached.
+      if (before !== undefined) await this.restore(device, before);
+      await assure();
+    }
     const link = await findOn(connection, device, this.#keyOf);
-    if (link === undefined) throw missing(device, "it has no interface in the host's network namespace");
+    if (link === undefined) throw missing(task, "it has no interface in the host's network namespace");
     record(before ?? (await readLinkState(connection, link.index, ethtool)));
     return link;
+  }
+
+  /** One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it. */
+  async #isBack(device: StoredDevice): Promise<boolean> {
+    return (await this.isOnHost(device)) || (await this.#vfs.isUnbound(device.pciAddress));
+  }
+
+  /** @param withinMs how long to wait for it: a VF that has left its pod may be away for long, and is looked for again */
+  async #ensure(task: AttachTask, withinMs?: number): Promise<void> {
+    try {
+      await this.#vfs.ensureLink(task.device.pciAddress, withinMs);
+    } catch (error) {
+      if (error instanceof SriovError && error.code === 'vf-missing') throw missing(task, undefined, error);
+      throw error;
+    }
   }
 
   /** Moves the VF into the pod, under the name that its claim gives it. */

@@ -1,4 +1,4 @@
 export { Attachments, type AttachmentsOptions } from './attachments.ts';
 export { HostLinks, type VfHost } from './host-link.ts';
 export { PodLinks } from './pod-links.ts';
-export type { VfState } from './strategy.ts';
+export { left, type VfState } from './strategy.ts';

@@ -45,14 +45,14 @@ export class NetlinkAttach implements AttachStrategy {
   }
 }
 
-/** The state of a VF that has an interface in the pod. */
+/** The state of a VF that was attached with an interface; `undefined` if it has left the pod. */
 export async function readInterface(
   vfs: Pick<VfHost, 'adminInfo'>,
   device: StoredDevice,
   pod: PodLinks,
 ): Promise<VfState | undefined> {
   pod.follow();
-  const link = await pod.find(device);
+  const link = await pod.findAttached(device);
   return link && (await withVlan(vfs, device, await pod.stateOf(link)));
 }
 

@@ -15,7 +15,7 @@ export class ObserveAttach implements AttachStrategy {
   async attach({ device, place, pod, record }: AttachTask): Promise<VfState> {
     const state = await this.read(device, pod);
     if (state === undefined) {
-      throw missing(device, `no component has moved it into ${place.netnsPath}, and attach is "observe"`);
+      throw missing({ device, place }, `no component has moved it into ${place.netnsPath}, and attach is "observe"`);
     }
     record();
     return state;

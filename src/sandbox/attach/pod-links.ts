@@ -1,5 +1,6 @@
 import {
   findVf,
+  isUnidentified,
   type Link,
   type LinkTable,
   type NetworkState,
@@ -7,6 +8,7 @@ import {
   type VfIdentity,
 } from '../../netlink/index.ts';
 import type { StoredDevice } from '../../state/index.ts';
+import { SandboxError } from '../errors.ts';
 import type { LinkConnection, NetworkNamespace } from '../networks.ts';
 
 /** Identifies the link of a VF in whatever namespace it is. */
@@ -43,6 +45,24 @@ export class PodLinks {
     return findFirst((await this.#table).candidates(identities), identities);
   }
 
+  /**
+   * Finds a VF that was attached. That it has left the pod keeps containers from starting, so this is concluded only from a
+   * list that was made for it.
+   * @returns `undefined` if it is certainly not in the pod
+   * @throws SandboxError `vf-unknown`; NetlinkError
+   */
+  async findAttached(device: StoredDevice): Promise<Link | undefined> {
+    const listed = this.#table !== undefined && (await this.find(device));
+    if (listed) return listed;
+    this.changed();
+    const link = await this.find(device);
+    if (link === undefined && this.#keyOf(device.pciAddress).pciAddress !== undefined) {
+      const others = (await this.#table)?.all().filter(isUnidentified) ?? [];
+      if (others.length > 0) throw unknown(device, others);
+    }
+    return link;
+  }
+
   /** The state of a VF after changes to its link. @throws NetlinkError */
   async stateAfterChange(device: StoredDevice, link: Link): Promise<NetworkState> {
     const { connection } = this.namespace;
@@ -59,6 +79,13 @@ export class PodLinks {
   async stateOf(link: Link): Promise<NetworkState> {
     return toNetworkState(link, await this.namespace.connection.addresses(link.index));
   }
+}
+
+function unknown({ name, pciAddress }: StoredDevice, links: readonly Link[]): SandboxError {
+  const names = links.map((link) => link.name).join(', ');
+  const message = `it is not known whether device ${name} (${pciAddress}) is still in its pod: the kernel does not report which device has the links ${names}`;
+  const hint = 'its MAC address was changed in the pod; Linux 5.14 and later report the device of each link';
+  return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
 }
 
 /** Looks at the link with the likely name first: a large node has hundreds of links. */

@@ -1,3 +1,4 @@
+import type { NetdraError } from '../../errors.ts';
 import type { LinkState, NetworkState } from '../../netlink/index.ts';
 import type { Attachment, SandboxPlace, StoredDevice } from '../../state/index.ts';
 import { SandboxError } from '../errors.ts';
@@ -19,6 +20,11 @@ export interface AttachTask {
   before?: LinkState;
   /** Stores where the VF is, with the state to restore. To be called before the host is changed. */
   record(host?: LinkState): void;
+  /**
+   * Configures the VF from outside as its claim asks. To be called before a VF is moved into the pod once more: it has left
+   * it, and its PF may have been reset since.
+   */
+  assure(): Promise<void>;
   signal: AbortSignal;
 }
 
@@ -29,7 +35,10 @@ export interface AttachStrategy {
    * @throws SandboxError `vf-missing`; NetlinkError, CniError, SriovError
    */
   attach(task: AttachTask): Promise<VfState>;
-  /** The VF's state in the pod; `undefined` if it is not there. */
+  /**
+   * The VF's state in the pod; `undefined` if it is certainly not there.
+   * @throws SandboxError `vf-unknown`; NetlinkError
+   */
   read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined>;
   /**
    * Takes the VF out of the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
@@ -38,9 +47,34 @@ export interface AttachStrategy {
   leave(device: StoredDevice, attachment: Attachment): Promise<void>;
 }
 
-export function missing(device: StoredDevice, reason: string): SandboxError {
-  return new SandboxError('vf-missing', `device ${device.name} (${device.pciAddress}) cannot be attached: ${reason}`, {
-    device: device.name,
-    hint: 'netdra inventory lists the devices of the node',
+/** @param cause says why, if there is no reason */
+export function missing(
+  { device: { name, pciAddress }, place }: Pick<AttachTask, 'device' | 'place'>,
+  reason?: string,
+  cause?: NetdraError,
+): SandboxError {
+  const message = `device ${name} (${pciAddress}) cannot be attached to ${podOf(place)}`;
+  return new SandboxError('vf-missing', reason === undefined ? message : `${message}: ${reason}`, {
+    device: name,
+    hint: cause?.hint ?? 'netdra inventory lists the devices of the node',
+    ...(cause === undefined ? {} : { cause, retriable: cause.retriable }),
   });
+}
+
+/** @param devices of one claim that are no longer in its pod; at least one */
+export function left(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
+  const names = devices.map(({ name, pciAddress }) => `${name} (${pciAddress})`).join(', ');
+  const text = devices.length === 1 ? `device ${names} is` : `devices ${names} are`;
+  const hint =
+    'the card was reset, or a process in the pod has moved or deleted the interface; it is attached again once it is back';
+  return new SandboxError('vf-left', `${text} no longer in the network namespace of ${podOf(place)}`, {
+    device: devices.map(({ name }) => name).join(', '),
+    retriable: true,
+    hint,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
+  return podName === undefined ? `the pod with UID ${podUid}` : `pod ${podNamespace}/${podName}`;
 }

@@ -142,6 +142,21 @@ describe('add', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
+  it('runs the plugins again for an interface that was lost, whatever they say when they delete it', async () => {
+    plugins.write('sriov', `[ $CNI_COMMAND = ADD ] || exit 1; echo '${JSON.stringify(first)}'`);
+    const attachment = attachmentOf(['sriov']);
+    await runner.deleteLost(attachment, never);
+    expect(plugins.summary()).toEqual([]);
+    await runner.add(attachment, never);
+    await runner.deleteLost(attachment, never);
+    expect([await cachedCount(), logger.messages('warn')]).toEqual([
+      0,
+      ['CNI DEL failed, probably for want of anything to delete'],
+    ]);
+    await runner.add(attachment, never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
+  });
+
   it('understands plugins of older versions', async () => {
     const old = { cniVersion: '0.3.1', ips: [{ version: '4', address: '10.1.2.3/24' }] };
     plugins.writeResult('sriov', old);

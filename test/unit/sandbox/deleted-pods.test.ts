@@ -58,4 +58,22 @@ describe('DeletedPods', () => {
     await pods[Symbol.asyncDispose]();
     expect(clock.sleeping()).toEqual([]);
   });
+
+  it('asks every thirty seconds for a pod whose sandbox has not become ready within two minutes', async () => {
+    waiting = [sandbox('stuck')];
+    const asksWithin = async (ms: number) => {
+      asked = [];
+      for (let passed = 0; passed < ms; passed += 2_000) {
+        await pods.look();
+        clock.advance(2_000);
+      }
+      return asked.length;
+    };
+    expect([await asksWithin(120_000), await asksWithin(120_000)]).toEqual([60, 4]);
+    // It was ready for a moment.
+    const [stuck] = waiting.splice(0);
+    await pods.look();
+    waiting = [stuck!];
+    expect(await asksWithin(60_000)).toBe(30);
+  });
 });

@@ -70,6 +70,27 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update vf']);
   });
 
+  it('leaves the report on a claim whose devices are not all there to the one on the failure', async () => {
+    const seen: string[] = [];
+    const { writer } = open(fakeFiles(1), ({ name }) => seen.push(name));
+    const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
+    await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
+    expect(seen).toEqual([]);
+  });
+
+  it('writes the other requests when one cannot be written, and does not open the gate', async () => {
+    const calls: string[] = [];
+    const files = fakeFiles(1, calls);
+    const full = new Error('no space left on device');
+    const update: MetadataFiles['updateRequestMetadata'] = (claim, request, devices) =>
+      request === 'vf' ? Promise.reject(full) : files.updateRequestMetadata(claim, request, devices);
+    const { writer } = open({ ...files, updateRequestMetadata: update });
+    const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
+    const both = [...readings, { request: 'other', device: other, state }];
+    await expect(writer.write(identity, 's1', both)).rejects.toBe(full);
+    expect(calls).toEqual(['update other']);
+  });
+
   it('says whether the addresses will change soon', async () => {
     const seen: unknown[] = [];
     const { writer } = open(fakeFiles(1), ({ name }, isSettled) => seen.push([name, isSettled]));

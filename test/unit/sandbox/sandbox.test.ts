@@ -1,5 +1,4 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { ClaimIdentity } from '../../../src/metadata/index.ts';
 import { SandboxError } from '../../../src/sandbox/index.ts';
 import { NamespaceEnds } from '../../../src/sandbox/namespace-ends.ts';
 import { Sandbox, type SandboxDeps } from '../../../src/sandbox/sandbox.ts';
@@ -7,6 +6,7 @@ import type { StoredClaim } from '../../../src/state/index.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { ManualClock } from '../../doubles/manual-clock.ts';
 import { FakeNetworks, turns } from './fake-networks.ts';
+import { FakeWork } from './fake-work.ts';
 
 const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
 const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
@@ -16,36 +16,6 @@ const claim = (name: string): StoredClaim => ({
   state: 'prepared',
   devices: [device],
 });
-
-/** Answers of the work on claims, and what was asked of it. */
-class FakeWork {
-  readonly done: string[] = [];
-  /** Thrown by `serve`, by name of the claim. */
-  readonly failures = new Map<string, Error>();
-  answer: 'ready' | 'tentative' | 'gone' = 'ready';
-  detachFailure: Error | undefined;
-  /** Keeps `serve` from ending. */
-  hold: Promise<void> | undefined;
-
-  podLinks = (_namespace: unknown, follow: () => void) => follow as never;
-
-  async serve({ name }: ClaimIdentity, _place: unknown, follow: unknown, signal: AbortSignal) {
-    this.done.push(`serve ${name}`);
-    (follow as () => void)();
-    const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
-    aborted.catch(() => undefined);
-    await Promise.race([this.hold, aborted]);
-    const failure = this.failures.get(name);
-    if (failure !== undefined) throw failure;
-    return this.answer;
-  }
-
-  async detach({ name }: ClaimIdentity) {
-    this.done.push(`detach ${name}`);
-    if (this.detachFailure !== undefined) throw this.detachFailure;
-    return 1;
-  }
-}
 
 describe('Sandbox', () => {
   let clock: ManualClock;
@@ -63,7 +33,7 @@ describe('Sandbox', () => {
         serve: work.serve.bind(work),
         detach: work.detach.bind(work),
         hold: async ({ name }, _, reason) => void work.done.push(`hold ${name}: ${reason}`),
-        end: async ({ name }) => void work.done.push(`end ${name}`),
+        end: work.end.bind(work),
       },
       networks,
       ends: new NamespaceEnds({ networks, clock }),
@@ -148,10 +118,10 @@ describe('Sandbox', () => {
 
   it('detaches again after a failure, and is not reported as a failed claim', async () => {
     await sandbox.want('ready');
-    work.detachFailure = new Error('busy');
+    work.detachFailures.set('a', new Error('busy'));
     await expect(sandbox.want('gone')).rejects.toThrow('busy');
     expect([sandbox.phase, failures]).toEqual(['detaching', []]);
-    work.detachFailure = undefined;
+    work.detachFailures.clear();
     clock.advance(500);
     await turns();
     expect([sandbox.phase, clock.sleeping()]).toEqual(['gone', []]);
@@ -231,9 +201,9 @@ describe('Sandbox', () => {
     expect(work.done).toEqual(['serve a', 'serve b', 'serve a', 'serve b']);
   });
 
-  it('follows a pod only while its VFs are attached: a failed attempt would cause the next one by its own changes', async () => {
+  it('follows a pod only while a claim is ready there: otherwise there is nothing to read', async () => {
     sandbox = open(true);
-    work.failures.set('b', new Error('not yet'));
+    for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     networks.change();
     expect([networks.watches, clock.sleeping()]).toEqual([0, [500]]);
@@ -266,5 +236,142 @@ describe('Sandbox', () => {
     await sandbox[Symbol.asyncDispose]();
     expect(await ready).toMatchObject({ message: 'the driver is being stopped' });
     expect(clock.sleeping()).toEqual([]);
+  });
+
+  describe('with several claims', () => {
+    const left = new SandboxError('vf-left', 'the VF is no longer in the pod', { retriable: true });
+    /** What was done since the last call. */
+    const done = () => work.done.splice(0);
+
+    it('serves the others when one fails, and reports the failure for that one only', async () => {
+      const error = new SandboxError('vf-missing', 'the VF is gone');
+      work.failures.set('a', error);
+      await expect(sandbox.want('ready')).rejects.toBe(error);
+      expect([done(), failures]).toEqual([['serve a', 'hold a: the VF is gone', 'serve b'], ['a: the VF is gone']]);
+      expect(['a', 'b'].map((uid) => sandbox.isReady(uid))).toEqual([false, true]);
+      expect([sandbox.failureOf('a'), sandbox.failureOf('b')]).toMatchObject([{ error, attempts: 1 }, undefined]);
+      expect([sandbox.phase, logger.messages('warn')]).toEqual(['attaching', ['sandbox not ready yet']]);
+      expect(logger.lines.at(-1)?.fields).toMatchObject({ claim: 'apps/a', err: error, retryMs: 500 });
+    });
+
+    it('tries again only those that have failed, and counts the attempts of each', async () => {
+      for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
+      await sandbox.want('ready').catch(() => undefined);
+      work.failures.delete('b');
+      clock.advance(500);
+      await turns();
+      done();
+      clock.advance(1_000);
+      await turns();
+      expect(done()).toEqual(['serve a', 'hold a: not yet a']);
+      claims = [...claims, claim('c')];
+      work.failures.set('c', new Error('not yet c'));
+      await sandbox.want('ready').catch(() => undefined);
+      expect(['a', 'b', 'c'].map((uid) => sandbox.failureOf(uid)?.attempts)).toEqual([4, undefined, 1]);
+      // A reason is a warning when it is new.
+      expect(logger.messages('warn')).toHaveLength(3);
+    });
+
+    it('answers with the failures of all claims, each with its name', async () => {
+      for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
+      await expect(sandbox.want('ready')).rejects.toMatchObject({
+        code: 'several-failures',
+        message: 'claim apps/a: not yet a; claim apps/b: not yet b',
+        retriable: false,
+      });
+      networks.paths.clear();
+      await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'netns-missing' });
+    });
+
+    it('reads those that are ready when the pod changes, and tries the others only after their pause', async () => {
+      sandbox = open(true);
+      work.failures.set('a', new Error('not yet'));
+      await sandbox.want('ready').catch(() => undefined);
+      done();
+      networks.change();
+      expect([networks.watches, clock.sleeping()]).toEqual([1, [250, 500, 1_000]]);
+      clock.advance(250);
+      await turns();
+      expect([done(), clock.sleeping()]).toEqual([['serve b'], [250, 750]]);
+      clock.advance(250);
+      await turns();
+      expect(done()).toEqual(['serve a', 'hold a: not yet']);
+      await sandbox.refresh().catch(() => undefined);
+      expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
+    });
+
+    it('keeps one ready that cannot be read now: it is not known that anything is wrong with it', async () => {
+      await sandbox.want('ready');
+      work.failures.set('a', new Error('no answer'));
+      done();
+      await expect(sandbox.refresh()).rejects.toThrow('no answer');
+      expect([done(), failures, sandbox.phase, sandbox.isReady('a')]).toEqual([
+        ['serve a', 'serve b'],
+        [],
+        'ready',
+        true,
+      ]);
+      clock.advance(500);
+      await turns();
+      expect([done(), sandbox.failureOf('a')]).toEqual([['serve a'], undefined]);
+    });
+
+    it('is no longer ready when a VF has left the pod, says so, and attaches it again', async () => {
+      await sandbox.want('ready');
+      claims = [claim('a')];
+      work.answer = { withdrawn: left };
+      done();
+      await expect(sandbox.refresh()).rejects.toBe(left);
+      expect([done(), failures]).toEqual([['serve a', `hold a: ${left.message}`], [`a: ${left.message}`]]);
+      expect([sandbox.phase, sandbox.isReady('a'), sandbox.failureOf('a')?.error]).toEqual(['attaching', false, left]);
+      work.answer = 'ready';
+      clock.advance(500);
+      await turns();
+      expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
+    });
+
+    it('forgets one that is no longer prepared: if it is prepared again, it is served again', async () => {
+      await sandbox.want('ready');
+      claims = [claim('b')];
+      await sandbox.refresh();
+      claims = [claim('a'), claim('b')];
+      expect(sandbox.isReady('a')).toBe(false);
+      done();
+      await sandbox.want('ready');
+      expect([done(), sandbox.isReady('a')]).toEqual([['serve a'], true]);
+    });
+
+    it('is ready when the one that failed is no longer prepared', async () => {
+      work.failures.set('a', new Error('not yet'));
+      await sandbox.want('ready').catch(() => undefined);
+      claims = [claim('b')];
+      await sandbox.refresh();
+      expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
+    });
+
+    it('detaches the VFs of the others when those of one cannot be detached, and tries only that one again', async () => {
+      await sandbox.want('ready');
+      work.detachFailures.set('a', new Error('cannot restore its name'));
+      done();
+      await expect(sandbox.want('gone')).rejects.toThrow('cannot restore its name');
+      expect([done(), sandbox.phase]).toEqual([['detach a', 'detach b'], 'detaching']);
+      expect(logger.lines.slice(-2)).toMatchObject([
+        { message: 'VFs detached', fields: { devices: 1 } },
+        { message: 'VFs not detached yet', fields: { claim: 'apps/a', retryMs: 500 } },
+      ]);
+      work.detachFailures.clear();
+      clock.advance(500);
+      await turns();
+      expect([done(), sandbox.phase, clock.sleeping()]).toEqual([['detach a'], 'gone', []]);
+    });
+
+    it('ends the containers of all, also when that fails for one', async () => {
+      for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
+      await sandbox.want('ready').catch(() => undefined);
+      work.endFailure = new Error('read-only file system');
+      done();
+      await expect(sandbox.endWaiting()).rejects.toThrow('read-only file system');
+      expect(done()).toEqual(['end a', 'end b']);
+    });
   });
 });

@@ -21,7 +21,7 @@ const container = (sources: string[], hooks = [gate]) => ({
 const sandbox = (ready: boolean, failure?: { error: unknown; attempts: number }, isEnding = false) => ({
   isReady: () => ready,
   isEnding,
-  failure,
+  failureOf: () => failure,
 });
 
 describe('StartGuard', () => {
@@ -90,6 +90,40 @@ describe('StartGuard', () => {
       expect(() => guard.check(pod, container([], hooks), sandbox(false))).toThrow(refusal);
       expect(() => guard.check(pod, container([file], hooks), sandbox(false))).toThrow(refusal);
     }
+  });
+
+  describe('with another claim of the pod', () => {
+    const ready = { namespace: 'ns', name: 'other', uid: 'claim-2' };
+    const otherGate = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_other'] };
+    /** The first claim has failed; the other one is ready. */
+    const half = {
+      isReady: (uid: string) => uid === ready.uid,
+      isEnding: false,
+      failureOf: (uid: string) => (uid === identity.uid ? { error: gone, attempts: 9 } : undefined),
+    };
+    beforeEach(() => {
+      const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
+      store.putClaim({ identity: ready, podUids: ['pod-1'], state: 'prepared', devices });
+    });
+
+    it('lets a container start that has the gate of that one only', () => {
+      guard.check(pod, container(['/files/ns_other/vf/metadata.json'], [otherGate]), half);
+      expect(() => guard.check(pod, container([file], [gate, otherGate]), half)).toThrow(
+        /claim ns\/nic: the VF is gone$/,
+      );
+    });
+
+    it('refuses it where nothing says that it does not use the one that has failed', () => {
+      const kept = { ...pod, runtimeHandler: 'runsc' };
+      expect(() => guard.check(kept, container([], [otherGate]), half)).toThrow('the VF is gone');
+      expect(() => guard.check(pod, container([], []), half)).toThrow('the VF is gone');
+      gated.clear();
+      expect(() => guard.check(pod, container([], [otherGate]), half)).toThrow('the VF is gone');
+    });
+
+    it('lets a container wait for that one, whatever has become of the other', () => {
+      guard.check(pod, container([], [otherGate]), { ...half, isReady: () => false });
+    });
   });
 
   it('refuses a container whose runtime does not run hooks', () => {

@@ -81,7 +81,26 @@ describe('HostLinks.reclaim', () => {
   });
 });
 
+describe('HostLinks.isUnbound', () => {
+  it('knows a VF that exists and has no driver', async () => {
+    expect(await links.isUnbound(vf)).toBe(false);
+    card.failingDrivers.add('igbvf');
+    await new DriverBinding(card.root, card.write).rebind(vf).catch(() => undefined);
+    expect(await links.isUnbound(vf)).toBe(true);
+    card.switchOff();
+    expect(await links.isUnbound(vf)).toBe(false);
+  });
+});
+
 describe('HostLinks.ensure', () => {
+  it('waits as long as it is asked to', async () => {
+    card.moveAway(0);
+    await links.ensure(vf, 0).catch(() => undefined);
+    expect(clock.nowMs()).toBe(0);
+    await links.ensure(vf, 200).catch(() => undefined);
+    expect(clock.nowMs()).toBe(200);
+  });
+
   it('never takes an interface out of another network namespace', async () => {
     card.moveAway(0);
     await expect(links.ensure(vf)).rejects.toMatchObject({ code: 'vf-missing', device: vf, retriable: true });

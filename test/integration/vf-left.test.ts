@@ -1,0 +1,237 @@
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Container, PodSandbox } from '../../nri/index.ts';
+import { systemClock } from '../../src/clock.ts';
+import { CniRunner } from '../../src/cni/index.ts';
+import { ClaimMetadata, layouts } from '../../src/metadata/index.ts';
+import {
+  Attachments,
+  CniAttacher,
+  createSandboxSide,
+  KernelNetworks,
+  type SandboxSide,
+} from '../../src/sandbox/index.ts';
+import { ClaimLocks, Store, type VfConfig } from '../../src/state/index.ts';
+import { heldDevices, openVfSource } from '../../src/vf-source.ts';
+import { RecordingLogger } from '../doubles/logger.ts';
+import { TestNetns } from '../doubles/netns.ts';
+import { testDriver } from '../doubles/objects.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+const claimOf = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
+const deviceOf = (index: number, config: VfConfig) => ({
+  ...{ pciAddress: `fe00:00:02.${index}`, name: `fe00-00-02-${index}`, pool: 'node', request: 'vf', config },
+});
+
+/** The sandbox side of a driver with simulated VFs, whose host is a network namespace of its own. */
+class Instance implements AsyncDisposable {
+  readonly #stack = new AsyncDisposableStack();
+  readonly #dir: string;
+  readonly store: Store;
+  readonly metadata: ClaimMetadata;
+  readonly side: SandboxSide;
+  readonly logger: RecordingLogger;
+  /** Why claims are not ready, and which VFs were configured from outside. */
+  readonly failures: string[] = [];
+  readonly assured: string[] = [];
+
+  static async start(dir: string, hostPath: string): Promise<Instance> {
+    const stack = new AsyncDisposableStack();
+    const clock = systemClock;
+    const store = stack.use(new Store(join(dir, 'state.db')));
+    const networks = stack.use(new KernelNetworks({ procSysDir: '/proc/sys', hostPath }));
+    const logger = new RecordingLogger();
+    const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft' };
+    const vfs = stack.use(
+      await openVfSource(settings as Parameters<typeof openVfSource>[0], {
+        ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, logger },
+        held: () => heldDevices(store.claims()),
+        unrestored: () => [],
+      }),
+    );
+    const runner = stack.use(new CniRunner({ binDirs: [], cacheDir: join(dir, 'cni'), clock, logger }));
+    const attachments = new Attachments({
+      networks,
+      vfs,
+      cni: new CniAttacher({ runner, clock, logger }),
+      store,
+      clock,
+    });
+    return new Instance(stack, dir, { store, networks, attachments, logger });
+  }
+
+  private constructor(
+    stack: AsyncDisposableStack,
+    dir: string,
+    parts: { store: Store; networks: KernelNetworks; attachments: Attachments; logger: RecordingLogger },
+  ) {
+    this.#dir = dir;
+    this.store = parts.store;
+    this.logger = parts.logger;
+    const metadata = new ClaimMetadata({
+      ...{ driver: testDriver, dataDir: dir, cdiDir: join(dir, 'cdi'), layouts: [layouts.v1] },
+      gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
+    });
+    this.metadata = metadata;
+    const locks = this.#stack.use(new ClaimLocks(join(dir, 'claims.lock'), systemClock));
+    this.side = createSandboxSide({
+      ...{ ...parts, driver: testDriver, locks, metadata, clock: systemClock, liveUpdates: true },
+      files: {
+        updateRequestMetadata: metadata.update.bind(metadata),
+        withdrawMetadata: metadata.withdraw.bind(metadata),
+        openGate: metadata.openGate.bind(metadata),
+        holdGate: metadata.holdGate.bind(metadata),
+        endGate: metadata.endGate.bind(metadata),
+      },
+      attributesOf: () => ({}),
+      assure: async (_, { name }) => void this.assured.push(name),
+      isWanted: async () => true,
+      isFilePlace: metadata.isFilePlace.bind(metadata),
+      isFileOf: metadata.isFileOf.bind(metadata),
+      isGateOf: metadata.isGateOf.bind(metadata),
+      runsHooks: () => true,
+      onFailure: ({ name }, reason) => this.failures.push(`${name}: ${reason}`),
+      onFlapping: () => undefined,
+      onSynchronized: () => undefined,
+      onOtherPod: () => undefined,
+    });
+    this.#stack.use(stack);
+    this.#stack.use(this.side.registry);
+  }
+
+  /** Prepares a claim with one VF. */
+  async prepare(name: string, index: number, config: VfConfig): Promise<void> {
+    const device = deviceOf(index, config);
+    const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
+    await this.metadata.prepare({ claim: claimOf(name), requests }, new Map());
+    this.store.putClaim({ identity: claimOf(name), podUids: ['pod'], state: 'prepared', devices: [device] });
+  }
+
+  gate(name: string): string {
+    const path = join(this.#dir, 'dra-device-metadata', `default_${name}`, 'gate');
+    return existsSync(path) ? (readFileSync(path, 'utf8').split('\n')[1] ?? '') : '';
+  }
+
+  file(name: string): string {
+    return readFileSync(
+      join(this.#dir, 'dra-device-metadata', `default_${name}`, 'vf', 'metadata.json'),
+      'utf8',
+    ).trim();
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#stack.disposeAsync();
+  }
+}
+
+let stack: AsyncDisposableStack;
+let host: TestNetns;
+let pod: TestNetns;
+let dir: string;
+let driver: Instance;
+beforeEach(async () => {
+  stack = new AsyncDisposableStack();
+  host = stack.use(new TestNetns('host'));
+  dir = stack.use(tempDir()).path;
+  mkdirSync(join(dir, 'cdi'));
+  pod = stack.use(new TestNetns('pod'));
+  driver = stack.use(await Instance.start(dir, host.path));
+});
+afterEach(() => stack.disposeAsync());
+
+const sandbox = () =>
+  ({
+    ...{ id: 's1', uid: 'pod', namespace: 'default', name: 'app', runtimeHandler: '' },
+    namespaces: [{ type: 'network', path: pod.path }],
+  }) as unknown as PodSandbox;
+const call = { timeoutMs: 2_000, signal: new AbortController().signal };
+const linksOf = (netns: TestNetns): string[] => netns.ip('link').map(({ ifname }: { ifname: string }) => ifname);
+const configured = { interfaceName: 'net1', mtu: 1400, addresses: ['192.0.2.1/24'] };
+const left = /^c: device fe00-00-02-0 \(fe00:00:02\.0\) is no longer in the network namespace of pod default\/app \(/;
+const within = { timeout: 5_000 };
+
+describe('a VF that leaves its pod while the pod runs', () => {
+  it.each([
+    ['moves it to the host', () => pod.exec('ip', 'link', 'set', 'net1', 'netns', host.path)],
+    ['deletes it', () => pod.exec('ip', 'link', 'delete', 'net1')],
+  ])('closes the gate of its claim, and opens it when the VF is attached again: a process %s', async (_, leave) => {
+    await driver.prepare('c', 0, configured);
+    await driver.side.hooks.runPodSandbox(sandbox(), call);
+    expect(driver.gate('c')).toBe('served s1');
+    const gates: string[] = [];
+    leave();
+    await expect.poll(() => driver.failures.length, { interval: 5, ...within }).toBe(1);
+    expect(driver.failures[0]).toMatch(left);
+    await expect
+      .poll(
+        () => {
+          gates.push(driver.gate('c'));
+          return gates.at(-1);
+        },
+        { interval: 5, ...within },
+      )
+      .toBe('served s1');
+    expect(gates).toContainEqual(expect.stringMatching(/^waiting s1 device fe00-00-02-0 .* of pod default\/app/));
+    const addresses = expect.arrayContaining([expect.objectContaining({ local: '192.0.2.1' })]);
+    expect(pod.ip('addr', 'show', 'dev', 'net1')).toMatchObject([{ mtu: 1400, addr_info: addresses }]);
+    expect(driver.file('c')).toContain('"generation": 2');
+    expect(driver.assured).toEqual(['fe00-00-02-0', 'fe00-00-02-0']);
+    expect(driver.logger.messages('warn')).toEqual(['sandbox not ready yet']);
+  });
+
+  it('keeps the gate closed while the VF is in another namespace, and refuses containers with the reason', async () => {
+    await driver.prepare('c', 0, configured);
+    await driver.prepare('other', 1, { interfaceName: 'net2' });
+    await driver.side.hooks.runPodSandbox(sandbox(), call);
+    const nested = stack.use(new TestNetns('nested'));
+    pod.exec('ip', 'link', 'set', 'net1', 'netns', nested.path);
+    const cannotBe = 'device fe00-00-02-0 (fe00:00:02.0) cannot be attached to pod default/app';
+    await expect.poll(() => driver.gate('c'), within).toContain(`waiting s1 ${cannotBe}`);
+    expect([driver.file('c'), driver.gate('other')]).toEqual(['', 'served s1']);
+    const container = { name: 'main', mounts: [], createRuntimeHooks: [] } as unknown as Container;
+    await expect(driver.side.hooks.createContainer(sandbox(), container, call)).rejects.toThrow(
+      `container main cannot start with claim default/c: ${cannotBe}`,
+    );
+    // The other claim of the pod is followed meanwhile.
+    pod.exec('ip', 'addr', 'add', '192.0.2.22/24', 'dev', 'net2');
+    await expect.poll(() => driver.file('other'), { timeout: 2_000 }).toContain('192.0.2.22/24');
+    expect(linksOf(nested)).toContain('net1');
+    nested.exec('ip', 'link', 'set', 'net1', 'netns', pod.path);
+    await expect.poll(() => driver.gate('c'), { timeout: 10_000 }).toBe('served s1');
+    expect(driver.failures.every((failure) => failure.startsWith('c: '))).toBe(true);
+    // A VF that is not on the host is in use: it is not configured anew.
+    expect(driver.assured).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
+  });
+
+  it('is noticed by a driver that was not running, and taken back when the pod ends', async () => {
+    await driver.prepare('c', 0, configured);
+    await driver.side.hooks.runPodSandbox(sandbox(), call);
+    await driver[Symbol.asyncDispose]();
+    const nested = stack.use(new TestNetns('nested'));
+    pod.exec('ip', 'link', 'set', 'net1', 'netns', nested.path);
+    const restarted = stack.use(await Instance.start(dir, host.path));
+    expect(restarted.gate('c')).toBe('served s1');
+    restarted.side.hooks.synchronize([sandbox()], []);
+    await expect.poll(() => restarted.failures[0], within).toMatch(left);
+    expect([restarted.gate('c'), restarted.file('c')]).toEqual([expect.stringContaining('waiting s1'), '']);
+    await restarted.side.registry.end({ sandboxId: 's1', podUid: 'pod', netnsPath: pod.path });
+    expect([linksOf(host).includes('nleft0v0'), linksOf(nested).includes('net1')]).toEqual([true, false]);
+  });
+
+  it('is not attached by the driver if another component does that, and found when it is there again', async () => {
+    await driver.prepare('c', 0, { attach: 'observe' });
+    const move = () => {
+      host.exec('ip', 'link', 'set', 'nleft0v0', 'netns', pod.path);
+      pod.exec('ip', 'link', 'set', 'nleft0v0', 'name', 'net1', 'up');
+    };
+    move();
+    await driver.side.hooks.runPodSandbox(sandbox(), call);
+    expect(driver.gate('c')).toBe('served s1');
+    pod.exec('ip', 'link', 'set', 'net1', 'down', 'name', 'nleft0v0', 'netns', host.path);
+    await expect.poll(() => driver.gate('c'), within).toMatch(/^waiting s1 .*no component has moved it into/);
+    expect([linksOf(host).includes('nleft0v0'), driver.failures[0]]).toEqual([true, expect.stringMatching(left)]);
+    move();
+    await expect.poll(() => driver.gate('c'), { timeout: 10_000 }).toBe('served s1');
+  });
+});
