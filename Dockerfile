@@ -25,10 +25,10 @@ RUN case "$TARGETARCH" in \
       *) echo "no image for processor '$TARGETARCH'" >&2 && exit 1 ;; \
     esac \
  && apt-get update && apt-get install --yes --no-install-recommends make $packages
-COPY consumer/Makefile consumer/Makefile
-COPY consumer/src consumer/src
+COPY programs/Makefile programs/Makefile
+COPY programs/src programs/src
 RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; esac \
- && make -C consumer OUT=/out CC="$machine-linux-gnu-gcc" /out/netdra-gate
+ && make -C programs OUT=/out CC="$machine-linux-gnu-gcc" /out/netdra-gate
 
 # Runs on the machine that builds, too: nothing is emulated.
 FROM --platform=$BUILDPLATFORM ${NODE_IMAGE} AS build

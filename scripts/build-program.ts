@@ -6,7 +6,7 @@
  * Called by scripts/build-library.sh.
  */
 import { makePackageProgram } from '../deploy/image/image-files.ts';
-import { explain } from '../src/errors.ts';
+import { explain } from '../src/lib/errors.ts';
 
 const [file, ...others] = process.argv.slice(2);
 if (file === undefined || others.length > 0) {

@@ -9,7 +9,7 @@
 import { parseArgs } from 'node:util';
 import { listImageFiles, makeImageFiles } from '../deploy/image/image-files.ts';
 import { type Architecture, architectures } from '../deploy/image/layout.ts';
-import { explain, NetdraError } from '../src/errors.ts';
+import { explain, NetdraError } from '../src/lib/errors.ts';
 
 const { values } = parseArgs({
   options: {
@@ -24,14 +24,14 @@ const names = Object.keys(architectures) as Architecture[];
 async function buildOwnGate(architecture: Architecture): Promise<string> {
   if (architectures[architecture] !== process.arch) {
     throw new NetdraError('gate-missing', `netdra-gate for ${architecture} cannot be built for want of a compiler`, {
-      hint: 'build it with `make -C consumer CC=…-gcc`, see consumer/README.md, and name it with --gate',
+      hint: 'build it with `make -C programs CC=…-gcc`, see programs/README.md, and name it with --gate',
     });
   }
   // Not imported at the top: the Dockerfile has neither the builder nor its dependencies.
-  const { buildGate } = await import('../consumer/build.ts');
+  const { buildGate } = await import('../programs/build.ts');
   const { cacheFolder } = await import('../e2e/node/tools.ts');
   const cacheDir = cacheFolder(process.env);
-  return buildGate({ outDir: 'dist/consumer', cacheDir, log: (line) => console.error(`netdra: ${line}`) });
+  return buildGate({ outDir: 'dist/programs', cacheDir, log: (line) => console.error(`netdra: ${line}`) });
 }
 
 try {

@@ -6,7 +6,7 @@
 import { fetchKind } from '../e2e/kind/debian-kind.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';
 import { fetchConsumerPackages } from '../e2e/release/consumer-image.ts';
-import { explain, NetdraError } from '../src/errors.ts';
+import { explain, NetdraError } from '../src/lib/errors.ts';
 
 try {
   const log = (line: string) => console.error(`netdra: ${line}`);

@@ -9,7 +9,7 @@ import { cacheFolder } from '../e2e/node/tools.ts';
 import { buildDriverImage } from '../e2e/release/driver-image.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
 import { fetchRegistry } from '../e2e/release/registry.ts';
-import { explain, NetdraError } from '../src/errors.ts';
+import { explain, NetdraError } from '../src/lib/errors.ts';
 
 const { values } = parseArgs({ options: { 'without-image': { type: 'boolean', default: false } } });
 const log = (line: string) => console.error(`netdra: ${line}`);

@@ -3,6 +3,6 @@
 # containerd are not included: they are built for the cluster that needs them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-node scripts/fetch-consumer-tools.ts
+node scripts/fetch-program-tools.ts
 node scripts/fetch-release-tools.ts
 node scripts/fetch-cluster-tools.ts

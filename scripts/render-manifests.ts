@@ -4,7 +4,7 @@ import { renderRules } from '../deploy/admission/rules.ts';
 import { cacheFolder } from '../e2e/node/tools.ts';
 import { renderManifest } from '../e2e/release/chart.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
-import { explain, NetdraError } from '../src/errors.ts';
+import { explain, NetdraError } from '../src/lib/errors.ts';
 
 try {
   await fetchHelm(cacheFolder(process.env), (line) => console.error(`netdra: ${line}`));

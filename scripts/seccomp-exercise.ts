@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { systemClock } from '../src/clock.ts';
-import { KernelWriter } from '../src/sriov/index.ts';
+import { systemClock } from '../src/lib/clock.ts';
+import { KernelWriter } from '../src/node/sriov/index.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'netdra-seccomp-exercise-'));
 try {

@@ -1,3 +1,3 @@
-import { createProgram } from './program.ts';
+import { createProgram } from './app/program.ts';
 
 await createProgram().parseAsync();

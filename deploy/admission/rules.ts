@@ -1,7 +1,7 @@
 import { dump } from 'js-yaml';
-import { type ClaimField, claimFields, closedFields } from '../../src/driver/claim-fields.ts';
-import { classConfigSchema } from '../../src/driver/class-config.ts';
-import { vfConfigSchema } from '../../src/state/vf-config.ts';
+import { type ClaimField, claimFields, closedFields } from '../../src/driver/api/claim-fields.ts';
+import { classConfigSchema } from '../../src/driver/api/class-config.ts';
+import { vfConfigSchema } from '../../src/driver/api/vf-config.ts';
 import { formRules } from './form.ts';
 
 /** A field of a claim's VFConfig, for the policy that compares claims with classes. */
@@ -21,7 +21,7 @@ interface FieldRule {
 
 /** deploy/helm/netdra/vfconfig-rules.yaml, the source of the chart's policies: the driver's checks, in CEL. */
 export function renderRules(): string {
-  const head = `# Made from the schemas in src/driver and src/state by \`npm run manifests\`; a test checks that it is current.\n`;
+  const head = `# Made from the schemas in src/driver/claims and src/driver/state by \`npm run manifests\`; a test checks that it is current.\n`;
   const rules = {
     claimForm: formRules(vfConfigSchema),
     classForm: formRules(classConfigSchema),

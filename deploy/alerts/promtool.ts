@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type DebianPackage, fetchDebianPackages, packageFolder } from '../../e2e/node/packages/debian-packages.ts';
 import { findFolderWith, isProgram, pathFolders } from '../../e2e/node/packages/host-programs.ts';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 
 const prometheus: DebianPackage = { name: 'prometheus', suite: 'bookworm' };
 

@@ -12,7 +12,7 @@ import {
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BuildOptions, build, type Metafile, type Plugin } from 'esbuild';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { builtinModules } from './builtin-modules.ts';
 import { clientNodeApart, clientNodeFile, clientNodeSource } from './client-node.ts';
 import { makeCompileCache } from './compile-cache.ts';

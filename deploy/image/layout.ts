@@ -7,7 +7,7 @@ export const programDir = 'opt/netdra';
 /** The program. `proto/` has to be beside its folder, as it is beside the source folders. */
 export const programPath = `${programDir}/lib/netdra.mjs`;
 
-/** Containers wait in it: the driver copies it to the node. `src/gate/install.ts` finds it beside the program's folder. */
+/** Containers wait in it: the driver copies it to the node. `src/framework/metadata/gate/install.ts` finds it beside the program's folder. */
 export const gatePath = `${programDir}/bin/netdra-gate`;
 
 /** V8's compiled code of the program: see `compile-cache.ts`. */

@@ -1,8 +1,8 @@
 import type { KubernetesObject, V1Node } from '@kubernetes/client-node';
-import { systemClock } from '../../src/clock.ts';
-import { NetdraError } from '../../src/errors.ts';
-import type { KubeClient, KubeList } from '../../src/kube/index.ts';
-import type { Device } from '../../src/resourceslice/index.ts';
+import type { KubeClient, KubeList } from '../../src/framework/kube/index.ts';
+import type { Device } from '../../src/framework/resourceslice/index.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 
 export interface Slice extends KubernetesObject {
   spec: { driver: string; nodeName?: string; pool: { name: string }; devices?: Device[] };

@@ -7,10 +7,10 @@ import {
   type V1NodeStatus,
   type V1Pod,
 } from '@kubernetes/client-node';
-import { systemClock } from '../../src/clock.ts';
-import { isKubeError, KubeClient, type KubeList } from '../../src/kube/index.ts';
-import { loadKubeConfig } from '../../src/kube/kube-config.ts';
-import type { Device } from '../../src/resourceslice/index.ts';
+import { isKubeError, KubeClient, type KubeList } from '../../src/framework/kube/index.ts';
+import { loadKubeConfig } from '../../src/framework/kube/kube-config.ts';
+import type { Device } from '../../src/framework/resourceslice/index.ts';
+import { systemClock } from '../../src/lib/clock.ts';
 import {
   ClusterError,
   type ClusterNode,

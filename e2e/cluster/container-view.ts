@@ -1,4 +1,4 @@
-import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
+import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 import type { IpLink } from '../ip-link.ts';
 import type { Cluster } from './cluster.ts';
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { isProgram } from '../node/packages/host-programs.ts';
 import { run } from '../node/packages/run.ts';
 import type { CrioPrograms } from './node/crio.ts';

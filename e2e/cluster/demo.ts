@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { explain } from '../../src/errors.ts';
+import { explain } from '../../src/lib/errors.ts';
 import { demoStep } from '../demo-step.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { RealNode } from './node/real-node.ts';

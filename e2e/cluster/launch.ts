@@ -1,5 +1,5 @@
 import { runCommand } from '../../scripts/run-command.ts';
-import { explain, NetdraError } from '../../src/errors.ts';
+import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { cacheFolder } from '../node/tools.ts';
 import { fetchClusterPrograms, type ProgramChoice, toEnv } from './programs.ts';
 

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { Exec, type KubeConfig, type V1Status } from '@kubernetes/client-node';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 
 export interface ExecResult {
   stdout: string;

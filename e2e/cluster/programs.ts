@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms, pinnedVersion } from '../go/build.ts';
 import { type DebianPackage, fetchDebianPackages, packageFolder } from '../node/packages/debian-packages.ts';
 import type { ContainerdSeries } from '../node/tools.ts';

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { repository, runCommand } from '../../scripts/run-command.ts';
 import { readVitestSummary } from '../../scripts/test-table.ts';
-import { explain, NetdraError } from '../../src/errors.ts';
+import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms } from '../go/build.ts';
 import { cacheFolder } from '../node/tools.ts';
 import { findResult, formatCompatibility, type PairResult, withoutResult } from './compatibility.ts';

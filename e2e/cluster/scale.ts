@@ -10,7 +10,7 @@
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { explain, NetdraError } from '../../src/errors.ts';
+import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine, renderTable } from '../../test/bench/render.ts';
 import { discoverVfs } from '../../test/scale/vfs.ts';

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 
 const absolutePath = z.string().startsWith('/');
 

@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { errnoCode, NetdraError } from '../../src/errors.ts';
+import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
 
 /** A build of Go programs failed, or is not possible on this machine. */
 export class GoBuildError extends NetdraError {}

@@ -68,7 +68,7 @@ export function buildImages(settings: KindSettings): ProgramCall[] {
     args: ['build', '--tag', image, '--file', join(repository, file), join(repository, context)],
     env,
   });
-  return [build(driverImage, 'Dockerfile', '.'), build(consumerImage, 'e2e/kind/consumer.Dockerfile', 'consumer')];
+  return [build(driverImage, 'Dockerfile', '.'), build(consumerImage, 'e2e/kind/consumer.Dockerfile', 'programs')];
 }
 
 /** Uses an archive, which both engines write and kind loads from either. */

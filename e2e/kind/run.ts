@@ -1,6 +1,6 @@
 /** The suite on a Kubernetes cluster: `npm run e2e:kind -- --help`. Exits with 0 if all tests passed, 2 for wrong usage. */
 import { CommanderError } from 'commander';
-import { explain, NetdraError } from '../../src/errors.ts';
+import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { parseSettings } from './settings.ts';
 import { runSuite } from './suite.ts';
 

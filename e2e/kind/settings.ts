@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml } from '@kubernetes/client-node';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { findFolderWith, pathFolders } from '../node/packages/host-programs.ts';
 import { cacheFolder } from '../node/tools.ts';
 

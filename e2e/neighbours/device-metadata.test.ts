@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { definedOnly, encodeAllVersions, encodeObject } from '../../src/metadata/codec.ts';
-import { hostPath } from '../../src/metadata/host-file.ts';
+import { definedOnly, encodeAllVersions, encodeObject } from '../../src/framework/metadata/document/codec.ts';
+import { formatGoJson } from '../../src/framework/metadata/document/json-stream.ts';
+import { hostPath } from '../../src/framework/metadata/files/host-file.ts';
 import {
   baseRequest,
   ClaimMetadata,
@@ -13,10 +14,9 @@ import {
   layouts,
   type MetadataDocument,
   readMetadataFile,
-} from '../../src/metadata/index.ts';
-import { formatGoJson } from '../../src/metadata/json-stream.ts';
-import * as arbitraries from '../../test/unit/metadata/arbitraries.ts';
-import { documentOf, place, recordOf, samples } from '../../test/unit/metadata/samples.ts';
+} from '../../src/framework/metadata/index.ts';
+import * as arbitraries from '../../test/unit/framework/metadata/arbitraries.ts';
+import { documentOf, place, recordOf, samples } from '../../test/unit/framework/metadata/samples.ts';
 import { ensureGoPrograms } from '../go/build.ts';
 import { cacheFolder } from '../node/tools.ts';
 import { deviceMetadata } from './programs.ts';

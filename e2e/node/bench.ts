@@ -3,10 +3,10 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { V1Pod } from '@kubernetes/client-node';
-import type { App } from '../../src/app.ts';
-import { systemClock } from '../../src/clock.ts';
-import type { Logger } from '../../src/logger.ts';
-import type { Settings } from '../../src/settings.ts';
+import type { App } from '../../src/app/app.ts';
+import type { Settings } from '../../src/app/settings.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import type { Logger } from '../../src/lib/logger.ts';
 import { ApiServer } from '../../test/doubles/api-server.ts';
 import { claimsOf } from '../../test/doubles/claims-of.ts';
 import { Kubelet } from '../../test/doubles/kubelet.ts';
@@ -133,7 +133,7 @@ export class Bench implements AsyncDisposable {
   /** Starts the driver and waits until it is known to kubelet and runtime. */
   async startDriver(more: Partial<Settings> = {}): Promise<void> {
     // Not imported at the top: a test with the driver in a separate process need not load all of it here.
-    const { startApp } = await import('../../src/app.ts');
+    const { startApp } = await import('../../src/app/app.ts');
     this.#app = await startApp({ ...this.settings, ...more }, this.#logger);
     await this.kubelet.waitForDriver(testDriver, 30_000);
     await this.#app.whenConnected();

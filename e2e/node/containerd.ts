@@ -3,7 +3,7 @@ import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import type { ContainerdSettings } from './containerd-config.ts';
 import { layOutContainerd } from './containerd-files.ts';
 import { CriError, connectCri } from './cri.ts';

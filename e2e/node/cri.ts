@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { Client, type ClientUnaryCall, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import type { MethodDefinition } from '@grpc/proto-loader';
-import { NetdraError } from '../../src/errors.ts';
-import { loadProto } from '../../src/proto.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
+import { loadProto } from '../../src/lib/proto.ts';
 import type { CriMethods } from './cri-types.ts';
 
 export type * from './cri-types.ts';

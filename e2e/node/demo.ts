@@ -1,6 +1,6 @@
 import { pino } from 'pino';
-import { explain } from '../../src/errors.ts';
-import type { Settings } from '../../src/settings.ts';
+import type { Settings } from '../../src/app/settings.ts';
+import { explain } from '../../src/lib/errors.ts';
 import { buildClaim, buildPod, testDriver } from '../../test/doubles/objects.ts';
 import { demoStep } from '../demo-step.ts';
 import { Bench } from './bench.ts';

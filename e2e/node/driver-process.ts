@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Settings } from '../../src/settings.ts';
+import type { Settings } from '../../src/app/settings.ts';
 
 const sourcePath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 

@@ -2,8 +2,8 @@
  * Provides the programs of a node, and prints shell code that makes them available:
  * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which prevents concurrent runs.
  */
-import { buildGate } from '../../consumer/build.ts';
-import { explain, NetdraError } from '../../src/errors.ts';
+import { buildGate } from '../../programs/build.ts';
+import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { fetchDebianPackages } from './packages/debian-packages.ts';
 import { containerdVersion, findFolderWith, pathFolders } from './packages/host-programs.ts';
 import { ensureIp } from './packages/iproute.ts';

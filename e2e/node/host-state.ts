@@ -1,7 +1,7 @@
 /** Reads the kernel's information about processes, mounts, cgroups and links, for the whole current namespace. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { errnoCode } from '../../src/errors.ts';
+import { errnoCode } from '../../src/lib/errors.ts';
 
 export interface ProcessInfo {
   pid: number;

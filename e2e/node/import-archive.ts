@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import type { Containerd } from './containerd.ts';
 
 const timeoutMs = 20_000;

@@ -1,6 +1,6 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { errnoCode, NetdraError } from '../../src/errors.ts';
+import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
 
 /** The pod network of one containerd: its own bridge, with a subnet of each family. */
 export interface PodNetwork {

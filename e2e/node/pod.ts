@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import type { CallOptions, ContainerConfig, CriClient, PodSandboxConfig } from './cri.ts';
 import { endSandbox } from './end-sandbox.ts';
 import { busyboxImage } from './images.ts';

@@ -2,7 +2,7 @@
 import { readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errnoCode } from '../../src/errors.ts';
+import { errnoCode } from '../../src/lib/errors.ts';
 import { type CriClient, CriError } from './cri.ts';
 import { endSandbox } from './end-sandbox.ts';
 import { listCgroupFolders, listFolder, listMountPoints, listProcesses, type ProcessInfo } from './host-state.ts';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { type DebianPackage, packageFolder } from './packages/debian-packages.ts';
 import { isStaticProgram } from './packages/elf.ts';
 import { containerdVersion, findFolderWith, isProgram, pathFolders } from './packages/host-programs.ts';
@@ -92,7 +92,7 @@ export function findTool(source: ToolSource, cacheDir: string): string | undefin
   return programs.every((program) => isProgram(join(unpacked, program))) ? unpacked : undefined;
 }
 
-/** Folder in which `fetch-tools.ts` builds the programs of `consumer/`. */
+/** Folder in which `fetch-tools.ts` builds the programs of `programs/`. */
 export function staticProgramsFolder(cacheDir: string): string {
   return join(cacheDir, 'consumer-static');
 }

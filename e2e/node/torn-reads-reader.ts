@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
-import { decodeStream, type MetadataDocument, readMetadataFile } from '../../src/metadata/index.ts';
-import { parseJsonStream } from '../../src/metadata/json-stream.ts';
+import { parseJsonStream } from '../../src/framework/metadata/document/json-stream.ts';
+import { decodeStream, type MetadataDocument, readMetadataFile } from '../../src/framework/metadata/index.ts';
 
 /** Results of reading a file. */
 export interface ReadCounts {

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { pino } from 'pino';
-import { ClaimMetadata, layouts } from '../../src/metadata/index.ts';
+import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { buildClaim, buildPod, testDriver } from '../../test/doubles/objects.ts';
 import { Bench } from './bench.ts';
 import type { ReadCounts } from './torn-reads-reader.ts';

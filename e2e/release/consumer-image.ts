@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { buildConsumer } from '../../consumer/build.ts';
-import { NetdraError } from '../../src/errors.ts';
+import { buildConsumer } from '../../programs/build.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { encodeOciArchive } from '../node/oci-image.ts';
 import { run } from '../node/packages/run.ts';
 import { readTarEntries, type TarEntry } from '../node/tar.ts';

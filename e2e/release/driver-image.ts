@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import tls from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { type Architecture, architectures } from '../../deploy/image/layout.ts';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { run } from '../node/packages/run.ts';
 import { encodeTar, readTarEntries } from '../node/tar.ts';
 import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms, goProgramsFolder } from '../go/build.ts';
 import { isProgram } from '../node/packages/host-programs.ts';
 import { run } from '../node/packages/run.ts';

@@ -6,9 +6,9 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } fro
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { buildConsumer, buildGate } from '../../consumer/build.ts';
 import { makeImageFiles } from '../../deploy/image/image-files.ts';
-import { errnoCode, explain, NetdraError } from '../../src/errors.ts';
+import { buildConsumer, buildGate } from '../../programs/build.ts';
+import { errnoCode, explain, NetdraError } from '../../src/lib/errors.ts';
 import { cacheFolder, staticProgramsFolder } from '../node/tools.ts';
 import { takeMachineParts } from './parts.ts';
 import { runFolders, writeRunFiles } from './run-files.ts';
@@ -51,7 +51,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
   }
 }
 
-/** The programs of `consumer/`: the guest has no compiler. */
+/** The programs of `programs/`: the guest has no compiler. */
 function copyTools(toolsDir: string, programs: readonly string[]): void {
   mkdirSync(toolsDir);
   for (const program of programs) cpSync(program, join(toolsDir, basename(program)));

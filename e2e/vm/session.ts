@@ -1,5 +1,5 @@
 import { constants } from 'node:os';
-import { NetdraError } from '../../src/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import type { MachineOptions } from './machine.ts';
 import { type GuestStreams, VirtualMachine } from './virtual-machine.ts';
 

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { readlinkSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { NetworkDeviceData } from '../../src/metadata/index.ts';
+import type { NetworkDeviceData } from '../../src/framework/metadata/index.ts';
 import type { IpLink } from '../ip-link.ts';
 
 /** A link in the output of `ip -d`. */

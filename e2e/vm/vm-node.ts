@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { V1Pod } from '@kubernetes/client-node';
-import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
+import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../test/doubles/logger.ts';
 import { buildClaim, buildPod, type Identified, testDriver } from '../../test/doubles/objects.ts';
 import { Bench, type RunningContainer, retry } from '../node/bench.ts';

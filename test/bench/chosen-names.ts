@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { errnoCode, NetdraError } from '../../src/errors.ts';
+import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
 
 /** Options of the command. */
 export const benchOptions = {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { type FakeRuntime, startFakeRuntime } from '../../nri/testing.ts';
-import type { Settings, Simulation } from '../../src/settings.ts';
+import type { Settings, Simulation } from '../../src/app/settings.ts';
 import { ApiServer } from '../doubles/api-server.ts';
 import { claimsOf } from '../doubles/claims-of.ts';
 import { Kubelet } from '../doubles/kubelet.ts';

@@ -7,7 +7,7 @@ import { fetchClusterPrograms, testedPairs, toEnv } from '../../e2e/cluster/prog
 import { cacheFolder } from '../../e2e/node/tools.ts';
 import { fetchHelm } from '../../e2e/release/helm.ts';
 import { runCommand } from '../../scripts/run-command.ts';
-import { explain, NetdraError } from '../../src/errors.ts';
+import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { chosenNames } from './chosen-names.ts';
 
 const args = process.argv.slice(2);

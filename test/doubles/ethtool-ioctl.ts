@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
-import { type NetnsHandle, openInNetns } from '../../src/netlink/index.ts';
+import { type NetnsHandle, openInNetns } from '../../src/node/netlink/index.ts';
 
 /** `AF_INET`, `SOCK_DGRAM`, `SIOCETHTOOL` of Linux `sockios.h`. */
 const [internet, datagrams, ethtool] = [2, 2, 0x8946];

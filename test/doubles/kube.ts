@@ -1,6 +1,6 @@
 import { KubeConfig } from '@kubernetes/client-node';
-import { systemClock } from '../../src/clock.ts';
-import { KubeClient, ResourceApi } from '../../src/kube/index.ts';
+import { KubeClient, ResourceApi } from '../../src/framework/kube/index.ts';
+import { systemClock } from '../../src/lib/clock.ts';
 import type { ApiServer } from './api-server.ts';
 
 export function kubeConfigOf(api: ApiServer): KubeConfig {

@@ -8,7 +8,7 @@ import {
   status,
 } from '@grpc/grpc-js';
 import type { PackageDefinition } from '@grpc/proto-loader';
-import { loadProto } from '../../src/proto.ts';
+import { loadProto } from '../../src/lib/proto.ts';
 
 /** A claim in the kubelet's calls to a driver. */
 export interface WireClaim {

@@ -1,5 +1,5 @@
 import { Client, type ClientReadableStream, credentials, type MethodDefinition, status } from '@grpc/grpc-js';
-import { loadProto } from '../../src/proto.ts';
+import { loadProto } from '../../src/lib/proto.ts';
 
 /** Health in the status of pods. */
 export type KubeletHealth = 'Healthy' | 'Unhealthy' | 'Unknown';

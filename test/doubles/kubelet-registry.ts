@@ -1,7 +1,7 @@
 import { type FSWatcher, watch } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { loadProto } from '../../src/proto.ts';
+import { loadProto } from '../../src/lib/proto.ts';
 import { type DraServiceName, formatRpcError, isDraServiceName, UnixGrpcClient } from './kubelet-dra-client.ts';
 
 /** A plugin's information about itself. */

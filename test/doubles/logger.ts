@@ -1,4 +1,4 @@
-import type { Logger } from '../../src/logger.ts';
+import type { Logger } from '../../src/lib/logger.ts';
 
 /** Records log lines for inspection by tests. */
 export class RecordingLogger implements Logger {

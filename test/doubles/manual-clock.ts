@@ -1,4 +1,4 @@
-import type { Clock, Deadline } from '../../src/clock.ts';
+import type { Clock, Deadline } from '../../src/lib/clock.ts';
 
 interface Sleeper {
   endsAtMs: number;

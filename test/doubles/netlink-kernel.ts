@@ -1,8 +1,8 @@
 import { EventEmitter } from 'node:events';
 import { formatMessage, parseMessage } from 'netlink';
-import type { Clock } from '../../src/clock.ts';
-import { EthtoolConnection, RtnlConnection } from '../../src/netlink/index.ts';
-import { type DatagramSocket, RequestSocket } from '../../src/netlink/socket.ts';
+import type { Clock } from '../../src/lib/clock.ts';
+import { EthtoolConnection, RtnlConnection } from '../../src/node/netlink/index.ts';
+import { type DatagramSocket, RequestSocket } from '../../src/node/netlink/socket.ts';
 
 /** Time stands still: an unanswered request ends when its connection is closed. */
 const stoppedClock: Clock = {

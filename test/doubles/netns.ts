@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { NetnsHandle } from '../../src/netlink/index.ts';
+import { NetnsHandle } from '../../src/node/netlink/index.ts';
 
 /**
  * A network namespace for a test, bound to a file as by container runtimes. Needs root, `unshare` and

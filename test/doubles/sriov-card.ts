@@ -11,8 +11,8 @@ import {
   type QdiscPlace,
   type VfChange,
   type VfInfo,
-} from '../../src/netlink/index.ts';
-import type { VfHardwareOptions } from '../../src/sriov/vf-hardware.ts';
+} from '../../src/node/netlink/index.ts';
+import type { VfHardwareOptions } from '../../src/node/sriov/vf-hardware.ts';
 import { tempDir } from './temp-dir.ts';
 
 export interface SriovCardOptions {
@@ -51,7 +51,7 @@ interface Vf {
 }
 
 /**
- * A card with SR-IOV, as far as `src/sriov` uses one: a sysfs tree in a temporary directory, the kernel's reactions to
+ * A card with SR-IOV, as far as `src/node/sriov` uses one: a sysfs tree in a temporary directory, the kernel's reactions to
  * writes into it, and rtnetlink of the PF and the VFs. It is as difficult as real ones: a VF without an administrative
  * address gets another one at every bind, its interface another name, and the PF refuses what its driver cannot do.
  * The kernel is older than 6.2: it does not rename an interface that is up.

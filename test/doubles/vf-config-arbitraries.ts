@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { formatCidr, networkOf, parseCidr } from '../../src/netlink/cidr.ts';
+import { formatCidr, networkOf, parseCidr } from '../../src/node/netlink/cidr.ts';
 
 /** Of each kind of value some are valid, some just invalid, and some of another kind. */
 const oddity = fc.oneof(

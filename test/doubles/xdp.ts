@@ -1,10 +1,10 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
 import { Protocol, RawNetlinkSocket } from 'netlink';
-import { systemClock } from '../../src/clock.ts';
-import { type NetnsHandle, openInNetns, type XdpMode } from '../../src/netlink/index.ts';
-import { encodeLink, encodeXdp, LinkAttribute } from '../../src/netlink/link.ts';
-import { RequestSocket } from '../../src/netlink/socket.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { type NetnsHandle, openInNetns, type XdpMode } from '../../src/node/netlink/index.ts';
+import { encodeLink, encodeXdp, LinkAttribute } from '../../src/node/netlink/link.ts';
+import { RequestSocket } from '../../src/node/netlink/socket.ts';
 
 /** `bpf` of `asm/unistd_64.h`, `BPF_PROG_LOAD` and `BPF_PROG_TYPE_XDP` of Linux `bpf.h`, `RTM_SETLINK`. */
 const [bpfCall, loadProgram, xdpProgram, setLink] = [321, 5, 6, 19];

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { CheckedPrograms } from '../../consumer/build.ts';
-import { ToolchainError } from '../../consumer/toolchain.ts';
-import { checkedTool } from '../integration/consumer/checked-tool.ts';
-import { allLayouts, ContainerRoot, runProgram, vf } from '../integration/consumer/container-root.ts';
+import type { CheckedPrograms } from '../../programs/build.ts';
+import { ToolchainError } from '../../programs/toolchain.ts';
+import { checkedTool } from '../integration/programs/checked-tool.ts';
+import { allLayouts, ContainerRoot, runProgram, vf } from '../integration/programs/container-root.ts';
 import type { Report } from './report.ts';
 import { corpusFiles } from './target.ts';
 
@@ -18,7 +18,7 @@ export interface ProgramCounts {
 }
 
 /**
- * Runs `consumer/fuzz/fuzz.c`: the parsers of `netdra-metadata` and `netdra-gate` with sanitizers, on mutated metadata
+ * Runs `programs/fuzz/fuzz.c`: the parsers of `netdra-metadata` and `netdra-gate` with sanitizers, on mutated metadata
  * files of the driver and the files of the corpus.
  * @param seconds a whole number
  * @throws ToolchainError, CommandError of the build

@@ -1,4 +1,4 @@
-import { layouts, type MetadataDocument } from '../../src/metadata/index.ts';
+import { layouts, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 
 const claim = { namespace: 'default', name: 'fast-net', uid: '0f2d8cbb-8a3e-4f6e-9f7a-5f6f2b8f7c11' };
 const driver = 'sriov.netdra.dev';

@@ -3,11 +3,11 @@ import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
-import { systemClock } from '../../src/clock.ts';
-import { CniRunner } from '../../src/cni/index.ts';
-import type { VfInfo } from '../../src/netlink/index.ts';
-import { Attachments, CniAttacher, CniCleanUp, KernelNetworks } from '../../src/sandbox/index.ts';
-import { type SandboxPlace, Store, type StoredDevice, type VfConfig } from '../../src/state/index.ts';
+import { Attachments, CniAttacher, CniCleanUp, KernelNetworks } from '../../src/driver/sandbox/index.ts';
+import { type SandboxPlace, Store, type StoredDevice, type VfConfig } from '../../src/driver/state/index.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { CniRunner } from '../../src/node/cni/index.ts';
+import type { VfInfo } from '../../src/node/netlink/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';

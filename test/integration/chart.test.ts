@@ -15,9 +15,9 @@ import {
 } from '../../e2e/release/chart.ts';
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
-import { closedFields } from '../../src/driver/index.ts';
-import { defaultHooklessHandlers, startGateModes } from '../../src/gate/index.ts';
-import { layoutNames } from '../../src/metadata/index.ts';
+import { closedFields } from '../../src/driver/claims/index.ts';
+import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
+import { layoutNames } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Bench, ipLinks, type RunningContainer, retry } from '../../e2e/node/bench.ts';
-import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
+import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { buildClaim, buildPod, type ConfigOptions, reserveClaim, testDriver } from '../doubles/objects.ts';
 

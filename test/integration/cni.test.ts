@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { locateTools } from '../../e2e/node/tools.ts';
-import { systemClock } from '../../src/clock.ts';
-import { type CniAttachment, CniRunner, cniVersions, parseCniIpam, parseCniNetwork } from '../../src/cni/index.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { type CniAttachment, CniRunner, cniVersions, parseCniIpam, parseCniNetwork } from '../../src/node/cni/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -61,8 +61,8 @@ class Setup implements AsyncDisposable {
   driverScript(attachment: CniAttachment): string {
     const imported = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
     return `
-      import { systemClock as clock } from ${imported('../../src/clock.ts')};
-      import { CniRunner } from ${imported('../../src/cni/index.ts')};
+      import { systemClock as clock } from ${imported('../../src/lib/clock.ts')};
+      import { CniRunner } from ${imported('../../src/node/cni/index.ts')};
       const logger = { debug() {}, info() {}, warn() {}, error() {} };
       const runner = new CniRunner({ ...${JSON.stringify(this.#dirs)}, clock, logger });
       await runner.add(${JSON.stringify(attachment)}, { signal: new AbortController().signal });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { RtnlConnection } from '../../src/netlink/index.ts';
-import { configureLink } from '../../src/sandbox/configure-link.ts';
+import { configureLink } from '../../src/driver/vf/configure-link.ts';
+import { RtnlConnection } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
 /** A namespace with two interfaces, of which the first has the default route. */

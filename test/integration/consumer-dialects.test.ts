@@ -1,11 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { locateReaderTool } from '../../consumer/reader-tools.ts';
 import { cacheFolder } from '../../e2e/node/tools.ts';
-import { DeviceInfoFiles, type DialectDevice, formatEnv, viewInDialects } from '../../src/dialects/index.ts';
+import { locateReaderTool } from '../../programs/reader-tools.ts';
+import { DeviceInfoFiles, type DialectDevice, formatEnv, viewInDialects } from '../../src/driver/dialects/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { dialectConsumers } from './consumer/dialect-consumers.ts';
+import { dialectConsumers } from './programs/dialect-consumers.ts';
 
 const vfs: DialectDevice[] = [1, 2].map((index) => ({
   name: `0000-3b-02-${index}`,

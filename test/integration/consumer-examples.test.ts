@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml } from '@kubernetes/client-node';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { locateReaderTool } from '../../consumer/reader-tools.ts';
 import { cacheFolder } from '../../e2e/node/tools.ts';
+import { locateReaderTool } from '../../programs/reader-tools.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { ContainerRoot, vf } from './consumer/container-root.ts';
+import { ContainerRoot, vf } from './programs/container-root.ts';
 
 const examples = fileURLToPath(new URL('../../examples', import.meta.url));
 const consumers = join(examples, 'consumers');

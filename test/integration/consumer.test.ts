@@ -4,14 +4,14 @@ import { copyFileSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { buildConsumer } from '../../consumer/build.ts';
 import { isStaticProgram } from '../../e2e/node/packages/elf.ts';
 import { cacheFolder, staticProgramsFolder } from '../../e2e/node/tools.ts';
+import { buildConsumer } from '../../programs/build.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { buildTimeoutMs } from './consumer/checked-tool.ts';
-import { ContainerRoot, runProgram, vf } from './consumer/container-root.ts';
+import { buildTimeoutMs } from './programs/checked-tool.ts';
+import { ContainerRoot, runProgram, vf } from './programs/container-root.ts';
 
-/** The tool as it is shipped; its behaviour is tested with sanitizers in test/integration/consumer. */
+/** The tool as it is shipped; its behaviour is tested with sanitizers in test/integration/programs. */
 describe('the static netdra-metadata', () => {
   let tool: string;
   let root: ContainerRoot;

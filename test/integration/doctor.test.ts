@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import type { Finding } from '../../src/tools/finding.ts';
+import type { Finding } from '../../src/app/tools/finding.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));

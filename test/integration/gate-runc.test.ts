@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { buildGate } from '../../consumer/build.ts';
 import { isStaticProgram } from '../../e2e/node/packages/elf.ts';
 import { cacheFolder, locateTools, staticProgramsFolder } from '../../e2e/node/tools.ts';
-import { installGate } from '../../src/gate/index.ts';
-import { ClaimMetadata, type ContainerEdits, decodeStream, layouts } from '../../src/metadata/index.ts';
+import { buildGate } from '../../programs/build.ts';
+import { installGate } from '../../src/framework/metadata/gate/index.ts';
+import { ClaimMetadata, type ContainerEdits, decodeStream, layouts } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { buildTimeoutMs } from './consumer/checked-tool.ts';
+import { buildTimeoutMs } from './programs/checked-tool.ts';
 
 const driver = 'sriov.netdra.dev';
 const claim = { namespace: 'default', name: 'fast-net', uid: 'claim-uid' };

@@ -1,9 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/clock.ts';
-import { moveLink, NetnsHandle, openInNetns, RtnlConnection } from '../../src/netlink/index.ts';
-import { KernelSocket } from '../../src/netlink/kernel-socket.ts';
-import { RequestSocket } from '../../src/netlink/socket.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { moveLink, NetnsHandle, openInNetns, RtnlConnection } from '../../src/node/netlink/index.ts';
+import { KernelSocket } from '../../src/node/netlink/kernel-socket.ts';
+import { RequestSocket } from '../../src/node/netlink/socket.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
 const routeProtocol = 0;

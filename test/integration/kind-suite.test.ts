@@ -169,13 +169,13 @@ describe('e2e/kind/consumer.Dockerfile', () => {
   it('copies what its context has', () => {
     const copied = [...text.matchAll(/^COPY (?!--from)(\S+) /gm)].map(([, path = '']) => path);
     expect(copied).toEqual(['Makefile', 'src']);
-    for (const path of copied) expect(existsSync(join(repository, 'consumer', path))).toBe(true);
+    for (const path of copied) expect(existsSync(join(repository, 'programs', path))).toBe(true);
   });
 
-  it('builds the tool as consumer/Dockerfile does', () => {
+  it('builds the tool as programs/Dockerfile does', () => {
     const build = (path: string) => /^FROM .* AS build\n(?:(?:RUN apt|COPY|ARG).*\n)*/m.exec(read(path))?.[0];
     expect(build('e2e/kind/consumer.Dockerfile')).toBe(
-      build('consumer/Dockerfile')?.replace('ARG VERSION=unknown\n', ''),
+      build('programs/Dockerfile')?.replace('ARG VERSION=unknown\n', ''),
     );
   });
 });

@@ -9,7 +9,7 @@ import {
   readLinkState,
   restoreLinkState,
   scrubLink,
-} from '../../src/netlink/index.ts';
+} from '../../src/node/netlink/index.ts';
 import { EthtoolIoctl } from '../doubles/ethtool-ioctl.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { attachXdp } from '../doubles/xdp.ts';

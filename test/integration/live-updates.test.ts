@@ -2,11 +2,11 @@ import { spawn } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/clock.ts';
-import { NetworkWatch } from '../../src/netlink/index.ts';
-import { Follow } from '../../src/sandbox/follow.ts';
-import { KernelNetworks } from '../../src/sandbox/index.ts';
-import { NamespaceEnds } from '../../src/sandbox/namespace-ends.ts';
+import { Follow } from '../../src/driver/sandbox/follow.ts';
+import { KernelNetworks } from '../../src/driver/sandbox/index.ts';
+import { NamespaceEnds } from '../../src/driver/sandbox/namespace-ends.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { NetworkWatch } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { baseRequest, type ClaimMetadata, layoutNames, readMetadataFile } from '../../src/metadata/index.ts';
-import { Bench } from '../unit/metadata/bench.ts';
-import { driver } from '../unit/metadata/samples.ts';
+import { baseRequest, type ClaimMetadata, layoutNames, readMetadataFile } from '../../src/framework/metadata/index.ts';
+import { Bench } from '../unit/framework/metadata/bench.ts';
+import { driver } from '../unit/framework/metadata/samples.ts';
 
 const rounds = 100;
 const operationsPerRound = 64;

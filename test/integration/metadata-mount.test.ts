@@ -8,7 +8,7 @@ import {
   layouts,
   readRequestMetadata,
   watchRequestMetadata,
-} from '../../src/metadata/index.ts';
+} from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const claim = { namespace: 'default', name: 'fast-net', uid: 'uid-1' };

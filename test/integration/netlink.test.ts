@@ -16,10 +16,10 @@ import {
   parseCidr,
   RtnlConnection,
   readNetworkState,
-} from '../../src/netlink/index.ts';
+} from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
-const netlinkModule = fileURLToPath(new URL('../../src/netlink/index.ts', import.meta.url));
+const netlinkModule = fileURLToPath(new URL('../../src/node/netlink/index.ts', import.meta.url));
 
 /** A host and a pod namespace, a connection into each, and a veth pair `vf0`/`peer0` in the host's. */
 class Setup implements Disposable {

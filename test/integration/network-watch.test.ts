@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { NetworkWatch } from '../../src/netlink/index.ts';
+import { NetworkWatch } from '../../src/node/netlink/index.ts';
 
 const ip = (...args: string[]) => execFileSync('ip', args);
 

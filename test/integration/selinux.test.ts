@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { describe, expect, it } from 'vitest';
-import { containerLabel, labelForContainers } from '../../src/selinux.ts';
+import { containerLabel, labelForContainers } from '../../src/app/selinux.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const lgetxattr = koffi.load(null).func('long lgetxattr(const char *path, const char *name, void *value, size_t size)');

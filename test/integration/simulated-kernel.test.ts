@@ -1,7 +1,7 @@
 import { release } from 'node:os';
 import { describe, expect, it } from 'vitest';
-import { NetlinkError, type NetnsHandle, RtnlConnection } from '../../src/netlink/index.ts';
-import type { LinkConnection } from '../../src/sandbox/index.ts';
+import type { LinkConnection } from '../../src/driver/sandbox/index.ts';
+import { NetlinkError, type NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { Hardware } from '../simulation/hardware.ts';
 import { Kernel } from '../simulation/kernel.ts';

@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type InterfaceSysctls, RtnlConnection, writeInterfaceSysctls } from '../../src/netlink/index.ts';
-import { configureLink } from '../../src/sandbox/configure-link.ts';
+import { configureLink } from '../../src/driver/vf/configure-link.ts';
+import { type InterfaceSysctls, RtnlConnection, writeInterfaceSysctls } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 

@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import type { ReadCounts } from '../../e2e/node/torn-reads-reader.ts';
-import { ClaimMetadata, layouts } from '../../src/metadata/index.ts';
+import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 /** The long form, inside a container's mount, is `npm run torn-reads`. */

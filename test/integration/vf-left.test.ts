@@ -2,18 +2,18 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, PodSandbox } from '../../nri/index.ts';
-import { systemClock } from '../../src/clock.ts';
-import { CniRunner } from '../../src/cni/index.ts';
-import { ClaimMetadata, layouts } from '../../src/metadata/index.ts';
+import { heldDevices, openVfSource } from '../../src/driver/devices/vf-source.ts';
 import {
   Attachments,
   CniAttacher,
   createSandboxSide,
   KernelNetworks,
   type SandboxSide,
-} from '../../src/sandbox/index.ts';
-import { ClaimLocks, Store, type VfConfig } from '../../src/state/index.ts';
-import { heldDevices, openVfSource } from '../../src/vf-source.ts';
+} from '../../src/driver/sandbox/index.ts';
+import { ClaimLocks, Store, type VfConfig } from '../../src/driver/state/index.ts';
+import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { CniRunner } from '../../src/node/cni/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { testDriver } from '../doubles/objects.ts';

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
-import { ClaimStatusWriter, createClaimStatusApi, withClaimStatus } from '../../src/claimstatus/index.ts';
-import { KubeClient, ResourceApi, type ResourceClaim } from '../../src/kube/index.ts';
-import { fetchClaims } from '../../src/kubeletplugin/claims.ts';
-import { createSliceApi, type Device, SlicePublisher } from '../../src/resourceslice/index.ts';
+import { ClaimStatusWriter, createClaimStatusApi, withClaimStatus } from '../../src/framework/claimstatus/index.ts';
+import { KubeClient, ResourceApi, type ResourceClaim } from '../../src/framework/kube/index.ts';
+import { fetchClaims } from '../../src/framework/kubeletplugin/claims.ts';
+import { createSliceApi, type Device, SlicePublisher } from '../../src/framework/resourceslice/index.ts';
 import { ApiServer } from '../doubles/api-server.ts';
 import { kubeConfigOf } from '../doubles/kube.ts';
 import { RecordingLogger } from '../doubles/logger.ts';

@@ -1,5 +1,5 @@
-import { KubeError } from '../../src/kube/errors.ts';
-import type { ClaimObject, ClaimReader } from '../../src/kubeletplugin/index.ts';
+import { KubeError } from '../../src/framework/kube/errors.ts';
+import type { ClaimObject, ClaimReader } from '../../src/framework/kubeletplugin/index.ts';
 import type { ClaimPlan } from './plan.ts';
 import { type Process, SimulatedClock, type Simulator } from './simulator.ts';
 

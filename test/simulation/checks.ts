@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { decodeStream, type MetadataDocument } from '../../src/metadata/index.ts';
+import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
 import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';

@@ -1,12 +1,12 @@
-import type { Clock } from '../../src/clock.ts';
+import type { CniPlugins } from '../../src/driver/sandbox/index.ts';
+import type { Clock } from '../../src/lib/clock.ts';
 import {
   type CachedAttachment,
   type CniAttachment,
   CniError,
   type CniIpamAttachment,
   type CniResult,
-} from '../../src/cni/index.ts';
-import type { CniPlugins } from '../../src/sandbox/index.ts';
+} from '../../src/node/cni/index.ts';
 import type { Hardware } from './hardware.ts';
 import type { Kernel } from './kernel.ts';
 import { type Process, SimulatedClock, type Simulator } from './simulator.ts';

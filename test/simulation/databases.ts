@@ -1,5 +1,5 @@
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
-import type { Database } from '../../src/state/index.ts';
+import type { Database } from '../../src/driver/state/index.ts';
 
 /** An open database with its prepared statements. */
 interface Connection {

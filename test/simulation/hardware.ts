@@ -1,5 +1,5 @@
-import { NetlinkError, type VfChange, type VfIdentity, type VfInfo } from '../../src/netlink/index.ts';
-import { DeviceNodes, DriverBinding, isVfio, SriovError } from '../../src/sriov/index.ts';
+import { NetlinkError, type VfChange, type VfIdentity, type VfInfo } from '../../src/node/netlink/index.ts';
+import { DeviceNodes, DriverBinding, isVfio, SriovError } from '../../src/node/sriov/index.ts';
 import {
   changeSettings,
   defaultVfSettings,

@@ -1,11 +1,5 @@
 import { join } from 'node:path';
-import { allCni, Driver } from '../../src/driver/index.ts';
-import { CallQueue } from '../../src/kubeletplugin/call-queue.ts';
-import { FileLock } from '../../src/kubeletplugin/file-lock.ts';
-import { type MetadataFiles, PluginCalls } from '../../src/kubeletplugin/plugin-calls.ts';
-import { shareMetadataFiles } from '../../src/kubeletplugin/shared-metadata-files.ts';
-import type { Logger } from '../../src/logger.ts';
-import { CdiSpecs, ClaimMetadata, type DeviceAttributes, layouts } from '../../src/metadata/index.ts';
+import { allCni, Driver } from '../../src/driver/claims/index.ts';
 import {
   endEarlierBoots,
   InactiveClaims,
@@ -13,10 +7,22 @@ import {
   OrphanedFiles,
   Reconciler,
   UnrestoredVfs,
-} from '../../src/recovery/index.ts';
-import { Attachments, CniAttacher, CniCleanUp, createSandboxSide, type SandboxSide } from '../../src/sandbox/index.ts';
-import { HostLinks, VfHardware } from '../../src/sriov/index.ts';
-import { ClaimLocks, Store, type StoreOptions } from '../../src/state/index.ts';
+} from '../../src/driver/recovery/index.ts';
+import {
+  Attachments,
+  CniAttacher,
+  CniCleanUp,
+  createSandboxSide,
+  type SandboxSide,
+} from '../../src/driver/sandbox/index.ts';
+import { ClaimLocks, Store, type StoreOptions } from '../../src/driver/state/index.ts';
+import { CallQueue } from '../../src/framework/kubeletplugin/call-queue.ts';
+import { FileLock } from '../../src/framework/kubeletplugin/file-lock.ts';
+import { type MetadataFiles, PluginCalls } from '../../src/framework/kubeletplugin/plugin-calls.ts';
+import { shareMetadataFiles } from '../../src/framework/kubeletplugin/shared-metadata-files.ts';
+import { CdiSpecs, ClaimMetadata, type DeviceAttributes, layouts } from '../../src/framework/metadata/index.ts';
+import type { Logger } from '../../src/lib/logger.ts';
+import { HostLinks, VfHardware } from '../../src/node/sriov/index.ts';
 import { driverName, nodeName } from './api-server.ts';
 import { linkKey, SimBinding, SimDeviceNodes } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
@@ -42,7 +48,7 @@ export const reconcileMs = 10_000;
 export const periodicSleepsMs = [reconcileMs, 2_000, 1_000];
 const lockPollMs = 100;
 
-/** One instance of the driver: the composition of `src/app.ts`, on the simulated node. */
+/** One instance of the driver: the composition of `src/app/app.ts`, on the simulated node. */
 export class Instance {
   readonly process: Process;
   readonly calls: PluginCalls;

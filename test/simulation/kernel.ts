@@ -1,4 +1,4 @@
-import { refused } from '../../src/netlink/errors.ts';
+import { refused } from '../../src/node/netlink/errors.ts';
 import type {
   Address,
   Link,
@@ -8,8 +8,8 @@ import type {
   Route,
   VfChange,
   VfInfo,
-} from '../../src/netlink/index.ts';
-import type { LinkFlag, LinkMode, XdpMode } from '../../src/netlink/link.ts';
+} from '../../src/node/netlink/index.ts';
+import type { LinkFlag, LinkMode, XdpMode } from '../../src/node/netlink/link.ts';
 import type { Simulator } from './simulator.ts';
 
 const errno = {

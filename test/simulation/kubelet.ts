@@ -1,4 +1,4 @@
-import type { ClaimIdentity } from '../../src/metadata/index.ts';
+import type { ClaimIdentity } from '../../src/framework/metadata/index.ts';
 import { namespace, type SimClaim } from './api-server.ts';
 import { Cancelled, rpc } from './rpc.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';

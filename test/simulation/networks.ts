@@ -1,4 +1,5 @@
-import { refused } from '../../src/netlink/errors.ts';
+import type { LinkConnection, NetworkNamespace, Networks } from '../../src/driver/sandbox/index.ts';
+import { refused } from '../../src/node/netlink/errors.ts';
 import {
   type Address,
   type InterfaceSysctls,
@@ -14,8 +15,7 @@ import {
   type Route,
   type VfChange,
   type VfInfo,
-} from '../../src/netlink/index.ts';
-import type { LinkConnection, NetworkNamespace, Networks } from '../../src/sandbox/index.ts';
+} from '../../src/node/netlink/index.ts';
 import type { Hardware } from './hardware.ts';
 import type { Kernel, Namespace, Reference } from './kernel.ts';
 import type { Process, Simulator } from './simulator.ts';

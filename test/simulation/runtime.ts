@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Container, PodSandbox } from '../../nri/index.ts';
-import { KeyedMutex } from '../../src/keyed-mutex.ts';
-import { parseGate } from '../../src/metadata/gate.ts';
+import { parseGate } from '../../src/framework/metadata/gate/gate.ts';
+import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
 import { namespace as podNamespace } from './api-server.ts';
 import { directoriesOf, type Instance } from './instance.ts';
 import type { Namespace } from './kernel.ts';

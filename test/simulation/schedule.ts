@@ -1,5 +1,5 @@
 import { mkdirSync, rmSync } from 'node:fs';
-import { type Database, Store } from '../../src/state/index.ts';
+import { type Database, Store } from '../../src/driver/state/index.ts';
 import { Violation } from './checks.ts';
 import { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';

@@ -1,4 +1,4 @@
-import type { Clock, Deadline } from '../../src/clock.ts';
+import type { Clock, Deadline } from '../../src/lib/clock.ts';
 import type { Tape } from './tape.ts';
 
 /** Thrown into code of a process that has just been killed, by its next call. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { explain } from '../../../src/errors.ts';
-import type { JsonPatchOperation } from '../../../src/kube/index.ts';
+import type { JsonPatchOperation } from '../../../src/framework/kube/index.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../test/doubles/objects.ts';
 import { ApiCluster, type ApiUser } from './api-cluster.ts';
 

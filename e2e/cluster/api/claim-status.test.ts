@@ -1,15 +1,15 @@
 import type { V1ClusterRole, V1PolicyRule } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createEventsApi, EventWriter, FailureEvents, type KubeEvent } from '../../../src/driver/events/index.ts';
 import {
   type ClaimStatusApi,
   ClaimStatusWriter,
   createClaimStatusApi,
   type DeviceStatus,
-} from '../../../src/claimstatus/index.ts';
-import { systemClock } from '../../../src/clock.ts';
-import { createEventsApi, EventWriter, FailureEvents, type KubeEvent } from '../../../src/events/index.ts';
-import type { AllocatedDeviceStatus, KubeList } from '../../../src/kube/index.ts';
-import type { ClaimIdentity } from '../../../src/metadata/index.ts';
+} from '../../../src/framework/claimstatus/index.ts';
+import type { AllocatedDeviceStatus, KubeList } from '../../../src/framework/kube/index.ts';
+import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../test/doubles/objects.ts';
 import { ApiCluster, type ApiUser } from './api-cluster.ts';

@@ -1,6 +1,6 @@
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { explain } from '../../../src/errors.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { ApiCluster } from './api-cluster.ts';
 

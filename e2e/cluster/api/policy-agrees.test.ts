@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { CniError } from '../../../src/cni/index.ts';
-import { resolveVfConfig } from '../../../src/driver/config.ts';
-import { closedFields, DriverError } from '../../../src/driver/index.ts';
-import { explain } from '../../../src/errors.ts';
+import { resolveVfConfig } from '../../../src/driver/api/config.ts';
+import { closedFields, DriverError } from '../../../src/driver/claims/index.ts';
+import { explain } from '../../../src/lib/errors.ts';
+import { CniError } from '../../../src/node/cni/index.ts';
 import { buildClaim, testDriver } from '../../../test/doubles/objects.ts';
 import { routeLimits, routeParameters, vfConfigParameters } from '../../../test/doubles/vf-config-arbitraries.ts';
 import { ApiCluster } from './api-cluster.ts';

@@ -1,21 +1,21 @@
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../src/clock.ts';
-import { explain } from '../../../src/errors.ts';
-import { type KubeClient, type KubeRequest, ResourceApi } from '../../../src/kube/index.ts';
-import { type ResourceVersion, resourceVersions } from '../../../src/kube/resource-versions.ts';
+import { type KubeClient, type KubeRequest, ResourceApi } from '../../../src/framework/kube/index.ts';
+import { type ResourceVersion, resourceVersions } from '../../../src/framework/kube/resource-versions.ts';
 import {
   createSliceApi,
   type Device,
   type Pool,
   type ResourceSlice,
   SlicePublisher,
-} from '../../../src/resourceslice/index.ts';
-import { validatePool } from '../../../src/resourceslice/validate.ts';
+} from '../../../src/framework/resourceslice/index.ts';
+import { validatePool } from '../../../src/framework/resourceslice/validate.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
-import { devices } from '../../../test/unit/resourceslice/bench.ts';
-import { badDevices, fullDevice, sharedCounters } from '../../../test/unit/resourceslice/device-table.ts';
+import { devices } from '../../../test/unit/framework/resourceslice/bench.ts';
+import { badDevices, fullDevice, sharedCounters } from '../../../test/unit/framework/resourceslice/device-table.ts';
 import { readPrograms } from '../programs.ts';
 import { ApiCluster, type ApiUser } from './api-cluster.ts';
 

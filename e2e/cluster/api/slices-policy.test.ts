@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { explain } from '../../../src/errors.ts';
-import type { KubeClient } from '../../../src/kube/index.ts';
+import type { KubeClient } from '../../../src/framework/kube/index.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import { testDriver, testNode } from '../../../test/doubles/objects.ts';
 import { renderObjects } from '../../release/chart.ts';
 import { readPrograms } from '../programs.ts';

@@ -1,8 +1,8 @@
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { type ClosedField, closedFields } from '../../../src/driver/index.ts';
-import { explain } from '../../../src/errors.ts';
-import type { KubeClient } from '../../../src/kube/index.ts';
+import { type ClosedField, closedFields } from '../../../src/driver/claims/index.ts';
+import type { KubeClient } from '../../../src/framework/kube/index.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
 
 const vfConfig = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ResourceClaim } from '../../../src/kube/index.ts';
+import type { ResourceClaim } from '../../../src/framework/kube/index.ts';
 import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
 import { testPod, testTemplate } from '../objects.ts';
 

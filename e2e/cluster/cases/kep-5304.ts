@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import type { ResourceClaim } from '../../../src/kube/index.ts';
+import type { ResourceClaim } from '../../../src/framework/kube/index.ts';
 import { expectedNetworkData } from '../../ip-link.ts';
 import type { CaseOptions, GetCluster } from '../describe-cluster.ts';
 import { testClaim, testClass, testPod, testTemplate } from '../objects.ts';

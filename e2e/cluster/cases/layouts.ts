@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { defaultHostDirs, layoutNames } from '../../../src/metadata/index.ts';
+import { defaultHostDirs, layoutNames } from '../../../src/framework/metadata/index.ts';
 import { listFolder } from '../../node/host-state.ts';
 import { chartDir } from '../../release/chart.ts';
 import { valueArguments } from '../../release/helm.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { explain } from '../../../src/errors.ts';
-import { decodeStream } from '../../../src/metadata/index.ts';
+import { decodeStream } from '../../../src/framework/metadata/index.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import type { CaseOptions, GetCluster, TestCluster } from '../describe-cluster.ts';
 import { testClaim, testPod } from '../objects.ts';
 

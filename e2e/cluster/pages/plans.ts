@@ -65,7 +65,7 @@ export const pagePlans: PagePlan[] = [
     notRun: [
       [/^docker buildx build/, noEngine],
       [/^helm (test|lint --strict)$/, mention],
-      [/^netdra seccomp$/, 'a command of the image: test/unit/tools/seccomp.test.ts runs it'],
+      [/^netdra seccomp$/, 'a command of the image: test/unit/app/tools/seccomp.test.ts runs it'],
       [/values-openshift/, 'needs OpenShift'],
       [/ netdra-test$/, 'shows why `helm test` failed, and it does not fail'],
     ],

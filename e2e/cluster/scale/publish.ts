@@ -6,10 +6,10 @@
  */
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { systemClock } from '../../../src/clock.ts';
-import { KubeClient, ResourceApi } from '../../../src/kube/index.ts';
-import { loadKubeConfig } from '../../../src/kube/kube-config.ts';
-import { createSliceApi, type Device, SlicePublisher } from '../../../src/resourceslice/index.ts';
+import { KubeClient, ResourceApi } from '../../../src/framework/kube/index.ts';
+import { loadKubeConfig } from '../../../src/framework/kube/kube-config.ts';
+import { createSliceApi, type Device, SlicePublisher } from '../../../src/framework/resourceslice/index.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 
 const [kubeconfig = '', driver = '', ...nodeNames] = process.argv.slice(2);

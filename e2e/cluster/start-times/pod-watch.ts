@@ -1,5 +1,5 @@
 import type { V1Pod } from '@kubernetes/client-node';
-import type { KubeClient } from '../../../src/kube/index.ts';
+import type { KubeClient } from '../../../src/framework/kube/index.ts';
 import { ClusterError } from '../cluster-facts.ts';
 
 /** Times of a pod's stages, ms since 1970. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { systemClock } from '../../../src/clock.ts';
-import { KubeClient } from '../../../src/kube/index.ts';
-import { loadKubeConfig } from '../../../src/kube/kube-config.ts';
+import { KubeClient } from '../../../src/framework/kube/index.ts';
+import { loadKubeConfig } from '../../../src/framework/kube/kube-config.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
 import { makeLinks } from '../../../test/bench/go/links.ts';
 import { goDriverName, linksAnnotation } from '../../../test/bench/go/programs.ts';
 import { cpuMs } from '../../../test/bench/shipped-driver.ts';

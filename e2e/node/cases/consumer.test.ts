@@ -4,25 +4,25 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { buildConsumer } from '../../../consumer/build.ts';
-import { locateReaderTool } from '../../../consumer/reader-tools.ts';
+import { buildConsumer } from '../../../programs/build.ts';
+import { locateReaderTool } from '../../../programs/reader-tools.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, generateClaim, testDriver } from '../../../test/doubles/objects.ts';
-import { dialectConsumers } from '../../../test/integration/consumer/dialect-consumers.ts';
+import { dialectConsumers } from '../../../test/integration/programs/dialect-consumers.ts';
 import {
   allocateClaim,
   claimSpecsOf,
   containersOf,
   loadExample,
   podsOf,
-} from '../../../test/integration/consumer/example-manifests.ts';
+} from '../../../test/integration/programs/example-manifests.ts';
 import { Bench, ipLinks } from '../bench.ts';
 import { encodeOciArchive } from '../oci-image.ts';
 import { type ContainerSpec, exec, runContainer, type Sandbox, waitForExit } from '../pod.ts';
 import { cacheFolder, staticProgramsFolder } from '../tools.ts';
 
 const examples = fileURLToPath(new URL('../../../examples', import.meta.url));
-/** The tool and nothing else, as built by consumer/Dockerfile. */
+/** The tool and nothing else, as built by programs/Dockerfile. */
 const toolImage = 'localhost/netdra/metadata-tool:1';
 
 /** Mounts of the machine's jq, or of Debian's unpacked package with its dependencies: as if jq were in the image. */

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadAllYaml, type ResourceV1ResourceClaim, type V1Pod } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { decodeStream } from '../../../src/metadata/index.ts';
+import { decodeStream } from '../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, type Identified, testNode } from '../../../test/doubles/objects.ts';
 import {

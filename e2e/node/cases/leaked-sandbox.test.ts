@@ -1,8 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../src/clock.ts';
-import { explain } from '../../../src/errors.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { Bench, retry } from '../bench.ts';
 import { addVfPod, expectClean, expectTruth, type VfPod } from '../faults/vf-pod.ts';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../src/clock.ts';
-import { decodeStream, type MetadataDocument } from '../../../src/metadata/index.ts';
+import { decodeStream, type MetadataDocument } from '../../../src/framework/metadata/index.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, type RunningContainer } from '../bench.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { systemClock } from '../../../src/clock.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench } from '../bench.ts';
 import type { DriverProcess } from '../driver-process.ts';

@@ -13,7 +13,7 @@ import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { basename } from 'node:path';
 import { DatabaseSync, StatementSync } from 'node:sqlite';
-import { RtnlConnection } from '../../../src/netlink/index.ts';
+import { RtnlConnection } from '../../../src/node/netlink/index.ts';
 
 const { existsSync, writeSync } = fs;
 const armedPath = process.env.NETDRA_FAULTS_ARMED ?? '';

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { decodeStream } from '../../../src/metadata/index.ts';
+import { decodeStream } from '../../../src/framework/metadata/index.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { ipLinks, type RunningContainer, retry } from '../bench.ts';
 import type { Sandbox } from '../pod.ts';

@@ -2,9 +2,15 @@ import { execFileSync } from 'node:child_process';
 import { realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../src/clock.ts';
-import { EthtoolConnection, moveLink, NetnsHandle, RtnlConnection, scrubLink } from '../../../src/netlink/index.ts';
-import { DriverBinding, type VfBefore, VfHardware } from '../../../src/sriov/index.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
+import {
+  EthtoolConnection,
+  moveLink,
+  NetnsHandle,
+  RtnlConnection,
+  scrubLink,
+} from '../../../src/node/netlink/index.ts';
+import { DriverBinding, type VfBefore, VfHardware } from '../../../src/node/sriov/index.ts';
 import { EthtoolIoctl } from '../../../test/doubles/ethtool-ioctl.ts';
 import { TestNetns } from '../../../test/doubles/netns.ts';
 import { attachXdp } from '../../../test/doubles/xdp.ts';

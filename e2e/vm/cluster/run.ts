@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { repository } from '../../../scripts/run-command.ts';
-import { explain, NetdraError } from '../../../src/errors.ts';
+import { explain, NetdraError } from '../../../src/lib/errors.ts';
 import { print, runOnCluster } from '../../cluster/launch.ts';
 import { testedPairs } from '../../cluster/programs.ts';
 import { cacheFolder } from '../../node/tools.ts';

@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import { Bench as Node } from '../../../e2e/node/bench.ts';
 import { parseSandboxInfo, podSandboxConfig } from '../../../e2e/node/pod.ts';
 import { containerdSeries } from '../../../e2e/node/tools.ts';
-import { NetnsHandle } from '../../../src/netlink/index.ts';
+import { NetnsHandle } from '../../../src/node/netlink/index.ts';
 import { buildClaim, buildPod, testDriver } from '../../doubles/objects.ts';
 import type { Bench, BenchOptions } from '../bench.ts';
 import { type Case, interleave, timed } from '../interleave.ts';

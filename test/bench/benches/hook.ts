@@ -2,9 +2,9 @@ import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FakeRuntime } from '../../../nri/testing.ts';
-import { claimDirName } from '../../../src/metadata/paths.ts';
-import { type Link, moveLink, NetnsHandle, RtnlConnection } from '../../../src/netlink/index.ts';
-import { formatSimulatedAlias } from '../../../src/sriov/index.ts';
+import { claimDirName } from '../../../src/framework/metadata/layouts/paths.ts';
+import { type Link, moveLink, NetnsHandle, RtnlConnection } from '../../../src/node/netlink/index.ts';
+import { formatSimulatedAlias } from '../../../src/node/sriov/index.ts';
 import { TestNetns } from '../../doubles/netns.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import type { Bench, BenchOptions } from '../bench.ts';

@@ -1,6 +1,6 @@
 import { Agent, request } from 'node:http';
-import { systemClock } from '../../../src/clock.ts';
-import { createSliceApi, type Device, SlicePublisher } from '../../../src/resourceslice/index.ts';
+import { createSliceApi, type Device, SlicePublisher } from '../../../src/framework/resourceslice/index.ts';
+import { systemClock } from '../../../src/lib/clock.ts';
 import { ApiServer } from '../../doubles/api-server.ts';
 import { openKube } from '../../doubles/kube.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';

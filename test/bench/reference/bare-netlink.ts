@@ -8,8 +8,8 @@ import {
   putU32,
   RawNetlinkSocket,
 } from 'netlink';
-import { type Link, type NetnsHandle, openInNetns } from '../../../src/netlink/index.ts';
-import { encodeLinkChange } from '../../../src/netlink/link.ts';
+import { type Link, type NetnsHandle, openInNetns } from '../../../src/node/netlink/index.ts';
+import { encodeLinkChange } from '../../../src/node/netlink/link.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
 export const RtnlType = { setLink: 19, getLink: 18, newAddress: 20, getAddress: 22 } as const;

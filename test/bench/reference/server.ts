@@ -17,7 +17,7 @@ import {
   type ServiceDefinition,
   type sendUnaryData,
 } from '@grpc/grpc-js';
-import { loadProto } from '../../../src/proto.ts';
+import { loadProto } from '../../../src/lib/proto.ts';
 
 type Call = ServerUnaryCall<{ claims: { namespace: string; name: string }[] }, object>;
 

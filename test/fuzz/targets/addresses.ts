@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import fc from 'fast-check';
-import { formatIpAddress, parseIpAddress } from '../../../src/netlink/cidr.ts';
-import { formatCidr, NetlinkError, parseCidr, parseHardwareAddress } from '../../../src/netlink/index.ts';
+import { formatIpAddress, parseIpAddress } from '../../../src/node/netlink/cidr.ts';
+import { formatCidr, NetlinkError, parseCidr, parseHardwareAddress } from '../../../src/node/netlink/index.ts';
 import { addressTexts, cidrTexts, macTexts } from '../../doubles/vf-config-arbitraries.ts';
 import { expectThat, type FuzzTarget, utf8 } from '../target.ts';
 

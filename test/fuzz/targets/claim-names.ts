@@ -1,6 +1,6 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { ClaimMetadata, layouts, MetadataError } from '../../../src/metadata/index.ts';
+import { ClaimMetadata, layouts, MetadataError } from '../../../src/framework/metadata/index.ts';
 import { sampleDocuments } from '../samples.ts';
 import { scratchDir } from '../scratch.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';

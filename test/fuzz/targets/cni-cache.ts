@@ -1,7 +1,7 @@
 import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { CniCache } from '../../../src/cni/cache.ts';
-import { parseCniNetwork } from '../../../src/cni/index.ts';
+import { CniCache } from '../../../src/node/cni/cache.ts';
+import { parseCniNetwork } from '../../../src/node/cni/index.ts';
 import { scratchDir } from '../scratch.ts';
 import { expectThat, type FuzzTarget, jsonSeeds } from '../target.ts';
 

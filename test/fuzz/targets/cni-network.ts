@@ -1,5 +1,5 @@
-import { CniError, parseCniIpam, parseCniNetwork } from '../../../src/cni/index.ts';
-import { formatRequest } from '../../../src/cni/request.ts';
+import { CniError, parseCniIpam, parseCniNetwork } from '../../../src/node/cni/index.ts';
+import { formatRequest } from '../../../src/node/cni/request.ts';
 import { expectThat, type FuzzTarget, isSame, jsonSeeds, utf8 } from '../target.ts';
 
 function checkType(type: string): void {

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
-import { findFailure } from '../../../src/cni/failure.ts';
-import { CniError, cniVersions } from '../../../src/cni/index.ts';
-import { convertCniResult, decodeCniResult, parseCniResult } from '../../../src/cni/result.ts';
-import { parseCidr } from '../../../src/netlink/index.ts';
+import { findFailure } from '../../../src/node/cni/failure.ts';
+import { CniError, cniVersions } from '../../../src/node/cni/index.ts';
+import { convertCniResult, decodeCniResult, parseCniResult } from '../../../src/node/cni/result.ts';
+import { parseCidr } from '../../../src/node/netlink/index.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, utf8 } from '../target.ts';
 
 const subject = { plugin: 'sriov', network: 'fast', cniVersion: '1.0.0' } as const;

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { NetdraError } from '../../../src/errors.ts';
-import { PolicyFile } from '../../../src/policy-file.ts';
+import { PolicyFile } from '../../../src/driver/devices/policy-file.ts';
+import { NetdraError } from '../../../src/lib/errors.ts';
 import { scratchDir } from '../scratch.ts';
 import { expectThat, type FuzzTarget } from '../target.ts';
 

@@ -1,4 +1,4 @@
-import { readJsonLines } from '../../../src/kube/json-lines.ts';
+import { readJsonLines } from '../../../src/framework/kube/json-lines.ts';
 import { expectThat, type FuzzTarget, isSame } from '../target.ts';
 import { cutInPieces } from '../traffic.ts';
 

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { decodeMetadata, MetadataError, readMetadata } from '../../../src/metadata/index.ts';
+import { decodeMetadata, MetadataError, readMetadata } from '../../../src/framework/metadata/index.ts';
 import { sampleTexts } from '../samples.ts';
 import { scratchDir } from '../scratch.ts';
 import { expectThat, type FuzzTarget } from '../target.ts';

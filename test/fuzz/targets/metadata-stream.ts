@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type DecodedMetadata, decodeMetadata, MetadataError } from '../../../src/metadata/index.ts';
-import { parseJsonStream } from '../../../src/metadata/json-stream.ts';
+import { parseJsonStream } from '../../../src/framework/metadata/document/json-stream.ts';
+import { type DecodedMetadata, decodeMetadata, MetadataError } from '../../../src/framework/metadata/index.ts';
 import { sampleTexts } from '../samples.ts';
 import { expectThat, type FuzzTarget, parseJson, utf8 } from '../target.ts';
 

@@ -1,11 +1,11 @@
 import { setImmediate } from 'node:timers/promises';
 import { putU16, putU32 } from 'netlink';
-import { encodeAddress } from '../../../src/netlink/address.ts';
-import { type Attribute, encodeAttributes, encodeString } from '../../../src/netlink/attributes.ts';
-import { type EthtoolConnection, NetlinkError, type RtnlConnection } from '../../../src/netlink/index.ts';
-import { encodeLink } from '../../../src/netlink/link.ts';
-import { encodeQdisc } from '../../../src/netlink/qdisc.ts';
-import { encodeRoute } from '../../../src/netlink/route.ts';
+import { encodeAddress } from '../../../src/node/netlink/address.ts';
+import { type Attribute, encodeAttributes, encodeString } from '../../../src/node/netlink/attributes.ts';
+import { type EthtoolConnection, NetlinkError, type RtnlConnection } from '../../../src/node/netlink/index.ts';
+import { encodeLink } from '../../../src/node/netlink/link.ts';
+import { encodeQdisc } from '../../../src/node/netlink/qdisc.ts';
+import { encodeRoute } from '../../../src/node/netlink/route.ts';
 import { completeAnswer, connectEthtool, connectKernel } from '../../doubles/netlink-kernel.ts';
 import { expectThat, type FuzzTarget } from '../target.ts';
 

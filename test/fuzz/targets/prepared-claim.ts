@@ -1,5 +1,5 @@
-import { KubeletPluginError } from '../../../src/kubeletplugin/index.ts';
-import { resolvePreparedClaim } from '../../../src/kubeletplugin/prepared-claim.ts';
+import { KubeletPluginError } from '../../../src/framework/kubeletplugin/index.ts';
+import { resolvePreparedClaim } from '../../../src/framework/kubeletplugin/prepared-claim.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
 
 const driver = 'sriov.netdra.dev';

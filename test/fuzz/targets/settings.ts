@@ -1,13 +1,13 @@
 import fc from 'fast-check';
-import { closedFields } from '../../../src/driver/index.ts';
-import { layoutNames } from '../../../src/metadata/index.ts';
 import {
   parseClaimFields,
   parseDriverName,
   parseLayouts,
   parseSeconds,
   parseSimulation,
-} from '../../../src/settings.ts';
+} from '../../../src/app/settings.ts';
+import { closedFields } from '../../../src/driver/claims/index.ts';
+import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { expectThat, type FuzzTarget, isAnnounced, utf8 } from '../target.ts';
 
 const checks: readonly ((text: string) => void)[] = [

@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { SriovError, Sysfs } from '../../../src/sriov/index.ts';
-import { layTree } from '../../unit/sriov/pci-tree.ts';
+import { SriovError, Sysfs } from '../../../src/node/sriov/index.ts';
+import { layTree } from '../../unit/node/sriov/pci-tree.ts';
 import { scratchDir } from '../scratch.ts';
 import { expectThat, type FuzzTarget, utf8 } from '../target.ts';
 

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { V1ResourceSlice } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { decodeStream } from '../../../src/metadata/index.ts';
+import { decodeStream } from '../../../src/framework/metadata/index.ts';
 import { ApiServer } from '../../doubles/api-server.ts';
 import { claimsOf } from '../../doubles/claims-of.ts';
 import { Kubelet } from '../../doubles/kubelet.ts';

@@ -3,7 +3,7 @@ import { copyFileSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Finding } from '../../../src/tools/finding.ts';
+import type { Finding } from '../../../src/app/tools/finding.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { makePackedApp, type PackedApp } from './packed-app.ts';
 

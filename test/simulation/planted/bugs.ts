@@ -1,7 +1,7 @@
 import type { PlantedBug } from './plant.ts';
 
 const noReset = {
-  file: 'src/sriov/vf-hardware.ts',
+  file: 'src/node/sriov/vf-hardware.ts',
   replace: '{ reset = true, changed',
   by: '{ reset = false, changed',
 };
@@ -13,9 +13,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a name that cannot be restored keeps the claim from being unprepared (B1)',
     changes: [
       noReset,
-      { file: 'src/netlink/link-state.ts', replace: 'if (altNames.includes(name)) {', by: 'if (!altNames) {' },
+      { file: 'src/node/netlink/link-state.ts', replace: 'if (altNames.includes(name)) {', by: 'if (!altNames) {' },
       {
-        file: 'src/driver/driver.ts',
+        file: 'src/driver/claims/driver.ts',
         replace: '      return explain(error);\n',
         by: '      throw error;\n',
       },
@@ -26,7 +26,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'the network data of the earlier sandbox is stored with the new attachment (B2)',
     changes: [
       {
-        file: 'src/sandbox/attach/attachments.ts',
+        file: 'src/driver/vf/attachments.ts',
         replace: '{ ...place, ...(host === undefined ? {} : { host }) }',
         by: '{ ...place, ...(host === undefined ? {} : { host }), ...(old?.networkData && { networkData: old.networkData }) }',
       },
@@ -36,7 +36,11 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'starts-without-gate',
     what: 'containers start although their VF is not there yet (B3)',
     changes: [
-      { file: 'src/metadata/claim-metadata.ts', replace: '...(isGated ? { hooks', by: '...(!isGated ? { hooks' },
+      {
+        file: 'src/framework/metadata/files/claim-metadata.ts',
+        replace: '...(isGated ? { hooks',
+        by: '...(!isGated ? { hooks',
+      },
     ],
   },
   {
@@ -44,7 +48,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a claim that passes to the next pod is never served there (B4)',
     changes: [
       {
-        file: 'src/recovery/inactive-claims.ts',
+        file: 'src/driver/recovery/inactive-claims.ts',
         replace: "return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };",
         by: 'return undefined;',
       },
@@ -55,7 +59,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'what a CNI plugin has set through the PF stays for the next claim (B5)',
     changes: [
       {
-        file: 'src/driver/driver.ts',
+        file: 'src/driver/claims/driver.ts',
         replace: 'if (device.pfAddress === undefined && wanted === undefined) return undefined;',
         by: 'if (wanted === undefined) return undefined;',
       },
@@ -66,7 +70,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a VF that was left without a driver by a kill gets none in the second prepare (B6)',
     changes: [
       {
-        file: 'src/sriov/vf-hardware.ts',
+        file: 'src/node/sriov/vf-hardware.ts',
         replace: 'else if (current === undefined) await this.#binding.bind(pciAddress, before.driver);',
         by: '',
       },
@@ -77,13 +81,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a sandbox that has left the list of the runtime is worked on for ever (B7)',
     changes: [
       {
-        file: 'src/sandbox/sandbox-registry.ts',
+        file: 'src/driver/sandbox/sandbox-registry.ts',
         replace:
           'if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));\n    else if (isMissing || isLeftover)',
         by: 'if (isLeftover && netnsPath === sandboxId)',
       },
       {
-        file: 'src/sandbox/sandbox-registry.ts',
+        file: 'src/driver/sandbox/sandbox-registry.ts',
         replace: 'if (facts.podUid === podUid && facts.sandboxId !== sandboxId)',
         by: 'if (facts.podUid === podUid && facts.sandboxId === podUid)',
       },
@@ -94,7 +98,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a claim with adminAccess takes the VF from its user (B8)',
     changes: [
       {
-        file: 'src/driver/device-resolver.ts',
+        file: 'src/driver/claims/device-resolver.ts',
         replace: 'filter(({ adminAccess }) => adminAccess !== true)',
         by: 'filter(() => true)',
       },
@@ -105,7 +109,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a claim that was allocated anew keeps the VF that it had before (B9)',
     changes: [
       {
-        file: 'src/driver/driver.ts',
+        file: 'src/driver/claims/driver.ts',
         replace: "const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;",
         by: "const isAgain = known?.state === 'prepared';",
       },
@@ -116,7 +120,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: "the end of a pod's old sandbox ends its new one, too (B13)",
     changes: [
       {
-        file: 'src/sandbox/sandbox-registry.ts',
+        file: 'src/driver/sandbox/sandbox-registry.ts',
         replace: '    await this.#end(sandbox);\n',
         by: '    const isOf = (each: Entry) => each.sandbox.facts.podUid === facts.podUid;\n    await Promise.all([...this.#entries.values()].filter(isOf).map((each) => this.#end(each.sandbox)));\n',
       },
@@ -127,7 +131,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'alternative names of a VF are not restored (B14)',
     changes: [
       {
-        file: 'src/netlink/link-state.ts',
+        file: 'src/node/netlink/link-state.ts',
         replace: "  await steps.run('altNames', () => restoreAltNames(connection, index, before.altNames));\n",
         by: '',
       },
@@ -138,12 +142,12 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'preparing a claim again in one instance erases what the other has stored (B15)',
     changes: [
       {
-        file: 'src/state/store.ts',
+        file: 'src/driver/state/store.ts',
         replace: 'const attachment = known === undefined ? given : known.attachment;',
         by: 'const attachment = known ? given : given;',
       },
       {
-        file: 'src/state/claim-locks.ts',
+        file: 'src/driver/state/claim-locks.ts',
         replace: 'while (!this.#guard(() => tryLockByte(this.#descriptor, offset)))',
         by: 'while (!this.#guard(() => tryLockByte(this.#descriptor, offset)) && offset < 0)',
       },
@@ -155,7 +159,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       noReset,
       {
-        file: 'src/sandbox/attach/host-link.ts',
+        file: 'src/driver/vf/host-link.ts',
         replace: '    await this.#vfs.reclaimLink(device.pciAddress);\n',
         by: '',
       },
@@ -166,11 +170,15 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'the gate is opened before the metadata is written',
     changes: [
       {
-        file: 'src/sandbox/metadata-writer.ts',
+        file: 'src/driver/sandbox/metadata-writer.ts',
         replace: 'const isNew = this.#recordNetworkData(identity, known);',
         by: 'const isNew = this.#recordNetworkData(identity, known);\n    await files.openGate(identity, sandboxId).catch(() => undefined);',
       },
-      { file: 'src/metadata/claim-metadata.ts', replace: '      checkAllWritten(state, claim);\n', by: '' },
+      {
+        file: 'src/framework/metadata/files/claim-metadata.ts',
+        replace: '      checkAllWritten(state, claim);\n',
+        by: '',
+      },
     ],
   },
   {
@@ -178,7 +186,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     what: 'a container whose metadata is late fails, and with restartPolicy Never its pod (A4)',
     changes: [
       {
-        file: 'src/metadata/claim-metadata.ts',
+        file: 'src/framework/metadata/files/claim-metadata.ts',
         replace: 'const isGated = gate !== undefined;',
         by: 'const isGated = gate === undefined;',
       },
@@ -187,14 +195,14 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'lost-namespaces-mean-host',
     what: "a sandbox whose namespaces containerd 2.4 has lost is taken for one on the host's network",
-    changes: [{ file: 'src/sandbox/pod.ts', replace: 'namespaces.length === 0', by: 'namespaces.length < 0' }],
+    changes: [{ file: 'src/driver/sandbox/pod.ts', replace: 'namespaces.length === 0', by: 'namespaces.length < 0' }],
   },
   {
     name: 'leftovers-keep-claims',
     what: 'a sandbox that is left of a runtime that was killed while it made it keeps the claim from the next pod',
     changes: [
       {
-        file: 'src/sandbox/sandbox-registry.ts',
+        file: 'src/driver/sandbox/sandbox-registry.ts',
         replace: 'return ofPod.some(({ hasContainers }) => hasContainers || isListNew);',
         by: 'return ofPod.length > 0;',
       },
@@ -203,32 +211,42 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'names-of-the-earlier-pod',
     what: 'a claim that passes to another pod keeps interface names that are taken there',
-    changes: [{ file: 'src/driver/driver.ts', replace: 'if (work.isHandedOver)', by: 'if (false)' }],
+    changes: [{ file: 'src/driver/claims/driver.ts', replace: 'if (work.isHandedOver)', by: 'if (false)' }],
   },
   {
     name: 'list-is-complete',
     what: 'a container that is being created while the runtime lists its containers is taken for none',
-    changes: [{ file: 'src/sandbox/sandbox-registry.ts', replace: 'hasContainers || isListNew', by: 'hasContainers' }],
+    changes: [
+      { file: 'src/driver/sandbox/sandbox-registry.ts', replace: 'hasContainers || isListNew', by: 'hasContainers' },
+    ],
   },
   {
     name: 'earlier-sandbox-served-late',
     what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
     changes: [
-      { file: 'src/sandbox/claim-work.ts', replace: 'if (networks.isGone(place.netnsPath))', by: 'if (false)' },
+      { file: 'src/driver/sandbox/claim-work.ts', replace: 'if (networks.isGone(place.netnsPath))', by: 'if (false)' },
     ],
   },
   {
     name: 'unfinished-spec-stays',
     what: 'what a killed process has left of a CDI spec is not found when nothing else is left of its claim',
     changes: [
-      { file: 'src/metadata/cdi.ts', replace: 'const isTemporary = file', by: 'const isTemporary = false && file' },
+      {
+        file: 'src/framework/metadata/files/cdi.ts',
+        replace: 'const isTemporary = file',
+        by: 'const isTemporary = false && file',
+      },
     ],
   },
   {
     name: 'observed-vf-left-behind',
     what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
     changes: [
-      { file: 'src/recovery/observed-vfs.ts', replace: 'if (!sandboxes.isFresh) return', by: 'if (true) return' },
+      {
+        file: 'src/driver/recovery/observed-vfs.ts',
+        replace: 'if (!sandboxes.isFresh) return',
+        by: 'if (true) return',
+      },
     ],
   },
 ];

@@ -1,4 +1,4 @@
-import { Metrics } from '../../../src/ops/index.ts';
+import { Metrics } from '../../../src/app/ops/index.ts';
 import { testDriver } from '../../doubles/objects.ts';
 
 /** The metrics of a driver that has everything that there is a series of. */

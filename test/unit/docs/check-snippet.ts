@@ -10,9 +10,9 @@ export const executed: { page: string; infos: string[]; test: string }[] = [
   {
     page: 'docs/cnf-developers.md',
     infos: ['console', 'go', 'python', 'sh', 'yaml'],
-    test: 'test/integration/consumer/docs.test.ts',
+    test: 'test/integration/programs/docs.test.ts',
   },
-  { page: 'docs/metadata.md', infos: ['json'], test: 'test/unit/metadata/docs.test.ts' },
+  { page: 'docs/metadata.md', infos: ['json'], test: 'test/unit/framework/metadata/docs.test.ts' },
   {
     page: 'docs/troubleshooting.md',
     infos: ['sh leaked-sandboxes'],

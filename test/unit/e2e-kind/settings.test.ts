@@ -3,7 +3,7 @@ import { clusterTargetSchema, readTarget, targetVariable } from '../../../e2e/cl
 import { formatCall } from '../../../e2e/kind/commands.ts';
 import { parseSettings, suiteCommand } from '../../../e2e/kind/settings.ts';
 import { targetOf } from '../../../e2e/kind/suite.ts';
-import { explain } from '../../../src/errors.ts';
+import { explain } from '../../../src/lib/errors.ts';
 
 const env = { PATH: '/nowhere', NETDRA_CACHE: '/cache', KIND_EXPERIMENTAL_PROVIDER: 'podman' };
 const parse = (argv: string[], more: NodeJS.ProcessEnv = {}) => parseSettings(argv, { ...env, ...more });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseSettings, repository } from '../../../e2e/kind/settings.ts';
 import { runSuite } from '../../../e2e/kind/suite.ts';
-import { explain } from '../../../src/errors.ts';
+import { explain } from '../../../src/lib/errors.ts';
 import { FakePrograms } from './fake-programs.ts';
 
 const forKind = ['docker', 'kind', 'helm', 'vitest'];
@@ -31,7 +31,7 @@ describe('npm run e2e:kind', () => {
       'kind get clusters',
       'kind create cluster --name netdra-e2e --image kindest/node:v1.36.1 --config $REPO/e2e/kind/kind.yaml --kubeconfig $TMP/cache/kind/netdra-e2e/kubeconfig --wait 5m',
       'docker build --tag localhost/netdra/driver:e2e --file $REPO/Dockerfile $REPO',
-      'docker build --tag localhost/netdra/consumer:e2e --file $REPO/e2e/kind/consumer.Dockerfile $REPO/consumer',
+      'docker build --tag localhost/netdra/consumer:e2e --file $REPO/e2e/kind/consumer.Dockerfile $REPO/programs',
       'docker save --output $TMP/cache/kind/netdra-e2e/images.tar localhost/netdra/driver:e2e localhost/netdra/consumer:e2e',
       'kind load image-archive $TMP/cache/kind/netdra-e2e/images.tar --name netdra-e2e',
       'helm upgrade --install netdra $REPO/deploy/helm/netdra --kubeconfig $TMP/cache/kind/netdra-e2e/kubeconfig --namespace netdra --create-namespace --values $REPO/e2e/kind/values.yaml --set-string image.repository=localhost/netdra/driver --set-string image.tag=e2e --set-string kubeletPlugin.podAnnotations.run=N --wait --timeout 5m',

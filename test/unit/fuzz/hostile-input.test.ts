@@ -2,12 +2,12 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { Client, credentials, status } from '@grpc/grpc-js';
 import { describe, expect, it } from 'vitest';
-import { type ClaimReader, startKubeletPlugin } from '../../../src/kubeletplugin/index.ts';
-import { ClaimMetadata, type LayoutName, layoutNames, layouts } from '../../../src/metadata/index.ts';
+import { type ClaimReader, startKubeletPlugin } from '../../../src/framework/kubeletplugin/index.ts';
+import { ClaimMetadata, type LayoutName, layoutNames, layouts } from '../../../src/framework/metadata/index.ts';
 import { DraClient, type WireClaim } from '../../doubles/kubelet-dra-client.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
 import { buildClaim, buildPod, type ClaimOptions, testDriver } from '../../doubles/objects.ts';
-import { DriverBench } from '../driver/driver-bench.ts';
+import { DriverBench } from '../driver/claims/driver-bench.ts';
 
 type Claim = ReturnType<typeof buildClaim>;
 

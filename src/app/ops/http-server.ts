@@ -1,0 +1,140 @@
+import { stat } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { NetdraError } from '../../lib/errors.ts';
+import type { InstanceToken } from './instance-token.ts';
+import type { Metrics } from './metrics.ts';
+import type { Readiness } from './readiness.ts';
+import type { TlsPair } from './tls-files.ts';
+
+/** Timeout of a request, and of a TLS handshake. */
+const requestTimeoutMs = 10_000;
+/** Less than the kubelet's timeout for a probe. */
+const poolTimeoutMs = 3_000;
+
+export interface HttpServerOptions {
+  /** `HOST:PORT`; without HOST all addresses of the machine; port 0: any free port. */
+  address: string;
+  metrics: Metrics;
+  readiness: Readiness;
+  /** Absent: no TLS. */
+  tls?: TlsPair;
+  /** Answers challenges of other instances; absent: they are not answered. */
+  token?: InstanceToken;
+}
+
+export interface HttpServer extends AsyncDisposable {
+  readonly port: number;
+  /** Applies to new connections; no effect on a server without TLS. */
+  setTls(pair: TlsPair): void;
+}
+
+/**
+ * Serves `/metrics` for Prometheus and, for the kubelet's probes, `/healthz` (the process answers and can read files)
+ * and `/readyz` (it can serve pods; otherwise 503 with the reasons).
+ * @throws NetdraError `address-invalid`, `address-unavailable`
+ */
+export async function serveHttp({ address, metrics, readiness, tls, token }: HttpServerOptions): Promise<HttpServer> {
+  const { host, port } = parseAddress(address);
+  const listener: RequestListener = (request, response) => {
+    answer(request, response, { metrics, readiness, token }).catch((error: unknown) => {
+      if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
+      response.end(`${error instanceof Error ? error.message : String(error)}\n`);
+    });
+  };
+  const tlsServer = tls && createTlsServer({ ...tls, handshakeTimeout: requestTimeoutMs }, listener);
+  const server: Server | TlsServer = tlsServer ?? createServer(listener);
+  // A client that sends nothing must not hold a connection forever.
+  server.requestTimeout = requestTimeoutMs;
+  server.maxConnections = 32;
+  // Includes those of TLS handshakes that never end, which the server does not list.
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  await listen(server, host, port, address);
+  return {
+    port: (server.address() as AddressInfo).port,
+    setTls: (pair) => tlsServer?.setSecureContext(pair),
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { metrics, readiness, token }: { metrics: Metrics; readiness: Readiness; token: InstanceToken | undefined },
+): Promise<void> {
+  const send = (status: number, text: string, contentType = 'text/plain; charset=utf-8') => {
+    response.writeHead(status, { 'content-type': contentType });
+    response.end(request.method === 'HEAD' ? undefined : text);
+  };
+  if (request.method !== 'GET' && request.method !== 'HEAD') return send(405, 'only GET and HEAD\n');
+  const url = new URL(request.url ?? '/', 'http://localhost');
+  switch (url.pathname) {
+    case '/metrics': {
+      const { contentType, text } = await metrics.render();
+      return send(200, text, contentType);
+    }
+    case '/healthz':
+      return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'no file can be read: the thread pool is blocked\n');
+    case '/readyz':
+      return send(readiness.ready ? 200 : 503, readiness.report());
+    case '/identity': {
+      const nonce = url.searchParams.get('nonce');
+      if (token === undefined || nonce === null) return send(404, 'there is no identity here\n');
+      return send(200, token.prove(nonce.slice(0, 64)));
+    }
+    default:
+      return send(404, 'there are /metrics, /healthz and /readyz\n');
+  }
+}
+
+/** Whether files can be read: that is done by threads, and blocked file systems can occupy all of them. */
+async function poolAnswers(): Promise<boolean> {
+  const { promise: expired, resolve } = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => resolve(false), poolTimeoutMs);
+  try {
+    return await Promise.race([stat('/proc/self').then(() => true), expired]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @throws NetdraError `address-invalid` */
+export function parseAddress(address: string): { host?: string; port: number } {
+  const [, bracketed, plain, digits] = /^(?:\[([0-9a-fA-F:]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(address) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port > 65_535) {
+    throw new NetdraError('address-invalid', `${JSON.stringify(address)} is not an address to listen on`, {
+      hint: 'give HOST:PORT or :PORT, such as 127.0.0.1:9797',
+    });
+  }
+  const host = bracketed ?? plain;
+  return { port, ...(host ? { host } : {}) };
+}
+
+async function listen(
+  server: Server | TlsServer,
+  host: string | undefined,
+  port: number,
+  address: string,
+): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  }).catch((cause: unknown) => {
+    throw new NetdraError('address-unavailable', `cannot listen on ${address}`, {
+      cause,
+      hint: 'another program may have the port: choose another one with --http-address',
+    });
+  });
+}

@@ -1,0 +1,82 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { get as getHttp, type IncomingMessage } from 'node:http';
+import { get as getHttps } from 'node:https';
+import { dirname } from 'node:path';
+import { errnoCode } from '../../lib/errors.ts';
+
+/** How long the instance that holds an address may take to identify itself. */
+const answerTimeoutMs = 2_000;
+
+/**
+ * A secret that the instances of the driver on a node share, in a file that only root can read. With it an instance
+ * knows whether the address that it needs is held by another instance, which will release it, or by a foreign program.
+ */
+export class InstanceToken {
+  readonly #token: string;
+
+  private constructor(token: string) {
+    this.#token = token;
+  }
+
+  /** Creates the file if it is missing. @throws the Node.js error of a file that can be neither read nor created */
+  static open(path: string): InstanceToken {
+    try {
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, randomBytes(32).toString('base64url'), { flag: 'wx', mode: 0o600 });
+    } catch (error) {
+      if (errnoCode(error) !== 'EEXIST') throw error;
+    }
+    return new InstanceToken(readFileSync(path, 'utf8'));
+  }
+
+  /** The answer to a challenge. */
+  prove(nonce: string): string {
+    return createHmac('sha256', this.#token).update(nonce).digest('hex');
+  }
+
+  /**
+   * Finds out who holds an address.
+   * @returns `free` if nothing listens there any more
+   */
+  async whoHas({
+    host = '127.0.0.1',
+    port,
+  }: {
+    host?: string;
+    port: number;
+  }): Promise<'instance' | 'foreign' | 'free'> {
+    const nonce = randomBytes(16).toString('hex');
+    const address = `${host.includes(':') ? `[${host}]` : host}:${port}/identity?nonce=${nonce}`;
+    // The other instance may have started before TLS was switched on or off.
+    for (const scheme of ['http', 'https'] as const) {
+      try {
+        const text = await ask(scheme, address);
+        const [proof, expected] = [text, this.prove(nonce)].map((each) => Buffer.from(each)) as [Buffer, Buffer];
+        if (proof.length === expected.length && timingSafeEqual(proof, expected)) return 'instance';
+      } catch (error) {
+        if (errnoCode(error) === 'ECONNREFUSED') return 'free';
+      }
+    }
+    return 'foreign';
+  }
+}
+
+/** Reads the start of the response. The proof in it counts, not the certificate. @throws the error of the connection */
+async function ask(scheme: 'http' | 'https', address: string): Promise<string> {
+  const signal = AbortSignal.timeout(answerTimeoutMs);
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    const request =
+      scheme === 'http'
+        ? getHttp(`http://${address}`, { signal, agent: false }, resolve)
+        : getHttps(`https://${address}`, { signal, agent: false, rejectUnauthorized: false }, resolve);
+    request.once('error', reject);
+  });
+  let text = '';
+  for await (const chunk of response.setEncoding('utf8')) {
+    text += chunk;
+    // A foreign program may send data forever.
+    if (text.length >= 64) break;
+  }
+  return text.slice(0, 64);
+}

@@ -1,0 +1,162 @@
+import type { Clock } from '../../lib/clock.ts';
+import { errnoCode, explain, NetdraError } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { watchEventLoop } from './event-loop-watch.ts';
+import { type HttpServer, parseAddress, serveHttp } from './http-server.ts';
+import type { InstanceToken } from './instance-token.ts';
+import { Metrics, type MetricsOptions } from './metrics.ts';
+import { Readiness } from './readiness.ts';
+import { type TlsChange, TlsFiles, type TlsPair } from './tls-files.ts';
+
+export interface OperationsOptions extends MetricsOptions {
+  /** `HOST:PORT` for metrics and probes; absent: nothing is served. */
+  address?: string;
+  /** Directory with `tls.crt` and `tls.key`, which may change; absent: no TLS. */
+  tlsDir?: string;
+  /** Whether the address may be held by the instance that this one replaces, which releases it when it ends. */
+  waitForAddress?: boolean;
+  /** Distinguishes such an instance from another program that holds the address. */
+  token?: InstanceToken;
+  clock: Clock;
+  logger: Logger;
+}
+
+/** Attempts between checks of the holder: another program can take the address in the moment between two instances. */
+const attemptsPerCheck = 20;
+/** The kubelet renews the files of a Secret about once a minute. */
+const tlsRereadMs = 10_000;
+
+/** What operators see of the running driver: metrics, readiness, and reports of event loop stalls. */
+export class Operations implements AsyncDisposable {
+  readonly metrics: Metrics;
+  readonly readiness = new Readiness();
+  readonly #loopWatch: Disposable;
+  readonly #ended = new AbortController();
+  #server: HttpServer | undefined;
+  #tls: TlsPair | undefined;
+  #following: Promise<void> | undefined;
+  #waiting: Promise<void> | undefined;
+  #longestStallMs = 0;
+
+  private constructor(options: OperationsOptions) {
+    this.metrics = new Metrics(options);
+    this.#loopWatch = watchEventLoop(options.logger, (stallMs) => {
+      this.#longestStallMs = Math.max(this.#longestStallMs, stallMs);
+      this.metrics.stalled(stallMs / 1_000, this.#longestStallMs / 1_000);
+    });
+  }
+
+  /** @throws NetdraError `address-invalid`, `address-unavailable`, `tls-invalid` */
+  static async start(options: OperationsOptions): Promise<Operations> {
+    const operations = new Operations(options);
+    if (options.address === undefined) return operations;
+    try {
+      if (options.tlsDir !== undefined) operations.#followTls(new TlsFiles(options.tlsDir), options);
+      await operations.#serve(options.address, options);
+      return operations;
+    } catch (error) {
+      if (options.waitForAddress && isTaken(error)) {
+        await checkHolder(options.address, options).catch(async (foreign: unknown) => {
+          await operations[Symbol.asyncDispose]();
+          throw foreign;
+        });
+        options.logger.info({ address: options.address }, 'another instance serves metrics and probes: waiting for it');
+        operations.#waiting = operations.#serveLater(options.address, options);
+        return operations;
+      }
+      await operations[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  async #serve(address: string, { logger, token }: OperationsOptions): Promise<void> {
+    this.#server = await serveHttp({
+      ...{ metrics: this.metrics, readiness: this.readiness, address },
+      ...(token === undefined ? {} : { token }),
+      ...(this.#tls === undefined ? {} : { tls: this.#tls }),
+    });
+    logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
+  }
+
+  /** @throws NetdraError `tls-invalid` if the files are invalid at the start */
+  #followTls(files: TlsFiles, { clock, logger }: OperationsOptions): void {
+    const use = (change: TlsChange | undefined) => {
+      if (change === undefined) return;
+      this.#tls = { cert: change.cert, key: change.key };
+      this.#server?.setTls(this.#tls);
+      const isExpired = change.notAfter.getTime() < Date.now();
+      const message = isExpired
+        ? 'certificate for metrics and probes has expired'
+        : 'certificate for metrics and probes in use';
+      logger[isExpired ? 'warn' : 'info']({ notAfter: change.notAfter.toISOString() }, message);
+    };
+    use(files.read());
+    let fault: string | undefined;
+    const follow = async () => {
+      for (;;) {
+        await clock.sleep(tlsRereadMs, this.#ended.signal);
+        try {
+          use(files.read());
+          fault = undefined;
+        } catch (error) {
+          const now = explain(error);
+          if (now !== fault) logger.error({ err: error }, 'certificate rejected; the last valid one stays in use');
+          fault = now;
+        }
+      }
+    };
+    // The sleep rejects on disposal.
+    this.#following = follow().catch(() => undefined);
+  }
+
+  async #serveLater(address: string, options: OperationsOptions): Promise<void> {
+    const { signal } = this.#ended;
+    for (let attempt = 1; !signal.aborted; attempt++) {
+      // Short: no instance answers the probes in between.
+      await options.clock.sleep(250, signal).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        return await this.#serve(address, options);
+      } catch (error) {
+        if (!isTaken(error)) return options.logger.error({ err: error }, `no metrics and probes: ${explain(error)}`);
+        // Deliberately not caught: a driver whose probes another program answers must not go on.
+        if (attempt % attemptsPerCheck === 0 && !signal.aborted) await checkHolder(address, options);
+      }
+    }
+  }
+
+  /** Records whether the kubelet or the runtime knows the driver, and if not, why. */
+  setConnected(peer: 'kubelet' | 'nri', failure?: string): void {
+    this.metrics.connected(peer, failure === undefined);
+    this.readiness.set(peer, failure === undefined ? { ok: true } : { ok: false, reason: failure });
+  }
+
+  /** Records whether the API server has the slices as wanted, and if not, why. */
+  setPublished(failure?: string): void {
+    this.readiness.set('slices', failure === undefined ? { ok: true } : { ok: false, reason: failure });
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#loopWatch[Symbol.dispose]();
+    this.#ended.abort();
+    await this.#waiting?.catch(() => undefined);
+    await this.#following;
+    await this.#server?.[Symbol.asyncDispose]();
+  }
+}
+
+/** @throws NetdraError `address-unavailable` if a foreign program has the address */
+async function checkHolder(address: string, { token }: OperationsOptions): Promise<void> {
+  if (token === undefined || (await token.whoHas(parseAddress(address))) !== 'foreign') return;
+  throw new NetdraError(
+    'address-unavailable',
+    `another program has ${address}, where metrics and probes are to be served`,
+    {
+      hint: 'choose another port: http.port in the chart, --http-address of the driver',
+    },
+  );
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof Error && errnoCode(error.cause) === 'EADDRINUSE';
+}

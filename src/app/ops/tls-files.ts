@@ -1,0 +1,72 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createSecureContext } from 'node:tls';
+import { errnoCode, NetdraError } from '../../lib/errors.ts';
+
+/** A certificate with its chain, and its private key. PEM. */
+export interface TlsPair {
+  cert: string;
+  key: string;
+}
+
+export interface TlsChange extends TlsPair {
+  /** Expiry of the certificate itself, the first one in the file. */
+  notAfter: Date;
+}
+
+/** Names of the files, as in a Secret of type `kubernetes.io/tls`. */
+const fileNames = { cert: 'tls.crt', key: 'tls.key' };
+
+/** The directory of a mounted Secret with a certificate, whose files change when the certificate is renewed. */
+export class TlsFiles {
+  readonly #dir: string;
+  #pair: TlsPair | undefined;
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /**
+   * Reads the files, synchronously: they are small.
+   * @returns what to serve from now on; `undefined` if nothing changed
+   * @throws NetdraError `tls-invalid` with the file and what is wrong with it
+   */
+  read(): TlsChange | undefined {
+    const pair = { cert: this.#text('cert'), key: this.#text('key') };
+    if (pair.cert === this.#pair?.cert && pair.key === this.#pair.key) return undefined;
+    const certificate = this.#parse('cert', 'certificate', () => new X509Certificate(pair.cert));
+    const key: KeyObject = this.#parse('key', 'private key', () => createPrivateKey(pair.key));
+    if (!certificate.checkPrivateKey(key)) {
+      throw this.#invalid('key', 'is not the private key of the certificate beside it');
+    }
+    // Anything else that OpenSSL rejects, such as a broken chain or a key that is too small.
+    this.#parse('cert', 'certificate that can be served', () => createSecureContext(pair));
+    this.#pair = pair;
+    return { ...pair, notAfter: new Date(certificate.validTo) };
+  }
+
+  #text(file: keyof typeof fileNames): string {
+    try {
+      return readFileSync(join(this.#dir, fileNames[file]), 'utf8');
+    } catch (cause) {
+      throw this.#invalid(file, errnoCode(cause) === 'ENOENT' ? 'does not exist' : 'cannot be read', cause);
+    }
+  }
+
+  #parse<T>(file: keyof typeof fileNames, what: string, parse: () => T): T {
+    try {
+      return parse();
+    } catch (cause) {
+      throw this.#invalid(file, `holds no ${what} in PEM form`, cause);
+    }
+  }
+
+  #invalid(file: keyof typeof fileNames, problem: string, cause?: unknown): NetdraError {
+    const path = join(this.#dir, fileNames[file]);
+    return new NetdraError('tls-invalid', `certificate for metrics and probes: ${path} ${problem}`, {
+      ...{ cause, path },
+      hint: 'the Secret of http.tls.secretName must be of type kubernetes.io/tls: tls.crt and tls.key, in PEM form',
+    });
+  }
+}

@@ -1,0 +1,48 @@
+import { existsSync } from 'node:fs';
+import type { KubeClient } from '../framework/kube/index.ts';
+import {
+  chooseStartGate,
+  defaultGateProgram,
+  defaultHooklessHandlers,
+  gateProgramPath,
+  installGate,
+  isHookless,
+  readRuntimeHandlers,
+} from '../framework/metadata/gate/index.ts';
+import type { ClaimMetadataOptions } from '../framework/metadata/index.ts';
+import type { Logger } from '../lib/logger.ts';
+import type { Settings } from './settings.ts';
+
+/** Less than the kubelet's timeout of two minutes for runtime requests, so that the kubelet gets the gate's error. */
+const gateTimeoutSeconds = 100;
+const readNodeMs = 10_000;
+
+/** What keeps containers of this node from starting before their devices are ready. */
+export interface StartGate {
+  /** Absent: containers lack their metadata file until then. */
+  hook?: NonNullable<ClaimMetadataOptions['gate']>;
+  /** Whether containers of a runtime handler run the hook. */
+  runsHooks: (runtimeHandler: string) => boolean;
+}
+
+/** Chooses the start gate and installs its program. @throws GateError */
+export async function openStartGate(
+  settings: Settings,
+  { kube, dataDir, logger }: { kube: KubeClient; dataDir: string; logger: Logger },
+): Promise<StartGate> {
+  const { nodeName, startGate = 'auto', hooklessRuntimeHandlers = defaultHooklessHandlers } = settings;
+  // A restart while the API server is unreachable must not change an earlier choice.
+  const isInstalled = existsSync(gateProgramPath(dataDir));
+  const handlers =
+    startGate === 'file' ? 'unknown' : await readRuntimeHandlers(kube, nodeName, AbortSignal.timeout(readNodeMs));
+  const isKept = startGate === 'auto' && isInstalled && typeof handlers === 'object' && 'unreadable' in handlers;
+  const mode = isKept ? 'hook' : startGate;
+  const { gate, reason, isDoubtful } = chooseStartGate(mode, handlers, hooklessRuntimeHandlers);
+  logger[isDoubtful ? 'warn' : 'info']({ gate, reason }, 'start gate chosen');
+  if (gate === 'file') return { runsHooks: () => false };
+  const program = await installGate({ from: settings.gateProgram ?? defaultGateProgram(), dataDir });
+  return {
+    hook: { program, timeoutSeconds: gateTimeoutSeconds },
+    runsHooks: (handler) => !isHookless(handler, hooklessRuntimeHandlers),
+  };
+}

@@ -1,0 +1,136 @@
+import { isKubeError, type KubeClient, ResourceApi } from '../../../framework/kube/index.ts';
+import { explain } from '../../../lib/errors.ts';
+import { type Finding, ok, problem, warning } from '../finding.ts';
+
+const check = 'API server';
+/** A server that is up answers this at once. */
+const timeoutMs = 5_000;
+
+interface Permission {
+  group: string;
+  /** With the subresource behind a slash. */
+  resource: string;
+  verbs: string[];
+  /** Name of the object; absent: all objects. */
+  name?: string;
+  /** One of the verbs is enough; the first one is the driver's own. Default: all are needed. */
+  anyVerb?: true;
+  /** Minor version of the first Kubernetes 1.x that requires it. */
+  since?: number;
+  /** What does not work without it. */
+  effect: string;
+  level: typeof problem;
+}
+
+const permissionsOf = (driverName: string): Permission[] => [
+  {
+    ...{ group: 'resource.k8s.io', resource: 'resourceslices', level: problem },
+    ...{ verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'], effect: 'devices are not offered' },
+  },
+  {
+    ...{ group: 'resource.k8s.io', resource: 'resourceclaims', level: problem },
+    ...{ verbs: ['get'], effect: 'claims cannot be prepared' },
+  },
+  { ...{ group: '', resource: 'nodes', level: problem }, verbs: ['get'], effect: 'devices are not offered' },
+  {
+    ...{ group: 'resource.k8s.io', resource: 'resourceclaims/status', level: warning },
+    ...{ verbs: ['patch'], effect: 'claims do not tell what their devices are like' },
+  },
+  {
+    // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
+    ...{ group: 'resource.k8s.io', resource: 'resourceclaims/driver', name: driverName, since: 36, level: warning },
+    ...{ verbs: ['associated-node:patch', 'arbitrary-node:patch'], anyVerb: true },
+    effect: 'claims do not tell what their devices are like',
+  },
+  {
+    ...{ group: '', resource: 'pods', level: warning },
+    ...{ verbs: ['get'], effect: 'containers of deleted pods wait up to 100 s in the start gate' },
+  },
+  {
+    ...{ group: 'events.k8s.io', resource: 'events', level: warning },
+    ...{ verbs: ['create', 'patch'], effect: 'pods and claims get no events' },
+  },
+];
+
+/**
+ * Whether the API server can be reached, serves the API of claims, and allows what the driver does.
+ * @param driverName the driver's `--driver-name`
+ * @param open `undefined` when neither a kubeconfig nor a service account is there
+ */
+export async function checkApiServer(driverName: string, open: () => KubeClient | undefined): Promise<Finding[]> {
+  let kube: KubeClient | undefined;
+  try {
+    kube = open();
+  } catch (error) {
+    return [problem(check, explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
+  }
+  if (kube === undefined) {
+    const message = 'not looked at: there is neither a kubeconfig nor a service account';
+    return [warning(check, message, 'give --kubeconfig, or run this in the pod of the driver')];
+  }
+  using client = kube;
+  try {
+    const { gitVersion, minor } = await client.request<Version>({ method: 'GET', path: '/version', timeoutMs });
+    const version = await findResourceVersion(client);
+    // Some clouds report `36+`.
+    const release = Number.parseInt(minor, 10);
+    const asked = permissionsOf(driverName).filter(({ since = 0 }) => release >= since);
+    const denied = await findDenied(client, asked);
+    return [ok(check, `Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
+  } catch (error) {
+    return [problem(check, explain(error), fixOf(error))];
+  }
+}
+
+interface Version {
+  gitVersion: string;
+  minor: string;
+}
+
+/** @throws KubeError `api-unserved` */
+async function findResourceVersion(kube: KubeClient): Promise<string> {
+  const api = new ResourceApi(kube);
+  try {
+    await api.list({ path: 'resourceslices', query: { limit: '1' } });
+  } catch (error) {
+    // Reported as a permission; a refusal shows that it is served.
+    if (!isKubeError(error, 'api-forbidden')) throw error;
+  }
+  return api.version;
+}
+
+async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Finding[]> {
+  const findings = await Promise.all(
+    permissions.map(async (permission) => {
+      const { resource, verbs, name, anyVerb, effect, level } = permission;
+      const allowed = await Promise.all(verbs.map((verb) => mayDo(kube, permission, verb)));
+      const denied = verbs.filter((_, index) => !allowed[index]);
+      const missing = anyVerb ? (allowed.includes(true) ? [] : verbs.slice(0, 1)) : denied;
+      if (missing.length === 0) return [];
+      const object = name === undefined ? resource : `${resource} ${name}`;
+      const message = `may not ${missing.join(', ')} ${object}: ${effect}`;
+      return [level('permissions', message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
+    }),
+  );
+  const denied = findings.flat();
+  return denied.length > 0 ? denied : [ok('permissions', 'all that the driver needs of the API server')];
+}
+
+/** Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */
+async function mayDo(kube: KubeClient, { group, resource: path, name }: Permission, verb: string): Promise<boolean> {
+  const [resource, subresource] = path.split('/');
+  const resourceAttributes = { group, resource, subresource, name, verb };
+  const kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview' };
+  const { status } = await kube.request<{ status?: { allowed?: boolean } }>({
+    method: 'POST',
+    path: '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews',
+    body: { ...kind, spec: { resourceAttributes } },
+  });
+  return status?.allowed === true;
+}
+
+function fixOf(error: unknown): string {
+  if (isKubeError(error, 'api-unserved')) return 'use Kubernetes 1.34 or newer';
+  if (isKubeError(error, 'api-unauthorized', 'api-forbidden')) return 'renew the credentials of the driver';
+  return 'look at the network between this node and the API server, and at the address in the kubeconfig';
+}

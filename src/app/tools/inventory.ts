@@ -1,0 +1,152 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { PolicyFile } from '../../driver/devices/policy-file.ts';
+import { explain } from '../../lib/errors.ts';
+import type { RtnlConnection } from '../../node/netlink/index.ts';
+import {
+  type DeviceAttribute,
+  deviceAttributes,
+  type Exclusion,
+  type ExclusionReason,
+  type HeldDevices,
+  Inventory,
+  type NetworkDevice,
+  type Pf,
+  SriovError,
+  Sysfs,
+} from '../../node/sriov/index.ts';
+import { formatTable, type Terminal } from './terminal.ts';
+
+/** Devices that the node offers, and those that it does not offer. */
+export interface InventoryView {
+  devices: OfferedDevice[];
+  excluded: (Exclusion & { explanation: string })[];
+  /** Messages about what cannot be read. */
+  problems: string[];
+  /** Cards whose VFs the policy switches on when the driver starts; therefore these are not listed. */
+  switchedOnAtStart: { pciAddress: string; numVfs: number }[];
+}
+
+export interface OfferedDevice {
+  name: string;
+  /** The claim that holds it, as `namespace/name`. */
+  claim?: string;
+  /** As in the ResourceSlice. */
+  attributes: Record<string, DeviceAttribute>;
+  interfaceName?: string;
+}
+
+export interface InventoryToolOptions {
+  connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'reachableAddresses' | 'vfInfos'>;
+  /** Where sysfs is mounted. */
+  sysfsRoot: string;
+  /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */
+  simulatedIn?: string;
+  policyPath?: string;
+  /** Devices that are prepared for claims, and the claim of each device by PCI address. */
+  held: HeldDevices;
+  claimOf(pciAddress: string): string | undefined;
+}
+
+/** Where `netdra run --simulate` keeps the tree that looks like sysfs. */
+export function simulatedTree(stateDir: string): string {
+  return join(stateDir, 'simulated');
+}
+
+/**
+ * Takes inventory of the devices as the driver does, without changing anything.
+ * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
+ */
+export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
+  const { connection, sysfsRoot, simulatedIn, policyPath, held, claimOf } = options;
+  const sysfs = new ReadOnlySysfs(simulatedIn === undefined ? sysfsRoot : findTree(simulatedIn));
+  const inventory = new Inventory({ sysfs, connection, simulated: simulatedIn !== undefined });
+  if (policyPath !== undefined) {
+    await new PolicyFile(policyPath).follow((policy) => {
+      inventory.policy = policy;
+    });
+  }
+  const { devices, excluded, problems } = await inventory.scan(held);
+  return {
+    devices: devices.map((device) => toOffered(device, claimOf(device.pciAddress))),
+    excluded: excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
+    problems: problems.map(explain),
+    switchedOnAtStart: sysfs.asked,
+  };
+}
+
+function findTree(stateDir: string): string {
+  const tree = simulatedTree(stateDir);
+  if (existsSync(tree)) return tree;
+  throw new SriovError('sysfs-unreadable', `there are no simulated VFs in ${stateDir}`, {
+    path: tree,
+    hint: 'the driver makes them when it starts with --simulate; is --state-dir, or --kubelet-plugins-dir and --driver-name, as the driver has it?',
+  });
+}
+
+/** Switches nothing on, but records the requests to do so. */
+class ReadOnlySysfs extends Sysfs {
+  readonly asked: { pciAddress: string; numVfs: number }[] = [];
+
+  override async setNumVfs({ pciAddress }: Pf, numVfs: number): Promise<void> {
+    this.asked.push({ pciAddress, numVfs });
+  }
+}
+
+function toOffered(device: NetworkDevice, claim: string | undefined): OfferedDevice {
+  const { name, interfaceName } = device;
+  return {
+    name,
+    ...(claim === undefined ? {} : { claim }),
+    ...(interfaceName === undefined ? {} : { interfaceName }),
+    attributes: deviceAttributes(device),
+  };
+}
+
+/** For people; the policy is that of `--inventory-policy`. */
+const explanations: Record<ExclusionReason, string> = {
+  'carries-default-route': "the node's default route goes through it",
+  enslaved: 'it is a port of a bond, bridge or Open vSwitch, or in a VRF',
+  'has-address': 'the node has an address on it',
+  'has-upper': 'the node has a VLAN, macvlan or the like on it',
+  'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
+  'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
+  'not-selected': 'no rule of the policy selects it',
+  'has-vfs': 'its VFs are on, and are offered in its place',
+  virtio: 'a virtual device of the hypervisor; there is no card to offer',
+  'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
+};
+
+export function formatInventory(terminal: Terminal, view: InventoryView): string {
+  const { devices, excluded, problems, switchedOnAtStart } = view;
+  const lines = [
+    devices.length === 0 ? 'no device is offered\n' : formatTable(terminal, head, devices.map(toRow)),
+    ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
+    ...switchedOnAtStart.map(
+      ({ pciAddress, numVfs }) => `\n${pciAddress}: the driver will switch on ${numVfs} VFs, as the policy says\n`,
+    ),
+    ...problems.map((text) => `\n${terminal.style('red', 'cannot be read:')} ${text}\n`),
+  ];
+  return lines.join('');
+}
+
+const head = ['DEVICE', 'KIND', 'PF', 'VF', 'DRIVER', 'INTERFACE', 'MAC', 'MTU', 'NUMA', 'IOMMU', 'CLAIM'];
+
+function toRow({ name, attributes, interfaceName, claim }: OfferedDevice): string[] {
+  const text = (attribute: string) => {
+    const value = attributes[attribute];
+    return value === undefined ? '' : String(Object.values(value)[0]);
+  };
+  const vf = text('kind') === 'vf' ? text('vfIndex') : '';
+  return [
+    ...[name, text('kind'), text('pfName') || text('pfPciAddress'), vf, text('driver'), interfaceName ?? ''],
+    ...[text('mac'), text('mtu'), text('resource.kubernetes.io/numaNode'), text('iommuGroup'), claim ?? ''],
+  ];
+}
+
+function formatExcluded(terminal: Terminal, excluded: InventoryView['excluded']): string {
+  const rows = excluded.map(({ pciAddress, pfAddress, interfaceName, explanation }) => [
+    ...[pciAddress, pfAddress ?? '', interfaceName ?? '', terminal.style('yellow', explanation)],
+  ]);
+  return formatTable(terminal, ['NOT OFFERED', 'PF', 'INTERFACE', 'WHY'], rows);
+}

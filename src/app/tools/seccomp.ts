@@ -1,0 +1,42 @@
+import { randomUUID } from 'node:crypto';
+import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import profile from '../../../deploy/seccomp/netdra.json' with { type: 'json' };
+import { NetdraError } from '../../lib/errors.ts';
+
+/** The profile as a file. */
+export const profileText = `${JSON.stringify(profile, null, 2)}\n`;
+
+/**
+ * Writes the profile in one step: a runtime that reads it at the same moment gets either the whole file or the old one.
+ * @param path of the file; its directories are created
+ * @throws NetdraError `seccomp-not-installed`
+ */
+export function installProfile(path: string): void {
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
+    replace(path);
+  } catch (cause) {
+    throw new NetdraError('seccomp-not-installed', `cannot install the seccomp profile as ${path}`, {
+      cause,
+      path,
+      hint: 'the directory must be writable: set kubeletPlugin.seccomp.directoryPath, or kubeletPlugin.seccomp.profile to RuntimeDefault',
+    });
+  }
+}
+
+function replace(path: string): void {
+  const temporary = join(dirname(path), `.seccomp.${randomUUID()}.tmp`);
+  const file = openSync(temporary, 'wx', 0o644);
+  try {
+    writeFileSync(file, profileText);
+    // A node that loses its power must not start the driver with an empty profile.
+    fsyncSync(file);
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  } finally {
+    closeSync(file);
+  }
+}

@@ -1,0 +1,58 @@
+import { accessSync, constants } from 'node:fs';
+import { dirname } from 'node:path';
+import { errnoCode, NetdraError } from '../lib/errors.ts';
+import type { Settings } from './settings.ts';
+
+/** A directory that the driver writes to, and the flag that names it. */
+export interface WritableDirectory {
+  flag: string;
+  path: string;
+  /** Why it is needed, where the settings do not say so. */
+  purpose?: string;
+}
+
+/**
+ * Checks that the driver can write to directories it needs, without changing anything. Otherwise the driver would
+ * start and then fail claim by claim.
+ * @throws NetdraError `directory-unwritable`
+ */
+export function checkWritableDirectories(directories: readonly WritableDirectory[]): void {
+  for (const { flag, path, purpose } of directories) {
+    const existing = nearestExisting(path);
+    try {
+      accessSync(existing, constants.W_OK | constants.X_OK);
+    } catch (cause) {
+      const code = errnoCode(cause) ?? 'unknown';
+      const where = existing === path ? '' : `, which would be made in ${existing}`;
+      const hint =
+        code === 'EROFS'
+          ? `mount it writable, or see ${flag}`
+          : `run this as root, give the directory to root, or see ${flag}`;
+      const why = purpose === undefined ? '' : `, and ${purpose}`;
+      throw new NetdraError('directory-unwritable', `cannot write to ${path}${where} (${code})${why}`, { path, hint });
+    }
+  }
+}
+
+/** The driver's directories, whatever layouts it has. */
+export function driverDirectories(settings: Settings): WritableDirectory[] {
+  const { kubeletPluginsDir, kubeletRegistryDir, cdiDir, stateDir } = settings;
+  return [
+    { flag: '--kubelet-plugins-dir', path: `${kubeletPluginsDir}/${settings.driverName}` },
+    { flag: '--kubelet-registry-dir', path: kubeletRegistryDir },
+    { flag: '--cdi-dir', path: cdiDir },
+    ...(stateDir === undefined ? [] : [{ flag: '--state-dir', path: stateDir }]),
+  ];
+}
+
+/** The path itself, or its nearest existing ancestor. A file in the way counts as existing. */
+function nearestExisting(path: string): string {
+  for (let current = path; ; current = dirname(current)) {
+    try {
+      accessSync(current, constants.F_OK);
+      return current;
+    } catch (error) {
+      if (errnoCode(error) !== 'ENOENT' || current === '/') return current;
+    }
+  }
+}

@@ -1,0 +1,124 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { baseRequest } from '../../framework/metadata/index.ts';
+import { type Cidr, parseCidr } from '../../node/netlink/index.ts';
+import { DriverError } from '../claims/errors.ts';
+import type { VfConfig } from '../state/index.ts';
+import { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf } from './claim-fields.ts';
+import type { ClassConfig, ClassLimits } from './class-config.ts';
+import { checkRoutes, isInOne, overLimit, subjectOf } from './route-limits.ts';
+
+/** What the driver knows about the node when it checks claims. */
+export interface ClaimRules {
+  /** Closed fields that the operator opens to claims of all classes that do not set them. */
+  open: readonly ClosedField[];
+  /** Networks of the node itself, to which claims may not have routes. */
+  nodeNetworks: readonly Cidr[];
+}
+
+export const noRules: ClaimRules = { open: [], nodeNetworks: [] };
+
+/**
+ * Checks one configuration of a claim against its class.
+ * @param ofClass all configurations of the class
+ * @throws DriverError `config-conflict` if the class sets another value, `config-invalid` for what it does not open
+ */
+export function checkClaimConfig(
+  claim: AllocatedClaim,
+  config: VfConfig,
+  ofClass: readonly ClassConfig[],
+  { open, nodeNetworks }: ClaimRules,
+): void {
+  const opened = new Set<ClaimField>(ofClass.flatMap(({ overridable = [] }) => overridable));
+  const merged: ClassConfig = Object.assign({}, ...ofClass, { vf: Object.assign({}, ...ofClass.map(({ vf }) => vf)) });
+  const refused: string[] = [];
+  for (const field of claimFields) {
+    if (opened.has(field)) continue;
+    const value = askedOf(claim, config, field);
+    if (value === undefined) continue;
+    const fixed = fieldOf(merged, field);
+    if (fixed !== undefined) {
+      if (!isDeepStrictEqual(value, fixed)) throw conflict(claim, field, value, fixed);
+    } else if (isClosed(field, merged, open)) refused.push(field);
+  }
+  if (refused.length > 0) {
+    const subject = subjectOf(claim);
+    throw new DriverError('config-invalid', `claim ${subject} may not set ${refused.join(', ')}`, {
+      claim: subject,
+      hint: 'set it in the DeviceClass, list it in its overridable, or let the operator open it with --open-claim-fields',
+    });
+  }
+  const limits = ofClass.flatMap((each) => each.limits ?? []);
+  for (const each of limits) checkConfigLimits(claim, config, each);
+  checkRoutes(claim, config, limits, nodeNetworks);
+}
+
+/** @throws DriverError `config-invalid` if the claim has more devices of the request's class than it allows */
+export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass: readonly ClassConfig[]): void {
+  const most = Math.min(...ofClass.map(({ limits }) => limits?.maxDevices ?? Number.POSITIVE_INFINITY));
+  if (most === Number.POSITIVE_INFINITY) return;
+  const className = classOf(claim, request);
+  const count = claim.results.filter((each) => classOf(claim, each.request) === className).length;
+  if (count > most) throw overLimit(claim, 'maxDevices', `has ${count} devices of class ${className}`, `${most}`);
+}
+
+/** The name of a request's class, from the claim's specification; `undefined` if it has no such request. */
+export function classOf({ object }: AllocatedClaim, request: string): string | undefined {
+  const [base, subrequest] = [baseRequest(request), request.split('/')[1]];
+  const found = object.spec.devices?.requests?.find(({ name }) => name === base);
+  if (subrequest === undefined) return found?.exactly?.deviceClassName;
+  return found?.firstAvailable?.find(({ name }) => name === subrequest)?.deviceClassName;
+}
+
+/** Naming the claim's own namespace is the same as naming none. */
+function askedOf({ identity }: AllocatedClaim, config: VfConfig, field: ClaimField): unknown {
+  const value = fieldOf(config, field);
+  return field === 'networkAttachmentDefinition.namespace' && value === identity.namespace ? undefined : value;
+}
+
+function isClosed(field: ClaimField, ofClass: ClassConfig, open: readonly ClosedField[]): boolean {
+  // The plugin that the class names decides which addresses a VF has.
+  if (field === 'addresses' || field === 'routes') return ofClass.ipam !== undefined;
+  return closedFields.some((each) => each === field && !open.includes(each));
+}
+
+function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: ClassLimits): void {
+  const { vf, addresses = [] } = config;
+  const { vlanRanges, addressRanges, maxAddresses } = limits;
+  const vlan = vf?.vlan;
+  if (vlan !== undefined && vlanRanges !== undefined && !vlanRanges.some((range) => isInRange(vlan, range))) {
+    throw overLimit(claim, 'vlanRanges', `sets vf.vlan to ${vlan}`, vlanRanges.join(', '));
+  }
+  if (addressRanges !== undefined) {
+    const outside = addresses.map(hostOf).find((host) => !isInOne(parseCidr(host), addressRanges));
+    if (outside !== undefined) {
+      throw overLimit(claim, 'addressRanges', `sets addresses to ${outside}`, addressRanges.join(', '));
+    }
+  }
+  if (maxAddresses !== undefined && addresses.length > maxAddresses) {
+    throw overLimit(claim, 'maxAddresses', `sets ${addresses.length} addresses`, `${maxAddresses}`);
+  }
+}
+
+/** The address by itself: its network counts as a route. */
+function hostOf(address: string): string {
+  return `${address.split('/')[0]}/${address.includes(':') ? 128 : 32}`;
+}
+
+function isInRange(vlan: number, range: string): boolean {
+  const [from = 0, to = from] = range.split('-').map(Number);
+  return vlan >= from && vlan <= to;
+}
+
+function conflict(claim: AllocatedClaim, field: string, value: unknown, fixed: unknown): DriverError {
+  const subject = subjectOf(claim);
+  const [asked, set] = [value, fixed].map((each) => JSON.stringify(each));
+  return new DriverError(
+    'config-conflict',
+    `claim ${subject} sets ${field} to ${asked}, and its DeviceClass to ${set}`,
+    {
+      claim: subject,
+      hint: `leave it out of the claim, or let an administrator list ${field} in overridable of the DeviceClass`,
+    },
+  );
+}

@@ -1,0 +1,74 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { DriverError } from '../claims/errors.ts';
+import type { VfConfig } from '../state/index.ts';
+
+/** What CNI plugins may be used for: to attach VFs, and to give addresses. */
+export const cniUses = ['attach', 'ipam'] as const;
+export type CniUse = (typeof cniUses)[number];
+
+/** What the operator lets CNI plugins do: they run as root on the node. `'*'` in a list stands for everything. */
+export interface CniRules {
+  uses: readonly CniUse[];
+  /** File names of plugins. */
+  allowedPlugins: readonly string[];
+  /** Namespaces whose NetworkAttachmentDefinitions may say which plugins run; their authors then decide it. */
+  definitionNamespaces: readonly string[];
+}
+
+export const allCni: CniRules = { uses: cniUses, allowedPlugins: ['*'], definitionNamespaces: ['*'] };
+
+/**
+ * Checks what is known before a NetworkAttachmentDefinition is read.
+ * @throws DriverError `cni-refused`
+ */
+export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniRules): void {
+  const { attach, ipam, networkAttachmentDefinition } = config;
+  if (attach === 'cni' && !rules.uses.includes('attach')) {
+    throw refused(claim, 'attach: cni is switched off', 'the operator can switch it on: cni.enabled in the chart');
+  }
+  if (ipam !== undefined && !rules.uses.includes('ipam')) {
+    throw refused(claim, 'ipam is switched off', 'the operator can switch it on: cni.ipamEnabled in the chart');
+  }
+  if (networkAttachmentDefinition === undefined) return;
+  const { namespace = claim.identity.namespace } = networkAttachmentDefinition;
+  if (!isListed(rules.definitionNamespaces, namespace)) {
+    const what = `NetworkAttachmentDefinitions of namespace ${namespace} may not say which plugins run`;
+    throw refused(claim, what, 'the operator can add it to cni.definitionNamespaces in the chart');
+  }
+}
+
+/**
+ * Checks the plugins themselves, including those that another plugin calls for addresses.
+ * @throws DriverError `cni-refused`
+ */
+export function checkCniPlugins(claim: AllocatedClaim, { cni, ipam }: VfConfig, { allowedPlugins }: CniRules): void {
+  const chain = cni === undefined ? [] : Array.isArray(cni.plugins) ? cni.plugins : [cni];
+  const types = [...chain.flatMap((plugin) => [typeOf(plugin), typeOf(fieldOf(plugin, 'ipam'))]), typeOf(ipam)];
+  for (const type of types) {
+    if (type === undefined || isListed(allowedPlugins, type)) continue;
+    throw refused(
+      claim,
+      `the CNI plugin ${type} may not run`,
+      'the operator can add it to cni.allowedPlugins in the chart',
+    );
+  }
+}
+
+function isListed(list: readonly string[], name: string): boolean {
+  return list.includes('*') || list.includes(name);
+}
+
+function typeOf(value: unknown): string | undefined {
+  const type = fieldOf(value, 'type');
+  return typeof type === 'string' && type !== '' ? type : undefined;
+}
+
+function fieldOf(value: unknown, field: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, field)
+    ? Reflect.get(value, field)
+    : undefined;
+}
+
+function refused({ identity: { namespace, name } }: AllocatedClaim, what: string, hint: string): DriverError {
+  return new DriverError('cni-refused', `claim ${namespace}/${name}: ${what}`, { claim: `${namespace}/${name}`, hint });
+}

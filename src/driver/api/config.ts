@@ -1,0 +1,168 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { V1DeviceAllocationConfiguration } from '@kubernetes/client-node';
+import type * as z from 'zod';
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { baseRequest } from '../../framework/metadata/index.ts';
+import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
+import { assertInterfaceName } from '../../node/netlink/index.ts';
+import { DriverError } from '../claims/errors.ts';
+import { type VfConfig, vfConfigSchema } from '../state/index.ts';
+import { type ClassConfig, classConfigSchema } from './class-config.ts';
+import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
+import { findContradictions } from './config-rules.ts';
+
+/**
+ * The settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
+ * counts by itself. The settings of the class are final, except for the fields in its `overridable`; of several entries
+ * of the class, or of the claim, later ones win.
+ * Source of the scoping rules: resource.k8s.io/v1 `DeviceAllocationConfiguration`.
+ * @throws DriverError `config-invalid` with the path of the field and what is allowed; `config-conflict` with the
+ * values of claim and class; CniError `cni-config-invalid`
+ */
+export function resolveVfConfig(
+  driver: string,
+  claim: AllocatedClaim,
+  request: string,
+  rules: ClaimRules = noRules,
+): VfConfig {
+  const ofClass = classConfigsOf(driver, claim, request);
+  const ofClaim = entriesFor(driver, claim, request, 'FromClaim').map((parameters) =>
+    parseClaimConfig(claim, parameters),
+  );
+  // Together, too: the routes of one entry and the addresses of another add up.
+  for (const config of [...ofClaim, ofClaim.reduce(mergeVfConfigs, {})]) {
+    checkClaimConfig(claim, config, ofClass, rules);
+  }
+  const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
+  const merged = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
+  checkWhole(claim, merged);
+  return merged;
+}
+
+/**
+ * The settings of a request's class, one entry for each of its configurations.
+ * @throws DriverError `config-invalid`
+ */
+export function classConfigsOf(driver: string, claim: AllocatedClaim, request: string): ClassConfig[] {
+  return entriesFor(driver, claim, request, 'FromClass').map((parameters) => {
+    const {
+      apiVersion: _apiVersion,
+      kind: _kind,
+      ...config
+    } = parse(claim, classConfigSchema, parameters, classOrigin);
+    return config;
+  });
+}
+
+/** Fields that `over` sets win; the others stay. */
+export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
+  const merged = { ...base, ...over };
+  for (const field of ['vf', 'sysctls'] as const) {
+    const both = { ...base[field], ...over[field] };
+    if (Object.keys(both).length > 0) Object.assign(merged, { [field]: both });
+  }
+  return merged;
+}
+
+/** @throws DriverError `config-invalid` for combinations that are not allowed; CniError */
+function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
+  const problems = findContradictions(config);
+  if (problems.length > 0) throw invalidConfig(claim, problems);
+  const of = `claim ${claim.identity.namespace}/${claim.identity.name}`;
+  if (config.cni !== undefined) parseCniNetwork(config.cni, of, { defaultName: 'netdra' });
+  if (config.ipam !== undefined) parseCniIpam(config.ipam, of, { name: 'netdra' });
+}
+
+/** @param problems each as `field: what is allowed` */
+export function invalidConfig(claim: AllocatedClaim, problems: string[], origin = ''): DriverError {
+  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const message = `invalid VFConfig for claim ${subject}${origin}: ${problems.join('; ')}`;
+  return new DriverError('config-invalid', message, { claim: subject });
+}
+
+function covers(requests: string[], request: string): boolean {
+  return requests.length === 0 || requests.some((each) => each === request || each === baseRequest(request));
+}
+
+/**
+ * The opaque parameters for a request, in the order of `entries`, by default those of the allocation.
+ * {@link withoutRepeats}
+ */
+export function entriesFor(
+  driver: string,
+  claim: AllocatedClaim,
+  request: string,
+  source: 'FromClass' | 'FromClaim',
+  entries: readonly V1DeviceAllocationConfiguration[] = claim.object.status?.allocation?.devices?.config ?? [],
+): unknown[] {
+  const parameters = entries
+    .filter((entry) => entry.source === source && entry.opaque?.driver === driver)
+    .filter((entry) => covers(entry.requests ?? [], request))
+    .map(({ opaque }) => opaque?.parameters);
+  return withoutRepeats(parameters);
+}
+
+/**
+ * Leaves the last of equal parameters, which makes no difference where later ones win. The schedulers of Kubernetes 1.34
+ * to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
+ */
+export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
+  return parameters.filter(
+    (each, index) => !parameters.slice(index + 1).some((later) => isDeepStrictEqual(later, each)),
+  );
+}
+
+const classOrigin = ', from its DeviceClass';
+
+function parseClaimConfig(claim: AllocatedClaim, parameters: unknown): VfConfig {
+  const {
+    apiVersion: _apiVersion,
+    kind: _kind,
+    ...config
+  } = parse(claim, vfConfigSchema, parameters, ', from the claim');
+  return config;
+}
+
+function parse<T>(claim: AllocatedClaim, schema: z.ZodType<T>, parameters: unknown, origin: string): T {
+  // A zod record skips this key, so it would be accepted silently.
+  if (hasOwnProto(parameters) || hasOwnProto(Object(parameters).sysctls)) {
+    throw invalidConfig(claim, ['__proto__: is not a field or key'], origin);
+  }
+  const result = schema.safeParse(parameters);
+  if (result.success) return result.data;
+  const problems = result.error.issues.map(({ path, message }) => `${path.join('.') || 'parameters'}: ${message}`);
+  throw invalidConfig(claim, problems, origin);
+}
+
+function hasOwnProto(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, '__proto__');
+}
+
+/**
+ * The settings for one of several devices of a request.
+ * @throws DriverError `config-invalid` if a setting that can exist only once is used for several devices
+ */
+export function configForDevice(config: VfConfig, subject: string, index: number, count: number): VfConfig {
+  const { interfaceName } = config;
+  const single = (field: string, hint: string) =>
+    new DriverError('config-invalid', `${field}: the request of claim ${subject} has ${count} devices`, {
+      claim: subject,
+      hint,
+    });
+  if (count > 1) {
+    if (config.addresses?.length) throw single('addresses', 'use one request for each device with static addresses');
+    if (config.macAddress) throw single('macAddress', 'use one request for each device with a MAC address of its own');
+    if (interfaceName && !interfaceName.includes('%d')) throw single('interfaceName', 'put %d into the name');
+  }
+  if (interfaceName === undefined) return config;
+  const name = interfaceName.replace('%d', String(index));
+  try {
+    assertInterfaceName(name);
+  } catch (cause) {
+    throw new DriverError('config-invalid', `interfaceName of claim ${subject} cannot be used`, {
+      cause,
+      claim: subject,
+    });
+  }
+  return { ...config, interfaceName: name };
+}

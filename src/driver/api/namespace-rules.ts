@@ -1,0 +1,59 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { DriverError } from '../claims/errors.ts';
+import type { ClassConfig, LabelSelector } from './class-config.ts';
+
+/** Labels of namespaces, from the API server. */
+export interface NamespaceReader {
+  /** @throws KubeError `api-not-found`, `api-forbidden`, … */
+  readLabels(namespace: string, signal: AbortSignal): Promise<Record<string, string>>;
+}
+
+/**
+ * Checks that claims of this namespace may use the class. Labels are read only if the name does not decide.
+ * @throws DriverError `namespace-refused`; `namespace-unreadable`, which is retriable
+ */
+export async function checkNamespace(
+  claim: AllocatedClaim,
+  ofClass: readonly ClassConfig[],
+  reader: NamespaceReader,
+  signal: AbortSignal,
+): Promise<void> {
+  const { namespace, name } = claim.identity;
+  const subject = `${namespace}/${name}`;
+  for (const { limits } of ofClass) {
+    const { allowedNamespaces } = limits ?? {};
+    if (allowedNamespaces === undefined) continue;
+    const { names = [], selector } = allowedNamespaces;
+    if (names.includes(namespace)) continue;
+    if (selector !== undefined) {
+      const labels = await reader.readLabels(namespace, signal).catch((cause: unknown) => {
+        throw new DriverError('namespace-unreadable', `claim ${subject}: the labels of its namespace cannot be read`, {
+          cause,
+          claim: subject,
+          retriable: true,
+          hint: 'the DeviceClass has limits.allowedNamespaces.selector, for which the driver needs verb get for namespaces',
+        });
+      });
+      if (matches(labels, selector)) continue;
+    }
+    throw new DriverError('namespace-refused', `claim ${subject}: its DeviceClass is not for namespace ${namespace}`, {
+      claim: subject,
+      hint: 'use another class, or let an administrator add the namespace to limits.allowedNamespaces of the DeviceClass',
+    });
+  }
+}
+
+/** Source: meta/v1 `LabelSelector`; an empty one matches everything. */
+export function matches(labels: Record<string, string>, selector: LabelSelector): boolean {
+  const { matchLabels = {}, matchExpressions = [] } = selector;
+  const has = (key: string) => Object.hasOwn(labels, key);
+  return (
+    Object.entries(matchLabels).every(([key, value]) => has(key) && labels[key] === value) &&
+    matchExpressions.every(({ key, operator, values = [] }) => {
+      if (operator === 'Exists') return has(key);
+      if (operator === 'DoesNotExist') return !has(key);
+      const isListed = has(key) && values.includes(labels[key] ?? '');
+      return operator === 'In' ? isListed : !isListed;
+    })
+  );
+}

@@ -1,0 +1,123 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { bitsOf, type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
+import { DriverError } from '../claims/errors.ts';
+import type { VfConfig } from '../state/index.ts';
+import type { ClassLimits } from './class-config.ts';
+
+/** A route that a claim adds to the pod: one of its `routes`, or the network of one of its addresses. */
+interface AddedRoute {
+  network: Cidr;
+  destination: string;
+  /** Absent for `routes`. */
+  address?: string;
+}
+
+/**
+ * Checks the routes of a claim, including those that the kernel adds to the networks of its addresses: otherwise
+ * 192.0.2.1/1 would be a way around the limits. Networks in `addressRanges` are not counted: the class allows them as
+ * networks of addresses. They never allow a default route, since 0.0.0.0/0 there means any address.
+ * @param limits of all configurations of the class
+ * @throws DriverError `config-invalid` with the route, its address and the limit
+ */
+export function checkRoutes(
+  claim: AllocatedClaim,
+  { routes = [], addresses = [] }: VfConfig,
+  limits: readonly ClassLimits[],
+  nodeNetworks: readonly Cidr[],
+): void {
+  const ranges = limits.flatMap(({ addressRanges }) => (addressRanges === undefined ? [] : [addressRanges]));
+  const isOnLink = ({ network }: AddedRoute) =>
+    !isDefault(network) && ranges.length > 0 && ranges.every((each) => isInOne(network, each));
+  const ofAddresses = addresses.flatMap(routeOf).filter((route) => !isOnLink(route));
+  const added = [
+    ...routes.map(({ destination }) => ({ network: parseCidr(destination), destination })),
+    ...ofAddresses,
+  ];
+  checkDestinations(claim, added, limits, nodeNetworks);
+  for (const { maxRoutes = Number.POSITIVE_INFINITY } of limits) {
+    if (added.length <= maxRoutes) continue;
+    const parts = ofAddresses.map(({ destination, address }) => `, including ${destination} of its address ${address}`);
+    const what = `sets ${added.length} ${added.length === 1 ? 'route' : 'routes'}${parts.join('')}`;
+    throw overLimit(claim, 'maxRoutes', what, `${maxRoutes}`, ofAddresses[0] && hintFor(ofAddresses[0]));
+  }
+}
+
+function checkDestinations(
+  claim: AllocatedClaim,
+  added: readonly AddedRoute[],
+  limits: readonly ClassLimits[],
+  nodeNetworks: readonly Cidr[],
+): void {
+  const allowed = limits.flatMap(({ routes }) => (routes === undefined ? [] : [routes]));
+  for (const route of added) {
+    const outside = allowed.find((each) => !isInOne(route.network, each));
+    if (outside !== undefined) {
+      const { destination, address } = route;
+      const what = address === undefined ? `routes to ${destination}` : `addresses to ${address}, ${adding(route)}`;
+      throw overLimit(claim, 'routes', `sets ${what}`, outside.join(', '), address && hintFor(route));
+    }
+    if (allowed.length === 0) checkUnlimited(claim, route, nodeNetworks);
+  }
+}
+
+/** Without `limits.routes` of the class: neither default routes, in one piece or two, nor routes to the node. */
+function checkUnlimited(claim: AllocatedClaim, route: AddedRoute, nodeNetworks: readonly Cidr[]): void {
+  const { network, destination, address } = route;
+  const subject = subjectOf(claim);
+  const refuse = (what: string) => {
+    const asked = address === undefined ? `a route to ${destination}` : `the address ${address}, ${adding(route)}`;
+    return new DriverError('config-invalid', `claim ${subject} may not set ${asked}, ${what}`, {
+      claim: subject,
+      hint: hintFor(route),
+    });
+  };
+  if (isDefault(network)) throw refuse('a default route');
+  if (nodeNetworks.some((own) => isWithin(network, own) || isWithin(own, network))) {
+    throw refuse('a network of the node');
+  }
+}
+
+function hintFor({ network, address }: AddedRoute): string {
+  if (address === undefined) return 'an administrator can allow it in limits.routes of the DeviceClass';
+  const field = isDefault(network) ? 'limits.routes' : 'limits.addressRanges';
+  return `use a longer prefix, or let an administrator list the network in ${field} of the DeviceClass`;
+}
+
+function adding({ destination }: AddedRoute): string {
+  return `which adds a route to ${destination}`;
+}
+
+/** In one piece, or one of two halves. */
+function isDefault({ prefixLength }: Cidr): boolean {
+  return prefixLength <= 1;
+}
+
+/** Whether one of the ranges, in CIDR notation, has all of the network. */
+export function isInOne(network: Cidr, ranges: readonly string[]): boolean {
+  return ranges.some((range) => isWithin(network, parseCidr(range)));
+}
+
+/** The network that the kernel makes reachable with an address; none if the prefix leaves no other host. */
+function routeOf(address: string): AddedRoute[] {
+  const network = networkOf(parseCidr(address));
+  if (network.prefixLength === bitsOf(network)) return [];
+  return [{ network, destination: formatCidr(network.octets, network.prefixLength), address }];
+}
+
+/** The error for what `limits` of a class do not allow. */
+export function overLimit(
+  claim: AllocatedClaim,
+  limit: keyof ClassLimits,
+  what: string,
+  allowed: string,
+  hint?: string,
+): DriverError {
+  const subject = subjectOf(claim);
+  const message = `claim ${subject} ${what}, and limits.${limit} of its DeviceClass is ${allowed || 'empty'}`;
+  return new DriverError('config-invalid', message, { claim: subject, ...(hint === undefined ? {} : { hint }) });
+}
+
+/** The claim as errors name it. */
+export function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,179 @@
+import * as z from 'zod';
+import {
+  AddressFamily,
+  interfaceSysctlPattern,
+  isNetwork,
+  isUnicast,
+  parseCidr,
+  parseHardwareAddress,
+  parseIpAddress,
+} from '../../node/netlink/index.ts';
+import { dialectsSchema } from '../dialects/index.ts';
+
+/** @param format how deploy/admission writes the same check in CEL */
+const checked = (format: string, check: (text: string) => boolean, what: string) =>
+  z
+    .string()
+    .refine(check, { error: (issue) => `${JSON.stringify(issue.input)} is not ${what}` })
+    .meta({ format });
+
+export const kubernetesName = z
+  .string()
+  .regex(/^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/, 'must be the name of an object: lower case, "-" and "."');
+
+const networkAttachmentDefinition = z
+  .strictObject({
+    name: kubernetesName,
+    namespace: kubernetesName.describe('Default: the namespace of the claim.').optional(),
+  })
+  .describe('With attach cni: the NetworkAttachmentDefinition that has the network configuration in its spec.config.');
+
+const vfProperties = z
+  .strictObject({
+    vlan: z.int().min(0).max(4094).describe('VLAN id; 0: no tag.').optional(),
+    qos: z.int().min(0).max(7).describe('VLAN priority.').optional(),
+    vlanProto: z.enum(['802.1q', '802.1ad']).describe('Kind of VLAN tag. Default: 802.1q.').optional(),
+    spoofCheck: z.boolean().describe("Whether the card drops frames whose source MAC is not the VF's.").optional(),
+    trust: z.boolean().describe('Whether the VF may change its MAC and listen to all frames.').optional(),
+    linkState: z
+      .enum(['auto', 'enable', 'disable'])
+      .describe('What the VF sees of the link: that of the card, always up, or always down.')
+      .optional(),
+    minTxRate: z.int().min(0).max(0xfffffffe).describe('Mbit/s that the VF is sure of; 0: none.').optional(),
+    maxTxRate: z.int().min(0).max(0xfffffffe).describe('Mbit/s that the VF may send; 0: no limit.').optional(),
+  })
+  .describe('Properties that the PF has for the VF.');
+
+const sysctlValueRule = 'must be a number, or a text of at most 128 letters, digits and " .,:_-"';
+const sysctls = z
+  .record(
+    z.string().regex(interfaceSysctlPattern),
+    z.union([z.int(), z.string().regex(/^[\w:., -]{1,128}$/, sysctlValueRule)], {
+      error: sysctlValueRule,
+    }),
+    {
+      error: ({ code }) =>
+        code === 'invalid_key' ? 'must be net.(ipv4|ipv6).(conf|neigh).IFNAME.<key>, with IFNAME as it is' : undefined,
+    },
+  )
+  .describe(
+    'Kernel settings of the interface, in the network namespace of the pod, such as net.ipv4.conf.IFNAME.arp_ignore.',
+  );
+
+export const network = checked(
+  'network',
+  (text) => isCidr(text) && isNetwork(parseCidr(text)),
+  'a network with prefix length and no host bits, such as 0.0.0.0/0',
+);
+
+const route = z
+  .strictObject({
+    destination: network,
+    gateway: checked('ip', isIpAddress, 'an IPv4 or IPv6 address').optional(),
+  })
+  .refine(({ destination, gateway }) => gateway === undefined || gateway.includes(':') === destination.includes(':'), {
+    path: ['gateway'],
+    error: 'must be of the same IP version as the destination',
+  })
+  .meta({ format: 'route' });
+
+/** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
+const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;
+/** `all` and `default` are directories below `/proc/sys/net`: settings of such an interface would be those of all. */
+const reservedInterfaceNames = ['.', '..', 'all', 'default'];
+
+/**
+ * What a claim or a DeviceClass may ask for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`.
+ * Everything is optional; what is absent stays as the VF has it. Described for users in docs/vfconfig.md.
+ */
+export const vfConfigSchema = z.strictObject({
+  apiVersion: z.literal('netdra.dev/v1alpha1'),
+  kind: z.literal('VFConfig'),
+  attach: z
+    .enum(['netlink', 'cni', 'observe'])
+    .describe('Who moves the VF into the pod: netdra, a chain of CNI plugins, or another component such as Multus.')
+    .optional(),
+  cni: z
+    .record(z.string(), z.unknown())
+    .describe('With attach cni: the network configuration, a list of plugins or a single one.')
+    .optional(),
+  networkAttachmentDefinition: networkAttachmentDefinition.optional(),
+  ipam: z
+    .record(z.string(), z.unknown())
+    .describe('CNI IPAM plugin that gives addresses and routes: the `ipam` section of a network configuration.')
+    .optional(),
+  driver: z
+    .string()
+    .max(64)
+    .regex(/^(kernel|[a-z0-9_-]*vfio[a-z0-9_-]*)$/, 'must be kernel, vfio-pci, or a variant such as mlx5_vfio_pci')
+    .describe('Kernel driver of the VF: its own one, for a network interface, or vfio-pci or a variant, for DPDK.')
+    .optional(),
+  vhost: z.boolean().describe('Containers get /dev/vhost-net and /dev/net/tun too.').optional(),
+  rdma: z.boolean().describe("Containers get the character devices of the VF's RDMA device too.").optional(),
+  vf: vfProperties.optional(),
+  interfaceName: z
+    .string()
+    .refine(
+      (name) => isInterfaceName(name),
+      '1 to 15 bytes of ASCII, no blank, "/" or ":", "%" only in one "%d"; not "all" or "default"',
+    )
+    .meta({ format: 'interface-name' })
+    .describe('Name in the pod. `%d` becomes the index of the device within its request.')
+    .optional(),
+  mtu: z.int().min(68).max(65_535).describe('MTU in bytes.').optional(),
+  macAddress: checked(
+    'mac-address',
+    isMacAddress,
+    'six octets with colons, neither a multicast address nor zero',
+  ).optional(),
+  addresses: z
+    .array(checked('interface-address', isInterfaceAddress, 'an address with prefix length, such as 192.0.2.7/24'))
+    .max(16)
+    .describe('Interface addresses with prefix length, IPv4 and IPv6.')
+    .optional(),
+  routes: z.array(route).max(64).describe('Networks that are reached by the VF.').optional(),
+  sysctls: sysctls.optional(),
+  dialects: dialectsSchema.optional(),
+});
+
+/** The merged settings for one device. */
+export type VfConfig = Omit<z.infer<typeof vfConfigSchema>, 'apiVersion' | 'kind'>;
+
+/** Which NetworkAttachmentDefinition a claim names. */
+export type NetworkAttachmentReference = NonNullable<VfConfig['networkAttachmentDefinition']>;
+
+/** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
+function isCidr(text: string): boolean {
+  return succeeds(() => parseCidr(text)) && !isMapped(text);
+}
+
+function isMapped(text: string): boolean {
+  const [address = ''] = text.split('/');
+  return address.includes(':') && parseIpAddress(address).family === AddressFamily.ipv4;
+}
+
+function isIpAddress(text: string): boolean {
+  return !text.includes('/') && isCidr(`${text}/${text.includes(':') ? 128 : 32}`);
+}
+
+function isInterfaceName(name: string): boolean {
+  const isShort = name.length >= 1 && name.length <= 15;
+  return isShort && interfaceNamePattern.test(name) && !reservedInterfaceNames.includes(name);
+}
+
+function isInterfaceAddress(text: string): boolean {
+  return isCidr(text) && isUnicast(parseCidr(text));
+}
+
+function isMacAddress(text: string): boolean {
+  return succeeds(() => parseHardwareAddress(text));
+}
+
+function succeeds(task: () => unknown): boolean {
+  try {
+    task();
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,97 @@
+import { ListWatch, type ObjectMeta, type ResourceApi } from '../../framework/kube/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+
+/** The part of a resource.k8s.io/v1 DeviceClass that an allocation repeats. */
+export interface DeviceClass {
+  metadata: ObjectMeta;
+  spec: { config?: { opaque?: { driver: string; parameters: unknown } }[] };
+}
+
+export interface DeviceClassesOptions {
+  resources: Pick<ResourceApi, 'request' | 'list' | 'watch'>;
+  clock: Clock;
+  logger: Logger;
+}
+
+const path = 'deviceclasses';
+const listAgainMs = 60_000;
+
+/**
+ * The cluster's DeviceClasses: listed when one is read for the first time, and watched from then on. So a node without
+ * claims sends no requests, and preparing a claim does not wait for one.
+ */
+export class DeviceClasses implements AsyncDisposable {
+  readonly #options: DeviceClassesOptions;
+  readonly #stop = new AbortController();
+  readonly #watch: ListWatch<DeviceClass>;
+  /** By name. Absent until they are listed, and after changes were missed. */
+  #classes: Map<string, DeviceClass> | undefined;
+  #listing: Promise<void> | undefined;
+  /** Requests in progress, by name: claims of one class often arrive together. */
+  readonly #reading = new Map<string, Promise<DeviceClass>>();
+
+  constructor(options: DeviceClassesOptions) {
+    this.#options = options;
+    this.#watch = new ListWatch({
+      ...options,
+      what: 'device classes',
+      open: (resourceVersion, signal) => options.resources.watch({ path, query: { resourceVersion }, signal }),
+      onChange: (object, type) => {
+        const { name = '' } = object.metadata;
+        if (type === 'DELETED') this.#classes?.delete(name);
+        else this.#classes?.set(name, object);
+      },
+      onLost: () => {
+        this.#classes = undefined;
+        this.#list();
+      },
+    });
+  }
+
+  /** A class as last seen; `undefined` if it is not known, although it may exist. */
+  known(name: string): DeviceClass | undefined {
+    if (this.#classes === undefined) this.#list();
+    return this.#classes?.get(name);
+  }
+
+  /** The current class, from the API server. @throws KubeError `api-not-found`, … */
+  async read(name: string): Promise<DeviceClass> {
+    const started = this.#reading.get(name);
+    if (started !== undefined) return await started;
+    const request = { method: 'GET' as const, path: `${path}/${encodeURIComponent(name)}` };
+    const reading = this.#options.resources.request<DeviceClass>(request);
+    this.#reading.set(name, reading);
+    try {
+      return await reading;
+    } finally {
+      this.#reading.delete(name);
+    }
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#listing;
+    await this.#watch[Symbol.asyncDispose]();
+  }
+
+  #list(): void {
+    const { resources, clock, logger } = this.#options;
+    const { signal } = this.#stop;
+    if (signal.aborted) return;
+    this.#listing ??= resources
+      .list<DeviceClass>({ path, signal })
+      .then(({ metadata, items }) => {
+        this.#classes = new Map(items.map((each) => [each.metadata.name ?? '', each]));
+        this.#watch.follow(metadata.resourceVersion ?? '');
+      })
+      .catch(async (error: unknown) => {
+        if (signal.aborted) return;
+        logger.warn({ err: error }, 'device classes are read for each claim: they cannot be listed');
+        await clock.sleep(listAgainMs, signal).catch(() => undefined);
+      })
+      .finally(() => {
+        this.#listing = undefined;
+      });
+  }
+}

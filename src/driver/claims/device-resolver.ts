@@ -1,0 +1,211 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import type { Cidr } from '../../node/netlink/index.ts';
+import type { VfAddress } from '../../node/sriov/index.ts';
+import type { ClosedField } from '../api/claim-fields.ts';
+import { checkDeviceCount } from '../api/class-rules.ts';
+import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
+import { classConfigsOf, configForDevice, invalidConfig, resolveVfConfig } from '../api/config.ts';
+import { checkNamespace, type NamespaceReader } from '../api/namespace-rules.ts';
+import type { StoredClaim, StoredDevice, VfConfig } from '../state/index.ts';
+import { DriverError } from './errors.ts';
+import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
+
+/** The node's VFs, by their names in the ResourceSlice. */
+export interface Inventory {
+  /** Name of the node's only pool. */
+  pool: string;
+  find(device: string): (VfAddress & { simulated: boolean }) | undefined;
+}
+
+export interface DeviceResolverOptions {
+  driver: string;
+  inventory: Inventory;
+  networkAttachments: NetworkAttachmentReader;
+  namespaces: NamespaceReader;
+  /** Closed fields that claims of all classes may set. */
+  openClaimFields: readonly ClosedField[];
+  cni: CniRules;
+  /** Networks of the node itself, to which claims may not have routes, nor addresses whose networks reach them. */
+  nodeNetworks: () => Promise<Cidr[]>;
+  /** The claims of a pod that are prepared already. */
+  claimsOfPod: (podUid: string) => StoredClaim[];
+}
+
+/** A device that a claim may observe, also while another claim has it. */
+export type ObservedDevice = Pick<StoredDevice, 'pool' | 'name' | 'request' | 'pciAddress'>;
+
+/** A claim on its way from one pod to another, with the names that its interfaces get. */
+export type PassingClaim = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
+
+/** Resolves the VFs that are allocated to a claim, and the configuration of each. Changes nothing. */
+export class DeviceResolver {
+  readonly #options: DeviceResolverOptions;
+
+  constructor(options: DeviceResolverOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @returns the devices of the allocation that are this driver's and the claim's own, in its order: without those of
+   * requests with `adminAccess`, which other claims may hold. Their interfaces are not named yet.
+   * @throws DriverError `pool-foreign`, `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError
+   * `cni-config-invalid`
+   */
+  async resolve(claim: AllocatedClaim, signal: AbortSignal): Promise<StoredDevice[]> {
+    this.#checkPools(claim);
+    const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess !== true);
+    const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), signal);
+    return results.map(({ pool, device: name, request }): StoredDevice => {
+      const { pciAddress, pfAddress, vfIndex } = this.#find(claim, name);
+      const siblings = results.filter((result) => result.request === request);
+      const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
+      const config = configForDevice(configs.get(request) ?? {}, subjectOf(claim), index, siblings.length);
+      const address = {
+        pciAddress,
+        ...(pfAddress === undefined ? {} : { pfAddress }),
+        ...(vfIndex === undefined ? {} : { vfIndex }),
+      };
+      return { ...address, pool, name, request, config };
+    });
+  }
+
+  /**
+   * The devices that the claim may only observe (`adminAccess`). Its config is not applied to them.
+   * @throws DriverError `device-unknown`
+   */
+  observed(claim: AllocatedClaim): ObservedDevice[] {
+    const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess === true);
+    return results.map(({ pool, device: name, request }) => {
+      return { pool, name, request, pciAddress: this.#find(claim, name).pciAddress };
+    });
+  }
+
+  #resultsOf({ results }: AllocatedClaim) {
+    return results.filter(({ driver }) => driver === this.#options.driver);
+  }
+
+  async #configs(claim: AllocatedClaim, requests: Set<string>, signal: AbortSignal): Promise<Map<string, VfConfig>> {
+    const { driver, openClaimFields, networkAttachments, namespaces, cni } = this.#options;
+    const configs = new Map<string, VfConfig>();
+    const rules = { open: openClaimFields, nodeNetworks: await this.#nodeNetworks(claim) };
+    for (const request of requests) {
+      const ofClass = classConfigsOf(driver, claim, request);
+      await checkNamespace(claim, ofClass, namespaces, signal);
+      checkDeviceCount(claim, request, ofClass);
+      const config = resolveVfConfig(driver, claim, request, rules);
+      checkCniUse(claim, config, cni);
+      const complete = await resolveNetworkAttachment(config, claim, networkAttachments, signal);
+      checkCniPlugins(claim, complete, cni);
+      configs.set(request, complete);
+    }
+    return configs;
+  }
+
+  /** Read only for claims that add routes, by themselves or by the networks of addresses. */
+  async #nodeNetworks({ object }: AllocatedClaim): Promise<Cidr[]> {
+    const config = object.status?.allocation?.devices?.config ?? [];
+    const addsRoutes = config.some(({ opaque }) =>
+      ['routes', 'addresses'].some((field) => Object.hasOwn(Object(opaque?.parameters), field)),
+    );
+    return addsRoutes ? await this.#options.nodeNetworks() : [];
+  }
+
+  /**
+   * Device names repeat on every node, so a device of another node's pool must not be taken for one of this node.
+   * @throws DriverError `pool-foreign`
+   */
+  #checkPools(claim: AllocatedClaim): void {
+    const { pool: own } = this.#options.inventory;
+    for (const { pool, device, request } of this.#resultsOf(claim)) {
+      if (pool === own) continue;
+      const subject = subjectOf(claim);
+      const message = `claim ${subject}: request ${request} is allocated device ${device} of pool ${pool}, but the pool of this node is ${own}`;
+      throw new DriverError('pool-foreign', message, {
+        claim: subject,
+        device,
+        hint: `find the ResourceSlice with spec.pool.name ${pool} whose spec.nodeName is not ${pool}, find out which account has written it, and delete it; then delete the pod`,
+      });
+    }
+  }
+
+  #find(claim: AllocatedClaim, name: string): VfAddress {
+    const { inventory } = this.#options;
+    const vf = inventory.find(name);
+    if (vf !== undefined) return vf;
+    const subject = subjectOf(claim);
+    throw new DriverError('device-unknown', `claim ${subject}: this node has no device ${inventory.pool}/${name}`, {
+      claim: subject,
+      device: name,
+      hint: 'the VF vanished after it was allocated; delete the pod so that it is scheduled anew',
+    });
+  }
+
+  /**
+   * Two interfaces of a pod cannot have the same name; that is checked here, before one of them is in the pod. Interfaces
+   * that CNI plugins configure need a name: if the claim leaves it open, it is net1, net2 and so on, as with Multus.
+   * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
+   * @throws DriverError `config-invalid`
+   */
+  nameInterfaces(
+    claim: AllocatedClaim,
+    devices: StoredDevice[],
+    passing: readonly PassingClaim[] = [],
+  ): StoredDevice[] {
+    const taken = this.#namesOfOtherClaims(claim, passing);
+    for (const { name, config } of devices) {
+      const { interfaceName } = config;
+      if (interfaceName === undefined) continue;
+      const owner = taken.get(interfaceName);
+      if (owner !== undefined) {
+        throw invalidConfig(claim, [`interfaceName: device ${name} cannot be ${interfaceName}, which ${owner} is`]);
+      }
+      taken.set(interfaceName, name);
+    }
+    return devices.map((device) => {
+      const { attach, interfaceName } = device.config;
+      if (attach !== 'cni' || interfaceName !== undefined) return device;
+      let number = 1;
+      while (taken.has(`net${number}`)) number++;
+      taken.set(`net${number}`, device.name);
+      return { ...device, config: { ...device.config, interfaceName: `net${number}` } };
+    });
+  }
+
+  /**
+   * The same for a prepared claim that passes to another pod: names that the claim leaves open may be taken there. VFs that
+   * are still attached keep their names, which CNI plugins need to detach them.
+   * @throws DriverError `config-invalid`
+   */
+  renameInterfaces(
+    claim: AllocatedClaim,
+    devices: readonly StoredDevice[],
+    passing: readonly PassingClaim[],
+  ): StoredDevice[] {
+    const { driver, openClaimFields } = this.#options;
+    const rules = { open: openClaimFields, nodeNetworks: [] };
+    const unnamed = devices.map((device): StoredDevice => {
+      const isOpen = resolveVfConfig(driver, claim, device.request, rules).interfaceName === undefined;
+      if (!isOpen || device.attachment !== undefined) return device;
+      const { interfaceName: _earlier, ...config } = device.config;
+      return { ...device, config };
+    });
+    return this.nameInterfaces(claim, unnamed, passing);
+  }
+
+  /** Interface names in the claim's pod, and the devices that have them. */
+  #namesOfOtherClaims({ identity, podUids }: AllocatedClaim, passing: readonly PassingClaim[]): Map<string, string> {
+    const stored = podUids.flatMap((podUid) => this.#options.claimsOfPod(podUid));
+    const names = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))]
+      .filter((other) => other.identity.uid !== identity.uid)
+      .flatMap(({ identity: { namespace, name: claim }, devices }) =>
+        devices.flatMap(({ name, config: { interfaceName } }): [string, string][] =>
+          interfaceName === undefined ? [] : [[interfaceName, `${name} of claim ${namespace}/${claim}`]],
+        ),
+      );
+    return new Map(names);
+  }
+}
+
+function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
+  return `${namespace}/${name}`;
+}

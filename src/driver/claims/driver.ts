@@ -1,0 +1,460 @@
+import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from '../../framework/kubeletplugin/index.ts';
+import {
+  baseRequest,
+  type CdiSpecs,
+  type ClaimIdentity,
+  type DeviceAttributes,
+} from '../../framework/metadata/index.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type {
+  AccessWanted,
+  RestoreOptions,
+  SnapshotOptions,
+  VfAccess,
+  VfAddress,
+  VfBefore,
+  VfWanted,
+} from '../../node/sriov/index.ts';
+import { invalidConfig } from '../api/config.ts';
+import { findUserSpaceProblems } from '../api/config-rules.ts';
+import type { DialectFiles } from '../dialects/index.ts';
+import { PodDialects } from '../dialects/pod-dialects.ts';
+import {
+  isUserSpace,
+  type Locks,
+  type Store,
+  type StoredClaim,
+  type StoredDevice,
+  type UnrestoredVf,
+} from '../state/index.ts';
+import type { AllocationCheck } from './allocation-check.ts';
+import { ClaimBatch } from './claim-batch.ts';
+import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
+import { DriverError } from './errors.ts';
+import { fingerprintOf } from './fingerprint.ts';
+import { toVfWanted } from './vf-wanted.ts';
+
+/** Takes VFs out of the sandboxes that they are in. */
+export interface VfDetacher {
+  /** Afterwards the VF is in the host's network namespace, as it was before it was attached. Idempotent. */
+  detach(claimUid: string, device: StoredDevice): Promise<void>;
+}
+
+/** Changes VFs from outside: kernel driver, and what the PF has set. */
+export interface VfControl {
+  /** @throws SriovError if the snapshot would lack what is about to be changed */
+  read(address: VfAddress, options: SnapshotOptions): Promise<VfBefore>;
+  apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void>;
+  restore(address: VfAddress, before: VfBefore, options: Pick<RestoreOptions, 'changed'>): Promise<void>;
+  /** What containers need to reach the VF as it is now. */
+  access(address: VfAddress, wanted: AccessWanted): Promise<VfAccess>;
+  /** PCI addresses of the devices that share the VF's IOMMU group. */
+  groupMembers(address: VfAddress): Promise<string[]>;
+}
+
+export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'> {
+  store: Store;
+  attachments: VfDetacher;
+  control: VfControl;
+  allocations: Pick<AllocationCheck, 'check'>;
+  /** What a device's ResourceSlice says of it. */
+  attributesOf: (pciAddress: string) => DeviceAttributes;
+  /** CDI specs for what containers need besides the metadata. */
+  deviceSpecs: CdiSpecs;
+  /** Files and variables for software that does not read the metadata. */
+  dialectFiles: Pick<DialectFiles, 'write' | 'removeClaim'>;
+  /** Shared with the sandbox side. */
+  locks: Locks;
+  logger: Logger;
+}
+
+/**
+ * Prepares VFs for claims: configures them from outside and stores their original state. Their state in the pod is known only
+ * in its sandbox, so metadata is deferred; VFs without device files have nothing else to mount, and the result is empty
+ * then. VFs of requests with `adminAccess` belong to other claims or to none: they are described, and neither changed nor
+ * stored.
+ */
+export class Driver implements DraPlugin {
+  readonly #options: DriverOptions;
+  readonly #resolver: DeviceResolver;
+  readonly #dialects: PodDialects;
+
+  constructor(options: DriverOptions) {
+    this.#options = options;
+    this.#resolver = new DeviceResolver({ ...options, claimsOfPod: (podUid) => options.store.claimsOfPod(podUid) });
+    this.#dialects = new PodDialects({ store: options.store, files: options.dialectFiles });
+  }
+
+  async prepareResourceClaims(
+    claims: AllocatedClaim[],
+    { signal }: { signal: AbortSignal },
+  ): Promise<Map<string, PrepareResult>> {
+    const uids = claims.map(({ identity }) => identity.uid);
+    try {
+      return await this.#options.locks.runAll(uids, () => this.#prepare(claims, signal));
+    } catch (error) {
+      return new Map(uids.map((uid) => [uid, { error: error as Error }]));
+    }
+  }
+
+  async unprepareResourceClaims(claims: ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
+    const uids = claims.map(({ uid }) => uid);
+    try {
+      return await this.#options.locks.runAll(uids, () => this.#unprepare(claims));
+    } catch (error) {
+      return new Map(uids.map((uid) => [uid, error as Error]));
+    }
+  }
+
+  /**
+   * Configures a VF of a prepared claim again as the claim asks, unless it may be in its pod already: its PF may have been
+   * reset since.
+   */
+  async assure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+    if (device.attachment === undefined && device.config.attach !== 'observe') await this.#setUp(claim, device);
+  }
+
+  /**
+   * With the locks of the claims held. They are stored three times: when their VFs are reserved, when the original state of
+   * the VFs is known, and when everything that containers need is laid down.
+   * @throws StateError
+   */
+  async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
+    const { store } = this.#options;
+    const all = claims.map((claim) => toWork(claim, store.claim(claim.identity.uid)));
+    // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
+    const passing = all.filter(({ isHandedOver }) => isHandedOver);
+    const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
+    const batch = new ClaimBatch(store, works);
+    await batch.each((work) => this.#resolve(work, signal));
+    batch.together((work) => this.#reserve(work, passing.map(storedOf)));
+    await batch.each((work) => this.#readAllBefore(work));
+    batch.together((work) => {
+      if (!work.isAgain) store.putClaim({ ...storedOf(work), state: 'preparing' });
+    });
+    await batch.each((work) => this.#setUpAll(work));
+    batch.together((work) => this.#finish(work));
+    return new Map(
+      works.map(({ uid, prepared }): [string, PrepareResult] => {
+        const error = batch.errors.get(uid);
+        return [uid, error === undefined ? { devices: prepared } : { error }];
+      }),
+    );
+  }
+
+  async #resolve(work: Work, signal: AbortSignal): Promise<void> {
+    const { claim, known, allocation } = work;
+    if (work.isAgain) return;
+    // A partly prepared claim was checked before, and its class may have been deleted since.
+    if (known?.allocation !== allocation) await this.#options.allocations.check(claim);
+    work.devices = await this.#resolver.resolve(claim, signal);
+    if (work.devices.length > 0) checkSinglePod(claim);
+    const isSame = (known?.allocation ?? allocation) === allocation;
+    if (known === undefined || (isSame && known.state !== 'unpreparing')) return;
+    // It was allocated again while it was prepared: it must keep nothing of its earlier devices. Or its unprepare was cut short,
+    // perhaps during the reset of a VF.
+    work.unrestored = await this.#giveBack(known);
+    work.earlier = [];
+  }
+
+  /** Before VFs are read: until its earlier claim is released, a VF is still being restored. */
+  #reserve(work: Work, passing: readonly PassingClaim[]): void {
+    if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices, passing);
+    if (work.isAgain) return;
+    // The first snapshot counts: an earlier attempt may have changed the VF.
+    const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
+    const named = this.#resolver.nameInterfaces(work.claim, work.devices, passing);
+    work.devices = named.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
+    // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
+    this.#dialects.check(work.claim, work.devices);
+    this.#options.store.putClaim({ ...storedOf(work), state: 'preparing' }, work.unrestored);
+  }
+
+  /**
+   * After a restart of the kubelet, VFs that are in their pod stay as they are. The others are configured again, since the PF
+   * may have been reset.
+   */
+  async #setUpAll(work: Work): Promise<void> {
+    const { claim, devices, isAgain } = work;
+    for (const device of devices) await (isAgain ? this.assure(claim, device) : this.#setUp(claim, device));
+    const complete: StoredDevice[] = [];
+    for (const device of devices) {
+      // A VF in its pod keeps its device files: the pod's next container must not silently get fewer.
+      const known = device.attachment === undefined ? undefined : device.access;
+      complete.push({ ...device, access: known ?? (await this.#access(claim, device)) });
+    }
+    work.devices = complete;
+    work.groups = await this.#groupsOf(complete.filter(isUserSpace));
+    const prepared = [...(await this.#describe(storedOf(work))), ...this.#observed(claim)];
+    // An empty result: the framework defers all requests.
+    const isDeferredOnly = prepared.every((each) => each.cdiDeviceIds.length === 0 && each.metadata === 'deferred');
+    work.prepared = isDeferredOnly ? [] : prepared;
+  }
+
+  #finish(work: Work): void {
+    // In one transaction with the claim, so that only one of two claims gets a group.
+    for (const [device, members] of work.groups) this.#checkGroup(work.claim, device, members);
+    this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
+  }
+
+  async #readAllBefore(work: Work): Promise<void> {
+    if (work.isAgain) return;
+    try {
+      const known: StoredDevice[] = [];
+      for (const device of work.devices) {
+        const before = device.before ?? (await this.#readBefore(device));
+        known.push({ ...device, ...(before === undefined ? {} : { before }) });
+      }
+      work.devices = known;
+    } catch (error) {
+      // Nothing was changed, so the VFs are free at once. A claim that has passed to another pod stays stored, since the
+      // kubelet does not ask again.
+      if (work.known === undefined) this.#options.store.deleteClaim(work.uid);
+      throw error;
+    }
+  }
+
+  /** For every VF, also if its claim changes nothing from outside: a CNI plugin may. */
+  async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
+    const { attach = 'netlink' } = device.config;
+    const wanted = toVfWanted(device.config);
+    if (device.pfAddress === undefined && wanted === undefined) return undefined;
+    return await this.#options.control.read(device, { wanted: wanted ?? {}, byOthers: attach !== 'netlink' });
+  }
+
+  async #setUp(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+    const wanted = toVfWanted(device.config);
+    if (wanted === undefined || device.before === undefined) return;
+    if (wanted.driver !== undefined && wanted.driver !== 'default') {
+      for (const [, members] of await this.#groupsOf([device])) this.#checkGroup(claim, device, members);
+    }
+    await this.#options.control.apply(device, wanted, device.before);
+  }
+
+  async #groupsOf(devices: StoredDevice[]): Promise<[StoredDevice, string[]][]> {
+    const { control } = this.#options;
+    return await Promise.all(
+      devices.map(async (device): Promise<[StoredDevice, string[]]> => [device, await control.groupMembers(device)]),
+    );
+  }
+
+  /**
+   * A container with one device of an IOMMU group in user space can reach all devices of the group. No container has the
+   * devices of a claim that is only being prepared.
+   */
+  #checkGroup(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice, members: string[]): void {
+    for (const member of members) {
+      const holder = this.#options.store.holderOf(member);
+      if (holder === undefined || holder.identity.uid === claim.identity.uid || holder.state === 'preparing') continue;
+      const { namespace, name } = claim.identity;
+      const other = `${holder.identity.namespace}/${holder.identity.name}`;
+      const message = `device ${device.name} cannot go to user space for claim ${namespace}/${name}: it shares its IOMMU group with ${member}, which is prepared for claim ${other}`;
+      throw new DriverError('device-in-use', message, {
+        claim: `${namespace}/${name}`,
+        device: device.name,
+        retriable: true,
+        hint: 'enable ACS in the firmware, so that each VF has a group of its own',
+      });
+    }
+  }
+
+  async #access(claim: AllocatedClaim, device: StoredDevice): Promise<VfAccess> {
+    const { vhost = false, rdma = false } = device.config;
+    const access = await this.#options.control.access(device, { vhost, rdma });
+    if (access.vfio === undefined) return access;
+    // Checked again, for a VF that an administrator has bound to vfio and a claim that leaves the driver alone.
+    const problems = findUserSpaceProblems(device.config, access.driver ?? 'vfio');
+    if (problems.length > 0) throw invalidConfig(claim, problems);
+    return access;
+  }
+
+  async #describe(claim: Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>): Promise<PreparedDevice[]> {
+    const { uid } = claim.identity;
+    const dialectIds = new Map(await this.#dialects.layDown(claim));
+    const prepared: PreparedDevice[] = [];
+    for (const device of claim.devices) {
+      const { request, pool, name } = device;
+      const dialectId = dialectIds.get(baseRequest(request));
+      // With the first device: a container with the request has all of its devices.
+      dialectIds.delete(baseRequest(request));
+      const cdiDeviceIds = [...(await this.#writeSpec(uid, device)), ...(dialectId === undefined ? [] : [dialectId])];
+      prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
+    }
+    return prepared;
+  }
+
+  #observed(claim: AllocatedClaim): PreparedDevice[] {
+    return this.#resolver.observed(claim).map(({ request, pool, name, pciAddress }) => {
+      const metadata = { attributes: this.#options.attributesOf(pciAddress) };
+      return { requests: [request], poolName: pool, deviceName: name, cdiDeviceIds: [], metadata };
+    });
+  }
+
+  /** @returns the CDI device id for the device's files, if it has any */
+  async #writeSpec(claimUid: string, { name, access }: StoredDevice): Promise<string[]> {
+    const { deviceSpecs } = this.#options;
+    const nodes = [...new Set(access?.nodes)];
+    if (nodes.length === 0) return [];
+    await deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
+    return [deviceSpecs.deviceId(claimUid, name)];
+  }
+
+  /**
+   * With the locks of the claims held. A VF that cannot be restored does not keep its claim from being unprepared, which
+   * would keep the pod from ending: it is unavailable until it is restored.
+   * @returns for each claim, why it is still prepared
+   * @throws StateError
+   */
+  async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, Error | undefined>> {
+    const { store, deviceSpecs } = this.#options;
+    const results = new Map<string, Error | undefined>(identities.map(({ uid }) => [uid, undefined]));
+    const claims = identities.flatMap(({ uid }) => store.claim(uid) ?? []);
+    store.together(() => {
+      for (const { identity } of claims) store.setState(identity.uid, 'unpreparing');
+    });
+    const unrestored = new Map<string, UnrestoredVf[]>();
+    for (const { identity, devices } of claims) unrestored.set(identity.uid, await this.#restoreAll(identity, devices));
+    const known = new Map(claims.map((claim) => [claim.identity.uid, claim]));
+    const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(mayHaveSpec) ?? true);
+    await deviceSpecs.removeClaims(withSpecs.map(({ uid }) => uid));
+    for (const identity of identities) {
+      const claim = known.get(identity.uid);
+      await this.#dialects.remove(claim ?? { identity, podUids: [], devices: undefined }).catch((error: Error) => {
+        results.set(identity.uid, error);
+      });
+    }
+    store.together(() => {
+      for (const [uid, error] of results) if (error === undefined) store.releaseClaim(uid, unrestored.get(uid) ?? []);
+    });
+    return results;
+  }
+
+  /** Releases the devices of a claim that stays stored. @returns VFs that could not be restored */
+  async #giveBack(claim: StoredClaim): Promise<UnrestoredVf[]> {
+    const { store, deviceSpecs } = this.#options;
+    store.setState(claim.identity.uid, 'unpreparing');
+    const unrestored = await this.#restoreAll(claim.identity, claim.devices);
+    await deviceSpecs.removeClaims([claim.identity.uid]);
+    await this.#dialects.remove(claim);
+    return unrestored;
+  }
+
+  async #restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
+    const unrestored: UnrestoredVf[] = [];
+    for (const stored of devices) {
+      const device = { ...stored };
+      const reason = await this.#restore(identity, device);
+      if (reason !== undefined) unrestored.push({ device, reason });
+    }
+    return unrestored;
+  }
+
+  /** @returns why the VF is not restored */
+  async #restore({ uid, namespace, name }: ClaimIdentity, device: StoredDevice): Promise<string | undefined> {
+    const { attachments, control, logger } = this.#options;
+    try {
+      await restoreVf({ attachments, control }, uid, device);
+      return undefined;
+    } catch (error) {
+      const fields = { claim: `${namespace}/${name}`, device: device.name, err: error };
+      logger.error(fields, 'VF is unavailable until it is restored');
+      return explain(error);
+    }
+  }
+}
+
+/** Whether a device has a CDI spec, or may have one: its claim was not fully prepared. */
+function mayHaveSpec({ access }: StoredDevice): boolean {
+  return access === undefined || access.nodes.length > 0;
+}
+
+/** A claim that is being prepared. */
+interface Work {
+  readonly uid: string;
+  readonly claim: AllocatedClaim;
+  readonly podUids: string[];
+  readonly allocation: string;
+  /** Whether it is already prepared with its current allocation. */
+  readonly isAgain: boolean;
+  /** Whether it is, and now passes to another pod than those that it was prepared for. */
+  readonly isHandedOver: boolean;
+  /** Its stored state when the call begins. */
+  readonly known: StoredClaim | undefined;
+  /** Its earlier devices, unless they were released. */
+  earlier: readonly StoredDevice[];
+  /** Its earlier VFs that could not be restored. */
+  unrestored: UnrestoredVf[];
+  devices: StoredDevice[];
+  /** Members of the IOMMU groups of those that go to user space. */
+  groups: [StoredDevice, string[]][];
+  /** The answer to the kubelet. */
+  prepared: PreparedDevice[];
+}
+
+function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): Work {
+  const allocation = fingerprintOf(claim);
+  const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
+  const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
+  const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
+  return {
+    ...{ uid: claim.identity.uid, claim, allocation, isAgain, isHandedOver, known, podUids },
+    earlier: known?.devices ?? [],
+    unrestored: [],
+    devices: isAgain ? known.devices : [],
+    groups: [],
+    prepared: [],
+  };
+}
+
+function storedOf({ claim: { identity }, podUids, allocation, devices }: Work): Omit<StoredClaim, 'state'> {
+  return { identity, podUids, allocation, devices };
+}
+
+/**
+ * Detaches a VF and restores its original state. If detaching could not restore everything, it is tried once more after the
+ * function was reset; not if the snapshot from before the claim includes the interface: the state at the time of attaching
+ * contains the claim's own changes, such as its MAC, and must not overwrite that snapshot.
+ * @param device a copy of what is stored: once it is detached it has no attachment
+ * @throws the last failure
+ */
+export async function restoreVf(
+  { attachments, control }: { attachments: VfDetacher; control: Pick<VfControl, 'restore'> },
+  claimUid: string,
+  device: StoredDevice,
+): Promise<void> {
+  const { before, config } = device;
+  const changed = toVfWanted(config)?.vf ?? {};
+  const detach = () => attachments.detach(claimUid, device);
+  const isDetached = await detach().then(
+    () => true,
+    () => false,
+  );
+  const errors: unknown[] = [];
+  if (before !== undefined)
+    await control.restore(device, before, { changed }).catch((error: unknown) => errors.push(error));
+  if (!isDetached && before?.link === undefined) await detach();
+  if (errors.length > 0) throw errors[0];
+}
+
+/**
+ * The pods that a prepared claim is for: those that it was prepared for while it is reserved for them, and then the next one.
+ * The kubelet makes no call for a pod that takes over a prepared claim, and a VF is in one pod at a time.
+ */
+function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
+  const kept = known.podUids.filter((uid) => podUids.includes(uid));
+  return kept.length > 0 ? kept : podUids.slice(0, 1);
+}
+
+/** @throws DriverError `claim-shared` */
+function checkSinglePod({ identity, object }: AllocatedClaim): void {
+  const pods = (object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
+  if (pods.length <= 1) return;
+  const { namespace, name } = identity;
+  const names = pods.map((pod) => pod.name).sort();
+  const message = `claim ${namespace}/${name} is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
+  throw new DriverError('claim-shared', message, {
+    claim: `${namespace}/${name}`,
+    hint: 'give each pod a claim of its own: a ResourceClaimTemplate makes them',
+  });
+}

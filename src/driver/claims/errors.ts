@@ -1,0 +1,30 @@
+import { NetdraError } from '../../lib/errors.ts';
+
+export type DriverErrorCode =
+  /** The claim's opaque parameters are not a valid VFConfig. */
+  | 'config-invalid'
+  /** The claim sets a field to another value than its DeviceClass. */
+  | 'config-conflict'
+  /** Claims of this namespace may not use the DeviceClass. */
+  | 'namespace-refused'
+  /** Whether they may cannot be determined now. */
+  | 'namespace-unreadable'
+  /** The allocation names a device that this node does not have. */
+  | 'device-unknown'
+  /** The allocation names a device in the pool of another node. */
+  | 'pool-foreign'
+  /** The allocation contains a configuration that neither the DeviceClass nor the claim has. */
+  | 'allocation-mismatch'
+  /** The operator does not allow these CNI plugins to run. */
+  | 'cni-refused'
+  /** The DeviceClass of the allocation cannot be read. */
+  | 'class-unreadable'
+  /** Another claim has a device of the same IOMMU group in user space. */
+  | 'device-in-use'
+  /** The claim is reserved for several pods, which its devices cannot serve. */
+  | 'claim-shared'
+  /** The NetworkAttachmentDefinition that the config names is missing, may not be read, or has no configuration. */
+  | 'network-attachment-unusable';
+
+/** Why a claim cannot be prepared or unprepared. */
+export class DriverError extends NetdraError<DriverErrorCode> {}

@@ -1,0 +1,71 @@
+import { isKubeError } from '../../framework/kube/index.ts';
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { parseCniNetwork } from '../../node/cni/index.ts';
+import type { VfConfig } from '../state/index.ts';
+import { DriverError } from './errors.ts';
+
+/** The part of a `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition that netdra uses. */
+export interface NetworkAttachmentDefinition {
+  spec?: {
+    /** A CNI network configuration as JSON text; a CustomResourceDefinition without a schema lets other values through. */
+    config?: unknown;
+  } | null;
+}
+
+/** Reads NetworkAttachmentDefinitions from the API server. */
+export interface NetworkAttachmentReader {
+  /** @throws KubeError `api-not-found`, `api-unserved`, `api-forbidden`, … */
+  readNetworkAttachment(namespace: string, name: string, signal: AbortSignal): Promise<NetworkAttachmentDefinition>;
+}
+
+/**
+ * The config with the network configuration of its NetworkAttachmentDefinition in `cni`. This is done at prepare, where
+ * there is time for it, and the result is stored: neither the hook nor the deletion depends on the API server, or on an
+ * object that may have changed meanwhile.
+ * @returns the same config if it names none
+ * @throws DriverError `network-attachment-unusable`; CniError `cni-config-invalid`
+ */
+export async function resolveNetworkAttachment(
+  config: VfConfig,
+  claim: AllocatedClaim,
+  reader: NetworkAttachmentReader,
+  signal: AbortSignal,
+): Promise<VfConfig> {
+  const { networkAttachmentDefinition: reference } = config;
+  if (reference === undefined) return config;
+  const { name, namespace = claim.identity.namespace } = reference;
+  const subject = `${claim.identity.namespace}/${claim.identity.name}`;
+  const definition = await reader.readNetworkAttachment(namespace, name, signal).catch((cause: unknown) => {
+    throw unreadable(subject, `${namespace}/${name}`, cause);
+  });
+  const text = definition.spec?.config;
+  if (typeof text !== 'string' || text.trim() === '') {
+    const message = `claim ${subject}: NetworkAttachmentDefinition ${namespace}/${name} has no spec.config with text`;
+    const hint = 'write the network configuration into it: files on the node are not looked at';
+    throw new DriverError('network-attachment-unusable', message, { claim: subject, hint });
+  }
+  // A configuration without a name gets that of the object, as with Multus: IPAM plugins keep leases by it.
+  const of = `NetworkAttachmentDefinition ${namespace}/${name}, for claim ${subject}`;
+  return { ...config, cni: { ...parseCniNetwork(text, of, { defaultName: name }) } };
+}
+
+function unreadable(claim: string, definition: string, cause: unknown): DriverError {
+  const fail = (problem: string, hint?: string) => {
+    const message = `claim ${claim}: NetworkAttachmentDefinition ${definition} ${problem}`;
+    return new DriverError('network-attachment-unusable', message, {
+      claim,
+      cause,
+      retriable: true,
+      ...(hint === undefined ? {} : { hint }),
+    });
+  };
+  if (isKubeError(cause, 'api-not-found')) return fail('does not exist', 'create it, or correct the VFConfig');
+  if (isKubeError(cause, 'api-unserved')) {
+    return fail('cannot exist', 'the cluster lacks its CustomResourceDefinition, which comes with Multus');
+  }
+  if (isKubeError(cause, 'api-forbidden')) {
+    const right = 'verb get for network-attachment-definitions of k8s.cni.cncf.io';
+    return fail('may not be read by the driver', `its role lacks the ${right}`);
+  }
+  return fail('cannot be read');
+}

@@ -1,0 +1,72 @@
+import type { CdiSpecs, MetadataError } from '../../framework/metadata/index.ts';
+import type { DialectsConfig } from './config.ts';
+import type { DialectDevice } from './device.ts';
+import type { DeviceInfoFiles } from './device-info-files.ts';
+import { formatEnv, viewInDialects } from './dialects.ts';
+import { sriovNetworkPodEnv } from './sriov-network.ts';
+
+/** A request of a claim, with the dialects of its class. */
+export interface DialectRequest {
+  /** Base name: the part before the slash. */
+  name: string;
+  config: DialectsConfig;
+  /** In the order of the allocation. */
+  devices: readonly DialectDevice[];
+}
+
+/** Writes claims in older dialects: variables for containers by CDI, and device-info files on the host. */
+export class DialectFiles {
+  readonly #specs: CdiSpecs;
+  readonly #deviceInfo: DeviceInfoFiles;
+
+  /** @param options `specs` has a CDI class of its own */
+  constructor(options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles }) {
+    this.#specs = options.specs;
+    this.#deviceInfo = options.deviceInfo;
+  }
+
+  /**
+   * Writes a claim's requests, in place of what it had before.
+   * @param podDevices of all claims of the pod that use the dialect of dra-driver-sriov
+   * @returns CDI device ids by request; requests without variables have none
+   * @throws MetadataError `metadata-io`
+   */
+  async write(
+    claimUid: string,
+    requests: readonly DialectRequest[],
+    podDevices: readonly DialectDevice[],
+  ): Promise<Map<string, string>> {
+    const views = requests.map(({ name, config, devices }) => ({ name, config, ...viewInDialects(config, devices) }));
+    await this.#deviceInfo.write(
+      claimUid,
+      views.flatMap(({ deviceInfoFiles }) => deviceInfoFiles),
+    );
+    const ids = new Map<string, string>();
+    for (const { name, config, env } of views) {
+      const whole = { ...env, ...(config.sriovNetwork === undefined ? {} : sriovNetworkPodEnv(podDevices)) };
+      if (Object.keys(whole).length === 0) continue;
+      await this.#specs.write(claimUid, name, { env: formatEnv(whole) });
+      ids.set(name, this.#specs.deviceId(claimUid, name));
+    }
+    return ids;
+  }
+
+  /**
+   * @param requests those of the claim if its devices are known; otherwise the record names its device-info files
+   * @throws MetadataError `metadata-io`; without `requests`, `metadata-malformed` for a damaged record
+   */
+  async removeClaim(claimUid: string, requests?: readonly DialectRequest[]): Promise<void> {
+    await this.#specs.removeClaim(claimUid);
+    const known = requests?.flatMap(({ config, devices }) => viewInDialects(config, devices).deviceInfoFiles);
+    await this.#deviceInfo.removeClaim(claimUid, known);
+  }
+
+  /**
+   * UIDs of the claims that have specs or may have files.
+   * @param onProblem called for each spec that cannot be read, which then does not count; default: that is thrown
+   * @throws MetadataError `metadata-io`
+   */
+  async claimUids(onProblem?: (problem: MetadataError) => void): Promise<string[]> {
+    return [...new Set([...(await this.#specs.claimUids(onProblem)), ...(await this.#deviceInfo.claimUids())])];
+  }
+}

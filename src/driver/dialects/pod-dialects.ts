@@ -1,0 +1,114 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { baseRequest } from '../../framework/metadata/index.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
+import { invalidConfig } from '../api/config.ts';
+import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { type DialectFiles, type DialectRequest, findEnvConflicts, viewInDialects } from './index.ts';
+
+type ClaimOfPod = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
+
+/**
+ * Older dialects for the pods that have claims here. One variable describes a whole pod, so each prepare also rewrites
+ * the files of the pod's other claims: containers start after the last one. Operations on the files of one pod run one
+ * after the other.
+ */
+export class PodDialects {
+  readonly #store: Pick<Store, 'claimsOfPod'>;
+  readonly #files: Pick<DialectFiles, 'write' | 'removeClaim'>;
+  readonly #mutex = new KeyedMutex();
+
+  constructor(options: {
+    store: Pick<Store, 'claimsOfPod'>;
+    files: Pick<DialectFiles, 'write' | 'removeClaim'>;
+  }) {
+    this.#store = options.store;
+    this.#files = options.files;
+  }
+
+  /** @throws DriverError `config-invalid` if two requests of the pod would give a variable different values */
+  check(claim: AllocatedClaim, devices: StoredDevice[]): void {
+    const { identity, podUids } = claim;
+    const parts = [...this.#othersOf({ identity, podUids, devices }), { identity, podUids, devices }].flatMap((each) =>
+      requestsOf(each).map((request) => ({
+        request: `${each.identity.name}/${request.name}`,
+        env: viewInDialects(request.config, request.devices).env,
+      })),
+    );
+    const problems = findEnvConflicts(parts);
+    if (problems.length > 0)
+      throw invalidConfig(
+        claim,
+        problems.map((problem) => `dialects: ${problem}`),
+      );
+  }
+
+  /**
+   * Writes a claim's requests in their dialects. The claim must be in the store.
+   * @returns CDI device ids by base name of the request
+   * @throws MetadataError `metadata-io`
+   */
+  async layDown(claim: ClaimOfPod): Promise<ReadonlyMap<string, string>> {
+    if (claim.devices.every(({ config }) => config.dialects === undefined)) return new Map();
+    return await this.#mutex.run(podOf(claim), async () => {
+      const ids = await this.#write(claim);
+      // A claim that begins to be unprepared meanwhile waits for us before it removes its files.
+      const others = this.#othersOf(claim).filter((other) => other.state === 'prepared' && hasPodVariable(other));
+      for (const other of others) await this.#write(other);
+      return ids;
+    });
+  }
+
+  /**
+   * Removes the files of a claim that the store has as `unpreparing`, or not at all: then its devices are unknown.
+   * @throws MetadataError `metadata-io`; `metadata-malformed` if its devices are unknown and its record is damaged
+   */
+  async remove(
+    claim: Pick<ClaimOfPod, 'identity' | 'podUids'> & { devices: StoredDevice[] | undefined },
+  ): Promise<void> {
+    if (claim.devices?.every(({ config }) => config.dialects === undefined)) return;
+    const requests = claim.devices && requestsOf({ devices: claim.devices });
+    await this.#mutex.run(podOf(claim), () => this.#files.removeClaim(claim.identity.uid, requests));
+  }
+
+  async #write(claim: ClaimOfPod): Promise<ReadonlyMap<string, string>> {
+    const claims = [...this.#othersOf(claim), claim].filter(hasPodVariable);
+    // The order must not depend on which claim came first: all containers have to see the same.
+    claims.sort((a, b) => compare(a.identity.name, b.identity.name));
+    const podDevices = claims.flatMap(({ devices }) =>
+      devices.filter(({ config }) => config.dialects?.sriovNetwork !== undefined),
+    );
+    return await this.#files.write(claim.identity.uid, requestsOf(claim), podDevices);
+  }
+
+  #othersOf({ identity, podUids }: ClaimOfPod): StoredClaim[] {
+    const claims = podUids.flatMap((podUid) => this.#store.claimsOfPod(podUid));
+    return claims.filter((other) => other.identity.uid !== identity.uid && other.state !== 'unpreparing');
+  }
+}
+
+/** A claim without a pod stands alone. */
+function podOf({ identity, podUids }: Pick<ClaimOfPod, 'identity' | 'podUids'>): string {
+  return podUids[0] ?? identity.uid;
+}
+
+function hasPodVariable({ devices }: ClaimOfPod): boolean {
+  return devices.some(({ config }) => config.dialects?.sriovNetwork !== undefined);
+}
+
+/** The requests that use some dialect, with their devices in the order of the allocation. */
+function requestsOf({ devices }: Pick<ClaimOfPod, 'devices'>): DialectRequest[] {
+  const requests = new Map<string, DialectRequest & { devices: StoredDevice[] }>();
+  for (const device of devices) {
+    const name = baseRequest(device.request);
+    const known = requests.get(name);
+    if (known !== undefined) known.devices.push(device);
+    else if (device.config.dialects !== undefined) {
+      requests.set(name, { name, config: device.config.dialects, devices: [device] });
+    }
+  }
+  return [...requests.values()];
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}

@@ -1,0 +1,206 @@
+import { randomBytes } from 'node:crypto';
+import { isKubeError, type KubeErrorCode } from '../../framework/kube/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { explain } from '../../lib/errors.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { RateLimit } from '../../lib/rate-limit.ts';
+import { type EventReport, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
+import type { EventsApi } from './events-api.ts';
+
+/** Events with the same text within this time are one, with a count. Source: client-go `tools/events`, `finishTime`. */
+const seriesEndsMs = 360_000;
+/** How often an increased count is written. */
+const repeatMs = 30_000;
+/** Limit for different events about one object: a burst, then one every five minutes. */
+const perObject = { burst: 10, everyMs: 300_000 };
+/** Maximum number of tracked events; more are dropped. */
+const maxEvents = 500;
+const retryMs = { first: 1_000, last: 30_000 };
+const maxFailures = 6;
+/** Not found refers to the namespace. */
+const hopelessCodes: KubeErrorCode[] = ['api-forbidden', 'api-invalid', 'api-not-found', 'api-unserved'];
+/** Part of the 253 characters that a name may have. */
+const maxObjectNameBytes = 200;
+const maxInstanceBytes = 128;
+
+export interface EventWriterOptions {
+  /** Name of the driver: `reportingController`. */
+  controller: string;
+  /** Name of the node: `reportingInstance`. */
+  instance: string;
+  clock: Clock;
+  logger: Logger;
+}
+
+interface Entry {
+  event: KubeEvent;
+  /** How often it has happened, and how many of these the API server knows of. */
+  count: number;
+  toldCount: number;
+  lastSeen: Date;
+  lastSeenMs: number;
+  lastToldMs: number;
+  running: Promise<void> | undefined;
+}
+
+/**
+ * Reports problems with objects to users as Kubernetes Events. Calls return at once; the events are written later, and
+ * a failed write is retried a few times and then given up, since an event is news and not state. The same event again
+ * within six minutes is a series, with a count; different ones about one object are limited.
+ */
+export class EventWriter implements AsyncDisposable {
+  readonly #api: EventsApi;
+  readonly #options: EventWriterOptions;
+  readonly #entries = new Map<string, Entry>();
+  readonly #limit: RateLimit;
+  readonly #stop = new AbortController();
+  /** One request at a time: events come in bursts, when the API server is already busy. */
+  readonly #turn = new KeyedMutex();
+  /** Codes of failures that were logged. */
+  readonly #logged = new Set<string>();
+
+  constructor(api: EventsApi, options: EventWriterOptions) {
+    this.#api = api;
+    this.#options = options;
+    this.#limit = new RateLimit({ ...perObject, clock: options.clock });
+  }
+
+  report(report: EventReport): void {
+    if (this.#stop.signal.aborted) return;
+    const nowMs = this.#options.clock.nowMs();
+    this.#forgetOld(nowMs);
+    const note = formatNote(report.note);
+    const key = JSON.stringify([report.regarding.uid, report.related?.uid, report.type, report.reason, note]);
+    const entry = this.#entries.get(key) ?? this.#begin(key, { ...report, note });
+    if (entry === undefined) return;
+    entry.count++;
+    entry.lastSeen = new Date();
+    entry.lastSeenMs = nowMs;
+    this.#start(key, entry);
+  }
+
+  /** Number of tracked events. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Events that were not written yet are dropped. */
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await Promise.all([...this.#entries.values()].map(({ running }) => running));
+  }
+
+  #begin(key: string, report: EventReport): Entry | undefined {
+    const { logger, controller, instance } = this.#options;
+    if (this.#entries.size >= maxEvents || !this.#limit.take(report.regarding.uid)) {
+      logger.debug({ ...report }, 'event dropped: too many');
+      return undefined;
+    }
+    const { namespace = 'default' } = report.regarding;
+    const event: KubeEvent = {
+      apiVersion: 'events.k8s.io/v1',
+      kind: 'Event',
+      metadata: { namespace, name: newEventName(report) },
+      eventTime: formatMicroTime(new Date()),
+      reportingController: controller,
+      reportingInstance: instance.slice(0, maxInstanceBytes),
+      ...report,
+    };
+    const counts = { count: 0, toldCount: 0, lastSeen: new Date(), lastSeenMs: 0, lastToldMs: 0 };
+    const entry: Entry = { event, ...counts, running: undefined };
+    this.#entries.set(key, entry);
+    return entry;
+  }
+
+  #start(key: string, entry: Entry): void {
+    entry.running ??= this.#run(key, entry)
+      // The sleep rejects on disposal.
+      .catch(() => undefined)
+      .finally(() => {
+        entry.running = undefined;
+      });
+  }
+
+  async #run(key: string, entry: Entry): Promise<void> {
+    const { clock } = this.#options;
+    const { signal } = this.#stop;
+    for (let failures = 0; entry.toldCount < entry.count; ) {
+      const isAgain = entry.toldCount > 0 && failures === 0;
+      if (isAgain) await clock.sleep(Math.max(0, entry.lastToldMs + repeatMs - clock.nowMs()), signal);
+      signal.throwIfAborted();
+      try {
+        await this.#turn.run('', () => this.#tell(entry, signal));
+        failures = 0;
+      } catch (error) {
+        signal.throwIfAborted();
+        const delayMs = this.#retryDelay(error, failures++);
+        if (delayMs === undefined) {
+          this.#entries.delete(key);
+          return;
+        }
+        await clock.sleep(delayMs, signal);
+      }
+    }
+  }
+
+  async #tell(entry: Entry, signal: AbortSignal): Promise<void> {
+    if (entry.toldCount === 0) {
+      await this.#create(entry.event, signal);
+      entry.toldCount = 1;
+    }
+    // Repetitions that have happened meanwhile are written right away, with the first one.
+    if (entry.count > entry.toldCount) await this.#repeat(entry, signal);
+    entry.lastToldMs = this.#options.clock.nowMs();
+    this.#logged.clear();
+    const { regarding, reason } = entry.event;
+    this.#options.logger.debug({ kind: regarding.kind, name: regarding.name, reason }, 'event written');
+  }
+
+  async #create(event: KubeEvent, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#api.create(event, signal);
+    } catch (error) {
+      // The response to an earlier attempt was lost.
+      if (!isKubeError(error, 'api-conflict')) throw error;
+    }
+  }
+
+  async #repeat(entry: Entry, signal: AbortSignal): Promise<void> {
+    const { event, count, lastSeen } = entry;
+    try {
+      await this.#api.repeat(event, { count, lastObservedTime: formatMicroTime(lastSeen) }, signal);
+      entry.toldCount = count;
+    } catch (error) {
+      if (!isKubeError(error, 'api-not-found')) throw error;
+      // The server keeps events for an hour only: a new event starts with the occurrences that were not written.
+      const metadata = { ...event.metadata, name: newEventName(event) };
+      entry.event = { ...event, metadata, eventTime: formatMicroTime(lastSeen) };
+      entry.count -= entry.toldCount;
+      entry.toldCount = 0;
+    }
+  }
+
+  /** @returns `undefined` to give up */
+  #retryDelay(error: unknown, failures: number): number | undefined {
+    const { logger } = this.#options;
+    const code = isKubeError(error) ? error.code : 'other';
+    const level = this.#logged.has(code) ? 'debug' : 'warn';
+    this.#logged.add(code);
+    logger[level]({ err: error, reason: explain(error) }, 'event not written');
+    if (!isKubeError(error) || hopelessCodes.includes(error.code) || failures + 1 >= maxFailures) return undefined;
+    return Math.max(error.retryAfterMs ?? 0, Math.min(retryMs.first * 2 ** failures, retryMs.last));
+  }
+
+  #forgetOld(nowMs: number): void {
+    for (const [key, entry] of this.#entries) {
+      if (entry.running === undefined && nowMs - entry.lastSeenMs > seriesEndsMs) this.#entries.delete(key);
+    }
+  }
+}
+
+/** The object's name and a random suffix, as other controllers do it. */
+function newEventName({ regarding }: EventReport): string {
+  const name = regarding.name.slice(0, maxObjectNameBytes).replace(/[^a-z0-9]+$/, '');
+  return `${name}.${randomBytes(8).toString('hex')}`;
+}

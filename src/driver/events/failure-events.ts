@@ -1,0 +1,143 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { explain } from '../../lib/errors.ts';
+import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
+import type { StoredClaim } from '../state/index.ts';
+import type { EventReport, ObjectReference } from './event.ts';
+import type { EventWriter } from './event-writer.ts';
+
+/** Identifies a pod. */
+export interface PodName {
+  namespace: string;
+  name: string;
+  uid: string;
+}
+
+/** A pod sandbox, and the pod that it belongs to. */
+export interface SandboxName extends PodName {
+  id: string;
+}
+
+type Failure = Pick<EventReport, 'reason' | 'action' | 'note'>;
+
+/** Reports failures of claims as events on the claim and on its pods. */
+export class FailureEvents {
+  readonly #writer: Pick<EventWriter, 'report'>;
+  /** Pods that have a sandbox here, by UID, with their latest sandbox. */
+  readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
+  /** Devices whose loss was reported. */
+  #lost = new Set<string>();
+  /** Devices that were reported as hung. */
+  #hung = new Set<string>();
+
+  constructor(writer: Pick<EventWriter, 'report'>) {
+    this.#writer = writer;
+  }
+
+  /** The runtime has listed all sandboxes: pods without one get no more events. */
+  sandboxesPresent(sandboxes: readonly SandboxName[]): void {
+    this.#pods.clear();
+    for (const sandbox of sandboxes) this.sandboxSeen(sandbox);
+  }
+
+  sandboxSeen({ id: sandboxId, namespace, name, uid }: SandboxName): void {
+    this.#pods.set(uid, { name: { namespace, name, uid }, sandboxId });
+  }
+
+  /** The end of an earlier sandbox does not end the events of a pod that has a newer one. */
+  sandboxGone({ id, uid }: SandboxName): void {
+    if (this.#pods.get(uid)?.sandboxId === id) this.#pods.delete(uid);
+  }
+
+  notPrepared({ identity, object }: AllocatedClaim, error: unknown): void {
+    const consumers = object.status?.reservedFor?.filter(({ resource }) => resource === 'pods') ?? [];
+    const pods = consumers.map(({ name, uid }) => ({ namespace: identity.namespace, name, uid }));
+    const note = `Devices of claim ${subject(identity)} cannot be prepared: ${explain(error)}`;
+    this.#tell(identity, pods, { reason: 'DeviceNotPrepared', action: 'Preparing', note });
+  }
+
+  notUnprepared(claim: ClaimIdentity, error: unknown): void {
+    const note = `Devices of claim ${subject(claim)} cannot be given back yet: ${explain(error)}`;
+    this.#tell(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
+  }
+
+  /** @param reason as returned by {@link explain} */
+  notAttached(claim: ClaimIdentity, podUids: string[], reason: string): void {
+    const pods = this.#podsOf(podUids);
+    const note = `Devices of claim ${subject(claim)} are not in the pod's network; it is tried again: ${reason}`;
+    this.#tell(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
+  }
+
+  /** Nothing is wrong with the device, but its metadata and status may be out of date. */
+  flapping(claim: ClaimIdentity, podUids: string[]): void {
+    const note = `Links or addresses in the network of the pod change all the time: metadata and status of claim ${subject(claim)} follow with up to 30 s of delay until they rest.`;
+    this.#tell(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
+  }
+
+  /** The pod runs, but its claim does not show the state of its devices. */
+  statusNotWritten(claim: ClaimIdentity, podUids: string[], error: unknown): void {
+    this.#tell(claim, this.#podsOf(podUids), {
+      reason: 'StatusNotWritten',
+      action: 'WritingStatus',
+      note: explain(error),
+    });
+  }
+
+  containerRefused(pod: PodName, error: unknown): void {
+    const refusal: Failure = { reason: 'ContainerHeldBack', action: 'CreatingContainer', note: explain(error) };
+    this.#writer.report({ regarding: podReference(pod), type: 'Warning', ...refusal });
+  }
+
+  /**
+   * Reports devices that claims hold but that are no longer on the node, once for each loss.
+   * @param present names of the devices that were found
+   */
+  devicesFound(pool: string, present: readonly string[], claims: readonly StoredClaim[]): void {
+    const lost = new Set<string>();
+    for (const { identity, devices } of claims) {
+      for (const { pool: devicePool, name, pciAddress, attachment } of devices) {
+        if (devicePool !== pool || present.includes(name)) continue;
+        const key = `${identity.uid} ${name}`;
+        lost.add(key);
+        if (this.#lost.has(key)) continue;
+        const { podUid: uid, podNamespace: namespace, podName } = attachment ?? {};
+        const isKnown = uid !== undefined && namespace !== undefined && podName !== undefined;
+        const note = `Device ${name} (${pciAddress}) of claim ${subject(identity)} is not on the node any more: its card is gone, or its VFs were switched off. The pod has to be replaced.`;
+        const pods = isKnown ? [{ uid, namespace, name: podName }] : [];
+        this.#tell(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note });
+      }
+    }
+    this.#lost = lost;
+  }
+
+  /** Reports once on the node for each device that begins to hang. Claims that cannot be prepared get events, too. */
+  devicesHung(node: string, hung: readonly HungWrite[]): void {
+    for (const { device, path, text } of hung.filter((each) => !this.#hung.has(each.device))) {
+      const note = `Device ${device} hangs: the kernel does not return from writing ${JSON.stringify(text)} to ${path}. It is tainted until the kernel returns. What to do: ${hungWriteHint}.`;
+      // The kubelet refers to its node in the same way, since it does not know the UID either.
+      const regarding = { apiVersion: 'v1', kind: 'Node', name: node, uid: node };
+      this.#writer.report({ regarding, type: 'Warning', reason: 'DeviceHung', action: 'Writing', note });
+    }
+    this.#hung = new Set(hung.map(({ device }) => device));
+  }
+
+  #podsOf(uids: string[]): PodName[] {
+    return uids.flatMap((uid) => this.#pods.get(uid)?.name ?? []);
+  }
+
+  #tell(claim: ClaimIdentity, pods: PodName[], failure: Failure): void {
+    const claimReference = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', ...claim };
+    this.#writer.report({ regarding: claimReference, type: 'Warning', ...failure });
+    for (const pod of pods) {
+      this.#writer.report({ regarding: podReference(pod), related: claimReference, type: 'Warning', ...failure });
+    }
+  }
+}
+
+function podReference({ namespace, name, uid }: PodName): ObjectReference {
+  return { apiVersion: 'v1', kind: 'Pod', namespace, name, uid };
+}
+
+function subject({ namespace, name }: ClaimIdentity): string {
+  return `${namespace}/${name}`;
+}

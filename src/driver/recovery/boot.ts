@@ -1,0 +1,60 @@
+import { readFile } from 'node:fs/promises';
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { NetdraError } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { Store, StoredClaim, StoredDevice } from '../state/index.ts';
+
+/** File with the kernel's id of the current boot. Source: random(4), `boot_id`. */
+export const defaultBootIdPath = '/proc/sys/kernel/random/boot_id';
+
+/** @throws NetdraError `boot-id-unknown`: without it nothing can tell which stored facts still hold */
+export async function readBootId(path: string = defaultBootIdPath): Promise<string> {
+  try {
+    const bootId = (await readFile(path, 'utf8')).trim();
+    if (bootId !== '') return bootId;
+    throw new Error('it is empty');
+  } catch (cause) {
+    throw new NetdraError('boot-id-unknown', `cannot read the boot id of the node from ${path}`, { cause, path });
+  }
+}
+
+export interface EndEarlierBootsOptions {
+  store: Pick<Store, 'claimsOfEarlierBoots' | 'forgetUnrestoredOfEarlierBoots' | 'putClaim' | 'setAttachments'>;
+  /** Hides a claim's files from containers that have not started yet. */
+  withdraw: (claim: ClaimIdentity) => Promise<void>;
+  logger: Logger;
+}
+
+/**
+ * Forgets what a reboot has invalidated, before anything else uses it: sandboxes are gone, VFs are as the kernel
+ * creates them, and restoring the stored snapshots would undo the work of others. Claims that were prepared are treated
+ * as if their prepare had been interrupted: the kubelet prepares them again, and everything is set up anew.
+ * @returns how many claims there were
+ * @throws StateError `store-unusable`
+ */
+export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBootsOptions): Promise<number> {
+  const claims = store.claimsOfEarlierBoots();
+  for (const claim of claims) {
+    const { namespace, name, uid } = claim.identity;
+    const log = { claim: `${namespace}/${name}`, claimUid: uid, state: claim.state };
+    // Best effort: the next prepare hides them too, and without its VFs no container of the claim is let through.
+    await withdraw(claim.identity).catch((error: unknown) => {
+      logger.error({ ...log, err: error }, 'metadata of an earlier boot cannot be withdrawn');
+    });
+    store.setAttachments(uid, new Map(claim.devices.map(({ pciAddress }) => [pciAddress, undefined])));
+    store.putClaim(afterBoot(claim));
+    logger.info(log, 'the node has booted: the claim is to be prepared again');
+  }
+  store.forgetUnrestoredOfEarlierBoots();
+  return claims.length;
+}
+
+function afterBoot({ state, devices, ...claim }: StoredClaim): StoredClaim {
+  return {
+    ...claim,
+    state: state === 'unpreparing' ? 'unpreparing' : 'preparing',
+    devices: devices.map(
+      ({ before: _before, access: _access, attachment: _attachment, ...device }): StoredDevice => device,
+    ),
+  };
+}

@@ -1,0 +1,95 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { CachedAttachment, CniRunner } from '../../node/cni/index.ts';
+import type { Store } from '../state/index.ts';
+import { cniInterfaceName } from '../vf/cni-attacher.ts';
+
+/** For one attachment: a plugin that hangs must not delay the others. */
+const budgetMs = 30_000;
+
+export interface CniCleanUpOptions {
+  runner: Pick<CniRunner, 'cachedAttachments' | 'deleteCached'>;
+  store: Pick<Store, 'claims'>;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * Deletes CNI attachments of sandboxes that no longer have a prepared VF: the driver was killed between the DEL and the
+ * removal of its cache entry, or a failed ADD could not be undone. The runner's cache has every attachment that was begun.
+ *
+ * This replaces the verb GC of CNI 1.1, which deletes everything in a network that its caller does not name: a network of
+ * a NetworkAttachmentDefinition has other users on the node, such as Multus.
+ */
+export class CniCleanUp implements AsyncDisposable {
+  readonly #options: CniCleanUpOptions;
+  readonly #stop = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+  /** Attachments without a VF at the last sweep. */
+  #suspects = new Set<string>();
+
+  constructor(options: CniCleanUpOptions) {
+    this.#options = options;
+  }
+
+  /** Runs once, in the background. */
+  start(): void {
+    this.#running = this.run().catch((error) => {
+      this.#options.logger.warn({ err: error }, 'CNI attachments cannot be cleaned up');
+    });
+  }
+
+  /** Deletes all unused ones: for the start, when nothing is under way. @throws CniError `cni-cache-unusable` */
+  async run(): Promise<void> {
+    for (const cached of await this.#unused()) {
+      if (this.#stop.signal.aborted) return;
+      await this.#delete(cached);
+    }
+  }
+
+  /** Deletes those that were unused at the last sweep already. To be called periodically. @throws CniError `cni-cache-unusable` */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const suspects = new Set<string>();
+    for (const cached of await this.#unused()) {
+      if (signal.aborted || this.#stop.signal.aborted) return;
+      const { kind, attachment } = cached;
+      const key = JSON.stringify([kind, attachment.network.name, attachment.containerId, attachment.ifName]);
+      suspects.add(key);
+      if (this.#suspects.has(key) && !this.#isInUse(cached)) await this.#delete(cached);
+    }
+    this.#suspects = suspects;
+  }
+
+  async #unused(): Promise<CachedAttachment[]> {
+    const { runner, logger } = this.#options;
+    // Listed before the store is asked: the store knows of an attachment before the cache does.
+    const { attachments, problems } = await runner.cachedAttachments();
+    for (const problem of problems) logger.warn({ err: problem }, 'cached CNI attachment cannot be read');
+    return attachments.filter((cached) => !this.#isInUse(cached));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  #isInUse({ attachment: { containerId, ifName } }: CachedAttachment): boolean {
+    const devices = this.#options.store.claims().flatMap((claim) => claim.devices);
+    return devices.some(
+      (device) => device.attachment?.sandboxId === containerId && cniInterfaceName(device) === ifName,
+    );
+  }
+
+  async #delete(cached: CachedAttachment): Promise<void> {
+    const { runner, clock, logger } = this.#options;
+    const { network, containerId, ifName } = cached.attachment;
+    const fields = { network: network.name, sandbox: containerId, interface: ifName };
+    using deadline = clock.deadline(budgetMs, this.#stop.signal);
+    try {
+      await runner.deleteCached(cached, { signal: deadline.signal });
+      logger.info(fields, 'CNI attachment of a sandbox that is gone deleted');
+    } catch (error) {
+      logger.warn({ ...fields, err: error }, 'CNI attachment of a sandbox that is gone cannot be deleted');
+    }
+  }
+}

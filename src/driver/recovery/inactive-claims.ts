@@ -1,0 +1,146 @@
+import { isKubeError } from '../../framework/kube/index.ts';
+import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { SandboxRegistry } from '../sandbox/index.ts';
+import type { Store, StoredClaim } from '../state/index.ts';
+
+/** This many sweeps in a row: a kubelet that knows the claim repeats a failed call sooner. */
+const sweepsForKubelet = 3;
+/** For one request to the API server. */
+const readTimeoutMs = 10_000;
+
+export interface InactiveClaimsOptions {
+  driver: string;
+  /** Pool of this node's devices. */
+  pool: string;
+  store: Pick<Store, 'claim' | 'claims'>;
+  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'mayHaveContainers'>;
+  claims: ClaimReader;
+  metadata: Pick<ClaimMetadata, 'covers'>;
+  helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
+  /** Called after a claim was prepared for another pod. */
+  onHandedOver: () => void;
+  clock: Clock;
+  logger: Logger;
+}
+
+/** What to do with a claim: unprepare it, or prepare it for the next pod. */
+type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' }) & {
+  /** In how many sweeps in a row this must be the verdict. */
+  sweeps: number;
+};
+
+/**
+ * Handles claims none of whose pods has a container on the node. A sandbox alone is no evidence: a runtime that was killed
+ * while it created one may list the remains long after the pod was deleted. So the API server is asked.
+ *
+ * Claims that the API server no longer has, or not for this node, are unprepared: no kubelet will ask for that. Otherwise a
+ * kubelet that lost its state, or a node that was out of the cluster for a while, would keep their VFs for ever. Not at once:
+ * a kubelet that still holds a claim makes no call for the next pod that gets it.
+ *
+ * Claims that are now reserved for other pods are prepared for the next one. The kubelet makes no call for a pod that takes
+ * over a prepared claim, so nothing else names that pod to the driver.
+ *
+ * Claims of pods on the node that are not prepared, or whose metadata describes other devices, are prepared again: the driver
+ * was killed, or failed, while it prepared a claim that had been allocated again.
+ */
+export class InactiveClaims {
+  readonly #options: InactiveClaimsOptions;
+  /** By UID: in how many sweeps in a row there was a verdict on a claim. */
+  readonly #sweeps = new Map<string, number>();
+
+  constructor(options: InactiveClaimsOptions) {
+    this.#options = options;
+  }
+
+  /** Does nothing while the runtime's list is not up to date. An API server that does not answer ends the sweep. */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const { store, helper, logger } = this.#options;
+    const claims = store.claims();
+    const known = new Set(claims.map(({ identity }) => identity.uid));
+    for (const uid of this.#sweeps.keys()) if (!known.has(uid)) this.#sweeps.delete(uid);
+    for (const claim of claims) {
+      if (signal.aborted || !this.#options.sandboxes.isFresh) return;
+      // First without waiting for its turn, since most claims need nothing.
+      const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
+      const { uid, namespace, name } = claim.identity;
+      if (verdict === undefined) {
+        this.#sweeps.delete(uid);
+        await this.#complete(claim, signal);
+        continue;
+      }
+      const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
+      this.#sweeps.set(uid, sweeps);
+      if (sweeps < verdict.sweeps) continue;
+      const log = { claim: `${namespace}/${name}`, claimUid: uid };
+      const isStill = async (turn: AbortSignal) => (await this.#judgeAgain(uid, turn))?.action === verdict.action;
+      if (verdict.action === 'hand-over') {
+        if (!(await helper.prepareAgain(claim.identity, isStill, signal))) continue;
+        logger.info(log, 'claim passes to the next pod that it is reserved for');
+        this.#options.onHandedOver();
+      } else {
+        logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
+        await helper.reclaim(claim.identity, isStill, signal);
+      }
+    }
+  }
+
+  async #complete({ identity, podUids }: StoredClaim, signal: AbortSignal): Promise<void> {
+    const { store, sandboxes, metadata, helper, logger } = this.#options;
+    // Until the pod has a sandbox, the kubelet repeats its call.
+    if (!podUids.some((uid) => sandboxes.hasPod(uid))) return;
+    const isDue = async () => {
+      const claim = store.claim(identity.uid);
+      if (claim?.state === 'preparing') return claim.podUids.some((uid) => sandboxes.hasPod(uid));
+      return claim?.state === 'prepared' && !(await metadata.covers(identity, claim.devices));
+    };
+    if (!(await isDue()) || !(await helper.prepareAgain(identity, isDue, signal))) return;
+    const log = { claim: `${identity.namespace}/${identity.name}`, claimUid: identity.uid };
+    logger.warn(log, 'claim prepared again: that was not completed before');
+    this.#options.onHandedOver();
+  }
+
+  async #judgeAgain(uid: string, signal: AbortSignal): Promise<Verdict | undefined> {
+    const claim = this.#options.store.claim(uid);
+    return claim === undefined || this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
+  }
+
+  #isInUse({ podUids, devices }: StoredClaim): boolean {
+    const { sandboxes } = this.#options;
+    const pods = [...podUids, ...devices.flatMap(({ attachment }) => attachment?.podUid ?? [])];
+    return !sandboxes.isFresh || pods.some((uid) => sandboxes.mayHaveContainers(uid));
+  }
+
+  /** @throws KubeError if the API server does not answer: then nothing may be concluded */
+  async #judge({ identity, devices, podUids, state }: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
+    const { claims, driver, pool, clock } = this.#options;
+    const { namespace, name, uid } = identity;
+    using deadline = clock.deadline(readTimeoutMs, signal);
+    const object = await claims.readClaim(namespace, name, deadline.signal).catch((error: unknown) => {
+      if (isKubeError(error, 'api-not-found')) return undefined;
+      throw error;
+    });
+    const giveUp = (reason: string): Verdict => ({ action: 'give-up', reason, sweeps: sweepsForKubelet });
+    if (object === undefined) return giveUp('it was deleted');
+    if (object.metadata?.uid !== uid) return giveUp('there is another one of its name');
+    const { allocation, reservedFor = [] } = object.status ?? {};
+    if (allocation === undefined) return giveUp('it is not allocated any more');
+    if (reservedFor.length === 0) return giveUp('it is not reserved for anybody');
+    const results = (allocation.devices?.results ?? []).filter((result) => {
+      return result.driver === driver && result.pool === pool;
+    });
+    const isOurs = results.some((result) => {
+      return result.adminAccess === true || devices.some(({ name: own }) => own === result.device);
+    });
+    const pods = reservedFor.filter(({ resource }) => resource === 'pods');
+    const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
+    if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');
+    // With its old devices or, if it was allocated again between the two pods, with others of this node. A claim that is being
+    // prepared or unprepared is left to the kubelet, unless the next pod has a sandbox already. Otherwise that pod might wait
+    // for a device which this claim still holds.
+    const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
+    return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
+  }
+}

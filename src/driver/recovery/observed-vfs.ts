@@ -1,0 +1,68 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { Attachments, SandboxRegistry } from '../sandbox/index.ts';
+import { isUserSpace, type Locks, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
+
+/** The kubelet gives a sandbox four minutes to start; the component that attaches its VFs may need part of that. */
+const longestStartMs = 240_000;
+
+export interface ObservedVfsOptions {
+  store: Pick<Store, 'claim' | 'claims'>;
+  sandboxes: Pick<SandboxRegistry, 'hasPod' | 'isFresh'>;
+  attachments: Pick<Attachments, 'isOnHost' | 'takeBack'>;
+  locks: Locks;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * Moves back VFs of claims with `attach: observe` that another component, such as Multus, has left in a sandbox which the
+ * runtime has lost. The component needs the VF on the host for the pod's next sandbox.
+ */
+export class ObservedVfs {
+  readonly #options: ObservedVfsOptions;
+  /** By PCI address: since when the VF has been away from the host without a sandbox that the runtime has shown. */
+  readonly #awaySinceMs = new Map<string, number>();
+
+  constructor(options: ObservedVfsOptions) {
+    this.#options = options;
+  }
+
+  /** Does nothing while the runtime's list is not up to date. @throws StateError `store-unusable`; NetlinkError, SriovError */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const { store, sandboxes, locks } = this.#options;
+    if (!sandboxes.isFresh) return this.#awaySinceMs.clear();
+    const away = new Set<string>();
+    for (const { identity, ...claim } of store.claims()) {
+      for (const { pciAddress } of unseenDevices(claim)) {
+        if (signal.aborted || !sandboxes.isFresh) return;
+        if (await locks.run(identity.uid, () => this.#isAway(identity.uid, pciAddress))) away.add(pciAddress);
+      }
+    }
+    for (const pciAddress of this.#awaySinceMs.keys()) if (!away.has(pciAddress)) this.#awaySinceMs.delete(pciAddress);
+  }
+
+  /** @returns whether the VF is away from the host, and has not been moved back */
+  async #isAway(claimUid: string, pciAddress: string): Promise<boolean> {
+    const { store, sandboxes, attachments, clock, logger } = this.#options;
+    const claim = store.claim(claimUid);
+    const device = claim && unseenDevices(claim).find((each) => each.pciAddress === pciAddress);
+    if (claim === undefined || device === undefined) return false;
+    if (claim.podUids.some((uid) => sandboxes.hasPod(uid)) || (await attachments.isOnHost(device))) return false;
+    const sinceMs = this.#awaySinceMs.get(pciAddress) ?? clock.nowMs();
+    this.#awaySinceMs.set(pciAddress, sinceMs);
+    if (clock.nowMs() - sinceMs < longestStartMs) return true;
+    await attachments.takeBack(device);
+    const { namespace, name } = claim.identity;
+    const log = { claim: `${namespace}/${name}`, device: device.name };
+    logger.warn(log, 'VF moved back to the host from a sandbox that the runtime has lost');
+    return false;
+  }
+}
+
+/** VFs that another component attaches, and that no hook has found in a sandbox. */
+function unseenDevices({ state, devices }: Pick<StoredClaim, 'devices' | 'state'>): StoredDevice[] {
+  if (state !== 'prepared') return [];
+  const isUnseen = ({ config, attachment }: StoredDevice) => config.attach === 'observe' && attachment === undefined;
+  return devices.filter((device) => isUnseen(device) && !isUserSpace(device));
+}

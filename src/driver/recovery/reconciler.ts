@@ -1,0 +1,114 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+
+/** One task of each reconciliation round. */
+export interface ReconcileTask {
+  name: string;
+  run(signal: AbortSignal): Promise<void>;
+}
+
+export interface ReconcilerOptions {
+  tasks: readonly ReconcileTask[];
+  everyMs: number;
+  clock: Clock;
+  logger: Logger;
+}
+
+/** The first pause before a round that the tasks themselves have requested for the second time in a row. */
+const firstPauseMs = 1_000;
+
+/**
+ * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server
+ * still agree, and repairs what does not. One round at a time; a task that fails does not keep the others from running.
+ *
+ * A task that repairs something may request another round. Rounds that tasks request follow each other with growing
+ * pauses, since a repair that has no effect would otherwise be repeated without end.
+ */
+export class Reconciler implements AsyncDisposable {
+  readonly #options: ReconcilerOptions;
+  readonly #stop = new AbortController();
+  /** Distinguishes nudges of tasks, also of work that they leave running, from all others. */
+  readonly #inRound = new AsyncLocalStorage<true>();
+  #wake = Promise.withResolvers<void>();
+  #ownWake = Promise.withResolvers<void>();
+  #isOwnNudge = false;
+  /** Rounds in a row in which, or after which, tasks have requested another one. */
+  #ownNudges = 0;
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: ReconcilerOptions) {
+    this.#options = options;
+  }
+
+  /** The first round starts after the first pause, or on request. */
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  /**
+   * Requests a round soon, because something has changed: at once, unless a task requests it and the tasks have
+   * requested the last round, too.
+   */
+  nudge(): void {
+    if (this.#inRound.getStore() === true) {
+      this.#isOwnNudge = true;
+      this.#ownWake.resolve();
+    } else this.#wake.resolve();
+  }
+
+  /** One round. Never rejects. */
+  async round(signal: AbortSignal): Promise<void> {
+    await this.#inRound.run(true, () => this.#runTasks(signal));
+  }
+
+  async #runTasks(signal: AbortSignal): Promise<void> {
+    for (const { name, run } of this.#options.tasks) {
+      if (signal.aborted) return;
+      try {
+        await run(signal);
+      } catch (error) {
+        if (!signal.aborted) this.#options.logger.warn({ err: error, task: name }, 'reconciliation is not complete');
+      }
+    }
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.#pause(signal);
+      if (!signal.aborted) await this.round(signal);
+    }
+  }
+
+  async #pause(signal: AbortSignal): Promise<void> {
+    const { everyMs } = this.#options;
+    const wake = this.#wake.promise;
+    const isNudged = await this.#sleep(everyMs, [wake, this.#ownWake.promise], signal);
+    const pauseMs = this.#ownNudges === 0 ? 0 : Math.min(firstPauseMs * 2 ** (this.#ownNudges - 1), everyMs);
+    if (isNudged && this.#isOwnNudge && pauseMs > 0) await this.#sleep(pauseMs, [wake], signal);
+    this.#ownNudges = this.#isOwnNudge ? this.#ownNudges + 1 : 0;
+    this.#isOwnNudge = false;
+    this.#wake = Promise.withResolvers<void>();
+    this.#ownWake = Promise.withResolvers<void>();
+  }
+
+  /** @returns whether it was woken */
+  async #sleep(ms: number, wakers: readonly Promise<void>[], signal: AbortSignal): Promise<boolean> {
+    const woken = new AbortController();
+    const sleeping = this.#options.clock.sleep(ms, AbortSignal.any([signal, woken.signal])).then(
+      () => false,
+      () => true,
+    );
+    try {
+      return await Promise.race([sleeping, ...wakers.map((waker) => waker.then(() => true))]);
+    } finally {
+      woken.abort();
+    }
+  }
+}

@@ -1,0 +1,99 @@
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { explain } from '../../lib/errors.ts';
+import type { StoredClaim } from '../state/index.ts';
+import type { Served } from './claim-work.ts';
+
+/** Why something failed, and how many attempts have failed in a row. */
+export interface Failure {
+  error: unknown;
+  attempts: number;
+}
+
+/** Part of a pass that has failed: the work on a claim, or on all of them. */
+export interface FailedWork {
+  error: unknown;
+  /** As `namespace/name`; absent: on all of them. */
+  claim?: string;
+  /** Whether the last attempt has failed for the same reason. */
+  isRepeated?: boolean;
+}
+
+/** How far the claims of a pod are in one sandbox, each by itself. Claims are named by their UID. */
+export class ClaimProgress {
+  readonly #ready = new Set<string>();
+  /** Those whose addresses will change soon. */
+  readonly #tentative = new Set<string>();
+  /** Until they are served or detached. One that is ready could not be read again; the others wait. */
+  readonly #failures = new Map<string, Failure & { claim: string }>();
+
+  isReady(uid: string): boolean {
+    return this.#ready.has(uid);
+  }
+
+  get isAnyReady(): boolean {
+    return this.#ready.size > 0;
+  }
+
+  get isAnyTentative(): boolean {
+    return this.#tentative.size > 0;
+  }
+
+  /** Why a claim is not ready; `undefined` if it is, or was not tried yet. */
+  failureOf(uid: string): Failure | undefined {
+    return this.#ready.has(uid) ? undefined : this.#failures.get(uid);
+  }
+
+  /** What has failed and was not repeated with success. */
+  get failures(): FailedWork[] {
+    return [...this.#failures.values()];
+  }
+
+  /**
+   * Whether a pass has to serve a claim.
+   * @param readsAgain whether claims that are ready may have changed
+   * @param tries whether what has failed, or was only temporary, is due
+   */
+  isDue(uid: string, { readsAgain, tries }: { readsAgain: boolean; tries: boolean }): boolean {
+    const hasFailed = this.#failures.has(uid);
+    if (!this.#ready.has(uid)) return tries || !hasFailed;
+    return readsAgain || (tries && (hasFailed || this.#tentative.has(uid)));
+  }
+
+  served(uid: string, result: Exclude<Served, object>): void {
+    this.#failures.delete(uid);
+    this.#tentative.delete(uid);
+    if (result === 'gone') this.#ready.delete(uid);
+    else this.#ready.add(uid);
+    if (result === 'tentative') this.#tentative.add(uid);
+  }
+
+  /** It was ready, and is no longer. */
+  withdrawn(uid: string): void {
+    this.#ready.delete(uid);
+    this.#tentative.delete(uid);
+  }
+
+  /** One that is ready stays so: it is not known whether anything is wrong with it. */
+  failed({ uid, namespace, name }: ClaimIdentity, error: unknown): FailedWork {
+    const claim = `${namespace}/${name}`;
+    const before = this.#failures.get(uid);
+    this.#failures.set(uid, { error, claim, attempts: (before?.attempts ?? 0) + 1 });
+    return { error, claim, isRepeated: before !== undefined && explain(before.error) === explain(error) };
+  }
+
+  detached(uid: string): void {
+    this.withdrawn(uid);
+    this.#failures.delete(uid);
+  }
+
+  forgetFailures(): void {
+    this.#failures.clear();
+  }
+
+  forgetAllBut(claims: readonly StoredClaim[]): void {
+    const uids = new Set(claims.map(({ identity }) => identity.uid));
+    for (const known of [this.#ready, this.#tentative, this.#failures]) {
+      for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
+    }
+  }
+}

@@ -1,0 +1,143 @@
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../state/index.ts';
+import { type Attachments, left, type PodLinks } from '../vf/index.ts';
+import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import { asOneError, type SandboxError } from './errors.ts';
+import type { DeviceReading, MetadataWriter } from './metadata-writer.ts';
+import { netnsMissing } from './pod.ts';
+import type { Wanted } from './sandbox.ts';
+
+export interface ClaimWorkOptions {
+  store: Pick<Store, 'claim'>;
+  locks: Locks;
+  attachments: Attachments;
+  networks: Pick<Networks, 'isGone'>;
+  writer: MetadataWriter;
+  /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
+  assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+}
+
+/**
+ * What became of a claim that was served: `ready`; `tentative` if its addresses will change soon; `gone` if it is not prepared
+ * for the pod any more; `withdrawn` if VFs have left the pod, so that no container can start with it.
+ */
+export type Served = 'ready' | 'tentative' | 'gone' | { withdrawn: SandboxError };
+
+/** The operations on one claim in one sandbox. All but `end` hold the claim's lock. */
+export class ClaimWork {
+  readonly #options: ClaimWorkOptions;
+
+  constructor(options: ClaimWorkOptions) {
+    this.#options = options;
+  }
+
+  /** @param follow see {@link PodLinks} */
+  podLinks(namespace: NetworkNamespace, follow: () => void): PodLinks {
+    return this.#options.attachments.podLinks(namespace, follow);
+  }
+
+  /**
+   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata. One VF that fails does not keep the
+   * others from being attached and read. If a VF has left the pod, the metadata of its request is withdrawn and the claim's
+   * gate closed; the next call attaches it again.
+   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
+   */
+  async serve({ uid }: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
+    const { store, locks, writer, networks } = this.#options;
+    return await locks.run(uid, async () => {
+      signal.throwIfAborted();
+      const claim = store.claim(uid);
+      if (claim?.state !== 'prepared' || !claim.podUids.includes(place.podUid)) return 'gone';
+      const { identity, devices } = claim;
+      const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
+      if (isElsewhere) {
+        // While we waited for the lock, another instance may have served the pod's next sandbox.
+        if (networks.isGone(place.netnsPath)) throw netnsMissing(place);
+        // First, so that no container starts with the metadata of an earlier sandbox of the pod.
+        await writer.withdraw(identity, requestsOf(devices));
+      }
+      const readings: DeviceReading[] = [];
+      const lost: StoredDevice[] = [];
+      const errors: unknown[] = [];
+      for (const stored of devices) {
+        const device = { ...stored };
+        const reading: DeviceReading = { request: device.request, device, state: undefined };
+        readings.push(reading);
+        try {
+          reading.state = await this.#attach(claim, device, place, pod, signal);
+          if (reading.state !== undefined) continue;
+          lost.push(device);
+          await this.#withdrawLost(identity, device);
+        } catch (error) {
+          signal.throwIfAborted();
+          errors.push(error);
+        }
+      }
+      signal.throwIfAborted();
+      await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
+      if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
+      if (errors.length > 0) throw asOneError(errors);
+      return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
+    });
+  }
+
+  /**
+   * Detaches those of the claim's VFs that are in the sandbox.
+   * @param goal what is wanted of the sandbox
+   * @returns how many VFs were in it
+   */
+  async detach({ uid }: ClaimIdentity, sandboxId: string, goal: Exclude<Wanted, 'ready'>): Promise<number> {
+    const { store, locks, writer, attachments } = this.#options;
+    return await locks.run(uid, async () => {
+      const claim = store.claim(uid);
+      if (claim === undefined) return 0;
+      const { identity, devices } = claim;
+      const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
+      // Before any VF is detached: the files must not describe a VF that is gone.
+      if (here.length > 0) await writer.withdraw(identity, requestsOf(devices));
+      if (goal === 'gone') await writer.end(identity, sandboxId);
+      const errors: unknown[] = [];
+      for (const device of here) {
+        await attachments.detach(uid, { ...device }).catch((error: unknown) => errors.push(error));
+      }
+      if (errors.length > 0) throw asOneError(errors);
+      return here.length;
+    });
+  }
+
+  /** Records why containers wait for the claim in the sandbox: they fail with it when their time is over. */
+  async hold({ uid }: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
+    const { store, locks, writer } = this.#options;
+    await locks.run(uid, async () => {
+      const claim = store.claim(uid);
+      if (claim?.state === 'prepared') await writer.hold(claim.identity, sandboxId, reason);
+    });
+  }
+
+  /** Ends containers that wait for the claim in the sandbox, also while an attempt to attach its VFs is under way. */
+  async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
+    await this.#options.writer.end(identity, sandboxId);
+  }
+
+  /** @returns `undefined` if the VF was attached here and has left the pod */
+  async #attach(claim: StoredClaim, device: StoredDevice, place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
+    const { attachments } = this.#options;
+    const { attachment, ...unattached } = device;
+    const { sandboxId, networkData } = attachment ?? {};
+    if (sandboxId === place.sandboxId && networkData !== undefined) return await attachments.read(device, pod);
+    const assure = () => this.#options.assure(claim, unattached);
+    if (sandboxId === undefined) await assure();
+    return await attachments.attach(claim.identity.uid, device, place, pod, signal, assure);
+  }
+
+  /** First the files: if we are interrupted, the next call finds again that the VF is not in the pod. */
+  async #withdrawLost(identity: ClaimIdentity, device: StoredDevice): Promise<void> {
+    const { writer, attachments } = this.#options;
+    await writer.withdraw(identity, requestsOf([device]));
+    attachments.recordNetworkData(identity.uid, new Map([[device, undefined]]));
+  }
+}
+
+function requestsOf(devices: readonly StoredDevice[]): string[] {
+  return devices.map(({ request }) => request);
+}

@@ -1,0 +1,106 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import type { NamespaceEnds } from './namespace-ends.ts';
+
+/**
+ * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that keeps changing is
+ * read less and less often, and its events are ignored in between.
+ */
+const settle = { firstMs: 250, lastMs: 30_000, looksAtFirst: 8 };
+/** After this time without changes, the next change is read without delay again. */
+const quietMs = 10_000;
+/** When reads are this far apart, the pod counts as flapping. */
+const flappingMs = 4_000;
+
+export interface FollowOptions {
+  networks: Pick<Networks, 'open'>;
+  ends: Pick<NamespaceEnds, 'watch'>;
+  /** Called some time after a change. */
+  onChange: () => void;
+  /** Called once when a pod keeps changing its links, and again only after it has been quiet. */
+  onFlapping?: () => void;
+  clock: Clock;
+}
+
+/**
+ * Follows changes of links and addresses in a pod's network namespace, from its creation on. It keeps the namespace alive, so
+ * it is disposed of before a VF is detached, and ends by itself when there is another namespace at the path, or none: the VFs
+ * of one that is gone return to the host only then.
+ */
+export class Follow implements Disposable {
+  readonly #options: FollowOptions;
+  readonly #netnsPath: string;
+  readonly #identity: string;
+  readonly #stop = new AbortController();
+  readonly #end: Disposable;
+  #watch: Disposable;
+  #isSettling = false;
+  /** Reads since the pod was last quiet. */
+  #looks = 0;
+  #lastLookMs = Number.NEGATIVE_INFINITY;
+
+  /**
+   * @param namespace may be closed afterwards
+   * @throws NetlinkError `netns-refused`, `netlink-lost`
+   */
+  constructor(namespace: NetworkNamespace, options: FollowOptions) {
+    this.#options = options;
+    this.#netnsPath = namespace.netns.path;
+    this.#identity = namespace.identity;
+    this.#watch = namespace.watch(() => this.#changed());
+    this.#end = options.ends.watch(this.#identity, this.#netnsPath, () => this.#stop.abort());
+    this.#stop.signal.addEventListener(
+      'abort',
+      () => {
+        this.#watch[Symbol.dispose]();
+        this.#end[Symbol.dispose]();
+      },
+      { once: true },
+    );
+  }
+
+  [Symbol.dispose](): void {
+    this.#stop.abort();
+  }
+
+  /** Ends if the namespace is gone. @throws NetlinkError `netns-refused` */
+  #listenAgain(): void {
+    using namespace = this.#options.networks.open(this.#netnsPath);
+    if (namespace?.identity === this.#identity) this.#watch = namespace.watch(() => this.#changed());
+    else this.#stop.abort();
+  }
+
+  #changed(): void {
+    if (this.#isSettling || this.#stop.signal.aborted) return;
+    this.#isSettling = true;
+    const { clock } = this.#options;
+    const settleMs = this.#settleMs();
+    // Each further message would cost as much as this one and carry no more information.
+    if (settleMs > settle.firstMs) this.#watch[Symbol.dispose]();
+    clock.sleep(settleMs, this.#stop.signal).then(
+      () => this.#look(settleMs),
+      () => undefined,
+    );
+  }
+
+  #look(settleMs: number): void {
+    this.#isSettling = false;
+    this.#lastLookMs = this.#options.clock.nowMs();
+    try {
+      if (settleMs > settle.firstMs) this.#listenAgain();
+    } catch {
+      // For example too many open files: it is tried again.
+      this.#changed();
+    }
+    if (!this.#stop.signal.aborted) this.#options.onChange();
+  }
+
+  #settleMs(): number {
+    if (this.#options.clock.nowMs() - this.#lastLookMs > quietMs) this.#looks = 0;
+    const doublings = Math.max(0, this.#looks - settle.looksAtFirst);
+    this.#looks++;
+    const settleMs = Math.min(settle.firstMs * 2 ** doublings, settle.lastMs);
+    if (settleMs === flappingMs) this.#options.onFlapping?.();
+    return settleMs;
+  }
+}

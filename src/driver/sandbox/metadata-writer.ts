@@ -1,0 +1,117 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import type { ClaimIdentity, DeviceAttributes } from '../../framework/metadata/index.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { StoredDevice } from '../state/index.ts';
+import type { Attachments, VfState } from '../vf/index.ts';
+import { asOneError } from './errors.ts';
+import { byRequest, toDeviceMetadata, toNetworkData } from './pod-metadata.ts';
+
+/** A device of a claim and its state in the pod; no state if it is not there, or could not be read. */
+export interface DeviceReading {
+  request: string;
+  device: StoredDevice;
+  state: VfState | undefined;
+}
+
+/** The framework's calls about the metadata of a claim. */
+export type MetadataFiles = Pick<
+  KubeletPluginHelper,
+  'updateRequestMetadata' | 'withdrawMetadata' | 'openGate' | 'holdGate' | 'endGate'
+>;
+
+export interface MetadataWriterOptions {
+  driver: string;
+  attachments: Pick<Attachments, 'recordNetworkData'>;
+  files: MetadataFiles;
+  attributesOf: (pciAddress: string) => DeviceAttributes;
+  /**
+   * Called after the network data of all devices of a claim was stored and its files were written, or both were up to date.
+   * @param isSettled `false` if addresses are tentative: the call is repeated when they no longer are
+   */
+  onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
+  logger: Logger;
+}
+
+/** Turns the state of devices in a pod into the metadata of their requests. To be called with the claim's lock held. */
+export class MetadataWriter {
+  readonly #options: MetadataWriterOptions;
+
+  constructor(options: MetadataWriterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Stores network data and writes files, for those requests whose devices could all be read: a file describes its
+   * request as a whole. When all requests are written, containers of this sandbox may start. A request that cannot be written
+   * does not keep the others from being written.
+   * @throws MetadataError, StateError
+   */
+  async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
+    const { files, driver, attributesOf, logger } = this.#options;
+    const claim = `${identity.namespace}/${identity.name}`;
+    const complete = [...byRequest([...readings])].filter(([, entries]) => entries.every(isRead));
+    const known = complete.flatMap(([, entries]) => entries.filter(isRead));
+    const isNew = this.#recordNetworkData(identity, known);
+    const errors: unknown[] = [];
+    for (const [request, entries] of complete) {
+      const devices = entries
+        .filter(isRead)
+        .map(({ device, state }) => toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state));
+      const facts = { claim, request, devices: devices.map(({ name }) => name) };
+      try {
+        const update = await files.updateRequestMetadata(identity, request, devices);
+        if (update.isWritten) logger.info({ ...facts, generation: update.generation }, 'metadata written');
+        // 0: the claim was prepared while metadata was off, so containers have no mount to read it by.
+        else if (isNew && update.generation === 0) logger.info(facts, 'devices ready; metadata files are off');
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw asOneError(errors);
+    // The state of a claim with a device that is not there is reported as a failure.
+    if (known.length < readings.length) return;
+    await files.openGate(identity, sandboxId);
+    const isSettled = known.every(({ state }) => !state.tentative);
+    if (known.length > 0) this.#report(identity, isSettled);
+  }
+
+  /** Blanks the claim's files and keeps containers from starting, until the next `write`. */
+  async withdraw(identity: ClaimIdentity, requests: readonly string[]): Promise<void> {
+    await this.#options.files.withdrawMetadata(identity, requests);
+  }
+
+  /** Records why containers wait for the claim. */
+  async hold(identity: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
+    await this.#options.files.holdGate(identity, sandboxId, reason);
+  }
+
+  /** Ends containers that wait in a sandbox that is gone. */
+  async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
+    await this.#options.files.endGate(identity, sandboxId);
+  }
+
+  /** Reports a write, whose failure must not affect the metadata. */
+  #report(identity: ClaimIdentity, isSettled: boolean): void {
+    const { logger, onWritten } = this.#options;
+    try {
+      onWritten?.(identity, isSettled);
+    } catch (error) {
+      logger.warn({ claim: `${identity.namespace}/${identity.name}`, err: error }, 'claim status not updated');
+    }
+  }
+
+  /** @returns whether it differs from what was stored */
+  #recordNetworkData({ uid }: ClaimIdentity, readings: readonly ReadDevice[]): boolean {
+    const states = readings.map(({ device, state }) => [device, toNetworkData(state)] as const);
+    const changed = states.filter(([device, data]) => !isDeepStrictEqual(device.attachment?.networkData, data));
+    this.#options.attachments.recordNetworkData(uid, new Map(changed));
+    return changed.length > 0;
+  }
+}
+
+type ReadDevice = DeviceReading & { state: VfState };
+
+function isRead(reading: DeviceReading): reading is ReadDevice {
+  return reading.state !== undefined;
+}

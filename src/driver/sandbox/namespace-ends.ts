@@ -1,0 +1,66 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { Networks } from '../vf/networks.ts';
+
+const everyMs = 1_000;
+
+interface Watched {
+  identity: string;
+  netnsPath: string;
+  onEnd: () => void;
+}
+
+/**
+ * Reports network namespaces that are gone from their paths, within a second. One timer checks all of them: on a node with
+ * hundreds of pods, a timer for each would cost more than the checks. Without any there is no timer.
+ */
+export class NamespaceEnds {
+  readonly #networks: Pick<Networks, 'isStill'>;
+  readonly #clock: Clock;
+  readonly #watched = new Set<Watched>();
+  #stop: AbortController | undefined;
+
+  constructor({ networks, clock }: { networks: Pick<Networks, 'isStill'>; clock: Clock }) {
+    this.#networks = networks;
+    this.#clock = clock;
+  }
+
+  /**
+   * @param identity of the namespace that is at the path now: {@link Networks.open}
+   * @param onEnd called once, when another namespace is there or none
+   * @returns ends the watch
+   */
+  watch(identity: string, netnsPath: string, onEnd: () => void): Disposable {
+    const watched = { identity, netnsPath, onEnd };
+    this.#watched.add(watched);
+    if (this.#stop === undefined) void this.#run();
+    return { [Symbol.dispose]: () => this.#forget(watched) };
+  }
+
+  #forget(watched: Watched): void {
+    this.#watched.delete(watched);
+    if (this.#watched.size > 0) return;
+    this.#stop?.abort();
+    this.#stop = undefined;
+  }
+
+  async #run(): Promise<void> {
+    const stop = new AbortController();
+    this.#stop = stop;
+    try {
+      for (;;) {
+        await this.#clock.sleep(everyMs, stop.signal);
+        this.#look();
+      }
+    } catch {
+      // The last watch has ended: nothing else rejects.
+    }
+  }
+
+  #look(): void {
+    for (const watched of [...this.#watched]) {
+      if (this.#networks.isStill(watched.identity, watched.netnsPath)) continue;
+      this.#forget(watched);
+      watched.onEnd();
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import type { CallContext, Container, PluginHandlers, PodSandbox, RuntimeInfo } from '../../../nri/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { factsOf } from './pod.ts';
+import type { SandboxRegistry } from './sandbox-registry.ts';
+import type { StartGuard } from './start-guard.ts';
+
+/**
+ * How long RunPodSandbox waits for the work that it has started, unless other pods are expected. The work is usually done by
+ * then. A slow hook delays every other request to the runtime that takes NRI's lock, so longer work continues after the
+ * answer, and containers wait for it in their start gate.
+ */
+const startBudgetMs = 500;
+/** Share of the runtime's deadline, after which it continues without us. */
+const deadlineShare = 0.75;
+
+export interface NriHooksOptions {
+  registry: SandboxRegistry;
+  guard: StartGuard;
+  /** Called after the runtime has listed its sandboxes. */
+  onSynchronized: () => void;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * Translates events of the runtime into the wanted state of sandboxes. Events may arrive in any order and for unknown
+ * sandboxes, and are answered before the runtime's deadline: see nri/README.md.
+ */
+export class NriHooks implements PluginHandlers {
+  readonly #options: NriHooksOptions;
+
+  constructor(options: NriHooksOptions) {
+    this.#options = options;
+  }
+
+  configure({ name, version }: RuntimeInfo): void {
+    this.#options.logger.info({ runtime: name, version }, 'connected to the runtime');
+  }
+
+  synchronize(pods: PodSandbox[], containers: Container[]): void {
+    const { registry, onSynchronized } = this.#options;
+    registry.synchronize(pods.map(factsOf), new Set(containers.map(({ podSandboxId }) => podSandboxId)));
+    onSynchronized();
+  }
+
+  disconnected(): void {
+    this.#options.registry.expire();
+  }
+
+  /** Never refuses a sandbox: its containers do not start before it is ready. */
+  async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
+    const { registry, guard } = this.#options;
+    const sandbox = registry.adopt(factsOf(pod), false);
+    const ready = sandbox.want('ready');
+    ready.catch(() => undefined);
+    // Most pods have no claim; then there is nothing to wait for.
+    if (sandbox.phase === 'pending' || guard.mayGoOn(pod)) return;
+    await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
+  }
+
+  /**
+   * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later.
+   * @throws SandboxError `not-ready`
+   */
+  async createContainer(pod: PodSandbox, container: Container, context: CallContext): Promise<void> {
+    const { registry, guard } = this.#options;
+    // Its RunPodSandbox may have been missed while we were not connected.
+    const sandbox = registry.adopt(factsOf(pod), true);
+    const ready = sandbox.want('ready');
+    ready.catch(() => undefined);
+    try {
+      guard.check(pod, container, sandbox);
+    } catch (error) {
+      if (sandbox.failure !== undefined || sandbox.isEnding) throw error;
+      await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
+      guard.check(pod, container, sandbox);
+    }
+  }
+
+  /**
+   * Waits as long as the deadline allows: afterwards the runtime removes the network namespace with everything in it. Never
+   * fails, since CRI-O would refuse to stop the pod: failures are retried in the background, and by unprepare.
+   */
+  async stopPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
+    await this.#within(budgetOf(context), this.#options.registry.end(factsOf(pod)));
+  }
+
+  /** After a failure containerd sends this without a stop before it. */
+  async removePodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
+    await this.stopPodSandbox(pod, context);
+  }
+
+  /** Waits for the work for some time. Failures are logged by the sandbox. */
+  async #within(budgetMs: number, work: Promise<void>): Promise<void> {
+    using deadline = this.#options.clock.deadline(budgetMs);
+    const { promise: late, resolve } = Promise.withResolvers<void>();
+    deadline.signal.addEventListener('abort', () => resolve(), { once: true });
+    await Promise.race([work.catch(() => undefined), late]);
+  }
+}
+
+function budgetOf({ timeoutMs }: CallContext): number {
+  return Math.floor(deadlineShare * timeoutMs);
+}

@@ -1,0 +1,61 @@
+import type { DeviceAttributes, DeviceMetadata, NetworkDeviceData } from '../../framework/metadata/index.ts';
+import { baseRequest } from '../../framework/metadata/index.ts';
+import type { VfAccess } from '../../node/sriov/index.ts';
+import type { StoredDevice } from '../state/index.ts';
+import type { VfState } from '../vf/index.ts';
+
+/** The network data in the API's format; unknown fields are left out. */
+export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
+  return {
+    ...(interfaceName === undefined ? {} : { interfaceName }),
+    ...(ips.length === 0 ? {} : { ips }),
+    ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
+  };
+}
+
+/** Metadata of a device: its published attributes, those that its claim changed, and its network data. */
+export function toDeviceMetadata(
+  driver: string,
+  device: StoredDevice,
+  attributes: DeviceAttributes,
+  state: VfState,
+): DeviceMetadata {
+  const { pool, name, access } = device;
+  return {
+    driver,
+    pool,
+    name,
+    attributes: { ...attributes, ...(access === undefined ? {} : toAccessAttributes(access)), ...toAttributes(state) },
+    networkData: toNetworkData(state),
+  };
+}
+
+function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan }: VfState): DeviceAttributes {
+  return {
+    ...(mtuBytes === undefined ? {} : { mtu: { int: mtuBytes } }),
+    ...(linkUp === undefined ? {} : { linkUp: { bool: linkUp } }),
+    ...(hardwareAddress === undefined ? {} : { mac: { string: hardwareAddress } }),
+    ...(vlan === undefined ? {} : { vlan: { int: vlan } }),
+  };
+}
+
+/** The inventory describes the VF before its claim: its driver, and what depends on that, may have changed since. */
+function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttributes {
+  return {
+    ...(driver === undefined ? {} : { driver: { string: driver } }),
+    ...(rdmaDevice === undefined ? {} : { rdma: { bool: true }, rdmaDevice: { string: rdmaDevice } }),
+    ...(vfio === undefined
+      ? {}
+      : {
+          iommuGroup: { string: vfio.iommuGroup },
+          vfioDevice: { string: vfio.device },
+          rdma: { bool: false },
+          rdmaDevice: { string: '' },
+        }),
+  };
+}
+
+/** Grouped by base name of the request: each has a file. */
+export function byRequest<T extends { request: string }>(items: T[]): Map<string, T[]> {
+  return Map.groupBy(items, ({ request }) => baseRequest(request));
+}

@@ -1,0 +1,48 @@
+import type { PodSandbox } from '../../../nri/index.ts';
+import type { SandboxPlace } from '../state/index.ts';
+import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import { SandboxError } from './errors.ts';
+
+/** The runtime's facts about a sandbox that matter here. */
+export interface SandboxFacts extends Omit<SandboxPlace, 'netnsPath'> {
+  /** Absent for a pod on the host's network, for which containerd names none, and where it is unknown. */
+  netnsPath?: string;
+  /** The runtime does not know where the sandbox's network is. */
+  isNetnsUnknown?: true;
+}
+
+export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): SandboxFacts {
+  const netnsPath = namespaces.find(({ type }) => type === 'network')?.path || undefined;
+  const facts = { sandboxId: id, podUid: uid, podNamespace: namespace, podName: name };
+  if (netnsPath !== undefined) return { ...facts, netnsPath };
+  // A sandbox on the host's network still has other namespaces. If containerd 2.4 was killed before it stored a new sandbox, it
+  // lists that one without any namespace for the rest of the sandbox's life.
+  return namespaces.length === 0 ? { ...facts, isNetnsUnknown: true } : facts;
+}
+
+/**
+ * Opens the network namespace of a sandbox.
+ * @throws SandboxError `host-network`, also where CRI-O names the host's own namespace; `netns-missing`; `netns-unknown`
+ */
+export function openNamespaceOf(facts: SandboxFacts, networks: Pick<Networks, 'open'>): NetworkNamespace {
+  const { netnsPath, isNetnsUnknown, podNamespace, podName } = facts;
+  if (isNetnsUnknown) {
+    const message = `the runtime does not report the network namespace of pod ${podNamespace}/${podName}`;
+    const hint = 'a container that waits in the start gate reports it; if none does, delete the pod';
+    throw new SandboxError('netns-unknown', message, { retriable: true, hint });
+  }
+  const namespace = netnsPath === undefined ? undefined : networks.open(netnsPath);
+  if (namespace !== undefined && !namespace.isHost) return namespace;
+  namespace?.[Symbol.dispose]();
+  if (netnsPath === undefined || namespace !== undefined) {
+    const message = `pod ${podNamespace}/${podName} uses the host's network, where it cannot have a VF of its own`;
+    throw new SandboxError('host-network', message, { hint: 'remove hostNetwork from the pod, or the claim' });
+  }
+  throw netnsMissing({ ...facts, netnsPath });
+}
+
+export function netnsMissing({ netnsPath: path, podNamespace, podName }: SandboxPlace): SandboxError {
+  const message = `pod ${podNamespace}/${podName} has no network namespace at ${path}`;
+  const hint = 'the sandbox is being removed, or the directory is not mounted with mountPropagation: HostToContainer';
+  return new SandboxError('netns-missing', message, { path, retriable: true, hint });
+}

@@ -1,0 +1,256 @@
+import type { Logger } from '../../lib/logger.ts';
+import { Slots } from '../../lib/slots.ts';
+import type { Attachment, StoredClaim } from '../state/index.ts';
+import type { SandboxFacts } from './pod.ts';
+import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
+
+interface Entry {
+  sandbox: Sandbox;
+  /** Whether the runtime has listed it, or sent an event about it, since we connected. */
+  isListed: boolean;
+  /** Whether the runtime has shown a container in it: the remains of a failed creation have none. */
+  hasContainers: boolean;
+  /** Since when the up-to-date list of the runtime lacks it; absent if it does not. */
+  missingSinceMs: number | undefined;
+}
+
+/**
+ * How long a sandbox may be missing from the runtime's list before it counts as gone. Longer than the time between the
+ * creation of its network and its appearance in the list, in which its pause process starts.
+ */
+const missingMs = 10_000;
+/**
+ * How long a pod whose sandbox the runtime has listed without containers may still have one. A container that is created
+ * meanwhile can be missing from the list, and its event goes only to plugins that were connected before; if its pod has been
+ * deleted, the kubelet ends it within this time. Source: containerd/nri issue 63.
+ */
+const unlistedContainerMs = 10_000;
+
+/**
+ * The sandboxes of the node: those that the runtime has shown, and those in which the store still has VFs. The runtime's
+ * list is unreliable in both directions. After a restart containerd does not report the end of earlier sandboxes, and lists
+ * the remains of a sandbox that it was creating. Some runtimes do not list sandboxes while they create them, such as
+ * containerd 1.7 between RunPodSandbox and the start of the pause process. So a missing sandbox may be alive.
+ */
+export class SandboxRegistry implements AsyncDisposable {
+  readonly #deps: SandboxDeps;
+  readonly #logger: Logger;
+  /** By sandbox id. */
+  readonly #entries = new Map<string, Entry>();
+  /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
+  readonly #current = new Map<string, string>();
+  /** For sandboxes that are ready and only read again: with hundreds of them at once, hooks would wait for all. */
+  readonly #refreshes = new Slots(4);
+  #isFresh = false;
+  #synchronizedAtMs = 0;
+
+  constructor(deps: SandboxDeps) {
+    this.#deps = deps;
+    this.#logger = deps.logger;
+  }
+
+  /** Whether the runtime's list of sandboxes is up to date. */
+  get isFresh(): boolean {
+    return this.#isFresh;
+  }
+
+  has(sandboxId: string): boolean {
+    return this.#entries.get(sandboxId)?.isListed === true;
+  }
+
+  /** Whether the runtime has shown it, and its network namespace is known. */
+  isLocated(sandboxId: string): boolean {
+    return this.has(sandboxId) && this.find(sandboxId)?.facts.isNetnsUnknown !== true;
+  }
+
+  /** Whether the list is up to date and has the network namespace of each sandbox whose containers may be waiting. */
+  get isComplete(): boolean {
+    return this.#isFresh && !this.waiting().some(({ facts }) => facts.isNetnsUnknown);
+  }
+
+  hasPod(podUid: string): boolean {
+    return this.#listed().some(({ sandbox }) => sandbox.facts.podUid === podUid);
+  }
+
+  /** Whether the runtime has shown containers of the pod, or may not have shown them yet. */
+  mayHaveContainers(podUid: string): boolean {
+    const isListNew = this.#deps.clock.nowMs() - this.#synchronizedAtMs < unlistedContainerMs;
+    const ofPod = this.#listed().filter(({ sandbox }) => sandbox.facts.podUid === podUid);
+    return ofPod.some(({ hasContainers }) => hasContainers || isListNew);
+  }
+
+  /** Sandboxes whose containers may be waiting for a claim. */
+  waiting(): Sandbox[] {
+    return [...this.#entries.values()].flatMap(({ sandbox }) => (sandbox.phase === 'attaching' ? [sandbox] : []));
+  }
+
+  find(sandboxId: string): Sandbox | undefined {
+    return this.#entries.get(sandboxId)?.sandbox;
+  }
+
+  /**
+   * Takes over the runtime's list of its sandboxes.
+   * @param current ids of sandboxes with containers, which are the current ones of their pods
+   */
+  synchronize(pods: readonly SandboxFacts[], current: ReadonlySet<string>): void {
+    for (const entry of this.#entries.values()) {
+      entry.isListed = false;
+      entry.hasContainers = false;
+    }
+    for (const facts of pods) this.#add(facts, current.has(facts.sandboxId));
+    for (const { podUid, sandboxId } of pods) if (current.has(sandboxId)) this.#makeCurrent(podUid, sandboxId);
+    this.#isFresh = true;
+    this.#synchronizedAtMs = this.#deps.clock.nowMs();
+    this.requeueAll();
+  }
+
+  /** The connection to the runtime was lost: its list is stale until the next one. */
+  expire(): void {
+    this.#isFresh = false;
+  }
+
+  /**
+   * Handles an event that the runtime sends only for the current sandbox of a pod.
+   * @param hasContainers whether the event is about a container
+   */
+  adopt(facts: SandboxFacts, hasContainers: boolean): Sandbox {
+    const sandbox = this.#add(facts, hasContainers);
+    this.#makeCurrent(facts.podUid, facts.sandboxId);
+    return sandbox;
+  }
+
+  /** The runtime stops or removes a sandbox. @throws the reason why its VFs cannot be detached */
+  async end(facts: SandboxFacts): Promise<void> {
+    const sandbox = this.#add(facts, false);
+    const entry = this.#entries.get(facts.sandboxId);
+    if (entry !== undefined) entry.isListed = false;
+    await this.#end(sandbox);
+  }
+
+  /**
+   * Reconciles every sandbox, and ends those whose end was not reported: their namespace is gone, or the runtime has not
+   * listed them for 10 s. A sandbox that turns out to be alive after that is served again.
+   */
+  requeueAll(): void {
+    for (const attachment of this.#storedAttachments()) this.#addStored(attachment);
+    for (const entry of [...this.#entries.values()]) this.#requeue(entry);
+  }
+
+  /** Reconciles the sandboxes of some pods: their claims were laid down anew. */
+  requeuePods(podUids: readonly string[]): void {
+    for (const entry of [...this.#entries.values()]) {
+      if (podUids.includes(entry.sandbox.facts.podUid)) this.#requeue(entry);
+    }
+  }
+
+  async [Symbol.asyncDispose]() {
+    const entries = [...this.#entries.values()];
+    this.#entries.clear();
+    await Promise.all(entries.map(({ sandbox }) => sandbox[Symbol.asyncDispose]()));
+  }
+
+  #requeue(entry: Entry): void {
+    const { sandbox, isListed } = entry;
+    const { netnsPath, podUid, sandboxId } = sandbox.facts;
+    const nowMs = this.#deps.clock.nowMs();
+    entry.missingSinceMs = this.#isFresh && !isListed ? (entry.missingSinceMs ?? nowMs) : undefined;
+    const isMissing = entry.missingSinceMs !== undefined && nowMs - entry.missingSinceMs >= missingMs;
+    const isEmpty = this.#isFresh && !this.mayHaveContainers(podUid);
+    const isLeftover = isEmpty && hasVfOfOtherPod(this.#deps.store.claims(), sandbox.facts);
+    if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));
+    else if (isMissing || isLeftover) this.#inBackground(this.#end(sandbox, 'away'));
+    else if (isListed && this.#livesIn(podUid, sandboxId)) this.#inBackground(this.#refresh(sandbox));
+  }
+
+  async #refresh(sandbox: Sandbox): Promise<void> {
+    // Attaching or detaching VFs may take long, and must not keep the others waiting.
+    if (sandbox.phase !== 'ready') return await sandbox.refresh();
+    await this.#refreshes.run(async () => {
+      if (this.find(sandbox.facts.sandboxId) === sandbox) await sandbox.refresh();
+    });
+  }
+
+  /**
+   * Whether this is the pod's current sandbox. If the runtime has not shown which one it is since we started, the one with
+   * the pod's VFs counts as current: its containers may be running.
+   */
+  #livesIn(podUid: string, sandboxId: string): boolean {
+    const current = this.#current.get(podUid);
+    if (current !== undefined) return current === sandboxId;
+    const attached = this.#deps.store
+      .claimsOfPod(podUid)
+      .flatMap(({ devices }) => devices.flatMap((d) => d.attachment ?? []));
+    return !attached.some(
+      (other) =>
+        other.podUid === podUid &&
+        other.sandboxId !== sandboxId &&
+        this.has(other.sandboxId) &&
+        !this.#deps.networks.isGone(other.netnsPath),
+    );
+  }
+
+  /** The pod's other sandboxes are remains of earlier attempts. */
+  #makeCurrent(podUid: string, sandboxId: string): void {
+    if (this.#current.get(podUid) === sandboxId) return;
+    this.#current.set(podUid, sandboxId);
+    for (const { sandbox } of [...this.#entries.values()]) {
+      const { facts } = sandbox;
+      if (facts.podUid === podUid && facts.sandboxId !== sandboxId) this.#inBackground(this.#end(sandbox));
+    }
+  }
+
+  #add(facts: SandboxFacts, hasContainers: boolean): Sandbox {
+    const found = this.#entries.get(facts.sandboxId);
+    if (found !== undefined && found.sandbox.phase !== 'gone') {
+      found.isListed = true;
+      found.hasContainers ||= hasContainers;
+      found.sandbox.locate(facts);
+      return found.sandbox;
+    }
+    const sandbox = new Sandbox(facts, this.#deps);
+    this.#entries.set(facts.sandboxId, { sandbox, isListed: true, hasContainers, missingSinceMs: undefined });
+    return sandbox;
+  }
+
+  #addStored({ sandboxId, podUid, podNamespace, podName, netnsPath }: Attachment): void {
+    const names = {
+      ...(podNamespace === undefined ? {} : { podNamespace }),
+      ...(podName === undefined ? {} : { podName }),
+    };
+    const facts = { sandboxId, podUid, ...names, netnsPath };
+    const known = this.find(sandboxId);
+    if (known !== undefined) {
+      known.locate(facts);
+      return;
+    }
+    const sandbox = new Sandbox(facts, this.#deps);
+    this.#entries.set(sandboxId, { sandbox, isListed: false, hasContainers: false, missingSinceMs: undefined });
+  }
+
+  #listed(): Entry[] {
+    return [...this.#entries.values()].filter(({ isListed }) => isListed);
+  }
+
+  #storedAttachments(): Attachment[] {
+    return this.#deps.store.claims().flatMap(({ devices }) => devices.flatMap(({ attachment }) => attachment ?? []));
+  }
+
+  async #end(sandbox: Sandbox, goal: Exclude<Wanted, 'ready'> = 'gone'): Promise<void> {
+    const { sandboxId, podUid } = sandbox.facts;
+    await sandbox.want(goal);
+    if (this.#entries.get(sandboxId)?.sandbox === sandbox) this.#entries.delete(sandboxId);
+    if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);
+  }
+
+  /** The sandbox itself logs failures and retries. */
+  #inBackground(work: Promise<void>): void {
+    work.catch((error: unknown) => this.#logger.debug({ err: error }, 'sandbox is requeued'));
+  }
+}
+
+/** Whether a VF is in the sandbox whose claim has passed to another pod. */
+function hasVfOfOtherPod(claims: readonly StoredClaim[], { podUid, sandboxId }: SandboxFacts): boolean {
+  return claims.some(({ podUids, devices }) => {
+    return !podUids.includes(podUid) && devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);
+  });
+}

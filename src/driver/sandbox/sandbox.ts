@@ -1,0 +1,382 @@
+import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { Retry } from '../../lib/retry.ts';
+import type { SandboxPlace, Store, StoredClaim } from '../state/index.ts';
+import type { PodLinks } from '../vf/index.ts';
+import type { NetworkNamespace, Networks } from '../vf/networks.ts';
+import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
+import type { ClaimWork, Served } from './claim-work.ts';
+import { asOneError, SandboxError } from './errors.ts';
+import { Follow } from './follow.ts';
+import type { NamespaceEnds } from './namespace-ends.ts';
+import { openNamespaceOf, type SandboxFacts } from './pod.ts';
+
+/** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
+const tentative = { everyMs: 500, reads: 10 };
+
+/**
+ * Phase of a sandbox.
+ * `pending`: nothing was done yet. `attaching`: VFs are being attached, also those that have left the pod; retried after a
+ * failure. `ready`: VFs are attached and metadata is written. `detaching`: VFs are being detached; retried after a failure. `gone`: no VF is in it.
+ */
+export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
+
+/**
+ * The wanted state of a sandbox, each more final than the one before. `away`: its VFs are detached and its containers wait,
+ * since it may turn out to be alive. `gone`: it has ended, and so do containers that wait in it.
+ */
+export type Wanted = 'ready' | 'away' | 'gone';
+
+const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
+
+export interface SandboxDeps {
+  store: Pick<Store, 'claims' | 'claimsOfPod'>;
+  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve'>;
+  networks: Networks;
+  ends: Pick<NamespaceEnds, 'watch'>;
+  /** Called for each claim that is not ready after an attempt to attach it. */
+  onFailure: (claim: ClaimIdentity, reason: string) => void;
+  /** Called for each claim of a pod whose links and addresses change all the time: the pod is read less often then. */
+  onFlapping: (claim: ClaimIdentity) => void;
+  /** Whether changes in running pods are followed. */
+  liveUpdates: boolean;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
+ * each pass starts from the store and the kernel's state, so it can be repeated at any time. A pass works on each claim by
+ * itself: one that fails is repeated after a pause, and has no effect on the others.
+ */
+export class Sandbox implements AsyncDisposable {
+  readonly #deps: SandboxDeps;
+  readonly #log: object;
+  readonly #retry: Retry;
+  readonly #progress = new ClaimProgress();
+  /** By UID of the claim: what was wanted when it was detached. */
+  readonly #left = new Map<string, Wanted>();
+  #facts: SandboxFacts;
+  #phase: Phase = 'pending';
+  #lastError: unknown;
+  #wanted: Wanted = 'ready';
+  /** Claims that are ready may have changed since they were last read. */
+  #isDirty = true;
+  /** Claims that have failed are to be tried in the next pass. */
+  #isTryDue = true;
+  /** Whether the pass under way tries them. */
+  #isTrying = false;
+  #tentativeReads = 0;
+  /** Ends attempts to attach. */
+  readonly #attaching = new AbortController();
+  #pass: Promise<void> | undefined;
+  #follow: Follow | undefined;
+
+  constructor(facts: SandboxFacts, deps: SandboxDeps) {
+    this.#facts = facts;
+    this.#deps = deps;
+    this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
+    this.#retry = new Retry(deps.clock, () => {
+      this.#isTryDue = true;
+      // The last pass has read nothing.
+      if (this.#lastError !== undefined && this.#progress.failures.length === 0) this.#isDirty = true;
+      this.#inBackground();
+    });
+  }
+
+  get facts(): SandboxFacts {
+    return this.#facts;
+  }
+
+  /** Adds the network namespace if it was unknown. */
+  locate(facts: SandboxFacts): void {
+    if (this.#facts.isNetnsUnknown && facts.netnsPath !== undefined) this.#facts = facts;
+  }
+
+  get phase(): Phase {
+    return this.#phase;
+  }
+
+  /** Why the last pass failed, for whatever claim, and how many have failed in a row. */
+  get failure(): Failure | undefined {
+    return this.#lastError === undefined ? undefined : { error: this.#lastError, attempts: this.#retry.attempts };
+  }
+
+  /** Why a claim is not ready; `undefined` if it was not tried yet. */
+  failureOf(claimUid: string): Failure | undefined {
+    return this.#progress.failureOf(claimUid);
+  }
+
+  /** Whether the claim's VFs are attached and its metadata is written. */
+  isReady(claimUid: string): boolean {
+    return !this.isEnding && this.#progress.isReady(claimUid);
+  }
+
+  /** Its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
+  get isEnding(): boolean {
+    return this.#wanted !== 'ready';
+  }
+
+  /**
+   * Sets the wanted state, unless a more final one is set already, and tries again at once what has failed. Joins a pass that
+   * is under way.
+   * @throws the failures of the pass, which are retried in the background
+   */
+  async want(desired: Wanted): Promise<void> {
+    if (finality[desired] > finality[this.#wanted]) {
+      this.#wanted = desired;
+      this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
+    }
+    if (this.#isSettled()) return;
+    if (!this.#isTrying) this.#isTryDue = true;
+    await this.#work();
+  }
+
+  /** Ends containers that wait here: their pod is being deleted. A claim that becomes ready meanwhile stays ready. */
+  async endWaiting(): Promise<void> {
+    const waiting = this.#claims().filter(({ identity }) => !this.#progress.isReady(identity.uid));
+    const errors: unknown[] = [];
+    for (const { identity } of waiting) {
+      await this.#deps.claims.end(identity, this.facts.sandboxId).catch((error: unknown) => errors.push(error));
+    }
+    if (errors.length > 0) throw asOneError(errors);
+  }
+
+  /** Reads the VFs again, and serves claims that were added since. */
+  async refresh(): Promise<void> {
+    this.#isDirty = true;
+    await this.want(this.#wanted);
+  }
+
+  /** Stops all work; VFs stay where they are. */
+  async [Symbol.asyncDispose]() {
+    this.#retry[Symbol.dispose]();
+    this.#follow?.[Symbol.dispose]();
+    this.#attaching.abort(new SandboxError('not-ready', 'the driver is being stopped'));
+    await this.#pass?.catch(() => undefined);
+    this.#unfollow();
+  }
+
+  #isSettled(): boolean {
+    if (this.#phase === 'gone') return true;
+    if (this.isEnding || this.#phase !== 'ready' || this.#isDirty || this.#isTryDue) return false;
+    return this.#claims().every(({ identity }) => this.#progress.isReady(identity.uid));
+  }
+
+  /** Something has changed in the pod. What has failed is not tried for that: its own changes would start it again at once. */
+  #changed(): void {
+    this.#isDirty = true;
+    if (!this.isEnding) this.#inBackground();
+  }
+
+  /** Failures are logged where they happen. */
+  #inBackground(): void {
+    if (this.#phase !== 'gone') void this.#work().catch(() => undefined);
+  }
+
+  async #work(): Promise<void> {
+    this.#pass ??= this.#run().finally(() => {
+      this.#pass = undefined;
+    });
+    await this.#pass;
+  }
+
+  /** Runs a pass, and another one at once if the wanted state or something in the pod has changed meanwhile. */
+  async #run(): Promise<void> {
+    for (;;) {
+      const goal = this.#wanted;
+      this.#isTrying = goal !== 'ready' || this.#isTryDue;
+      this.#isTryDue = false;
+      if (this.#isTrying) this.#retry.cancel();
+      const failed = await (goal === 'ready' ? this.#attach() : this.#detach(goal)).catch((error: unknown) => [
+        { error },
+      ]);
+      this.#isTrying = false;
+      if (goal !== this.#wanted) continue;
+      this.#conclude(failed);
+      if (goal === 'ready' && (this.#isDirty || this.#isTryDue)) continue;
+      if (this.#lastError !== undefined) throw this.#lastError;
+      return;
+    }
+  }
+
+  /** @returns the claims that were not served, and why */
+  async #attach(): Promise<FailedWork[]> {
+    const { clock, logger } = this.#deps;
+    const pass = { readsAgain: this.#isDirty, tries: this.#isTrying };
+    this.#isDirty = false;
+    const claims = this.#claims();
+    this.#progress.forgetAllBut(claims);
+    if (claims.length === 0) {
+      this.#unfollow();
+      return [];
+    }
+    const startedAt = clock.nowMs();
+    if (this.#phase !== 'ready') this.#phase = 'attaching';
+    const due = claims.filter(({ identity }) => this.#progress.isDue(identity.uid, pass));
+    const failed = due.length === 0 ? [] : await this.#serveAll(due);
+    const isWaiting = claims.some(({ identity }) => this.failureOf(identity.uid) !== undefined);
+    if (this.#phase !== 'ready' && !isWaiting) {
+      this.#phase = 'ready';
+      logger.info({ ...this.#log, ms: Math.round(clock.nowMs() - startedAt) }, 'sandbox ready');
+    }
+    return failed;
+  }
+
+  async #serveAll(due: readonly StoredClaim[]): Promise<FailedWork[]> {
+    const { networks, claims } = this.#deps;
+    const failed: FailedWork[] = [];
+    try {
+      using namespace = openNamespaceOf(this.facts, networks);
+      const place = { ...this.facts, netnsPath: namespace.netns.path };
+      const pod = claims.podLinks(namespace, () => this.#startFollowing(namespace));
+      // First those that are ready: they are only read, and attaching the others may take long.
+      const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
+      for (const { identity } of due.toSorted((one, other) => isReady(other) - isReady(one))) {
+        const error = await this.#serve(identity, place, pod);
+        if (error !== undefined) failed.push(await this.#fail(identity, error));
+      }
+    } catch (error) {
+      this.#attaching.signal.throwIfAborted();
+      // There is no namespace in which any of them could be served.
+      for (const { identity } of due) failed.push(await this.#fail(identity, error));
+    }
+    return failed;
+  }
+
+  /** @returns why it was not served */
+  async #serve(identity: ClaimIdentity, place: SandboxPlace, pod: PodLinks): Promise<unknown> {
+    const { signal } = this.#attaching;
+    const { uid } = identity;
+    let served: Served;
+    try {
+      served = await this.#deps.claims.serve(identity, place, pod, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      return error;
+    }
+    if (typeof served === 'object') {
+      this.#progress.withdrawn(uid);
+      return served.withdrawn;
+    }
+    this.#progress.served(uid, served);
+    return undefined;
+  }
+
+  /** @returns the claims whose VFs were not detached, and why */
+  async #detach(goal: Exclude<Wanted, 'ready'>): Promise<FailedWork[]> {
+    const { store, claims, logger } = this.#deps;
+    const { sandboxId } = this.facts;
+    if (this.#phase !== 'detaching') this.#progress.forgetFailures();
+    this.#phase = 'detaching';
+    this.#unfollow();
+    const failed: FailedWork[] = [];
+    let count = 0;
+    const due = store.claims().filter((claim) => this.#isToLeave(claim, goal));
+    this.#progress.forgetAllBut(due);
+    for (const { identity } of due) {
+      try {
+        count += await claims.detach(identity, sandboxId, goal);
+        this.#left.set(identity.uid, goal);
+        this.#progress.detached(identity.uid);
+      } catch (error) {
+        failed.push(await this.#fail(identity, error));
+      }
+    }
+    if (failed.length === 0) this.#phase = 'gone';
+    if (count > 0) logger.info({ ...this.#log, devices: count }, 'VFs detached');
+    return failed;
+  }
+
+  /** Reports a claim that cannot be served. One that is ready stays so: containers may start with what it last was. */
+  async #fail(identity: ClaimIdentity, error: unknown): Promise<FailedWork> {
+    const { onFailure, logger, claims } = this.#deps;
+    const failed = this.#progress.failed(identity, error);
+    if (this.isEnding || this.#progress.isReady(identity.uid)) return failed;
+    this.#phase = 'attaching';
+    const reason = explain(error);
+    const log = { ...this.#log, claim: failed.claim };
+    try {
+      onFailure(identity, reason);
+    } catch (cause) {
+      logger.warn({ ...log, err: cause }, 'failure of the claim not reported');
+    }
+    await claims
+      .hold(identity, this.facts.sandboxId, reason)
+      .catch((cause: unknown) => logger.warn({ ...log, err: cause }, 'start gate not updated'));
+    return failed;
+  }
+
+  /** Schedules the next attempt after a pass. @param failed what has failed in it */
+  #conclude(failed: readonly FailedWork[]): void {
+    const { logger } = this.#deps;
+    const all = [...failed.filter(({ claim }) => claim === undefined), ...this.#progress.failures];
+    const texts = all.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
+    this.#lastError = asOneError(
+      all.map(({ error }) => error),
+      texts,
+    );
+    if (all.length === 0) {
+      this.#retry.reset();
+      if (!this.isEnding) this.#readLater();
+      return;
+    }
+    // Nothing is read that could change.
+    if (!this.#progress.isAnyReady) this.#unfollow();
+    if (failed.length === 0) return;
+    const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
+    const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
+    for (const { error, claim, isRepeated = false } of failed) {
+      const fields = { ...this.#log, ...(claim === undefined ? {} : { claim }), err: error, ...retry };
+      logger[isRepeated ? 'debug' : 'warn'](fields, message);
+    }
+  }
+
+  /** Whether the claim has VFs here, or containers that wait for it and were not ended. */
+  #isToLeave(claim: StoredClaim, goal: Wanted): boolean {
+    const { devices, podUids, identity } = claim;
+    if (devices.some(({ attachment }) => attachment?.sandboxId === this.facts.sandboxId)) return true;
+    return podUids.includes(this.facts.podUid) && this.#left.get(identity.uid) !== goal;
+  }
+
+  /** Prepared claims of the pod. @throws StateError `store-unusable` */
+  #claims(): StoredClaim[] {
+    return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
+  }
+
+  #unfollow(): void {
+    this.#follow?.[Symbol.dispose]();
+    this.#follow = undefined;
+  }
+
+  /** From now on, a change in the namespace causes another pass. */
+  #startFollowing(namespace: NetworkNamespace): void {
+    const { liveUpdates, networks, ends, clock, logger } = this.#deps;
+    if (!liveUpdates || this.#follow !== undefined) return;
+    const onFlapping = () => reportFlapping(this.#claims(), this.#log, this.#deps);
+    try {
+      const onChange = () => this.#changed();
+      this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
+    } catch (error) {
+      logger.warn({ ...this.#log, err: error }, 'changes of the pod are not followed');
+    }
+  }
+
+  /** If addresses will change soon. If the pod is followed, the kernel reports that. */
+  #readLater(): void {
+    const isAwaited = this.#progress.isAnyTentative && this.#follow === undefined;
+    this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;
+    if (isAwaited && this.#tentativeReads <= tentative.reads) this.#retry.after(tentative.everyMs);
+  }
+}
+
+function reportFlapping(
+  claims: readonly StoredClaim[],
+  log: object,
+  { logger, onFlapping }: Pick<SandboxDeps, 'logger' | 'onFlapping'>,
+): void {
+  logger.warn(log, 'links and addresses of the pod change all the time: it is looked at less often');
+  for (const { identity } of claims) onFlapping(identity);
+}

@@ -1,0 +1,45 @@
+import type { StoredClaim, StoredDevice } from '../state/index.ts';
+import type { Attachments } from '../vf/index.ts';
+import { ClaimWork, type ClaimWorkOptions } from './claim-work.ts';
+import { DeletedPods, type DeletedPodsOptions } from './deleted-pods.ts';
+import { MetadataWriter, type MetadataWriterOptions } from './metadata-writer.ts';
+import { NamespaceEnds } from './namespace-ends.ts';
+import { NriHooks } from './nri-hooks.ts';
+import type { SandboxDeps } from './sandbox.ts';
+import { SandboxRegistry } from './sandbox-registry.ts';
+import { StartGuard, type StartGuardOptions } from './start-guard.ts';
+import { WaitingSandboxes, type WaitingSandboxesOptions } from './waiting-sandboxes.ts';
+
+export interface SandboxSideOptions
+  extends Omit<MetadataWriterOptions, 'attachments'>,
+    Omit<ClaimWorkOptions, 'attachments' | 'networks' | 'writer'>,
+    Omit<SandboxDeps, 'claims' | 'ends' | 'store'>,
+    Omit<StartGuardOptions, 'store' | 'metadata'>,
+    Pick<DeletedPodsOptions, 'isWanted'> {
+  metadata: WaitingSandboxesOptions['metadata'] & StartGuardOptions['metadata'];
+  store: ClaimWorkOptions['store'] & SandboxDeps['store'] & StartGuardOptions['store'];
+  attachments: Attachments;
+  assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
+  /** Called after the runtime has listed its sandboxes. */
+  onSynchronized: () => void;
+}
+
+/** Everything between the runtime's events and the kernel: hooks → registry → sandbox → attachments → metadata. */
+export interface SandboxSide {
+  hooks: NriHooks;
+  registry: SandboxRegistry;
+  deletedPods: DeletedPods;
+  waitingSandboxes: WaitingSandboxes;
+}
+
+export function createSandboxSide(options: SandboxSideOptions): SandboxSide {
+  const { onSynchronized, isWanted, clock, logger } = options;
+  const writer = new MetadataWriter(options);
+  const claims = new ClaimWork({ ...options, writer });
+  const registry = new SandboxRegistry({ ...options, claims, ends: new NamespaceEnds(options) });
+  const guard = new StartGuard(options);
+  const deletedPods = new DeletedPods({ registry, isWanted, clock, logger });
+  const waitingSandboxes = new WaitingSandboxes({ ...options, registry });
+  const hooks = new NriHooks({ registry, guard, onSynchronized, clock, logger });
+  return { registry, deletedPods, waitingSandboxes, hooks };
+}

@@ -1,0 +1,140 @@
+import type { Container, PodSandbox } from '../../../nri/index.ts';
+import type { ClaimIdentity, ClaimMetadata } from '../../framework/metadata/index.ts';
+import { explain, NetdraError } from '../../lib/errors.ts';
+import type { Store, StoredClaim } from '../state/index.ts';
+import { SandboxError } from './errors.ts';
+import type { Sandbox } from './sandbox.ts';
+
+/** After this many failures in a row an error counts as permanent, even if it is retriable. */
+const lastingAttempts = 3;
+
+export interface StartGuardOptions {
+  store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
+  /** The start gates of claims. */
+  metadata: Pick<ClaimMetadata, 'isGated'>;
+  /** Whether an OCI hook makes a container wait for a claim. */
+  isGateOf: (claim: ClaimIdentity, hookArgs: readonly string[]) => boolean;
+  /** Whether the runtime handler of a pod runs OCI hooks. */
+  runsHooks: (runtimeHandler: string) => boolean;
+  /** Whether a path on the host could be a metadata file, of whatever claim. */
+  isFilePlace: (path: string) => boolean;
+  /** Whether it is a metadata file of a claim. */
+  isFileOf: (claim: ClaimIdentity, path: string) => boolean;
+  /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
+  onOtherPod: () => void;
+}
+
+/**
+ * Decides whether a container may be created while a claim of its pod is not ready. A container with the start gate waits by
+ * itself, unless the error is permanent. Others are refused: the kubelet retries that without counting it as a start.
+ */
+export class StartGuard {
+  readonly #options: StartGuardOptions;
+
+  constructor(options: StartGuardOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Containers without our metadata are created even while the store cannot be read.
+   * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
+   */
+  check(
+    pod: Pick<PodSandbox, 'runtimeHandler' | 'uid'>,
+    container: Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>,
+    sandbox: Pick<Sandbox, 'failureOf' | 'isEnding' | 'isReady'>,
+  ): void {
+    const { store, isFilePlace, isFileOf, onOtherPod } = this.#options;
+    const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
+    const claims = this.#claimsOf(pod, sources.length > 0).filter(({ devices }) => devices.length > 0);
+    for (const claim of claims) {
+      if (claim.state !== 'prepared') {
+        onOtherPod();
+        throw refused(container, claim, 'its devices are not prepared yet for this pod, to which it has passed');
+      }
+      if (sandbox.isReady(claim.identity.uid) || this.#usesOnlyOthers(claim, claims, pod, container)) continue;
+      const reason = this.#refusal(claim, pod, container, sandbox);
+      if (reason !== undefined) throw refused(container, claim, reason);
+    }
+    if (sources.length === 0) return;
+    // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
+    const other = store.claims().find(({ identity, podUids, devices }) => {
+      return devices.length > 0 && !podUids.includes(pod.uid) && sources.some((source) => isFileOf(identity, source));
+    });
+    if (other === undefined) return;
+    onOtherPod();
+    throw refused(container, other, 'its devices are prepared for another pod, and cannot be in two');
+  }
+
+  /**
+   * Whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while it waits,
+   * other pods are expected, and the containers of this pod wait by themselves.
+   */
+  mayGoOn({ runtimeHandler, uid }: Pick<PodSandbox, 'runtimeHandler' | 'uid'>): boolean {
+    const { store, metadata, runsHooks } = this.#options;
+    try {
+      const claims = store.claimsOfPod(uid).filter(({ state, devices }) => state === 'prepared' && devices.length > 0);
+      if (claims.length === 0 || !runsHooks(runtimeHandler) || !store.isOtherPodExpected(uid)) return false;
+      return claims.every(({ identity }) => metadata.isGated(identity));
+    } catch {
+      // A store that cannot be read is reported by the work that needs it.
+      return false;
+    }
+  }
+
+  #claimsOf({ uid }: Pick<PodSandbox, 'uid'>, hasMetadata: boolean): StoredClaim[] {
+    try {
+      return this.#options.store.claimsOfPod(uid);
+    } catch (error) {
+      if (hasMetadata) throw error;
+      return [];
+    }
+  }
+
+  /**
+   * Whether a container has the gates of other claims of its pod, and would have that of this one if it used it. Without any
+   * gate, nothing says which claims it uses.
+   */
+  #usesOnlyOthers(
+    claim: StoredClaim,
+    claims: readonly StoredClaim[],
+    { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
+    container: Pick<Container, 'createRuntimeHooks'>,
+  ): boolean {
+    const { metadata, runsHooks } = this.#options;
+    const used = claims.filter(({ identity }) => this.#hasGateOf(identity, container));
+    if (used.length === 0 || used.includes(claim)) return false;
+    return runsHooks(runtimeHandler) && metadata.isGated(claim.identity);
+  }
+
+  #hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<Container, 'createRuntimeHooks'>): boolean {
+    return createRuntimeHooks.some(({ args }) => this.#options.isGateOf(claim, args));
+  }
+
+  /** @returns why the container is not to be created; `undefined` if it waits by itself */
+  #refusal(
+    { identity }: StoredClaim,
+    { runtimeHandler }: Pick<PodSandbox, 'runtimeHandler'>,
+    container: Pick<Container, 'createRuntimeHooks'>,
+    sandbox: Pick<Sandbox, 'failureOf' | 'isEnding'>,
+  ): string | undefined {
+    // If the sandbox was wrongly considered gone, its devices are attached again when the kubelet retries.
+    if (sandbox.isEnding) return 'its devices are leaving this sandbox';
+    const failure = sandbox.failureOf(identity.uid);
+    if (failure !== undefined && isLasting(failure)) return explain(failure.error);
+    if (this.#options.runsHooks(runtimeHandler) && this.#hasGateOf(identity, container)) return undefined;
+    return failure === undefined ? 'its devices are not in this sandbox yet' : explain(failure.error);
+  }
+}
+
+function isLasting({ error, attempts }: { error: unknown; attempts: number }): boolean {
+  // The container reports the namespace when it waits in the start gate.
+  if (error instanceof SandboxError && error.code === 'netns-unknown') return false;
+  return attempts >= lastingAttempts || (error instanceof NetdraError && error.retriable !== true);
+}
+
+function refused(container: Pick<Container, 'name'>, { identity }: StoredClaim, reason: string): SandboxError {
+  const claim = `${identity.namespace}/${identity.name}`;
+  const message = `container ${container.name} cannot start with claim ${claim}: ${reason}`;
+  return new SandboxError('not-ready', message, { claim, retriable: true });
+}

@@ -1,0 +1,107 @@
+import type { ClaimMetadata, WaitingSandbox } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { Store } from '../state/index.ts';
+import type { Networks } from '../vf/networks.ts';
+import type { SandboxRegistry } from './sandbox-registry.ts';
+
+/** Well below the time that a container waits, so that a slow claim does not keep the driver from connecting to the runtime. */
+const budgetMs = 5_000;
+const everyMs = 1_000;
+
+export interface WaitingSandboxesOptions {
+  metadata: Pick<ClaimMetadata, 'waiting'>;
+  store: Pick<Store, 'claim'>;
+  registry: Pick<SandboxRegistry, 'adopt' | 'isComplete' | 'isLocated'>;
+  networks: Pick<Networks, 'isGone'>;
+  clock: Clock;
+  logger: Logger;
+}
+
+/**
+ * Serves sandboxes that their waiting containers announce, while the runtime is not connected or does not know their network.
+ * Before containerd registers a plugin it asks each sandbox and container for its state, and one whose hook runs does not
+ * answer within the 2 s that containerd waits. Once they are served, the runtime registers the plugin at once.
+ */
+export class WaitingSandboxes implements AsyncDisposable {
+  readonly #options: WaitingSandboxesOptions;
+  readonly #stop = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: WaitingSandboxesOptions) {
+    this.#options = options;
+  }
+
+  /** Serves those that wait now. Returns when they are ready, or after 5 s, when work continues. Never rejects. */
+  async serve(): Promise<void> {
+    const { clock, logger } = this.#options;
+    const startedAt = clock.nowMs();
+    using deadline = clock.deadline(budgetMs, this.#stop.signal);
+    const late = new Promise<void>((resolve) => deadline.signal.addEventListener('abort', () => resolve()));
+    const work = await this.#adopt();
+    if (work.length === 0) return;
+    await Promise.race([Promise.all(work), late]);
+    const ms = Math.round(clock.nowMs() - startedAt);
+    logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
+  }
+
+  /** From now on checks every second while the runtime's list is not up to date and complete. */
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, registry } = this.#options;
+    try {
+      for (;;) {
+        await clock.sleep(everyMs, this.#stop.signal);
+        if (!registry.isComplete) await this.#adopt();
+      }
+    } catch {
+      // Disposed of: nothing else rejects.
+    }
+  }
+
+  /** @returns the work that was begun; it does not reject */
+  async #adopt(): Promise<Promise<void>[]> {
+    const { metadata, registry, logger } = this.#options;
+    try {
+      const { sandboxes, problems } = await metadata.waiting();
+      for (const err of problems) logger.debug({ err }, 'announcement of a waiting container not read');
+      // Sandboxes that the runtime has shown are served and retried already.
+      return current(sandboxes)
+        .filter((each) => !registry.isLocated(each.sandboxId) && this.#isToBeServed(each))
+        .map(async ({ claim: _claim, ...facts }) => {
+          // A failure is logged by the sandbox.
+          await registry
+            .adopt(facts, true)
+            .want('ready')
+            .catch(() => undefined);
+        });
+    } catch (error) {
+      logger.warn({ err: error }, 'waiting containers not served before the runtime is connected');
+      return [];
+    }
+  }
+
+  /** Whether its network namespace is there, and the claim is prepared for its pod. @throws StateError `store-unusable` */
+  #isToBeServed({ claim, podUid, netnsPath }: WaitingSandbox): boolean {
+    const { store, networks } = this.#options;
+    const stored = store.claim(claim.uid);
+    const isPrepared = stored?.state === 'prepared' && stored.podUids.includes(podUid);
+    return isPrepared && netnsPath !== undefined && !networks.isGone(netnsPath);
+  }
+}
+
+/** One announcement of each sandbox, which may wait for several claims. Only the runtime knows which of two is current. */
+function current(sandboxes: readonly WaitingSandbox[]): WaitingSandbox[] {
+  const byPod = Map.groupBy(sandboxes, ({ podUid }) => podUid);
+  return [...byPod.values()].flatMap((all) =>
+    all.every(({ sandboxId }) => sandboxId === all[0]?.sandboxId) ? all.slice(0, 1) : [],
+  );
+}

@@ -1,0 +1,474 @@
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
+import { isDeepStrictEqual } from 'node:util';
+import type { ClaimIdentity, NetworkDeviceData } from '../../framework/metadata/index.ts';
+import { deepFreeze } from '../../lib/freeze.ts';
+import type { LinkState } from '../../node/netlink/index.ts';
+import type { VfAccess, VfBefore } from '../../node/sriov/index.ts';
+import type { VfConfig } from '../api/vf-config.ts';
+import { StateError } from './errors.ts';
+import { checkReadable, type Database, damagedHint, migrate } from './store-schema.ts';
+
+/** The pod sandbox that a VF is in. */
+export interface SandboxPlace {
+  podUid: string;
+  /** For CNI plugins that ask the API server about the pod; absent in stores of older versions. */
+  podNamespace?: string;
+  podName?: string;
+  sandboxId: string;
+  netnsPath: string;
+}
+
+/**
+ * Where a VF is while it is not in the host's network namespace, its earlier state, and its network data there. All of it
+ * ends with the attachment.
+ */
+export interface Attachment extends SandboxPlace {
+  /**
+   * The VF's interface in the host's namespace, as it is restored on detach. Absent: it has no interface (DPDK), or
+   * another component moves it.
+   */
+  host?: LinkState;
+  /** Present once the VF is configured in this sandbox, until it leaves it. */
+  networkData?: NetworkDeviceData;
+}
+
+/** A VF that is prepared for a claim. */
+export interface StoredDevice {
+  pciAddress: string;
+  /** Of a VF; absent for a plain NIC. */
+  pfAddress?: string;
+  vfIndex?: number;
+  pool: string;
+  name: string;
+  /** Full reference of the request. */
+  request: string;
+  config: VfConfig;
+  /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
+  before?: VfBefore;
+  /** How its containers access it; absent until it is prepared. */
+  access?: VfAccess;
+  attachment?: Attachment;
+}
+
+export interface StoredClaim {
+  identity: ClaimIdentity;
+  podUids: string[];
+  /** `preparing` and `unpreparing` are intents: the host may be in any state between before and after. */
+  state: 'preparing' | 'prepared' | 'unpreparing';
+  /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
+  allocation?: string;
+  devices: StoredDevice[];
+}
+
+/** A VF without a claim that could not be restored yet. */
+export interface UnrestoredVf {
+  device: StoredDevice;
+  /** Why, for the operator. */
+  reason: string;
+}
+
+export interface StoreOptions {
+  /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
+  bootId?: string;
+  /** For tools beside the driver: nothing is created, migrated or changed, and no writer has to wait. */
+  readOnly?: boolean;
+  /** Default: the file at the path, by `node:sqlite`. */
+  open?: (path: string, options: DatabaseSyncOptions) => Database;
+}
+
+/** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
+const damageCodes = [11, 26];
+/** Statements that begin, commit and undo a transaction, and a nested one. */
+const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
+const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
+
+/**
+ * The state that survives a restart: claims with their VFs, and where each VF is. Written before the host is
+ * changed. SQLite in WAL mode, since two instances of the driver share it during a rolling update; one device belongs to
+ * at most one claim, which the primary key enforces.
+ * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
+ */
+export class Store implements Disposable {
+  readonly #database: Database;
+  readonly #path: string;
+  readonly #bootId: string | undefined;
+  readonly #isReadOnly: boolean;
+  readonly #statements = new Map<string, StatementSync>();
+  /** The claims that were read last; absent if all have to be read again. */
+  #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
+  /** UIDs of claims that this instance has changed since. */
+  readonly #changed = new Set<string>();
+  /** Whether the store was checked for writes of other instances in the open transaction, which keeps them waiting. */
+  #isAlone = false;
+
+  /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
+  constructor(path: string, { bootId, readOnly = false, open = openFile }: StoreOptions = {}) {
+    this.#path = path;
+    this.#bootId = bootId;
+    this.#isReadOnly = readOnly;
+    this.#database = this.#guard(() => {
+      if (readOnly) return openToRead(open, path);
+      mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+      return openDatabase(open, path, bootId);
+    });
+  }
+
+  claim(uid: string): StoredClaim | undefined {
+    return this.claims().find(({ identity }) => identity.uid === uid);
+  }
+
+  /**
+   * In the order of their names, and frozen. Every event of every pod needs them, so only changes are read again: claims that
+   * this instance has changed, or all if another instance has written.
+   */
+  claims(): readonly StoredClaim[] {
+    return this.#guard(() => {
+      const dataVersion = this.#isAlone ? this.#known?.dataVersion : this.#dataVersion();
+      this.#isAlone = this.#database.isTransaction;
+      if (this.#known === undefined || this.#known.dataVersion !== dataVersion) {
+        this.#known = { dataVersion, claims: this.#claims('') };
+      } else if (this.#changed.size > 0) {
+        const others = this.#known.claims.filter(({ identity }) => !this.#changed.has(identity.uid));
+        const own = [...this.#changed].flatMap((uid) => this.#claims('WHERE uid = ?', uid));
+        this.#known.claims = own.length === 0 ? others : [...others, ...own].sort(byName);
+      }
+      this.#changed.clear();
+      return this.#known.claims;
+    });
+  }
+
+  /** The claims that were last written in another boot of the node. */
+  claimsOfEarlierBoots(): StoredClaim[] {
+    const bootId = this.#bootId;
+    return bootId === undefined ? [] : this.#guard(() => this.#claims('WHERE boot_id <> ?', bootId));
+  }
+
+  /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
+  forgetUnrestoredOfEarlierBoots(): void {
+    if (this.#bootId === undefined) return;
+    this.#guard(() => this.#run('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId as string));
+  }
+
+  /** The claims that are prepared for a pod, whatever their state. */
+  claimsOfPod(podUid: string): StoredClaim[] {
+    return this.claims().filter(({ podUids }) => podUids.includes(podUid));
+  }
+
+  /** Whether another pod has a claim that is prepared and whose VFs are in no sandbox yet. */
+  isOtherPodExpected(podUid: string): boolean {
+    return this.claims().some(({ state, podUids, devices }) => {
+      return state === 'prepared' && !podUids.includes(podUid) && devices.some(({ attachment }) => !attachment);
+    });
+  }
+
+  /** The claim that holds a device. */
+  holderOf(pciAddress: string): StoredClaim | undefined {
+    return this.claims().find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
+  }
+
+  /**
+   * Adds or replaces a claim and its devices. A device that the claim has already keeps its stored attachment, whatever
+   * the caller passes: only the sandbox side changes it, possibly in another instance of the driver.
+   * @param unrestored VFs that the claim had before and that could not be restored, kept as `releaseClaim` keeps them
+   * @throws StateError `device-in-use` if another claim holds one of the devices, `device-unrestored` if one was not
+   * restored after its last claim
+   */
+  putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
+    this.#guard(() =>
+      this.#transaction(() => {
+        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
+        this.#checkFree(claim);
+        this.#putClaimRow(claim);
+        this.#putDevices(claim);
+      }),
+    );
+  }
+
+  /** Changes only the state of a claim. */
+  setState(uid: string, state: StoredClaim['state']): void {
+    this.#guard(() => {
+      this.#changed.add(uid);
+      this.#run('UPDATE claims SET state = ?, boot_id = ? WHERE uid = ?', state, this.#bootId ?? null, uid);
+    });
+  }
+
+  /**
+   * Stores several changes in one transaction, since a transaction takes longer than the changes in it. A change that throws
+   * is undone by itself, and need not fail the others.
+   * @throws the error of the task
+   */
+  together(task: () => void): void {
+    let thrown: { error: unknown } | undefined;
+    const run = () => {
+      try {
+        task();
+      } catch (error) {
+        thrown = { error };
+        throw error;
+      }
+    };
+    try {
+      this.#guard(() => this.#transaction(run));
+    } catch (error) {
+      throw thrown === undefined ? error : thrown.error;
+    }
+  }
+
+  /**
+   * Changes the attachments of devices of a claim in one transaction.
+   * @param changes by PCI address; `undefined` removes the attachment. Devices that the claim no longer has are ignored
+   */
+  setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
+    if (changes.size === 0) return;
+    this.#guard(() =>
+      this.#transaction(() => {
+        this.#changed.add(claimUid);
+        for (const { attachment: _old, pciAddress, ...rest } of this.#devices(claimUid)) {
+          if (!changes.has(pciAddress)) continue;
+          const attachment = changes.get(pciAddress);
+          const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
+          this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+        }
+      }),
+    );
+  }
+
+  /** VFs that are not available until they are restored. */
+  unrestored(): UnrestoredVf[] {
+    return this.#guard(() =>
+      this.#prepare('SELECT * FROM unrestored ORDER BY pci_address')
+        .all()
+        .map((row) => ({
+          device: toDevice(row),
+          reason: String(row.reason),
+        })),
+    );
+  }
+
+  /** Updates why a VF is not restored. */
+  putUnrestored({ device, reason }: UnrestoredVf): void {
+    this.#guard(() => this.#insertUnrestored(device, reason));
+  }
+
+  deleteUnrestored(pciAddress: string): void {
+    this.#guard(() => this.#run('DELETE FROM unrestored WHERE pci_address = ?', pciAddress));
+  }
+
+  /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
+  releaseClaim(uid: string, unrestored: readonly UnrestoredVf[]): void {
+    this.#guard(() =>
+      this.#transaction(() => {
+        for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
+        this.#deleteClaim(uid);
+      }),
+    );
+  }
+
+  deleteClaim(uid: string): void {
+    this.#guard(() => this.#deleteClaim(uid));
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  #deleteClaim(uid: string): void {
+    this.#changed.add(uid);
+    this.#run('DELETE FROM claims WHERE uid = ?', uid);
+  }
+
+  #putClaimRow({ identity: { uid, namespace, name }, podUids, state, allocation }: StoredClaim): void {
+    this.#changed.add(uid);
+    this.#run(
+      `INSERT INTO claims (uid, namespace, name, pod_uids, state, boot_id, allocation) VALUES (?, ?, ?, ?, ?, ?, ?)
+       ON CONFLICT (uid) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, pod_uids = excluded.pod_uids,
+         state = excluded.state, boot_id = excluded.boot_id, allocation = excluded.allocation`,
+      ...[uid, namespace, name, JSON.stringify(podUids), state],
+      ...[this.#bootId ?? null, allocation ?? null],
+    );
+  }
+
+  /** A claim is put several times while it is prepared: its rows are changed in place, so that no index changes with them. */
+  #putDevices({ identity: { uid }, devices }: StoredClaim): void {
+    const stored = new Map(this.#devices(uid).map((device) => [device.pciAddress, device]));
+    const isSame = isDeepStrictEqual(
+      devices.map(({ pciAddress }) => pciAddress),
+      [...stored.keys()],
+    );
+    // The rows of a claim are in the order of its allocation.
+    if (!isSame) this.#run('DELETE FROM devices WHERE claim_uid = ?', uid);
+    for (const { pciAddress, attachment: given, ...rest } of devices) {
+      const known = stored.get(pciAddress);
+      const attachment = known === undefined ? given : known.attachment;
+      const data = JSON.stringify({ ...rest, ...(attachment === undefined ? {} : { attachment }) });
+      if (isSame) this.#run('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      else this.#run('INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)', pciAddress, uid, data);
+    }
+  }
+
+  #checkFree({ identity, devices }: StoredClaim): void {
+    const claim = `${identity.namespace}/${identity.name}`;
+    for (const { pciAddress, name } of devices) {
+      const row = this.#prepare('SELECT reason FROM unrestored WHERE pci_address = ?').get(pciAddress);
+      if (row !== undefined) {
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is not restored after its last claim: ${row.reason}`;
+        const hint = 'the driver tries again every minute and then offers it again; netdra inventory lists it';
+        throw new StateError('device-unrestored', message, { claim, device: name, retriable: true, hint });
+      }
+      const holder = this.#prepare(
+        'SELECT namespace, name FROM devices JOIN claims ON uid = claim_uid WHERE pci_address = ? AND uid <> ?',
+      ).get(pciAddress, identity.uid);
+      if (holder === undefined) continue;
+      const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${holder.namespace}/${holder.name}`;
+      const hint = 'it is free again when that claim is unprepared';
+      throw new StateError('device-in-use', message, { claim, device: name, retriable: true, hint });
+    }
+  }
+
+  /** In one statement, for a consistent view: another instance may be writing. */
+  #claims(where: string, ...parameters: string[]): StoredClaim[] {
+    const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
+    const order = 'ORDER BY namespace, name, devices.rowid';
+    const rows = this.#prepare(`SELECT * FROM ${tables} ${where} ${order}`).all(...parameters);
+    const claims = new Map<string, StoredClaim>();
+    for (const row of rows) {
+      const uid = String(row.uid);
+      const claim = claims.get(uid) ?? toClaim(row);
+      claims.set(uid, claim);
+      if (row.pci_address !== null) claim.devices.push(toDevice(row));
+    }
+    return deepFreeze([...claims.values()]);
+  }
+
+  #devices(claimUid: string): StoredDevice[] {
+    const rows = this.#prepare('SELECT * FROM devices WHERE claim_uid = ? ORDER BY rowid').all(claimUid);
+    return rows.map(toDevice);
+  }
+
+  #insertUnrestored({ pciAddress, ...rest }: StoredDevice, reason: string): void {
+    const data = JSON.stringify(rest);
+    const columns = 'pci_address, data, reason, boot_id';
+    const statement = `INSERT OR REPLACE INTO unrestored (${columns}) VALUES (?, ?, ?, ?)`;
+    this.#run(statement, pciAddress, data, reason, this.#bootId ?? null);
+  }
+
+  #run(statement: string, ...parameters: (string | null)[]): void {
+    this.#prepare(statement).run(...parameters);
+  }
+
+  /** Changes with each commit of another instance. */
+  #dataVersion(): unknown {
+    return this.#prepare('PRAGMA data_version').get()?.data_version;
+  }
+
+  /** There are only a handful of statements. */
+  #prepare(sql: string): StatementSync {
+    const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
+    this.#statements.set(sql, known);
+    return known;
+  }
+
+  #transaction(task: () => void): void {
+    const isInner = this.#database.isTransaction;
+    const [begin, commit, undo] = isInner ? innerSteps : outerSteps;
+    this.#prepare(begin).run();
+    try {
+      task();
+      this.#prepare(commit).run();
+    } catch (error) {
+      this.#known = undefined;
+      // A full disk ends the transaction by itself.
+      if (this.#database.isTransaction) this.#database.exec(undo);
+      throw error;
+    } finally {
+      this.#isAlone &&= isInner;
+    }
+  }
+
+  #guard<T>(task: () => T): T {
+    try {
+      return task();
+    } catch (cause) {
+      if (cause instanceof StateError) throw cause;
+      throw new StateError('store-unusable', `state store ${this.#path} cannot be used`, {
+        cause,
+        path: this.#path,
+        retriable: !isDamage(cause),
+        hint: this.#hintFor(cause),
+      });
+    }
+  }
+
+  #hintFor(cause: unknown): string {
+    if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
+    return isDamage(cause) ? damagedHint : 'check space and permissions of its directory; without it nothing is done';
+  }
+}
+
+type Row = Record<string, unknown>;
+
+function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): StoredClaim {
+  return {
+    identity: { uid: String(uid), namespace: String(namespace), name: String(name) },
+    podUids: JSON.parse(String(pod_uids)),
+    state: state as StoredClaim['state'],
+    ...(allocation === null || allocation === undefined ? {} : { allocation: String(allocation) }),
+    devices: [],
+  };
+}
+
+function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {
+  const [a, b] = one.namespace === other.namespace ? [one.name, other.name] : [one.namespace, other.namespace];
+  return a < b ? -1 : Number(a > b);
+}
+
+function toDevice({ pci_address, data }: Row): StoredDevice {
+  // Older versions stored network data beside the attachment, where it could be stale: it is read from the pod again.
+  const { networkData: _old, ...device } = JSON.parse(String(data));
+  return { pciAddress: String(pci_address), ...device };
+}
+
+/** Whether the VF has no interface: it is bound to vfio. Known once it is prepared. */
+export function isUserSpace({ access }: Pick<StoredDevice, 'access'>): boolean {
+  return access?.vfio !== undefined;
+}
+
+/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
+function isDamage(error: unknown): boolean {
+  if (error instanceof SyntaxError) return true;
+  return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
+}
+
+type Open = NonNullable<StoreOptions['open']>;
+
+function openFile(path: string, options: DatabaseSyncOptions): Database {
+  return new DatabaseSync(path, options);
+}
+
+function openToRead(open: Open, path: string): Database {
+  const database = open(path, { readOnly: true, timeout: 5_000 });
+  try {
+    checkReadable(database, path);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function openDatabase(open: Open, path: string, bootId: string | undefined): Database {
+  const database = open(path, { timeout: 5_000, enableForeignKeyConstraints: true });
+  try {
+    // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
+    // about. docs/decisions/0012-no-sync-at-each-write.md
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
+    migrate(database, path);
+    if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}

@@ -1,0 +1,170 @@
+import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { SandboxError } from '../sandbox/errors.ts';
+import type { Attachment, SandboxPlace, Store, StoredDevice } from '../state/index.ts';
+import { isUserSpace } from '../state/index.ts';
+import { CniAttach } from './cni.ts';
+import type { CniAttacher } from './cni-attacher.ts';
+import { HostLinks, type VfHost } from './host-link.ts';
+import { NetlinkAttach } from './netlink.ts';
+import type { NetworkNamespace, Networks } from './networks.ts';
+import { ObserveAttach } from './observe.ts';
+import { PodLinks } from './pod-links.ts';
+import type { AttachStrategy, VfState } from './strategy.ts';
+import { UserSpaceAttach } from './user-space.ts';
+
+/** For one attachment: a CNI plugin that hangs is killed, and called again later. */
+const attachBudgetMs = 60_000;
+
+export interface AttachmentsOptions {
+  networks: Networks;
+  vfs: VfHost;
+  cni: CniAttacher;
+  store: Pick<Store, 'setAttachments'>;
+  clock: Clock;
+}
+
+/**
+ * Attaches VFs to sandboxes and detaches them, and stores where each of them is before the host is changed. Every method
+ * can be repeated, and is to be called with the claim's lock held.
+ */
+export class Attachments {
+  readonly #options: AttachmentsOptions;
+  readonly #hostLinks: HostLinks;
+  readonly #strategies: Record<'netlink' | 'cni' | 'observe' | 'user-space', AttachStrategy>;
+
+  constructor(options: AttachmentsOptions) {
+    this.#options = options;
+    const { networks, vfs, cni } = options;
+    const hostLinks = new HostLinks({ networks, vfs });
+    this.#hostLinks = hostLinks;
+    this.#strategies = {
+      netlink: new NetlinkAttach({ hostLinks, vfs, cni }),
+      cni: new CniAttach({ hostLinks, vfs, cni }),
+      observe: new ObserveAttach({ vfs }),
+      'user-space': new UserSpaceAttach({ vfs, cni }),
+    };
+  }
+
+  /** The links of a pod, for one pass over its VFs. @param follow see {@link PodLinks} */
+  podLinks(namespace: NetworkNamespace, follow?: () => void): PodLinks {
+    return new PodLinks(namespace, (pciAddress) => this.#options.vfs.linkKey(pciAddress), follow);
+  }
+
+  /**
+   * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod
+   * leaves that one first.
+   * @param device a copy of what is stored: its attachment is changed as well
+   * @param assure configures the VF from outside: called if it was attached before, and is attached anew
+   * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`; NetlinkError, CniError, SriovError
+   */
+  async attach(
+    claimUid: string,
+    device: StoredDevice,
+    place: SandboxPlace,
+    pod: PodLinks,
+    signal: AbortSignal,
+    assure: () => Promise<void> = async () => undefined,
+  ): Promise<VfState> {
+    using deadline = this.#options.clock.deadline(attachBudgetMs, signal);
+    const old = device.attachment;
+    if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#leaveOther(device, old, place);
+    const before = old?.host;
+    return await this.#strategyOf(device).attach({
+      device,
+      place,
+      pod,
+      ...(before === undefined ? {} : { before }),
+      record: (host) => this.#record(claimUid, device, { ...place, ...(host === undefined ? {} : { host }) }),
+      assure,
+      signal: deadline.signal,
+    });
+  }
+
+  /** Reads an attached VF. @returns `undefined` if it has left the pod @throws SandboxError `vf-unknown`; NetlinkError */
+  async read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined> {
+    return await this.#strategyOf(device).read(device, pod);
+  }
+
+  /**
+   * Stores the network data of the claim's VFs, unless it is stored already.
+   * @param states `undefined` for a VF that has left the pod: its attachment has to be completed again
+   */
+  recordNetworkData(claimUid: string, states: ReadonlyMap<StoredDevice, NetworkDeviceData | undefined>): void {
+    const changes = new Map<string, Attachment>();
+    for (const [{ pciAddress, attachment }, networkData] of states) {
+      if (attachment === undefined) continue;
+      const { networkData: _old, ...place } = attachment;
+      changes.set(pciAddress, { ...place, ...(networkData === undefined ? {} : { networkData }) });
+    }
+    this.#options.store.setAttachments(claimUid, changes);
+  }
+
+  /**
+   * Takes a VF out of its sandbox and restores it. The attachment stays stored until all of that is done.
+   * @param device a copy of what is stored: its attachment is removed as well
+   * @throws SandboxError `restore-incomplete` if the VF is on the host and not as it was; NetlinkError, SriovError
+   */
+  async detach(claimUid: string, device: StoredDevice): Promise<void> {
+    const { attachment } = device;
+    if (attachment === undefined) return;
+    await this.#strategyOf(device).leave(device, attachment);
+    if (attachment.host !== undefined) {
+      const failures = await this.#hostLinks.restore(device, attachment.host);
+      if (failures.length > 0) throw incomplete(device, failures);
+    }
+    this.#record(claimUid, device, undefined);
+  }
+
+  /** Whether a VF that another component attaches is on the host. */
+  async isOnHost(device: StoredDevice): Promise<boolean> {
+    return await this.#hostLinks.isOnHost(device);
+  }
+
+  /** Moves such a VF back to the host, whatever sandbox it was left in. @throws NetlinkError, SriovError */
+  async takeBack(device: StoredDevice): Promise<void> {
+    await this.#hostLinks.takeBack(device);
+  }
+
+  /** The pod's old sandbox may still exist; a VF is never taken from another pod. */
+  async #leaveOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
+    if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
+    await this.#strategyOf(device).leave(device, old);
+  }
+
+  async #isStillIn(device: StoredDevice, { netnsPath }: Attachment): Promise<boolean> {
+    using namespace = this.#options.networks.open(netnsPath);
+    if (namespace === undefined) return false;
+    return (await this.read(device, this.podLinks(namespace))) !== undefined;
+  }
+
+  /** The device is changed as well, so that later steps of the same pass see what is stored. */
+  #record(claimUid: string, device: StoredDevice, attachment: Attachment | undefined): void {
+    this.#options.store.setAttachments(claimUid, new Map([[device.pciAddress, attachment]]));
+    if (attachment === undefined) delete device.attachment;
+    else device.attachment = attachment;
+  }
+
+  #strategyOf(device: StoredDevice): AttachStrategy {
+    return this.#strategies[isUserSpace(device) ? 'user-space' : (device.config.attach ?? 'netlink')];
+  }
+}
+
+function busy(device: StoredDevice, { podNamespace, podName, podUid }: Attachment): SandboxError {
+  const pod = podName === undefined ? `UID ${podUid}` : `${podNamespace}/${podName}`;
+  return new SandboxError('vf-busy', `device ${device.name} is in the sandbox of pod ${pod}`, {
+    device: device.name,
+    retriable: true,
+    hint: 'it is detached when that pod ends',
+  });
+}
+
+function incomplete(device: StoredDevice, failures: readonly { property: string; error: unknown }[]): SandboxError {
+  const properties = failures.map(({ property }) => property).join(', ');
+  return new SandboxError('restore-incomplete', `cannot restore ${properties} of device ${device.name}`, {
+    device: device.name,
+    retriable: true,
+    cause: failures[0]?.error,
+    hint: 'the driver tries again, and does not offer the device meanwhile',
+  });
+}

@@ -1,0 +1,117 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { type CniResult, type CniRunner, parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
+import { maxInterfaceNameBytes } from '../../node/netlink/index.ts';
+import type { SandboxPlace, StoredDevice } from '../state/index.ts';
+
+/** How long a DEL may take. The kubelet waits 45 s for unprepare, which may be behind a stop of the sandbox. */
+const removeBudgetMs = 10_000;
+
+/** Addresses and routes for a VF that netdra sets up itself. */
+export interface IpamResult {
+  addresses: string[];
+  routes: { destination: string; gateway?: string }[];
+}
+
+/** The subset of the runner that is used here. */
+export type CniPlugins = Pick<CniRunner, 'add' | 'delete' | 'deleteLost' | 'ipamAdd' | 'ipamDelete'>;
+
+export interface CniAttacherOptions {
+  runner: CniPlugins;
+  clock: Clock;
+  logger: Logger;
+}
+
+/** The part of attaching VFs that CNI plugins do: all of it (`attach: cni`), or the addresses (`ipam`). */
+export class CniAttacher {
+  readonly #runner: CniPlugins;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+
+  constructor({ runner, clock, logger }: CniAttacherOptions) {
+    this.#runner = runner;
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  /** Has the claim's plugins attach the VF. @throws CniError */
+  async add(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<CniResult> {
+    return await this.#runner.add(chainOf(device, place), { signal });
+  }
+
+  /** Releases what the plugins hold for a VF that has left the pod, so that they can attach it again. @throws CniError */
+  async removeLost(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<void> {
+    await this.#runner.deleteLost(chainOf(device, place), { signal });
+  }
+
+  /** Gets addresses from the claim's IPAM plugin, if it names one. @throws CniError */
+  async addresses(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<IpamResult> {
+    if (device.config.ipam === undefined) return { addresses: [], routes: [] };
+    const { ips, routes } = await this.#runner.ipamAdd(ipamOf(device, place), { signal });
+    // A CNI route without a gateway uses the gateway of an address of the same family.
+    const gatewayFor = (destination: string) =>
+      ips.find(({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(destination))?.gateway;
+    return {
+      addresses: ips.map(({ address }) => address),
+      routes: routes.map(({ dst, gw = gatewayFor(dst) }) => ({
+        destination: dst,
+        ...(gw === undefined ? {} : { gateway: gw }),
+      })),
+    };
+  }
+
+  /**
+   * Has plugins release the resources of a VF in a sandbox. A failure does not keep the VF from being detached: the
+   * attachment stays in the runner's cache, and {@link CniCleanUp} repeats the DEL.
+   */
+  async remove(device: StoredDevice, place: SandboxPlace): Promise<void> {
+    const { attach, ipam } = device.config;
+    using deadline = this.#clock.deadline(removeBudgetMs);
+    const { signal } = deadline;
+    try {
+      if (attach === 'cni') await this.#runner.delete(chainOf(device, place), { signal });
+      else if (ipam !== undefined) await this.#runner.ipamDelete(ipamOf(device, place), { signal });
+    } catch (error) {
+      const fields = { device: device.name, sandbox: place.sandboxId, err: error };
+      this.#logger.warn(fields, 'CNI DEL failed and is repeated by reconciliation');
+    }
+  }
+}
+
+function chainOf(device: StoredDevice, place: SandboxPlace) {
+  const network = parseCniNetwork(device.config.cni, `device ${device.name}`, { defaultName: 'netdra' });
+  const { macAddress: mac } = device.config;
+  const capabilities = mac === undefined ? {} : { capabilities: { mac } };
+  return { ...interfaceOf(device, place), network, deviceId: device.pciAddress, ...capabilities };
+}
+
+function ipamOf(device: StoredDevice, place: SandboxPlace) {
+  // One network for all users of the same pool name, so that no address is assigned twice on this node.
+  const ipam = parseCniIpam(device.config.ipam, `device ${device.name}`, { name: 'netdra' });
+  return { ...interfaceOf(device, place), ipam };
+}
+
+/**
+ * The interface name that plugins get. IPAM plugins record their addresses under it, so it must differ between the VFs of a
+ * pod, also where the claim leaves it open.
+ */
+export function cniInterfaceName({ config, name }: Pick<StoredDevice, 'config' | 'name'>): string {
+  return config.interfaceName ?? name.slice(-maxInterfaceNameBytes);
+}
+
+function interfaceOf(device: StoredDevice, place: SandboxPlace) {
+  const { sandboxId, netnsPath, podUid, podNamespace, podName } = place;
+  // The names are those that runtimes and Multus use; IPAM plugins such as whereabouts need all of them.
+  const args = {
+    IgnoreUnknown: '1',
+    ...(podNamespace === undefined ? {} : { K8S_POD_NAMESPACE: podNamespace }),
+    ...(podName === undefined ? {} : { K8S_POD_NAME: podName }),
+    K8S_POD_INFRA_CONTAINER_ID: sandboxId,
+    K8S_POD_UID: podUid,
+  };
+  return { containerId: sandboxId, netnsPath, ifName: cniInterfaceName(device), args };
+}
+
+function isIpv6(address: string): boolean {
+  return address.includes(':');
+}

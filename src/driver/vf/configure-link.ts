@@ -1,0 +1,54 @@
+import { formatCidr, type Link, NetlinkError, parseCidr } from '../../node/netlink/index.ts';
+import type { VfConfig } from '../state/index.ts';
+import type { LinkConnection, NetworkNamespace } from './networks.ts';
+
+/**
+ * Applies everything that the claim asks for, except for what an earlier attempt has already set. Kernel settings come before
+ * addresses and before the link is up: some take effect only then, such as `disable_ipv6`, `accept_dad`, `arp_notify`.
+ */
+export async function configureLink(
+  namespace: Pick<NetworkNamespace, 'connection' | 'writeSysctls'>,
+  link: Link,
+  config: VfConfig,
+): Promise<void> {
+  const { macAddress, mtu, addresses = [], routes = [], sysctls = {} } = config;
+  const pod = namespace.connection;
+  const change = {
+    // Only if it differs: a VF whose PF has set the address may not set it itself.
+    ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
+      ? {}
+      : { hardwareAddress: macAddress }),
+    ...(mtu === undefined ? {} : { mtuBytes: mtu }),
+  };
+  if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
+  if (Object.keys(sysctls).length > 0) namespace.writeSysctls(link.name, sysctls);
+  // All are sent at once, and executed in this order.
+  await Promise.all([
+    ...addresses.map((cidr) => unlessThere(pod.addAddress(link.index, cidr, { noDad: true }), async () => true)),
+    pod.setLink(link.index, { up: true }),
+  ]);
+  for (const { destination, gateway } of routes) {
+    const route = { index: link.index, destination, ...(gateway === undefined ? {} : { gateway }) };
+    await unlessThere(pod.addRoute(route), () => hasRoute(pod, link.index, destination));
+  }
+}
+
+/** EEXIST also means that another interface has such a route, usually the default route: then ours was not added. */
+async function hasRoute(pod: LinkConnection, index: number, destination: string): Promise<boolean> {
+  const wanted = canonicalCidr(destination);
+  return (await pod.routes(index)).some((route) => route.destination === wanted);
+}
+
+async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean>): Promise<void> {
+  try {
+    await change;
+  } catch (error) {
+    if (!(error instanceof NetlinkError && error.errno === 'EEXIST' && (await isThere()))) throw error;
+  }
+}
+
+/** In the form of the kernel's own entries, which the API requires. */
+export function canonicalCidr(text: string): string {
+  const { octets, prefixLength } = parseCidr(text);
+  return formatCidr(octets, prefixLength);
+}

@@ -1,0 +1,151 @@
+import {
+  type Link,
+  type LinkState,
+  moveLink,
+  type RestoreFailure,
+  readLinkState,
+  restoreLinkState,
+  scrubLink,
+  type VfIdentity,
+  type VfInfo,
+} from '../../node/netlink/index.ts';
+import { SriovError, type VfAddress } from '../../node/sriov/index.ts';
+import type { Attachment, StoredDevice } from '../state/index.ts';
+import { type Networks, netnsDir } from './networks.ts';
+import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
+import { type AttachTask, missing } from './strategy.ts';
+
+/** The node's VFs, as the sandbox side needs them. */
+export interface VfHost {
+  linkKey(pciAddress: string): VfIdentity;
+  /**
+   * The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
+   * @throws UnknownVfStateError if the PF does not report the VF
+   */
+  adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
+  /**
+   * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
+   * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
+   */
+  ensureLink(pciAddress: string, withinMs?: number): Promise<void>;
+  /** The same for a VF that was moved away: its interface is created anew if it is in an unreachable namespace. */
+  reclaimLink(pciAddress: string): Promise<void>;
+  /** Whether the VF exists and has no kernel driver. */
+  isUnbound(pciAddress: string): Promise<boolean>;
+}
+
+/** Moves the interfaces of VFs from the host's network namespace into pods and back. */
+export class HostLinks {
+  readonly #networks: Networks;
+  readonly #vfs: VfHost;
+  readonly #keyOf: LinkKey;
+
+  constructor({ networks, vfs }: { networks: Networks; vfs: VfHost }) {
+    this.#networks = networks;
+    this.#vfs = vfs;
+    this.#keyOf = (pciAddress) => vfs.linkKey(pciAddress);
+  }
+
+  /**
+   * Stores the VF's state on the host before it leaves. One that was attached before, and has left the pod, comes as the pod
+   * or a reset has left it: it is restored as far as possible, and configured from outside.
+   * @throws SandboxError `vf-missing`; NetlinkError, SriovError
+   */
+  async take(task: AttachTask): Promise<Link> {
+    const { device, before, record, assure } = task;
+    const { connection, ethtool } = this.#networks.host;
+    const wasAttached = device.attachment !== undefined;
+    await this.#ensure(task, wasAttached ? 0 : undefined);
+    if (wasAttached && (await this.#isBack(device))) {
+      // What cannot be restored now is restored, or reported, when the VF is detached.
+      if (before !== undefined) await this.restore(device, before);
+      await assure();
+    }
+    const link = await findOn(connection, device, this.#keyOf);
+    if (link === undefined) throw missing(task, "it has no interface in the host's network namespace");
+    record(before ?? (await readLinkState(connection, link.index, ethtool)));
+    return link;
+  }
+
+  /** One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it. */
+  async #isBack(device: StoredDevice): Promise<boolean> {
+    return (await this.isOnHost(device)) || (await this.#vfs.isUnbound(device.pciAddress));
+  }
+
+  /** @param withinMs how long to wait for it: a VF that has left its pod may be away for long, and is looked for again */
+  async #ensure(task: AttachTask, withinMs?: number): Promise<void> {
+    try {
+      await this.#vfs.ensureLink(task.device.pciAddress, withinMs);
+    } catch (error) {
+      if (error instanceof SriovError && error.code === 'vf-missing') throw missing(task, undefined, error);
+      throw error;
+    }
+  }
+
+  /** Moves the VF into the pod, under the name that its claim gives it. */
+  async moveToPod(link: Link, { device, pod, before }: AttachTask): Promise<Link> {
+    const { connection, netns } = pod.namespace;
+    const name = device.config.interfaceName ?? before?.name ?? link.name;
+    const moved = await moveLink(this.#networks.host.connection, link, { connection, netns }, { name });
+    pod.changed();
+    return moved;
+  }
+
+  /**
+   * Moves the VF back. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a process in
+   * the pod can cause, its interface is created anew.
+   */
+  async returnFromPod(device: StoredDevice, attachment: Pick<Attachment, 'host' | 'netnsPath'>): Promise<void> {
+    const refused = await this.#moveBack(device, attachment).catch((error: unknown) => ({ error }));
+    try {
+      await this.#vfs.reclaimLink(device.pciAddress);
+    } catch (error) {
+      throw refused === undefined ? error : refused.error;
+    }
+  }
+
+  async isOnHost(device: StoredDevice): Promise<boolean> {
+    return (await findOn(this.#networks.host.connection, device, this.#keyOf)) !== undefined;
+  }
+
+  /** Moves back a VF of which nothing is stored, from whatever namespace it is in. */
+  async takeBack(device: StoredDevice): Promise<void> {
+    const netnsPath = await this.#locate(device);
+    await (netnsPath === undefined
+      ? this.#vfs.reclaimLink(device.pciAddress)
+      : this.returnFromPod(device, { netnsPath }));
+  }
+
+  /** @returns the path of the sandbox's namespace that the VF is in */
+  async #locate(device: StoredDevice): Promise<string | undefined> {
+    for (const path of this.#networks.list(netnsDir)) {
+      using namespace = this.#networks.open(path);
+      if (namespace === undefined || namespace.isHost) continue;
+      if ((await new PodLinks(namespace, this.#keyOf).find(device)) !== undefined) return path;
+    }
+    return undefined;
+  }
+
+  /** Under its old name, so that a name that the pod has chosen never appears on the host. */
+  async #moveBack(
+    device: StoredDevice,
+    { host, netnsPath }: Pick<Attachment, 'host' | 'netnsPath'>,
+  ): Promise<undefined> {
+    using namespace = this.#networks.open(netnsPath);
+    if (namespace === undefined || namespace.isHost) return;
+    const link = await new PodLinks(namespace, this.#keyOf).find(device);
+    if (link === undefined) return;
+    await scrubLink(namespace.connection, link.index);
+    const change = host === undefined ? {} : { name: host.name };
+    await moveLink(namespace.connection, link, this.#networks.host, change, { acceptOtherName: true });
+  }
+
+  /** @returns the properties of the VF's interface on the host that could not be restored */
+  async restore(device: StoredDevice, before: LinkState): Promise<RestoreFailure[]> {
+    const { connection, ethtool } = this.#networks.host;
+    const link = await findOn(connection, device, this.#keyOf);
+    // Bound to vfio meanwhile, or switched off.
+    if (link === undefined) return [];
+    return await restoreLinkState(connection, link.index, before, ethtool);
+  }
+}

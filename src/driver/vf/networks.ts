@@ -1,0 +1,168 @@
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  EthtoolConnection,
+  type InterfaceSysctls,
+  type LinkEthtool,
+  type LinkStateConnection,
+  NetlinkError,
+  NetnsHandle,
+  NetworkWatch,
+  RtnlConnection,
+  writeInterfaceSysctls,
+} from '../../node/netlink/index.ts';
+
+/** The requests that the sandbox side makes to a network namespace. */
+export type LinkConnection = LinkStateConnection &
+  Pick<RtnlConnection, 'addAddress' | 'addRoute' | 'addresses' | 'link' | 'links' | 'linkTable' | 'routes' | 'setLink'>;
+
+/** An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host. */
+export interface NetworkNamespace extends Disposable {
+  /** As `RtnlConnection.setLink` takes it, to move a link here. */
+  readonly netns: Pick<NetnsHandle, 'fd' | 'path'>;
+  readonly connection: LinkConnection;
+  /** Whether it is the host's namespace. */
+  readonly isHost: boolean;
+  /** Equal for handles of the same namespace; paths can be reused. */
+  readonly identity: string;
+  /** @throws NetlinkError with the name of the setting */
+  writeSysctls(interfaceName: string, settings: InterfaceSysctls): void;
+  /** Calls back at each change of a link or address, until it is disposed of. Keeps the namespace alive. */
+  watch(onChange: () => void): Disposable;
+}
+
+/** The network namespaces of the node: the kernel's, or simulated ones (`npm run simulate`). */
+export interface Networks {
+  /** Stays open. */
+  readonly host: Pick<NetworkNamespace, 'netns' | 'connection'> & { readonly ethtool?: LinkEthtool };
+  /**
+   * @returns `undefined` if there is no namespace at the path any more
+   * @throws NetlinkError `netns-refused`: it is not known whether there is one
+   */
+  open(path: string): NetworkNamespace | undefined;
+  /**
+   * Whether the namespace at a path is certainly gone. A file that is not a namespace may be one that is not mounted into
+   * our container, and too many open files are no evidence.
+   */
+  isGone(path: string): boolean;
+  /** Whether the namespace with this identity is still at a path; also if that cannot be found out. */
+  isStill(identity: string, path: string): boolean;
+  /** Paths of the namespaces in a directory. */
+  list(dir: string): string[];
+}
+
+/** Where containerd and CRI-O mount the namespaces of sandboxes. */
+export const netnsDir = '/var/run/netns';
+
+export interface KernelNetworksOptions {
+  /** The host's `/proc/sys`, writable. */
+  procSysDir: string;
+  /** Path of the host's network namespace. Default: the one that the driver runs in. */
+  hostPath?: string;
+}
+
+/** The network namespaces of this machine. */
+export class KernelNetworks implements Networks, Disposable {
+  readonly host: {
+    readonly netns: NetnsHandle;
+    readonly connection: RtnlConnection;
+    readonly ethtool: EthtoolConnection;
+  };
+  readonly #options: KernelNetworksOptions;
+
+  /** @throws NetlinkError if the host's namespace cannot be opened */
+  constructor(options: KernelNetworksOptions) {
+    this.#options = options;
+    const { hostPath } = options;
+    const netns = hostPath === undefined ? NetnsHandle.own() : NetnsHandle.open(hostPath);
+    this.host = { netns, connection: RtnlConnection.open(netns), ethtool: EthtoolConnection.open(netns) };
+  }
+
+  open(path: string): NetworkNamespace | undefined {
+    const netns = openIfThere(path);
+    return netns && new KernelNamespace(netns, this.host.netns, this.#options.procSysDir);
+  }
+
+  isGone(path: string): boolean {
+    try {
+      NetnsHandle.open(path)[Symbol.dispose]();
+      return false;
+    } catch (error) {
+      // Only in a directory that can be seen: the runtime's may not be mounted into our container.
+      return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(parentOf(path));
+    }
+  }
+
+  /** Without opening it: every second, for each pod with a VF. */
+  isStill(identity: string, path: string): boolean {
+    try {
+      const there = statSync(path, { bigint: true, throwIfNoEntry: false });
+      return there !== undefined && identityOf(there) === identity;
+    } catch {
+      return true;
+    }
+  }
+
+  list(dir: string): string[] {
+    const names = existsSync(dir) ? readdirSync(dir) : [];
+    return names.map((name) => join(dir, name));
+  }
+
+  [Symbol.dispose](): void {
+    this.host.ethtool[Symbol.dispose]();
+    this.host.connection[Symbol.dispose]();
+    this.host.netns[Symbol.dispose]();
+  }
+}
+
+class KernelNamespace implements NetworkNamespace {
+  readonly netns: NetnsHandle;
+  readonly isHost: boolean;
+  readonly identity: string;
+  readonly #procSysDir: string;
+  #connection: RtnlConnection | undefined;
+
+  constructor(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {
+    this.netns = netns;
+    this.isHost = netns.equals(host);
+    this.identity = identityOf(netns.inode);
+    this.#procSysDir = procSysDir;
+  }
+
+  get connection(): RtnlConnection {
+    this.#connection ??= RtnlConnection.open(this.netns);
+    return this.#connection;
+  }
+
+  writeSysctls(interfaceName: string, settings: InterfaceSysctls): void {
+    writeInterfaceSysctls(this.netns, interfaceName, settings, this.#procSysDir);
+  }
+
+  watch(onChange: () => void): Disposable {
+    return NetworkWatch.open(this.netns, onChange);
+  }
+
+  [Symbol.dispose](): void {
+    this.#connection?.[Symbol.dispose]();
+    this.#connection = undefined;
+    this.netns[Symbol.dispose]();
+  }
+}
+
+function openIfThere(path: string): NetnsHandle | undefined {
+  try {
+    return NetnsHandle.open(path);
+  } catch (error) {
+    // A runtime that was killed may leave the plain file on which it had bound the namespace.
+    if (error instanceof NetlinkError && ['netns-missing', 'netns-invalid'].includes(error.code)) return undefined;
+    throw error;
+  }
+}
+
+function identityOf({ dev, ino }: NetnsHandle['inode']): string {
+  return `${dev}:${ino}`;
+}
+
+function parentOf(path: string): string {
+  return path.slice(0, Math.max(1, path.lastIndexOf('/')));
+}

@@ -1,0 +1,36 @@
+import { isEthernetAddress, type VfInfo } from '../../node/netlink/index.ts';
+import { UnknownVfStateError } from '../../node/sriov/index.ts';
+import type { StoredDevice } from '../state/index.ts';
+import type { VfHost } from './host-link.ts';
+
+/** The facts of the PF that metadata has. */
+type Fact = 'vlan' | 'hardwareAddress';
+
+/**
+ * The PF's settings for a device, for its metadata. If the PF does not report them now, a fact that the device is known to
+ * have must not be missing in the file; a device without such a fact is described without asking again.
+ * @throws UnknownVfStateError
+ */
+export async function pfSettingsOf(
+  vfs: Pick<VfHost, 'adminInfo'>,
+  device: StoredDevice,
+  facts: readonly Fact[],
+): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
+  try {
+    return await vfs.adminInfo(device);
+  } catch (error) {
+    const isMissing = facts.some((fact) => isExpected[fact](device));
+    if (isMissing || !(error instanceof UnknownVfStateError)) throw error;
+    return undefined;
+  }
+}
+
+/** Whether the claim has set the fact, or the device had it before. */
+const isExpected: Readonly<Record<Fact, (device: StoredDevice) => boolean>> = {
+  vlan: ({ config, before }) => (config.vf?.vlan ?? before?.vf.vlan?.id ?? 0) !== 0,
+  hardwareAddress: ({ config, before }) => {
+    const { vf, link } = before ?? {};
+    const known = [config.macAddress, vf?.hardwareAddress, link?.hardwareAddress];
+    return known.some((each) => each !== undefined && isEthernetAddress(each) && !/^[0:]*$/.test(each));
+  },
+};

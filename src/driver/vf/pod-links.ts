@@ -1,0 +1,129 @@
+import {
+  findVf,
+  isUnidentified,
+  type Link,
+  type LinkTable,
+  type NetworkState,
+  toNetworkState,
+  type VfIdentity,
+} from '../../node/netlink/index.ts';
+import { SandboxError } from '../sandbox/errors.ts';
+import type { StoredDevice } from '../state/index.ts';
+import type { LinkConnection, NetworkNamespace } from './networks.ts';
+
+/** Identifies the link of a VF in whatever namespace it is. */
+export type LinkKey = (pciAddress: string) => VfIdentity;
+
+/** A pod's network namespace during one pass over its VFs: its links are listed once, until one is changed. */
+export class PodLinks {
+  readonly namespace: NetworkNamespace;
+  readonly #keyOf: LinkKey;
+  readonly #follow: () => void;
+  #table: Promise<LinkTable> | undefined;
+
+  /** @param follow starts following changes in the namespace; may be called repeatedly */
+  constructor(namespace: NetworkNamespace, keyOf: LinkKey, follow: () => void = () => undefined) {
+    this.namespace = namespace;
+    this.#keyOf = keyOf;
+    this.#follow = follow;
+  }
+
+  /** To be called after a VF is configured and before its state is read: from then on, changes are not our own. */
+  follow(): void {
+    this.#follow();
+  }
+
+  /** To be called after a link was moved or changed. */
+  changed(): void {
+    this.#table = undefined;
+  }
+
+  /** @param hardwareAddress that the VF had on the host, if that is not stored with its attachment yet */
+  async find(device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
+    this.#table ??= this.namespace.connection.linkTable();
+    const identities = identitiesOf(device, this.#keyOf, hardwareAddress);
+    return findFirst((await this.#table).candidates(identities), identities);
+  }
+
+  /**
+   * Finds a VF that was attached. That it has left the pod keeps containers from starting, so this is concluded only from a
+   * list that was made for it.
+   * @returns `undefined` if it is certainly not in the pod
+   * @throws SandboxError `vf-unknown`; NetlinkError
+   */
+  async findAttached(device: StoredDevice): Promise<Link | undefined> {
+    const listed = this.#table !== undefined && (await this.find(device));
+    if (listed) return listed;
+    this.changed();
+    const link = await this.find(device);
+    if (link === undefined && this.#keyOf(device.pciAddress).pciAddress !== undefined) {
+      const others = (await this.#table)?.all().filter(isUnidentified) ?? [];
+      if (others.length > 0) throw unknown(device, others);
+    }
+    return link;
+  }
+
+  /** The state of a VF after changes to its link. @throws NetlinkError */
+  async stateAfterChange(device: StoredDevice, link: Link): Promise<NetworkState> {
+    const { connection } = this.namespace;
+    this.changed();
+    const [now, addresses] = await Promise.all([
+      connection.link({ index: link.index }),
+      connection.addresses(link.index),
+    ]);
+    if (now !== undefined && isCertainly(now, device, this.#keyOf)) return toNetworkState(now, addresses);
+    return await this.stateOf((await this.find(device)) ?? link);
+  }
+
+  /** @throws NetlinkError */
+  async stateOf(link: Link): Promise<NetworkState> {
+    return toNetworkState(link, await this.namespace.connection.addresses(link.index));
+  }
+}
+
+function unknown({ name, pciAddress }: StoredDevice, links: readonly Link[]): SandboxError {
+  const names = links.map((link) => link.name).join(', ');
+  const message = `it is not known whether device ${name} (${pciAddress}) is still in its pod: the kernel does not report which device has the links ${names}`;
+  const hint = 'its MAC address was changed in the pod; Linux 5.14 and later report the device of each link';
+  return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
+}
+
+/** Looks at the link with the likely name first: a large node has hundreds of links. */
+export async function findOn(
+  connection: LinkConnection,
+  device: StoredDevice,
+  keyOf: LinkKey,
+): Promise<Link | undefined> {
+  const name = device.attachment?.host?.name ?? keyOf(device.pciAddress).interfaceName;
+  const likely = name === undefined ? undefined : await connection.link({ name });
+  if (likely !== undefined && isCertainly(likely, device, keyOf)) return likely;
+  const identities = identitiesOf(device, keyOf);
+  return findFirst(await connection.links(identities), identities);
+}
+
+/** Whether a link is the VF's, whatever other links there are: only one link has a bus address, but several can have a MAC address. */
+function isCertainly({ parentDevice, alias }: Link, { pciAddress }: StoredDevice, keyOf: LinkKey): boolean {
+  const key = keyOf(pciAddress);
+  return key.pciAddress === undefined ? alias === key.alias : parentDevice === key.pciAddress;
+}
+
+function findFirst(links: Link[], identities: readonly VfIdentity[]): Link | undefined {
+  for (const identity of identities) {
+    const found = findVf(links, identity);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** By its key, or by its MAC address if a CNI plugin has replaced the key: the old one, or the one that the claim asks for. */
+function identitiesOf(
+  { pciAddress, attachment, config }: StoredDevice,
+  keyOf: LinkKey,
+  hardwareAddress = attachment?.host?.hardwareAddress,
+): VfIdentity[] {
+  const key = keyOf(pciAddress);
+  return [
+    { ...key, ...(hardwareAddress === undefined ? {} : { hardwareAddress }) },
+    ...(config.macAddress === undefined ? [] : [{ ...key, hardwareAddress: config.macAddress }]),
+  ];
+}

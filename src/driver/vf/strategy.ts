@@ -1,0 +1,80 @@
+import type { NetdraError } from '../../lib/errors.ts';
+import type { LinkState, NetworkState } from '../../node/netlink/index.ts';
+import { SandboxError } from '../sandbox/errors.ts';
+import type { Attachment, SandboxPlace, StoredDevice } from '../state/index.ts';
+import type { PodLinks } from './pod-links.ts';
+
+/** The state of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
+export type VfState = Pick<NetworkState, 'hardwareAddress' | 'ips' | 'tentative'> &
+  Partial<Pick<NetworkState, 'interfaceName' | 'mtuBytes' | 'linkUp'>> & {
+    /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
+    vlan?: number;
+  };
+
+/** A VF that is to be attached to a sandbox. */
+export interface AttachTask {
+  device: StoredDevice;
+  place: SandboxPlace;
+  pod: PodLinks;
+  /** From an earlier attachment of the VF: the state that still has to be restored. */
+  before?: LinkState;
+  /** Stores where the VF is, with the state to restore. To be called before the host is changed. */
+  record(host?: LinkState): void;
+  /**
+   * Configures the VF from outside as its claim asks. To be called before a VF is moved into the pod once more: it has left
+   * it, and its PF may have been reset since.
+   */
+  assure(): Promise<void>;
+  signal: AbortSignal;
+}
+
+/** How VFs get into a pod and back, for one value of `attach` in the claim's configuration. */
+export interface AttachStrategy {
+  /**
+   * Attaches and configures the VF as its claim asks, and reads its state. Idempotent.
+   * @throws SandboxError `vf-missing`; NetlinkError, CniError, SriovError
+   */
+  attach(task: AttachTask): Promise<VfState>;
+  /**
+   * The VF's state in the pod; `undefined` if it is certainly not there.
+   * @throws SandboxError `vf-unknown`; NetlinkError
+   */
+  read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined>;
+  /**
+   * Takes the VF out of the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
+   * strategy has moved it.
+   */
+  leave(device: StoredDevice, attachment: Attachment): Promise<void>;
+}
+
+/** @param cause says why, if there is no reason */
+export function missing(
+  { device: { name, pciAddress }, place }: Pick<AttachTask, 'device' | 'place'>,
+  reason?: string,
+  cause?: NetdraError,
+): SandboxError {
+  const message = `device ${name} (${pciAddress}) cannot be attached to ${podOf(place)}`;
+  return new SandboxError('vf-missing', reason === undefined ? message : `${message}: ${reason}`, {
+    device: name,
+    hint: cause?.hint ?? 'netdra inventory lists the devices of the node',
+    ...(cause === undefined ? {} : { cause, retriable: cause.retriable }),
+  });
+}
+
+/** @param devices of one claim that are no longer in its pod; at least one */
+export function left(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
+  const names = devices.map(({ name, pciAddress }) => `${name} (${pciAddress})`).join(', ');
+  const text = devices.length === 1 ? `device ${names} is` : `devices ${names} are`;
+  const hint =
+    'the card was reset, or a process in the pod has moved or deleted the interface; it is attached again once it is back';
+  return new SandboxError('vf-left', `${text} no longer in the network namespace of ${podOf(place)}`, {
+    device: devices.map(({ name }) => name).join(', '),
+    retriable: true,
+    hint,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+function podOf({ podUid, podNamespace, podName }: SandboxPlace): string {
+  return podName === undefined ? `the pod with UID ${podUid}` : `pod ${podNamespace}/${podName}`;
+}

@@ -1,0 +1,267 @@
+import type { Clock } from '../../lib/clock.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { RateLimit } from '../../lib/rate-limit.ts';
+import { Slots } from '../../lib/slots.ts';
+import { isKubeError, type ResourceClaim } from '../kube/index.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
+import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
+import { ClaimStatusError, toStatusError } from './errors.ts';
+import type { ClaimStatusApi } from './status-api.ts';
+import { type StoredStatus, statusPatch } from './status-patch.ts';
+
+/** The kubelet's calls need the API server too, and take precedence. */
+const maxParallel = 4;
+const retryMs = { first: 500, last: 30_000, forbidden: 300_000 };
+/** An unprepared claim is usually deleted soon after, and its status with it. */
+const maxRemovalFailures = 8;
+/**
+ * Delay before a removal: by then, most claims are deleted or deallocated. The API server drops the entries of devices that
+ * are no longer allocated, so there is nothing to write, and losing a removal to a restart in between does no harm.
+ */
+const removalDelayMs = 5_000;
+/**
+ * For how long a state that will change soon is not written: duplicate address detection takes 1 to 3 s. Otherwise each pod
+ * would cost the API server two writes instead of one.
+ */
+const settling = { longestMs: 3_000, pollMs: 500 };
+/** How often a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
+const maxConflicts = 5;
+const conflictPauseMs = 10;
+/** Rate limit per claim: a burst, then one write every ten seconds. A pod can change its links as often as it likes. */
+const perClaim = { burst: 6, everyMs: 10_000 };
+/** How soon a write that waits for its turn notices a removal. */
+const removalPollMs = 1_000;
+/** A failure is persistent after this many attempts in a row: 8 s. */
+const persistentFailures = 5;
+
+export interface ClaimStatusWriterOptions {
+  driver: string;
+  clock: Clock;
+  logger: Logger;
+  /**
+   * Called when a claim's status cannot be written and several attempts, or the kind of failure, show that it needs
+   * intervention: once for each claim, until its status is written again.
+   */
+  onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
+}
+
+/** The status of one claim. */
+interface Entry {
+  claim: ClaimIdentity;
+  /** Empty: the driver's entries are to be removed. */
+  wanted: DeviceStatus[];
+  isRemoval: boolean;
+  /** When the state is written although it will change soon, ms of the clock; `undefined`: at once. */
+  settlesAtMs: number | undefined;
+  /** Status as last read or written; `undefined` if it has to be read. */
+  stored: StoredStatus | undefined;
+  /** Why the status is not written; `undefined` once it is. */
+  failure: { kind: string; attempts: number; isReported: boolean } | undefined;
+  running: Promise<void> | undefined;
+}
+
+/**
+ * Writes the state of the driver's devices to the `status.devices` of their claim. Calls return at once; the writes
+ * follow, one request at a time for each claim, and are retried until they succeed. Only the newest state counts. A
+ * status that the claim already has is not written again, not even after a restart.
+ */
+export class ClaimStatusWriter implements AsyncDisposable {
+  readonly #api: ClaimStatusApi;
+  readonly #options: ClaimStatusWriterOptions;
+  readonly #stop = new AbortController();
+  readonly #slots = new Slots(maxParallel);
+  readonly #entries = new Map<string, Entry>();
+  /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
+  readonly #noted = new Map<string, StoredStatus>();
+  readonly #limit: RateLimit;
+
+  constructor(api: ClaimStatusApi, options: ClaimStatusWriterOptions) {
+    this.#api = api;
+    this.#options = options;
+    this.#limit = new RateLimit({ ...perClaim, clock: options.clock });
+  }
+
+  /**
+   * Takes the status of a prepared claim as it was just read, so that the first write need not read it again. If the claim
+   * has changed by then, the write is refused, and it is read.
+   */
+  note(claim: ClaimIdentity, object: ResourceClaim): void {
+    if (!this.#entries.has(claim.uid)) this.#noted.set(claim.uid, toStoredStatus(claim, object));
+  }
+
+  /**
+   * @param devices all of the driver's devices of the claim; its entries for other devices are removed
+   * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
+   */
+  set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
+    this.#want(claim, structuredClone(devices), { isSettled });
+  }
+
+  /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */
+  remove(claim: ClaimIdentity): void {
+    this.#want(claim, [], { isRemoval: true });
+  }
+
+  /** Number of tracked claims: those that were set and not removed, and those with writes under way. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Drops pending writes. */
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await Promise.all([...this.#entries.values()].map(({ running }) => running));
+  }
+
+  #want(
+    claim: ClaimIdentity,
+    wanted: DeviceStatus[],
+    { isRemoval = false, isSettled = true }: { isRemoval?: boolean; isSettled?: boolean },
+  ): void {
+    if (this.#stop.signal.aborted) return;
+    // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
+    const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
+    this.#noted.delete(claim.uid);
+    const entry = this.#entries.get(claim.uid) ?? {
+      ...{ claim, wanted, isRemoval, settlesAtMs: undefined, stored, failure: undefined, running: undefined },
+    };
+    this.#entries.set(claim.uid, entry);
+    entry.wanted = wanted;
+    entry.isRemoval = isRemoval;
+    if (isSettled) entry.settlesAtMs = undefined;
+    else entry.settlesAtMs ??= this.#options.clock.nowMs() + settling.longestMs;
+    entry.running ??= this.#run(entry).finally(() => {
+      entry.running = undefined;
+    });
+  }
+
+  /** Writes until nothing newer is wanted. Never rejects. */
+  async #run(entry: Entry): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.#awaitTurn(entry, signal);
+      const { wanted } = entry;
+      try {
+        await this.#slots.run(() => this.#write(entry, wanted, signal));
+        entry.failure = undefined;
+      } catch (error) {
+        if (signal.aborted) return;
+        if (isGone(error)) return this.#forget(entry);
+        const delayMs = this.#fail(entry, error);
+        const isInVain = entry.isRemoval && (entry.failure?.attempts ?? 0) >= maxRemovalFailures;
+        if (delayMs !== undefined && !isInVain) {
+          await this.#options.clock.sleep(delayMs, signal).catch(() => undefined);
+          continue;
+        }
+      }
+      // A newer state has replaced this one.
+      if (entry.wanted !== wanted) continue;
+      if (entry.isRemoval) this.#forget(entry);
+      return;
+    }
+  }
+
+  /**
+   * The wanted state may change while waiting: only the newest one is written. A removal does not wait for the claim's
+   * rate limit, and an attempt after a failure has its own delay.
+   */
+  async #awaitTurn(entry: Entry, signal: AbortSignal): Promise<void> {
+    const { uid } = entry.claim;
+    const sleep = (ms: number) => this.#options.clock.sleep(ms, signal).catch(() => undefined);
+    if (entry.failure !== undefined) return;
+    const isSettling = () => (entry.settlesAtMs ?? 0) > this.#options.clock.nowMs();
+    while (isSettling() && !signal.aborted) await sleep(settling.pollMs);
+    entry.settlesAtMs = undefined;
+    while (!entry.isRemoval && !signal.aborted && !this.#limit.take(uid)) {
+      await sleep(Math.min(this.#limit.waitMs(uid), removalPollMs));
+    }
+    if (!entry.isRemoval) return;
+    await sleep(removalDelayMs);
+    entry.stored = undefined;
+  }
+
+  /** @throws ClaimStatusError `status-dropped`, ClaimGone, KubeError */
+  async #write(entry: Entry, devices: DeviceStatus[], signal: AbortSignal): Promise<void> {
+    const { claim } = entry;
+    const { driver, clock, logger } = this.#options;
+    const now = `${new Date().toISOString().slice(0, 19)}Z`;
+    for (let conflicts = 1; ; conflicts++) {
+      entry.stored ??= toStoredStatus(claim, await this.#api.read(claim, signal));
+      const { stored } = entry;
+      const wanted = devices.map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now));
+      const patch = statusPatch(stored, driver, wanted);
+      if (patch.length === 0) return;
+      // If the response is lost, the claim has to be read again.
+      entry.stored = undefined;
+      try {
+        entry.stored = toStoredStatus(claim, await this.#api.patch(claim, patch, signal));
+      } catch (error) {
+        if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
+        // The first conflict is most likely due to an old version, that of an earlier write; later ones are races.
+        if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * Math.random(), signal);
+        // An index that does not fit a newer list makes the patch invalid before the version is compared.
+        entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));
+        if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
+        continue;
+      }
+      const kept = entry.stored.devices?.filter((each) => each.driver === driver) ?? [];
+      if (kept.length === 0 && wanted.length > 0) throw droppedError(claim);
+      logger.debug({ claim: subject(claim), devices: wanted.length }, 'claim status written');
+      return;
+    }
+  }
+
+  /** @returns the delay before a retry, ms; `undefined` if a retry would be useless */
+  #fail(entry: Entry, cause: unknown): number | undefined {
+    const { driver, logger, onPersistentFailure } = this.#options;
+    const error = toStatusError(cause, subject(entry.claim), driver);
+    // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
+    const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
+    // Each kind of failure is logged once, until no claim has it any more.
+    const isLogged = [...this.#entries.values()].some(({ failure }) => failure?.kind === kind);
+    const fields = { claim: error.claim, err: error, reason: explain(error) };
+    logger[isLogged ? 'debug' : 'warn'](fields, 'claim status not written');
+
+    const isFinal = error.code === 'status-invalid' || error.code === 'status-dropped';
+    const attempts = (entry.failure?.attempts ?? 0) + 1;
+    // A cluster without the feature is not a failure of each of its claims.
+    const isPersistent = error.code !== 'status-dropped' && (isFinal || attempts >= persistentFailures);
+    const isReported = entry.failure?.isReported ?? false;
+    const isDue = isPersistent && !entry.isRemoval && !isReported;
+    entry.failure = { kind, attempts, isReported: isReported || isDue };
+    if (isDue) onPersistentFailure?.(entry.claim, error);
+
+    if (isFinal) return undefined;
+    const last = error.code === 'status-forbidden' ? retryMs.forbidden : retryMs.last;
+    const askedMs = isKubeError(cause) ? (cause.retryAfterMs ?? 0) : 0;
+    return Math.max(askedMs, Math.min(retryMs.first * 2 ** Math.min(attempts - 1, 20), last));
+  }
+
+  #forget(entry: Entry): void {
+    this.#entries.delete(entry.claim.uid);
+  }
+}
+
+class ClaimGone extends Error {}
+
+function isGone(error: unknown): boolean {
+  return error instanceof ClaimGone || isKubeError(error, 'api-not-found');
+}
+
+/** @throws ClaimGone if it is another claim with the same name */
+function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceClaim): StoredStatus {
+  if (metadata?.uid !== uid) throw new ClaimGone();
+  const { resourceVersion = '' } = metadata;
+  return { resourceVersion, ...(status?.devices && { devices: status.devices }) };
+}
+
+function droppedError(claim: ClaimIdentity): ClaimStatusError {
+  const message = `the API server did not keep the status of the devices of claim ${subject(claim)}`;
+  const hint = 'Kubernetes 1.33 or newer has it; the feature gate is DRAResourceClaimDeviceStatus';
+  return new ClaimStatusError('status-dropped', message, { claim: subject(claim), hint });
+}
+
+function subject({ namespace, name }: ClaimIdentity): string {
+  return `${namespace}/${name}`;
+}

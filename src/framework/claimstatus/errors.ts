@@ -1,0 +1,40 @@
+import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
+import { isKubeError } from '../kube/index.ts';
+
+/** `status-dropped`: the server accepted the status and did not store it. */
+export type ClaimStatusErrorCode = 'status-forbidden' | 'status-invalid' | 'status-dropped' | 'status-failed';
+
+/** Why a claim's status does not show the state of its devices. The pod runs regardless. */
+export class ClaimStatusError extends NetdraError<ClaimStatusErrorCode> {}
+
+/**
+ * Explains a failure to write a claim's status, and what to do about it.
+ * @param claim `namespace/name`
+ */
+export function toStatusError(cause: unknown, claim: string, driver: string): ClaimStatusError {
+  if (cause instanceof ClaimStatusError) return cause;
+  const message = `status of claim ${claim} cannot be written`;
+  const fail = (code: ClaimStatusErrorCode, more: ErrorDetails) =>
+    new ClaimStatusError(code, message, { cause, claim, ...more });
+  if (isKubeError(cause, 'api-forbidden')) {
+    const rule = '{apiGroups: [resource.k8s.io], resources: [resourceclaims/status], verbs: [patch]}';
+    return fail('status-forbidden', { hint: `add to the role of the driver: ${rule}` });
+  }
+  // Kubernetes 1.36 and newer check the drivers whose entries change, and answer as if the object were invalid.
+  const isDriverRefused = isKubeError(cause, 'api-invalid') && cause.message.includes('resourceclaims/driver');
+  if (isDriverRefused && cause.message.includes(`"${driver}"`)) {
+    const rule = `{apiGroups: [resource.k8s.io], resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${driver}]}`;
+    const hint = `add to the role of the driver: ${rule}; its token must be that of a pod on the claim's node`;
+    return fail('status-forbidden', { hint });
+  }
+  // A patch makes the API server re-encode the whole claim. What a client sent in a form other than Go's then counts as
+  // a change, of the allocation or of an entry that is not ours.
+  if (isDriverRefused || (isKubeError(cause, 'api-invalid') && cause.message.includes('status.allocation'))) {
+    const [part, json] = isDriverRefused ? ['the entry of another driver', 'data'] : ['its allocation', 'parameters'];
+    const what = `the API server takes ${part} for changed, since it encodes its ${json} in another way`;
+    const hint = `${json} must be sent in compact JSON, without blanks outside of texts and without <, > and &, as kubectl does`;
+    return new ClaimStatusError('status-invalid', `${message}: ${what}`, { claim, hint });
+  }
+  if (isKubeError(cause, 'api-invalid')) return fail('status-invalid', {});
+  return fail('status-failed', { retriable: true });
+}

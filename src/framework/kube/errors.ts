@@ -1,0 +1,103 @@
+import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
+
+/**
+ * Why a request to the API server failed. `api-unserved`: the server does not know the group, version or resource at
+ * all, while `api-not-found` means that the object does not exist.
+ */
+export type KubeErrorCode =
+  | 'api-unreachable'
+  | 'api-timeout'
+  | 'api-unauthorized'
+  | 'api-forbidden'
+  | 'api-not-found'
+  | 'api-unserved'
+  | 'api-conflict'
+  | 'api-expired'
+  | 'api-invalid'
+  | 'api-throttled'
+  | 'api-failed';
+
+export interface KubeErrorDetails extends ErrorDetails {
+  httpStatus?: number;
+  /** The server's own reason, e.g. `AlreadyExists`. */
+  reason?: string;
+  /** How long the server asks us to wait. */
+  retryAfterMs?: number;
+}
+
+/** A request that the API server did not carry out. The message ends with the server's own text. */
+export class KubeError extends NetdraError<KubeErrorCode> {
+  readonly httpStatus: number | undefined;
+  readonly reason: string | undefined;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(code: KubeErrorCode, message: string, details: KubeErrorDetails = {}) {
+    super(code, message, details);
+    this.httpStatus = details.httpStatus;
+    this.reason = details.reason;
+    this.retryAfterMs = details.retryAfterMs;
+  }
+}
+
+export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is KubeError {
+  return error instanceof KubeError && (codes.length === 0 || codes.includes(error.code));
+}
+
+const codes: Record<number, KubeErrorCode> = {
+  401: 'api-unauthorized',
+  403: 'api-forbidden',
+  404: 'api-not-found',
+  409: 'api-conflict',
+  410: 'api-expired',
+  422: 'api-invalid',
+  429: 'api-throttled',
+};
+
+const hints: Partial<Record<KubeErrorCode, string>> = {
+  'api-unauthorized': 'the API server does not know us: check the service account token or the kubeconfig',
+  'api-forbidden': "the driver's role lacks this permission: compare it with deploy/manifests/netdra.yaml",
+};
+
+/** The part of a `Status` object that we read. */
+interface Status {
+  kind?: string;
+  message?: string;
+  reason?: string;
+  details?: { name?: string; retryAfterSeconds?: number };
+}
+
+/**
+ * Converts an unsuccessful response into an error.
+ * @param subject the request, as `GET /api/v1/nodes/n`
+ * @param body the text of the response: a `Status` object, or anything that a proxy in between wrote
+ */
+export function toKubeError(subject: string, httpStatus: number, body: string, retryAfter?: string): KubeError {
+  const status = parseStatus(body);
+  // For an unserved path the response contains no object name, or is not even a Status.
+  const isUnserved = httpStatus === 404 && status.details?.name === undefined;
+  const code = isUnserved ? 'api-unserved' : (codes[httpStatus] ?? 'api-failed');
+  const retryAfterSeconds = status.details?.retryAfterSeconds ?? parseSeconds(retryAfter);
+  const text = status.message ?? (body.trim().slice(0, 200) || 'no further word');
+  const hint = hints[code];
+  return new KubeError(code, `${subject}: the API server answered ${httpStatus}: ${text}`, {
+    httpStatus,
+    retriable: httpStatus >= 500 || httpStatus === 429 || httpStatus === 409 || httpStatus === 410,
+    ...(status.reason === undefined ? {} : { reason: status.reason }),
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterMs: retryAfterSeconds * 1_000 }),
+    ...(hint === undefined ? {} : { hint }),
+  });
+}
+
+function parseStatus(body: string): Status {
+  try {
+    const value: Status | null = JSON.parse(body);
+    return value?.kind === 'Status' ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+/** `Retry-After` in seconds; its other form, a date, is not used by API servers. */
+function parseSeconds(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined;
+}

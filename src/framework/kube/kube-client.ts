@@ -1,0 +1,197 @@
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { Clock, Deadline } from '../../lib/clock.ts';
+import { errnoCode } from '../../lib/errors.ts';
+import type { ApiAccess } from './api-access.ts';
+import { KubeConnection } from './connection.ts';
+import { isKubeError, KubeError, toKubeError } from './errors.ts';
+import { readJsonLines } from './json-lines.ts';
+
+/** How long the server may take for one answer, unless the request says otherwise. */
+const defaultTimeoutMs = 30_000;
+/** A server that asks us to retry later gets this many attempts before its refusal is passed on. */
+const maxAttempts = 5;
+
+export interface KubeRequest {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /** From the root: `/api/v1/nodes/n`. */
+  path: string;
+  query?: Record<string, string>;
+  /** Sent as JSON. */
+  body?: object;
+  /** Type of the body; default `application/json`. */
+  contentType?: string;
+  timeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+export interface WatchEvent<T> {
+  type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  object: T;
+}
+
+export interface KubeClientOptions {
+  clock: Clock;
+  /** Name by which the server's audit log knows us. */
+  userAgent: string;
+}
+
+/**
+ * The Kubernetes API as it is on the wire: JSON in, JSON out, no models in between. Why not the generated client:
+ * docs/decisions/0008-plain-json-api-client.md.
+ */
+export class KubeClient implements Disposable {
+  readonly #connection: KubeConnection;
+  readonly #options: KubeClientOptions;
+
+  constructor(access: ApiAccess, options: KubeClientOptions) {
+    this.#connection = new KubeConnection(access);
+    this.#options = options;
+  }
+
+  /**
+   * Sends a request. If the server is too busy (429, 503) and says when to retry, the request is sent again then.
+   * @throws KubeError; the signal's reason if it is aborted
+   */
+  async request<T>(request: KubeRequest): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#ask<T>(request);
+      } catch (error) {
+        const isBusy = isKubeError(error) && (error.httpStatus === 429 || error.httpStatus === 503);
+        if (!isBusy || error.retryAfterMs === undefined || attempt === maxAttempts) throw error;
+        await this.#options.clock.sleep(error.retryAfterMs, request.signal);
+      }
+    }
+  }
+
+  /**
+   * Streams changes to the objects of a list, until the server ends it (every few minutes) or the signal aborts.
+   * @param request path and query of the list, with the `resourceVersion` to start from
+   * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
+   */
+  async *watch<T>(request: Pick<KubeRequest, 'path' | 'query' | 'signal'>): AsyncGenerator<WatchEvent<T>, void, void> {
+    const query = { ...request.query, watch: '1', allowWatchBookmarks: 'true' };
+    const subject = `WATCH ${request.path}`;
+    using deadline = this.#options.clock.deadline(defaultTimeoutMs, request.signal);
+    let answer: IncomingMessage | undefined;
+    const abort = () => answer?.destroy();
+    request.signal?.addEventListener('abort', abort, { once: true });
+    try {
+      answer = await this.#send({ ...request, method: 'GET', query, signal: deadline.signal });
+      if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
+      // From here on, silence is not a failure.
+      deadline[Symbol.dispose]();
+      for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
+        if (event.type === 'ERROR') throw statusError(subject, event.object as object);
+        yield event;
+      }
+      // Either the server or our own signal ended it.
+      request.signal?.throwIfAborted();
+    } catch (error) {
+      throw toFailure(error, subject, deadline, request);
+    } finally {
+      request.signal?.removeEventListener('abort', abort);
+      answer?.destroy();
+    }
+  }
+
+  /** Closes the connections; requests in flight fail. */
+  [Symbol.dispose](): void {
+    this.#connection[Symbol.dispose]();
+  }
+
+  async #ask<T>(request: KubeRequest): Promise<T> {
+    const subject = `${request.method} ${request.path}`;
+    const { timeoutMs = defaultTimeoutMs } = request;
+    using deadline = this.#options.clock.deadline(timeoutMs, request.signal);
+    try {
+      const answer = await this.#send({ ...request, signal: deadline.signal });
+      if ((answer.statusCode ?? 0) >= 300) throw await this.#refusal(subject, answer);
+      return JSON.parse(await readText(answer));
+    } catch (error) {
+      throw toFailure(error, subject, deadline, request);
+    }
+  }
+
+  async #refusal(subject: string, answer: IncomingMessage): Promise<KubeError> {
+    return toKubeError(subject, answer.statusCode ?? 0, await readText(answer), answer.headers['retry-after']);
+  }
+
+  async #send(request: KubeRequest): Promise<IncomingMessage> {
+    const { server } = this.#connection;
+    const query = request.query === undefined ? '' : `?${new URLSearchParams(request.query)}`;
+    const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+    const { headers, ...connection } = await this.#connection.options();
+    const options = {
+      ...connection,
+      ...server,
+      path: `${server.path}${request.path}${query}`,
+      method: request.method,
+      headers: {
+        ...(headers as Record<string, string>),
+        accept: 'application/json',
+        'user-agent': this.#options.userAgent,
+        ...(body === undefined
+          ? {}
+          : {
+              'content-type': request.contentType ?? 'application/json',
+              'content-length': String(Buffer.byteLength(body)),
+            }),
+      },
+    };
+    const send = () => {
+      const sent = server.protocol === 'http:' ? httpRequest(options) : httpsRequest(options);
+      // Not as an option: Node.js would watch the ends of all streams for it.
+      destroyOnAbort(sent, request.signal);
+      sent.end(body);
+      return sent;
+    };
+    const first = send();
+    try {
+      return await answerOf(first);
+    } catch (error) {
+      // The server closed an idle connection just as we reused it: it has not seen the request. One retry is enough,
+      // and it does no harm if the server did see it: writes carry the version that they are for.
+      if (!first.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
+      return await answerOf(send());
+    }
+  }
+}
+
+/** @param signal of this request only: the listener stays */
+function destroyOnAbort(request: ClientRequest, signal: AbortSignal | undefined): void {
+  const destroy = () => request.destroy(signal?.reason as Error);
+  if (signal?.aborted) destroy();
+  else signal?.addEventListener('abort', destroy, { once: true });
+}
+
+function answerOf(request: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => request.once('response', resolve).on('error', reject));
+}
+
+/** By events, which take less time than the iterator of a stream. */
+function readText(answer: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  return new Promise((resolve, reject) => {
+    answer.on('data', (chunk: Buffer) => chunks.push(chunk));
+    answer.once('end', () => resolve(Buffer.concat(chunks).toString()));
+    answer.once('error', reject);
+  });
+}
+
+function statusError(subject: string, status: { code?: number }): KubeError {
+  return toKubeError(subject, status.code ?? 0, JSON.stringify(status));
+}
+
+/** The error to throw: the caller's own reason if it aborted, a timeout, or that the server is unreachable. */
+function toFailure(error: unknown, subject: string, deadline: Deadline, request: Partial<KubeRequest>): unknown {
+  if (request.signal?.aborted) return request.signal.reason;
+  if (error instanceof KubeError) return error;
+  const { timeoutMs = defaultTimeoutMs } = request;
+  const details = { cause: error, retriable: true };
+  if (!deadline.signal.aborted) {
+    return new KubeError('api-unreachable', `${subject}: no answer from the API server`, details);
+  }
+  return new KubeError('api-timeout', `${subject}: no answer from the API server within ${timeoutMs} ms`, details);
+}

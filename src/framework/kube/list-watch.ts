@@ -1,0 +1,76 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { WatchEvent } from './kube-client.ts';
+import type { ObjectMeta } from './types.ts';
+
+const retryMs = { first: 1_000, last: 60_000 };
+/** An API server that stops ends the watches of all nodes at once; they reconnect spread over this time. */
+const spreadMs = 10_000;
+
+export interface ListWatchOptions<T> {
+  /** What is watched, for the log: `resource slices`. */
+  what: string;
+  open: (resourceVersion: string, signal: AbortSignal) => AsyncIterable<WatchEvent<T>>;
+  onChange: (object: T, type: 'ADDED' | 'MODIFIED' | 'DELETED') => void;
+  /** The watch failed and changes may have been missed: list again, and `follow` the new version. */
+  onLost: () => void;
+  clock: Clock;
+  logger: Logger;
+  /** From 0 up to 1: watches that end together must not restart together. */
+  random?: () => number;
+}
+
+/** Follows changes to a list after it was read, watch after watch, until disposed. */
+export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
+  readonly #options: ListWatchOptions<T>;
+  readonly #stop = new AbortController();
+  #resourceVersion = '';
+  #running: Promise<void> | undefined;
+
+  constructor(options: ListWatchOptions<T>) {
+    this.#options = options;
+  }
+
+  /** Follows changes from this version of a list on. */
+  follow(resourceVersion: string): void {
+    this.#resourceVersion = resourceVersion;
+    this.#running ??= this.#run();
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { what, clock, logger, onLost, random = Math.random } = this.#options;
+    const { signal } = this.#stop;
+    let pauseMs: number = retryMs.first;
+    let reported = '';
+    while (!signal.aborted) {
+      try {
+        await this.#watch(signal);
+        // Servers may end watches at any time; the next one continues where this one ended.
+        await clock.sleep(retryMs.first + Math.round(spreadMs * random()), signal);
+        pauseMs = retryMs.first;
+        reported = '';
+      } catch (error) {
+        if (signal.aborted) return;
+        if (String(error) !== reported) logger.warn({ err: error }, `${what} are polled, not watched`);
+        reported = String(error);
+        const extraMs = Math.round(Math.max(pauseMs, spreadMs) * random());
+        await clock.sleep(pauseMs + extraMs, signal).catch(() => undefined);
+        pauseMs = Math.min(2 * pauseMs, retryMs.last);
+        if (!signal.aborted) onLost();
+      }
+    }
+  }
+
+  async #watch(signal: AbortSignal): Promise<void> {
+    for await (const { type, object } of this.#options.open(this.#resourceVersion, signal)) {
+      this.#resourceVersion = object.metadata.resourceVersion ?? this.#resourceVersion;
+      // The client throws for ERROR.
+      if (type !== 'BOOKMARK' && type !== 'ERROR') this.#options.onChange(object, type);
+    }
+  }
+}

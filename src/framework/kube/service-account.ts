@@ -1,0 +1,60 @@
+import { existsSync, readFileSync } from 'node:fs';
+import type { RequestOptions } from 'node:https';
+import { isIPv6 } from 'node:net';
+import { join } from 'node:path';
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import type { ApiAccess } from './api-access.ts';
+
+const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
+/** The kubelet renews tokens long before they expire, so reading them now and then is enough. */
+const rereadMs = 10_000;
+
+export interface ServiceAccountOptions {
+  env?: NodeJS.ProcessEnv;
+  /** Directory where the kubelet mounts it. */
+  dir?: string;
+  clock?: Clock;
+}
+
+/** Whether the process runs in a pod that has a service account. */
+export function hasServiceAccount({ env = process.env, dir = serviceAccountDir }: ServiceAccountOptions = {}): boolean {
+  return env.KUBERNETES_SERVICE_HOST !== undefined && existsSync(join(dir, 'token'));
+}
+
+/**
+ * The service account of our own pod: all that a driver in a cluster needs to reach the API server. client-node could
+ * do this too, at the cost of half of the driver's memory and startup time: docs/performance.md.
+ * Source: kubernetes.io "Accessing the Kubernetes API from a Pod".
+ */
+export class ServiceAccount implements ApiAccess {
+  readonly #server: string;
+  readonly #dir: string;
+  readonly #clock: Clock;
+  #read: { token: string; ca: string; atMs: number } | undefined;
+
+  constructor({ env = process.env, dir = serviceAccountDir, clock = systemClock }: ServiceAccountOptions = {}) {
+    const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '443' } = env;
+    this.#server = `https://${isIPv6(host) ? `[${host}]` : host}:${port}`;
+    this.#dir = dir;
+    this.#clock = clock;
+  }
+
+  getCurrentCluster() {
+    return { server: this.#server };
+  }
+
+  async applyToHTTPSOptions(options: RequestOptions): Promise<void> {
+    const { token, ca } = this.#current();
+    options.ca = ca;
+    options.headers = { ...options.headers, authorization: `Bearer ${token}` };
+  }
+
+  #current(): { token: string; ca: string } {
+    const nowMs = this.#clock.nowMs();
+    if (this.#read === undefined || nowMs - this.#read.atMs >= rereadMs) {
+      const [token, ca] = ['token', 'ca.crt'].map((name) => readFileSync(join(this.#dir, name), 'utf8').trim());
+      this.#read = { token: token ?? '', ca: ca ?? '', atMs: nowMs };
+    }
+    return this.#read;
+  }
+}

@@ -1,0 +1,67 @@
+import { type ServerUnaryCall, type ServiceError, type sendUnaryData, status } from '@grpc/grpc-js';
+import { explain } from '../../lib/errors.ts';
+import { lazyService } from '../../lib/proto.ts';
+import type { ClaimIdentity } from '../metadata/index.ts';
+
+/** A device in the answer to the kubelet; names as on the wire. */
+export interface WireDevice {
+  requestNames: string[];
+  poolName: string;
+  deviceName: string;
+  cdiDeviceIds: string[];
+  shareId?: string;
+}
+
+/** How long the kubelet waits for a call. */
+export interface CallContext {
+  /** `Infinity` if the caller sets no timeout. */
+  timeoutMs: number;
+  /** Aborts when the caller is gone. */
+  signal: AbortSignal;
+}
+
+/** What both versions of the DRA service have in common. */
+export interface DraCalls {
+  /** By claim UID. Throwing fails the whole call. */
+  nodePrepareResources(
+    claims: ClaimIdentity[],
+    context: CallContext,
+  ): Promise<Map<string, { devices: WireDevice[]; error?: string }>>;
+  nodeUnprepareResources(claims: ClaimIdentity[], context: CallContext): Promise<Map<string, { error?: string }>>;
+}
+
+interface ClaimsRequest {
+  claims: ClaimIdentity[];
+}
+
+/** DRA service versions, preferred first, by the names under which they are registered with the kubelet. */
+export const draVersions = ['v1', 'v1beta1'] as const;
+export type DraVersion = (typeof draVersions)[number];
+
+/** gRPC service and handlers of one version; on the wire they differ only in `share_id`, which v1beta1 lacks. */
+export function createDraService(version: DraVersion, calls: DraCalls) {
+  const service = `k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`;
+  return {
+    ...lazyService(`dra-${version}.proto`, service, {
+      NodePrepareResources: { streams: false },
+      NodeUnprepareResources: { streams: false },
+    }),
+    handlers: {
+      NodePrepareResources: unary(({ claims }, context) => calls.nodePrepareResources(claims, context)),
+      NodeUnprepareResources: unary(({ claims }, context) => calls.nodeUnprepareResources(claims, context)),
+    },
+  };
+}
+
+function unary<T>(handle: (request: ClaimsRequest, context: CallContext) => Promise<Map<string, T>>) {
+  return (call: ServerUnaryCall<ClaimsRequest, unknown>, callback: sendUnaryData<unknown>) => {
+    const gone = new AbortController();
+    call.on('cancelled', () => gone.abort(new Error('the caller has gone')));
+    const timeoutMs = Math.max(0, Number(call.getDeadline()) - Date.now());
+    handle(call.request, { timeoutMs, signal: gone.signal }).then(
+      (claims) => callback(null, { claims: Object.fromEntries(claims) }),
+      // Go's gRPC turns a plain error into Unknown, so this is what the kubelet logs for the Go helper.
+      (error) => callback({ code: status.UNKNOWN, details: explain(error) } as ServiceError),
+    );
+  };
+}

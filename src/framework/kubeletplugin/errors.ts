@@ -1,0 +1,22 @@
+import { NetdraError } from '../../lib/errors.ts';
+
+export type KubeletPluginErrorCode =
+  /** The helper cannot be started with these options. */
+  | 'invalid-options'
+  /** A claim of the kubelet's call cannot be read, is not allocated or reserved, or has been replaced. */
+  | 'claim-unavailable'
+  /** The driver returned an answer that violates its contract. */
+  | 'driver-contract'
+  /** The health that the driver reports for its devices cannot be passed on to the kubelet. */
+  | 'health-invalid'
+  /** A call took too long, its caller is gone, or the helper is stopping. */
+  | 'call-aborted'
+  /** The lock that instances of a driver share cannot be acquired. */
+  | 'lock-unavailable'
+  /** The kubelet does not accept the driver. */
+  | 'registration-refused'
+  /** A socket cannot be opened. */
+  | 'socket-unavailable';
+
+/** Errors of the framework itself; drivers raise errors of their own. */
+export class KubeletPluginError extends NetdraError<KubeletPluginErrorCode> {}

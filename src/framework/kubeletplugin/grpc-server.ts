@@ -1,0 +1,94 @@
+import { randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { chmod, rename } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
+import type { Clock } from '../../lib/clock.ts';
+import { KubeletPluginError } from './errors.ts';
+import { clearSocketPath } from './socket-file.ts';
+
+export interface GrpcService {
+  definition: ServiceDefinition;
+  handlers: object;
+}
+
+/** Serves gRPC on a unix socket that only its owner and root can connect to. Disposing cancels all calls. */
+export class GrpcServer implements Disposable {
+  readonly path: string;
+  /** Without channelz: grpc-js would update its statistics at each call, and nothing serves them. */
+  readonly #server = new Server({ 'grpc.enable_channelz': 0 });
+  #closed: Promise<void> | undefined;
+  /** Whether the socket file exists and is ours. */
+  #isThere = false;
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  /** @throws KubeletPluginError `socket-unavailable` */
+  static async start(path: string, services: GrpcService[]): Promise<GrpcServer> {
+    using stack = new DisposableStack();
+    const server = stack.use(new GrpcServer(path));
+    for (const { definition, handlers } of services) {
+      server.#server.addService(definition, handlers as UntypedServiceImplementation);
+    }
+    try {
+      await clearSocketPath(path);
+      await server.#listen();
+    } catch (cause) {
+      if (cause instanceof KubeletPluginError) throw cause;
+      throw new KubeletPluginError('socket-unavailable', `cannot listen on ${path}`, { cause, path });
+    }
+    stack.move();
+    return server;
+  }
+
+  /**
+   * Removes the socket at once and waits for calls in flight.
+   * @returns whether all of them ended in time
+   */
+  async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
+    // Removed while we still listen, so that a successor's socket is never removed.
+    this.#removeFile();
+    this.#closed ??= new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
+    const timer = new AbortController();
+    const timedOut = clock.sleep(timeoutMs, timer.signal).then(
+      () => false,
+      () => false,
+    );
+    const isDrained = await Promise.race([this.#closed.then(() => true), timedOut]);
+    timer.abort();
+    return isDrained;
+  }
+
+  [Symbol.dispose](): void {
+    this.#removeFile();
+    this.#server.forceShutdown();
+  }
+
+  /**
+   * Moves the socket to its path only once it accepts connections. The kubelet connects within a millisecond; a socket
+   * that is not listening yet refuses it, and the kubelet then waits a second before it retries.
+   */
+  async #listen(): Promise<void> {
+    // Kubelets ignore names that start with a dot. Not longer than our others: a socket path has at most 107 bytes.
+    const hidden = join(dirname(this.path), `.${randomBytes(3).toString('hex')}`);
+    await this.#bind(hidden);
+    await chmod(hidden, 0o600);
+    await rename(hidden, this.path);
+    this.#isThere = true;
+  }
+
+  #removeFile(): void {
+    if (this.#isThere) rmSync(this.path, { force: true });
+    this.#isThere = false;
+  }
+
+  #bind(path: string): Promise<void> {
+    return new Promise((resolve, reject) =>
+      this.#server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
+        error ? reject(error) : resolve(),
+      ),
+    );
+  }
+}

@@ -1,0 +1,66 @@
+import type { ServerWritableStream } from '@grpc/grpc-js';
+import type { Clock } from '../../lib/clock.ts';
+import { lazyService } from '../../lib/proto.ts';
+import type { HealthBoard, WireDeviceHealth } from './health.ts';
+
+type HealthStream = ServerWritableStream<object, { devices: WireDeviceHealth[] }>;
+
+/** Health service versions, preferred first; the messages are the same. */
+export const healthVersions = ['v1', 'v1alpha1'] as const;
+export type HealthVersion = (typeof healthVersions)[number];
+
+export interface HealthServiceOptions {
+  board: HealthBoard;
+  clock: Clock;
+  /** Ends all streams. */
+  signal: AbortSignal;
+}
+
+/** gRPC service and handler of one version. Source: kubelet dra-health. */
+export function createHealthService(version: HealthVersion, options: HealthServiceOptions) {
+  const service = `${version}.DRAResourceHealth`;
+  const { definition } = lazyService(`dra-health-${version}.proto`, service, { NodeWatchResources: { streams: true } });
+  return { definition, handlers: { NodeWatchResources: (stream: HealthStream) => void watch(stream, options) } };
+}
+
+/**
+ * Sends the complete list when the stream opens, whenever the driver reports something new, and often enough that the
+ * kubelet does not consider it stale. A kubelet that reads slowly gets the newest list, not every one.
+ */
+async function watch(stream: HealthStream, { board, clock, signal }: HealthServiceOptions): Promise<void> {
+  using stack = new DisposableStack();
+  let wake = Promise.withResolvers<void>();
+  const rouse = () => wake.resolve();
+  let isOpen = true;
+  let isNew = true;
+  const close = () => {
+    isOpen = false;
+    rouse();
+  };
+  for (const event of ['cancelled', 'close', 'error']) stream.once(event, close);
+  stream.on('drain', rouse);
+  signal.addEventListener('abort', close);
+  stack.defer(() => signal.removeEventListener('abort', close));
+  stack.use(
+    board.onChange(() => {
+      isNew = true;
+      rouse();
+    }),
+  );
+  if (signal.aborted) close();
+  while (isOpen) {
+    wake = Promise.withResolvers();
+    if (isNew && !stream.writableNeedDrain) {
+      const devices = board.snapshot();
+      if (devices !== undefined) stream.write({ devices });
+      isNew = false;
+    }
+    using timer = clock.deadline(board.refreshMs());
+    timer.signal.addEventListener('abort', () => {
+      isNew = true;
+      rouse();
+    });
+    await wake.promise;
+  }
+  stream.end();
+}

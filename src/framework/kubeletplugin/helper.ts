@@ -1,0 +1,340 @@
+import { join } from 'node:path';
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { ClaimIdentity, ClaimMetadata, DeviceMetadata, MetadataUpdate } from '../metadata/index.ts';
+import { CallQueue } from './call-queue.ts';
+import type { ClaimReader } from './claims.ts';
+import { createDraService, draVersions } from './dra-service.ts';
+import { KubeletPluginError } from './errors.ts';
+import { FileLock } from './file-lock.ts';
+import { GrpcServer, type GrpcService } from './grpc-server.ts';
+import { type DeviceHealth, HealthBoard } from './health.ts';
+import { createHealthService, healthVersions } from './health-service.ts';
+import type { DraPlugin } from './plugin.ts';
+import { type MetadataFiles, PluginCalls } from './plugin-calls.ts';
+import { Registration, type RegistrationStatus } from './registration.ts';
+import { shareMetadataFiles } from './shared-metadata-files.ts';
+import { removeDeadSockets } from './socket-file.ts';
+import {
+  chooseSocketPaths,
+  isInstanceDraSocket,
+  isInstanceRegistrationSocket,
+  type SocketPaths,
+} from './socket-paths.ts';
+
+/** Less than a pod's default grace period of 30 s, so that there is time left to stop cleanly. */
+const defaultDrainMs = 20_000;
+/** Time for a driver to end its calls once it is told to. */
+const abortGraceMs = 2_000;
+/** Time for the kubelet's last call about the registration. */
+const registrationDrainMs = 1_000;
+const lockAtStartMs = 10_000;
+
+export interface KubeletPluginOptions {
+  driver: string;
+  /** The driver's directory below the kubelet's `plugins`, with the DRA socket. The kubelet sees the same path. */
+  dataDir: string;
+  /** The kubelet's `plugins_registry`. */
+  registryDir: string;
+  claims: ClaimReader;
+  /** Absent: device metadata is off, no CDI specs and no files. */
+  metadata?: ClaimMetadata;
+  /**
+   * `metadata.uid` of the driver's own pod, for rolling updates (kubelet 1.33 and later): the new instance serves
+   * beside the old one, on its own sockets, and locks keep them from preparing at once. Absent: a second instance is
+   * refused.
+   */
+  podUid?: string | undefined;
+  /** Reports the health of devices to the kubelet: see `setHealth`. Default false. */
+  health?: boolean;
+  /**
+   * Whether calls run one at a time, as in the Go helper. `false`: only calls about the same claim do, so that a slow
+   * device or server delays only its own pod; in a rolling update instances still wait for each other. Default true.
+   */
+  serialize?: boolean;
+  /** How long stopping waits for calls in flight. Default 20 s, less than a pod's grace period. */
+  drainMs?: number;
+  clock?: Clock;
+  logger: Logger;
+  /** Called each time the kubelet accepts or refuses the registration. A refusal is not final: the kubelet retries. */
+  onRegistration?: (status: RegistrationStatus) => void;
+}
+
+/** What a driver calls when it knows more about the devices of a request. Source: KEP-5304 `MetadataUpdater`. */
+export interface MetadataUpdater {
+  /**
+   * Replaces the metadata of a request's devices; the file appears with the first call.
+   * @param request base name or full `request/subrequest`
+   * @throws MetadataError `metadata-not-prepared` if this driver has not prepared exactly this
+   */
+  updateRequestMetadata(claim: ClaimIdentity, request: string, devices: DeviceMetadata[]): Promise<MetadataUpdate>;
+}
+
+/**
+ * What a driver calls when its `ClaimMetadata` has a gate: containers of claims with deferred requests wait in an OCI
+ * hook until their sandbox is served, and fail when the hook times out. Calls about claims without a gate do nothing;
+ * without device metadata, no call does anything.
+ */
+export interface StartGate {
+  /**
+   * Lets the containers of a sandbox start, now and at every restart, also while the driver is not running. Call it
+   * after the metadata of every request of the claim was updated for that sandbox, and again at driver start for
+   * sandboxes that are already served: a claim that an older version laid down gets its gate when it is prepared again.
+   * @param sandboxId as the container runtime names it
+   * @throws MetadataError `metadata-not-prepared`, `metadata-not-written` if a request of the claim has no metadata yet
+   */
+  openGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
+  /**
+   * Records why the containers of a sandbox have to wait; a container that waits too long reports the last reason in
+   * its error. A gate that is open for another sandbox stays open: withdraw the claim's metadata first.
+   */
+  holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void>;
+  /** Makes the waiting containers of a sandbox fail at once, because it is being stopped. */
+  endGate(claim: ClaimIdentity, sandboxId: string): Promise<void>;
+}
+
+/**
+ * A driver that is served to the kubelet. Disposing stops it: the registration socket is removed first, so that the
+ * kubelet turns to another instance; calls in flight end, or are told to after `drainMs`. Claims stay prepared.
+ */
+export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDisposable {
+  /** Where it listens. */
+  readonly sockets: Readonly<SocketPaths>;
+  /** The kubelet's last answer; `undefined`: it has not found us yet. */
+  readonly registration: RegistrationStatus | undefined;
+  /**
+   * Waits until the kubelet has accepted the registration.
+   * @throws KubeletPluginError `registration-refused` if the signal fires first, with the kubelet's last answer
+   */
+  whenRegistered(signal: AbortSignal): Promise<void>;
+  /**
+   * Reports the health of all devices. The kubelet gets it at once, and again on each new connection; it appears in the
+   * status of pods (feature gate `ResourceHealthStatus`).
+   * @throws KubeletPluginError `health-invalid`, also without the option `health`
+   */
+  setHealth(devices: readonly DeviceHealth[]): void;
+  /**
+   * Hides the content of a claim's files until the next update, and closes its gate, so that no container starts. For a
+   * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
+   * @param requests whose files, by base name or full `request/subrequest`; default all
+   */
+  withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void>;
+  /**
+   * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
+   * knows any more. Failures are logged.
+   * @param isOver called when no call about the claim is under way, in any instance
+   * @returns whether it was unprepared
+   */
+  reclaim(
+    claim: ClaimIdentity,
+    isOver: (signal: AbortSignal) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<boolean>;
+  /**
+   * Prepares a claim again as if the kubelet had asked for it: for a prepared claim that passes to another pod, about
+   * which the kubelet makes no call. The driver's answer for the claim is logged.
+   * @param isDue called when no call about the claim is under way, in any instance
+   * @returns whether it was prepared
+   * @throws KubeletPluginError `claim-unavailable`
+   */
+  prepareAgain(
+    claim: ClaimIdentity,
+    isDue: (signal: AbortSignal) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<boolean>;
+}
+
+/**
+ * Serves a driver to the kubelet: the DRA socket first, then the registration socket that points to it.
+ * @throws KubeletPluginError `invalid-options`, `socket-unavailable`, `lock-unavailable`
+ */
+export async function startKubeletPlugin(
+  plugin: DraPlugin,
+  options: KubeletPluginOptions,
+): Promise<KubeletPluginHelper> {
+  const running = await Running.start(plugin, options);
+  return {
+    sockets: running.sockets,
+    get registration() {
+      return running.registration.status;
+    },
+    whenRegistered: (signal) => running.registration.whenRegistered(signal),
+    setHealth: (devices) => running.setHealth(devices),
+    withdrawMetadata: (claim, requests) => running.withdrawMetadata(claim, requests),
+    openGate: (claim, sandboxId) => running.atGate((files) => files.openGate(claim, sandboxId)),
+    holdGate: (claim, sandboxId, reason) => running.atGate((files) => files.holdGate(claim, sandboxId, reason)),
+    endGate: (claim, sandboxId) => running.atGate((files) => files.endGate(claim, sandboxId)),
+    reclaim: (claim, isOver, signal) => running.reclaim(claim, isOver, signal),
+    prepareAgain: (claim, isDue, signal) => running.prepareAgain(claim, isDue, signal),
+    updateRequestMetadata: (claim, request, devices) => running.updateRequestMetadata(claim, request, devices),
+    [Symbol.asyncDispose]: () => running.stop(),
+  };
+}
+
+/** The parts of a helper, from start to stop. */
+class Running {
+  readonly sockets: SocketPaths;
+  readonly registration: Registration;
+  readonly #options: KubeletPluginOptions;
+  readonly #clock: Clock;
+  readonly #metadata: MetadataFiles | undefined;
+  readonly #calls: PluginCalls;
+  readonly #health: HealthBoard | undefined;
+  readonly #filesLock: FileLock | undefined;
+  readonly #streams = new AbortController();
+  readonly #updates = new Set<Promise<unknown>>();
+  readonly #servers = new DisposableStack();
+  readonly #locks = new DisposableStack();
+  #loadContract: (() => void) | undefined;
+  #draServer: GrpcServer | undefined;
+  #registrationServer: GrpcServer | undefined;
+  #stopped: Promise<void> | undefined;
+
+  static async start(plugin: DraPlugin, options: KubeletPluginOptions): Promise<Running> {
+    const running = new Running(plugin, options);
+    try {
+      await running.#listen();
+    } catch (error) {
+      running.#servers.dispose();
+      running.#locks.dispose();
+      throw error;
+    }
+    return running;
+  }
+
+  private constructor(plugin: DraPlugin, options: KubeletPluginOptions) {
+    const { driver, dataDir, podUid, logger, metadata, clock = systemClock } = options;
+    this.#options = options;
+    this.#clock = clock;
+    this.sockets = chooseSocketPaths(options);
+    const lock = (name: string) =>
+      podUid === undefined ? undefined : this.#locks.use(new FileLock(join(dataDir, name), clock));
+    this.#filesLock = lock('files.lock');
+    this.#metadata = metadata && this.#filesLock ? shareMetadataFiles(metadata, this.#filesLock, clock) : metadata;
+    const queue = new CallQueue(lock('calls.lock'));
+    const { claims, serialize = true } = options;
+    this.#calls = new PluginCalls(plugin, {
+      driver,
+      claims,
+      metadata: this.#metadata,
+      queue,
+      serialize,
+      clock,
+      logger,
+    });
+    this.#health = options.health === true ? new HealthBoard() : undefined;
+    this.registration = new Registration({
+      driver,
+      endpoint: this.sockets.dra,
+      services: [
+        ...draVersions.map((version) => `${version}.DRAPlugin`),
+        ...(this.#health === undefined ? [] : healthVersions.map((version) => `${version}.DRAResourceHealth`)),
+      ],
+      logger,
+      onStatus: (status) => {
+        options.onRegistration?.(status);
+        // Now, while nothing waits for it, rather than when the first pod does.
+        if (status.registered) setImmediate(() => this.#loadContract?.());
+      },
+    });
+  }
+
+  setHealth(devices: readonly DeviceHealth[]): void {
+    if (this.#health === undefined) {
+      const hint = 'start the helper with the option health';
+      throw new KubeletPluginError('health-invalid', 'health of devices is not served', { hint });
+    }
+    this.#health.set(devices);
+  }
+
+  async updateRequestMetadata(
+    claim: ClaimIdentity,
+    request: string,
+    devices: DeviceMetadata[],
+  ): Promise<MetadataUpdate> {
+    if (this.#metadata === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
+    return await this.#tracked(this.#metadata.update(claim, request, devices));
+  }
+
+  async withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
+    if (this.#metadata !== undefined) await this.#tracked(this.#metadata.withdraw(claim, requests));
+  }
+
+  async atGate(call: (files: MetadataFiles) => Promise<void>): Promise<void> {
+    if (this.#metadata !== undefined) await this.#tracked(call(this.#metadata));
+  }
+
+  async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    return await this.#tracked(this.#calls.reclaim(claim, isOver, signal));
+  }
+
+  async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    return await this.#tracked(this.#calls.prepareAgain(claim, isDue, signal));
+  }
+
+  /** Makes stopping wait for the work. */
+  async #tracked<T>(work: Promise<T>): Promise<T> {
+    const settled = work.catch(() => undefined).finally(() => this.#updates.delete(settled));
+    this.#updates.add(settled);
+    return await work;
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #listen(): Promise<void> {
+    // While one instance removes sockets without a listener, no other may be about to listen on its own.
+    using _ = await this.#lockFiles();
+    await this.#removeLeftovers();
+    this.#draServer = this.#servers.use(await GrpcServer.start(this.sockets.dra, this.#services()));
+    this.#registrationServer = this.#servers.use(
+      await GrpcServer.start(this.sockets.registration, [this.registration.service()]),
+    );
+  }
+
+  #services(): GrpcService[] {
+    const services = draVersions.map((version) => createDraService(version, this.#calls));
+    this.#loadContract = services[0]?.load;
+    const board = this.#health;
+    if (board === undefined) return services;
+    const options = { board, clock: this.#clock, signal: this.#streams.signal };
+    return [...services, ...healthVersions.map((version) => createHealthService(version, options))];
+  }
+
+  async #lockFiles(): Promise<Disposable | undefined> {
+    using deadline = this.#clock.deadline(lockAtStartMs);
+    return await this.#filesLock?.acquire(deadline.signal);
+  }
+
+  /** Removes sockets of killed instances: a kubelet would keep trying to register them. */
+  async #removeLeftovers(): Promise<void> {
+    const { podUid, dataDir, registryDir, driver, logger } = this.#options;
+    if (podUid === undefined) return;
+    const found = [
+      await removeDeadSockets(registryDir, (name) => isInstanceRegistrationSocket(driver, name)),
+      await removeDeadSockets(dataDir, isInstanceDraSocket),
+    ];
+    for (const err of found.flatMap(({ problems }) => problems)) {
+      logger.warn({ driver, err }, 'sockets of instances that are gone may be left');
+    }
+    const paths = found.flatMap(({ removed }) => removed);
+    if (paths.length > 0) logger.info({ driver, paths }, 'removed sockets of instances that are gone');
+  }
+
+  async #stop(): Promise<void> {
+    const { driver, logger, drainMs = defaultDrainMs } = this.#options;
+    await this.#registrationServer?.drain(this.#clock, registrationDrainMs);
+    // Health streams never end on their own.
+    this.#streams.abort();
+    if ((await this.#draServer?.drain(this.#clock, drainMs)) === false) {
+      logger.warn({ driver, waitedMs: drainMs }, 'calls in flight are told to end');
+      this.#calls.abort();
+      await this.#draServer?.drain(this.#clock, abortGraceMs);
+    }
+    this.#servers.dispose();
+    await Promise.all(this.#updates);
+    this.#locks.dispose();
+  }
+}

@@ -1,0 +1,265 @@
+import type { Clock } from '../../lib/clock.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { baseRequest, type ClaimIdentity, type ClaimMetadata } from '../metadata/index.ts';
+import { abortable, type CallQueue } from './call-queue.ts';
+import { type ClaimReader, fetchClaims } from './claims.ts';
+import type { CallContext, DraCalls, WireDevice } from './dra-service.ts';
+import { KubeletPluginError } from './errors.ts';
+import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
+import { resolvePreparedClaim } from './prepared-claim.ts';
+
+/** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
+const longestCallMs = 42_000;
+/** The same share of a shorter timeout. */
+const shareOfTimeout = 14 / 15;
+
+/** The operations on the files of claims. */
+export type MetadataFiles = Pick<
+  ClaimMetadata,
+  'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
+>;
+
+export interface PluginCallsOptions {
+  driver: string;
+  claims: ClaimReader;
+  /** Absent: device metadata is off, no CDI specs and no files. */
+  metadata: MetadataFiles | undefined;
+  queue: CallQueue;
+  /** Whether calls about different claims wait for each other too. */
+  serialize: boolean;
+  clock: Clock;
+  logger: Logger;
+}
+
+/** Fields that every log line about a call carries. */
+interface CallFacts {
+  requestId: number;
+  method: string;
+}
+
+/** Passes the kubelet's calls on to the driver. */
+export class PluginCalls implements DraCalls {
+  readonly #plugin: DraPlugin;
+  readonly #options: PluginCallsOptions;
+  readonly #stopping = new AbortController();
+  #lastRequestId = 0;
+
+  constructor(plugin: DraPlugin, options: PluginCallsOptions) {
+    this.#plugin = plugin;
+    this.#options = options;
+  }
+
+  /** Tells the driver and waiting calls to end. */
+  abort(): void {
+    this.#stopping.abort(new Error('the driver is stopping'));
+  }
+
+  async nodePrepareResources(refs: ClaimIdentity[], context: CallContext) {
+    return await this.#call('NodePrepareResources', refs, context, async (facts, { waiting, working }) => {
+      // Outside the queue: the API server may be slow, and other calls need not wait for it.
+      const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, waiting));
+      return await this.#inTurn(refs, waiting, () => this.#prepare(facts, claims, working));
+    });
+  }
+
+  /** Prepares a claim without a call from the kubelet. @returns whether it did; `isDue` is called in its turn */
+  async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { waiting, working }) =>
+      this.#inTurn([claim], waiting, async () => {
+        if (!(await isDue(waiting))) return false;
+        const answers = await this.#prepare(facts, await fetchClaims(this.#options.claims, [claim], waiting), working);
+        return isDone(answers.get(claim.uid));
+      }),
+    );
+  }
+
+  async nodeUnprepareResources(refs: ClaimIdentity[], context: CallContext) {
+    return await this.#call('NodeUnprepareResources', refs, context, (facts, { waiting, working }) =>
+      this.#inTurn(refs, waiting, () => this.#unprepare(facts, refs, working)),
+    );
+  }
+
+  /** Unprepares a claim without a call from the kubelet. @returns whether it did; `isOver` is called in its turn */
+  async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
+    return await this.#call('reclaim', [claim], ownContext(signal), (facts, { waiting, working }) =>
+      this.#inTurn([claim], waiting, async () => {
+        if (!(await isOver(waiting))) return false;
+        return isDone((await this.#unprepare(facts, [claim], working)).get(claim.uid));
+      }),
+    );
+  }
+
+  async #prepare(facts: CallFacts, claims: AllocatedClaim[], signal: AbortSignal) {
+    const results = await failWith('prepare resource claims', () =>
+      this.#plugin.prepareResourceClaims(claims, { signal }),
+    );
+    const refs = claims.map(({ identity }) => identity);
+    this.#reportStrangers(facts, refs, results);
+    return await answerEach(
+      claims,
+      (claim) => claim.identity.uid,
+      (claim, uid) => this.#answer(facts, claim, results.get(uid)),
+    );
+  }
+
+  async #unprepare(facts: CallFacts, refs: ClaimIdentity[], signal: AbortSignal) {
+    const results = await failWith('unprepare resource claims', () =>
+      this.#plugin.unprepareResourceClaims(refs, { signal }),
+    );
+    this.#reportStrangers(facts, refs, results);
+    return await answerEach(
+      refs,
+      ({ uid }) => uid,
+      (claim) => this.#cleanUp(facts, claim, results),
+    );
+  }
+
+  async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
+    const { queue, serialize } = this.#options;
+    return await queue.run(signal, serialize ? ['all'] : claims.map(({ uid }) => uid), task);
+  }
+
+  /**
+   * Runs a call within its time limit. `waiting` ends with the caller; `working`, which the driver gets, does not: what
+   * has begun had better be finished, and the kubelet's next call finds it done. If a driver ignores the signal, the
+   * call is answered without it, and the driver keeps its turn until it ends.
+   */
+  async #call<T>(
+    method: string,
+    claims: ClaimIdentity[],
+    { timeoutMs, signal }: CallContext,
+    task: (facts: CallFacts, signals: { waiting: AbortSignal; working: AbortSignal }) => Promise<T>,
+  ): Promise<T> {
+    const { clock, logger } = this.#options;
+    const facts = { requestId: ++this.#lastRequestId, method };
+    const startMs = clock.nowMs();
+    using deadline = clock.deadline(Math.min(longestCallMs, timeoutMs * shareOfTimeout), this.#stopping.signal);
+    const working = deadline.signal;
+    logger.debug({ ...facts, claims: claims.map(subject) }, 'call from the kubelet');
+    try {
+      const running = task(facts, { waiting: AbortSignal.any([working, signal]), working });
+      const answer = await abortable(running, working, `${method} did not end in time`);
+      logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'call answered');
+      return answer;
+    } catch (error) {
+      logger.error({ ...facts, claims: claims.map(subject), err: error }, 'call failed');
+      throw error;
+    }
+  }
+
+  async #answer(
+    facts: CallFacts,
+    claim: AllocatedClaim,
+    result: PrepareResult | undefined,
+  ): Promise<{ devices: WireDevice[]; error?: string }> {
+    const log = { ...facts, claim: subject(claim.identity), claimUid: claim.identity.uid };
+    try {
+      if (result === undefined) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
+      if ('error' in result) throw result.error;
+      const devices = await this.#layDown(claim, result.devices);
+      this.#options.logger.info({ ...log, devices: devices.length }, 'claim prepared');
+      return { devices };
+    } catch (error) {
+      this.#options.logger.error({ ...log, err: error }, 'claim not prepared');
+      return { devices: [], error: explain(error) };
+    }
+  }
+
+  /** Writes CDI specs and the metadata known so far; a failure here fails the claim. */
+  async #layDown(claim: AllocatedClaim, returned: PreparedDevice[]): Promise<WireDevice[]> {
+    const { metadata, driver } = this.#options;
+    const prepared = resolvePreparedClaim(driver, claim, returned);
+    const ids =
+      metadata === undefined ? new Map<string, string>() : await metadata.prepare(prepared.record, prepared.contents);
+    return prepared.devices.flatMap((device) => toWire(device, ids));
+  }
+
+  async #cleanUp(
+    facts: CallFacts,
+    claim: ClaimIdentity,
+    results: ReadonlyMap<string, Error | undefined>,
+  ): Promise<{ error?: string }> {
+    const log = { ...facts, claim: subject(claim), claimUid: claim.uid };
+    try {
+      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
+      const error = results.get(claim.uid);
+      if (error !== undefined) throw error;
+      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
+      this.#options.logger.info(log, 'claim unprepared');
+      return {};
+    } catch (error) {
+      this.#options.logger.error({ ...log, err: error }, 'claim not unprepared');
+      return { error: explain(error) };
+    }
+  }
+
+  /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */
+  #reportStrangers(facts: CallFacts, claims: ClaimIdentity[], results: ReadonlyMap<string, unknown>): void {
+    const strangers = [...results.keys()].filter((uid) => !claims.some((claim) => claim.uid === uid));
+    if (strangers.length === 0) return;
+    this.#options.logger.warn({ ...facts, claimUids: strangers }, 'the driver gave results for claims not asked for');
+  }
+}
+
+/** For calls that the driver makes on its own, with the time that the kubelet would allow. */
+function ownContext(signal: AbortSignal): CallContext {
+  return { timeoutMs: longestCallMs / shareOfTimeout, signal };
+}
+
+function isDone(answer: { error?: string } | undefined): boolean {
+  return answer !== undefined && answer.error === undefined;
+}
+
+/** Exactly one answer for each claim, by UID; the files of the claims are written concurrently. */
+async function answerEach<Claim, Answer>(
+  claims: Claim[],
+  uidOf: (claim: Claim) => string,
+  answer: (claim: Claim, uid: string) => Promise<Answer>,
+): Promise<Map<string, Answer>> {
+  const entries = claims.map(async (claim): Promise<[string, Answer]> => {
+    const uid = uidOf(claim);
+    return [uid, await answer(claim, uid)];
+  });
+  return new Map(await Promise.all(entries));
+}
+
+/**
+ * A device as the kubelet gets it. A request's metadata mount is needed only once: the first device of the request
+ * carries the id, which is then taken out of `ids`. A device of all requests goes to every container of the claim, so
+ * the mounts get entries of their own: a container must see only the metadata of its own requests.
+ */
+function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
+  const { poolName, deviceName, shareId, cdiDeviceIds } = device;
+  const rest = { poolName, deviceName, ...(shareId === undefined ? {} : { shareId }) };
+  const requestNames = [...new Set(device.requests.map(baseRequest))];
+  if (requestNames.length > 0)
+    return [{ requestNames, cdiDeviceIds: [...cdiDeviceIds, ...take(ids, requestNames)], ...rest }];
+  const mounts = [...ids.keys()].map((request) => ({
+    requestNames: [request],
+    cdiDeviceIds: take(ids, [request]),
+    ...rest,
+  }));
+  return [{ requestNames, cdiDeviceIds, ...rest }, ...mounts];
+}
+
+function take(ids: Map<string, string>, requests: string[]): string[] {
+  return requests.flatMap((request) => {
+    const id = ids.get(request);
+    ids.delete(request);
+    return id === undefined ? [] : [id];
+  });
+}
+
+function subject(claim: ClaimIdentity): string {
+  return `${claim.namespace}/${claim.name}`;
+}
+
+/** Prefixes any error of the step, in the Go helper's words. */
+async function failWith<T>(step: string, task: () => Promise<T>): Promise<T> {
+  try {
+    return await task();
+  } catch (error) {
+    throw new Error(step, { cause: error });
+  }
+}

@@ -1,0 +1,96 @@
+import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import type { Logger } from '../../lib/logger.ts';
+import { lazyService } from '../../lib/proto.ts';
+import { abortable } from './call-queue.ts';
+import { KubeletPluginError } from './errors.ts';
+
+/** The kubelet's answer to our registration. */
+export type RegistrationStatus = { registered: true } | { registered: false; error: string };
+
+export interface RegistrationOptions {
+  driver: string;
+  /** Absolute path of the DRA socket; the kubelet must see it under the same path. */
+  endpoint: string;
+  /** Service names, preferred first: the kubelet uses the first one that it knows. */
+  services: string[];
+  logger: Logger;
+  onStatus?: ((status: RegistrationStatus) => void) | undefined;
+}
+
+/**
+ * The service on the registration socket, and its result. A kubelet that refuses us retries by itself, at growing
+ * intervals; a new kubelet also finds the socket by itself. Source: kubelet pluginregistration v1.
+ */
+export class Registration {
+  readonly #options: RegistrationOptions;
+  readonly #registered = Promise.withResolvers<void>();
+  #status: RegistrationStatus | undefined;
+
+  constructor(options: RegistrationOptions) {
+    this.#options = options;
+  }
+
+  /** The kubelet's last answer; `undefined`: it has not found us yet. */
+  get status(): RegistrationStatus | undefined {
+    return this.#status;
+  }
+
+  /**
+   * Waits until the kubelet has accepted the registration.
+   * @throws KubeletPluginError `registration-refused` if the signal fires first, with the kubelet's last answer
+   */
+  async whenRegistered(signal: AbortSignal): Promise<void> {
+    try {
+      await abortable(this.#registered.promise, signal, 'not registered');
+    } catch (cause) {
+      const said =
+        this.#status?.registered === false ? `it said: ${this.#status.error}` : 'it has not asked who we are';
+      const message = `the kubelet has not registered driver ${this.#options.driver}: ${said}`;
+      throw new KubeletPluginError('registration-refused', message, {
+        cause,
+        retriable: true,
+        hint: 'check that the kubelet runs, and that both see its plugins_registry under the same path',
+      });
+    }
+  }
+
+  /** gRPC service and handlers. */
+  service() {
+    const { definition } = lazyService('plugin-registration.proto', 'pluginregistration.Registration', {
+      GetInfo: { streams: false },
+      NotifyRegistrationStatus: { streams: false },
+    });
+    const { driver, endpoint, services } = this.#options;
+    return {
+      definition,
+      handlers: {
+        GetInfo: (_call: unknown, callback: sendUnaryData<unknown>) =>
+          callback(null, { type: 'DRAPlugin', name: driver, endpoint, supportedVersions: services }),
+        NotifyRegistrationStatus: (
+          { request }: ServerUnaryCall<{ pluginRegistered: boolean; error: string }, unknown>,
+          callback: sendUnaryData<unknown>,
+        ) => {
+          this.#take(request.pluginRegistered ? { registered: true } : { registered: false, error: request.error });
+          if (request.pluginRegistered) callback(null, {});
+          // The same answer as the Go helper's; the kubelet logs it.
+          else callback({ code: status.UNKNOWN, details: `failed registration process: ${request.error}` });
+        },
+      },
+    };
+  }
+
+  #take(status: RegistrationStatus): void {
+    const { driver, endpoint, logger, onStatus } = this.#options;
+    this.#status = status;
+    if (status.registered) {
+      logger.info({ driver, endpoint }, 'registered with the kubelet');
+      this.#registered.resolve();
+    } else {
+      logger.error(
+        { driver, endpoint, error: status.error },
+        'the kubelet refused the registration, it will try again',
+      );
+    }
+    onStatus?.(status);
+  }
+}

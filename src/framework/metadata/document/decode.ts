@@ -1,0 +1,178 @@
+import { MetadataError } from '../errors.ts';
+import { type AttributeKind, attributeKinds } from './attribute.ts';
+import { apiGroup, definedOnly, documentKind, metadataVersions } from './codec.ts';
+import type {
+  ClaimIdentity,
+  DeviceAttribute,
+  DeviceAttributes,
+  DeviceMetadata,
+  MetadataDocument,
+  NetworkDeviceData,
+} from './document.ts';
+import { parseJsonStream } from './json-stream.ts';
+
+/** One metadata object, whatever its version. We write one request into each; the type allows more. */
+export interface DecodedMetadata {
+  claim: ClaimIdentity;
+  generation: number;
+  podClaimName?: string;
+  requests: { name: string; devices: DeviceMetadata[] }[];
+}
+
+/**
+ * Decodes the first object of a stream whose version is known; unknown fields are ignored.
+ * @throws MetadataError `metadata-malformed` for anything that is not a DeviceMetadata object, even after or before a
+ * valid one; `metadata-version-unknown` if every object has another version
+ */
+export function decodeMetadata(text: string): DecodedMetadata {
+  const objects = parseJsonStream(text);
+  if (objects.length === 0) throw new MetadataError('metadata-malformed', 'no metadata objects found in stream');
+  const unknown: string[] = [];
+  for (const object of objects) {
+    const { apiVersion } = object;
+    if (typeof apiVersion !== 'string' || apiVersion === '' || typeof object.kind !== 'string') {
+      throw new MetadataError('metadata-malformed', 'metadata object without apiVersion or kind');
+    }
+    if (object.kind === documentKind && metadataVersions.some((version) => apiVersion === `${apiGroup}/${version}`)) {
+      return decodeObject(object);
+    }
+    unknown.push(apiVersion);
+  }
+  throw new MetadataError(
+    'metadata-version-unknown',
+    `no compatible metadata version found in stream (unknown versions: ${unknown.join(', ')})`,
+    { hint: `known are ${metadataVersions.map((version) => `${apiGroup}/${version}`).join(' and ')}` },
+  );
+}
+
+/**
+ * The same for a file with one request, as netdra and the Go helper always write.
+ * @throws MetadataError as `decodeMetadata`
+ */
+export function decodeStream(text: string): MetadataDocument {
+  const { requests, ...rest } = decodeMetadata(text);
+  const [request, ...others] = requests;
+  if (request === undefined || others.length > 0) {
+    throw new MetadataError('metadata-malformed', `requests: one expected, ${requests.length} found`);
+  }
+  return { ...rest, request: request.name, devices: request.devices };
+}
+
+/** A byte order mark is not white space, as in Go. @throws MetadataError `metadata-malformed` */
+export function decodeUtf8(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (cause) {
+    throw new MetadataError('metadata-malformed', 'it is not UTF-8', { cause });
+  }
+}
+
+function decodeObject(object: Record<string, unknown>): DecodedMetadata {
+  const metadata = record(object.metadata, 'metadata');
+  const podClaimName = optional(object.podClaimName, 'podClaimName', string);
+  return {
+    claim: {
+      name: string(metadata.name, 'metadata.name'),
+      namespace: string(metadata.namespace, 'metadata.namespace'),
+      uid: string(metadata.uid, 'metadata.uid'),
+    },
+    generation: generation(metadata.generation, 'metadata.generation'),
+    ...(podClaimName === undefined ? {} : { podClaimName }),
+    requests: list(object.requests, 'requests', (value, path) => {
+      const request = record(value, path);
+      return {
+        name: string(request.name, `${path}.name`),
+        devices: list(request.devices, `${path}.devices`, decodeDevice),
+      };
+    }),
+  };
+}
+
+export function decodeDevice(value: unknown, path: string): DeviceMetadata {
+  const device = record(value, path);
+  return definedOnly({
+    driver: string(device.driver, `${path}.driver`),
+    pool: string(device.pool, `${path}.pool`),
+    name: string(device.name, `${path}.name`),
+    attributes: optional(device.attributes, `${path}.attributes`, decodeAttributes),
+    networkData: optional(device.networkData, `${path}.networkData`, decodeNetworkData),
+  }) as unknown as DeviceMetadata;
+}
+
+export function decodeAttributes(value: unknown, path: string): DeviceAttributes {
+  return Object.fromEntries(
+    Object.entries(record(value, path)).map(([name, each]) => [name, decodeAttribute(each, `${path}[${name}]`)]),
+  );
+}
+
+const scalars: Record<'int' | 'bool' | 'string' | 'version', (value: unknown, path: string) => unknown> = {
+  int,
+  bool,
+  string,
+  version: string,
+};
+
+function decodeAttribute(value: unknown, path: string): DeviceAttribute {
+  const attribute = record(value, path);
+  const decoded: Partial<Record<AttributeKind, unknown>> = {};
+  for (const kind of attributeKinds) {
+    const found = attribute[kind] ?? undefined;
+    if (found !== undefined) decoded[kind] = decodeValue(kind, found, `${path}.${kind}`);
+  }
+  return decoded as DeviceAttribute;
+}
+
+function decodeValue(kind: AttributeKind, value: unknown, path: string): unknown {
+  if (kind in scalars) return scalars[kind as keyof typeof scalars](value, path);
+  return list(value, path, scalars[kind.slice(0, -1) as keyof typeof scalars]);
+}
+
+function decodeNetworkData(value: unknown, path: string): NetworkDeviceData {
+  const data = record(value, path);
+  return definedOnly({
+    interfaceName: optional(data.interfaceName, `${path}.interfaceName`, string),
+    ips: optional(data.ips, `${path}.ips`, (ips, at) => list(ips, at, string)),
+    hardwareAddress: optional(data.hardwareAddress, `${path}.hardwareAddress`, string),
+  }) as NetworkDeviceData;
+}
+
+export function optional<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T | undefined {
+  return value === undefined || value === null ? undefined : decode(value, path);
+}
+
+export function record(value: unknown, path: string): Record<string, unknown> {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  throw wrongType(path, 'an object');
+}
+
+/** Absent means empty, as in Go. */
+export function list<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) return value.map((each, index) => decode(each, `${path}[${index}]`));
+  throw wrongType(path, 'a list');
+}
+
+export function string(value: unknown, path: string): string {
+  if (typeof value === 'string') return value;
+  throw wrongType(path, 'a string');
+}
+
+export function bool(value: unknown, path: string): boolean {
+  if (typeof value === 'boolean') return value;
+  throw wrongType(path, 'true or false');
+}
+
+function int(value: unknown, path: string): number | bigint {
+  if (Number.isSafeInteger(value)) return value as number;
+  if (typeof value === 'bigint' && BigInt.asIntN(64, value) === value) return value;
+  throw wrongType(path, 'a whole number of 64 bits');
+}
+
+export function generation(value: unknown, path: string): number {
+  if (Number.isSafeInteger(value)) return value as number;
+  throw wrongType(path, 'a whole number');
+}
+
+function wrongType(path: string, expected: string): MetadataError {
+  return new MetadataError('metadata-malformed', `${path}: ${expected} expected`);
+}

@@ -1,0 +1,84 @@
+import { MetadataError } from '../errors.ts';
+
+/** Metadata documents are six levels deep; the reviver of JSON.parse is recursive, so its input has a limit. */
+const maxDepth = 64;
+
+/** Not in the type library yet; in Node.js since 21. */
+const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown };
+type SourceReviver = (this: unknown, key: string, value: unknown, context: { source?: string }) => unknown;
+
+/**
+ * Serializes as Go's `json.MarshalIndent` with two spaces does, so that our bytes equal the Go helper's for the same
+ * content: `<`, `>`, `&` and the two Unicode line separators are escaped, which `JSON.stringify` does not do. A `bigint`
+ * is written as a number with all its digits.
+ */
+export function formatGoJson(value: unknown): string {
+  return formatJson(value).replace(
+    /[<>&\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+function formatJson(value: unknown): string {
+  try {
+    return JSON.stringify(value, undefined, 2);
+  } catch {
+    // It contains a `bigint`, which is rare; checking each value for one takes as long as everything else.
+    const exact = (_key: string, each: unknown) => (typeof each === 'bigint' ? rawJSON(each.toString()) : each);
+    return JSON.stringify(value, exact, 2);
+  }
+}
+
+/** Parses one JSON value; whole numbers that a `number` cannot hold exactly become a `bigint`. @throws SyntaxError */
+export function parseExactJson(text: string): unknown {
+  // The reviver makes parsing slow, and numbers of that length are rare.
+  return /\d{16}/.test(text) ? JSON.parse(text, reviveExact as Parameters<typeof JSON.parse>[1]) : JSON.parse(text);
+}
+
+const reviveExact: SourceReviver = (_key, value, { source = '' }) =>
+  typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d{1,19}$/.test(source) ? BigInt(source) : value;
+
+/**
+ * Splits a stream of JSON objects (white space between them, nothing else) and parses each.
+ * @throws MetadataError `metadata-malformed` with the offset of the invalid object
+ */
+export function parseJsonStream(text: string): Record<string, unknown>[] {
+  const objects: Record<string, unknown>[] = [];
+  let start = skipSpace(text, 0);
+  while (start < text.length) {
+    const end = endOfObject(text, start);
+    try {
+      objects.push(parseExactJson(text.slice(start, end)) as Record<string, unknown>);
+    } catch (cause) {
+      throw new MetadataError('metadata-malformed', `no JSON object at offset ${start}`, { cause });
+    }
+    start = skipSpace(text, end);
+  }
+  return objects;
+}
+
+function skipSpace(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && ' \t\r\n'.includes(text[at]!)) at++;
+  return at;
+}
+
+/** The offset after the bracket that closes the object at `start`. Its content is left to JSON.parse. */
+function endOfObject(text: string, start: number): number {
+  if (text[start] !== '{') throw new MetadataError('metadata-malformed', `no JSON object at offset ${start}`);
+  let depth = 0;
+  let inString = false;
+  for (let at = start; at < text.length; at++) {
+    const character = text[at];
+    if (inString) {
+      if (character === '\\') at++;
+      else if (character === '"') inString = false;
+    } else if (character === '"') inString = true;
+    else if (character === '{' || character === '[') {
+      if (++depth > maxDepth) {
+        throw new MetadataError('metadata-malformed', `the JSON object at offset ${start} is over ${maxDepth} deep`);
+      }
+    } else if ((character === '}' || character === ']') && --depth === 0) return at + 1;
+  }
+  throw new MetadataError('metadata-malformed', `the JSON object at offset ${start} does not end`);
+}

@@ -1,0 +1,153 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import { Address6 } from 'ip-address';
+import { MetadataError } from '../errors.ts';
+import { type AttributeKind, attributeKinds } from './attribute.ts';
+import type { ClaimIdentity, DeviceAttribute, DeviceMetadata, NetworkDeviceData } from './document.ts';
+
+/**
+ * What resource.k8s.io/v1 allows; metadata.resource.k8s.io/v1beta1 has the same limits, and strict consumers check them.
+ * Lengths are in bytes. Source: k8s.io/api/resource/v1, types.go.
+ */
+export const limits = {
+  attributes: 32,
+  attributeValues: 48,
+  attributeId: 32,
+  domain: 63,
+  value: 64,
+  driver: 63,
+  pool: 253,
+  deviceName: 63,
+  interfaceName: 256,
+  ips: 16,
+  hardwareAddress: 128,
+} as const;
+
+const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
+const subdomain = new RegExp(`^${label}(\\.${label})*$`);
+const poolName = new RegExp(`^${label}(\\.${label})*(/${label}(\\.${label})*)*$`);
+const deviceName = new RegExp(`^${label}$`);
+const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const number = '(0|[1-9]\\d*)';
+const preRelease = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
+const semanticVersion = new RegExp(
+  `^${number}\\.${number}\\.${number}(-${preRelease}(\\.${preRelease})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
+);
+
+/**
+ * Checks what a driver reports about the devices of a request, before anything is written.
+ * @throws MetadataError `metadata-invalid` naming claim, request, device, and the attribute or field
+ */
+export function validateDevices(claim: ClaimIdentity, request: string, devices: readonly DeviceMetadata[]): void {
+  for (const device of devices) {
+    const problem = deviceProblem(device);
+    if (problem === undefined) continue;
+    const subject = `${claim.namespace}/${claim.name}`;
+    throw new MetadataError(
+      'metadata-invalid',
+      `claim ${subject}, request ${request}, device ${device.pool}/${device.name}: ${problem}`,
+      { claim: subject, device: device.name },
+    );
+  }
+}
+
+function deviceProblem(device: DeviceMetadata): string | undefined {
+  return (
+    nameProblem('driver', device.driver, subdomain, limits.driver) ??
+    nameProblem('pool', device.pool, poolName, limits.pool) ??
+    nameProblem('name', device.name, deviceName, limits.deviceName) ??
+    attributesProblem(device.attributes ?? {}) ??
+    (device.networkData === undefined ? undefined : networkDataProblem(device.networkData))
+  );
+}
+
+function nameProblem(field: string, name: unknown, pattern: RegExp, maxBytes: number): string | undefined {
+  if (typeof name === 'string' && pattern.test(name) && name.length <= maxBytes) return undefined;
+  return `${field} ${JSON.stringify(name)} is not a lower-case DNS name of at most ${maxBytes} bytes`;
+}
+
+function attributesProblem(attributes: Record<string, DeviceAttribute>): string | undefined {
+  const entries = Object.entries(attributes);
+  if (entries.length > limits.attributes) return `${entries.length} attributes, ${limits.attributes} are allowed`;
+  let values = 0;
+  for (const [name, attribute] of entries) {
+    const problem = attributeNameProblem(name) ?? attributeProblem(attribute);
+    if (problem !== undefined) return `attribute ${JSON.stringify(name)}: ${problem}`;
+    values += attributeKinds.reduce((sum, kind) => sum + [attribute[kind] ?? []].flat().length, 0);
+  }
+  if (values <= limits.attributeValues) return undefined;
+  return `${values} values in its attributes, lists included; ${limits.attributeValues} are allowed`;
+}
+
+function attributeNameProblem(name: string): string | undefined {
+  const [id = '', domain, ...more] = name.split('/').reverse();
+  if (more.length > 0) return 'the name has more than one slash';
+  if (!identifier.test(id) || id.length > limits.attributeId) {
+    return `${JSON.stringify(id)} is not a C identifier of at most ${limits.attributeId} bytes`;
+  }
+  return domain === undefined ? undefined : nameProblem('domain', domain, subdomain, limits.domain);
+}
+
+function attributeProblem(attribute: DeviceAttribute): string | undefined {
+  const set = Object.entries(attribute ?? {}).filter(([, value]) => value !== undefined);
+  const [[kind, value] = [], ...others] = set as [AttributeKind, unknown][];
+  if (kind === undefined || others.length > 0 || !attributeKinds.includes(kind)) {
+    const names = set.length === 0 ? 'none' : set.map(([name]) => name).join(', ');
+    return `one of ${attributeKinds.join(', ')} is needed, it has ${names}`;
+  }
+  if (!kind.endsWith('s')) return valueProblem(kind, value);
+  if (!Array.isArray(value) || value.length === 0) return `${kind} needs a list of at least one value`;
+  return value.map((each) => valueProblem(kind.slice(0, -1), each)).find((problem) => problem !== undefined);
+}
+
+function valueProblem(kind: string, value: unknown): string | undefined {
+  if (kind === 'bool') return typeof value === 'boolean' ? undefined : 'bool needs true or false';
+  if (kind === 'int') return intProblem(value);
+  if (typeof value !== 'string' || !value.isWellFormed()) return `${kind} needs well-formed text`;
+  const bytes = Buffer.byteLength(value);
+  if (bytes > limits.value) return `${kind} has ${bytes} bytes, ${limits.value} are allowed`;
+  if (kind === 'version' && !semanticVersion.test(value)) {
+    return `version ${JSON.stringify(value)} is not of the form 1.2.3 (semantic version 2.0.0)`;
+  }
+  return undefined;
+}
+
+function intProblem(value: unknown): string | undefined {
+  if (Number.isSafeInteger(value)) return undefined;
+  if (typeof value === 'bigint') {
+    return BigInt.asIntN(64, value) === value ? undefined : `int ${value} does not fit into 64 bits`;
+  }
+  return Number.isInteger(value)
+    ? `int ${value} is beyond 2^53 - 1, where a number is not exact any more: give a bigint`
+    : `int needs a whole number, not ${value}`;
+}
+
+function networkDataProblem({ interfaceName, ips = [], hardwareAddress }: NetworkDeviceData): string | undefined {
+  if (ips.length > limits.ips) return `networkData.ips: ${ips.length} addresses, ${limits.ips} are allowed`;
+  if (new Set(ips).size < ips.length) return 'networkData.ips: an address is there twice';
+  const wrong = ips.find((ip) => !isCanonicalInterfaceAddress(ip));
+  if (wrong !== undefined) {
+    return `networkData.ips: ${JSON.stringify(wrong)} is not a canonical address with prefix length, like 192.0.2.7/24`;
+  }
+  return (
+    lengthProblem('networkData.interfaceName', interfaceName, limits.interfaceName) ??
+    lengthProblem('networkData.hardwareAddress', hardwareAddress, limits.hardwareAddress)
+  );
+}
+
+function lengthProblem(field: string, text: string | undefined, maxBytes: number): string | undefined {
+  if (text === undefined) return undefined;
+  if (typeof text !== 'string' || !text.isWellFormed()) return `${field} needs well-formed text`;
+  const bytes = Buffer.byteLength(text);
+  return bytes > maxBytes ? `${field} has ${bytes} bytes, ${maxBytes} are allowed` : undefined;
+}
+
+/** The form that the API server accepts: host bits may be set, no leading zeros, IPv6 as RFC 5952 writes it. */
+function isCanonicalInterfaceAddress(text: unknown): boolean {
+  if (typeof text !== 'string') return false;
+  const [address = '', prefix = '', ...more] = text.split('/');
+  if (more.length > 0 || !/^(0|[1-9]\d{0,2})$/.test(prefix)) return false;
+  if (isIPv4(address)) return Number(prefix) <= 32;
+  if (!isIPv6(address) || Number(prefix) > 128 || address.includes('%')) return false;
+  const parsed = new Address6(address);
+  return !parsed.isMapped4() && parsed.correctForm() === address;
+}

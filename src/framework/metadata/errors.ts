@@ -1,0 +1,22 @@
+import { NetdraError } from '../../lib/errors.ts';
+
+export type MetadataErrorCode =
+  /** The text is not a stream of JSON objects, or an object lacks what every version has. */
+  | 'metadata-malformed'
+  /** Objects were found, but none in a version that we know; or a newer version has written a claim's record. */
+  | 'metadata-version-unknown'
+  /** A reader finds no file for the claim and request of its query. */
+  | 'metadata-not-found'
+  /** resource.k8s.io/v1 does not allow a name, a value or a number of values: consumers need not accept it. */
+  | 'metadata-invalid'
+  /** A name cannot be part of a path: empty, `.`, `..`, a slash, a NUL byte, too long. */
+  | 'metadata-name-invalid'
+  /** The update names a claim, a request or a device that this driver has not prepared. */
+  | 'metadata-not-prepared'
+  /** Containers of a claim may not start while one of its requests has no metadata. */
+  | 'metadata-not-written'
+  /** The file system refused a read, a write or a removal. */
+  | 'metadata-io';
+
+/** Errors between a metadata document and its files. */
+export class MetadataError extends NetdraError<MetadataErrorCode> {}

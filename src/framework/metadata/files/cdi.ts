@@ -1,0 +1,116 @@
+import { formatGoJson } from '../document/json-stream.ts';
+import { MetadataError } from '../errors.ts';
+import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
+import { createFile, type HostFile, listDir, readFileIfThere, removeFile } from './host-file.ts';
+
+/** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
+export interface ContainerEdits {
+  mounts?: { hostPath: string; containerPath: string; options: string[] }[];
+  deviceNodes?: { path: string; hostPath?: string; permissions?: string }[];
+  /** Each as `NAME=value`. */
+  env?: string[];
+  /** OCI hooks: programs of the host, run by the runtime. `args` starts with the program's name; `timeout` in seconds. */
+  hooks?: { hookName: string; path: string; args: string[]; timeout: number }[];
+}
+
+/**
+ * CDI specs of claims, of one class: one file with one device for each name, kind `{driver}/{class}`, device name
+ * `{claimUID}_{name}`. Ids depend on nothing else, so preparing a claim again gives the same ones. Source: KEP-5304
+ * "Generate CDI spec", whose class is `metadata` and whose names are requests.
+ */
+export class CdiSpecs {
+  readonly #dir: string;
+  readonly #driver: string;
+  readonly #class: string;
+
+  constructor(options: { dir: string; driver: string; class: string }) {
+    this.#dir = options.dir;
+    this.#driver = pathPart(options.driver, 'driver name');
+    this.#class = options.class;
+  }
+
+  /** The id that the kubelet passes to the runtime. */
+  deviceId(claimUid: string, name: string): string {
+    return `${this.#driver}/${this.#class}=${deviceName(claimUid, name)}`;
+  }
+
+  async write(claimUid: string, name: string, containerEdits: ContainerEdits): Promise<void> {
+    const spec = {
+      // Device names may start with a digit, as most UIDs do, only since 0.5.0.
+      cdiVersion: '0.5.0',
+      kind: `${this.#driver}/${this.#class}`,
+      devices: [{ name: deviceName(claimUid, name), containerEdits }],
+    };
+    await createFile(this.#file(claimUid, name), formatGoJson(spec));
+  }
+
+  /** Removes specs of a claim by name, without listing those of other claims. @throws MetadataError `metadata-io` */
+  async remove(claimUid: string, names: readonly string[]): Promise<void> {
+    for (const name of names) await removeFile(this.#file(claimUid, name));
+  }
+
+  /** Removes all specs of a claim, and what a killed process left while writing them. */
+  async removeClaim(claimUid: string): Promise<void> {
+    await this.removeClaims([claimUid]);
+  }
+
+  /** The same for several claims. One whose UID cannot be part of a path has no spec, and does not block the others. */
+  async removeClaims(claimUids: readonly string[]): Promise<void> {
+    const prefixes = claimUids.filter(isPathPart).map((uid) => this.#prefix(uid));
+    if (prefixes.length === 0) return;
+    for (const file of await listDir(this.#dir)) {
+      const isOf = (prefix: string) =>
+        (file.startsWith(prefix) && file.endsWith('.json')) || (file.startsWith(`.${prefix}`) && file.endsWith('.tmp'));
+      if (prefixes.some(isOf)) await removeFile({ base: this.#dir, parts: [file] });
+    }
+  }
+
+  /**
+   * UIDs of the claims that have specs. Only files that are ours by name and content count, and unfinished ones by name.
+   * @param onProblem called for each file that cannot be read, which then does not count; default: that is thrown
+   * @throws MetadataError `metadata-io`
+   */
+  async claimUids(onProblem: (problem: MetadataError) => void = raise): Promise<string[]> {
+    const prefix = `${this.#driver}_${this.#class}_`;
+    const uids = new Set<string>();
+    for (const file of await listDir(this.#dir)) {
+      // A killed process may have left nothing but a temporary file, whose content says nothing yet.
+      const isTemporary = file.startsWith(`.${prefix}`) && file.endsWith('.tmp');
+      if (!isTemporary && !(file.startsWith(prefix) && file.endsWith('.json'))) continue;
+      const [uid = ''] = file.slice(prefix.length + (isTemporary ? 1 : 0)).split('_', 1);
+      if (uid !== '' && !uids.has(uid) && (isTemporary || (await this.#isOurs(file, onProblem)))) uids.add(uid);
+    }
+    return [...uids];
+  }
+
+  async #isOurs(file: string, onProblem: (problem: MetadataError) => void): Promise<boolean> {
+    try {
+      const spec: { kind?: unknown } | null = JSON.parse(
+        (await readFileIfThere({ base: this.#dir, parts: [file] })) ?? '',
+      );
+      return spec?.kind === `${this.#driver}/${this.#class}`;
+    } catch (error) {
+      if (error instanceof MetadataError) onProblem(error);
+      // Our specs are complete: one that is not JSON is that of another program.
+      else if (!(error instanceof SyntaxError)) throw error;
+      return false;
+    }
+  }
+
+  #prefix(claimUid: string): string {
+    return `${this.#driver}_${this.#class}_${pathPart(claimUid, 'claim UID')}_`;
+  }
+
+  #file(claimUid: string, name: string): HostFile {
+    const file = `${this.#prefix(claimUid)}${pathPart(name, 'CDI device name')}.json`;
+    return { base: this.#dir, parts: [fileName(file, `CDI spec of claim ${claimUid}`)] };
+  }
+}
+
+function deviceName(claimUid: string, name: string): string {
+  return `${pathPart(claimUid, 'claim UID')}_${pathPart(name, 'CDI device name')}`;
+}
+
+function raise(problem: MetadataError): never {
+  throw problem;
+}

@@ -1,0 +1,267 @@
+import { join } from 'node:path';
+import { deepFreeze } from '../../../lib/freeze.ts';
+import {
+  bool,
+  decodeAttributes,
+  decodeDevice,
+  generation,
+  list,
+  optional,
+  record,
+  string,
+} from '../document/decode.ts';
+import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
+import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
+import { MetadataError } from '../errors.ts';
+import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from '../layouts/layout.ts';
+import { metadataDirName } from '../layouts/layout-v1.ts';
+import { claimDirName } from '../layouts/paths.ts';
+import {
+  createFile,
+  type HeldDirectories,
+  type HostFile,
+  hostPath,
+  listDir,
+  readFileIfThereSync,
+  removedPrefix,
+} from './host-file.ts';
+
+/** State of one request of a prepared claim. */
+export interface RequestState {
+  /** The full reference, `request` or `request/subrequest`. */
+  name: string;
+  devices: PublishedDevice[];
+  /** The highest generation that containers were ever given; 0 if there was no file yet. */
+  generation: number;
+  /** Content of the files; absent while containers must find none. */
+  content?: { devices: DeviceMetadata[]; since: string };
+  /**
+   * Whether its containers wait at the gate: then files without content are blank. Otherwise such files are missing,
+   * which keeps containers from starting.
+   */
+  isGated?: true;
+}
+
+/**
+ * What is known about a prepared claim. It is the source of truth for the metadata files: some layouts have neither
+ * generation nor kinds of values, and with deferred metadata there is no file at all yet.
+ */
+export interface ClaimState {
+  claim: ClaimIdentity;
+  podClaimName?: string;
+  podUid?: string;
+  /** The boot of the node in which it was last prepared. */
+  bootId?: string;
+  /** All layouts in which its files were ever laid down: containers may have them mounted. */
+  layouts: LayoutName[];
+  /** By base name. */
+  requests: Record<string, RequestState>;
+}
+
+const schema = 1;
+
+/** Beside the directories of the claim's requests. Only single files are mounted, so no container sees it. */
+export function claimStateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
+  return stateFileIn(dataDir, claimDirName(claim));
+}
+
+function stateFileIn(dataDir: string, dir: string): HostFile {
+  return { base: dataDir, parts: [metadataDirName, dir, 'claim.json'] };
+}
+
+/**
+ * Names of the directories of claims, and of removed ones that are not fully deleted yet.
+ * @throws MetadataError `metadata-io`
+ */
+export async function listClaimDirs(dataDir: string): Promise<{ claims: string[]; removed: string[] }> {
+  const dirs = await listDir(join(dataDir, metadataDirName));
+  const isRemoved = (name: string) => name.startsWith(removedPrefix);
+  return { claims: dirs.filter((name) => !isRemoved(name)), removed: dirs.filter(isRemoved) };
+}
+
+/** The layouts that prepared claims have, as far as their records can be read. @throws MetadataError `metadata-io` */
+export async function readLayoutsInUse(dataDir: string): Promise<Set<LayoutName>> {
+  const inUse = new Set<LayoutName>();
+  for (const dir of (await listClaimDirs(dataDir)).claims) {
+    try {
+      for (const layout of readClaimStateSync(dataDir, dir)?.layouts ?? []) inUse.add(layout);
+    } catch (error) {
+      // An unreadable record is left to the calls that need it.
+      if (!(error instanceof MetadataError)) throw error;
+    }
+  }
+  return inUse;
+}
+
+/** @throws MetadataError `metadata-io` */
+export async function writeClaimState(dataDir: string, state: ClaimState, held: HeldDirectories): Promise<void> {
+  await createFile(claimStateFile(dataDir, state.claim), `${formatGoJson({ schema, ...state })}\n`, { held });
+}
+
+/**
+ * @returns `undefined` if the claim is not prepared
+ * @throws MetadataError `metadata-io`; `metadata-malformed` for a damaged record, `metadata-version-unknown` for that of
+ * a newer version: an unreadable state never counts as "nothing prepared"
+ */
+export async function readClaimState(
+  dataDir: string,
+  claim: Pick<ClaimIdentity, 'namespace' | 'name'>,
+  held?: HeldDirectories,
+): Promise<ClaimState | undefined> {
+  return await readClaimStateIn(dataDir, claimDirName(claim), held);
+}
+
+/** The same, by the name of the claim's directory. */
+export async function readClaimStateIn(
+  dataDir: string,
+  dir: string,
+  held?: HeldDirectories,
+): Promise<ClaimState | undefined> {
+  return readClaimStateSync(dataDir, dir, held);
+}
+
+/** The same, for callers that cannot wait. */
+export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDirectories): ClaimState | undefined {
+  const file = stateFileIn(dataDir, dir);
+  const text = readFileIfThereSync(file, held);
+  return text === undefined ? undefined : parseClaimState(text, file, dir);
+}
+
+/** @param dir name of the claim's directory in which the file was found */
+function parseClaimState(text: string, file: HostFile, dir: string): ClaimState {
+  const state = parsed.get(text) ?? parseRecord(text, hostPath(file));
+  // The record decides what is removed with a claim: that of another claim must not be taken for ours.
+  if (isIn(state, dir)) return state;
+  const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
+  throw damaged(hostPath(file), 'is damaged', cause);
+}
+
+function isIn({ claim }: ClaimState, dir: string): boolean {
+  try {
+    return claimDirName(claim) === dir;
+  } catch {
+    // A claim of such a name has no directory.
+    return false;
+  }
+}
+
+/** The latest records by text, since each is read several times while its pod starts. Frozen: readers share them. */
+const parsed = new Map<string, ClaimState>();
+const parsedAtMost = 64;
+
+function parseRecord(text: string, path: string): ClaimState {
+  let value: { schema?: unknown } | null;
+  try {
+    value = parseExactJson(text) as typeof value;
+  } catch (cause) {
+    throw damaged(path, 'is not JSON', cause);
+  }
+  const found = value?.schema;
+  if (found !== schema) {
+    const problem = `has schema ${found}, not ${schema}`;
+    if (typeof found !== 'number' || found < schema) throw damaged(path, problem);
+    throw new MetadataError('metadata-version-unknown', `claim record ${path} ${problem}`, {
+      path,
+      hint: 'run the newer version of the driver that has written it, or delete the pods that use the claim',
+    });
+  }
+  try {
+    const state = deepFreeze(decodeState(value as Record<string, unknown>));
+    parsed.set(text, state);
+    if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
+    return state;
+  } catch (cause) {
+    throw damaged(path, 'is damaged', cause);
+  }
+}
+
+function damaged(path: string, problem: string, cause?: unknown): MetadataError {
+  return new MetadataError('metadata-malformed', `claim record ${path} ${problem}`, {
+    ...(cause === undefined ? {} : { cause }),
+    path,
+    hint: 'the next prepare writes it anew; if none comes, delete the pods that use the claim, or else its directory',
+  });
+}
+
+function decodeState(value: Record<string, unknown>): ClaimState {
+  const claim = record(value.claim, 'claim');
+  return {
+    claim: {
+      namespace: string(claim.namespace, 'claim.namespace'),
+      name: string(claim.name, 'claim.name'),
+      uid: string(claim.uid, 'claim.uid'),
+    },
+    ...decodeOptionalTexts(value, ['podClaimName', 'podUid', 'bootId']),
+    layouts: layoutNames.filter((name) => list(value.layouts, 'layouts', string).includes(name)),
+    requests: Object.fromEntries(
+      Object.entries(record(value.requests, 'requests')).map(([base, each]) => [
+        base,
+        decodeRequest(each, `requests.${base}`),
+      ]),
+    ),
+  };
+}
+
+function decodeOptionalTexts<Name extends string>(value: Record<string, unknown>, names: Name[]) {
+  const present = names.filter((name) => value[name] !== undefined);
+  return Object.fromEntries(present.map((name) => [name, string(value[name], name)])) as { [K in Name]?: string };
+}
+
+function decodeRequest(value: unknown, path: string): RequestState {
+  const request = record(value, path);
+  const content = optional(request.content, `${path}.content`, (found, at) => ({
+    devices: list(record(found, at).devices, `${at}.devices`, decodeDevice),
+    since: string(record(found, at).since, `${at}.since`),
+  }));
+  const isGated = optional(request.isGated, `${path}.isGated`, bool);
+  return {
+    name: string(request.name, `${path}.name`),
+    devices: list(request.devices, `${path}.devices`, decodePublished),
+    generation: generation(request.generation, `${path}.generation`),
+    ...(content === undefined ? {} : { content }),
+    ...(isGated === true ? { isGated } : {}),
+  };
+}
+
+function decodePublished(value: unknown, path: string): PublishedDevice {
+  const device = record(value, path);
+  return {
+    pool: string(device.pool, `${path}.pool`),
+    name: string(device.name, `${path}.name`),
+    attributes: decodeAttributes(device.attributes ?? {}, `${path}.attributes`),
+  };
+}
+
+/** What layouts need to know about one request. */
+export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
+  const { name: request, devices, generation, content } = requestOf(state, base);
+  const { claim, podClaimName, podUid } = state;
+  const identity = { claim, ...(podClaimName === undefined ? {} : { podClaimName }) };
+  return {
+    ...identity,
+    request,
+    driver,
+    published: devices,
+    ...(podUid === undefined ? {} : { podUid }),
+    ...(content === undefined
+      ? {}
+      : { document: { ...identity, generation, request, devices: content.devices }, readySince: content.since }),
+  };
+}
+
+/** @throws TypeError for a base name that the claim does not have: callers have checked */
+export function requestOf(state: ClaimState, base: string): RequestState {
+  const request = findRequest(state.requests, base);
+  if (request === undefined) throw new TypeError(`request ${base} is not in the claim's state`);
+  return request;
+}
+
+/** Whether containers of the claim wait at its gate. */
+export function hasGate({ requests }: ClaimState): boolean {
+  return Object.values(requests).some(({ isGated }) => isGated === true);
+}
+
+/** Own members only: `constructor` is a valid name of a request. */
+export function findRequest<T>(requests: Readonly<Record<string, T>>, base: string): T | undefined {
+  return Object.hasOwn(requests, base) ? requests[base] : undefined;
+}

@@ -1,0 +1,78 @@
+import type { ClaimIdentity } from '../document/document.ts';
+import { type Gate, readGate } from '../gate/gate.ts';
+import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
+import { layouts } from '../layouts/layouts.ts';
+import { type ClaimState, contentOf, hasGate, readClaimState, requestOf } from './claim-state.ts';
+import { hostPath, readFileIfThere } from './host-file.ts';
+
+/** A file of a prepared claim on the host, and whether it is correct. */
+export interface InspectedFile {
+  /** Base name of the request. */
+  request: string;
+  layout: LayoutName;
+  path: string;
+  /**
+   * `current`: it has the content that the driver knows. `pending`: it has none yet, as intended. `missing`: it should
+   * have content, or should exist for containers to mount. `different`: it has other content, or exists too early.
+   */
+  state: 'current' | 'pending' | 'missing' | 'different';
+}
+
+export interface InspectedClaim {
+  claim: ClaimIdentity;
+  podClaimName?: string;
+  podUid?: string;
+  requests: { name: string; base: string; generation: number; devices: ClaimState['requests'][string]['devices'] }[];
+  files: InspectedFile[];
+  /** What the start gate says; `silent`: nothing, so containers wait. Absent if the claim has none. */
+  gate?: Gate | 'silent';
+}
+
+/**
+ * Compares the files of a claim with its record. Only reads.
+ * @returns `undefined` if the claim is not prepared here
+ * @throws MetadataError `metadata-io`, `metadata-malformed`
+ */
+export async function inspectClaim(
+  driver: string,
+  dirs: HostDirs,
+  claim: Pick<ClaimIdentity, 'namespace' | 'name'>,
+): Promise<InspectedClaim | undefined> {
+  const state = await readClaimState(dirs.dataDir, claim);
+  if (state === undefined) return undefined;
+  const bases = Object.keys(state.requests).sort();
+  const files = bases.flatMap((base) => state.layouts.map((layout) => inspectFile(driver, dirs, state, base, layout)));
+  const { podClaimName, podUid } = state;
+  return {
+    claim: state.claim,
+    ...(podClaimName === undefined ? {} : { podClaimName }),
+    ...(podUid === undefined ? {} : { podUid }),
+    requests: Object.entries(state.requests).map(([base, { name, generation, devices }]) => ({
+      ...{ name, base, generation, devices },
+    })),
+    files: await Promise.all(files),
+    ...(hasGate(state) ? { gate: (await readGate(dirs.dataDir, state.claim)) ?? ('silent' as const) } : {}),
+  };
+}
+
+async function inspectFile(
+  driver: string,
+  dirs: HostDirs,
+  state: ClaimState,
+  request: string,
+  name: LayoutName,
+): Promise<InspectedFile> {
+  const layout = layouts[name];
+  const content = contentOf(state, request, driver);
+  const file = layout.hostFile(dirs, placeOf(content));
+  const blank = requestOf(state, request).isGated ? '' : undefined;
+  const wanted = layout.encode(content)?.trimEnd() ?? blank;
+  const found = (await readFileIfThere(file))?.trimEnd();
+  return { request, layout: name, path: hostPath(file), state: compare(wanted, found) };
+}
+
+/** @param wanted `undefined`: no file; empty: a file without content yet */
+function compare(wanted: string | undefined, found: string | undefined): InspectedFile['state'] {
+  if (found === wanted) return wanted ? 'current' : 'pending';
+  return found === undefined || (wanted !== undefined && found === '') ? 'missing' : 'different';
+}

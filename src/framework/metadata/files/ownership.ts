@@ -1,0 +1,79 @@
+import { baseRequest, type ClaimIdentity, type DeviceMetadata } from '../document/document.ts';
+import { MetadataError } from '../errors.ts';
+import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
+
+/** What an update is about. */
+export interface UpdateTarget {
+  claim: ClaimIdentity;
+  /** Base name, or the full `request/subrequest` that was allocated. */
+  request: string;
+  devices: readonly DeviceMetadata[];
+  driver: string;
+}
+
+/**
+ * A driver may update only what it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the framework validates that
+ * this request's devices belong to the calling driver".
+ * @throws MetadataError `metadata-not-prepared`
+ */
+export function checkOwnership(state: ClaimState | undefined, target: UpdateTarget): ClaimState {
+  const { claim, request, devices, driver } = target;
+  const subject = `${claim.namespace}/${claim.name}`;
+  const refuse = (reason: string, device?: string) =>
+    new MetadataError('metadata-not-prepared', `cannot update metadata of claim ${subject}: ${reason}`, {
+      claim: subject,
+      ...(device === undefined ? {} : { device }),
+    });
+  checkPrepared(state, claim, refuse);
+  const base = baseRequest(request);
+  const prepared = findRequest(state.requests, base);
+  if (prepared === undefined) throw refuse(`request ${request} is not prepared`);
+  if (request !== base && request !== prepared.name) {
+    throw refuse(`request ${request} is not prepared, ${prepared.name} is`);
+  }
+  for (const device of devices) {
+    const owned = prepared.devices.some(({ pool, name }) => pool === device.pool && name === device.name);
+    if (device.driver !== driver || !owned) {
+      throw refuse(
+        `device ${device.driver}/${device.pool}/${device.name} is not prepared for request ${request}`,
+        device.name,
+      );
+    }
+  }
+  return state;
+}
+
+/**
+ * Containers may start when every request that they wait for has content.
+ * @throws MetadataError `metadata-not-prepared`, `metadata-not-written`
+ */
+export function checkAllWritten(state: ClaimState | undefined, claim: ClaimIdentity): asserts state is ClaimState {
+  const subject = `${claim.namespace}/${claim.name}`;
+  const message = (reason: string) => `cannot let containers of claim ${subject} start: ${reason}`;
+  checkPrepared(
+    state,
+    claim,
+    (reason) => new MetadataError('metadata-not-prepared', message(reason), { claim: subject }),
+  );
+  const empty = findUnwritten(state);
+  if (empty === undefined) return;
+  throw new MetadataError('metadata-not-written', message(`request ${empty.name} has no metadata yet`), {
+    claim: subject,
+    hint: 'update the metadata of every request first',
+  });
+}
+
+/** A request whose containers have to wait, since its files have no content yet; none if no layout has files. */
+export function findUnwritten({ layouts, requests }: ClaimState): RequestState | undefined {
+  if (layouts.length === 0) return undefined;
+  return Object.values(requests).find(({ isGated, content }) => isGated === true && content === undefined);
+}
+
+function checkPrepared(
+  state: ClaimState | undefined,
+  { uid }: ClaimIdentity,
+  refuse: (reason: string) => MetadataError,
+): asserts state is ClaimState {
+  if (state === undefined) throw refuse('it is not prepared');
+  if (state.claim.uid !== uid) throw refuse(`prepared with UID ${state.claim.uid}, not ${uid}`);
+}

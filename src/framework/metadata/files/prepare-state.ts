@@ -1,0 +1,107 @@
+import { encodeObject } from '../document/codec.ts';
+import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
+import { validateDevices } from '../document/validate.ts';
+import type { LayoutName } from '../layouts/layout.ts';
+import { pathPart } from '../layouts/paths.ts';
+import type { ClaimRecord, DeviceName, PreparedContent, RequestRecord } from './claim-record.ts';
+import type { ClaimState, RequestState } from './claim-state.ts';
+
+/** Input for preparing a claim. */
+export interface Preparation {
+  record: ClaimRecord;
+  /** By base name; a request without an entry is deferred. */
+  contents: ReadonlyMap<string, PreparedContent>;
+  layouts: readonly LayoutName[];
+  /** Whether containers wait for deferred requests at the gate. */
+  isGated: boolean;
+  bootId: string | undefined;
+  attributesOf: (device: DeviceName) => DeviceAttributes | undefined;
+  now: Date;
+}
+
+/**
+ * The state of a claim that is being prepared, for the first time or again.
+ * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since
+ * @throws MetadataError `metadata-invalid`, `metadata-name-invalid`
+ */
+export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
+  const { record, contents, bootId, layouts } = preparation;
+  const { claim, podClaimName } = record;
+  pathPart(claim.uid, 'claim UID');
+  // The gate opens when every gated request has content; requests that are no longer prepared must not count.
+  const requests = new Map<string, RequestState>(
+    Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, ...rest }]) => [base, rest]),
+  );
+  for (const [base, request] of Object.entries(record.requests)) {
+    const content = contents.get(base) ?? 'deferred';
+    if (content !== 'deferred') validateDevices(claim, request.name, content);
+    const before = requests.get(pathPart(base, 'request'));
+    // After a boot the pod has a new sandbox, and the content about the old one is obsolete.
+    const isOver = kept?.bootId !== bootId;
+    requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver }));
+  }
+  // The pod stays the one it was first prepared for: the CDI spec of its containers names its directory.
+  const podUid = kept?.podUid ?? record.podUid;
+  return {
+    claim,
+    ...(podClaimName === undefined ? {} : { podClaimName }),
+    ...(podUid === undefined ? {} : { podUid }),
+    ...(bootId === undefined ? {} : { bootId }),
+    layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
+    requests: Object.fromEntries(requests),
+  };
+}
+
+function prepareRequest(
+  { attributesOf, now, isGated }: Preparation,
+  { name, devices }: RequestRecord,
+  prepared: PreparedContent,
+  kept: (RequestState & { isOver: boolean }) | undefined,
+): RequestState {
+  const given = prepared === 'deferred' ? [] : prepared;
+  const published = devices.map((device) => ({
+    pool: device.pool,
+    name: device.name,
+    attributes: {
+      ...(attributesOf(device) ?? find(kept?.devices, device)?.attributes),
+      ...find(given, device)?.attributes,
+    },
+  }));
+  const request: RequestState = { name, devices: published, generation: kept?.generation ?? 0 };
+  const known = kept?.isOver === false ? kept.content : undefined;
+  if (prepared === 'deferred') {
+    return { ...request, ...(known === undefined ? {} : { content: known }), ...(isGated ? { isGated } : {}) };
+  }
+  const merged = given.map((device) => mergeDevice(find(known?.devices, device), device));
+  return withContent(kept?.content === undefined ? request : { ...request, content: kept.content }, merged, now);
+}
+
+/**
+ * The request with this content and the next generation; the request itself if it has this content already.
+ * @param now start time of the content, if there was none before
+ */
+export function withContent(request: RequestState, devices: DeviceMetadata[], now: Date): RequestState {
+  const { name, generation, content } = request;
+  if (content !== undefined && textOf(name, content.devices) === textOf(name, devices)) return request;
+  return { ...request, generation: generation + 1, content: { devices, since: content?.since ?? formatTime(now) } };
+}
+
+function find<T extends DeviceName>(devices: readonly T[] | undefined, device: DeviceName): T | undefined {
+  return devices?.find(({ pool, name }) => pool === device.pool && name === device.name);
+}
+
+/** If a driver knows less at the next prepare than it reported in an update, the known values stay. */
+function mergeDevice(known: DeviceMetadata | undefined, given: DeviceMetadata): DeviceMetadata {
+  const attributes = { ...known?.attributes, ...given.attributes };
+  return { ...known, ...given, ...(Object.keys(attributes).length === 0 ? {} : { attributes }) };
+}
+
+/** Equal for devices that look the same in a file. */
+function textOf(request: string, devices: DeviceMetadata[]): string {
+  return encodeObject({ claim: { namespace: '', name: '', uid: '' }, generation: 0, request, devices }, 'v1beta1');
+}
+
+/** RFC 3339 in whole seconds, as Kubernetes writes times. */
+function formatTime(date: Date): string {
+  return `${date.toISOString().slice(0, 19)}Z`;
+}

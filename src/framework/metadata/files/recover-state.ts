@@ -1,0 +1,99 @@
+import type { MetadataDocument } from '../document/document.ts';
+import { MetadataError } from '../errors.ts';
+import { type HostDirs, type LayoutName, layoutNames, type RequestPlace } from '../layouts/layout.ts';
+import { layouts } from '../layouts/layouts.ts';
+import { decodeIfWhole } from './claim-documents.ts';
+import type { ClaimRecord } from './claim-record.ts';
+import type { ClaimState, RequestState } from './claim-state.ts';
+import { type HeldDirectories, type HostFile, listSubdirectories, readFileIfThere } from './host-file.ts';
+
+/** Layouts whose files carry the claim's UID and the generation. */
+const numbered: readonly LayoutName[] = ['v1', 'kep'];
+
+export interface Recovery {
+  dirs: HostDirs;
+  driver: string;
+  /** Whether there was a record, now damaged: then files may have had content that they no longer show. */
+  hadRecord: boolean;
+  now: Date;
+  held: HeldDirectories;
+}
+
+/**
+ * What the files of a claim show of it, in place of a record that is damaged or gone: layouts, and generations to
+ * continue from. It has no content: only an update can say whether that still holds.
+ * @param record what the driver prepares now
+ * @returns with the UID of the claim that the files belong to, which may be an earlier one of that name
+ * @throws MetadataError `metadata-io`
+ */
+export async function recoverState(record: ClaimRecord, recovery: Recovery): Promise<ClaimState> {
+  const { claim, podClaimName } = record;
+  const podUid = (await findPod(record, recovery)) ?? record.podUid;
+  const names = { claim, ...(podClaimName === undefined ? {} : { podClaimName }), ...(podUid && { podUid }) };
+  const found = new Set<LayoutName>();
+  const requests: Record<string, RequestState> = {};
+  let uid = claim.uid;
+  for (const [base, { name }] of Object.entries(record.requests)) {
+    const texts = await readTexts({ ...names, request: base, driver: recovery.driver }, recovery);
+    for (const layout of texts.keys()) found.add(layout);
+    const written = numbered.flatMap((layout) => texts.get(layout) ?? []);
+    const documents = written.flatMap((text) => decodeIfWhole(text) ?? []);
+    uid = documents.find((document) => document.claim.uid !== claim.uid)?.claim.uid ?? uid;
+    requests[base] = { name, devices: [], generation: generationOf(written, documents, recovery) };
+  }
+  return {
+    ...names,
+    claim: { ...claim, uid },
+    layouts: layoutNames.filter((name) => found.has(name)),
+    requests,
+  };
+}
+
+/**
+ * The generation to continue from. If the files no longer show one that they may have had, it is the time in seconds,
+ * which is higher than any number of changes.
+ */
+function generationOf(
+  written: readonly string[],
+  documents: readonly MetadataDocument[],
+  { hadRecord, now }: Recovery,
+): number {
+  if (documents.length > 0) return Math.max(...documents.map(({ generation }) => generation));
+  // A file is created empty, and blanked in place when its content is withdrawn.
+  const isUnwritten = written.length === 0 ? !hadRecord : written.every((text) => text === '');
+  return isUnwritten ? 0 : Math.floor(now.getTime() / 1000);
+}
+
+/** The files of a request that exist, by layout. */
+async function readTexts(place: RequestPlace, { dirs, held }: Recovery): Promise<Map<LayoutName, string>> {
+  const texts = new Map<LayoutName, string>();
+  for (const name of layoutNames) {
+    const file = fileIn(name, dirs, place);
+    const text = file && (await readFileIfThere(file, held));
+    if (text !== undefined) texts.set(name, text);
+  }
+  return texts;
+}
+
+/** @returns `undefined` if the claim cannot have a file in this layout */
+function fileIn(name: LayoutName, dirs: HostDirs, place: RequestPlace): HostFile | undefined {
+  try {
+    return layouts[name].hostFile(dirs, place);
+  } catch (error) {
+    if (error instanceof MetadataError && error.code === 'metadata-name-invalid') return undefined;
+    throw error;
+  }
+}
+
+/** The pod in whose directory the claim has files: the one that it was prepared for first. */
+async function findPod({ claim, requests }: ClaimRecord, { dirs, driver }: Recovery): Promise<string | undefined> {
+  const { downwardApiDir } = dirs;
+  for (const podUid of await listSubdirectories({ base: downwardApiDir, parts: [] })) {
+    for (const request of Object.keys(requests)) {
+      const file = fileIn('downward-api', dirs, { claim, podUid, request, driver });
+      const text = file && (await readFileIfThere(file));
+      if ([claim.uid, driver].every((part) => text?.includes(JSON.stringify(part)))) return podUid;
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,130 @@
+import { dirname } from 'node:path';
+import type { ClaimIdentity } from '../document/document.ts';
+import { MetadataError } from '../errors.ts';
+import { claimStateFile } from '../files/claim-state.ts';
+import {
+  createFile,
+  type HeldDirectories,
+  type HostFile,
+  hostPath,
+  readFileIfThere,
+  removeFile,
+} from '../files/host-file.ts';
+
+/** The OCI hook that keeps containers of a claim from starting. Runtimes run it on the host, as root. */
+export interface GateHook {
+  /** `netdra-gate` as the host sees it; absolute. */
+  program: string;
+  /** How long a container waits for its sandbox to be served: 1 to 110 s, as the kubelet's call ends after 120 s. */
+  timeoutSeconds: number;
+}
+
+/**
+ * What the gate of a claim says. `served`: containers of that sandbox start. `waiting`: not yet, and why. `ended`:
+ * never, since the sandbox is being stopped. Containers of any other sandbox wait.
+ */
+export interface Gate {
+  state: 'served' | 'waiting' | 'ended';
+  /** As the container runtime names it. */
+  sandboxId: string;
+  /** With `waiting`: one line. */
+  reason?: string;
+}
+
+/** Also read by `programs/src/gate-file.c`. */
+const firstLine = 'netdra-gate 1';
+const maxReasonChars = 512;
+/** The runtime's own timer expires after that of the program, whose message says more. */
+const runtimeGraceSeconds = 5;
+
+/** @throws MetadataError `metadata-invalid` */
+export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
+  if (!program.startsWith('/')) throw invalid(`gate program ${JSON.stringify(program)} is not an absolute path`);
+  if (!Number.isInteger(timeoutSeconds) || timeoutSeconds < 1 || timeoutSeconds > 110) {
+    throw invalid(`gate timeout of ${timeoutSeconds} s: 1 to 110 s expected`);
+  }
+}
+
+/** Whether the arguments of an OCI hook are those of a claim's gate. */
+export function isGateOf(dataDir: string, claim: ClaimIdentity, hookArgs: readonly string[]): boolean {
+  return hookArgs[hookArgs.indexOf('--claim-dir') + 1] === claimDirOf(dataDir, claim);
+}
+
+function claimDirOf(dataDir: string, claim: ClaimIdentity): string {
+  return dirname(hostPath(gateFile(dataDir, claim)));
+}
+
+/** The hook for the CDI spec of a claim's request. */
+export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string, claim: ClaimIdentity) {
+  const claimDir = claimDirOf(dataDir, claim);
+  return {
+    hookName: 'createRuntime',
+    path: program,
+    args: [program, '--claim-dir', claimDir, '--timeout', String(timeoutSeconds)],
+    timeout: timeoutSeconds + runtimeGraceSeconds,
+  };
+}
+
+/** @returns `undefined` if there is none, or one that says nothing. @throws MetadataError `metadata-io` */
+export async function readGate(
+  dataDir: string,
+  claim: ClaimIdentity,
+  held?: HeldDirectories,
+): Promise<Gate | undefined> {
+  return parseGate((await readFileIfThere(gateFile(dataDir, claim), held)) ?? '');
+}
+
+/** A gate that already says so is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+export async function writeGate(
+  dataDir: string,
+  claim: ClaimIdentity,
+  gate: Gate,
+  held: HeldDirectories,
+): Promise<void> {
+  const file = gateFile(dataDir, claim);
+  const text = formatGate(gate);
+  if ((await readFileIfThere(file, held)) === text) return;
+  // By rename: the program reads a complete file, and is woken by it.
+  await createFile(file, text, { held });
+}
+
+/** From now on no container starts. @throws MetadataError `metadata-io` */
+export async function closeGate(dataDir: string, claim: ClaimIdentity, held: HeldDirectories): Promise<void> {
+  await removeFile(gateFile(dataDir, claim), held);
+}
+
+/** @throws MetadataError `metadata-name-invalid` */
+export function formatGate({ state, sandboxId, reason }: Gate): string {
+  if (!/^[\x21-\x7e]{1,128}$/.test(sandboxId)) {
+    throw new MetadataError('metadata-name-invalid', `sandbox id ${JSON.stringify(sandboxId)} cannot be used`);
+  }
+  const words = state === 'waiting' ? [state, sandboxId, oneLine(reason ?? '')] : [state, sandboxId];
+  return `${firstLine}\n${words.join(' ').trimEnd()}\n`;
+}
+
+export function parseGate(text: string): Gate | undefined {
+  const [first, second = ''] = text.split('\n');
+  const [, state, sandboxId, reason] = /^(served|waiting|ended) (\S+)(?: (.*))?$/.exec(second) ?? [];
+  if (first !== firstLine || sandboxId === undefined) return undefined;
+  if (state === 'served' || state === 'ended') return { state, sandboxId };
+  return { state: 'waiting', sandboxId, ...(reason === undefined ? {} : { reason }) };
+}
+
+/** Reasons contain text from CNI plugins and the kernel. */
+function oneLine(text: string): string {
+  return text
+    .replaceAll(/[\s\p{C}]+/gu, ' ')
+    .trim()
+    .slice(0, maxReasonChars)
+    .toWellFormed();
+}
+
+/** In the claim's directory, so that waiting programs notice the removal of either. */
+function gateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
+  const { base, parts } = claimStateFile(dataDir, claim);
+  return { base, parts: [...parts.slice(0, -1), 'gate'] };
+}
+
+function invalid(message: string): MetadataError {
+  return new MetadataError('metadata-invalid', message);
+}

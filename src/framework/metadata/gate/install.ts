@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  fchmodSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { errnoCode } from '../../../lib/errors.ts';
+import { GateError } from './errors.ts';
+
+const programName = 'netdra-gate';
+const programMode = 0o755;
+/** Older temporary files were left by a killed instance: no installation takes that long. */
+const staleMs = 3_600_000;
+
+/** Where `installGate` puts the program. @param dataDir the driver's directory below the kubelet's `plugins` */
+export function gateProgramPath(dataDir: string): string {
+  return join(dataDir, 'bin', programName);
+}
+
+/** Where the program lies in the image, else where `npm run build:programs` puts it. */
+export function defaultGateProgram(): string {
+  const inImage = fileURLToPath(new URL(`../bin/${programName}`, import.meta.url));
+  return existsSync(inImage)
+    ? inImage
+    : fileURLToPath(new URL(`../../../../dist/programs/${programName}`, import.meta.url));
+}
+
+/**
+ * Puts `netdra-gate` into the driver's directory: the runtime runs it on the host, where the image is not visible, and
+ * also while the driver is not running. An identical program is not touched; containers may be waiting in it.
+ * @param options.from where the program is now
+ * @param options.dataDir the driver's directory below the kubelet's `plugins`, by its path on the host
+ * @returns its path
+ * @throws GateError
+ */
+export async function installGate({ from, dataDir }: { from: string; dataDir: string }): Promise<string> {
+  const program = readProgram(from);
+  const path = gateProgramPath(dataDir);
+  try {
+    mkdirSync(join(dataDir, 'bin'), { recursive: true, mode: programMode });
+    removeStale(join(dataDir, 'bin'));
+    if (!isInstalled(path, program)) replace(path, program);
+  } catch (cause) {
+    throw new GateError('gate-not-installed', `cannot install ${programName} as ${path}`, {
+      cause,
+      path,
+      hint: 'the driver needs its directory in the plugins directory of the kubelet writable, or --start-gate=file',
+    });
+  }
+  checkExecutable(path);
+  return path;
+}
+
+function readProgram(from: string): Buffer {
+  try {
+    return readFileSync(from);
+  } catch (cause) {
+    throw new GateError('gate-program-missing', `cannot read the program of the start gate, ${from}`, {
+      cause,
+      path: from,
+      hint: 'build it with `npm run build:programs`, name it with --gate-program, or do without: --start-gate=file',
+    });
+  }
+}
+
+function isInstalled(path: string, program: Buffer): boolean {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat?.isFile() === true && (stat.mode & 0o777) === programMode && readFileSync(path).equals(program);
+}
+
+/** By rename, since it may be running. Two instances of the driver may do so at once: each uses its own name. */
+function replace(path: string, program: Buffer): void {
+  const temporary = join(path, `../.${programName}.${randomUUID()}.tmp`);
+  try {
+    const file = openSync(temporary, 'wx', programMode);
+    try {
+      writeFileSync(file, program);
+      fchmodSync(file, programMode);
+    } finally {
+      closeSync(file);
+    }
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  }
+}
+
+function removeStale(dir: string): void {
+  for (const name of readdirSync(dir)) {
+    const path = join(dir, name);
+    if (!name.startsWith(`.${programName}.`) || !name.endsWith('.tmp')) continue;
+    if ((statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now()) < Date.now() - staleMs) rmSync(path);
+  }
+}
+
+/** The kernel considers the file system, too: one that is mounted `noexec` runs nothing. */
+function checkExecutable(path: string): void {
+  try {
+    accessSync(path, constants.X_OK);
+  } catch (cause) {
+    const isMount = errnoCode(cause) === 'EACCES';
+    throw new GateError('gate-not-executable', `the node does not run ${path}`, {
+      cause,
+      path,
+      hint: isMount
+        ? 'its file system is mounted noexec: mount it without, or start the driver with --start-gate=file'
+        : 'start the driver with --start-gate=file',
+    });
+  }
+}

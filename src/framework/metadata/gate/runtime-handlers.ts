@@ -1,0 +1,27 @@
+import { explain } from '../../../lib/errors.ts';
+import type { KubeClient } from '../../kube/index.ts';
+
+/**
+ * The names that RuntimeClasses can have as `handler` on a node; the default one is empty. `unknown`: the kubelet does
+ * not report them, since the runtime does not (containerd before 2.0). `unreadable`: why the Node could not be read.
+ */
+export type RuntimeHandlers = { names: string[] } | 'unknown' | { unreadable: string };
+
+interface Node {
+  status?: { runtimeHandlers?: { name?: string }[] };
+}
+
+/** Reads `status.runtimeHandlers` of a Node (core/v1 `NodeRuntimeHandler`). Never rejects. */
+export async function readRuntimeHandlers(
+  client: Pick<KubeClient, 'request'>,
+  nodeName: string,
+  signal: AbortSignal,
+): Promise<RuntimeHandlers> {
+  try {
+    const node = await client.request<Node>({ method: 'GET', path: `/api/v1/nodes/${nodeName}`, signal });
+    const handlers = node.status?.runtimeHandlers ?? [];
+    return handlers.length === 0 ? 'unknown' : { names: handlers.map(({ name }) => name ?? '') };
+  } catch (error) {
+    return { unreadable: explain(error) };
+  }
+}

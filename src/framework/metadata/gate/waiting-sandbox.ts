@@ -1,0 +1,88 @@
+import type { ClaimIdentity } from '../document/document.ts';
+import { MetadataError } from '../errors.ts';
+import { type HostFile, hostPath, listDir, readSmallFile } from '../files/host-file.ts';
+import { metadataDirName } from '../layouts/layout-v1.ts';
+
+/** A sandbox whose containers wait at the start gate of a claim, as `netdra-gate` announces it. */
+export interface WaitingSandbox {
+  claim: ClaimIdentity;
+  /** As the container runtime names it. */
+  sandboxId: string;
+  podUid: string;
+  podNamespace: string;
+  podName: string;
+  /** Where its network namespace is bound on the host; absent if the program did not find it. */
+  netnsPath?: string;
+}
+
+type Announcement = Omit<WaitingSandbox, 'claim'>;
+
+const prefix = 'waiting.';
+/** More bytes than the program ever writes, and more files than there are waiting programs for one claim. */
+const limits = { bytes: 4096, files: 64 };
+/** The program refreshes its file every second; an older one was left by a killed program. */
+const freshMs = 5_000;
+
+/** The pod is looked up in the API server by these. */
+const podPart = '[0-9A-Za-z][\\w.-]{0,252}';
+
+/** Written by `programs/src/announcement.c`. */
+const format = new RegExp(
+  [
+    '^netdra-waiting 1\n',
+    `podUid (?<podUid>${podPart})\n`,
+    `podNamespace (?<podNamespace>${podPart})\n`,
+    `podName (?<podName>${podPart})\n`,
+    '(?:netns (?<netnsPath>/(?:var/)?run/netns/(?!\\.{1,2}\n)[\\w.-]{1,255})\n)?$',
+  ].join(''),
+);
+
+/** @returns `undefined` for anything that the program does not write */
+export function parseWaitingSandbox(sandboxId: string, text: string): Announcement | undefined {
+  const { podUid, podNamespace, podName, netnsPath } = format.exec(text)?.groups ?? {};
+  if (!/^[\w.-]{1,128}$/.test(sandboxId)) return undefined;
+  if (podUid === undefined || podNamespace === undefined || podName === undefined) return undefined;
+  return { sandboxId, podUid, podNamespace, podName, ...(netnsPath === undefined ? {} : { netnsPath }) };
+}
+
+/**
+ * Announcements in a claim's directory of programs that are still waiting.
+ * @param dir name of the claim's directory
+ * @param now on the clock of the file system
+ * @returns `problems` has an error for each file that cannot be read
+ * @throws MetadataError `metadata-io` if the directory cannot be listed
+ */
+export async function readAnnouncements(
+  dataDir: string,
+  dir: string,
+  now: Date,
+): Promise<{ announcements: Announcement[]; problems: MetadataError[] }> {
+  const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
+  const names = (await listDir(hostPath(claimDir))).filter((name) => name.startsWith(prefix)).sort();
+  const announcements: Announcement[] = [];
+  const problems: MetadataError[] = [];
+  for (const name of names.slice(0, limits.files)) {
+    try {
+      const file = { ...claimDir, parts: [...claimDir.parts, name] };
+      const announcement = readAnnouncement(file, name.slice(prefix.length), now);
+      if (announcement !== undefined) announcements.push(announcement);
+    } catch (error) {
+      if (!(error instanceof MetadataError)) throw error;
+      problems.push(error);
+    }
+  }
+  return { announcements, problems };
+}
+
+/** @returns `undefined` if nothing is waiting any more */
+function readAnnouncement(file: HostFile, sandboxId: string, now: Date): Announcement | undefined {
+  const found = readSmallFile(file, limits.bytes);
+  if (found === undefined || Math.abs(now.getTime() - found.modifiedMs) > freshMs) return undefined;
+  const announcement = parseWaitingSandbox(sandboxId, found.text);
+  if (announcement !== undefined) return announcement;
+  const path = hostPath(file);
+  throw new MetadataError('metadata-malformed', `announcement ${path} of a waiting container cannot be understood`, {
+    path,
+    hint: 'it is of another version of netdra-gate, or damaged: its container waits until the runtime is connected',
+  });
+}

@@ -1,0 +1,108 @@
+import { join } from 'node:path';
+import { formatAttributeStrings, mapAttributes, type PlainValue } from '../document/attribute.ts';
+import { definedOnly, formatNetworkData } from '../document/codec.ts';
+import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
+import { formatGoJson } from '../document/json-stream.ts';
+import { MetadataError } from '../errors.ts';
+import { type HostFile, listDir, readSmallFile } from '../files/host-file.ts';
+import { claimNames, defaultHostDirs, type Layout, type PublishedDevice, type SharedFile } from './layout.ts';
+import { fileName, pathPart } from './paths.ts';
+
+/**
+ * "DRA Attributes Downward API", after an early revision of KEP-5304: one object for each claim and request, written by
+ * the NRI hook. `bestEffortData` is the data of the ResourceSlice, as text; `driverProvidedData` is the driver's, in
+ * the shape of a device's status. The path does not contain the driver: in this layout a request has one driver.
+ */
+export const downwardApi: Layout = {
+  name: 'downward-api',
+  hostFile({ downwardApiDir }, { claim, request, podUid }) {
+    const subject = `${claim.namespace}/${claim.name}`;
+    if (podUid === undefined) {
+      throw new MetadataError('metadata-name-invalid', `claim ${subject} is reserved for no pod`, {
+        claim: subject,
+        hint: 'the metadata layout downward-api puts files into a directory for each pod; prepare the claim for a pod',
+      });
+    }
+    const file = fileName(`${pathPart(claim.name, 'claim name')}.${pathPart(request, 'request')}.json`, subject);
+    return { base: downwardApiDir, parts: [pathPart(podUid, 'pod UID'), file] };
+  },
+  containerPaths: (place) =>
+    claimNames(place).map((name) => `${defaultHostDirs.downwardApiDir}/${name}.${place.request}.json`),
+  encode({ claim: { name, namespace, uid }, request, published, document, readySince }) {
+    if (document === undefined) return undefined;
+    const devices = document.devices.map((device) => formatDevice(device, published, readySince));
+    return `${formatGoJson({
+      apiVersion: 'dra.k8s.io/v1alpha1',
+      kind: 'DeviceMetadata',
+      metadata: { name, namespace, uid },
+      requests: [{ name: request, devices }],
+    })}\n`;
+  },
+  async listFiles({ downwardApiDir }, driver) {
+    const found: SharedFile[] = [];
+    for (const pod of await listDir(downwardApiDir)) {
+      // Others may have files there, too.
+      for (const name of await listDir(join(downwardApiDir, pod)).catch(() => [])) {
+        const file: HostFile = { base: downwardApiDir, parts: [pod, name] };
+        const claimUid = name.endsWith('.json') ? readClaimUid(file, driver) : undefined;
+        if (claimUid !== undefined) found.push({ file, claimUid });
+      }
+    }
+    return found;
+  },
+};
+
+const maxFileBytes = 2 ** 20;
+
+/** @returns `undefined` for a file that is not known to be the driver's: it has no content, or that of another program */
+function readClaimUid(file: HostFile, driver: string): string | undefined {
+  try {
+    const { metadata, requests } = JSON.parse(readSmallFile(file, maxFileBytes)?.text ?? '') as {
+      metadata: { uid: unknown };
+      requests: { devices: { driver: unknown }[] }[];
+    };
+    const devices = requests.flatMap((request) => request.devices);
+    const isOurs = devices.length > 0 && devices.every((device) => device.driver === driver);
+    return isOurs && typeof metadata.uid === 'string' ? metadata.uid : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function formatDevice(device: DeviceMetadata, published: readonly PublishedDevice[], readySince: string | undefined) {
+  const { name, driver, pool, attributes = {}, networkData } = device;
+  const known = published.find((each) => each.pool === pool && each.name === name)?.attributes ?? {};
+  return {
+    name,
+    driver,
+    pool,
+    bestEffortData: { attributes: formatAttributeStrings(known) },
+    driverProvidedData: definedOnly({
+      conditions: [{ type: 'Ready', status: 'True', lastTransitionTime: readySince }],
+      data: plainData(attributes),
+      networkData: networkData && formatOldNetworkData(formatNetworkData(networkData)),
+    }),
+  };
+}
+
+/** Values without their kinds, under names without their domains; of two equal names the unqualified one wins. */
+function plainData(attributes: DeviceAttributes): Record<string, PlainValue> {
+  const values = Object.entries(mapAttributes(attributes, (value) => value));
+  const isQualified = (name: string) => name.includes('/');
+  const data = new Map<string, PlainValue>();
+  for (const [name, value] of values.filter(([name]) => isQualified(name))) {
+    const id = name.slice(name.indexOf('/') + 1);
+    if (!data.has(id)) data.set(id, value);
+  }
+  for (const [name, value] of values.filter(([name]) => !isQualified(name))) data.set(name, value);
+  return Object.fromEntries([...data].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Field names from before resource.k8s.io/v1. */
+function formatOldNetworkData(data: Record<string, unknown>): Record<string, unknown> {
+  return definedOnly({
+    interfaceName: data.interfaceName,
+    addresses: data.ips,
+    hwAddress: data.hardwareAddress,
+  });
+}

@@ -1,0 +1,32 @@
+import { encodeAllVersions } from '../document/codec.ts';
+import type { HostFile } from '../files/host-file.ts';
+import type { HostDirs, Layout, RequestPlace } from './layout.ts';
+import { claimDirName, pathPart } from './paths.ts';
+
+/** Where containers find the files of Kubernetes 1.36 and later. */
+export const v1ContainerDir = '/var/run/kubernetes.io/dra-device-attributes';
+export const metadataFileSuffix = '-metadata.json';
+
+/**
+ * Kubernetes 1.36 and later: a stream of all versions, newest first.
+ * Source: k8s.io/dynamic-resource-allocation api/metadata, `ContainerDir` and its two sub-directories.
+ */
+export const v1: Layout = {
+  name: 'v1',
+  hostFile: (dirs, place) => requestFile(dirs, place, 'metadata.json'),
+  containerPaths({ claim, podClaimName, request, driver }) {
+    // An empty annotation does not make it a template claim (the Go helper's rule).
+    const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
+    return [`${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`];
+  },
+  encode: ({ document }) => document && encodeAllVersions(document),
+};
+
+/** A file in the request's directory. Source: KEP-5304 "Directory structure on host". */
+export function requestFile({ dataDir }: HostDirs, place: RequestPlace, file: string): HostFile {
+  const request = pathPart(place.request, 'request');
+  return { base: dataDir, parts: [metadataDirName, claimDirName(place.claim), request, file] };
+}
+
+/** In the driver's directory, with a directory for each claim in it. */
+export const metadataDirName = 'dra-device-metadata';

@@ -1,0 +1,110 @@
+import { baseRequest, type ClaimIdentity, type DeviceAttributes, type MetadataDocument } from '../document/document.ts';
+import type { HostFile } from '../files/host-file.ts';
+import { pathPart } from './paths.ts';
+
+export const layoutNames = ['v1', 'kep', 'attributes-json', 'downward-api'] as const;
+export type LayoutName = (typeof layoutNames)[number];
+
+/** Directories on the host under which layouts put their files. */
+export interface HostDirs {
+  /** The driver's directory below the kubelet's `plugins`. */
+  dataDir: string;
+  /** For `attributes-json`; containers see the files under the same path. */
+  attributesDir: string;
+  /** For `downward-api`, with a directory for each pod in it. */
+  downwardApiDir: string;
+}
+
+/** The directories that the layouts' specifications name. */
+export const defaultHostDirs: Omit<HostDirs, 'dataDir'> = {
+  attributesDir: '/var/run/dra-device-attributes',
+  downwardApiDir: '/etc/dra',
+};
+
+/** Determines the paths of a request's files. */
+export interface RequestPlace {
+  claim: ClaimIdentity;
+  /** The pod's name for it if it came from a template. */
+  podClaimName?: string;
+  /** UID of the pod for which the claim was prepared first. */
+  podUid?: string;
+  /** Base name of the request. */
+  request: string;
+  driver: string;
+}
+
+/** A device of a prepared request, as known at prepare. */
+export interface PublishedDevice {
+  pool: string;
+  name: string;
+  /** Those of its ResourceSlice, overridden by those that the driver gave at prepare. */
+  attributes: DeviceAttributes;
+}
+
+/** Everything known about a request of a prepared claim. */
+export interface RequestContent {
+  claim: ClaimIdentity;
+  podClaimName?: string;
+  /** The full reference, `request` or `request/subrequest`. */
+  request: string;
+  driver: string;
+  published: readonly PublishedDevice[];
+  /** Absent until the driver has reported the state of the devices. */
+  document?: MetadataDocument;
+  /** RFC 3339: since when there has been a document. */
+  readySince?: string;
+}
+
+/** One dialect of the file: its format, and where containers find it. */
+export interface Layout {
+  readonly name: LayoutName;
+  /** @throws MetadataError `metadata-name-invalid` if the place cannot be a path of this layout */
+  hostFile(dirs: HostDirs, place: RequestPlace): HostFile;
+  /** Absolute paths inside the container; all show the same host file. */
+  containerPaths(place: RequestPlace): string[];
+  /** The file's text; `undefined` while there must be no file. */
+  encode(content: RequestContent): string | undefined;
+  /**
+   * The files of a driver's claims that say whose they are: not those without content. Absent if all files of the layout
+   * are in the driver's own directory, where they are found by their claim's.
+   * @throws MetadataError `metadata-io`
+   */
+  listFiles?(dirs: HostDirs, driver: string): Promise<SharedFile[]>;
+}
+
+/** A file in a directory that is not the driver's own. */
+export interface SharedFile {
+  file: HostFile;
+  claimUid: string;
+}
+
+/**
+ * The place of a request's files, checked for all layouts: names from others become parts of paths, on the host and in
+ * containers.
+ * @throws MetadataError `metadata-name-invalid`
+ */
+export function placeOf(content: Omit<RequestContent, 'published'> & { podUid?: string }): RequestPlace {
+  const { claim, podClaimName, podUid, request, driver } = content;
+  pathPart(claim.namespace, 'claim namespace');
+  pathPart(claim.name, 'claim name');
+  pathPart(baseRequest(request), 'request');
+  pathPart(driver, 'driver name');
+  if (podUid !== undefined) pathPart(podUid, 'pod UID');
+  // An empty annotation does not make it a template claim (the Go helper's rule).
+  if (podClaimName) pathPart(podClaimName, 'pod claim name');
+  return {
+    claim,
+    ...(podClaimName === undefined ? {} : { podClaimName }),
+    ...(podUid === undefined ? {} : { podUid }),
+    request: baseRequest(request),
+    driver,
+  };
+}
+
+/**
+ * The names by which a pod's author may know a claim: its own, and for a template claim, whose name is generated, the
+ * pod's name for it.
+ */
+export function claimNames({ claim, podClaimName }: RequestPlace): string[] {
+  return [...new Set([claim.name, podClaimName || claim.name])];
+}

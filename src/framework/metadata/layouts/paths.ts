@@ -1,0 +1,51 @@
+import { createHash } from 'node:crypto';
+import type { ClaimIdentity } from '../document/document.ts';
+import { MetadataError } from '../errors.ts';
+
+/** Kernel limit for one component of a path, in bytes. Source: linux/limits.h `NAME_MAX`. */
+const maxNameBytes = 255;
+
+/**
+ * Checks a name that becomes part of a path. The API server has validated names already; this is for names that reach
+ * us in other ways, and it costs nothing.
+ * @throws MetadataError `metadata-name-invalid`
+ */
+export function pathPart(name: string, what: string): string {
+  if (isPathPart(name)) return name;
+  throw new MetadataError('metadata-name-invalid', `${what} ${JSON.stringify(name)} cannot be part of a path`);
+}
+
+/** Whether a name can be part of a path. */
+export function isPathPart(name: string): boolean {
+  const isUsable = name !== '' && name !== '.' && name !== '..' && name.length <= 253 && !/[/\0]/.test(name);
+  return isUsable && name.isWellFormed();
+}
+
+/**
+ * Checks a file name that was composed of names.
+ * @throws MetadataError `metadata-name-invalid` if it is too long for the kernel
+ */
+export function fileName(name: string, subject: string): string {
+  const bytes = Buffer.byteLength(name);
+  if (bytes <= maxNameBytes) return name;
+  throw new MetadataError(
+    'metadata-name-invalid',
+    `${subject}: file name ${name} has ${bytes} bytes, ${maxNameBytes} are possible`,
+    { hint: 'give the claim a shorter name' },
+  );
+}
+
+/**
+ * Name of a claim's directory on the host: `{namespace}_{name}`. If that is too long for the kernel, its end is
+ * replaced by `~` (which no Kubernetes name contains) and a digest; containers do not see the name.
+ * @throws MetadataError `metadata-name-invalid`
+ */
+export function claimDirName(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+  const name = `${pathPart(claim.namespace, 'claim namespace')}_${pathPart(claim.name, 'claim name')}`;
+  if (Buffer.byteLength(name) <= maxNameBytes) return name;
+  const digest = createHash('sha256').update(name).digest('base64url');
+  return `${Buffer.from(name)
+    .toString('latin1')
+    .slice(0, 200)
+    .replace(/[^\w.-]/g, '-')}~${digest}`;
+}

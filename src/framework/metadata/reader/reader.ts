@@ -1,0 +1,106 @@
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
+import { errnoCode } from '../../../lib/errors.ts';
+import { type DecodedMetadata, decodeMetadata, decodeStream, decodeUtf8 } from '../document/decode.ts';
+import type { MetadataDocument } from '../document/document.ts';
+import { MetadataError } from '../errors.ts';
+
+/** Even if a writer never pauses, two reads in a row soon agree; this many differ only on a broken file system. */
+const maxAttempts = 1000;
+/** While a writer is stopped in the middle of a write, the content is mixed; then it is worth reading again later. */
+const secondLookMs = 20;
+const maxLooks = 5;
+/** The largest document that the API's limits allow has about 300 kB. */
+const maxFileBytes = 4 * 1024 * 1024;
+const chunkBytes = 16384;
+
+/**
+ * Reads a metadata file with one request, as netdra and the Go helper write them. One `pwrite` is not atomic for a
+ * reader, so the file is read until two reads in a row give the same bytes: the returned content was in the file as a
+ * whole.
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file, and retriable if it is empty, that is,
+ * not written yet; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
+ */
+export async function readMetadataFile(path: string): Promise<MetadataDocument> {
+  return await readDecoded(path, decodeStream);
+}
+
+/** The same for a file with any number of requests. */
+export async function readMetadata(path: string): Promise<DecodedMetadata> {
+  return await readDecoded(path, decodeMetadata);
+}
+
+async function readDecoded<T>(path: string, decode: (text: string) => T): Promise<T> {
+  let before: Buffer | undefined;
+  for (let look = 1; ; look++) {
+    const bytes = await readStable(path);
+    if (isBlank(bytes)) throw notWritten(path);
+    try {
+      return decode(decodeUtf8(bytes));
+    } catch (cause) {
+      if (look === maxLooks || before?.equals(bytes)) {
+        const code = cause instanceof MetadataError ? cause.code : 'metadata-malformed';
+        throw new MetadataError(code, `metadata file ${path} cannot be decoded`, { cause, path });
+      }
+    }
+    before = bytes;
+    await setTimeout(secondLookMs);
+  }
+}
+
+/** The driver writes such a file for a container that waits for its sandbox, and when it withdraws the content. */
+function isBlank(bytes: Buffer): boolean {
+  return bytes.every((byte) => [0x20, 0x0a, 0x0d, 0x09].includes(byte));
+}
+
+function notWritten(path: string): MetadataError {
+  return new MetadataError('metadata-not-found', `metadata file ${path} is empty`, {
+    path,
+    retriable: true,
+    hint: 'its driver has not written it yet, or has withdrawn it',
+  });
+}
+
+/** Whether the error says that a file exists and is empty. */
+export function isNotWritten(error: unknown): boolean {
+  return error instanceof MetadataError && error.code === 'metadata-not-found' && error.retriable;
+}
+
+async function readStable(path: string): Promise<Buffer> {
+  try {
+    // Non-blocking: it may be a pipe.
+    await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    if (!(await file.stat()).isFile()) throw new Error('it is not a regular file');
+    let before = await readOnce(file);
+    for (let attempt = 1; attempt < maxAttempts; attempt++) {
+      const now = await readOnce(file);
+      if (now.equals(before)) return now;
+      before = now;
+      await setImmediate();
+    }
+  } catch (cause) {
+    const isMissing = errnoCode(cause) === 'ENOENT';
+    throw new MetadataError(isMissing ? 'metadata-not-found' : 'metadata-io', `cannot read metadata file ${path}`, {
+      cause,
+      path,
+      retriable: !isMissing,
+    });
+  }
+  throw new MetadataError('metadata-io', `metadata file ${path} changed during each of ${maxAttempts} reads`, {
+    path,
+    retriable: true,
+  });
+}
+
+/** The whole file from its start: read until nothing more comes, since it may grow meanwhile. */
+async function readOnce(file: FileHandle): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for (let position = 0; ; ) {
+    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(chunkBytes), 0, chunkBytes, position);
+    if (bytesRead === 0) return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+    chunks.push(buffer.subarray(0, bytesRead));
+    position += bytesRead;
+    if (position > maxFileBytes) throw new Error(`it has more than ${maxFileBytes} bytes`);
+  }
+}

@@ -1,0 +1,164 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errnoCode } from '../../../lib/errors.ts';
+import { baseRequest, type ClaimIdentity, type DeviceMetadata } from '../document/document.ts';
+import { MetadataError } from '../errors.ts';
+import { kepContainerDir } from '../layouts/layout-kep.ts';
+import { metadataFileSuffix, v1ContainerDir } from '../layouts/layout-v1.ts';
+import { pathPart } from '../layouts/paths.ts';
+import { readMetadata } from './reader.ts';
+
+/** A request of a claim, as the author of a pod knows it. */
+export type RequestQuery = (
+  | /** `metadata.name` of a claim that the pod names. */ { claim: string }
+  | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string }
+) & {
+  /** Name of the request in the claim; for a subrequest the part before the slash. */
+  request: string;
+  /** Only the data of this driver; default: all drivers. */
+  driver?: string;
+};
+
+export interface ReaderOptions {
+  /** The container's root directory as the reader sees it. Default: `/`. */
+  root?: string;
+}
+
+/** Data about a request from all drivers together. */
+export interface RequestMetadata {
+  claim: ClaimIdentity;
+  podClaimName?: string;
+  /** The full reference, `request` or `request/subrequest`. */
+  request: string;
+  devices: DeviceMetadata[];
+  /** Its sources: one file for each driver. */
+  files: { path: string; driver: string; generation: number }[];
+}
+
+/**
+ * Reads what a container was given for a request: the files of the layout `v1`, and those of `kep` for drivers that
+ * have none there. Devices come in the order of the drivers' names.
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file, or one of them is empty,
+ * `metadata-malformed` if files are of two claims, and whatever `readMetadata` throws
+ */
+export async function readRequestMetadata(query: RequestQuery, options: ReaderOptions = {}): Promise<RequestMetadata> {
+  const dirs = requestDirs(query, options.root ?? '/');
+  const paths = new Map<string, string>();
+  for (const dir of dirs) {
+    for (const driver of await listDrivers(dir)) {
+      if (!paths.has(driver)) paths.set(driver, join(dir, `${driver}${metadataFileSuffix}`));
+    }
+  }
+  const drivers = [...paths.keys()].filter((driver) => query.driver === undefined || driver === query.driver).sort();
+  if (drivers.length === 0) throw notFound(query, dirs, [...paths.keys()]);
+  let merged: RequestMetadata | undefined;
+  for (const driver of drivers) merged = await mergeFile(merged, paths.get(driver) as string, driver, query);
+  return merged as RequestMetadata;
+}
+
+/**
+ * All requests for which a container was given files, in the layouts `v1` and `kep`, also while they are empty. A
+ * template claim that has files in both is listed twice: under the pod's name for it, and under its own.
+ * @throws MetadataError `metadata-io`
+ */
+export async function listRequests(options: ReaderOptions = {}): Promise<RequestQuery[]> {
+  const root = options.root ?? '/';
+  const claims = await listClaimDir(join(root, v1ContainerDir, 'resourceclaims'));
+  const templates = await listClaimDir(join(root, v1ContainerDir, 'resourceclaimtemplates'));
+  const isListed = ([name, request]: [string, string]) =>
+    [...claims, ...templates].some((known) => known[0] === name && known[1] === request);
+  const others = (await listClaimDir(join(root, kepContainerDir))).filter((entry) => !isListed(entry));
+  return [
+    ...[...claims, ...others].map(([claim, request]) => ({ claim, request })),
+    ...templates.map(([podClaim, request]) => ({ podClaim, request })),
+  ];
+}
+
+/** The names of a claim and a request for each directory with metadata files. */
+async function listClaimDir(dir: string): Promise<[string, string][]> {
+  const found: [string, string][] = [];
+  for (const claim of await listNames(dir)) {
+    for (const request of await listNames(join(dir, claim))) {
+      if ((await listDrivers(join(dir, claim, request))).length > 0) found.push([claim, request]);
+    }
+  }
+  return found;
+}
+
+function requestDirs(query: RequestQuery, root: string): string[] {
+  const request = pathPart(baseRequest(query.request), 'request');
+  const [kind, name] =
+    'claim' in query
+      ? ['resourceclaims', pathPart(query.claim, 'claim name')]
+      : ['resourceclaimtemplates', pathPart(query.podClaim, 'pod claim name')];
+  return [join(root, v1ContainerDir, kind, name, request), join(root, kepContainerDir, name, request)];
+}
+
+async function listDrivers(dir: string): Promise<string[]> {
+  const names = await listNames(dir);
+  return names.flatMap((name) =>
+    name.endsWith(metadataFileSuffix) ? [name.slice(0, -metadataFileSuffix.length)] : [],
+  );
+}
+
+/** Sorted; empty if it does not exist or is not a directory. */
+async function listNames(dir: string): Promise<string[]> {
+  try {
+    return (await readdir(dir)).sort();
+  } catch (cause) {
+    if (['ENOENT', 'ENOTDIR'].includes(errnoCode(cause) ?? '')) return [];
+    throw new MetadataError('metadata-io', `cannot list ${dir}`, { cause, path: dir, retriable: true });
+  }
+}
+
+async function mergeFile(
+  merged: RequestMetadata | undefined,
+  path: string,
+  driver: string,
+  query: RequestQuery,
+): Promise<RequestMetadata> {
+  const { claim, generation, podClaimName, requests } = await readMetadata(path);
+  const base = baseRequest(query.request);
+  const found = requests.filter(({ name }) => baseRequest(name) === base);
+  const [first] = found;
+  if (first === undefined) {
+    const names = requests.map(({ name }) => name).join(', ') || 'none';
+    throw new MetadataError('metadata-malformed', `metadata file ${path} has no request ${base}, it has ${names}`, {
+      path,
+    });
+  }
+  const file = { path, driver, generation };
+  if (merged !== undefined && merged.claim.uid !== claim.uid) {
+    const [other] = merged.files;
+    throw new MetadataError(
+      'metadata-malformed',
+      `metadata file ${path} is of claim ${claim.namespace}/${claim.name} (${claim.uid}), ${other?.path} of another`,
+      { path, hint: 'two claims of the pod have the same name in this directory: ask by the other name, or by driver' },
+    );
+  }
+  const podName = merged?.podClaimName ?? podClaimName;
+  return {
+    claim,
+    ...(podName === undefined ? {} : { podClaimName: podName }),
+    request: merged?.request ?? first.name,
+    devices: [...(merged?.devices ?? []), ...found.flatMap(({ devices }) => devices)],
+    files: [...(merged?.files ?? []), file],
+  };
+}
+
+function notFound(query: RequestQuery, dirs: string[], drivers: string[]): MetadataError {
+  const claim = 'claim' in query ? `claim ${query.claim}` : `pod claim ${query.podClaim}`;
+  const driver = query.driver === undefined ? '' : ` of driver ${query.driver}`;
+  const [path = ''] = dirs;
+  return new MetadataError(
+    'metadata-not-found',
+    `no metadata file${driver} for ${claim}, request ${query.request} in ${dirs.join(' or ')}`,
+    {
+      path,
+      hint:
+        drivers.length > 0
+          ? `there are files of ${drivers.join(', ')}`
+          : 'the container must name the claim in resources.claims; claims from a template go by the name in the pod',
+    },
+  );
+}

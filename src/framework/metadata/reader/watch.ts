@@ -1,0 +1,109 @@
+import { type FSWatcher, watch } from 'node:fs';
+import { type Clock, systemClock } from '../../../lib/clock.ts';
+import { isNotWritten } from './reader.ts';
+import { type ReaderOptions, type RequestMetadata, type RequestQuery, readRequestMetadata } from './request-reader.ts';
+
+export interface WatchOptions extends ReaderOptions {
+  /** Ends the iteration, with the signal's reason. */
+  signal?: AbortSignal;
+  /** How often files are read even if the kernel reports no change. Default: 1000. */
+  pollMs?: number;
+  /** `false` for file systems that report no changes; by default, both notifications and polling are used. */
+  notify?: boolean;
+  clock?: Clock;
+}
+
+/**
+ * Yields what a container was given for a request, at first and whenever a driver has changed it. Changes that come
+ * faster than they are consumed are merged. Files are changed in place, so a watch on a mounted file sees them. While a
+ * file is empty, since its driver has withdrawn it, nothing is yielded.
+ * @throws MetadataError as `readRequestMetadata`: also at the start, if there is no file, or an empty one
+ */
+export async function* watchRequestMetadata(
+  query: RequestQuery,
+  options: WatchOptions = {},
+): AsyncGenerator<RequestMetadata, never> {
+  const { signal, pollMs = 1_000, clock = systemClock, notify = true } = options;
+  using changes = new FileChanges();
+  for (let last: RequestMetadata | undefined; ; ) {
+    signal?.throwIfAborted();
+    // Before reading, so that changes during the read are not missed.
+    const changed = changes.next();
+    const metadata = await readUnlessWithdrawn(query, options, last);
+    if (last === undefined || formatVersion(metadata) !== formatVersion(last)) {
+      last = metadata;
+      yield metadata;
+    }
+    if (notify && changes.follow(metadata.files.map(({ path }) => path))) continue;
+    await waitFor(changed, pollMs, clock, signal);
+  }
+}
+
+/** While a file is empty, returns what was read before, which counts as no change. */
+async function readUnlessWithdrawn(query: RequestQuery, options: ReaderOptions, last: RequestMetadata | undefined) {
+  try {
+    return await readRequestMetadata(query, options);
+  } catch (error) {
+    if (last === undefined || !isNotWritten(error)) throw error;
+    return last;
+  }
+}
+
+function formatVersion({ claim, files }: RequestMetadata): string {
+  return JSON.stringify([claim.uid, files.map(({ path, generation }) => [path, generation])]);
+}
+
+async function waitFor(changed: Promise<void>, pollMs: number, clock: Clock, signal?: AbortSignal): Promise<void> {
+  const stop = new AbortController();
+  const either = signal === undefined ? stop.signal : AbortSignal.any([stop.signal, signal]);
+  const poll = clock.sleep(pollMs, either);
+  try {
+    await Promise.race([changed, poll]);
+  } finally {
+    stop.abort();
+    poll.catch(() => undefined);
+  }
+}
+
+/** File changes reported by the kernel. */
+class FileChanges implements Disposable {
+  readonly #watchers = new Map<string, FSWatcher>();
+  #changed = Promise.withResolvers<void>();
+
+  /** Resolves with the next change from now on. */
+  next(): Promise<void> {
+    this.#changed = Promise.withResolvers<void>();
+    return this.#changed.promise;
+  }
+
+  /** @returns whether a file is newly watched: it may have changed in between */
+  follow(paths: readonly string[]): boolean {
+    let isNew = false;
+    for (const path of paths) {
+      if (this.#watchers.has(path)) continue;
+      try {
+        const watcher = watch(path, () => {
+          // The name may belong to another file now; the kernel does not distinguish that from other changes.
+          this.#drop(path);
+          this.#changed.resolve();
+        });
+        watcher.on('error', () => this.#drop(path));
+        this.#watchers.set(path, watcher);
+        isNew = true;
+      } catch {
+        // No watches left, or none on this file system: polling finds the change.
+      }
+    }
+    return isNew;
+  }
+
+  #drop(path: string): void {
+    this.#watchers.get(path)?.close();
+    this.#watchers.delete(path);
+  }
+
+  [Symbol.dispose]() {
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+  }
+}

@@ -1,0 +1,47 @@
+import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
+
+/** `slice-fields-dropped`: less was published than requested. */
+export type SliceErrorCode = 'slice-invalid' | 'slice-fields-dropped' | 'slice-node-unknown';
+
+/** One problem of a pool, or one field that a server did not keep. */
+export interface SliceProblem {
+  /** Name of the device; absent if it is about the pool. */
+  device?: string;
+  /** As in the API: `attributes[mtu].int`. */
+  field: string;
+  message: string;
+}
+
+/** Why a pool is not offered as wanted by the driver. */
+export class SliceError extends NetdraError<SliceErrorCode> {
+  readonly pool: string | undefined;
+  readonly problems: readonly SliceProblem[];
+
+  constructor(
+    code: SliceErrorCode,
+    message: string,
+    details: ErrorDetails & { pool?: string; problems?: SliceProblem[] } = {},
+  ) {
+    super(code, message, details);
+    this.pool = details.pool;
+    this.problems = details.problems ?? [];
+  }
+}
+
+/** Whether the API server has stored devices without their taints: before Kubernetes 1.36 they are behind a feature gate. */
+export function dropsTaints(error: Error): boolean {
+  if (!(error instanceof SliceError) || error.code !== 'slice-fields-dropped') return false;
+  return error.problems.some(({ field }) => /^taints\b/.test(field));
+}
+
+const maxListed = 5;
+
+/** The first problems in one line, and how many more there are. */
+export function formatProblems(problems: readonly SliceProblem[]): string {
+  const texts = problems.slice(0, maxListed).map(({ device, field, message }) => {
+    const place = device === undefined ? field : `device ${device}: ${field}`;
+    return `${place} ${message}`;
+  });
+  const more = problems.length - texts.length;
+  return texts.join('; ') + (more > 0 ? `; and ${more} more` : '');
+}

@@ -1,0 +1,131 @@
+import type { Logger } from '../../lib/logger.ts';
+import type { OwnerReference } from '../kube/index.ts';
+import { findDroppedFields, isSameSpec } from './compare.ts';
+import { formatProblems, SliceError, type SliceProblem } from './errors.ts';
+import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
+import { type PoolPlan, type PublishedPool, planPool } from './pool-plan.ts';
+import type { SliceApi } from './slice-api.ts';
+
+/** Enough for the events of recent writes, which are still on their way. */
+const maxRemembered = 1_000;
+
+export interface PoolWriterOptions {
+  driver: string;
+  nodeName: string;
+  logger: Logger;
+  report: (error: SliceError) => void;
+}
+
+/** Writes single pools to the API server with no more writes than needed, and keeps track of its writes. */
+export class PoolWriter {
+  readonly #api: SliceApi;
+  readonly #options: PoolWriterOptions;
+  readonly #published = new Map<string, PublishedPool>();
+  /** Resource versions that resulted from our writes, and UIDs of the slices that we deleted. */
+  readonly #ours = new Set<string>();
+  /** Pool and fields that were reported as dropped. */
+  readonly #reported = new Set<string>();
+
+  constructor(api: SliceApi, options: PoolWriterOptions) {
+    this.#api = api;
+    this.#options = options;
+  }
+
+  /** Whether we made this change of a slice. */
+  isOurs({ metadata: { resourceVersion = '', uid = '' } }: ResourceSlice): boolean {
+    return this.#ours.has(resourceVersion) || this.#ours.has(uid);
+  }
+
+  /**
+   * Writes the differences.
+   * @param actual existing slices of the pool
+   * @returns whether it had to restore what others changed
+   * @throws KubeError, SliceError
+   */
+  async write(name: string, pool: Pool, actual: ResourceSlice[], signal: AbortSignal): Promise<boolean> {
+    const { driver, nodeName, logger } = this.#options;
+    const published = this.#published.get(name);
+    const plan = planPool({ driver, nodeName, poolName: name, pool, actual, published });
+    const { generation, contents, obsolete, writes } = plan;
+    const hasWork = obsolete.length + writes.length > 0;
+    const kept = new Map(published?.kept);
+    if (hasWork) {
+      await this.#delete(obsolete, signal);
+      const owner = writes.length > 0 ? await this.#owner(signal) : undefined;
+      for (const { spec, stored, name } of await this.#writeAll(plan, owner, signal)) {
+        kept.delete(name);
+        if (!isSameSpec(stored, spec)) kept.set(name, { sent: spec, stored });
+      }
+    }
+    // Only now: after a failure in between, the existing slices are not what we published.
+    this.#published.set(name, { generation, contents, kept });
+    this.#reportDropped(name, kept);
+    if (!hasWork) return false;
+    const changes = { writes: writes.length, deleted: obsolete.length };
+    const facts = { pool: name, generation, devices: pool.devices.length, slices: contents.length, ...changes };
+    logger.info(facts, plan.isRepair ? 'resource slices put back' : 'resource slices published');
+    return plan.isRepair;
+  }
+
+  /** Deletes the slices of a pool that is no longer wanted. */
+  async remove(name: string, actual: ResourceSlice[], signal: AbortSignal): Promise<void> {
+    this.#published.delete(name);
+    await this.#delete(actual, signal);
+    this.#options.logger.info({ pool: name, deleted: actual.length }, 'pool withdrawn');
+  }
+
+  async #delete(slices: ResourceSlice[], signal: AbortSignal): Promise<void> {
+    for (const slice of slices) {
+      this.#remember(slice.metadata.uid);
+      await this.#api.delete(slice, signal);
+    }
+  }
+
+  async #writeAll(
+    { writes }: PoolPlan,
+    owner: OwnerReference | undefined,
+    signal: AbortSignal,
+  ): Promise<{ name: string; spec: SliceSpec; stored: SliceSpec }[]> {
+    const written: { name: string; spec: SliceSpec; stored: SliceSpec }[] = [];
+    for (const { name, spec, existing } of writes) {
+      const metadata = { ...existing?.metadata, name, ...(owner === undefined ? {} : { ownerReferences: [owner] }) };
+      const slice = { metadata, spec };
+      const stored = await (existing === undefined
+        ? this.#api.create(slice, signal)
+        : this.#api.replace(slice, signal));
+      this.#remember(stored.metadata.resourceVersion);
+      written.push({ name, spec, stored: stored.spec });
+    }
+    return written;
+  }
+
+  /** Read at every write: a node that was deleted and came back has another UID, and its old slices are deleted. */
+  async #owner(signal: AbortSignal): Promise<OwnerReference> {
+    const uid = await this.#api.nodeUid(signal);
+    return { apiVersion: 'v1', kind: 'Node', name: this.#options.nodeName, uid, controller: true };
+  }
+
+  #remember(mark: string | undefined): void {
+    if (mark === undefined) return;
+    this.#ours.add(mark);
+    for (const oldest of this.#ours) {
+      if (this.#ours.size <= maxRemembered) break;
+      this.#ours.delete(oldest);
+    }
+  }
+
+  #reportDropped(pool: string, kept: PublishedPool['kept']): void {
+    const problems = [...kept.values()].flatMap(({ sent, stored }) => findDroppedFields(sent, stored));
+    const fresh = problems.filter((problem) => !this.#reported.has(dropKey(pool, problem)));
+    if (fresh.length === 0) return;
+    for (const problem of fresh) this.#reported.add(dropKey(pool, problem));
+    const message = `pool ${pool} is published without some of its fields: ${formatProblems(fresh)}`;
+    const hint = 'the feature of these fields is switched off in the API server, or it is too old for them';
+    this.#options.report(new SliceError('slice-fields-dropped', message, { pool, problems: fresh, hint }));
+  }
+}
+
+/** By kind of field: the same field of another device is not reported again. */
+function dropKey(pool: string, { field }: SliceProblem): string {
+  return `${pool} ${field.split(/[[.]/, 1)[0]}`;
+}

@@ -1,0 +1,199 @@
+import type { Clock } from '../../lib/clock.ts';
+import { explain } from '../../lib/errors.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { isKubeError } from '../kube/index.ts';
+import { formatProblems, SliceError } from './errors.ts';
+import type { DriverResources, Pool } from './model.ts';
+import { PoolWriter } from './pool-writer.ts';
+import type { SliceApi } from './slice-api.ts';
+import { SliceWatch } from './slice-watch.ts';
+import { validatePool } from './validate.ts';
+
+/** Everything is checked this often, for changes that the watch may have missed. */
+const recheckMs = 300_000;
+/** Changes by others are reverted after a growing delay, so that two rival writers do not keep the API server busy. */
+const repairMs = { first: 1_000, last: 60_000 };
+const retryMs = { first: 1_000, last: 30_000, hopeless: 300_000 };
+/** A conflict means that another writer was quicker: trying again at once nearly always helps. */
+const conflictMs = { first: 50, last: 30_000 };
+const quietConflicts = 3;
+/** Nodes that started, or lost the API server, at the same moment must not all come back at the same moment. */
+const jitter = { wait: 1, recheck: 0.2 };
+
+export interface PublisherOptions {
+  driver: string;
+  nodeName: string;
+  clock: Clock;
+  logger: Logger;
+  /** From 0 up to 1, for the extra time that is added to each wait; default `Math.random`. */
+  random?: () => number;
+  /**
+   * Receives errors that keep the devices from being offered as wanted: `slice-invalid` once for each publication,
+   * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are already logged.
+   */
+  onError?: (error: Error) => void;
+  /** Called after each check in which the API server has all pools as wanted. */
+  onSynced?: () => void;
+}
+
+/**
+ * Publishes the devices of one driver on one node as ResourceSlices and reconciles them: what others delete or change
+ * is restored, correct slices are left alone. Failures are logged, reported and retried. Slices are not deleted at the
+ * end: the next instance finds them, otherwise the kubelet removes them.
+ */
+export class SlicePublisher implements AsyncDisposable {
+  readonly #api: SliceApi;
+  readonly #options: PublisherOptions;
+  readonly #writer: PoolWriter;
+  readonly #watch: SliceWatch;
+  readonly #random: () => number;
+  readonly #stop = new AbortController();
+  /** Wanted pools; `undefined` for a pool that stays as it is, since it would be refused. */
+  #pools = new Map<string, Pool | undefined>();
+  #loop: Promise<void> | undefined;
+  /** A check was requested. */
+  #asked = false;
+  /** Another writer changed our slices. */
+  #changed = false;
+  #wake = Promise.withResolvers<void>();
+
+  constructor(api: SliceApi, options: PublisherOptions) {
+    this.#api = api;
+    this.#options = options;
+    const { clock, logger } = options;
+    this.#random = options.random ?? Math.random;
+    this.#writer = new PoolWriter(api, { ...options, report: (error) => this.#report(error) });
+    this.#watch = new SliceWatch(api, { clock, logger, random: this.#random, onChange: () => this.#noteChange() });
+  }
+
+  /**
+   * Sets the devices to offer from now on. A pool that the API server would refuse is reported and stays as it was
+   * published before; the others are published.
+   */
+  publish(resources: DriverResources): void {
+    // A copy: drivers may change their objects.
+    const pools = Object.entries(structuredClone(resources.pools));
+    this.#pools = new Map(pools.map(([name, pool]) => [name, this.#isValid(name, pool) ? pool : undefined]));
+    this.recheck();
+    this.#loop ??= this.#run();
+  }
+
+  /** Checks at once whether the API server still has the wanted slices. */
+  recheck(): void {
+    this.#asked = true;
+    this.#wake.resolve();
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#stop.abort();
+    await this.#loop;
+    await this.#watch[Symbol.asyncDispose]();
+  }
+
+  #noteChange(): void {
+    this.#changed = true;
+    this.#wake.resolve();
+  }
+
+  #isValid(name: string, pool: Pool): boolean {
+    const problems = validatePool(name, pool, this.#options.driver);
+    if (problems.length === 0) return true;
+    const device = problems.find((problem) => problem.device !== undefined)?.device;
+    const details = { pool: name, problems, ...(device === undefined ? {} : { device }) };
+    this.#report(
+      new SliceError('slice-invalid', `pool ${name} cannot be published: ${formatProblems(problems)}`, details),
+    );
+    return false;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    let failures = 0;
+    let repairPauseMs: number = repairMs.first;
+    while (!signal.aborted) {
+      const isRepair = this.#changed && !this.#asked;
+      this.#asked = false;
+      this.#changed = false;
+      try {
+        const hasRepaired = await this.#sync(signal);
+        repairPauseMs = isRepair && hasRepaired ? Math.min(2 * repairPauseMs, repairMs.last) : repairMs.first;
+        failures = 0;
+        // A pool that was refused at `publish` is not in its wanted state.
+        if (![...this.#pools.values()].includes(undefined)) this.#options.onSynced?.();
+        await this.#pause(this.#longer(recheckMs, jitter.recheck), () => this.#asked || this.#changed);
+        // Several changes by others often follow each other, for example when all slices of a node are deleted.
+        if (this.#changed) await this.#pause(this.#longer(repairPauseMs, jitter.wait), () => this.#asked);
+      } catch (error) {
+        if (signal.aborted) return;
+        const waitMs = this.#longer(retryDelayMs(error, failures++), jitter.wait);
+        if (!isKubeError(error, 'api-conflict') || failures > quietConflicts) this.#report(error as Error, waitMs);
+        await this.#pause(waitMs, () => this.#asked);
+      }
+    }
+  }
+
+  #longer(ms: number, share: number): number {
+    return Math.round(ms * (1 + share * this.#random()));
+  }
+
+  /** Waits for a time, or until something has happened. */
+  async #pause(ms: number, hasHappened: () => boolean): Promise<void> {
+    const pause = new AbortController();
+    const signal = AbortSignal.any([pause.signal, this.#stop.signal]);
+    let isOver = false;
+    const over = this.#options.clock
+      .sleep(ms, signal)
+      .catch(() => undefined)
+      .then(() => {
+        isOver = true;
+      });
+    while (!isOver && !hasHappened()) {
+      this.#wake = Promise.withResolvers();
+      await Promise.race([over, this.#wake.promise]);
+    }
+    pause.abort();
+  }
+
+  /** @returns whether something of ours had to be restored @throws the first error that kept a pool from publication */
+  async #sync(signal: AbortSignal): Promise<boolean> {
+    const { slices, resourceVersion } = await this.#api.list(signal);
+    this.#watch.follow(resourceVersion);
+    using _quiet = this.#watch.hold((slice) => this.#writer.isOurs(slice));
+    const pools = this.#pools;
+    const names = new Set([...pools.keys(), ...slices.map(({ spec }) => spec.pool.name)]);
+    const failures: unknown[] = [];
+    let hasRepaired = false;
+    for (const name of names) {
+      const actual = slices.filter(({ spec }) => spec.pool.name === name);
+      const pool = pools.get(name);
+      try {
+        if (!pools.has(name)) await this.#writer.remove(name, actual, signal);
+        else if (pool !== undefined)
+          hasRepaired = (await this.#writer.write(name, pool, actual, signal)) || hasRepaired;
+      } catch (error) {
+        signal.throwIfAborted();
+        failures.push(error);
+      }
+    }
+    // The first error determines when to retry.
+    for (const error of failures.slice(1)) this.#report(error as Error);
+    if (failures.length > 0) throw failures[0];
+    return hasRepaired;
+  }
+
+  #report(error: Error, retryInMs?: number): void {
+    const fields = { err: error, reason: explain(error), ...(retryInMs === undefined ? {} : { retryMs: retryInMs }) };
+    this.#options.logger.error(fields, 'devices are not offered as they should be');
+    this.#options.onError?.(error);
+  }
+}
+
+/** Delay before the next attempt, after so many earlier failures in a row. */
+function retryDelayMs(error: unknown, failures: number): number {
+  const { first, last } = isKubeError(error, 'api-conflict', 'api-expired') ? conflictMs : retryMs;
+  const grown = first * 2 ** Math.min(failures, 20);
+  // A permanent refusal ends only with a change of the server's configuration.
+  const isHopeless = isKubeError(error) && !error.retriable && failures >= 5;
+  const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
+  return Math.max(askedMs, isHopeless ? retryMs.hopeless : Math.min(grown, last));
+}

@@ -1,0 +1,66 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { ListWatch } from '../kube/index.ts';
+import type { ResourceSlice } from './model.ts';
+import type { SliceApi } from './slice-api.ts';
+
+export interface SliceWatchOptions {
+  clock: Clock;
+  logger: Logger;
+  /** From 0 up to 1. */
+  random: () => number;
+  onChange: () => void;
+}
+
+/**
+ * Reports changes of our slices by others. It may miss some, since the slices are read every few minutes anyway, and it
+ * may report too many, since reading them costs one request.
+ */
+export class SliceWatch implements AsyncDisposable {
+  readonly #options: SliceWatchOptions;
+  readonly #watch: ListWatch<ResourceSlice>;
+  /** During a write: the changes seen meanwhile. */
+  #held: ResourceSlice[] | undefined;
+  #isOurs: (slice: ResourceSlice) => boolean = () => false;
+
+  constructor(api: SliceApi, options: SliceWatchOptions) {
+    this.#options = options;
+    this.#watch = new ListWatch({
+      ...options,
+      what: 'resource slices',
+      open: (resourceVersion, signal) => api.watch(resourceVersion, signal),
+      onChange: (slice) => this.#see(slice),
+      onLost: options.onChange,
+    });
+  }
+
+  /** Follows changes from this version of a list on. */
+  follow(resourceVersion: string): void {
+    this.#watch.follow(resourceVersion);
+  }
+
+  /**
+   * Holds all reports back until disposed, and then reports changes that are not ours: the events of our own writes
+   * arrive before their responses.
+   */
+  hold(isOurs: (slice: ResourceSlice) => boolean): Disposable {
+    this.#isOurs = isOurs;
+    this.#held = [];
+    return {
+      [Symbol.dispose]: () => {
+        const held = this.#held ?? [];
+        this.#held = undefined;
+        for (const slice of held) this.#see(slice);
+      },
+    };
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#watch[Symbol.asyncDispose]();
+  }
+
+  #see(slice: ResourceSlice): void {
+    if (this.#held !== undefined) this.#held.push(slice);
+    else if (!this.#isOurs(slice)) this.#options.onChange();
+  }
+}

@@ -1,0 +1,181 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { errnoCode } from '../../lib/errors.ts';
+import { type CniTask, chainTask } from './attachment.ts';
+import { CniError } from './errors.ts';
+import { describeIssues, parseCniNetwork } from './network.ts';
+import type { RawCniResult } from './result.ts';
+import { isCniVersion } from './versions.ts';
+
+/** What is known about an attachment. Without a result its ADD was begun, and perhaps not completed. */
+export interface CacheEntry extends CniTask {
+  result?: RawCniResult;
+  /** Its DEL was begun: what the result describes may no longer exist. */
+  deleting?: boolean;
+}
+
+const formatVersion = 1;
+const fileMode = 0o600;
+const dirMode = 0o700;
+
+const fileSchema = z.object({
+  version: z.literal(formatVersion),
+  kind: z.enum(['chain', 'ipam']),
+  attachment: z.object({
+    network: z.unknown(),
+    containerId: z.string(),
+    netnsPath: z.string(),
+    ifName: z.string(),
+    args: z.record(z.string(), z.string()).optional(),
+    deviceId: z.string().optional(),
+    capabilities: z.record(z.string(), z.unknown()).optional(),
+  }),
+  result: z.looseObject({ cniVersion: z.string().refine(isCniVersion) }).optional(),
+  deleting: z.boolean().optional(),
+});
+
+/**
+ * Attachments that still need a DEL, one file each. Durable: entries survive a power loss. The file names are hashes,
+ * since network and interface names come from users; the content identifies an entry.
+ */
+export class CniCache {
+  readonly #dir: string;
+
+  /** @param dir created by the first write */
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /**
+   * The entry for the network, container and interface of the task; `undefined` if there is none.
+   * @throws CniError `cni-cache-unusable`
+   */
+  async read(task: CniTask): Promise<CacheEntry | undefined> {
+    return await this.#readFile(fileName(task));
+  }
+
+  /**
+   * Adds or replaces an entry.
+   * @throws CniError `cni-cache-unusable`
+   */
+  async write(entry: CacheEntry): Promise<void> {
+    const name = fileName(entry);
+    const path = join(this.#dir, name);
+    const temporary = join(this.#dir, `${name}.${randomUUID()}.tmp`);
+    try {
+      await mkdir(this.#dir, { recursive: true, mode: dirMode });
+      const file = await open(temporary, 'wx', fileMode);
+      try {
+        await file.writeFile(JSON.stringify({ version: formatVersion, ...entry }));
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, path);
+      await this.#syncDir();
+    } catch (cause) {
+      await rm(temporary, { force: true }).catch(() => undefined);
+      throw unusable('write', path, cause);
+    }
+  }
+
+  /**
+   * Removes an entry, and what an interrupted write may have left.
+   * @throws CniError `cni-cache-unusable`
+   */
+  async remove(task: CniTask): Promise<void> {
+    const name = fileName(task);
+    try {
+      const files = (await this.#files()).filter((file) => file.startsWith(name));
+      for (const file of files) await rm(join(this.#dir, file), { force: true });
+      if (files.length > 0) await this.#syncDir();
+    } catch (cause) {
+      throw unusable('remove', join(this.#dir, name), cause);
+    }
+  }
+
+  /**
+   * All entries, and why other files are not valid entries.
+   * @throws CniError `cni-cache-unusable` if the directory cannot be read
+   */
+  async list(): Promise<{ entries: CacheEntry[]; problems: CniError[] }> {
+    const entries: CacheEntry[] = [];
+    const problems: CniError[] = [];
+    for (const file of (await this.#files()).filter((name) => name.endsWith('.json')).sort()) {
+      try {
+        const entry = await this.#readFile(file);
+        if (entry !== undefined) entries.push(entry);
+      } catch (error) {
+        if (!(error instanceof CniError)) throw error;
+        problems.push(error);
+      }
+    }
+    return { entries, problems };
+  }
+
+  async #files(): Promise<string[]> {
+    try {
+      return await readdir(this.#dir);
+    } catch (cause) {
+      if (errnoCode(cause) === 'ENOENT') return [];
+      throw unusable('list', this.#dir, cause);
+    }
+  }
+
+  async #readFile(name: string): Promise<CacheEntry | undefined> {
+    const path = join(this.#dir, name);
+    try {
+      const entry = parseEntry(await readFile(path, 'utf8'), path);
+      if (fileName(entry) !== name) throw new Error('its content belongs to another name');
+      return entry;
+    } catch (cause) {
+      if (errnoCode(cause) === 'ENOENT') return undefined;
+      throw unusable('read', path, cause);
+    }
+  }
+
+  async #syncDir(): Promise<void> {
+    const dir = await open(this.#dir, 'r');
+    try {
+      await dir.sync();
+    } finally {
+      await dir.close();
+    }
+  }
+}
+
+function fileName({ kind, attachment: { network, containerId, ifName } }: CniTask): string {
+  const identity = JSON.stringify([kind, network.name, containerId, ifName]);
+  return `${createHash('sha256').update(identity).digest('hex')}.json`;
+}
+
+/** Checks an entry as strictly as user input: it says which programs run as root. */
+function parseEntry(text: string, path: string): CacheEntry {
+  const parsed = fileSchema.safeParse(JSON.parse(text));
+  if (!parsed.success) throw new Error(describeIssues(parsed.error));
+  const { kind, attachment, result, deleting } = parsed.data;
+  const network = parseCniNetwork(attachment.network, `cache file ${path}`);
+  const task: CniTask = { ...chainTask({ ...attachment, network } as CniTask['attachment']), kind };
+  return {
+    ...task,
+    ...(result === undefined ? {} : { result: result as RawCniResult }),
+    ...(deleting === undefined ? {} : { deleting }),
+  };
+}
+
+function unusable(verb: string, path: string, cause: unknown): CniError {
+  const hints: Record<string, string> = {
+    ENOSPC: 'free space on that file system',
+    EROFS: 'the file system is read-only: check the mounts of the driver',
+    EACCES: 'the driver needs write access to that directory',
+  };
+  const hint = hints[errnoCode(cause) ?? ''];
+  return new CniError('cni-cache-unusable', `cannot ${verb} the cache of CNI attachments at ${path}`, {
+    cause,
+    path,
+    retriable: true,
+    ...(hint === undefined ? {} : { hint }),
+  });
+}

@@ -1,0 +1,101 @@
+import { constants } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { type CniAttachment, describeAttachment } from './attachment.ts';
+import { type CniCommand, CniError } from './errors.ts';
+import type { Exec } from './exec.ts';
+import { type CallSubject, findFailure, startFailure, timeoutFailure } from './failure.ts';
+import type { CniPluginConfig } from './network.ts';
+import { createEnvironment, formatRequest } from './request.ts';
+import type { RawCniResult } from './result.ts';
+
+export interface PluginCallerOptions {
+  /** Directories that are searched for plugins, in this order. */
+  binDirs: string[];
+  searchPath: string;
+  exec: Exec;
+  clock: Clock;
+  logger: Logger;
+}
+
+/** One call of one plugin. */
+export interface PluginCall {
+  command: CniCommand;
+  plugin: CniPluginConfig;
+  attachment: CniAttachment;
+  /** Empty if the namespace is gone. */
+  netnsPath: string;
+  prevResult?: RawCniResult | undefined;
+}
+
+/** Finds plugins and runs them. */
+export class PluginCaller {
+  readonly #options: PluginCallerOptions;
+
+  constructor(options: PluginCallerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The path of a plugin's program.
+   * @throws CniError `cni-plugin-missing`
+   */
+  async find(type: string, network: string): Promise<string> {
+    const { binDirs } = this.#options;
+    for (const dir of binDirs) {
+      const path = join(dir, type);
+      if (await isProgram(path)) return path;
+    }
+    throw new CniError('cni-plugin-missing', `CNI network ${network} needs the plugin ${type}, which is not here`, {
+      network,
+      plugin: type,
+      hint: `install it into ${binDirs.join(' or ')}`,
+    });
+  }
+
+  /**
+   * Runs a plugin and returns its output.
+   * @throws CniError `cni-plugin-missing`, `cni-plugin-failed`, `cni-output-invalid` for too much output, `cni-timeout`
+   * when the signal fires: the plugin and its whole process group are then killed
+   */
+  async call(request: PluginCall, signal: AbortSignal): Promise<string> {
+    const { exec, clock, logger, binDirs, searchPath } = this.#options;
+    const { command, plugin, attachment, netnsPath, prevResult } = request;
+    const network = attachment.network.name;
+    const path = await this.find(plugin.type, network);
+    const subject = { network, plugin: plugin.type, command, path, target: describeAttachment(attachment) };
+    const startedMs = clock.nowMs();
+    if (signal.aborted) throw timeoutFailure(subject, { cause: signal.reason });
+    const outcome = await exec({
+      path,
+      env: createEnvironment(attachment, { command, netnsPath, binDirs, searchPath }),
+      stdin: formatRequest(plugin, attachment, prevResult),
+      signal,
+    }).catch((cause: unknown) => {
+      throw startFailure(subject, cause);
+    });
+    const waitedMs = clock.nowMs() - startedMs;
+    logger.debug({ ...logFields(subject, attachment), ms: Math.round(waitedMs) }, 'CNI plugin called');
+    if (signal.aborted && outcome.exitCode === null) {
+      throw timeoutFailure(subject, { waitedMs, stderr: outcome.stderr, cause: signal.reason });
+    }
+    const failure = findFailure(outcome, subject);
+    if (failure !== undefined) throw failure;
+    return outcome.stdout;
+  }
+}
+
+function logFields({ network, plugin, command }: CallSubject, { containerId, ifName }: CniAttachment): object {
+  return { network, plugin, command, containerId, ifName };
+}
+
+async function isProgram(path: string): Promise<boolean> {
+  try {
+    await access(path, constants.X_OK);
+    return (await stat(path)).isFile();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,84 @@
+import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
+
+export type CniErrorCode =
+  /** The configuration of a network or of an IPAM plugin is not what the CNI specification allows. */
+  | 'cni-config-invalid'
+  /** A container id, interface name, namespace path or argument cannot be passed to plugins. */
+  | 'cni-attachment-invalid'
+  /** The plugin's program is not in the directories that are searched, or it cannot be started. */
+  | 'cni-plugin-missing'
+  /** The plugin reported an error, ended with a non-zero exit code, or was ended by a signal. */
+  | 'cni-plugin-failed'
+  /** The time ran out before the plugin had ended, or before its turn came. */
+  | 'cni-timeout'
+  /** The plugin reported success, but its output is not a CNI result that we understand. */
+  | 'cni-output-invalid'
+  /** The cache of attachments cannot be read or written. */
+  | 'cni-cache-unusable';
+
+/** The commands that plugins get. */
+export type CniCommand = 'ADD' | 'DEL';
+
+export interface CniErrorDetails extends ErrorDetails {
+  /** Name of the network. */
+  network?: string | undefined;
+  /** Type of the plugin: the name of its program. */
+  plugin?: string | undefined;
+  command?: CniCommand | undefined;
+  /** The plugin's error code: see {@link hintForPluginCode}. */
+  pluginCode?: number | undefined;
+  /** The plugin's own words, short and long. */
+  pluginMessage?: string | undefined;
+  pluginDetails?: string | undefined;
+  /** The end of what the plugin wrote to its standard error. */
+  stderr?: string | undefined;
+}
+
+/** Errors of CNI networks and plugins. */
+export class CniError extends NetdraError<CniErrorCode> {
+  readonly network: string | undefined;
+  readonly plugin: string | undefined;
+  readonly command: CniCommand | undefined;
+  readonly pluginCode: number | undefined;
+  readonly pluginMessage: string | undefined;
+  readonly pluginDetails: string | undefined;
+  readonly stderr: string | undefined;
+
+  constructor(code: CniErrorCode, message: string, details: CniErrorDetails = {}) {
+    super(code, message, details);
+    this.network = details.network;
+    this.plugin = details.plugin;
+    this.command = details.command;
+    this.pluginCode = details.pluginCode;
+    this.pluginMessage = details.pluginMessage;
+    this.pluginDetails = details.pluginDetails;
+    this.stderr = details.stderr;
+  }
+}
+
+/** The plugin does not know the container: a DEL has nothing to clean up. */
+export const unknownContainerCode = 3;
+
+/** Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on are the plugins' own. */
+const pluginCodeHints: Record<number, string> = {
+  1: 'set cniVersion to one that this plugin supports, or install a newer plugin',
+  2: 'remove that field from the network configuration, or install a plugin that knows it',
+  4: 'the plugin does not take what it was called with: check the interface name and the arguments',
+  5: 'the plugin could not read or write: check space and permissions of its state directory',
+  6: 'the plugin could not decode its configuration: compare the types of the fields with its documentation',
+  7: 'correct the network configuration as the message says',
+  11: 'it may pass: the plugin asks to be called again later',
+  50: 'the plugin cannot serve now: check the daemon that it depends on',
+  51: 'the plugin cannot serve now and its containers have limited connectivity: check the daemon that it depends on',
+};
+const transientPluginCodes = new Set([11, 50, 51]);
+
+/** What to do about an error code of a plugin, if the specification defines it. */
+export function hintForPluginCode(code: number): string | undefined {
+  return pluginCodeHints[code];
+}
+
+/** Whether the plugin says that the same call may succeed later. */
+export function isTransientPluginCode(code: number): boolean {
+  return transientPluginCodes.has(code);
+}

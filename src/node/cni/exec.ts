@@ -1,0 +1,120 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
+import type { Clock } from '../../lib/clock.ts';
+import { errnoCode } from '../../lib/errors.ts';
+
+export interface ExecRequest {
+  /** Absolute path of the program; it gets no arguments. */
+  path: string;
+  /** The program's whole environment. */
+  env: Record<string, string>;
+  stdin: string;
+  /** Ends the program and everything that it has started in its process group. */
+  signal: AbortSignal;
+}
+
+/** How a program ended. */
+export interface ExecOutcome {
+  /** `null` if a signal ended it. */
+  exitCode: number | null;
+  /** The signal that ended it, e.g. `SIGKILL`. */
+  endedBy: string | null;
+  stdout: string;
+  /** The last part of it, at most {@link maxStderrBytes}. */
+  stderr: string;
+  /** It wrote more than {@link maxStdoutBytes} and was killed for that. */
+  overflowed: boolean;
+}
+
+/** Runs a program to its end. Rejects only if it cannot be started, with the error of the operating system. */
+export type Exec = (request: ExecRequest) => Promise<ExecOutcome>;
+
+export const maxStdoutBytes = 1 << 20;
+export const maxStderrBytes = 4096;
+/** Time for remaining output after the program has ended; what it left running may hold the pipe open. */
+const drainMs = 500;
+/** Time for a killed program to end: one that waits for a device cannot be ended, and must not hold us up. */
+const killMs = 1000;
+
+/** @param clock for the short waits after the end of a program */
+export function createExec(clock: Clock): Exec {
+  return (request) => run(request, clock);
+}
+
+async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Promise<ExecOutcome> {
+  // A process group of its own, so that what the plugin starts (IPAM plugins, scripts) can be ended with it.
+  const child = spawn(path, [], { env, cwd: '/', stdio: 'pipe', detached: true });
+  await once(child, 'spawn');
+  const exited = once(child, 'exit');
+  const closed = once(child, 'close');
+  const { promise: killed, resolve: onKilled } = Promise.withResolvers<void>();
+  const kill = () => {
+    killGroup(child.pid!);
+    onKilled();
+  };
+  let overflowed = false;
+  const stdout = collectHead(child.stdout, () => {
+    overflowed = true;
+    kill();
+  });
+  const stderr = collectTail(child.stderr);
+  // A plugin may end without reading its configuration; its exit code says whether it failed.
+  child.stdin.on('error', () => undefined);
+  child.stdin.end(stdin);
+
+  using _listener = onAbort(signal, kill);
+  await Promise.race([exited, killed]);
+  await atMost(killMs, exited, clock);
+  await atMost(drainMs, closed, clock);
+  child.stdout.destroy();
+  child.stderr.destroy();
+  return { exitCode: child.exitCode, endedBy: child.signalCode, stdout: stdout(), stderr: stderr(), overflowed };
+}
+
+/** Keeps the first {@link maxStdoutBytes}; more is an overflow. */
+function collectHead(stream: Readable, onOverflow: () => void): () => string {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  stream.on('data', (chunk: Buffer) => {
+    length += chunk.length;
+    if (length <= maxStdoutBytes) chunks.push(chunk);
+    else onOverflow();
+  });
+  return () => Buffer.concat(chunks).toString();
+}
+
+/** Keeps the last {@link maxStderrBytes}. */
+function collectTail(stream: Readable): () => string {
+  let tail = Buffer.alloc(0);
+  stream.on('data', (chunk: Buffer) => {
+    tail = Buffer.concat([tail, chunk]).subarray(-maxStderrBytes);
+  });
+  return () => tail.toString();
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    // The last process of the group has just ended by itself.
+    if (errnoCode(error) !== 'ESRCH') throw error;
+  }
+}
+
+/** Waits for the promise, but no longer than `ms`. */
+async function atMost(ms: number, promise: Promise<unknown>, clock: Clock): Promise<void> {
+  const over = new AbortController();
+  try {
+    await Promise.race([promise, clock.sleep(ms, over.signal)]);
+  } finally {
+    over.abort();
+  }
+}
+
+/** Calls back when the signal fires, immediately if it has fired already, until disposed. */
+export function onAbort(signal: AbortSignal, callback: () => void): Disposable {
+  if (signal.aborted) callback();
+  else signal.addEventListener('abort', callback, { once: true });
+  return { [Symbol.dispose]: () => signal.removeEventListener('abort', callback) };
+}

@@ -1,0 +1,299 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+import {
+  type CniAttachment,
+  type CniIpamAttachment,
+  type CniTask,
+  chainTask,
+  describeAttachment,
+  ipamTask,
+} from './attachment.ts';
+import { type CacheEntry, CniCache } from './cache.ts';
+import { PluginCaller } from './call.ts';
+import { CniError } from './errors.ts';
+import { createExec, type Exec, onAbort } from './exec.ts';
+import type { CniPluginConfig } from './network.ts';
+import { type CniResult, decodeCniResult, parseCniResult, type RawCniResult } from './result.ts';
+import { hasNetns, Teardown } from './teardown.ts';
+import { Turns } from './turns.ts';
+
+export interface CniRunnerOptions {
+  /** Directories that are searched for plugins, in this order; absolute. */
+  binDirs: string[];
+  /** Where attachments are stored: for this driver alone, on a disk that survives a reboot of the node. */
+  cacheDir: string;
+  clock: Clock;
+  logger: Logger;
+  /** How programs are run. */
+  exec?: Exec;
+  /** `PATH` of the plugins, for programs such as `iptables`. */
+  searchPath?: string;
+  /** How long undoing a failed ADD may take, after the caller has its answer. */
+  undoTimeoutMs?: number;
+}
+
+export interface CniCallOptions {
+  /** Ends the operation: a running plugin is killed. */
+  signal: AbortSignal;
+}
+
+/** An attachment that was begun, and not deleted since. */
+export interface CachedAttachment extends CniTask {
+  /** Absent if the ADD was not completed. */
+  result?: CniResult;
+}
+
+const defaultSearchPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
+/**
+ * Attaches pods to networks by CNI plugins, and gets addresses from IPAM plugins.
+ *
+ * Every attachment is stored durably in the cache before its first plugin runs and until its last DEL has succeeded, so
+ * that one that was left behind can be found (`cachedAttachments`) and deleted. Operations on one interface of a
+ * container run one at a time. The GC command is deliberately not used: it would free what other runtimes have in a
+ * network of the same name, which we cannot know; deleting the cached attachments of pods that are gone frees ours.
+ *
+ * Source: CNI specification 1.1.0, https://www.cni.dev/docs/spec/.
+ */
+export class CniRunner implements AsyncDisposable {
+  readonly #options: CniRunnerOptions;
+  readonly #caller: PluginCaller;
+  readonly #cache: CniCache;
+  readonly #teardown: Teardown;
+  readonly #turns = new Turns();
+
+  constructor(options: CniRunnerOptions) {
+    const { binDirs, cacheDir, clock, logger, exec = createExec(clock), searchPath = defaultSearchPath } = options;
+    this.#options = options;
+    this.#caller = new PluginCaller({ binDirs, searchPath, exec, clock, logger });
+    this.#cache = new CniCache(cacheDir);
+    this.#teardown = new Teardown({ caller: this.#caller, logger });
+  }
+
+  /**
+   * Runs the chain. What an earlier ADD of the same network, container and interface has left is deleted first; but if
+   * that ADD was completed, with the same configuration, its result is returned and no plugin runs.
+   *
+   * A failed ADD is undone, best effort; if that fails too, the attachment stays in the cache. The promise rejects as
+   * soon as the signal fires, and undoing goes on in the background: the next operation on the interface waits for it.
+   * @throws CniError
+   */
+  async add(attachment: CniAttachment, options: CniCallOptions): Promise<CniResult> {
+    return await this.#add(chainTask(attachment), options);
+  }
+
+  /**
+   * Runs the chain's DEL, in reverse order, with the configuration of its ADD. Can be repeated, also when the namespace
+   * is gone.
+   *
+   * Plugins that cannot find what they should delete fail. So where nothing may be left, their errors are logged and
+   * only transient ones are thrown: for an attachment that is not in the cache (plugins are called anyway, since caches
+   * get lost), and for one whose ADD was not completed and whose namespace is gone.
+   * @throws CniError of the first plugin that fails: the ones before it in the chain are not called, as their devices
+   * may still be in use, and the attachment stays in the cache
+   */
+  async delete(attachment: CniAttachment, options: CniCallOptions): Promise<void> {
+    await this.#delete(chainTask(attachment), options);
+  }
+
+  /**
+   * Runs the chain's DEL if its ADD was begun and the interface has been lost since, so that the next ADD runs the plugins
+   * again. Plugins that cannot find what they should delete fail: their errors are logged, and only transient ones are thrown.
+   * @throws CniError
+   */
+  async deleteLost(attachment: CniAttachment, { signal }: CniCallOptions): Promise<void> {
+    const task = chainTask(attachment);
+    await this.#inTurn(task, signal, async () => {
+      const entry = await this.#readEntry(task);
+      if (entry === undefined) return;
+      await this.#deleteLeniently(entry, signal);
+      await this.#cache.remove(task);
+    });
+  }
+
+  /**
+   * Gets addresses for an interface, without configuring them. Otherwise like {@link add}.
+   * @throws CniError
+   */
+  async ipamAdd(attachment: CniIpamAttachment, options: CniCallOptions): Promise<CniResult> {
+    return await this.#add(ipamTask(attachment), options);
+  }
+
+  /**
+   * Releases addresses. Otherwise like {@link delete}.
+   * @throws CniError
+   */
+  async ipamDelete(attachment: CniIpamAttachment, options: CniCallOptions): Promise<void> {
+    await this.#delete(ipamTask(attachment), options);
+  }
+
+  /**
+   * The content of the cache, for cleaning up after pods that are gone: see {@link deleteCached}.
+   * @returns `problems` says which files cannot be used
+   * @throws CniError `cni-cache-unusable` if the cache as a whole cannot be read
+   */
+  async cachedAttachments(): Promise<{ attachments: CachedAttachment[]; problems: CniError[] }> {
+    const attachments: CachedAttachment[] = [];
+    const { entries, problems } = await this.#cache.list();
+    for (const { kind, attachment, result: raw } of entries) {
+      try {
+        const result = raw === undefined ? {} : { result: decode({ kind, attachment }, raw) };
+        attachments.push({ kind, attachment, ...result });
+      } catch (error) {
+        if (!(error instanceof CniError)) throw error;
+        problems.push(error);
+      }
+    }
+    return { attachments, problems };
+  }
+
+  /** @throws CniError as {@link delete} does */
+  async deleteCached({ kind, attachment }: CachedAttachment, options: CniCallOptions): Promise<void> {
+    await this.#delete({ ...chainTask(attachment), kind }, options);
+  }
+
+  /** Waits for the operations in progress. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#turns[Symbol.asyncDispose]();
+  }
+
+  #add(task: CniTask, { signal }: CniCallOptions): Promise<CniResult> {
+    assertNetnsPath(task);
+    return this.#inTurn(task, signal, async (fail) => {
+      const known = await this.#clearEarlier(task, signal);
+      if (known !== undefined) return known;
+      // A missing plugin is better found before anything has to be undone.
+      for (const { type } of task.attachment.network.plugins) {
+        await this.#caller.find(type, task.attachment.network.name);
+      }
+      await this.#cache.write(task);
+      const called: CniPluginConfig[] = [];
+      try {
+        const raw = await this.#runChain(task, called, signal);
+        await this.#cache.write({ ...task, result: raw });
+        return decode(task, raw);
+      } catch (error) {
+        using _answer = onAbort(signal, () => fail(error));
+        await this.#undo(task, called);
+        throw error;
+      }
+    });
+  }
+
+  /** @param called receives the plugins that were called, also when one of them fails */
+  async #runChain(task: CniTask, called: CniPluginConfig[], signal: AbortSignal): Promise<RawCniResult> {
+    const { attachment } = task;
+    const { netnsPath } = attachment;
+    let prevResult: RawCniResult | undefined;
+    for (const plugin of attachment.network.plugins) {
+      called.push(plugin);
+      const output = await this.#caller.call({ command: 'ADD', plugin, attachment, netnsPath, prevResult }, signal);
+      prevResult = parseCniResult(output, subjectOf(task, plugin));
+    }
+    return prevResult!;
+  }
+
+  /** The result of an identical earlier ADD; what is left of a different one is deleted. */
+  async #clearEarlier(task: CniTask, signal: AbortSignal): Promise<CniResult | undefined> {
+    // One that cannot be read may have been completed: without a DEL, its address would never be free again.
+    const earlier = await this.#readEntry(task, task);
+    if (earlier === undefined) return undefined;
+    if (earlier.result !== undefined && !earlier.deleting && isDeepStrictEqual(earlier.attachment, task.attachment)) {
+      return decode(earlier, earlier.result);
+    }
+    if (earlier.result === undefined) await this.#deleteLeniently(earlier, signal);
+    else await this.#deleteStrictly(earlier, signal);
+    return undefined;
+  }
+
+  async #undo(task: CniTask, called: CniPluginConfig[]): Promise<void> {
+    const { clock, logger, undoTimeoutMs = 10_000 } = this.#options;
+    const { containerId, ifName, network } = task.attachment;
+    using deadline = clock.deadline(undoTimeoutMs);
+    const problems = await this.#teardown.deleteWhatCan(task, called, deadline.signal);
+    try {
+      if (problems.length === 0) return await this.#cache.remove(task);
+    } catch (error) {
+      problems.push(error);
+    }
+    for (const err of problems) {
+      logger.warn({ err, network: network.name, containerId, ifName }, 'failed CNI ADD cannot be undone completely');
+    }
+  }
+
+  #delete(task: CniTask, { signal }: CniCallOptions): Promise<void> {
+    return this.#inTurn(task, signal, async () => {
+      const entry = await this.#readEntry(task);
+      const isComplete = entry?.result !== undefined;
+      const isThere = entry !== undefined && (isComplete || hasNetns(entry.attachment));
+      if (isThere) await this.#deleteStrictly(entry, signal);
+      else await this.#deleteLeniently(entry ?? task, signal);
+      await this.#cache.remove(task);
+    });
+  }
+
+  /** @throws CniError of the first plugin that fails */
+  async #deleteStrictly(entry: CacheEntry, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#cache.write({ ...entry, deleting: true });
+    } catch (err) {
+      // A full disk must not keep a pod from terminating.
+      this.#options.logger.warn({ err }, 'deletion of a CNI attachment cannot be recorded');
+    }
+    await this.#teardown.deleteAll(entry, signal);
+  }
+
+  /** @throws CniError of a plugin that may succeed when it is called again */
+  async #deleteLeniently(task: CniTask, signal: AbortSignal): Promise<void> {
+    const { containerId, ifName, network } = task.attachment;
+    const problems = await this.#teardown.deleteWhatCan(task, network.plugins, signal);
+    for (const err of problems) {
+      if (!(err instanceof CniError) || err.retriable) throw err;
+      const fields = { err, network: network.name, containerId, ifName };
+      this.#options.logger.warn(fields, 'CNI DEL failed, probably for want of anything to delete');
+    }
+  }
+
+  /**
+   * An unusable file must not keep its attachment from being deleted or recreated.
+   * @param instead returned for such a file
+   */
+  async #readEntry(task: CniTask, instead?: CacheEntry): Promise<CacheEntry | undefined> {
+    try {
+      return await this.#cache.read(task);
+    } catch (err) {
+      this.#options.logger.warn({ err }, 'cached CNI attachment cannot be read');
+      return instead;
+    }
+  }
+
+  #inTurn<T>(
+    { attachment }: CniTask,
+    signal: AbortSignal,
+    work: (fail: (error: unknown) => void) => Promise<T>,
+  ): Promise<T> {
+    const onTooLate = () =>
+      new CniError('cni-timeout', `the time was over before ${describeAttachment(attachment)} could be worked on`, {
+        cause: signal.reason,
+        network: attachment.network.name,
+        retriable: true,
+        hint: 'another operation on this interface was still under way',
+      });
+    return this.#turns.take(`${attachment.containerId}/${attachment.ifName}`, { signal, onTooLate }, work);
+  }
+}
+
+function assertNetnsPath({ attachment: { network, netnsPath } }: CniTask): void {
+  if (netnsPath !== '') return;
+  const message = `cannot attach to CNI network ${network.name}: there is no network namespace`;
+  throw new CniError('cni-attachment-invalid', message, { network: network.name });
+}
+
+function subjectOf({ attachment: { network } }: CniTask, plugin: CniPluginConfig) {
+  return { command: 'ADD' as const, plugin: plugin.type, network: network.name, cniVersion: network.cniVersion };
+}
+
+function decode(task: CniTask, raw: RawCniResult): CniResult {
+  return decodeCniResult(raw, subjectOf(task, task.attachment.network.plugins.at(-1)!));
+}

@@ -1,0 +1,109 @@
+import type { Logger } from '../../lib/logger.ts';
+import { NetlinkError, NetnsHandle } from '../netlink/index.ts';
+import type { CniAttachment, CniTask } from './attachment.ts';
+import type { CacheEntry } from './cache.ts';
+import type { PluginCall, PluginCaller } from './call.ts';
+import { CniError, unknownContainerCode } from './errors.ts';
+import type { CniPluginConfig } from './network.ts';
+import type { RawCniResult } from './result.ts';
+import { isAtLeast } from './versions.ts';
+
+export interface TeardownOptions {
+  caller: PluginCaller;
+  logger: Logger;
+}
+
+/** Runs the DEL of plugins, the last plugin of the chain first. */
+export class Teardown {
+  readonly #caller: PluginCaller;
+  readonly #logger: Logger;
+
+  constructor({ caller, logger }: TeardownOptions) {
+    this.#caller = caller;
+    this.#logger = logger;
+  }
+
+  /**
+   * Stops at the first plugin that fails: it may still use what an earlier plugin of the chain has created.
+   * @throws CniError
+   */
+  async deleteAll({ kind, attachment, result }: CacheEntry, signal: AbortSignal): Promise<void> {
+    // Source: CNI specification 0.4.0, which brought the result to DEL.
+    const prevResult = isAtLeast(attachment.network.cniVersion, '0.4.0') ? result : undefined;
+    for (const plugin of attachment.network.plugins.toReversed()) {
+      await this.#deletePlugin({ kind, attachment }, plugin, prevResult, signal);
+    }
+  }
+
+  /**
+   * Continues after failures.
+   * @param plugins in the order of the chain
+   * @returns the errors
+   */
+  async deleteWhatCan(task: CniTask, plugins: CniPluginConfig[], signal: AbortSignal): Promise<unknown[]> {
+    const problems: unknown[] = [];
+    for (const plugin of plugins.toReversed()) {
+      try {
+        await this.#deletePlugin(task, plugin, undefined, signal);
+      } catch (error) {
+        problems.push(error);
+      }
+    }
+    return problems;
+  }
+
+  async #deletePlugin(
+    { kind, attachment }: CniTask,
+    plugin: CniPluginConfig,
+    prevResult: RawCniResult | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const call = { command: 'DEL' as const, plugin, attachment, prevResult };
+    const hadNetns = hasNetns(attachment);
+    try {
+      await this.#call({ ...call, netnsPath: hadNetns ? attachment.netnsPath : '' }, signal);
+    } catch (error) {
+      // The namespace may have disappeared while the plugin was working in it.
+      if (!hadNetns || signal.aborted || hasNetns(attachment)) throw error;
+      await this.#call({ ...call, netnsPath: '' }, signal);
+    }
+    if (kind === 'chain' && !hasNetns(attachment)) await this.#releaseAddresses(call, signal);
+  }
+
+  /**
+   * Without a namespace some plugins do nothing at all, host-device among them, and the network would lose their
+   * addresses for good. A DEL for addresses that are already released does no harm.
+   */
+  async #releaseAddresses(call: Omit<PluginCall, 'netnsPath'>, signal: AbortSignal) {
+    const { plugin } = call;
+    const type = plugin.ipam?.type;
+    if (!type) return;
+    try {
+      await this.#call({ ...call, plugin: { ...plugin, type }, netnsPath: '' }, signal);
+    } catch (error) {
+      // Then the type is not a plugin, but a keyword that the attaching plugin itself understands.
+      if (!(error instanceof CniError && error.code === 'cni-plugin-missing' && !error.retriable)) throw error;
+    }
+  }
+
+  async #call(call: PluginCall, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#caller.call(call, signal);
+    } catch (error) {
+      if (!(error instanceof CniError && error.pluginCode === unknownContainerCode)) throw error;
+      this.#logger.debug({ err: error }, 'CNI plugin has nothing to delete');
+    }
+  }
+}
+
+/** Whether the namespace still exists. A killed runtime may leave the plain file that it was bound to. */
+export function hasNetns({ netnsPath }: CniAttachment): boolean {
+  if (netnsPath === '') return false;
+  try {
+    NetnsHandle.open(netnsPath)[Symbol.dispose]();
+    return true;
+  } catch (error) {
+    if (error instanceof NetlinkError) return !['netns-missing', 'netns-invalid'].includes(error.code);
+    throw error;
+  }
+}

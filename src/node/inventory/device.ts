@@ -1,0 +1,44 @@
+import type { VfIdentity } from '../netlink/index.ts';
+import type { LinkType } from '../sriov/net-interface.ts';
+import { formatSimulatedAlias } from '../sriov/pci-address.ts';
+import type { PciFunction, Vf } from '../sriov/sysfs.ts';
+
+/** How the PF switches between its VFs: by MAC and VLAN, or as set through representors on the host. */
+export type EswitchMode = 'legacy' | 'switchdev';
+
+/** A device as it is offered, with facts from sysfs and, about its interface, from netlink. */
+interface Offered extends PciFunction {
+  /** Name in its pool, e.g. `0000-3b-02-1`. */
+  name: string;
+  simulated: boolean;
+  /** Name on the host, as last seen there. */
+  interfaceName?: string;
+  /** Lower case with colons. */
+  hardwareAddress?: string;
+  mtuBytes?: number;
+  /** Of the port, as last seen; for a VF, of its PF's port. */
+  linkType?: LinkType;
+  linkSpeedMbps?: number;
+  /** Names such as `mlx5_2`. */
+  rdmaDevices: string[];
+  /** Name by which Multus knows the device; the operator's choice. */
+  resourceName?: string;
+}
+
+export interface VfDevice extends Offered, Vf {
+  kind: 'vf';
+  pfName?: string;
+  eswitchMode?: EswitchMode;
+}
+
+/** A physical function that is offered as a whole. */
+export interface NicDevice extends Offered {
+  kind: 'nic';
+}
+
+export type NetworkDevice = VfDevice | NicDevice;
+
+/** How to find the device's link, in whatever namespace it is. */
+export function linkIdentity({ pciAddress, simulated }: Pick<NetworkDevice, 'pciAddress' | 'simulated'>): VfIdentity {
+  return simulated ? { alias: formatSimulatedAlias(pciAddress) } : { pciAddress };
+}

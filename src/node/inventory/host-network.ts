@@ -1,0 +1,84 @@
+import { type Address, findVf, type Link, type Route } from '../netlink/index.ts';
+import { isRepresentor } from '../sriov/representor.ts';
+import { linkIdentity, type NetworkDevice } from './device.ts';
+
+/** Why the node itself needs an interface. */
+export interface Usage {
+  reason: 'carries-default-route' | 'enslaved' | 'has-address' | 'has-upper';
+  interfaceName: string;
+}
+
+/** The host's interfaces at one moment, and how the host uses them. */
+export class HostNetwork {
+  readonly #links: Link[];
+  readonly #byBus: Map<string | undefined, Link[]>;
+  /** Indices of the links that the node's default routes depend on. */
+  readonly #uplinks: Set<number>;
+  /** Indices of the links that have an address which others can reach. */
+  readonly #addressed: Set<number>;
+
+  /**
+   * @param routes default routes
+   * @param addresses those that other hosts can reach
+   */
+  constructor(links: Link[], routes: Route[], addresses: Pick<Address, 'index'>[] = []) {
+    this.#links = links;
+    this.#byBus = Map.groupBy(links, ({ parentDevice }) => parentDevice);
+    this.#uplinks = findUplinks(links, routes);
+    this.#addressed = new Set(addresses.map(({ index }) => index));
+  }
+
+  /**
+   * All links of a PCI function: some cards have two, and a PF in switchdev mode has the representors of its VFs.
+   * @param names of its interfaces, for kernels before 5.14, which do not report a link's bus address
+   */
+  linksOf(pciAddress: string, names: string[] = []): Link[] {
+    const found = this.#byBus.get(pciAddress);
+    if (found !== undefined) return found;
+    return (this.#byBus.get(undefined) ?? []).filter(({ name }) => names.includes(name));
+  }
+
+  /** The link of a device; by bus address first, since that is quick. */
+  linkOf(device: Pick<NetworkDevice, 'pciAddress' | 'simulated'>): Link | undefined {
+    const [link] = this.linksOf(device.pciAddress).filter((each) => !isRepresentor(each));
+    return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
+  }
+
+  /** How the node uses any of the links of a device that it could hand out. */
+  ownUsageOf(links: Link[]): Usage | undefined {
+    const usage = this.usageOf(links);
+    if (usage !== undefined) return usage;
+    const addressed = links.find(({ index }) => this.#addressed.has(index));
+    if (addressed !== undefined) return { reason: 'has-address', interfaceName: addressed.name };
+    // The lower link of a veth is its other end.
+    const isUpper = ({ lower, lowerNetnsId, kind }: Link, index: number) =>
+      lower === index && lowerNetnsId === undefined && kind !== 'veth';
+    const below = links.find(({ index }) => this.#links.some((link) => isUpper(link, index)));
+    return below && { reason: 'has-upper', interfaceName: below.name };
+  }
+
+  /** How the node uses any of the links, so that nothing that depends on them can be handed out. */
+  usageOf(links: Link[]): Usage | undefined {
+    const uplink = links.find(({ index }) => this.#uplinks.has(index));
+    if (uplink !== undefined) return { reason: 'carries-default-route', interfaceName: uplink.name };
+    const port = links.find(({ master }) => master !== undefined);
+    return port && { reason: 'enslaved', interfaceName: port.name };
+  }
+}
+
+/** Links of the default routes in any table, the ports of those that are bonds or bridges, and links below VLANs. */
+export function findUplinks(links: Link[], routes: Route[]): Set<number> {
+  const uplinks = new Set<number>();
+  const add = (index: number): void => {
+    if (uplinks.has(index)) return;
+    uplinks.add(index);
+    for (const link of links) {
+      if (link.master === index) add(link.index);
+      if (link.index === index && link.lower !== undefined && link.lowerNetnsId === undefined) add(link.lower);
+    }
+  };
+  for (const { nextHops } of routes) {
+    for (const { index } of nextHops) if (index !== undefined) add(index);
+  }
+  return uplinks;
+}

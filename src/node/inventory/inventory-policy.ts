@@ -1,0 +1,129 @@
+import * as z from 'zod';
+import type { LinkType } from '../sriov/net-interface.ts';
+import { isPciAddress } from '../sriov/pci-address.ts';
+
+const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
+
+/** One value, or several of which one must match. */
+const oneOrMore = <T extends z.ZodType>(value: T) => z.union([value, z.array(value).min(1)]);
+
+const id = inQuotes('four hexadecimal digits').regex(
+  /^[0-9a-f]{4}$/,
+  'four lower-case hexadecimal digits, such as 8086',
+);
+const name = inQuotes('a name').min(1);
+
+/** `0-3,6`: numbers and ranges of VF indices, from 0. */
+const vfRange = inQuotes('indices and ranges')
+  .regex(/^\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*$/, 'indices and ranges, such as 0-3,6')
+  .refine((text) => parseRange(text).every(({ first, last }) => first <= last), 'a range ends before it begins');
+
+/** The name of an extended resource: Multus compares it with an annotation of the network. */
+const resourceName = z
+  .string()
+  .max(64)
+  .regex(/^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$/, 'a name such as example.com/sriov')
+  .describe('Attribute k8s.cni.cncf.io/resourceName of the devices, for Multus.');
+
+/** The physical functions that a rule covers; every field that is given must match. */
+const selector = z.strictObject({
+  name: oneOrMore(name).describe('Interface name.').optional(),
+  pciAddress: oneOrMore(
+    inQuotes('a PCI address').refine(isPciAddress, 'a PCI address with domain, such as 0000:3b:00.0'),
+  ).optional(),
+  vendor: oneOrMore(id).optional(),
+  device: oneOrMore(id).optional(),
+  driver: oneOrMore(name).describe('Kernel driver.').optional(),
+  linkType: z.enum(['ethernet', 'infiniband']).optional(),
+});
+
+const pfRule = z.strictObject({
+  select: selector.describe('The PFs that the rule is about.'),
+  vfs: vfRange.describe('Which VFs are offered. Default: all.').optional(),
+  vfDriver: oneOrMore(name).describe('Only VFs that have this kernel driver, such as vfio-pci.').optional(),
+  numVfs: z.int().min(0).describe('VFs to switch on if none is. Default: as found.').optional(),
+  allowInUse: z
+    .boolean()
+    .describe("Offer VFs also if the PF carries the node's default route or is a port of a bond or bridge.")
+    .optional(),
+  resourceName: resourceName.optional(),
+});
+
+const nicRule = z.strictObject({
+  // A rule for everything would take cards from the node merely because they carry no default route.
+  select: selector
+    .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
+    .describe('The NICs that are offered.'),
+  resourceName: resourceName.optional(),
+});
+
+/**
+ * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those
+ * that a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
+ */
+export const inventoryPolicySchema = z.strictObject({
+  apiVersion: z.literal('netdra.dev/v1alpha1'),
+  kind: z.literal('InventoryPolicy'),
+  pfs: z.array(pfRule).optional(),
+  nics: z.array(nicRule).optional(),
+  resourceName: resourceName.optional(),
+});
+
+type Selector = z.infer<typeof selector>;
+export type PfRule = z.infer<typeof pfRule>;
+export type NicRule = z.infer<typeof nicRule>;
+export type InventoryPolicy = Omit<z.infer<typeof inventoryPolicySchema>, 'apiVersion' | 'kind'>;
+
+/** Facts by which a physical function can be selected. */
+export interface SelectableFacts {
+  interfaceName?: string | undefined;
+  pciAddress: string;
+  vendor: string;
+  device: string;
+  driver?: string | undefined;
+  linkType?: LinkType | undefined;
+}
+
+/** Without rules, one rule covers everything. */
+const everything: PfRule[] = [{ select: {} }];
+
+/** The rules for a PF, in their order; each VF follows the first one that {@link coversVf} accepts. */
+export function rulesForPf({ pfs = everything }: InventoryPolicy, pf: SelectableFacts): PfRule[] {
+  return pfs.filter(({ select }) => selects(select, pf));
+}
+
+export function ruleForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts): NicRule | undefined {
+  return nics.find(({ select }) => selects(select, nic));
+}
+
+/** Whether a rule for a PF also covers one of its VFs. */
+export function coversVf({ vfs, vfDriver }: PfRule, vf: { vfIndex: number; driver?: string | undefined }): boolean {
+  if (vfDriver !== undefined && !fits(vfDriver, vf.driver)) return false;
+  if (vfs === undefined) return true;
+  return parseRange(vfs).some(({ first, last }) => vf.vfIndex >= first && vf.vfIndex <= last);
+}
+
+function selects(select: Selector, facts: SelectableFacts): boolean {
+  const { pciAddress, vendor, device, driver, linkType, interfaceName } = facts;
+  const values: Record<keyof Selector, string | undefined> = {
+    name: interfaceName,
+    pciAddress,
+    vendor,
+    device,
+    driver,
+    linkType,
+  };
+  const fields = Object.keys(select) as (keyof Selector)[];
+  return fields.every((field) => select[field] === undefined || fits(select[field], values[field]));
+}
+
+function fits(wanted: string | string[], value: string | undefined): boolean {
+  return value !== undefined && [wanted].flat().includes(value);
+}
+
+function parseRange(text: string): { first: number; last: number }[] {
+  return text.split(',').map((part) => {
+    const [first = 0, last = first] = part.split('-').map(Number);
+    return { first, last };
+  });
+}

@@ -1,0 +1,191 @@
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import { SriovError } from '../sriov/errors.ts';
+import { formatDeviceName } from '../sriov/pci-address.ts';
+import { isRepresentor } from '../sriov/representor.ts';
+import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
+import { VfActivation } from '../sriov/vf-activation.ts';
+import type { EswitchMode, NetworkDevice } from './device.ts';
+import { type Exclusion, type ExclusionReason, judgeNic, judgeVf } from './exclusion.ts';
+import type { Usage } from './host-network.ts';
+import { coversVf, type InventoryPolicy, type PfRule, ruleForNic, rulesForPf } from './inventory-policy.ts';
+import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyOptions } from './survey.ts';
+
+export interface InventoryReport {
+  /** Sorted by PCI address. */
+  devices: NetworkDevice[];
+  /** VFs, and NICs that the policy selects. */
+  excluded: Exclusion[];
+  /**
+   * What could not be read; the devices concerned are neither offered nor excluded. If it is only a PF's list of its VFs
+   * (`vf-state-unknown`), they are offered without the facts that it has.
+   */
+  problems: SriovError[];
+}
+
+export interface InventoryOptions extends Pick<SurveyOptions, 'sysfs' | 'connection' | 'simulated'> {
+  policy?: InventoryPolicy;
+  /** Default: the system clock. */
+  clock?: Clock;
+}
+
+/** Shared state of a scan. */
+interface Scan {
+  survey: Survey;
+  held: HeldDevices;
+  report: InventoryReport;
+  elsewhere: Set<string>;
+}
+
+/** A PF, the policy's rules for it, and how the node uses it. */
+interface PfInPolicy {
+  pf: Seen<Pf>;
+  rules: PfRule[];
+  usage: Usage | undefined;
+}
+
+/**
+ * Finds the devices that can be offered. Remembers addresses and ports: while a device is in a pod, its interface is
+ * not visible from the host, and its attributes must not come and go because of that, or because of a cable.
+ */
+export class Inventory {
+  /** Replaced when the operator changes it; takes effect at the next scan. */
+  policy: InventoryPolicy;
+  readonly #options: InventoryOptions;
+  readonly #activation: VfActivation;
+  #remembered: ReadonlyMap<string, Remembered> = new Map();
+  /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
+  #elsewhere: ReadonlySet<string> = new Set();
+
+  constructor(options: InventoryOptions) {
+    this.#options = options;
+    this.policy = options.policy ?? {};
+    this.#activation = new VfActivation(options.sysfs, options.clock ?? systemClock);
+  }
+
+  /**
+   * A function that cannot be read does not affect the others.
+   * @param held devices that are offered as they were before, whatever the node or the policy does meanwhile
+   * @throws SriovError `sysfs-unreadable` if nothing can be read; NetlinkError
+   */
+  async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
+    const survey = await Survey.begin({ ...this.#options, held, remembered: this.#remembered });
+    const report: InventoryReport = { devices: [], excluded: [], problems: [] };
+    const scan = { survey, held, report, elsewhere: new Set<string>() };
+    for (const problem of survey.functions.problems ?? []) addProblem(report, problem);
+    for (const address of survey.functions.pfs) await collectProblem(report, () => this.#scanPf(address, scan));
+    for (const address of survey.functions.others) await collectProblem(report, () => this.#scanNic(address, scan));
+    this.#remembered = survey.remembered;
+    this.#elsewhere = scan.elsewhere;
+    report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
+    return report;
+  }
+
+  async #scanPf(address: string, scan: Scan): Promise<void> {
+    const { survey, report } = scan;
+    const pf = await survey.pf(address);
+    const subject = { pf, rules: rulesForPf(this.policy, pf), usage: survey.usageOf(pf) };
+    const entries = await this.#switchOn(subject, scan);
+    this.#offerNic(pf, subject.usage, entries.length > 0, scan);
+    const vfs = await survey.vfs(pf, entries, (problem) => addProblem(report, problem));
+    for (const vf of vfs) this.#offerVf(vf, subject, scan);
+  }
+
+  async #scanNic(address: string, scan: Scan): Promise<void> {
+    if (this.policy.nics === undefined && !scan.held.has(address)) return;
+    const nic = await scan.survey.nic(address);
+    this.#offerNic(nic, scan.survey.ownUsageOf(nic), false, scan);
+  }
+
+  /**
+   * Switches VFs on where there are none. Other numbers are left alone: to change one, all VFs would have to be removed
+   * first. Cards that the node uses are not touched, since switching VFs on can interrupt them, nor cards that a claim
+   * holds as a whole. VFs are offered when all of them exist.
+   */
+  async #switchOn({ pf, rules, usage }: PfInPolicy, { held }: Scan): Promise<Pf['vfs']> {
+    const { sysfs } = this.#options;
+    if (this.#activation.isPending(pf.pciAddress)) return [];
+    const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
+    const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
+    if (numVfs === 0 || pf.vfs.length > 0 || isInUse) return pf.vfs;
+    await this.#activation.switchOn(pf, numVfs);
+    if (this.#activation.isPending(pf.pciAddress)) return [];
+    return (await sysfs.pf(pf.pciAddress)).vfs;
+  }
+
+  #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
+    const { survey, held, report } = scan;
+    const { links: _links, isElsewhere: _isElsewhere, ...vf } = seen;
+    const { pciAddress, pfAddress } = vf;
+    const rule = rules.find((each) => coversVf(each, vf));
+    const common = this.#common(vf, rule, survey);
+    const verdict = held.has(pciAddress)
+      ? undefined
+      : (judgeVf(rule, survey.ownUsageOf(seen), usage) ?? this.#judgePlace(seen, scan));
+    if (verdict !== undefined) report.excluded.push({ pciAddress, pfAddress, ...verdict });
+    else report.devices.push({ ...vf, ...common, ...ofPf(pf), kind: 'vf' });
+  }
+
+  /**
+   * An offered VF is excluded only if it is elsewhere twice: between reading `held` and the survey, a claim may have
+   * taken it, or its namespace may be about to return it.
+   */
+  #judgePlace({ pciAddress, isElsewhere }: Seen<Vf>, { elsewhere }: Scan): { reason: ExclusionReason } | undefined {
+    if (!isElsewhere) return undefined;
+    elsewhere.add(pciAddress);
+    const isLasting = this.#elsewhere.has(pciAddress) || !this.#remembered.has(pciAddress);
+    return isLasting ? { reason: 'interface-elsewhere' } : undefined;
+  }
+
+  #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, { survey, held, report }: Scan): void {
+    const { pciAddress } = seen;
+    const rule = ruleForNic(this.policy, seen);
+    const isHeld = held.has(pciAddress);
+    if (rule === undefined && !isHeld) return;
+    const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
+    const verdict = isHeld ? undefined : judgeNic({ ...nic, usage, hasVfs });
+    if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
+    else report.devices.push({ ...nic, kind: 'nic' });
+  }
+
+  /** Properties that devices of both kinds have besides those in the survey. */
+  #common({ pciAddress }: PciFunction, rule: { resourceName?: string | undefined } | undefined, survey: Survey) {
+    const resourceName = rule?.resourceName ?? this.policy.resourceName;
+    return {
+      name: formatDeviceName(pciAddress),
+      simulated: this.#options.simulated,
+      rdmaDevices: survey.rdmaDevicesOf(pciAddress),
+      ...(resourceName === undefined ? {} : { resourceName }),
+    };
+  }
+}
+
+/** Representors exist in one of the modes only, and every driver puts them below its PF. */
+function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
+  const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
+  return pfName === undefined ? {} : { pfName, eswitchMode };
+}
+
+function withoutVfs(seen: Seen<PciFunction | Pf>) {
+  const {
+    links: _links,
+    isElsewhere: _isElsewhere,
+    vfs: _vfs,
+    totalVfs: _totalVfs,
+    ...nic
+  } = { vfs: [], totalVfs: 0, ...seen };
+  return nic;
+}
+
+async function collectProblem(report: InventoryReport, task: () => Promise<void>): Promise<void> {
+  try {
+    await task();
+  } catch (error) {
+    if (!(error instanceof SriovError)) throw error;
+    addProblem(report, error);
+  }
+}
+
+/** A device that disappeared while it was read is not a problem: the next scan does not find it. */
+function addProblem(report: InventoryReport, problem: SriovError): void {
+  if (!(problem.code === 'sysfs-unreadable' && problem.retriable)) report.problems.push(problem);
+}

@@ -1,0 +1,213 @@
+import { type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
+import { SriovError, UnknownVfStateError } from '../sriov/errors.ts';
+import { isRepresentor } from '../sriov/representor.ts';
+import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from '../sriov/sysfs.ts';
+import type { NetworkDevice } from './device.ts';
+import { HostNetwork, type Usage } from './host-network.ts';
+
+/** State of a device before its claim changed it. */
+export interface HeldFacts {
+  /** `undefined`: no driver was bound. Absent: the claim did not change it. */
+  driver?: string | undefined;
+  interfaceName?: string;
+  hardwareAddress?: string;
+  mtuBytes?: number;
+}
+
+/** The devices that are prepared for claims, by PCI address. */
+export type HeldDevices = ReadonlyMap<string, HeldFacts>;
+
+/** Facts to remember about an interface while it is not visible. */
+export type Remembered = Partial<Pick<NetworkDevice, 'hardwareAddress' | 'mtuBytes' | 'linkType' | 'linkSpeedMbps'>>;
+
+/** A PCI function with the known facts about its interface. */
+export type Seen<T extends PciFunction> = T &
+  Remembered & {
+    interfaceName?: string;
+    links: Link[];
+    /** Whether it has an interface, but in another network namespace. */
+    isElsewhere: boolean;
+  };
+
+export interface SurveyOptions {
+  sysfs: Sysfs;
+  /** Connection into the host's network namespace. */
+  connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'reachableAddresses' | 'vfInfos'>;
+  /** Whether `sysfs` is the tree of simulated VFs. */
+  simulated: boolean;
+  held: HeldDevices;
+  /** From the previous survey. */
+  remembered: ReadonlyMap<string, Remembered>;
+}
+
+/** One look at the node's network functions: facts from sysfs, with those of netlink about their interfaces. */
+export class Survey {
+  readonly functions: NetworkFunctions;
+  /** For the next survey. */
+  readonly remembered = new Map<string, Remembered>();
+  readonly #options: SurveyOptions;
+  readonly #network: HostNetwork;
+  readonly #rdmaDevices: Map<string, string[]>;
+
+  private constructor(
+    options: SurveyOptions,
+    functions: NetworkFunctions,
+    network: HostNetwork,
+    rdmaDevices: Map<string, string[]>,
+  ) {
+    this.#options = options;
+    this.functions = functions;
+    this.#network = network;
+    this.#rdmaDevices = rdmaDevices;
+  }
+
+  /** @throws SriovError `sysfs-unreadable`; NetlinkError */
+  static async begin(options: SurveyOptions): Promise<Survey> {
+    const { sysfs, connection } = options;
+    const [functions, rdmaDevices, links, routes, addresses] = await Promise.all([
+      sysfs.networkFunctions(),
+      sysfs.rdmaDevices(),
+      connection.links(),
+      connection.defaultRoutes(),
+      connection.reachableAddresses(),
+    ]);
+    return new Survey(options, functions, new HostNetwork(links, routes, addresses), rdmaDevices);
+  }
+
+  /** @throws SriovError */
+  async pf(pciAddress: string): Promise<Seen<Pf>> {
+    return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pf(pciAddress))));
+  }
+
+  /** A function that is neither PF nor VF. @throws SriovError */
+  async nic(pciAddress: string): Promise<Seen<PciFunction>> {
+    return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pciFunction(pciAddress))));
+  }
+
+  /**
+   * The VFs of a PF, in their order.
+   * @param onProblem called for those that cannot be read and are therefore left out, and for a PF that cannot list its VFs
+   */
+  async vfs(pf: Seen<Pf>, entries: Pf['vfs'], onProblem: (problem: SriovError) => void): Promise<Seen<Vf>[]> {
+    const found = await Promise.all(
+      entries.map(async (entry) => {
+        try {
+          return [await this.#see(await this.#options.sysfs.vf(pf, entry))];
+        } catch (error) {
+          if (!(error instanceof SriovError)) throw error;
+          onProblem(error);
+          return [];
+        }
+      }),
+    );
+    const vfs = await this.#withAdminAddresses(found.flat(), pf, onProblem);
+    // A VF shares the port of its PF, and seldom has an interface that is up and could report it.
+    const { linkType, linkSpeedMbps } = pf;
+    const port = defined({ linkType, linkSpeedMbps });
+    return await Promise.all(
+      vfs.map(async (vf) =>
+        this.#remember(pf.interfaceName === undefined ? await this.#seePort(vf) : { ...vf, ...port }),
+      ),
+    );
+  }
+
+  rdmaDevicesOf(pciAddress: string): string[] {
+    return this.#rdmaDevices.get(pciAddress) ?? [];
+  }
+
+  /** How the node uses the function itself; how it uses representors concerns the VFs' traffic only. */
+  usageOf({ links }: Seen<PciFunction>): Usage | undefined {
+    return this.#network.usageOf(links.filter((link) => !isRepresentor(link)));
+  }
+
+  /** The same, including uses that keep only the function itself from being handed out. */
+  ownUsageOf({ links }: Seen<PciFunction>): Usage | undefined {
+    return this.#network.ownUsageOf(links.filter((link) => !isRepresentor(link)));
+  }
+
+  /** Adds netlink's facts about the function's interface, or those of sysfs if there are no others. */
+  async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
+    const { sysfs, simulated, held } = this.#options;
+    const { pciAddress } = pciFunction;
+    const known = overlay(pciFunction, held.get(pciAddress) ?? {});
+    const link = this.#network.linkOf({ pciAddress, simulated });
+    if (link !== undefined) {
+      const links = simulated ? [link] : this.#network.linksOf(pciAddress);
+      return { ...interfaceFacts(link), ...known, links, isElsewhere: false };
+    }
+    const names = await sysfs.interfaceNames(pciAddress);
+    const visible = names ?? [];
+    const links = this.#network.linksOf(pciAddress, visible);
+    // Each file about an interface takes a trip to a thread. What is known of a claimed VF takes precedence anyway.
+    const isAsked = links.length === 0 && visible.length > 0 && !isComplete(known);
+    const [shown] = isAsked ? await sysfs.interfaces(pciAddress) : [];
+    const own = links.find((each) => !isRepresentor(each)) ?? shown;
+    const isVisible = links.length > 0 || (visible.length > 0 && !simulated);
+    const isElsewhere = !isVisible && names !== undefined;
+    return { ...(own === undefined ? {} : interfaceFacts(own)), ...known, links, isElsewhere };
+  }
+
+  async #seePort<T extends PciFunction>(seen: Seen<T>): Promise<Seen<T>> {
+    const { pciAddress, interfaceName } = seen;
+    if (interfaceName === undefined) return seen;
+    return { ...seen, ...(await this.#options.sysfs.port(pciAddress, interfaceName)) };
+  }
+
+  /**
+   * Adds the addresses that the PF has set for VFs without an interface here: bound to vfio-pci, or elsewhere. Nothing else
+   * is read from the PF's list, and no decision depends on it: without the list, the VFs are offered as they are.
+   */
+  async #withAdminAddresses(
+    vfs: Seen<Vf>[],
+    pf: Seen<Pf>,
+    onProblem: (problem: SriovError) => void,
+  ): Promise<Seen<Vf>[]> {
+    const { connection, held } = this.#options;
+    const pfLink = pf.links.find((link) => !isRepresentor(link));
+    const isAsked = (vf: Seen<Vf>) => vf.hardwareAddress === undefined && !held.has(vf.pciAddress);
+    // Not more often than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
+    if (pfLink === undefined || !vfs.some(isAsked)) return vfs;
+    try {
+      const infos = await connection.vfInfos(pfLink.index);
+      const addresses = new Map(infos.map(({ vfIndex, hardwareAddress }) => [vfIndex, hardwareAddress]));
+      return vfs.map((vf) => ({ ...defined({ hardwareAddress: addresses.get(vf.vfIndex) }), ...vf }));
+    } catch (error) {
+      if (!(error instanceof NetlinkError)) throw error;
+      onProblem(
+        UnknownVfStateError.notListed({ device: pf.pciAddress, pf: `PF ${pfLink.name} (${pf.pciAddress})` }, error),
+      );
+      return vfs;
+    }
+  }
+
+  #remember<T extends PciFunction>(seen: Seen<T>): Seen<T> {
+    const { pciAddress } = seen;
+    const all = { ...this.#options.remembered.get(pciAddress), ...seen };
+    const { hardwareAddress, mtuBytes, linkType, linkSpeedMbps } = all;
+    this.remembered.set(pciAddress, defined({ hardwareAddress, mtuBytes, linkType, linkSpeedMbps }));
+    return all;
+  }
+}
+
+function overlay<T extends PciFunction>(pciFunction: T, held: HeldFacts): T {
+  if (!('driver' in held)) return { ...pciFunction, ...defined(held) };
+  const { driver: _driver, ...rest } = pciFunction;
+  return { ...rest, ...defined(held) } as T;
+}
+
+/** Whether all is known that sysfs shows of an interface. */
+function isComplete({ interfaceName, hardwareAddress, mtuBytes }: HeldFacts): boolean {
+  return interfaceName !== undefined && hardwareAddress !== undefined && mtuBytes !== undefined;
+}
+
+type InterfaceFacts = Pick<Link, 'name' | 'hardwareAddress' | 'mtuBytes'>;
+
+function interfaceFacts({ name: interfaceName, hardwareAddress, mtuBytes }: InterfaceFacts) {
+  return { interfaceName, mtuBytes, ...defined({ hardwareAddress }) };
+}
+
+function defined<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}

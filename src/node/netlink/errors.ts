@@ -1,0 +1,109 @@
+import { getSystemErrorMessage, getSystemErrorName } from 'node:util';
+import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
+
+export type NetlinkErrorCode =
+  /** The kernel answered with an error; `errno` says which. */
+  | 'netlink-refused'
+  /** An argument is invalid; nothing was sent. */
+  | 'netlink-invalid'
+  /** The kernel's tables changed during every attempt to dump them. */
+  | 'netlink-interrupted'
+  /** No answer in time, or the socket lost it. */
+  | 'netlink-lost'
+  /** The connection was closed before the answer came. */
+  | 'netlink-closed'
+  /** What was received is not a netlink message. */
+  | 'netlink-malformed'
+  /** The kernel rejects a setting, or has no such key. */
+  | 'sysctl-refused'
+  /** There is no network namespace at the path any more. */
+  | 'netns-missing'
+  /** The file at the path is not a network namespace. */
+  | 'netns-invalid'
+  /** The namespace exists, but we are not allowed to enter it. */
+  | 'netns-refused';
+
+export interface NetlinkErrorDetails extends ErrorDetails {
+  /** Symbolic, such as `EEXIST`. */
+  errno?: string | undefined;
+  /** What was tried, as a clause: `create veth pair`. */
+  operation?: string | undefined;
+  interfaceName?: string | undefined;
+  /** Path of the network namespace; absent in the process's own. */
+  netns?: string | undefined;
+}
+
+/** Any failure with network namespaces and rtnetlink. */
+export class NetlinkError extends NetdraError {
+  declare readonly code: NetlinkErrorCode;
+  readonly errno: string | undefined;
+  readonly operation: string | undefined;
+  readonly interfaceName: string | undefined;
+  readonly netns: string | undefined;
+
+  constructor(code: NetlinkErrorCode, message: string, details: NetlinkErrorDetails = {}) {
+    super(code, message, details);
+    this.errno = details.errno;
+    this.operation = details.operation;
+    this.interfaceName = details.interfaceName;
+    this.netns = details.netns;
+  }
+}
+
+/** Subject of a request, for its errors. */
+export interface RequestSubject {
+  operation: string;
+  interfaceName?: string | undefined;
+  netns?: string | undefined;
+  /** Hints by errno, where this request has better ones than {@link hints}. */
+  hints?: Record<string, string>;
+}
+
+const hints: Record<string, string> = {
+  EPERM: 'give the process CAP_NET_ADMIN, and CAP_SYS_ADMIN to enter namespaces',
+  ENODEV: 'the interface is gone or was moved: list the links again',
+  EBUSY: 'set the interface down first',
+  // libuv's name for EOPNOTSUPP.
+  ENOTSUP: 'the kernel or the driver of the interface cannot do this',
+};
+
+const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);
+
+/**
+ * The error for an answer of the kernel.
+ * @param errno as in the message: negative
+ */
+export function refused(errno: number, subject: RequestSubject): NetlinkError {
+  const name = nameOf(errno);
+  const hint = subject.hints?.[name] ?? hints[name];
+  return new NetlinkError('netlink-refused', `cannot ${describe(subject)}: ${textOf(errno)} (${name})`, {
+    ...subject,
+    errno: name,
+    retriable: transientErrnos.has(name),
+    ...(hint === undefined ? {} : { hint }),
+    ...(subject.netns === undefined ? {} : { path: subject.netns }),
+  });
+}
+
+/** `add address to net1 in /run/netns/x`. */
+export function describe({ operation, interfaceName, netns }: RequestSubject): string {
+  return (
+    operation + (interfaceName === undefined ? '' : ` ${interfaceName}`) + (netns === undefined ? '' : ` in ${netns}`)
+  );
+}
+
+function nameOf(errno: number): string {
+  try {
+    return getSystemErrorName(errno);
+  } catch {
+    return `errno ${-errno}`;
+  }
+}
+
+function textOf(errno: number): string {
+  try {
+    return getSystemErrorMessage(errno);
+  } catch {
+    return 'refused by the kernel';
+  }
+}

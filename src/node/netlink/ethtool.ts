@@ -1,0 +1,285 @@
+import { Protocol, putU32 } from 'netlink';
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import {
+  type Attribute,
+  Attributes,
+  decodeString,
+  encodeAttributes,
+  encodeString,
+  listAttributes,
+} from './attributes.ts';
+import { assertIndex } from './checks.ts';
+import { describe, NetlinkError, type RequestSubject } from './errors.ts';
+import { KernelSocket } from './kernel-socket.ts';
+import { type NetnsHandle, openInNetns } from './netns.ts';
+import { RequestSocket } from './socket.ts';
+
+/** By the names in the kernel's documentation; switches are booleans. */
+export type EthtoolValues = Record<string, number | boolean>;
+
+/** Groups that ethtool shows with `-k`, `--show-priv-flags`, `-g`, `-l`, `-c` and `-a`. */
+export type EthtoolGroup = 'features' | 'privateFlags' | 'rings' | 'channels' | 'coalescing' | 'pause';
+
+/**
+ * Settings of a link that go through its driver. A group that the driver does not support is absent. Features are those
+ * that can be changed, as requested: the effective ones follow from them.
+ */
+export type EthtoolState = Partial<Record<EthtoolGroup, EthtoolValues>>;
+
+/** Access to ethtool in one network namespace. */
+export interface LinkEthtool {
+  /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
+  read(index: number): Promise<EthtoolState>;
+  /**
+   * Absent values stay unchanged.
+   * @throws NetlinkError `netlink-refused`
+   */
+  set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void>;
+}
+
+/** `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_*` of Linux `genetlink.h`. */
+const control = { type: 16, getFamily: 3, familyId: 1, familyName: 2 } as const;
+/** `struct genlmsghdr`. */
+const headerBytes = 4;
+const version = 1;
+/** `ETHTOOL_A_*_HEADER`, which is the first attribute of each message, and `ETHTOOL_A_HEADER_DEV_INDEX`. */
+const headerType = 1;
+const deviceIndexType = 1;
+/** `ETHTOOL_A_BITSET_*`, `ETHTOOL_A_BITSET_BITS_BIT`, `ETHTOOL_A_BITSET_BIT_*`. */
+const Bitset = { noMask: 1, bits: 3, bit: 1, name: 2, value: 3 } as const;
+/** `ETHTOOL_A_FEATURES_*`, `ETHTOOL_A_PRIVFLAGS_FLAGS`. */
+const Features = { changeable: 2, wanted: 3 } as const;
+const privateFlagsType = 2;
+
+/** Octets of an attribute. */
+type Width = 1 | 4;
+interface Group {
+  /** `ETHTOOL_MSG_*_GET` and `ETHTOOL_MSG_*_SET`. */
+  get: number;
+  set: number;
+  /** Type and width of the settable attributes; absent for bit sets. */
+  values?: Readonly<Record<string, readonly [type: number, width: Width]>>;
+}
+
+/** Linux `ethtool_netlink.h`; the meaning of each value is in the kernel's networking/ethtool-netlink.rst. */
+const groups: Readonly<Record<EthtoolGroup, Group>> = {
+  features: { get: 11, set: 12 },
+  privateFlags: { get: 13, set: 14 },
+  rings: {
+    get: 15,
+    set: 16,
+    values: {
+      rx: [6, 4],
+      rxMini: [7, 4],
+      rxJumbo: [8, 4],
+      tx: [9, 4],
+      rxBufLen: [10, 4],
+      tcpDataSplit: [11, 1],
+      cqeSize: [12, 4],
+      txPush: [13, 1],
+      rxPush: [14, 1],
+      txPushBufLen: [15, 4],
+    },
+  },
+  channels: { get: 17, set: 18, values: { rx: [6, 4], tx: [7, 4], other: [8, 4], combined: [9, 4] } },
+  coalescing: {
+    get: 19,
+    set: 20,
+    values: {
+      rxUsecs: [2, 4],
+      rxMaxFrames: [3, 4],
+      rxUsecsIrq: [4, 4],
+      rxMaxFramesIrq: [5, 4],
+      txUsecs: [6, 4],
+      txMaxFrames: [7, 4],
+      txUsecsIrq: [8, 4],
+      txMaxFramesIrq: [9, 4],
+      statsBlockUsecs: [10, 4],
+      useAdaptiveRx: [11, 1],
+      useAdaptiveTx: [12, 1],
+      pktRateLow: [13, 4],
+      rxUsecsLow: [14, 4],
+      rxMaxFramesLow: [15, 4],
+      txUsecsLow: [16, 4],
+      txMaxFramesLow: [17, 4],
+      pktRateHigh: [18, 4],
+      rxUsecsHigh: [19, 4],
+      rxMaxFramesHigh: [20, 4],
+      txUsecsHigh: [21, 4],
+      txMaxFramesHigh: [22, 4],
+      rateSampleInterval: [23, 4],
+      useCqeModeTx: [24, 1],
+      useCqeModeRx: [25, 1],
+      txAggrMaxBytes: [26, 4],
+      txAggrMaxFrames: [27, 4],
+      txAggrTimeUsecs: [28, 4],
+    },
+  },
+  pause: { get: 21, set: 22, values: { autoneg: [2, 1], rx: [3, 1], tx: [4, 1] } },
+};
+const groupNames = Object.keys(groups) as EthtoolGroup[];
+
+/** The driver does not support it, or not in this state. */
+const absentErrnos = ['EOPNOTSUPP', 'ENOTSUP'];
+
+/** Access over generic netlink; Linux 5.6+ has all of it except some values. */
+export class EthtoolConnection implements LinkEthtool, Disposable {
+  readonly #socket: RequestSocket;
+  readonly #netnsPath: string | undefined;
+  /** Looked up once: the kernel numbers families as they are registered. */
+  #familyId: number | undefined;
+
+  constructor(socket: RequestSocket, netnsPath?: string) {
+    this.#socket = socket;
+    this.#netnsPath = netnsPath;
+  }
+
+  /**
+   * @param netns default: the process's own
+   * @throws NetlinkError `netns-refused`
+   */
+  static open(netns?: NetnsHandle, clock: Clock = systemClock): EthtoolConnection {
+    const create = () => new KernelSocket(Protocol.GENERIC);
+    const socket = netns === undefined ? create() : openInNetns(netns, create);
+    return new EthtoolConnection(new RequestSocket(socket, clock), netns?.path);
+  }
+
+  async read(index: number): Promise<EthtoolState> {
+    assertIndex(index);
+    this.#familyId ??= await this.#readFamilyId(this.#subject('read settings of link', index));
+    const state: EthtoolState = {};
+    const groups = await Promise.all(groupNames.map((name) => this.#readGroup(index, name)));
+    for (const [place, name] of groupNames.entries()) {
+      const values = groups[place];
+      if (values !== undefined && Object.keys(values).length > 0) state[name] = values;
+    }
+    return state;
+  }
+
+  async set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
+    const subject = this.#subject(`set ${group} (${Object.keys(values).join(', ')}) of link`, index);
+    await this.#request(groups[group].set, index, encodeValues(group, values), subject);
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+
+  async #readGroup(index: number, group: EthtoolGroup): Promise<EthtoolValues | undefined> {
+    const subject = this.#subject(`read ${group} of link`, index);
+    try {
+      const [message] = await this.#request(groups[group].get, index, [], subject);
+      return message === undefined ? undefined : decodeAnswer(() => decodeValues(group, message), subject);
+    } catch (error) {
+      if (error instanceof NetlinkError && absentErrnos.includes(error.errno ?? '')) return undefined;
+      throw error;
+    }
+  }
+
+  /** @returns the attributes of each message of the answer */
+  async #request(command: number, index: number, attributes: Attribute[], subject: RequestSubject): Promise<Buffer[]> {
+    assertIndex(index);
+    this.#familyId ??= await this.#readFamilyId(subject);
+    const type = this.#familyId;
+    const header = { type: headerType, value: [{ type: deviceIndexType, value: putU32(index) }] };
+    const payload = [Buffer.of(command, version, 0, 0), ...encodeAttributes([header, ...attributes])];
+    const messages = await this.#socket.request({ type, payload }, subject);
+    return messages.filter((message) => message.type === type).map(({ data }) => data.subarray(headerBytes));
+  }
+
+  async #readFamilyId(subject: RequestSubject): Promise<number> {
+    const name = { type: control.familyName, value: encodeString('ethtool') };
+    const payload = [Buffer.of(control.getFamily, version, 0, 0), ...encodeAttributes([name])];
+    const [message] = await this.#socket.request({ type: control.type, payload }, subject);
+    return decodeAnswer(() => {
+      const attributes = new Attributes(message?.data.subarray(headerBytes) ?? Buffer.alloc(0));
+      const id = attributes.get(control.familyId);
+      if (id === undefined) throw new RangeError('the ethtool family has no number');
+      return id.readUInt16LE();
+    }, subject);
+  }
+
+  #subject(operation: string, index: number): RequestSubject {
+    return { operation, interfaceName: `#${index}`, netns: this.#netnsPath };
+  }
+}
+
+function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
+  try {
+    return decode();
+  } catch (cause) {
+    throw new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer cannot be read`, {
+      ...subject,
+      cause,
+    });
+  }
+}
+
+/**
+ * @param message attributes of the answer
+ * @throws RangeError if it is too short
+ */
+export function decodeValues(group: EthtoolGroup, message: Buffer): EthtoolValues {
+  const attributes = new Attributes(message);
+  if (group === 'features') {
+    const changeable = decodeBitset(attributes.get(Features.changeable));
+    const wanted = decodeBitset(attributes.get(Features.wanted));
+    return Object.fromEntries(
+      [...changeable].filter(([, value]) => value).map(([name]) => [name, wanted.get(name) === true]),
+    );
+  }
+  if (group === 'privateFlags') return Object.fromEntries(decodeBitset(attributes.get(privateFlagsType)));
+  return Object.fromEntries(
+    Object.entries(groups[group].values ?? {}).flatMap(([name, [type]]) => {
+      const data = attributes.get(type);
+      return data === undefined ? [] : [[name, data.readUIntLE(0, Math.min(data.length, 4))]];
+    }),
+  );
+}
+
+export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attribute[] {
+  if (group === 'features') return [{ type: Features.wanted, value: encodeBitset(values) }];
+  if (group === 'privateFlags') return [{ type: privateFlagsType, value: encodeBitset(values) }];
+  return Object.entries(groups[group].values ?? {}).flatMap(([name, [type, width]]): Attribute[] => {
+    const value = values[name];
+    if (value === undefined) return [];
+    return [{ type, value: width === 1 ? Buffer.of(Number(value)) : putU32(Number(value)) }];
+  });
+}
+
+/** Bitsets that were decoded last, by their bytes: those of VFs of one kind are equal, with the names of some sixty features. */
+const knownBitsets = new Map<string, ReadonlyMap<string, boolean>>();
+const mostKnownBitsets = 32;
+
+/** Decodes the form that is not compact, with bits by name. */
+function decodeBitset(data: Buffer = Buffer.alloc(0)): ReadonlyMap<string, boolean> {
+  const bytes = data.toString('latin1');
+  const known = knownBitsets.get(bytes);
+  if (known !== undefined) return known;
+  if (knownBitsets.size === mostKnownBitsets) knownBitsets.clear();
+  const bits = listBits(data);
+  knownBitsets.set(bytes, bits);
+  return bits;
+}
+
+function listBits(data: Buffer): Map<string, boolean> {
+  const bits = new Map<string, boolean>();
+  const attributes = new Attributes(data);
+  // Without a mask only the bits that are set are listed, without a value.
+  const isList = attributes.has(Bitset.noMask);
+  for (const { data: bit } of listAttributes(attributes.get(Bitset.bits) ?? Buffer.alloc(0))) {
+    const parts = new Attributes(bit);
+    const name = decodeString(parts.get(Bitset.name));
+    if (name !== undefined) bits.set(name, isList || parts.has(Bitset.value));
+  }
+  return bits;
+}
+
+function encodeBitset(values: EthtoolValues): Attribute[] {
+  const bits = Object.entries(values).map(([name, value]) => {
+    const parts: Attribute[] = [{ type: Bitset.name, value: encodeString(name) }];
+    if (value) parts.push({ type: Bitset.value, value: Buffer.alloc(0) });
+    return { type: Bitset.bit, value: parts };
+  });
+  return [{ type: Bitset.bits, value: bits }];
+}

@@ -1,0 +1,171 @@
+import { closeSync, fstatSync, openSync, statfsSync, writeSync } from 'node:fs';
+import koffi from 'koffi';
+import { errnoCode } from '../../lib/errors.ts';
+import { NetlinkError } from './errors.ts';
+
+/** Linux `NSFS_MAGIC`: the file system that all namespaces live in. */
+const nsfsMagic = 0x6e736673;
+/** Linux `CLONE_NEWNET`: makes setns(2) refuse namespaces of another type. */
+const cloneNewNet = 0x40000000;
+// Of the thread, not of the process: setns(2) moves the calling thread only.
+const ownNetnsPath = '/proc/thread-self/ns/net';
+
+/**
+ * A network namespace, kept alive by an open descriptor. Two handles refer to the same namespace if `inode` is equal;
+ * paths can be reused. While a handle or a connection into the namespace is open, the kernel does not tear it down, so
+ * interfaces in it do not return to the host; a handle also keeps a mount at its path busy. Close both soon.
+ */
+export class NetnsHandle implements Disposable {
+  readonly path: string;
+  readonly inode: { readonly dev: bigint; readonly ino: bigint };
+  #fd: number | undefined;
+
+  private constructor(path: string, fd: number) {
+    this.path = path;
+    this.#fd = fd;
+    const { dev, ino } = fstatSync(fd, { bigint: true });
+    this.inode = { dev, ino };
+  }
+
+  /**
+   * @param path `/proc/<pid>/ns/net`, or where a runtime has bound it, e.g. `/var/run/netns/cni-…`
+   * @throws NetlinkError `netns-missing` if nothing is there, `netns-invalid` if it is something else
+   */
+  static open(path: string): NetnsHandle {
+    let fd: number;
+    try {
+      fd = openSync(path, 'r');
+    } catch (cause) {
+      const gone = ['ENOENT', 'ESRCH'].includes(errnoCode(cause) ?? '');
+      throw new NetlinkError(gone ? 'netns-missing' : 'netns-refused', `cannot open network namespace ${path}`, {
+        cause,
+        netns: path,
+        path,
+        errno: errnoCode(cause),
+        hint: gone ? 'the pod or process it belonged to is gone' : 'run as root with CAP_SYS_ADMIN',
+      });
+    }
+    try {
+      assertNamespace(path, fd);
+      return new NetnsHandle(path, fd);
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
+  }
+
+  /** The network namespace that this thread is in. */
+  static own(): NetnsHandle {
+    return NetnsHandle.open(ownNetnsPath);
+  }
+
+  /** @throws NetlinkError `netlink-closed` after disposal */
+  get fd(): number {
+    if (this.#fd === undefined) {
+      throw new NetlinkError('netlink-closed', `the handle of network namespace ${this.path} is closed`, {
+        netns: this.path,
+        path: this.path,
+      });
+    }
+    return this.#fd;
+  }
+
+  /**
+   * Whether it is the namespace that this process runs in. netdra runs in the host's network namespace, so this detects
+   * a pod with `hostNetwork: true`, whose namespace must never be changed. The namespace of process 1 is not used: in a
+   * container without `hostPID` that is our own process anyway, and with it we could still be in another namespace.
+   */
+  isHost(): boolean {
+    using own = NetnsHandle.own();
+    return this.equals(own);
+  }
+
+  equals(other: NetnsHandle): boolean {
+    return this.inode.dev === other.inode.dev && this.inode.ino === other.inode.ino;
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#fd === undefined) return;
+    closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+}
+
+function assertNamespace(path: string, fd: number): void {
+  if (statfsSync(`/proc/self/fd/${fd}`).type === nsfsMagic) return;
+  // A runtime leaves such a file after the unmount, and a container sees one if mounts do not propagate to it.
+  throw new NetlinkError('netns-invalid', `${path} is a file, but no namespace is mounted on it`, {
+    netns: path,
+    path,
+    hint: 'the pod is gone, or the directory is mounted into our container without mountPropagation: HostToContainer',
+  });
+}
+
+/** The process's own namespace, opened once: every call returns to it. */
+let home: NetnsHandle | undefined;
+
+/**
+ * Runs `create` inside another network namespace and returns, all in one synchronous step: this is the main thread of
+ * the process, so nothing else may run meanwhile. `create` opens a socket (which stays where it was opened) and must
+ * not start a thread, a child process or asynchronous file access: they would inherit the namespace.
+ * @throws NetlinkError `netns-refused`; whatever `create` throws
+ */
+export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
+  const setns = loadSetns();
+  home ??= NetnsHandle.own();
+  const errno = setns(netns.fd);
+  if (errno !== undefined) throw refusedEntry(netns, errno);
+  let created: T;
+  try {
+    created = create();
+  } finally {
+    goBack(setns, home);
+  }
+  if (isThenable(created)) throw new TypeError('openInNetns: create must be synchronous, but it returned a promise');
+  return created;
+}
+
+type Setns = (fd: number) => string | undefined;
+
+// Looked up once, at first use: doing it for each call costs 60 MB of resident memory (seen with koffi 3.3).
+let resolved: Setns | undefined;
+
+/** setns(2) for network namespaces: returns the errno's name, or undefined. libc is among the process's own symbols. */
+function loadSetns(): Setns {
+  if (resolved !== undefined) return resolved;
+  const setns = koffi.load(null).func('int setns(int fd, int nstype)');
+  resolved = (fd) => (setns(fd, cloneNewNet) === 0 ? undefined : errnoName(koffi.errno()));
+  return resolved;
+}
+
+function errnoName(errno: number): string {
+  const entry = Object.entries(koffi.os.errno).find(([, value]) => value === errno);
+  return entry?.[0] ?? `errno ${errno}`;
+}
+
+function refusedEntry(netns: NetnsHandle, errno: string): NetlinkError {
+  const hint = errno === 'EINVAL' ? 'it is a namespace of another type' : 'give the process CAP_SYS_ADMIN';
+  return new NetlinkError('netns-refused', `cannot enter network namespace ${netns.path} (${errno})`, {
+    netns: netns.path,
+    path: netns.path,
+    errno,
+    hint,
+  });
+}
+
+function goBack(setns: Setns, home: NetnsHandle): void {
+  let errno: string | undefined;
+  try {
+    errno = setns(home.fd);
+  } catch (error) {
+    errno = String(error);
+  }
+  if (errno === undefined) return;
+  // To continue in a pod's namespace would be to treat the pod as if it were the host.
+  writeSync(2, `netdra: cannot return to its own network namespace (${errno}), aborting\n`);
+  process.abort();
+}
+
+function isThenable(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+}

@@ -1,0 +1,400 @@
+import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import { type Address, decodeAddress, encodeAddress, isReachable, scopeOf } from './address.ts';
+import { type Attribute, encodeString } from './attributes.ts';
+import { assertIndex, assertInterfaceName } from './checks.ts';
+import { describe, NetlinkError, type RequestSubject } from './errors.ts';
+import { KernelSocket } from './kernel-socket.ts';
+import {
+  altNamesOf,
+  decodeLink,
+  encodeAltName,
+  encodeKind,
+  encodeLink,
+  encodeLinkChange,
+  encodeProperties,
+  encodeVeth,
+  type Link,
+  LinkAttribute,
+  type LinkChange,
+} from './link.ts';
+import { type NetnsHandle, openInNetns } from './netns.ts';
+import type { VfIdentity } from './network-state.ts';
+import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
+import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
+import { RequestSocket } from './socket.ts';
+import { encodeVfChange, type VfChange } from './vf-change.ts';
+import { decodeVfInfos, type VfInfo } from './vf-info.ts';
+
+/** `RTM_*` of Linux `rtnetlink.h`. */
+const MessageType = {
+  newLink: 16,
+  delLink: 17,
+  getLink: 18,
+  setLink: 19,
+  newAddress: 20,
+  delAddress: 21,
+  getAddress: 22,
+  newRoute: 24,
+  delRoute: 25,
+  getRoute: 26,
+  newQdisc: 36,
+  delQdisc: 37,
+  getQdisc: 38,
+  newLinkProperty: 108,
+  delLinkProperty: 109,
+} as const;
+
+/** `RTEXT_FILTER_VF`. */
+const withVfs = 1;
+/** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and are not used here. */
+const skipStats = 8;
+const createExclusive = FlagsNew.CREATE | FlagsNew.EXCL;
+
+const gatewayHint = 'the gateway must be in a network of the interface, or reached with onLink';
+const routeHints = {
+  ENETUNREACH: gatewayHint, // IPv4
+  EHOSTUNREACH: gatewayHint, // IPv6
+  EEXIST: 'there is such a route already',
+  ENETDOWN: 'set the interface up first',
+};
+
+/** Either, not both. */
+export type LinkSelector = { index: number } | { name: string };
+
+/** Properties that the kernel accepts when it creates a link. It silently ignores an alias: set it afterwards. */
+export interface NewLink extends Pick<LinkChange, 'hardwareAddress' | 'mtuBytes' | 'netns'> {
+  name: string;
+}
+
+/**
+ * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for what is known
+ * of a VF, so each function decodes only what it returns.
+ */
+export interface LinkTable {
+  /** @throws NetlinkError `netlink-malformed` */
+  all(): Link[];
+  /** Links that may be those of the given VFs. @throws NetlinkError `netlink-malformed` */
+  candidates(of: readonly VfIdentity[]): Link[];
+}
+
+export interface NewVeth extends NewLink {
+  /** Cannot be up or a bridge port from the start (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
+  peer: NewLink;
+}
+
+/** Limit for one link. */
+const maxAddresses = 1_024;
+
+/**
+ * A connection to rtnetlink in one network namespace. Requests run one after the other. An open connection keeps its
+ * namespace alive, and with it a VF that is in there: close it as soon as the work is done. (Events use a connection of
+ * their own, so that an overrun of theirs never loses an answer.)
+ */
+export class RtnlConnection implements Disposable {
+  readonly #socket: RequestSocket;
+  readonly #netnsPath: string | undefined;
+
+  constructor(socket: RequestSocket, netnsPath?: string) {
+    this.#socket = socket;
+    this.#netnsPath = netnsPath;
+  }
+
+  /**
+   * @param netns default: the process's own
+   * @throws NetlinkError `netns-refused`, `netlink-refused`
+   */
+  static open(netns?: NetnsHandle, clock: Clock = systemClock): RtnlConnection {
+    const create = () => new KernelSocket(Protocol.ROUTE);
+    const socket = netns === undefined ? create() : openInNetns(netns, create);
+    return new RtnlConnection(new RequestSocket(socket, clock), netns?.path);
+  }
+
+  /** All links of the namespace, or only candidates for the given VFs. */
+  async links(of?: readonly VfIdentity[]): Promise<Link[]> {
+    const table = await this.linkTable();
+    return of === undefined ? table.all() : table.candidates(of);
+  }
+
+  /** All links of the namespace, to look for several VFs with one dump. */
+  async linkTable(): Promise<LinkTable> {
+    const subject = this.#subject('list links');
+    const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);
+    const messages = await this.#socket.dump({ type: MessageType.getLink, payload }, subject);
+    const decode = (wanted: NetlinkMessage[]) => decodeAll(wanted, MessageType.newLink, decodeLink, subject);
+    return {
+      all: () => decode(messages),
+      candidates(of) {
+        const marks = of.flatMap(marksOf);
+        return decode(messages.filter(({ data }) => marks.some((mark) => data.includes(mark))));
+      },
+    };
+  }
+
+  /** `undefined` if there is none. A link is also found by an alternative name. */
+  async link(by: LinkSelector): Promise<Link | undefined> {
+    return (await this.#readLink(by, decodeLink))[0];
+  }
+
+  /**
+   * A PF's settings for its VFs, in their order. Empty if the link is gone or is not a PF. A missing VF is unknown, not
+   * absent: drivers leave VFs out. The kernel cannot be asked for one VF, and a list above 64 KiB (some 270 VFs) is broken.
+   */
+  async vfInfos(pfIndex: number): Promise<VfInfo[]> {
+    const subject = this.#subject('read the VFs of link', `#${pfIndex}`);
+    assertIndex(pfIndex);
+    const attributes = [{ type: LinkAttribute.extMask, value: putU32(withVfs | skipStats) }];
+    const payload = encodeLink(pfIndex, attributes);
+    const messages = await this.#requestLink(payload, subject, true);
+    return decodeAll(messages, MessageType.newLink, (data) => decodeVfInfos(data, { whole: true }), subject).flat();
+  }
+
+  /**
+   * Changes a PF's settings for one of its VFs, property by property.
+   * @throws NetlinkError `netlink-refused` with the property in `operation`; `EOPNOTSUPP` if the card cannot do it
+   */
+  async setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
+    assertIndex(pfIndex);
+    for (const { property, attributes } of encodeVfChange(vfIndex, change)) {
+      const subject = this.#subject(`set ${property} of VF ${vfIndex} of link`, `#${pfIndex}`);
+      await this.#socket.request({ type: MessageType.setLink, payload: encodeLink(pfIndex, attributes) }, subject);
+    }
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST` if any link of the namespace has that name */
+  async addAltName(index: number, name: string): Promise<void> {
+    const subject = this.#subject(`add alternative name ${name} to link`, `#${index}`, {
+      EEXIST: `the name ${name} is taken`,
+    });
+    const payload = encodeAltName(index, Buffer.from(name));
+    await this.#socket.request({ type: MessageType.newLinkProperty, flags: createExclusive, payload }, subject);
+  }
+
+  /**
+   * Removes all alternative names except those to keep, also names that are not UTF-8.
+   * @throws NetlinkError the first failure, after all of them were tried
+   */
+  async removeAltNames(index: number, keep: readonly string[] = []): Promise<void> {
+    const kept = keep.map((name) => Buffer.from(name));
+    const names = (await this.#readLink({ index }, altNamesOf)).flat();
+    const errors: unknown[] = [];
+    for (const name of names.filter((each) => !kept.some((other) => other.equals(each)))) {
+      const subject = this.#subject(`remove alternative name ${name} of link`, `#${index}`);
+      const request = { type: MessageType.delLinkProperty, payload: encodeAltName(index, name) };
+      await this.#socket.request(request, subject).catch((error: unknown) => errors.push(error));
+    }
+    if (errors.length > 0) throw errors[0];
+  }
+
+  /** Kind of the qdisc that was attached to a link by request; `undefined` for the kernel's default, or none. */
+  async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
+    const subject = this.#subject(`read the ${place} qdisc of link`, `#${index}`);
+    // Without the flag the kernel answers only processes that listen for changes.
+    const request = { type: MessageType.getQdisc, flags: Flags.ECHO, payload: encodeQdisc(index, place) };
+    try {
+      const messages = await this.#socket.request(request, subject);
+      return decodeAll(messages, MessageType.newQdisc, decodeQdisc, subject)[0];
+    } catch (error) {
+      // ENOENT: there is none; EINVAL: one that the kernel does not show, such as noqueue.
+      if (error instanceof NetlinkError && ['ENOENT', 'EINVAL'].includes(error.errno ?? '')) return undefined;
+      throw error;
+    }
+  }
+
+  /** Adds a qdisc with the defaults of its kind. */
+  async addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
+    const subject = this.#subject(`add ${place} qdisc ${kind} to link`, `#${index}`);
+    const payload = encodeQdisc(index, place, kind);
+    await this.#socket.request({ type: MessageType.newQdisc, flags: createExclusive, payload }, subject);
+  }
+
+  /** Restores the kernel's default and removes all filters and classes. */
+  async removeQdisc(index: number, place: QdiscPlace): Promise<void> {
+    const subject = this.#subject(`remove the ${place} qdisc of link`, `#${index}`);
+    await this.#socket.request({ type: MessageType.delQdisc, payload: encodeQdisc(index, place) }, subject);
+  }
+
+  /**
+   * IPv4 and IPv6 addresses, of one link or of all. At most 1024 of one link: a pod's link can have any number of them.
+   */
+  async addresses(index?: number): Promise<Address[]> {
+    const { messages, subject } = await this.#dumpAddresses(index);
+    return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
+  }
+
+  /**
+   * Addresses of all links that other hosts can reach. Those of link scope, which every link that is up has, are not decoded.
+   */
+  async reachableAddresses(): Promise<Address[]> {
+    const { messages, subject } = await this.#dumpAddresses();
+    const reachable = messages.filter(({ data }) => isReachable(scopeOf(data)));
+    return decodeAll(reachable, MessageType.newAddress, decodeAddress, subject);
+  }
+
+  /** IPv4 and IPv6 routes of all tables; those that leave by one link, or all. */
+  async routes(index?: number): Promise<Route[]> {
+    const { messages, subject } = await this.#dumpRoutes();
+    const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
+    return routes.filter(({ nextHops }) => index === undefined || nextHops.some((hop) => hop.index === index));
+  }
+
+  /** Default routes of all tables. A node can have any number of other routes, which are not decoded. */
+  async defaultRoutes(): Promise<Route[]> {
+    const { messages, subject } = await this.#dumpRoutes();
+    const candidates = messages.filter(({ data }) => hasZeroPrefix(data));
+    return decodeAll(candidates, MessageType.newRoute, decodeRoute, subject).filter(isDefaultRoute);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */
+  async setLink(index: number, change: LinkChange): Promise<void> {
+    const payload = encodeLinkChange(index, change);
+    const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
+    const subject = this.#subject(`${verb} (${Object.keys(change).join(', ')}) link`, `#${index}`, {
+      EEXIST: `the name ${change.name ?? 'of the link'} is taken`,
+    });
+    await this.#socket.request({ type: MessageType.setLink, payload }, subject);
+  }
+
+  /**
+   * @param cidr `192.0.2.7/24`
+   * @param options.noDad without duplicate address detection: usable at once
+   * @throws NetlinkError `netlink-refused` with `EEXIST` if the link has it already
+   */
+  async addAddress(index: number, cidr: string, options: { noDad?: boolean } = {}): Promise<void> {
+    const payload = encodeAddress(index, cidr, options.noDad);
+    const subject = this.#subject(`add address ${cidr} to link`, `#${index}`);
+    await this.#socket.request({ type: MessageType.newAddress, flags: createExclusive, payload }, subject);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link does not have it */
+  async removeAddress(index: number, cidr: string): Promise<void> {
+    const payload = encodeAddress(index, cidr);
+    const subject = this.#subject(`remove address ${cidr} from link`, `#${index}`);
+    await this.#socket.request({ type: MessageType.delAddress, payload }, subject);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `EEXIST`, or `ENETUNREACH` if the gateway is in no network of the link */
+  async addRoute(route: NewRoute): Promise<void> {
+    const payload = encodeRoute(route);
+    const subject = this.#subject(`add route to ${describeRoute(route)} by link`, `#${route.index}`, routeHints);
+    await this.#socket.request({ type: MessageType.newRoute, flags: createExclusive, payload }, subject);
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `ESRCH` if there is no such route */
+  async removeRoute(route: NewRoute): Promise<void> {
+    const payload = encodeRoute(route);
+    const subject = this.#subject(`remove route to ${describeRoute(route)} by link`, `#${route.index}`);
+    await this.#socket.request({ type: MessageType.delRoute, payload }, subject);
+  }
+
+  /** Both ends are created in this namespace unless their `netns` says otherwise. */
+  async createVeth({ peer, ...end }: NewVeth): Promise<void> {
+    const payload = encodeVeth(end, peer);
+    await this.#create(payload, `create veth pair with ${peer.name}`, end.name);
+  }
+
+  async createBridge(bridge: NewLink): Promise<void> {
+    const payload = encodeLink(0, [...encodeProperties(bridge), encodeKind('bridge')]);
+    await this.#create(payload, 'create bridge', bridge.name);
+  }
+
+  /** Deleting a veth end also deletes its other end. */
+  async deleteLink(index: number): Promise<void> {
+    assertIndex(index);
+    const subject = this.#subject('delete link', `#${index}`);
+    await this.#socket.request({ type: MessageType.delLink, payload: encodeLink(index, []) }, subject);
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+
+  async #readLink<T>(by: LinkSelector, decode: (message: Buffer) => T): Promise<T[]> {
+    const subject = this.#subject('read link', nameOf(by));
+    const attributes: Attribute[] = [{ type: LinkAttribute.extMask, value: putU32(skipStats) }];
+    if ('index' in by) assertIndex(by.index);
+    else {
+      assertInterfaceName(by.name);
+      attributes.push({ type: LinkAttribute.name, value: encodeString(by.name) });
+    }
+    const payload = encodeLink('index' in by ? by.index : 0, attributes);
+    return decodeAll(await this.#requestLink(payload, subject), MessageType.newLink, decode, subject);
+  }
+
+  async #requestLink(payload: Uint8Array[], subject: RequestSubject, isLarge = false): Promise<NetlinkMessage[]> {
+    try {
+      return await this.#socket.request({ type: MessageType.getLink, payload, isLarge }, subject);
+    } catch (error) {
+      if (error instanceof NetlinkError && error.errno === 'ENODEV') return [];
+      throw error;
+    }
+  }
+
+  async #dumpAddresses(index?: number) {
+    const subject = this.#subject('list addresses');
+    // Source: Linux if_addr.h `struct ifaddrmsg`, in which the kernel filters by `ifa_index` for sockets with strict checks.
+    const header = Buffer.alloc(8);
+    header.writeUInt32LE(index ?? 0, 4);
+    const request = { type: MessageType.getAddress, payload: [header] };
+    const limit = index === undefined ? Infinity : maxAddresses;
+    const messages = await this.#socket.dump(request, subject, limit).catch((error: unknown) => {
+      // A link that is gone has no addresses.
+      if (index !== undefined && error instanceof NetlinkError && error.errno === 'ENODEV') return [];
+      throw error;
+    });
+    if (index === undefined) return { messages, subject };
+    // Filtered again, for kernels before 4.20, which return the addresses of all links.
+    const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
+    return { messages: own, subject };
+  }
+
+  async #dumpRoutes() {
+    const subject = this.#subject('list routes');
+    const payload = [Buffer.alloc(12)];
+    return { messages: await this.#socket.dump({ type: MessageType.getRoute, payload }, subject), subject };
+  }
+
+  async #create(payload: Uint8Array[], operation: string, name: string): Promise<void> {
+    const subject = this.#subject(operation, name, { EEXIST: 'there is a link of that name already' });
+    await this.#socket.request({ type: MessageType.newLink, flags: createExclusive, payload }, subject);
+  }
+
+  #subject(operation: string, interfaceName?: string, hints: Record<string, string> = {}): RequestSubject {
+    return { operation, interfaceName, netns: this.#netnsPath, hints };
+  }
+}
+
+/** Byte strings of which the message of a VF's link contains at least one. */
+function marksOf({ pciAddress, alias, permanentAddress, hardwareAddress }: VfIdentity): Buffer[] {
+  const texts = [pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text));
+  const addresses = [permanentAddress, hardwareAddress].filter((text) => text !== undefined);
+  return [...texts, ...addresses.map((text) => Buffer.from(text.replaceAll(':', ''), 'hex'))];
+}
+
+function nameOf(by: LinkSelector): string {
+  return 'index' in by ? `#${by.index}` : by.name;
+}
+
+function describeRoute({ destination, gateway }: NewRoute): string {
+  return gateway === undefined ? destination : `${destination} via ${gateway}`;
+}
+
+/** Skips messages of other types and those for which `decode` returns `undefined`. */
+function decodeAll<T>(
+  messages: { type: number; data: Buffer }[],
+  type: number,
+  decode: (message: Buffer) => T | undefined,
+  subject: RequestSubject,
+): T[] {
+  try {
+    return messages
+      .filter((message) => message.type === type)
+      .map(({ data }) => decode(data))
+      .filter((decoded) => decoded !== undefined);
+  } catch (cause) {
+    throw new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer cannot be read`, {
+      ...subject,
+      cause,
+    });
+  }
+}

@@ -1,0 +1,70 @@
+import koffi from 'koffi';
+import { Slots } from '../../lib/slots.ts';
+
+/** Linux `AF_NETLINK`. */
+export const netlinkFamily = 16;
+/** Layout of a `struct sockaddr_nl`, in bytes: its size, and where its fields begin. */
+export const addressLayout = { bytes: 12, family: 0, port: 4 } as const;
+/** Linux `SOL_NETLINK`. */
+const netlinkLevel = 270;
+/** Linux `NETLINK_NO_ENOBUFS`, `NETLINK_GET_STRICT_CHK`. */
+export const netlinkOptions = { noOverflowErrors: 5, strictChecks: 12 } as const;
+
+interface SocketCalls {
+  socket: (family: number, type: number, protocol: number) => number;
+  connect: (descriptor: number, address: Buffer, bytes: number) => number;
+  getsockname: (descriptor: number, address: Buffer, size: Buffer) => number;
+  setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
+  recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
+  /** Runs in a thread. */
+  sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
+  /** Runs in a thread. */
+  recvAsync: (descriptor: number, buffer: Buffer, flags: number) => Promise<number>;
+  errno: () => number;
+}
+
+let resolved: SocketCalls | undefined;
+
+/** System calls for sockets. Resolved once: each koffi lookup costs memory for good. */
+export function loadSocketCalls(): SocketCalls {
+  if (resolved !== undefined) return resolved;
+  const library = koffi.load(null);
+  const send = library.func('long send(int fd, const void *data, size_t size, int flags)');
+  const recv = library.func('long recv(int fd, void *data, size_t size, int flags)');
+  resolved = {
+    socket: library.func('int socket(int family, int type, int protocol)'),
+    connect: library.func('int connect(int fd, const void *address, uint32_t size)'),
+    getsockname: library.func('int getsockname(int fd, void *address, uint32_t *size)'),
+    setsockopt: library.func('int setsockopt(int fd, int level, int option, const void *value, uint32_t size)'),
+    recv,
+    sendAsync: (descriptor, message) => inThread(send, descriptor, message, 0),
+    recvAsync: (descriptor, buffer, flags) => inThread(recv, descriptor, buffer, flags),
+    errno: () => koffi.errno(),
+  };
+  return resolved;
+}
+
+/** Sets an option of a netlink socket. @returns whether the kernel knows it */
+export function switchOn(descriptor: number, option: number): boolean {
+  const on = Buffer.from([1, 0, 0, 0]);
+  return loadSocketCalls().setsockopt(descriptor, netlinkLevel, option, on, on.length) === 0;
+}
+
+/**
+ * koffi refuses more than 256 calls at once, and keeps the stacks of eight calls for reuse. More than eight wait here, which
+ * delays none: libuv has four threads.
+ */
+const threads = new Slots(8);
+
+/** A library function as koffi returns it. */
+type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
+
+function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  return threads.run(() => {
+    call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
+      error ? reject(error) : resolve(result),
+    );
+    return promise;
+  });
+}

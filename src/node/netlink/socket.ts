@@ -1,0 +1,256 @@
+import {
+  Flags,
+  FlagsGet,
+  formatMessage,
+  getS32,
+  MessageType,
+  type NetlinkMessage,
+  parseError,
+  parseMessages,
+} from 'netlink';
+import type { Clock, Deadline } from '../../lib/clock.ts';
+import { describe, NetlinkError, type RequestSubject, refused } from './errors.ts';
+
+/** The part of the package's `RawNetlinkSocket` that is used. */
+export interface DatagramSocket {
+  on(event: 'message' | 'truncatedMessage', listener: (message: Buffer, sender: { port: number }) => void): unknown;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  send(message: Uint8Array, options: object, callback: (error?: Error) => void): void;
+  ref(): void;
+  unref(): void;
+  close(): void;
+}
+
+export interface NetlinkRequest {
+  type: number;
+  /** Flags besides `NLM_F_REQUEST` and `NLM_F_ACK`. */
+  flags?: number;
+  payload: Uint8Array[];
+  /** Whether the answer can have tens of kilobytes: the kernel drops what does not fit into the buffer of the socket. */
+  isLarge?: boolean;
+}
+
+interface Pending {
+  seq: number;
+  message: Buffer;
+  /** Whether it is sent without others. */
+  isAlone: boolean;
+  /** How many messages of a table are wanted. */
+  limit: number;
+  subject: RequestSubject;
+  parts: NetlinkMessage[];
+  interrupted: boolean;
+  resolve(): void;
+  reject(error: Error): void;
+}
+
+// The kernel answers within the system call, so a missing answer means that it was lost.
+const answerTimeoutMs = 10_000;
+const dumpAttempts = 5;
+/** Maximum number of requests sent together: their answers must all fit into the socket's buffer. */
+const maxTogether = 16;
+/** Field offsets in a `struct nlmsghdr`, and the length of an `NLMSG_DONE` with its errno. */
+const header = { bytes: 16, length: 0, type: 4 } as const;
+const doneBytes = header.bytes + 4;
+
+/**
+ * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
+ * requests are sent to the kernel together, which executes one after the other, even if an earlier one fails; a request
+ * for a table, or with a large answer, is sent alone. Keeps the event loop alive only while a request is under way.
+ */
+export class RequestSocket implements Disposable {
+  readonly #socket: DatagramSocket;
+  readonly #clock: Clock;
+  readonly #waiting: Pending[] = [];
+  /** Requests that the kernel has not answered yet, by sequence number. */
+  readonly #pending = new Map<number, Pending>();
+  #seq = 0;
+  #isBusy = false;
+  #closed = false;
+
+  constructor(socket: DatagramSocket, clock: Clock) {
+    this.#socket = socket;
+    this.#clock = clock;
+    socket.on('message', (message, sender) => this.#receive(message, sender.port));
+    socket.on('truncatedMessage', () => this.#fail((subject) => lost('the answer was cut off', subject)));
+    socket.on('error', (cause) => this.#fail((subject) => lost('the socket failed', subject, cause)));
+    socket.unref();
+  }
+
+  /**
+   * @returns the messages of the answer, without the acknowledgement
+   * @throws NetlinkError `netlink-refused`, `netlink-lost`, `netlink-closed`, `netlink-malformed`
+   */
+  async request(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
+    const flags = (request.flags ?? 0) | Flags.ACK;
+    return (await this.#enqueue({ ...request, flags }, subject)).parts;
+  }
+
+  /**
+   * Reads a whole table. Starts over when the kernel reports that it changed meanwhile, up to five times.
+   * @param limit how many of its messages are wanted: a longer table is cut off there and is not read again
+   * @throws NetlinkError as {@link request}, and `netlink-interrupted`
+   */
+  async dump(request: NetlinkRequest, subject: RequestSubject, limit = Infinity): Promise<NetlinkMessage[]> {
+    for (let attempt = 1; attempt <= dumpAttempts; attempt++) {
+      const flags = (request.flags ?? 0) | FlagsGet.DUMP;
+      const { parts, interrupted } = await this.#enqueue({ ...request, flags }, subject, limit);
+      if (parts.length >= limit) return parts.slice(0, limit);
+      if (!interrupted) return parts;
+    }
+    throw new NetlinkError('netlink-interrupted', `cannot ${describe(subject)}: the table changed under each attempt`, {
+      ...subject,
+      retriable: true,
+    });
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const { reject, subject } of this.#waiting.splice(0)) reject(closedError(subject));
+    this.#fail((subject) => closedError(subject));
+    // Deferred: we may be inside the socket's own receive callback, which still uses what close frees.
+    setImmediate(() => this.#socket.close());
+  }
+
+  /** @param limit present for a dump */
+  #enqueue(
+    { type, flags = 0, payload, isLarge = false }: NetlinkRequest,
+    subject: RequestSubject,
+    limit?: number,
+  ): Promise<Pending> {
+    return new Promise((resolve, reject) => {
+      if (this.#closed) return reject(closedError(subject));
+      this.#seq = (this.#seq % 0xffffffff) + 1;
+      const seq = this.#seq;
+      const parts = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
+      const pending: Pending = {
+        ...{ seq, message: Buffer.concat(parts), subject, parts: [], interrupted: false, reject },
+        ...{ isAlone: limit !== undefined || isLarge, limit: limit ?? Infinity },
+        resolve: () => resolve(pending),
+      };
+      this.#waiting.push(pending);
+      // Deferred, so that requests made at the same time are sent together.
+      if (!this.#isBusy && this.#waiting.length === 1) queueMicrotask(() => void this.#ask());
+    });
+  }
+
+  /** Runs until no request is waiting. */
+  async #ask(): Promise<void> {
+    if (this.#isBusy || this.#closed) return;
+    this.#isBusy = true;
+    for (let together = this.#next(); together.length > 0; together = this.#next()) await this.#exchange(together);
+    this.#isBusy = false;
+  }
+
+  /** The requests to send to the kernel next. */
+  #next(): Pending[] {
+    const [first] = this.#waiting;
+    if (first?.isAlone) return this.#waiting.splice(0, 1);
+    const nextAlone = this.#waiting.findIndex(({ isAlone }) => isAlone);
+    const count = nextAlone === -1 ? this.#waiting.length : nextAlone;
+    return this.#waiting.splice(0, Math.min(count, maxTogether));
+  }
+
+  /** Resolves when each request has its answer or has failed. */
+  async #exchange(together: readonly Pending[]): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#socket.ref();
+    let deadline: Deadline | undefined;
+    const settle = (pending: Pending, end: () => void) => {
+      if (!this.#pending.delete(pending.seq)) return;
+      if (this.#pending.size === 0) {
+        deadline?.[Symbol.dispose]();
+        if (this.#waiting.length === 0 && !this.#closed) this.#socket.unref();
+        resolve();
+      }
+      end();
+    };
+    for (const pending of together) {
+      const { resolve: done, reject } = pending;
+      this.#pending.set(pending.seq, pending);
+      pending.resolve = () => settle(pending, done);
+      pending.reject = (error) => settle(pending, () => reject(error));
+    }
+    const message = together.length === 1 ? together[0]?.message : Buffer.concat(together.map((each) => each.message));
+    this.#socket.send(message as Buffer, {}, (cause) => {
+      if (cause) this.#fail((subject) => lost('the request was not sent', subject, cause));
+      if (!together.some(({ seq }) => this.#pending.has(seq))) return;
+      deadline = this.#clock.deadline(answerTimeoutMs);
+      const onTimeout = () => this.#fail((subject) => lost(`no answer within ${answerTimeoutMs} ms`, subject));
+      if (deadline.signal.aborted) onTimeout();
+      deadline.signal.addEventListener('abort', onTimeout, { once: true });
+    });
+    await promise;
+  }
+
+  #receive(datagram: Buffer, senderPort: number): void {
+    // Port 0 is the kernel. Other processes can send to our port too; their messages are ignored.
+    if (senderPort !== 0) return;
+    // A dump runs alone. Messages beyond its limit are not even parsed, except where the dump may end.
+    const [first] = this.#pending.values();
+    if (first !== undefined && first.parts.length >= first.limit && !mayEndDump(datagram)) return;
+    try {
+      for (const message of parseMessages(datagram)) {
+        // An unknown number belongs to the late answer to an abandoned request.
+        const pending = this.#pending.get(message.seq);
+        if (pending !== undefined) this.#accept(pending, message);
+      }
+    } catch (cause) {
+      this.#fail((subject) => malformed(subject, cause));
+    }
+  }
+
+  #accept(pending: Pending, message: NetlinkMessage): void {
+    if (message.flags & Flags.DUMP_INTR) pending.interrupted = true;
+    if (message.type === MessageType.NOOP) return;
+    if (message.type !== MessageType.ERROR && message.type !== MessageType.DONE) {
+      pending.parts.push(message);
+      return;
+    }
+    const errno = message.type === MessageType.DONE ? doneErrno(message.data) : parseError(message.data, 0).errno;
+    if (errno === 0) pending.resolve();
+    else pending.reject(refused(errno, pending.subject));
+  }
+
+  #fail(createError: (subject: RequestSubject) => NetlinkError): void {
+    for (const { reject, subject } of [...this.#pending.values()]) reject(createError(subject));
+  }
+}
+
+/**
+ * Whether a dump may end with a datagram: an error is the only message in its datagram, an `NLMSG_DONE` the last one.
+ * Source: Linux `netlink_dump` and `netlink_ack`.
+ */
+function mayEndDump(datagram: Buffer): boolean {
+  if (datagram.length < doneBytes) return true;
+  const lastAt = datagram.length - doneBytes;
+  const isDone =
+    datagram.readUInt32LE(lastAt + header.length) === doneBytes &&
+    datagram.readUInt16LE(lastAt + header.type) === MessageType.DONE;
+  return isDone || datagram.readUInt16LE(header.type) === MessageType.ERROR;
+}
+
+/** A dump can fail half-way; its last message then carries a negative errno. */
+function doneErrno(data: Buffer): number {
+  return data.length >= 4 ? Math.min(0, getS32(data.subarray(0, 4))) : 0;
+}
+
+function lost(what: string, subject: RequestSubject, cause?: unknown): NetlinkError {
+  return new NetlinkError('netlink-lost', `cannot ${describe(subject)}: ${what}`, {
+    ...subject,
+    cause,
+    retriable: true,
+  });
+}
+
+function malformed(subject: RequestSubject, cause: unknown): NetlinkError {
+  return new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer is not a netlink message`, {
+    ...subject,
+    cause,
+  });
+}
+
+function closedError(subject: RequestSubject): NetlinkError {
+  return new NetlinkError('netlink-closed', `cannot ${describe(subject)}: the connection is closed`, { ...subject });
+}

@@ -1,0 +1,63 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { errnoCode } from '../../lib/errors.ts';
+import { assertInterfaceName } from './checks.ts';
+import { NetlinkError } from './errors.ts';
+import { type NetnsHandle, openInNetns } from './netns.ts';
+
+/** Sysctl keys that affect only one interface. IFNAME stands for its name, as in the CNI plugin tuning. */
+export const interfaceSysctlPattern = /^net\.(ipv[46])\.(conf|neigh)\.IFNAME\.([a-z0-9_]+)$/;
+
+/** Kernel settings of an interface by key: `net.ipv4.conf.IFNAME.arp_ignore`. */
+export type InterfaceSysctls = Record<string, string | number>;
+
+/**
+ * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the
+ * namespace of the thread that opens it, so it is opened and written inside the namespace, in one synchronous step.
+ * @param procSysDir where the host's `/proc/sys` is; in a container it is read-only unless it was mounted elsewhere
+ * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then
+ */
+export function writeInterfaceSysctls(
+  netns: NetnsHandle,
+  interfaceName: string,
+  sysctls: InterfaceSysctls,
+  procSysDir = '/proc/sys',
+): void {
+  assertInterfaceName(interfaceName);
+  const files = Object.entries(sysctls).map(([key, value]) => {
+    const [, family, table, name] = interfaceSysctlPattern.exec(key) ?? [];
+    if (family === undefined || table === undefined || name === undefined) throw refused(key, value, netns, undefined);
+    // Interface names may contain dots, so the key cannot simply be split at them.
+    return { key, value, path: join(procSysDir, 'net', family, table, interfaceName, name) };
+  });
+  openInNetns(netns, () => {
+    for (const { key, value, path } of files) {
+      try {
+        // Never created: a missing file is a key that the kernel does not know.
+        writeFileSync(path, String(value), { flag: 'r+' });
+      } catch (cause) {
+        throw refused(key, value, netns, cause);
+      }
+    }
+  });
+}
+
+const hints: Readonly<Record<string, string>> = {
+  ENOENT: 'the kernel has no such key for this interface; those of IPv6 need an MTU of 1280 and IPv6 itself',
+  EINVAL: 'the kernel does not take this value',
+  EROFS: '/proc/sys is read-only in this container: mount that of the host elsewhere and name it with --proc-sys-dir',
+  EACCES: 'give the process CAP_NET_ADMIN, and /proc/sys writable',
+};
+
+function refused(key: string, value: string | number, netns: NetnsHandle, cause: unknown): NetlinkError {
+  const errno = errnoCode(cause);
+  const hint =
+    cause === undefined ? 'use the keys of an interface, with IFNAME in place of its name' : hints[errno ?? ''];
+  const reason = errno === undefined ? '' : ` (${errno})`;
+  return new NetlinkError('sysctl-refused', `cannot set ${key} to ${JSON.stringify(value)} in ${netns.path}${reason}`, {
+    netns: netns.path,
+    path: netns.path,
+    errno,
+    ...(hint === undefined ? {} : { hint }),
+  });
+}

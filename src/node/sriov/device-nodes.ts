@@ -1,0 +1,158 @@
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { errnoCode } from '../../lib/errors.ts';
+import { SriovError } from './errors.ts';
+
+/** How a program in user space accesses a VF that is bound to vfio-pci or a variant of it. */
+export interface VfioAccess {
+  /** `/dev/vfio/42`, `/dev/vfio/noiommu-0`; on a kernel that supports only devices, `/dev/vfio/devices/vfio0`. */
+  device: string;
+  /** Number of the IOMMU group. */
+  iommuGroup: string;
+  /** All that a container needs, for the old interface (groups) and the new one (iommufd). */
+  nodes: string[];
+}
+
+/** The RDMA side of a VF that has a kernel driver. */
+export interface RdmaAccess {
+  /** `mlx5_3`. */
+  device: string;
+  nodes: string[];
+}
+
+/** The kernel's name for the group of a device without an IOMMU; set by its vfio.c. */
+const noIommuGroupName = 'vfio-noiommu';
+
+/**
+ * Finds the character devices for the use of a VF. They are taken from sysfs (`uevent`), not from `/dev`, which in the
+ * driver's container is not the host's.
+ */
+export class DeviceNodes {
+  readonly #root: string;
+
+  /** @param root where sysfs is mounted */
+  constructor(root = '/sys') {
+    this.#root = root;
+  }
+
+  /**
+   * @param pciAddress of a function that is bound to a vfio driver
+   * @throws SriovError `device-node-missing`
+   */
+  async vfio(pciAddress: string): Promise<VfioAccess> {
+    const iommuGroup = await this.#iommuGroup(pciAddress);
+    const group = await this.#vfioGroupNode(pciAddress, iommuGroup);
+    const byDevice = await this.#nodesIn(join(this.#deviceDir(pciAddress), 'vfio-dev'));
+    const container = group === undefined ? undefined : await this.#classNode('misc', 'vfio');
+    const iommufd = byDevice.length === 0 ? undefined : await this.#classNode('misc', 'iommu');
+    const device = group ?? byDevice[0];
+    if (device === undefined || iommuGroup === undefined) {
+      throw missing(pciAddress, `${pciAddress} has no device file for vfio`, 'see the kernel log for vfio-pci');
+    }
+    const nodes = [container, group, ...byDevice, iommufd].filter((node) => node !== undefined);
+    return { device, iommuGroup, nodes };
+  }
+
+  /**
+   * Verbs and management devices of the function, and the connection manager if the kernel has it.
+   * @throws SriovError `device-node-missing` if the function has no RDMA device, or if this node keeps each RDMA device
+   * in one network namespace
+   */
+  async rdma(pciAddress: string): Promise<RdmaAccess> {
+    const dir = this.#deviceDir(pciAddress);
+    const [device] = await listNames(join(dir, 'infiniband'));
+    const verbs = await this.#nodesIn(join(dir, 'infiniband_verbs'));
+    if (device === undefined || verbs.length === 0) {
+      const what = device === undefined ? 'no RDMA device' : `the RDMA device ${device}, but no verbs for it`;
+      const hint = device === undefined ? 'load the RDMA driver of the card, such as mlx5_ib' : 'modprobe ib_uverbs';
+      throw missing(pciAddress, `${pciAddress} has ${what}`, hint);
+    }
+    await this.#checkShared(pciAddress, device);
+    const management = (await this.#nodesIn(join(dir, 'infiniband_mad'))).filter((node) => /\/umad\d+$/.test(node));
+    const manager = await this.#classNode('misc', 'rdma_cm');
+    return { device, nodes: [...verbs, ...management, ...(manager === undefined ? [] : [manager])] };
+  }
+
+  /**
+   * Nodes that a container needs for a virtio device whose other side is in the kernel.
+   * @throws SriovError `device-node-missing` with the module to load
+   */
+  async vhost(): Promise<string[]> {
+    const needed = [
+      { name: 'vhost-net', module: 'vhost_net' },
+      { name: 'tun', module: 'tun' },
+    ];
+    const found = await Promise.all(needed.map(({ name }) => this.#classNode('misc', name)));
+    const lacking = needed.filter((_, index) => found[index] === undefined);
+    if (lacking.length > 0) {
+      const names = lacking.map(({ name }) => name).join(' and ');
+      const hint = `modprobe ${lacking.map(({ module }) => module).join(' ')}`;
+      throw missing(undefined, `this node has no device file for ${names}`, hint);
+    }
+    return found.filter((node) => node !== undefined);
+  }
+
+  /** In exclusive mode the device would have to move to the pod's network namespace; verbs would not find it. */
+  async #checkShared(pciAddress: string, device: string): Promise<void> {
+    const shared = await readText(join(this.#root, 'module/ib_core/parameters/netns_mode'));
+    if (shared !== 'N') return;
+    const hint = 'netdra does not move them: rdma system set netns shared, or the module option ib_core netns_mode=1';
+    throw missing(pciAddress, `RDMA device ${device} of ${pciAddress} is seen in one network namespace only`, hint);
+  }
+
+  async #iommuGroup(pciAddress: string): Promise<string | undefined> {
+    try {
+      return basename(await readlink(join(this.#deviceDir(pciAddress), 'iommu_group')));
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return undefined;
+      throw error;
+    }
+  }
+
+  async #vfioGroupNode(pciAddress: string, group: string | undefined): Promise<string | undefined> {
+    if (group === undefined) return undefined;
+    const name = await readText(join(this.#deviceDir(pciAddress), 'iommu_group/name'));
+    return await this.#classNode('vfio', name === noIommuGroupName ? `noiommu-${group}` : group);
+  }
+
+  async #classNode(className: string, name: string): Promise<string | undefined> {
+    return await nodeOf(join(this.#root, 'class', className, name));
+  }
+
+  async #nodesIn(dir: string): Promise<string[]> {
+    const nodes = (await listNames(dir)).map((name) => nodeOf(join(dir, name)));
+    return (await Promise.all(nodes)).filter((node) => node !== undefined);
+  }
+
+  #deviceDir(pciAddress: string): string {
+    return join(this.#root, 'bus/pci/devices', pciAddress);
+  }
+}
+
+/** The path below `/dev`; `undefined` for a device that has no file, such as `vfio-dev` without iommufd. */
+async function nodeOf(dir: string): Promise<string | undefined> {
+  const [, name] = /^DEVNAME=(.+)$/m.exec((await readText(join(dir, 'uevent'))) ?? '') ?? [];
+  return name === undefined ? undefined : `/dev/${name}`;
+}
+
+async function readText(path: string): Promise<string | undefined> {
+  try {
+    return (await readFile(path, 'utf8')).trim();
+  } catch (error) {
+    if (errnoCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+async function listNames(dir: string): Promise<string[]> {
+  try {
+    return (await readdir(dir)).sort();
+  } catch (error) {
+    if (errnoCode(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+function missing(device: string | undefined, message: string, hint: string): SriovError {
+  return new SriovError('device-node-missing', message, { hint, ...(device === undefined ? {} : { device }) });
+}

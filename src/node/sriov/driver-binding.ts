@@ -1,0 +1,244 @@
+import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { errnoCode } from '../../lib/errors.ts';
+import { SriovError } from './errors.ts';
+import { readOptionalText } from './sysfs-files.ts';
+
+/** PCI base class of bridges, which are members of the group but need no vfio driver. */
+const bridgeClass = /^0x06/;
+/** Clears `driver_override`. */
+const noOverride = '\n';
+
+/**
+ * @param device PCI address of the device that the write is for
+ * @throws the Node.js error of a write that the kernel refuses; SriovError `device-hangs`
+ */
+export type WriteFile = (path: string, text: string, device: string) => Promise<void>;
+
+/** An IOMMU group, as seen from one of its devices. */
+export interface IommuGroup {
+  /** Its number; absent: the device has none. */
+  group: string | undefined;
+  /** The other members, without bridges. */
+  others: string[];
+  /** Those of them that the kernel uses: user space cannot have the group. */
+  foreign: string[];
+}
+
+/**
+ * Reads and changes the kernel driver of a PCI function, by `driver_override`, so that no other device with the same
+ * ids is affected. Source: kernel Documentation/ABI/testing/sysfs-bus-pci.
+ */
+export class DriverBinding {
+  readonly #root: string;
+  readonly #writeFile: WriteFile;
+
+  /**
+   * @param root where sysfs is mounted, writable
+   * @param write for files whose writes the kernel acts upon
+   */
+  constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
+    this.#root = root;
+    this.#writeFile = write;
+  }
+
+  /** Whether the function exists: VFs can be switched off, and cards can be pulled. */
+  async isPresent(pciAddress: string): Promise<boolean> {
+    try {
+      await readdir(this.#deviceDir(pciAddress));
+      return true;
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return false;
+      throw this.#failed(pciAddress, 'cannot read the device', error);
+    }
+  }
+
+  /** `undefined` when no driver is bound. */
+  async driverOf(pciAddress: string): Promise<string | undefined> {
+    try {
+      return basename(await readlink(join(this.#deviceDir(pciAddress), 'driver')));
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return undefined;
+      throw this.#failed(pciAddress, 'cannot read the driver of', error);
+    }
+  }
+
+  /** Driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
+  async overrideOf(pciAddress: string): Promise<string | undefined> {
+    try {
+      const text = (await readFile(join(this.#deviceDir(pciAddress), 'driver_override'), 'utf8')).trim();
+      return text === '' || text === '(null)' ? undefined : text;
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return undefined;
+      throw this.#failed(pciAddress, 'cannot read the driver_override of', error);
+    }
+  }
+
+  async setOverride(pciAddress: string, driver: string | undefined): Promise<void> {
+    await this.#write(pciAddress, join(this.#deviceDir(pciAddress), 'driver_override'), driver ?? noOverride);
+  }
+
+  /**
+   * Binds the function to a driver, or to none. Does nothing if that is already so. Afterwards `driver_override` is
+   * empty: after a reboot or a new bind the kernel should choose.
+   * @throws SriovError `binding-failed` with what to do about it
+   */
+  async bind(pciAddress: string, driver: string | undefined): Promise<void> {
+    const current = await this.driverOf(pciAddress);
+    if (current === driver) return;
+    if (driver !== undefined) await this.#checkLoaded(pciAddress, driver);
+    // Set before the unbind, so that no other driver takes the function in between.
+    await this.setOverride(pciAddress, driver);
+    await this.#unbind(pciAddress, current);
+    if (driver === undefined) return;
+    await this.#probe(pciAddress);
+    await this.setOverride(pciAddress, undefined);
+    const bound = await this.driverOf(pciAddress);
+    if (bound === driver) return;
+    throw new SriovError('binding-failed', `${pciAddress} has ${bound ?? 'no driver'} instead of ${driver}`, {
+      device: pciAddress,
+      retriable: true,
+      hint: 'the kernel log says why the driver did not take it',
+    });
+  }
+
+  /**
+   * Lets the kernel choose the driver, as for a new function. Does nothing if a driver other than vfio is bound.
+   * @throws SriovError `binding-failed` if the kernel chooses none, or vfio
+   */
+  async bindDefault(pciAddress: string): Promise<void> {
+    const current = await this.driverOf(pciAddress);
+    if (current !== undefined && !isVfio(current)) return;
+    await this.setOverride(pciAddress, undefined);
+    await this.#unbind(pciAddress, current);
+    await this.#probe(pciAddress);
+    const bound = await this.driverOf(pciAddress);
+    if (bound !== undefined && !isVfio(bound)) return;
+    const hint =
+      bound === undefined
+        ? 'load the kernel driver of the card, such as iavf, ixgbevf or igbvf'
+        : `${bound} claims the ids of the device: take them from its module option ids`;
+    throw new SriovError('binding-failed', `the kernel gives ${pciAddress} ${bound ?? 'no driver'}`, {
+      device: pciAddress,
+      retriable: true,
+      hint,
+    });
+  }
+
+  /**
+   * Unbinds the driver and binds it again, so that the function starts afresh. The content of `driver_override` stays.
+   * If no driver is bound, binds the one that the kernel chooses.
+   * @throws SriovError `binding-failed`; `function-in-use` for a PF whose VFs are on, since they would vanish
+   */
+  async rebind(pciAddress: string): Promise<void> {
+    const driver = await this.driverOf(pciAddress);
+    if (driver === undefined) return await this.bindDefault(pciAddress);
+    await this.#checkNoVfs(pciAddress);
+    const override = await this.overrideOf(pciAddress);
+    // Set before the unbind, so that no other driver takes the function in between.
+    await this.setOverride(pciAddress, driver);
+    await this.#unbind(pciAddress, driver);
+    await this.bind(pciAddress, driver);
+    if (override !== undefined) await this.setOverride(pciAddress, override);
+  }
+
+  /** The IOMMU group of a function; a group goes to user space as a whole. */
+  async iommuGroup(pciAddress: string): Promise<IommuGroup> {
+    const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
+    try {
+      const group = basename(await readlink(dir));
+      const members = await readdir(join(dir, 'devices'));
+      const others: string[] = [];
+      const foreign: string[] = [];
+      for (const member of members.filter((each) => each !== pciAddress).sort()) {
+        if (await this.#isBridge(member)) continue;
+        others.push(member);
+        if (await this.#isInUse(member)) foreign.push(member);
+      }
+      return { group, others, foreign };
+    } catch (error) {
+      if (errnoCode(error) === 'ENOENT') return { group: undefined, others: [], foreign: [] };
+      throw this.#failed(pciAddress, 'cannot read the IOMMU group of', error);
+    }
+  }
+
+  /** Whether vfio may take devices that no IOMMU isolates from the rest of the memory. */
+  async allowsNoIommu(): Promise<boolean> {
+    const path = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
+    try {
+      return (await readFile(path, 'utf8')).trim() === 'Y';
+    } catch {
+      return false;
+    }
+  }
+
+  async #isBridge(pciAddress: string): Promise<boolean> {
+    return bridgeClass.test(await readFile(join(this.#deviceDir(pciAddress), 'class'), 'utf8'));
+  }
+
+  /** pci-stub reserves devices that must not be used, which counts like vfio. */
+  async #isInUse(pciAddress: string): Promise<boolean> {
+    const driver = await this.driverOf(pciAddress);
+    return driver !== undefined && driver !== 'pci-stub' && !isVfio(driver);
+  }
+
+  async #checkNoVfs(pciAddress: string): Promise<void> {
+    const numVfs = Number((await readOptionalText(join(this.#deviceDir(pciAddress), 'sriov_numvfs'))) ?? 0);
+    if (numVfs === 0) return;
+    throw new SriovError('function-in-use', `cannot bind the driver of ${pciAddress} again: ${numVfs} VFs are on`, {
+      device: pciAddress,
+      retriable: true,
+      hint: 'end what keeps the network namespace alive that its interface is in, or switch the VFs off',
+    });
+  }
+
+  async #checkLoaded(pciAddress: string, driver: string): Promise<void> {
+    try {
+      await readdir(join(this.#root, 'bus/pci/drivers', driver));
+    } catch (cause) {
+      throw new SriovError('binding-failed', `cannot bind ${pciAddress}: there is no driver ${driver}`, {
+        cause,
+        device: pciAddress,
+        retriable: true,
+        hint: `modprobe ${driver}`,
+      });
+    }
+  }
+
+  async #unbind(pciAddress: string, current: string | undefined): Promise<void> {
+    if (current === undefined) return;
+    await this.#write(pciAddress, join(this.#deviceDir(pciAddress), 'driver', 'unbind'), pciAddress);
+  }
+
+  async #probe(pciAddress: string): Promise<void> {
+    await this.#write(pciAddress, join(this.#root, 'bus/pci/drivers_probe'), pciAddress);
+  }
+
+  async #write(pciAddress: string, path: string, text: string): Promise<void> {
+    try {
+      await this.#writeFile(path, text, pciAddress);
+    } catch (error) {
+      if (error instanceof SriovError) throw error;
+      throw this.#failed(pciAddress, `cannot write ${path} for`, error, path);
+    }
+  }
+
+  #deviceDir(pciAddress: string): string {
+    return join(this.#root, 'bus/pci/devices', pciAddress);
+  }
+
+  #failed(pciAddress: string, what: string, cause: unknown, path?: string): SriovError {
+    return new SriovError('binding-failed', `${what} ${pciAddress}`, {
+      cause,
+      device: pciAddress,
+      retriable: true,
+      ...(path === undefined ? {} : { path }),
+      hint: 'sysfs must be mounted writable, and no process may hold the device',
+    });
+  }
+}
+
+/** vfio-pci, and its variants for specific kinds of devices. */
+export function isVfio(driver: string): boolean {
+  return /vfio/.test(driver);
+}

@@ -1,0 +1,115 @@
+import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
+import type { NetlinkError } from '../netlink/index.ts';
+
+export type SriovErrorCode =
+  /** sysfs cannot be read: the mount or a permission is missing. */
+  | 'sysfs-unreadable'
+  /** sysfs refused a write. */
+  | 'sysfs-unwritable'
+  /** A file of sysfs does not hold what the kernel documents. */
+  | 'sysfs-malformed'
+  /** The PCI function no longer exists, or it is not a VF. */
+  | 'vf-missing'
+  /** The kernel does not bind the function to the requested driver. */
+  | 'binding-failed'
+  /** The kernel does not return from a write for the device. */
+  | 'device-hangs'
+  /** The function cannot be reset now: others depend on it. */
+  | 'function-in-use'
+  /** Another device of the IOMMU group is in use, so that the group cannot be handed out. */
+  | 'iommu-group-shared'
+  /** The PF's driver cannot set a property that the claim requests. */
+  | 'property-unsupported'
+  /** The PF's driver rejects the value of a property. */
+  | 'property-refused'
+  /** The PF does not report what it has set for a VF, or the snapshot of a VF lacks what a claim changes. */
+  | 'vf-state-unknown'
+  /** Some properties of a device could not be restored; `properties` says which. */
+  | 'restore-incomplete'
+  /** This node has no character device for what the claim requests. */
+  | 'device-node-missing'
+  /** Something was requested of a plain NIC that only a VF can have. */
+  | 'no-vf'
+  /** Something was requested of a simulated VF that only hardware has. */
+  | 'not-simulated'
+  /** The requested simulation is not possible. */
+  | 'simulation-invalid'
+  /** A foreign interface has the name that a simulated one needs. */
+  | 'simulation-name-taken';
+
+export interface SriovErrorDetails extends ErrorDetails {
+  properties?: readonly string[];
+}
+
+/** Any failure to find, describe, change or simulate VFs. */
+export class SriovError extends NetdraError<SriovErrorCode> {
+  /** What could not be set or restored: members of `VfChange`, or paths into `VfBefore` such as `link.name`. */
+  readonly properties: readonly string[];
+
+  constructor(code: SriovErrorCode, message: string, details: SriovErrorDetails = {}) {
+    super(code, message, details);
+    this.properties = details.properties ?? [];
+  }
+}
+
+/** A VF whose settings cannot be asked for, in the words of messages. */
+interface UnreportedVf {
+  device: string;
+  subject: string;
+  pf: string;
+}
+
+/**
+ * `vf-state-unknown`: what a PF has set for a VF is not known, which is not the same as nothing. Always retriable: the PF
+ * may report it later.
+ */
+export class UnknownVfStateError extends SriovError {
+  /** Whether waiting a moment may help: the VF may be in reset, or the kernel was short of memory. */
+  readonly mayPass: boolean;
+  /** Whether the PF reports none of its VFs: perhaps it never does. */
+  readonly reportsNone: boolean;
+
+  constructor(
+    message: string,
+    {
+      mayPass = false,
+      reportsNone = false,
+      ...details
+    }: SriovErrorDetails & { mayPass?: boolean; reportsNone?: boolean } = {},
+  ) {
+    super('vf-state-unknown', message, { ...details, retriable: true });
+    this.mayPass = mayPass;
+    this.reportsNone = reportsNone;
+  }
+
+  /** @param reportsNone whether the PF reports no VF at all */
+  static leftOut({ device, subject, pf }: UnreportedVf, reportsNone: boolean): UnknownVfStateError {
+    return new UnknownVfStateError(`${pf} does not report ${subject}`, {
+      ...{ device, reportsNone, mayPass: true },
+      hint: 'either the VF is being reset, or the driver of the PF does not report it: the kernel log may say why',
+    });
+  }
+
+  static unreadable({ device, subject, pf }: UnreportedVf, cause: NetlinkError): UnknownVfStateError {
+    const mayPass = cause.retriable;
+    return new UnknownVfStateError(`cannot read what ${pf} has set for ${subject}`, {
+      ...{ device, cause, mayPass, reportsNone: !mayPass, hint: unreadableHint(cause) },
+    });
+  }
+
+  /** Of a scan. */
+  static notListed({ device, pf }: Omit<UnreportedVf, 'subject'>, cause: NetlinkError): UnknownVfStateError {
+    const message = `cannot list the VFs of ${pf}: they are offered without the MACs that it has set`;
+    return new UnknownVfStateError(message, {
+      ...{ device, cause, mayPass: cause.retriable },
+      hint: unreadableHint(cause),
+    });
+  }
+}
+
+/** What to do about a PF whose VFs cannot be listed. */
+function unreadableHint({ errno, hint }: NetlinkError): string {
+  if (errno === 'EMSGSIZE')
+    return 'the list does not fit into one answer of the kernel: switch on fewer VFs of this PF';
+  return hint ?? 'the kernel log may say why';
+}

@@ -1,0 +1,78 @@
+import type { Clock } from '../../lib/clock.ts';
+import { findVf, type RtnlConnection } from '../netlink/index.ts';
+import { type DriverBinding, isVfio } from './driver-binding.ts';
+import { SriovError } from './errors.ts';
+
+/** The kernel tears an unused namespace down in the background, and only then do its VFs come back. */
+const comesBackMs = 3_000;
+/** How long an interface may take to appear after its driver was bound. */
+const appearsMs = 5_000;
+const pollMs = 50;
+
+export interface HostLinksOptions {
+  binding: DriverBinding;
+  /** Connection into the host's network namespace. */
+  host: Pick<RtnlConnection, 'links'>;
+  clock: Clock;
+}
+
+/** Makes sure that the interfaces of PCI functions are in the host's network namespace. */
+export class HostLinks {
+  readonly #options: HostLinksOptions;
+
+  constructor(options: HostLinksOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Waits a little for an interface that the kernel is returning. A function without a kernel driver, or with vfio, has
+   * no interface and needs none.
+   * @param withinMs how long; default 3 s
+   * @throws SriovError `vf-missing` if an interface that should exist does not appear
+   */
+  async ensure(pciAddress: string, withinMs = comesBackMs): Promise<void> {
+    const driver = await this.#options.binding.driverOf(pciAddress);
+    if (driver === undefined || isVfio(driver) || (await this.#appears(pciAddress, withinMs))) return;
+    throw missing(pciAddress, 'something may still keep the network namespace alive that it was in');
+  }
+
+  /** Whether a function exists and has no kernel driver. */
+  async isUnbound(pciAddress: string): Promise<boolean> {
+    const { binding } = this.#options;
+    return (await binding.isPresent(pciAddress)) && (await binding.driverOf(pciAddress)) === undefined;
+  }
+
+  /**
+   * Like {@link ensure} for a function whose interface we moved away: one that does not come back is recreated by binding the
+   * kernel driver again. Unbinding removes the interface from whatever namespace it is in, so no path to it is needed.
+   * @returns whether the interface was recreated; it then has the name and the settings of a new one
+   * @throws SriovError `binding-failed`, `vf-missing`
+   */
+  async reclaim(pciAddress: string): Promise<boolean> {
+    const { binding } = this.#options;
+    if (!(await binding.isPresent(pciAddress))) return false;
+    const driver = await binding.driverOf(pciAddress);
+    if (driver !== undefined && isVfio(driver)) return false;
+    // It had an interface, so a missing driver means that an earlier attempt was interrupted.
+    if (driver !== undefined && (await this.#appears(pciAddress, comesBackMs))) return false;
+    await binding.rebind(pciAddress);
+    if (await this.#appears(pciAddress, appearsMs)) return true;
+    throw missing(pciAddress, 'its driver was bound again and made no interface: the kernel log says why');
+  }
+
+  async #appears(pciAddress: string, withinMs: number): Promise<boolean> {
+    const { host, clock } = this.#options;
+    for (const endsAt = clock.nowMs() + withinMs; ; await clock.sleep(pollMs)) {
+      if (findVf(await host.links([{ pciAddress }]), { pciAddress }) !== undefined) return true;
+      if (clock.nowMs() >= endsAt) return false;
+    }
+  }
+}
+
+function missing(pciAddress: string, hint: string): SriovError {
+  return new SriovError('vf-missing', `the interface of ${pciAddress} is not in the host's network namespace`, {
+    device: pciAddress,
+    retriable: true,
+    hint,
+  });
+}

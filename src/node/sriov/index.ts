@@ -1,0 +1,32 @@
+export { type DeviceAttribute, deviceAttributes } from '../inventory/attributes.ts';
+export {
+  type EswitchMode,
+  linkIdentity,
+  type NetworkDevice,
+  type NicDevice,
+  type VfDevice,
+} from '../inventory/device.ts';
+export type { Exclusion, ExclusionReason } from '../inventory/exclusion.ts';
+export { Inventory, type InventoryOptions, type InventoryReport } from '../inventory/inventory.ts';
+export { type InventoryPolicy, inventoryPolicySchema } from '../inventory/inventory-policy.ts';
+export type { HeldDevices, HeldFacts } from '../inventory/survey.ts';
+export { DeviceNodes } from './device-nodes.ts';
+export { DriverBinding, isVfio, type WriteFile } from './driver-binding.ts';
+export { SriovError, type SriovErrorCode, UnknownVfStateError } from './errors.ts';
+export { HostLinks } from './host-links.ts';
+export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
+export type { LinkType, NetInterface, Port } from './net-interface.ts';
+export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
+export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
+export { SimulatedControl } from './simulated-control.ts';
+export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';
+export {
+  type AccessWanted,
+  type RestoreOptions,
+  type SnapshotOptions,
+  type VfAccess,
+  type VfAddress,
+  type VfBefore,
+  VfHardware,
+  type VfWanted,
+} from './vf-hardware.ts';

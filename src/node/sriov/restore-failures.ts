@@ -1,0 +1,37 @@
+import { NetdraError } from '../../lib/errors.ts';
+import type { RestoreFailure } from '../netlink/index.ts';
+import { SriovError } from './errors.ts';
+
+/** What could not be restored: a path into `VfBefore`, and why. */
+export interface Failure {
+  property: string;
+  error: unknown;
+}
+
+export function toFailures(property: string, error: unknown): Failure[] {
+  const named = error instanceof SriovError ? error.properties : [];
+  return named.length === 0 ? [{ property, error }] : named.map((each) => ({ property: `${property}.${each}`, error }));
+}
+
+export function linkFailures(failures: RestoreFailure[]): Failure[] {
+  return failures.map(({ property, error }) => ({
+    property: property === 'link' ? 'link' : `link.${property}`,
+    error,
+  }));
+}
+
+export function incomplete(pciAddress: string, failures: Failure[]): SriovError {
+  const properties = [...new Set(failures.map(({ property }) => property))];
+  const errors = [...new Set(failures.map(({ error }) => error))];
+  const text = (error: unknown) => (error instanceof Error ? error.message : String(error));
+  const cause = errors.length === 1 ? errors[0] : new AggregateError(errors, errors.map(text).join('; '));
+  return new SriovError('restore-incomplete', `${pciAddress} could not be restored: ${properties.join(', ')}`, {
+    cause,
+    device: pciAddress,
+    properties,
+    retriable: true,
+    hint:
+      (cause instanceof NetdraError ? cause.hint : undefined) ??
+      'remove what the causes name: the next attempt does the rest',
+  });
+}

@@ -1,0 +1,213 @@
+import { rm } from 'node:fs/promises';
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import { type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
+import { SriovError } from './errors.ts';
+import { writeFileTree } from './file-tree.ts';
+import {
+  isSimulatedPeer,
+  isSimulatedPf,
+  planSimulation,
+  type SimulatedPf,
+  type SimulatedVf,
+  type SimulationPlan,
+  simulatedSysfs,
+} from './simulated-layout.ts';
+import { Sysfs } from './sysfs.ts';
+
+export interface SimulatedNicOptions extends SimulationPlan {
+  /** Directory of the sysfs tree; it holds nothing else. */
+  dir: string;
+  /** Connection into the namespace that acts as the host. */
+  connection: RtnlConnection;
+  clock?: Clock;
+}
+
+// Large, so that the MTU of a VF can be chosen as freely as with hardware.
+const switchMtuBytes = 9216;
+/** How long an unused namespace may take to disappear, with the VF in it. */
+const netnsTeardownMs = 1_000;
+const pollMs = 50;
+
+/** `here`: in the network namespace that acts as the host. */
+export type VfPlace = 'here' | 'elsewhere';
+
+/**
+ * Network cards without hardware: for each PF a bridge, for each VF a veth pair, one end of which is the VF while the
+ * other stays at the bridge, and a tree that looks like sysfs. Everything, including VFs in pods, is found again after
+ * a restart and stays when the driver stops.
+ */
+export class SimulatedNic {
+  /** Reads the simulated cards as {@link Sysfs} reads real ones. */
+  readonly sysfs: Sysfs;
+  readonly #options: SimulatedNicOptions;
+  readonly #clock: Clock;
+  readonly #pfs: SimulatedPf[];
+
+  /** @throws SriovError `simulation-invalid` */
+  constructor(options: SimulatedNicOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#pfs = planSimulation(options);
+    this.sysfs = new Sysfs(options.dir);
+  }
+
+  /**
+   * Creates what is missing. Pairs left by an earlier, larger simulation are removed unless they are in a pod.
+   * @throws SriovError `simulation-name-taken`; NetlinkError; Node.js errors of the directory
+   */
+  async start(): Promise<void> {
+    const links = await this.#options.connection.links();
+    await this.#removeSurplus(links);
+    for (const pf of this.#pfs) {
+      const bridge = await this.#ensureBridge(pf, links);
+      for (const vf of pf.vfs) await this.#ensurePair(vf, bridge, links);
+    }
+    writeFileTree(this.#options.dir, simulatedSysfs(this.#pfs));
+  }
+
+  /**
+   * Makes sure that a VF has its link here or in a pod: a pair disappears with the namespace that one end is in. If the
+   * link is elsewhere, waits a little for that namespace to end, since a dying one looks just like a living one.
+   * @param withinMs how long; default 1 s
+   * @returns where the link is then
+   * @throws SriovError `vf-missing` if it is not one of ours, `simulation-name-taken`; NetlinkError
+   */
+  async ensureVf(pciAddress: string, withinMs = netnsTeardownMs): Promise<VfPlace> {
+    const { pf, vf } = this.#find(pciAddress);
+    const endsAt = this.#clock.nowMs() + withinMs;
+    while (true) {
+      const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);
+      const bridge = await this.#ensureBridge(pf, links);
+      if ((await this.#ensurePair(vf, bridge, links)) === 'here') return 'here';
+      if (this.#clock.nowMs() >= endsAt) return 'elsewhere';
+      await this.#clock.sleep(pollMs);
+    }
+  }
+
+  /**
+   * The same, but a VF that stays elsewhere is recreated: deleting the host's end of the pair deletes the other one, in
+   * whatever namespace it is.
+   * @returns whether it was recreated
+   * @throws as {@link ensureVf}
+   */
+  async reclaimVf(pciAddress: string): Promise<boolean> {
+    if ((await this.ensureVf(pciAddress)) === 'here') return false;
+    const { connection } = this.#options;
+    const { pf, vf } = this.#find(pciAddress);
+    const peer = await connection.link({ name: vf.peerName });
+    if (peer !== undefined) await unlessGone(connection.deleteLink(peer.index));
+    const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);
+    await this.#ensurePair(vf, await this.#ensureBridge(pf, links), links);
+    return true;
+  }
+
+  /** Removes everything, including VFs in pods. */
+  async remove(): Promise<void> {
+    const { connection, namePrefix, dir } = this.#options;
+    const links = await connection.links();
+    const ours = links.filter((link) => isSimulatedPeer(link, namePrefix) || isSimulatedPf(link, namePrefix));
+    for (const { index } of ours) await unlessGone(connection.deleteLink(index));
+    await rm(dir, { recursive: true, force: true });
+  }
+
+  /** Existing links with these names, looked up one by one: a node has hundreds of links. */
+  async #linksNamed(...names: string[]): Promise<Link[]> {
+    const found = await Promise.all(names.map((name) => this.#options.connection.link({ name })));
+    // The lookup also finds links by alternative names: those are not ours.
+    return found.filter((link) => link !== undefined).filter(({ name }) => names.includes(name));
+  }
+
+  #find(pciAddress: string): { pf: SimulatedPf; vf: SimulatedVf } {
+    for (const pf of this.#pfs) {
+      const vf = pf.vfs.find((each) => each.pciAddress === pciAddress);
+      if (vf !== undefined) return { pf, vf };
+    }
+    throw new SriovError('vf-missing', `${pciAddress} is not a simulated VF`, { device: pciAddress });
+  }
+
+  async #ensureBridge({ name, alias, hardwareAddress }: SimulatedPf, links: Link[]): Promise<Link> {
+    const { connection } = this.#options;
+    let bridge = links.find((link) => link.name === name);
+    if (bridge === undefined) {
+      await unlessThere(connection.createBridge({ name, hardwareAddress, mtuBytes: switchMtuBytes }));
+      bridge = await this.#read(name);
+    }
+    if (!isSimulatedPf(bridge, this.#options.namePrefix)) throw nameTaken(bridge);
+    if (!bridge.up || bridge.alias !== alias) await connection.setLink(bridge.index, { alias, up: true });
+    return bridge;
+  }
+
+  /** Resolves to the place of the VF afterwards: this namespace, or that of a pod. */
+  async #ensurePair(vf: SimulatedVf, bridge: Link, links: Link[]): Promise<VfPlace> {
+    const { connection } = this.#options;
+    const { name, hardwareAddress, peerName, peerAddress } = vf;
+    let peer = links.find((link) => link.name === peerName);
+    if (peer === undefined) {
+      const taken = links.find((link) => link.name === name && link.alias !== vf.alias);
+      if (taken !== undefined) throw nameTaken(taken);
+      const peerEnd = { name: peerName, hardwareAddress: peerAddress, mtuBytes: switchMtuBytes };
+      await unlessThere(connection.createVeth({ name, hardwareAddress, peer: peerEnd }));
+      peer = await this.#read(peerName);
+    }
+    if (!isSimulatedPeer(peer, this.#options.namePrefix)) throw nameTaken(peer);
+    if (peer.master !== bridge.index || !peer.up) {
+      await connection.setLink(peer.index, { master: bridge.index, alias: `${vf.alias}/peer`, up: true });
+    }
+    if (peer.lowerNetnsId !== undefined || peer.lower === undefined) return 'elsewhere';
+    const end = links.find(({ index }) => index === peer.lower) ?? (await connection.link({ index: peer.lower }));
+    if (end === undefined) return 'elsewhere';
+    if (end.alias !== vf.alias) await connection.setLink(end.index, { alias: vf.alias });
+    // It came back with the name that it had in the pod. Older kernels rename only links that are down.
+    if (end.name !== name) {
+      await connection.setLink(end.index, { up: false });
+      await connection.setLink(end.index, { name });
+    }
+    return 'here';
+  }
+
+  async #removeSurplus(links: Link[]): Promise<void> {
+    const { connection, namePrefix } = this.#options;
+    const names = new Set(this.#pfs.flatMap((pf) => [pf.name, ...pf.vfs.map(({ peerName }) => peerName)]));
+    const surplus = links.filter(({ name }) => !names.has(name));
+    const pairs = surplus.filter((link) => isSimulatedPeer(link, namePrefix));
+    const inPods = pairs.filter(({ lowerNetnsId }) => lowerNetnsId !== undefined);
+    const bridges = surplus.filter(
+      (link) => isSimulatedPf(link, namePrefix) && !inPods.some(({ master }) => master === link.index),
+    );
+    const unused = [...pairs.filter((pair) => !inPods.includes(pair)), ...bridges];
+    for (const { index } of unused) await unlessGone(connection.deleteLink(index));
+  }
+
+  async #read(name: string): Promise<Link> {
+    const link = await this.#options.connection.link({ name });
+    if (link !== undefined) return link;
+    throw new SriovError('vf-missing', `the link ${name} of a simulated card vanished while it was set up`, {
+      retriable: true,
+      hint: 'is another driver with the same --simulate-prefix running?',
+    });
+  }
+}
+
+function nameTaken({ name }: Link): SriovError {
+  return new SriovError('simulation-name-taken', `there is an interface ${name} that is not ours`, {
+    device: name,
+    hint: 'remove it, or choose another --simulate-prefix',
+  });
+}
+
+/** Two instances of the driver can start at the same time; then the other one has created it. */
+async function unlessThere(creation: Promise<void>): Promise<void> {
+  await unlessErrno('EEXIST', creation);
+}
+
+async function unlessGone(deletion: Promise<void>): Promise<void> {
+  await unlessErrno('ENODEV', deletion);
+}
+
+async function unlessErrno(errno: string, change: Promise<void>): Promise<void> {
+  try {
+    await change;
+  } catch (error) {
+    if (!(error instanceof NetlinkError && error.errno === errno)) throw error;
+  }
+}

@@ -1,0 +1,382 @@
+import type { Clock } from '../../lib/clock.ts';
+import {
+  isEthernetAddress,
+  type Link,
+  type LinkEthtool,
+  type LinkState,
+  type LinkStateConnection,
+  NetlinkError,
+  type RestoreFailure,
+  type RtnlConnection,
+  readLinkState,
+  restoreLinkState,
+  type VfChange,
+  type VfInfo,
+} from '../netlink/index.ts';
+import { DeviceNodes } from './device-nodes.ts';
+import { type DriverBinding, isVfio } from './driver-binding.ts';
+import { SriovError, UnknownVfStateError } from './errors.ts';
+import { assertNoVfProperties } from './plain-nic.ts';
+import { noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
+import { isRepresentor } from './representor.ts';
+import { type Failure, incomplete, linkFailures, toFailures } from './restore-failures.ts';
+import { VfProperties } from './vf-properties.ts';
+
+/** Which VF, and of which PF. A plain NIC has neither PF nor index. */
+export interface VfAddress {
+  pciAddress: string;
+  pfAddress?: string;
+  vfIndex?: number;
+}
+
+/** Snapshot of a VF, restored when its claim is unprepared. Plain data, to be stored. */
+export interface VfBefore {
+  /** Absent: no kernel driver was bound. */
+  driver?: string;
+  /** Content of `driver_override`; absent: empty. */
+  driverOverride?: string;
+  /** The PF's settings for it; absent: not known, so that they must not be changed. */
+  vf: VfChange;
+  /** Its interface in the host's namespace; absent if it had none. */
+  link?: LinkState;
+}
+
+/** What a snapshot is taken for. */
+export interface SnapshotOptions {
+  /** The changes that will be made. */
+  wanted?: VfWanted;
+  /** Whether another component, such as a CNI plugin, may change what the PF has set. */
+  byOthers?: boolean;
+}
+
+export interface RestoreOptions {
+  /** What the claim has set through the PF: a snapshot of an older version may lack what it was before. */
+  changed?: VfPropertiesWanted;
+  /**
+   * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function:
+   * that undoes settings that cannot be read, such as RSS tables, flow rules and BPF programs. Default true. Never done
+   * with plain NICs and PFs.
+   */
+  reset?: boolean;
+}
+
+/** Wanted configuration of a VF; absent properties stay unchanged. */
+export interface VfWanted {
+  /** The name of a kernel driver, or `default` for the one that the kernel chooses. */
+  driver?: string;
+  vf?: VfPropertiesWanted;
+}
+
+/** What containers are to get besides the VF itself. */
+export interface AccessWanted {
+  vhost: boolean;
+  rdma: boolean;
+}
+
+/** How containers reach a VF other than by a network interface. */
+export interface VfAccess {
+  /** Its present kernel driver. */
+  driver?: string;
+  /** Absent: the VF has an interface, or no driver at all. */
+  vfio?: { device: string; iommuGroup: string };
+  rdmaDevice?: string;
+  /** Paths of character devices, the same on the host and in containers. */
+  nodes: string[];
+}
+
+export interface VfHardwareOptions {
+  binding: DriverBinding;
+  /** Connection into the namespace that the PFs' interfaces are in. */
+  host: Pick<RtnlConnection, 'links' | 'vfInfos' | 'setVf'> & LinkStateConnection;
+  /** For the same namespace; absent: ethtool settings are neither read nor restored. */
+  ethtool?: LinkEthtool;
+  clock: Clock;
+  nodes?: DeviceNodes;
+}
+
+/** How long an interface may take to appear after its driver was bound. */
+const linkAppearsMs = 5_000;
+/** How long an interface may keep an old value. */
+const takesEffectMs = 2_000;
+const pollMs = 20;
+
+/** Reads and changes VFs through sysfs and their PFs. */
+export class VfHardware {
+  readonly #binding: DriverBinding;
+  readonly #host: VfHardwareOptions['host'];
+  readonly #ethtool: LinkEthtool | undefined;
+  readonly #clock: Clock;
+  readonly #nodes: DeviceNodes;
+  readonly #properties: VfProperties;
+
+  constructor({ binding, host, ethtool, clock, nodes = new DeviceNodes() }: VfHardwareOptions) {
+    this.#binding = binding;
+    this.#host = host;
+    this.#ethtool = ethtool;
+    this.#clock = clock;
+    this.#nodes = nodes;
+    this.#properties = new VfProperties({
+      host,
+      linkOf: (pciAddress) => this.#link(pciAddress),
+      driverOf: (pciAddress) => binding.driverOf(pciAddress),
+      clock,
+    });
+  }
+
+  /**
+   * Takes the snapshot, whatever the claim requests: the VF's pod, or its CNI plugin, may change all of it. What the PF
+   * does not report is missing in it, unless it is about to be changed.
+   * @throws SriovError `vf-state-unknown`, `property-unsupported`, `vf-missing` if the snapshot lacks what is changed
+   */
+  async read(address: VfAddress, { wanted = {}, byOthers = false }: SnapshotOptions = {}): Promise<VfBefore> {
+    const driver = await this.#binding.driverOf(address.pciAddress);
+    const driverOverride = await this.#binding.overrideOf(address.pciAddress);
+    let problem: UnknownVfStateError | undefined;
+    // First, since it waits for a VF that is being reset, whose interface may be gone until then.
+    const vf = await this.#properties.read(address).catch((error: unknown): VfChange => {
+      if (!(error instanceof UnknownVfStateError)) throw error;
+      problem = error;
+      return {};
+    });
+    const link = await this.#link(address.pciAddress);
+    const before: VfBefore = {
+      ...(driver === undefined ? {} : { driver }),
+      ...(driverOverride === undefined ? {} : { driverOverride }),
+      vf,
+      ...(link === undefined ? {} : { link: await readLinkState(this.#host, link.index, this.#ethtool) }),
+    };
+    const properties = propertiesOf(wanted.vf ?? {});
+    if (problem === undefined) await this.#properties.assertComplete(address, properties, vf);
+    else if (properties.length > 0 || keepsAddress(wanted, before) || (byOthers && !problem.reportsNone)) throw problem;
+    return before;
+  }
+
+  /**
+   * Sets what is requested and leaves the rest; the VF's interface keeps its name. Whatever rules out the whole request
+   * is checked first. Decides by the VF's current state, so that it finishes what an earlier attempt began.
+   * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`,
+   * `vf-missing`, `vf-state-unknown`, `restore-incomplete` if the interface could not be restored after the driver was bound
+   */
+  async apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void> {
+    const { pciAddress } = address;
+    const { driver, vf = {} } = wanted;
+    if (driver === undefined && Object.keys(vf).length === 0) return;
+    const toUserSpace = driver !== undefined && isVfio(driver);
+    if (address.pfAddress === undefined) assertNoVfProperties(pciAddress, vf, toUserSpace);
+    if (toUserSpace) await this.#checkGroup(pciAddress);
+    const current = await this.#binding.driverOf(pciAddress);
+    const isInUserSpace = current !== undefined && isVfio(current);
+    if (keepsAddress(wanted, before) && !isInUserSpace) await this.#properties.assertAddressKnown(address, before.vf);
+    const isNewAddress = await this.#properties.set(address, vf, before.vf);
+    const kept = vf.hardwareAddress ?? addressToKeep(before);
+    if (toUserSpace && kept !== undefined && !isNewAddress) await this.#properties.pinAddress(address, kept);
+    if (driver === 'default') await this.#binding.bindDefault(pciAddress);
+    else if (driver !== undefined) await this.#binding.bind(pciAddress, driver);
+    // An interrupted attempt has left it without a driver.
+    else if (current === undefined) await this.#binding.bind(pciAddress, before.driver);
+    const isSame = (await this.#binding.driverOf(pciAddress)) === current;
+    if (isSame && address.pfAddress !== undefined) await this.#rebindForAddress(pciAddress, vf.hardwareAddress);
+    if (before.link === undefined) return;
+    const { hardwareAddress: _new, ...link } = before.link;
+    const failures = await this.#settleLink(pciAddress, link);
+    // A name that another link has taken does not matter to the pod.
+    const grave = failures.filter(({ property }) => property !== 'name');
+    if (grave.length > 0) throw incomplete(pciAddress, linkFailures(grave));
+  }
+
+  /**
+   * Restores the VF, whatever changed it and whether its interface was moved back or came back by itself. Can be
+   * repeated, and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the
+   * end. Finally the PF's settings are read back. A VF that is gone needs no restore: it comes back as a new one.
+   * @throws SriovError `restore-incomplete` with the properties; `vf` if the PF does not report the VF
+   */
+  async restore(
+    address: VfAddress,
+    before: VfBefore,
+    { reset = true, changed = {} }: RestoreOptions = {},
+  ): Promise<void> {
+    const { pciAddress } = address;
+    const failures: Failure[] = [];
+    const step = async (property: string, task: () => Promise<void>): Promise<void> => {
+      await task().catch((error: unknown) => failures.push(...toFailures(property, error)));
+    };
+    if (!(await this.#binding.isPresent(pciAddress))) return;
+    const { hardwareAddress, ...properties } = before.vf;
+    const isReported = () => failures.every(({ property }) => property !== 'vf');
+    await step('vf', async () => void (await this.#properties.set(address, properties)));
+    if (isReported()) await step('vf', () => this.#restoreAdminAddress(address, hardwareAddress, before.link));
+    await step('driver', () => this.#restoreDriver(address, before, reset));
+    await step('driverOverride', async () => {
+      const isRight = (await this.#binding.overrideOf(pciAddress)) === before.driverOverride;
+      if (!isRight) await this.#binding.setOverride(pciAddress, before.driverOverride);
+    });
+    await step('link', async () => {
+      if (before.link === undefined) return;
+      const refused = await this.#settleLink(pciAddress, before.link);
+      const isRefused = refused.some(({ property }) => property === 'hardwareAddress');
+      const isAdministrative = isRefused && (await this.#hasAdminAddress(address));
+      const grave = refused.filter(({ property }) => property !== 'hardwareAddress' || !isAdministrative);
+      failures.push(...linkFailures(grave));
+    });
+    const known = new Set(failures.map(({ property }) => property.replace(/^vf\./, '')));
+    if (isReported()) await step('vf', () => this.#properties.assertRestored(address, before.vf, changed, known));
+    if (failures.length > 0) throw incomplete(pciAddress, failures);
+  }
+
+  /**
+   * What containers need to access the VF in its present state.
+   * @throws SriovError `device-node-missing` with what to do
+   */
+  async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
+    const driver = await this.#binding.driverOf(pciAddress);
+    const vfio = driver !== undefined && isVfio(driver) ? await this.#nodes.vfio(pciAddress) : undefined;
+    const verbs = rdma && vfio === undefined ? await this.#nodes.rdma(pciAddress) : undefined;
+    const vhostNodes = vhost ? await this.#nodes.vhost() : [];
+    return {
+      ...(driver === undefined ? {} : { driver }),
+      ...(vfio === undefined ? {} : { vfio: { device: vfio.device, iommuGroup: vfio.iommuGroup } }),
+      ...(verbs === undefined ? {} : { rdmaDevice: verbs.device }),
+      nodes: [...(vfio?.nodes ?? []), ...(verbs?.nodes ?? []), ...vhostNodes],
+    };
+  }
+
+  /** The other devices that go to user space with this one: those of its IOMMU group, without bridges. */
+  async groupMembers({ pciAddress }: VfAddress): Promise<string[]> {
+    return (await this.#binding.iommuGroup(pciAddress)).others;
+  }
+
+  /** The PF's settings: all that can be known of a VF without an interface. @throws UnknownVfStateError */
+  async info(address: VfAddress): Promise<VfInfo | undefined> {
+    return await this.#properties.info(address);
+  }
+
+  /** Some drivers, such as igbvf, learn of the VF's address only when they are bound. */
+  async #rebindForAddress(pciAddress: string, hardwareAddress: string | undefined): Promise<void> {
+    const driver = await this.#binding.driverOf(pciAddress);
+    if (hardwareAddress === undefined || driver === undefined || isVfio(driver)) return;
+    const link = await this.#link(pciAddress);
+    if (link?.hardwareAddress !== hardwareAddress.toLowerCase()) await this.#binding.rebind(pciAddress);
+  }
+
+  /**
+   * The address that the PF reports may be the VF's own, to which its interface can return: setting it through the PF
+   * would make it administrative, and no later pod could choose another. If it is administrative, the interface accepts
+   * no other address.
+   */
+  async #restoreAdminAddress(address: VfAddress, wanted: string | undefined, before?: LinkState): Promise<void> {
+    if (wanted === undefined || (await this.#properties.read(address)).hardwareAddress === wanted) return;
+    const link = wanted === before?.hardwareAddress ? await this.#link(address.pciAddress) : undefined;
+    if (link !== undefined) {
+      await this.#host.setLink(link.index, { up: false, hardwareAddress: wanted }).catch(ignoreRefusal);
+      if ((await this.#properties.read(address)).hardwareAddress === wanted) return;
+    }
+    await this.#properties.set(address, { hardwareAddress: wanted });
+  }
+
+  async #restoreDriver(address: VfAddress, before: VfBefore, reset: boolean): Promise<void> {
+    const { pciAddress, pfAddress } = address;
+    const { driver } = before;
+    if ((await this.#binding.driverOf(pciAddress)) !== driver) return await this.#binding.bind(pciAddress, driver);
+    if (pfAddress === undefined || driver === undefined || isVfio(driver)) return;
+    if (reset) return await this.#binding.rebind(pciAddress);
+    const { hardwareAddress } = before.vf;
+    // If the interface had the PF's address, its driver has to learn of it again.
+    const wasKnown = hardwareAddress === before.link?.hardwareAddress;
+    if (wasKnown) await this.#rebindForAddress(pciAddress, hardwareAddress);
+  }
+
+  /** Whether the VF's interface has the address that its PF has set, and so cannot have any other. */
+  async #hasAdminAddress(address: VfAddress): Promise<boolean> {
+    const { hardwareAddress } = (await this.#properties.info(address)) ?? {};
+    return hardwareAddress !== undefined && hardwareAddress === (await this.#link(address.pciAddress))?.hardwareAddress;
+  }
+
+  /** A driver that was just bound gives its interface a name of the kernel's choice, which others may not know yet. */
+  async #settleLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
+    const driver = await this.#binding.driverOf(pciAddress);
+    if (driver === undefined || isVfio(driver)) return [];
+    const { index } = await this.#awaitLink(pciAddress);
+    const failures = await restoreLinkState(this.#host, index, wanted, this.#ethtool);
+    const known = new Set(failures.map(({ property }) => property));
+    return [...failures, ...(await this.#withoutEffect(index, wanted, known))];
+  }
+
+  /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
+  async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
+    for (const endsAt = this.#clock.nowMs() + takesEffectMs; ; await this.#clock.sleep(pollMs)) {
+      const link = await this.#host.link({ index });
+      const properties = (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
+        const value = wanted[property];
+        const isSettable = typeof value !== 'string' || isEthernetAddress(value);
+        return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
+      });
+      const error = new NetlinkError('netlink-refused', `link #${index} was set and has not changed`, {
+        retriable: true,
+      });
+      if (properties.length === 0 || known.has('link')) return [];
+      if (this.#clock.nowMs() >= endsAt) return properties.map((property) => ({ property, error }));
+    }
+  }
+
+  async #awaitLink(pciAddress: string): Promise<Link> {
+    const endsAt = this.#clock.nowMs() + linkAppearsMs;
+    for (;;) {
+      const link = await this.#link(pciAddress);
+      if (link !== undefined) return link;
+      if (this.#clock.nowMs() > endsAt) break;
+      await this.#clock.sleep(pollMs);
+    }
+    throw new SriovError(
+      'vf-missing',
+      `${pciAddress} has no interface ${linkAppearsMs} ms after its driver was bound`,
+      {
+        device: pciAddress,
+        retriable: true,
+        hint: 'the kernel log says why',
+      },
+    );
+  }
+
+  async #link(pciAddress: string): Promise<Link | undefined> {
+    const links = await this.#host.links([{ pciAddress }]);
+    return links.find((link) => link.parentDevice === pciAddress && !isRepresentor(link));
+  }
+
+  async #checkGroup(pciAddress: string): Promise<void> {
+    const { group, foreign } = await this.#binding.iommuGroup(pciAddress);
+    if (foreign.length > 0) {
+      const message = `${pciAddress} shares IOMMU group ${group} with ${foreign.join(', ')}`;
+      throw new SriovError('iommu-group-shared', message, {
+        device: pciAddress,
+        hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
+      });
+    }
+    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
+    if (group !== undefined || (await this.#binding.allowsNoIommu())) return;
+    throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
+      device: pciAddress,
+      hint: 'switch the IOMMU on, in the firmware and on Intel machines with intel_iommu=on; without one, only vfio enable_unsafe_noiommu_mode=1',
+    });
+  }
+}
+
+/**
+ * A VF without an administrative address takes another one at every reset, and user space resets it. If the interface
+ * has the address that the PF reports, it is unknown whether that address is administrative.
+ */
+function addressToKeep({ vf, link }: VfBefore): string | undefined {
+  const { hardwareAddress } = link ?? {};
+  if (hardwareAddress === undefined || !isEthernetAddress(hardwareAddress)) return undefined;
+  return [noAddress, hardwareAddress].includes(vf.hardwareAddress ?? '') ? hardwareAddress : undefined;
+}
+
+/** Whether a VF that goes to user space is to keep the MAC of its interface, or another that its PF may have set. */
+function keepsAddress({ driver, vf }: VfWanted, { link }: VfBefore): boolean {
+  const { hardwareAddress } = link ?? {};
+  const isOwn = hardwareAddress !== undefined && isEthernetAddress(hardwareAddress);
+  return driver !== undefined && isVfio(driver) && vf?.hardwareAddress === undefined && isOwn;
+}
+
+function ignoreRefusal(error: unknown): void {
+  if (!(error instanceof NetlinkError && error.code === 'netlink-refused')) throw error;
+}

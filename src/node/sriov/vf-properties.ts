@@ -1,0 +1,333 @@
+import type { Clock } from '../../lib/clock.ts';
+import { NetdraError } from '../../lib/errors.ts';
+import {
+  isEthernetAddress,
+  type Link,
+  NetlinkError,
+  type RtnlConnection,
+  type VfChange,
+  type VfInfo,
+} from '../netlink/index.ts';
+import { SriovError, UnknownVfStateError } from './errors.ts';
+import { assertNoVfProperties } from './plain-nic.ts';
+import {
+  complete,
+  difference,
+  leftBehind,
+  noAddress,
+  propertiesOf,
+  toChange,
+  type VfPropertiesWanted,
+  type VfProperty,
+  withoutEffect,
+} from './property-values.ts';
+import type { VfAddress } from './vf-hardware.ts';
+
+export interface VfPropertiesOptions {
+  /** Connection into the namespace that the PFs' interfaces are in. */
+  host: Pick<RtnlConnection, 'vfInfos' | 'setVf'>;
+  /** The interface of a PCI function; `undefined` if it has none there. */
+  linkOf: (pciAddress: string) => Promise<PfLink | undefined>;
+  driverOf: (pciAddress: string) => Promise<string | undefined>;
+  clock: Clock;
+}
+
+type PfLink = Pick<Link, 'index' | 'name' | 'hardwareAddress'>;
+
+/**
+ * How long a VF may be missing in its PF's list, or have an old value there, until that counts: cards reset a VF within a
+ * second.
+ */
+const settlesMs = 2_000;
+const pollMs = 100;
+
+/** The field of VFConfig that each property comes from. */
+const fieldsOf: Readonly<Record<VfProperty, string>> = {
+  hardwareAddress: 'macAddress',
+  vlan: 'vf.vlan, vf.qos and vf.vlanProto',
+  spoofCheck: 'vf.spoofCheck',
+  trust: 'vf.trust',
+  linkState: 'vf.linkState',
+  rate: 'vf.minTxRate and vf.maxTxRate',
+};
+
+/** A property that could not be set, and why. */
+interface Failed {
+  property: VfProperty;
+  error: unknown;
+}
+
+/** Reads and sets the PFs' settings for their VFs. */
+export class VfProperties {
+  readonly #options: VfPropertiesOptions;
+
+  constructor(options: VfPropertiesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * All that can be known of a VF without an interface; `undefined` for plain NICs, and for VFs whose PF has no interface
+   * either (it may be in user space itself). Only Ethernet addresses are included: an InfiniBand PF reports the beginning
+   * of a longer one, which nothing here can set. It has no VLANs either, so that a VF which it does not report lacks
+   * nothing.
+   * @throws UnknownVfStateError if the PF does not report the VF
+   */
+  async info(address: VfAddress): Promise<VfInfo | undefined> {
+    const pf = await this.#findPf(address);
+    if (pf === undefined) return undefined;
+    try {
+      const info = await this.#ask(address, pf);
+      if (!isInfiniBand(pf)) return info;
+      const { hardwareAddress: _truncated, ...rest } = info;
+      return rest;
+    } catch (error) {
+      if (isInfiniBand(pf) && error instanceof UnknownVfStateError) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * The current properties, in the form in which they can be set again; none if there is no PF that could set them. Waits
+   * a little for a VF that is being reset.
+   * @throws UnknownVfStateError if the PF does not report the VF
+   */
+  async read(address: VfAddress): Promise<VfChange> {
+    return await this.#poll(address, () => true);
+  }
+
+  /**
+   * Sets the properties that differ: many drivers refuse to set what they do not support, even to its present value.
+   * Each property is set separately, and a failure does not stop the others. The result is read back.
+   * @param before snapshot, which must have whatever is changed; absent: this restores one
+   * @returns whether the VF has another administrative address than before
+   * @throws SriovError `property-unsupported` and `property-refused` with the properties, `no-vf`, `vf-missing`;
+   * UnknownVfStateError if the PF does not report the VF, or the snapshot lacks something: nothing was changed then
+   */
+  async set(address: VfAddress, wanted: VfPropertiesWanted, before?: VfChange): Promise<boolean> {
+    const { pciAddress, pfAddress, vfIndex } = address;
+    if (pfAddress === undefined || vfIndex === undefined) {
+      assertNoVfProperties(pciAddress, complete(wanted, {}));
+      return false;
+    }
+    if (propertiesOf(wanted).length === 0) return false;
+    const { index } = await this.#pfLink(address);
+    const now = await this.read(address);
+    const change = difference(now, complete(wanted, now));
+    if (before !== undefined) await this.#assertKnown(address, propertiesOf(change), before, now);
+    const failed: Failed[] = [];
+    for (const property of propertiesOf(change)) {
+      try {
+        await this.#options.host.setVf(index, vfIndex, { [property]: change[property] });
+      } catch (error) {
+        failed.push({ property, error });
+      }
+    }
+    if (failed.length > 0) throw await this.#explainFailure(address, failed);
+    await this.#assertEffect(address, change, now);
+    return change.hardwareAddress !== undefined;
+  }
+
+  /**
+   * Makes an address administrative, even if the PF already reports it: some, such as igb, report the one that the VF
+   * has chosen itself, which is lost at its next reset. A PF that cannot set addresses is left alone.
+   * @throws SriovError `property-refused`, `vf-missing`; UnknownVfStateError
+   */
+  async pinAddress(address: VfAddress, hardwareAddress: string): Promise<void> {
+    const { vfIndex } = address;
+    if (address.pfAddress === undefined || vfIndex === undefined) return;
+    const { index } = await this.#pfLink(address);
+    try {
+      await this.#options.host.setVf(index, vfIndex, { hardwareAddress });
+    } catch (error) {
+      if (isUnsupported(error)) return;
+      throw await this.#explainFailure(address, [{ property: 'hardwareAddress', error }]);
+    }
+    await this.#assertEffect(address, { hardwareAddress }, {});
+  }
+
+  /**
+   * Asserts that a snapshot has the properties that a claim changes, so that they can be restored.
+   * @throws SriovError `property-unsupported` for one that the PF does not report, `vf-missing` if it has no interface
+   */
+  async assertComplete(address: VfAddress, properties: readonly VfProperty[], before: VfChange): Promise<void> {
+    if (address.pfAddress === undefined || properties.length === 0) return;
+    await this.#pfLink(address);
+    await this.#assertKnown(address, properties, before, before);
+  }
+
+  /**
+   * Asserts that the MAC which a VF keeps in user space is known, if its PF could set one.
+   * @throws UnknownVfStateError
+   */
+  async assertAddressKnown(address: VfAddress, before: VfChange): Promise<void> {
+    const pf = await this.#findPf(address);
+    if (pf === undefined || isInfiniBand(pf) || before.hardwareAddress !== undefined) return;
+    throw await this.#unknownBefore(address, ['hardwareAddress']);
+  }
+
+  /**
+   * Asserts that a VF is as it was, as its PF reports it.
+   * @param changed what the claim has set: those of its properties that the snapshot lacks must have other values now
+   * @param except properties that are not looked at
+   * @throws SriovError `restore-incomplete` with the properties; UnknownVfStateError if the PF does not report the VF
+   */
+  async assertRestored(
+    address: VfAddress,
+    before: VfChange,
+    changed: VfPropertiesWanted,
+    except: ReadonlySet<string>,
+  ): Promise<void> {
+    if (address.pfAddress === undefined) return;
+    const isLookedAt = (property: VfProperty) => !except.has(property);
+    const remaining = (now: VfChange) => {
+      const isOwn = before.hardwareAddress === noAddress && now.hardwareAddress !== changed.hardwareAddress;
+      const differing = propertiesOf(difference(now, before)).filter((each) => each !== 'hardwareAddress' || !isOwn);
+      return [...differing, ...leftBehind(changed, before, now)].filter(isLookedAt);
+    };
+    const asked = [...propertiesOf(before), ...propertiesOf(changed)].filter(isLookedAt);
+    if (asked.length === 0) return;
+    const pf = await this.#pfLink(address);
+    const now = await this.#poll(address, (each) => remaining(each).length === 0);
+    const properties = remaining(now);
+    if (properties.length === 0) return;
+    const lost = properties.filter((property) => !(property in before));
+    const reasons = [
+      ...(lost.length === 0 ? [] : [`the ${lost.join(', ')} of before its claim is not known`]),
+      ...(lost.length === properties.length ? [] : ['the PF has accepted the old values and reports others']),
+    ];
+    throw new SriovError('restore-incomplete', `${await this.#subjectOf(address)}: ${reasons.join('; ')}`, {
+      device: address.pciAddress,
+      properties,
+      retriable: true,
+      hint: `set ${properties.join(', ')} with "ip link set ${pf.name} vf ${address.vfIndex} …", or create the VFs of the PF anew`,
+    });
+  }
+
+  async #findPf({ pfAddress }: VfAddress): Promise<PfLink | undefined> {
+    return pfAddress === undefined ? undefined : await this.#options.linkOf(pfAddress);
+  }
+
+  /** @throws UnknownVfStateError */
+  async #ask({ pciAddress, pfAddress, vfIndex }: VfAddress, pf: PfLink): Promise<VfInfo> {
+    const place = { device: pciAddress, subject: `VF ${vfIndex} (${pciAddress})`, pf: `PF ${pf.name} (${pfAddress})` };
+    let infos: VfInfo[];
+    try {
+      infos = await this.#options.host.vfInfos(pf.index);
+    } catch (cause) {
+      if (cause instanceof NetlinkError) throw UnknownVfStateError.unreadable(place, cause);
+      throw cause;
+    }
+    const info = infos.find((each) => each.vfIndex === vfIndex);
+    if (info === undefined) throw UnknownVfStateError.leftOut(place, infos.length === 0);
+    return info;
+  }
+
+  async #now(address: VfAddress): Promise<VfChange> {
+    const pf = await this.#findPf(address);
+    if (pf === undefined) return {};
+    const { hardwareAddress, ...rest } = toChange(await this.#ask(address, pf));
+    return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };
+  }
+
+  /** Asks until the answer is as it should be, or for a while. @throws UnknownVfStateError */
+  async #poll(address: VfAddress, isDone: (now: VfChange) => boolean): Promise<VfChange> {
+    const { clock } = this.#options;
+    for (const endsAt = clock.nowMs() + settlesMs; ; await clock.sleep(pollMs)) {
+      const isLast = clock.nowMs() >= endsAt;
+      try {
+        const now = await this.#now(address);
+        if (isLast || isDone(now)) return now;
+      } catch (error) {
+        if (isLast || !(error instanceof UnknownVfStateError && error.mayPass)) throw error;
+      }
+    }
+  }
+
+  /** Drivers report success for what the card's firmware ignores. */
+  async #assertEffect(address: VfAddress, change: VfChange, before: VfChange): Promise<void> {
+    if (propertiesOf(change).length === 0) return;
+    const missing = (now: VfChange) => withoutEffect(change, before, now);
+    const properties = missing(await this.#poll(address, (now) => missing(now).length === 0));
+    if (properties.length === 0) return;
+    const error = new NetdraError('no-effect', 'the PF has accepted it and reports another value', { retriable: true });
+    throw await this.#explainFailure(
+      address,
+      properties.map((property) => ({ property, error })),
+    );
+  }
+
+  /** @param now what the PF reports */
+  async #assertKnown(
+    address: VfAddress,
+    properties: readonly VfProperty[],
+    before: VfChange,
+    now: VfChange,
+  ): Promise<void> {
+    const lacking = properties.filter((property) => !(property in before));
+    if (lacking.length === 0) return;
+    const unreported = lacking.filter((property) => !(property in now));
+    if (unreported.length === 0) throw await this.#unknownBefore(address, lacking);
+    const message = `${unreported.join(', ')} of ${await this.#subjectOf(address)} could not be restored: the card does not report it`;
+    throw new SriovError('property-unsupported', message, {
+      device: address.pciAddress,
+      properties: unreported,
+      retriable: true,
+      hint: `leave ${fieldsOfAll(unreported)} out, or use a card that reports it`,
+    });
+  }
+
+  async #unknownBefore(address: VfAddress, properties: readonly VfProperty[]): Promise<UnknownVfStateError> {
+    const subject = await this.#subjectOf(address);
+    const message = `${properties.join(', ')} of ${subject} could not be restored: the original state of the VF is not known`;
+    return new UnknownVfStateError(message, {
+      device: address.pciAddress,
+      properties,
+      hint: 'delete the pod and its claim, so that the VF is prepared anew',
+    });
+  }
+
+  async #explainFailure(address: VfAddress, failed: readonly Failed[]): Promise<SriovError> {
+    const first = failed.find(({ error }) => !isUnsupported(error)) ?? failed[0];
+    const subject = await this.#subjectOf(address);
+    const properties = failed.map(({ property }) => property);
+    const details = { device: address.pciAddress, cause: first?.error, properties };
+    if (!failed.every(({ error }) => isUnsupported(error))) {
+      const retriable = first?.error instanceof NetdraError && first.error.retriable;
+      const message = `cannot set ${properties.join(', ')} of ${subject}`;
+      return new SriovError('property-refused', message, { ...details, retriable });
+    }
+    const hint = `leave ${fieldsOfAll(properties)} out, or use a card that can do it`;
+    const message = `the card cannot set ${properties.join(', ')} of ${subject}`;
+    return new SriovError('property-unsupported', message, { ...details, hint });
+  }
+
+  async #subjectOf(address: VfAddress): Promise<string> {
+    const { pciAddress, pfAddress = '', vfIndex } = address;
+    const { name } = await this.#pfLink(address);
+    const driver = (await this.#options.driverOf(pfAddress)) ?? 'none';
+    return `VF ${vfIndex} (${pciAddress}) of PF ${name} (${pfAddress}, driver ${driver})`;
+  }
+
+  async #pfLink(address: VfAddress): Promise<PfLink> {
+    const pf = await this.#findPf(address);
+    if (pf !== undefined) return pf;
+    const { pciAddress, pfAddress } = address;
+    throw new SriovError('vf-missing', `the PF ${pfAddress} of ${pciAddress} has no network interface`, {
+      device: pciAddress,
+      retriable: true,
+      hint: 'properties of VFs are set through it: it must be in the network namespace of the driver',
+    });
+  }
+}
+
+function fieldsOfAll(properties: readonly VfProperty[]): string {
+  return properties.map((property) => fieldsOf[property]).join(', ');
+}
+
+function isInfiniBand({ hardwareAddress }: PfLink): boolean {
+  return hardwareAddress !== undefined && !isEthernetAddress(hardwareAddress);
+}
+
+function isUnsupported(error: unknown): boolean {
+  return error instanceof NetlinkError && ['EOPNOTSUPP', 'ENOTSUP'].includes(error.errno ?? '');
+}

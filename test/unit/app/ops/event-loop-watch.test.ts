@@ -1,0 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { watchEventLoop } from '../../../../src/app/ops/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+
+it('tells of a stall that hooks would feel, with its length, and of nothing else', async () => {
+  const logger = new RecordingLogger();
+  const windows: number[] = [];
+  using _watch = watchEventLoop(logger, (stallMs) => windows.push(stallMs));
+  await sleep(250);
+  for (const endsAt = performance.now() + 400; performance.now() < endsAt; );
+  while (windows.length < 1) await sleep(50);
+  expect(windows[0]).toBeGreaterThanOrEqual(300);
+  expect(logger.messages('warn')).toContain('the event loop stood still');
+});

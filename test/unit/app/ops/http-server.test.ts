@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import { Metrics, parseAddress, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
+
+function create() {
+  const metrics = new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: false });
+  return { metrics, readiness: new Readiness(), address: '127.0.0.1:0' };
+}
+
+describe('serveHttp', () => {
+  it('is healthy from the start and ready when the kubelet, the runtime and the API server know the driver', async () => {
+    const options = create();
+    await using server = await serveHttp(options);
+    const get = async (path: string) => await fetch(`http://127.0.0.1:${server.port}${path}`);
+    expect((await get('/healthz')).status).toBe(200);
+    const before = await get('/readyz');
+    expect(before.status).toBe(503);
+    expect(await before.text()).toContain('[-]nri failed: not connected yet; is NRI enabled in the runtime?');
+    for (const condition of ['kubelet', 'nri', 'slices'] as const) options.readiness.set(condition, { ok: true });
+    expect((await get('/readyz')).status).toBe(200);
+    options.readiness.set('nri', { ok: false, reason: 'connection lost' });
+    const after = await get('/readyz');
+    expect([after.status, await after.text()]).toEqual([
+      503,
+      '[+]kubelet ok\n[-]nri failed: connection lost\n[+]slices ok\n',
+    ]);
+  });
+
+  it('serves the metrics in the format of Prometheus', async () => {
+    await using server = await serveHttp(create());
+    const response = await fetch(`http://127.0.0.1:${server.port}/metrics`);
+    expect(response.headers.get('content-type')).toContain('version=0.0.4');
+    expect(await response.text()).toContain('dra_metadata_feature_enabled{driver_name="sriov.example"} 0');
+  });
+
+  it('answers other paths and methods with what there is', async () => {
+    await using server = await serveHttp(create());
+    const url = `http://127.0.0.1:${server.port}`;
+    expect((await fetch(`${url}/secrets`)).status).toBe(404);
+    expect((await fetch(`${url}/metrics`, { method: 'POST' })).status).toBe(405);
+    expect((await fetch(`${url}/healthz?verbose`, { method: 'HEAD' })).status).toBe(200);
+  });
+
+  it('names the address that is taken', async () => {
+    await using server = await serveHttp(create());
+    const taken = serveHttp({ ...create(), address: `127.0.0.1:${server.port}` });
+    await expect(taken).rejects.toMatchObject({
+      code: 'address-unavailable',
+      message: `cannot listen on 127.0.0.1:${server.port}`,
+    });
+  });
+
+  it('ends with clients still connected', async () => {
+    const server = await serveHttp(create());
+    await (await fetch(`http://127.0.0.1:${server.port}/healthz`, { headers: { connection: 'keep-alive' } })).text();
+    await server[Symbol.asyncDispose]();
+    await expect(fetch(`http://127.0.0.1:${server.port}/healthz`)).rejects.toThrow();
+  });
+});
+
+describe('parseAddress', () => {
+  it.each([
+    [':8080', { port: 8080 }],
+    ['127.0.0.1:80', { host: '127.0.0.1', port: 80 }],
+    ['[::1]:9', { host: '::1', port: 9 }],
+    ['localhost:0', { host: 'localhost', port: 0 }],
+  ])('takes %s', (text, address) => {
+    expect(parseAddress(text)).toEqual(address);
+  });
+
+  it.each(['8080', 'host', ':', ':70000', '::1:80', '[::1]', 'a:b'])('refuses %s', (text) => {
+    expect(() => parseAddress(text)).toThrow('is not an address to listen on');
+  });
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import { Metrics } from '../../../../src/app/ops/index.ts';
+import { parseScrape } from '../../../doubles/prometheus.ts';
+
+function create() {
+  return new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: true });
+}
+
+async function scrape(metrics: Metrics): Promise<Map<string, number>> {
+  return parseScrape((await metrics.render()).text);
+}
+
+describe('Metrics', () => {
+  it('has the names of KEP-5304, with 0 before anything happened', async () => {
+    const metrics = create();
+    metrics.readFrom({
+      devicesOffered: () => 3,
+      claimsByState: () => ({}),
+      devicesAttached: () => 0,
+      metadataFiles: async () => 2,
+    });
+    const values = await scrape(metrics);
+    expect(values.get('dra_metadata_feature_enabled')).toBe(1);
+    expect(values.get('dra_metadata_writes_total')).toBe(0);
+    expect(values.get('dra_metadata_write_errors_total')).toBe(0);
+    expect(values.get('dra_metadata_update_errors_total')).toBe(0);
+    expect(values.get('dra_metadata_write_duration_seconds_count')).toBe(0);
+    expect(values.get('dra_metadata_files_active')).toBe(2);
+    expect(values.get('netdra_devices_offered')).toBe(3);
+  });
+
+  it('says which driver, version and Node.js it is about', async () => {
+    const { text } = await create().render();
+    expect(text).toMatch(/netdra_build_info\{version="1\.2\.3",node="\d+\.[\d.]+",driver_name="sriov\.example"\} 1/);
+  });
+
+  it('times and counts writes, failed ones by where they failed', async () => {
+    const metrics = create();
+    metrics.metadataWritten(0.0004);
+    metrics.metadataFailed('update');
+    metrics.metadataFailed('prepare');
+    const values = await scrape(metrics);
+    expect(values.get('dra_metadata_writes_total')).toBe(1);
+    expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.00025"}')).toBe(0);
+    expect(values.get('dra_metadata_write_duration_seconds_bucket{le="0.0005"}')).toBe(1);
+    expect(values.get('dra_metadata_write_errors_total')).toBe(2);
+    expect(values.get('dra_metadata_update_errors_total')).toBe(1);
+  });
+
+  it('keeps every state of claims on the page, and none that is over', async () => {
+    const metrics = create();
+    let states: Record<string, number> = { prepared: 2, unpreparing: 1 };
+    metrics.readFrom({
+      devicesOffered: () => 0,
+      claimsByState: () => states,
+      devicesAttached: () => 0,
+      metadataFiles: async () => 0,
+    });
+    expect((await scrape(metrics)).get('netdra_claims{state="unpreparing"}')).toBe(1);
+    states = { prepared: 2 };
+    const values = await scrape(metrics);
+    expect(values.get('netdra_claims{state="unpreparing"}')).toBe(0);
+    expect(values.get('netdra_claims{state="prepared"}')).toBe(2);
+  });
+
+  it('counts connections and says whether there is one now', async () => {
+    const metrics = create();
+    metrics.connected('nri', true);
+    metrics.connected('nri', false);
+    metrics.connected('nri', true);
+    const values = await scrape(metrics);
+    expect(values.get('netdra_connects_total{peer="nri"}')).toBe(2);
+    expect(values.get('netdra_connected{peer="nri"}')).toBe(1);
+    expect(values.get('netdra_connected{peer="kubelet"}')).toBe(0);
+  });
+
+  it('reads the process anew at each scrape', async () => {
+    const metrics = create();
+    const first = await scrape(metrics);
+    for (const endsAt = performance.now() + 30; performance.now() < endsAt; );
+    const second = await scrape(metrics);
+    expect(second.get('process_cpu_seconds_total')).toBeGreaterThan(first.get('process_cpu_seconds_total')!);
+    expect(first.get('process_resident_memory_bytes')).toBeGreaterThan(1e7);
+    expect(first.get('process_open_fds')).toBeGreaterThan(2);
+  });
+});

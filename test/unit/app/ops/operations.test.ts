@@ -1,0 +1,100 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { parseAddress } from '../../../../src/app/ops/http-server.ts';
+import { InstanceToken, Operations } from '../../../../src/app/ops/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+describe('Operations', () => {
+  const start = (address: string, clock: ManualClock, logger: RecordingLogger, waitForAddress: boolean) =>
+    Operations.start({
+      driver: testDriver,
+      version: '1',
+      metadataEnabled: true,
+      clock,
+      logger,
+      address,
+      waitForAddress,
+    });
+  const has = (logger: RecordingLogger, message: string) => logger.lines.some((line) => line.message === message);
+
+  /** An instance that serves, and its address. */
+  async function startFirst() {
+    const logger = new RecordingLogger();
+    const operations = await start('127.0.0.1:0', new ManualClock(), logger, false);
+    const { fields } = logger.lines.find(({ message }) => message === 'serving metrics and probes') ?? {};
+    return { operations, address: `127.0.0.1:${(fields as { port: number }).port}` };
+  }
+
+  it('takes over the address of the instance that it replaces when that one ends', async () => {
+    const first = await startFirst();
+    const [clock, logger] = [new ManualClock(), new RecordingLogger()];
+    await using second = await start(first.address, clock, logger, true);
+    second.setConnected('kubelet');
+    second.setConnected('nri');
+    second.setPublished();
+    const ready = async () => (await fetch(`http://${first.address}/readyz`)).status;
+    expect(await ready()).toBe(503);
+    await first.operations[Symbol.asyncDispose]();
+    await expect
+      .poll(() => {
+        clock.advance(250);
+        return has(logger, 'serving metrics and probes');
+      })
+      .toBe(true);
+    expect(await ready()).toBe(200);
+  });
+
+  it('knows a foreign program on its address, at once and later, and ends loudly', async () => {
+    using dir = tempDir();
+    const token = InstanceToken.open(join(dir.path, 'token'));
+    for (const status of [200, 404]) {
+      // It answers the probes of the kubelet as if all were well.
+      const foreign = createServer((_, response) => response.writeHead(status).end('ok\n')).listen(0, '127.0.0.1');
+      await once(foreign, 'listening');
+      const address = `127.0.0.1:${(foreign.address() as AddressInfo).port}`;
+      const options = {
+        driver: 'd',
+        version: '0',
+        metadataEnabled: true,
+        clock: systemClock,
+        logger: new RecordingLogger(),
+      };
+      await expect(Operations.start({ ...options, address, waitForAddress: true, token })).rejects.toThrow(
+        `another program has ${address}, where metrics and probes are to be served`,
+      );
+      foreign.closeAllConnections();
+      foreign.close();
+      await once(foreign, 'close');
+      expect(await token.whoHas(parseAddress(address))).toBe('free');
+      await using first = await Operations.start({ ...options, address, token });
+      expect(await token.whoHas(parseAddress(address))).toBe('instance');
+      // Of another node, or another driver.
+      const other = InstanceToken.open(join(dir.path, `other-${status}`));
+      expect(await other.whoHas(parseAddress(address))).toBe('foreign');
+      await using second = await Operations.start({ ...options, address, waitForAddress: true, token });
+      expect([first, second]).toHaveLength(2);
+    }
+  });
+
+  it('can end while it waits', async () => {
+    const first = await startFirst();
+    const second = await start(first.address, new ManualClock(), new RecordingLogger(), true);
+    await second[Symbol.asyncDispose]();
+    await first.operations[Symbol.asyncDispose]();
+  });
+
+  it('does not start on an address that is taken, where no other instance is expected', async () => {
+    const first = await startFirst();
+    await expect(start(first.address, new ManualClock(), new RecordingLogger(), false)).rejects.toThrow(
+      `cannot listen on ${first.address}`,
+    );
+    await first.operations[Symbol.asyncDispose]();
+  });
+});

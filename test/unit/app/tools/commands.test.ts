@@ -1,0 +1,101 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import type { Finding } from '../../../../src/app/tools/finding.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const mainPath = fileURLToPath(new URL('../../../../src/main.ts', import.meta.url));
+
+function netdra(args: string[], env: Record<string, string> = {}) {
+  return spawnSync(process.execPath, [mainPath, ...args], {
+    encoding: 'utf8',
+    env: { PATH: process.env.PATH, ...env },
+  });
+}
+
+/** What is loaded with a file, before anything is run: imports of values at its top, and at theirs. */
+function loadedWith(path: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(path)) return seen;
+  seen.add(path);
+  for (const [, names = '', from = ''] of readFileSync(path, 'utf8').matchAll(
+    /^(?:import|export) ([^;']*?)\s*from '([^']+)'/gm,
+  )) {
+    const isType = names.startsWith('type ') || /^\{(\s*type [^,}]+,?)+\s*\}$/.test(names);
+    if (isType) continue;
+    if (from.startsWith('.')) loadedWith(join(dirname(path), from), seen);
+    else seen.add(from);
+  }
+  return seen;
+}
+
+const device = {
+  ...{ driver: 'sriov.netdra.dev', pool: 'node-1', name: '0000-3b-02-0' },
+  networkData: { interfaceName: 'net1', ips: ['192.0.2.7/24'] },
+};
+const document = (devices: object[]) => ({
+  apiVersion: 'metadata.resource.k8s.io/v1beta1',
+  kind: 'DeviceMetadata',
+  metadata: { name: 'fast-net', namespace: 'apps', uid: 'c-1', generation: 1 },
+  requests: [{ name: 'vf', devices }],
+});
+
+describe('netdra doctor', () => {
+  it('gives programs JSON, and a code that tells of problems', () => {
+    using dir = tempDir();
+    const flags = ['--kubelet-plugins-dir', '--kubelet-registry-dir', '--cdi-dir', '--nri-socket', '--cri-socket'];
+    const { status, stdout } = netdra(['doctor', '-o', 'json', ...flags.map((flag) => `${flag}=${dir.path}/none`)]);
+    expect(status).toBe(1);
+    const findings: Finding[] = JSON.parse(stdout);
+    expect(findings.find(({ check }) => check === 'NRI')).toEqual({
+      ...{ check: 'NRI', level: 'problem', message: `off: there is no socket ${dir.path}/none` },
+      fix: expect.stringContaining('disable = false'),
+    });
+    // Everything that is not well says what to do.
+    expect(findings.filter(({ level, fix }) => level !== 'ok' && !fix)).toEqual([]);
+  });
+});
+
+describe('netdra metadata', () => {
+  it('shows a file with colours only where they are wanted, and says by its code whether it is valid', () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'metadata.json');
+    writeFileSync(path, JSON.stringify(document([device])));
+    const plain = netdra(['metadata', path]);
+    expect([plain.status, plain.stderr]).toEqual([0, '']);
+    expect(plain.stdout).toContain(`${path}: valid\n  claim       apps/fast-net (c-1)\n  generation  1\n`);
+    const coloured = netdra(['metadata', path], { FORCE_COLOR: '1' });
+    expect(coloured.stdout).toContain('\u001b[32mvalid\u001b[39m');
+    writeFileSync(path, JSON.stringify(document([{ ...device, pool: 'Node 1' }])));
+    const wrong = netdra(['metadata', path, '-o', 'json']);
+    expect(wrong.status).toBe(1);
+    expect(JSON.parse(wrong.stdout).problem).toMatch(/pool "Node 1" is not a lower-case DNS name/);
+  });
+
+  it('knows a claim from a path, and says in one line that it is not there', () => {
+    using dir = tempDir();
+    const { status, stderr, stdout } = netdra(['metadata', 'apps/fast-net', `--kubelet-plugins-dir=${dir.path}`]);
+    expect([status, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/^netdra: claim apps\/fast-net is not prepared on this node \(.*\)\n$/);
+  });
+});
+
+describe('netdra', () => {
+  it.each([
+    [['doctor', '--frobnicate'], /unknown option '--frobnicate'/],
+    [['claims', '-o', 'xml'], /Allowed choices are table, json/],
+    [['metadata'], /missing required argument 'path\|claim'/],
+  ])('refuses %j with the reason and a code', (args, message) => {
+    const { status, stderr } = netdra(args);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(message);
+  });
+
+  it('loads what is heavy only for the command that needs it', () => {
+    const packages = [...loadedWith(mainPath)].filter((name) => !name.startsWith('/') && !name.startsWith('node:'));
+    expect(packages).toEqual(['commander']);
+    // The way of looking at it sees what is heavy.
+    expect([...loadedWith(join(dirname(mainPath), 'app/app.ts'))]).toContain('@grpc/grpc-js');
+  });
+});

@@ -1,0 +1,84 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { formatInventory, takeInventory } from '../../../../src/app/tools/inventory.ts';
+import { defaultRoute, TestNode } from '../../node/sriov/test-node.ts';
+import { plainTerminal } from './plain-terminal.ts';
+
+let node: TestNode;
+beforeEach(() => {
+  node = new TestNode([
+    {
+      pciAddress: '0000:3b:00.0',
+      driver: 'i40e',
+      interfaces: [{ name: 'ensA', speed: '40000' }],
+      totalVfs: 8,
+      vfs: [
+        { pciAddress: '0000:3b:02.0', driver: 'iavf', interfaces: [{ name: 'ensAv0', address: '02:00:00:00:00:03' }] },
+        { pciAddress: '0000:3b:02.1', driver: 'iavf', interfaces: [{ name: 'ensAv1', address: '02:00:00:00:00:04' }] },
+      ],
+    },
+    { pciAddress: '0000:5e:00.0', driver: 'ice', interfaces: [{ name: 'ensB' }], totalVfs: 8, vfs: [] },
+  ]);
+});
+afterEach(() => node[Symbol.dispose]());
+
+const take = (more: object = {}) =>
+  takeInventory({
+    ...{ connection: node.connection, sysfsRoot: node.root, held: new Map(), claimOf: () => undefined },
+    ...more,
+  });
+
+describe('takeInventory', () => {
+  it('lists devices as they are offered, with the claims that have them', async () => {
+    const view = await take({
+      held: new Map([['0000:3b:02.1', { driver: 'iavf' }]]),
+      claimOf: (pciAddress: string) => (pciAddress === '0000:3b:02.1' ? 'apps/fast-net' : undefined),
+    });
+    expect(formatInventory(plainTerminal, view)).toBe(
+      [
+        'DEVICE        KIND  PF    VF  DRIVER  INTERFACE  MAC                MTU   NUMA  IOMMU  CLAIM',
+        '0000-3b-02-0  vf    ensA  0   iavf    ensAv0     02:00:00:00:00:03  1500  0     -      -',
+        '0000-3b-02-1  vf    ensA  1   iavf    ensAv1     02:00:00:00:00:04  1500  0     -      apps/fast-net',
+        '',
+      ].join('\n'),
+    );
+    expect(view.devices[0]?.attributes).toMatchObject({ kind: { string: 'vf' }, linkSpeed: { int: 40000 } });
+  });
+
+  it('says why devices are not offered', async () => {
+    node.routes = [defaultRoute(node.indexOf('ensA'))];
+    const view = await take();
+    expect(view.excluded).toHaveLength(2);
+    const text = formatInventory(plainTerminal, view);
+    expect(text).toContain('no device is offered\n\nNOT OFFERED');
+    expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
+  });
+
+  it('follows the policy, but switches nothing on', async () => {
+    const policyPath = join(node.root, 'policy.yaml');
+    const rules = 'pfs: [{ select: { name: ensB }, numVfs: 4 }, { select: {}, vfs: "1" }]';
+    writeFileSync(policyPath, `apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n${rules}\n`);
+    const view = await take({ policyPath });
+    expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
+    expect(view.excluded).toMatchObject([{ pciAddress: '0000:3b:02.0', reason: 'not-selected' }]);
+    expect(view.switchedOnAtStart).toEqual([{ pciAddress: '0000:5e:00.0', numVfs: 4 }]);
+    expect(readFileSync(join(node.root, 'bus/pci/devices/0000:5e:00.0/sriov_numvfs'), 'utf8').trim()).toBe('0');
+    expect(formatInventory(plainTerminal, view)).toContain('0000:5e:00.0: the driver will switch on 4 VFs');
+  });
+
+  it('goes on with what can be read', async () => {
+    writeFileSync(join(node.root, 'bus/pci/devices/0000:3b:02.0/vendor'), 'nonsense\n');
+    const view = await take();
+    expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);
+    expect(view.problems).toEqual([expect.stringContaining('0000:3b:02.0')]);
+    expect(formatInventory(plainTerminal, view)).toContain('cannot be read: ');
+  });
+
+  it('refuses a policy that is none, and simulated VFs that are not there', async () => {
+    const policyPath = join(node.root, 'policy.yaml');
+    writeFileSync(policyPath, 'kind: Pod');
+    await expect(take({ policyPath })).rejects.toThrow(/inventory policy .* is invalid/);
+    await expect(take({ simulatedIn: node.root })).rejects.toThrow(/there are no simulated VFs in/);
+  });
+});

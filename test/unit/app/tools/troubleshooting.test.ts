@@ -1,0 +1,96 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { claimsCommand } from '../../../../src/app/tools/claims-command.ts';
+import { doctorCommand } from '../../../../src/app/tools/doctor-command.ts';
+import { inventoryCommand } from '../../../../src/app/tools/inventory-command.ts';
+import { metadataCommand } from '../../../../src/app/tools/metadata-command.ts';
+
+const repo = fileURLToPath(new URL('../../../../', import.meta.url));
+const page = readFileSync(join(repo, 'docs/troubleshooting.md'), 'utf8');
+const sources = ['src', 'programs/src']
+  .flatMap((folder) =>
+    readdirSync(join(repo, folder), { recursive: true, encoding: 'utf8' }).map((path) => join(repo, folder, path)),
+  )
+  .filter((path) => /\.(ts|c)$/.test(path))
+  .map((path) => readFileSync(path, 'utf8'))
+  .join('\n');
+
+/** Apostrophes in comments would look like the start of a text. */
+const code = sources.replaceAll(/^\s*(\/\/|\/\*\*|\*).*$/gm, '');
+
+/** Every text in the sources, as its parts between what is put into it. */
+const messages = [...code.matchAll(/'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`/g)]
+  .map(([, single, double, template]) => single ?? double ?? template ?? '')
+  .map((text) => text.replaceAll(/\\(['"`])/g, '$1').split(/\$\{[^}]*\}/))
+  .map((parts) => parts.map((part) => part.replaceAll(/^[^a-z0-9]+|[^a-z0-9]+$/gi, '')).filter(Boolean))
+  .filter((parts) => parts.join('').length >= 8);
+
+/** How much of a line consists of texts that the driver has, from 0 to 1. Names in it stand as `…`, or as examples. */
+function shareSaid(line: string): number {
+  const said = new Set<number>();
+  for (const parts of messages) {
+    const places: number[] = [];
+    let at = 0;
+    const isIn = parts.every((part) => {
+      const found = line.indexOf(part, at);
+      for (let place = found; place < found + part.length; place++) places.push(place);
+      at = found + part.length;
+      return found >= 0;
+    });
+    if (isIn) for (const place of places) said.add(place);
+  }
+  const letters = [...line].flatMap((character, place) => (/[a-z]/i.test(character) ? [place] : []));
+  return letters.filter((place) => said.has(place)).length / letters.length;
+}
+
+/** The rest is names. */
+const isSaid = (line: string) => shareSaid(line) > 0.35;
+
+describe('docs/troubleshooting.md', () => {
+  const lines = [...page.matchAll(/^```text\n([\s\S]*?)^```/gm)].flatMap(([, block = '']) => block.trim().split('\n'));
+  const cells = [...page.matchAll(/^\| (.*?) \|/gm)]
+    .flatMap(([, cell = '']) => [...cell.matchAll(/`([^`]*)`/g)].map(([, text = '']) => text))
+    .filter((text) => text.includes(' ') && !text.startsWith('netdra '));
+
+  it.each(lines.filter((line) => !/^(NOT OFFERED|0000:)/.test(line)))('quotes what the driver says: %s', (line) => {
+    expect(isSaid(line)).toBe(true);
+  });
+
+  it.each(cells)('lists what the driver says: %s', (text) => {
+    expect(isSaid(text)).toBe(true);
+  });
+
+  it('can tell what nobody says', () => {
+    expect(lines.length + cells.length).toBeGreaterThan(35);
+    expect(isSaid('claim … may not eat …, since it is Friday')).toBe(false);
+    expect(isSaid('the card cannot fly to … of VF …')).toBe(false);
+  });
+
+  it('names reasons of events that there are', () => {
+    const reasons = [...page.matchAll(/^\| `([A-Z][A-Za-z]+)`(?:, on the Node)? \|/gm)].map(
+      ([, reason = '']) => reason,
+    );
+    expect(reasons).toHaveLength(8);
+    for (const reason of reasons) expect(sources).toContain(`reason: '${reason}'`);
+  });
+
+  it('names commands and flags that there are, and pages and sections', () => {
+    const commands = [doctorCommand(), inventoryCommand(), claimsCommand(), metadataCommand()];
+    const names = [...page.matchAll(/^\| `netdra (\w+)/gm)].map(([, name]) => name);
+    expect(new Set(names)).toEqual(new Set(commands.map((command) => command.name())));
+    for (const [, flag = ''] of page.matchAll(/`(--[a-z-]+)/g)) expect(sources).toContain(flag);
+    const anchors = [...page.matchAll(/^#+ (.*)$/gm)].map(
+      ([, title = '']) =>
+        `#${title
+          .toLowerCase()
+          .replaceAll(/[^a-z0-9 -]/g, '')
+          .replaceAll(' ', '-')}`,
+    );
+    for (const [, target = ''] of page.matchAll(/\]\(([^)]+)\)/g)) {
+      const isThere = target.startsWith('#') ? anchors.includes(target) : existsSync(join(repo, 'docs', target));
+      expect([target, isThere]).toEqual([target, true]);
+    }
+  });
+});

@@ -1,0 +1,554 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { configForDevice, resolveVfConfig } from '../../../../src/driver/api/config.ts';
+import { vfConfigSchema } from '../../../../src/driver/api/vf-config.ts';
+import {
+  type ClaimField,
+  type ClosedField,
+  claimFields,
+  closedFields,
+  DriverError,
+} from '../../../../src/driver/claims/index.ts';
+import type { VfConfig } from '../../../../src/driver/state/index.ts';
+import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
+import { CniError } from '../../../../src/node/cni/index.ts';
+import { parseCidr } from '../../../../src/node/netlink/index.ts';
+import { buildClaim, type ConfigOptions, testDriver } from '../../../doubles/objects.ts';
+import { fromClaim, fromClass } from '../claims/driver-bench.ts';
+
+function claimWith(config: ConfigOptions[]): AllocatedClaim {
+  const object = buildClaim('fast-net', { requests: [{ name: 'vf', devices: ['dev-1'] }], config });
+  const { namespace, name, uid } = object.metadata;
+  return { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
+}
+
+const nodeNetworks = [parseCidr('10.1.0.5/16'), parseCidr('2001:db8:1::5/64')];
+const resolve = (config: ConfigOptions[], open: readonly ClosedField[] = [], request = 'vf') =>
+  resolveVfConfig(testDriver, claimWith(config), request, { open, nodeNetworks });
+
+const chain = (name: string) => ({ cniVersion: '1.0.0', name, plugins: [{ type: 'host-device' }] });
+
+/**
+ * For every field two values, as a class and a claim may have them; `with` is what the field needs beside it. A field of
+ * the schema that is not here fails the test below.
+ */
+const samples: {
+  [F in keyof VfConfig]-?: { values: [VfConfig[F], VfConfig[F]]; with?: VfConfig; merged?: VfConfig[F] };
+} = {
+  attach: { values: ['observe', 'netlink'] },
+  cni: { values: [chain('a'), chain('b')], with: { attach: 'cni' } },
+  networkAttachmentDefinition: { values: [{ name: 'a', namespace: 'nets' }, { name: 'b' }], with: { attach: 'cni' } },
+  ipam: { values: [{ type: 'static', addresses: [] }, { type: 'dhcp' }] },
+  driver: { values: ['kernel', 'vfio-pci'] },
+  vhost: { values: [true, false] },
+  rdma: { values: [false, true] },
+  vf: {
+    values: [
+      { vlan: 7, trust: true },
+      { vlan: 8, maxTxRate: 9 },
+    ],
+    merged: { vlan: 8, trust: true, maxTxRate: 9 },
+  },
+  interfaceName: { values: ['net1', 'fast%d'] },
+  mtu: { values: [1500, 9000] },
+  macAddress: { values: ['02:00:00:00:00:01', '02:00:00:00:00:02'] },
+  addresses: { values: [['192.0.2.1/24', '2001:db8::1/64'], ['192.0.2.2/24']] },
+  routes: { values: [[{ destination: '0.0.0.0/0', gateway: '192.0.2.1' }], [{ destination: '198.51.100.0/24' }]] },
+  sysctls: {
+    values: [
+      { 'net.ipv4.conf.IFNAME.arp_ignore': 1, 'net.ipv6.conf.IFNAME.accept_ra': 0 },
+      { 'net.ipv4.conf.IFNAME.arp_ignore': '2' },
+    ],
+    merged: { 'net.ipv4.conf.IFNAME.arp_ignore': '2', 'net.ipv6.conf.IFNAME.accept_ra': 0 },
+  },
+  dialects: { values: [{ deviceInfo: { resourceName: 'intel.com/nic' } }, { sriovNetwork: {} }] },
+};
+const cases = Object.entries(samples) as [keyof VfConfig, (typeof samples)[keyof VfConfig]][];
+
+/** The same for each property of the PF. */
+const properties: { [P in keyof NonNullable<VfConfig['vf']>]-?: [unknown, unknown] } = {
+  vlan: [7, 8],
+  qos: [1, 2],
+  vlanProto: ['802.1q', '802.1ad'],
+  spoofCheck: [false, true],
+  trust: [true, false],
+  linkState: ['auto', 'disable'],
+  minTxRate: [10, 20],
+  maxTxRate: [200, 100],
+};
+
+describe('resolveVfConfig', () => {
+  it('is tested with every field of the schema', () => {
+    const { apiVersion: _apiVersion, kind: _kind, ...fields } = vfConfigSchema.shape;
+    expect(Object.keys(samples).sort()).toEqual(Object.keys(fields).sort());
+    expect(Object.keys(properties).sort()).toEqual(Object.keys(fields.vf.unwrap().shape).sort());
+  });
+
+  it.each(cases)(
+    'takes %s from the class, and from the claim where the class lets it be overridden, whatever their order',
+    (field, sample) => {
+      const { values, with: beside = {}, merged = values[1] } = sample;
+      const [ofClass, ofClaim] = values.map((value) => ({ ...beside, [field]: value }));
+      const config = [fromClaim(ofClaim ?? {}), fromClass({ ...ofClass, overridable: claimFields })];
+      expect(resolve(config)).toEqual({ ...beside, [field]: merged });
+      expect(resolve(config.toReversed())).toEqual({ ...beside, [field]: merged });
+      expect(resolve([fromClass(ofClass ?? {})])).toEqual(ofClass);
+      // What the claim leaves open, the class's value stays for.
+      const other = field === 'mtu' ? { rdma: false } : { mtu: 1400 };
+      const attach = field === 'attach' || 'attach' in beside ? {} : other;
+      expect(resolve([fromClass(ofClass ?? {}), fromClaim(attach)])).toEqual({ ...ofClass, ...attach });
+    },
+  );
+
+  it.each(Object.entries(properties))('merges vf.%s by itself', (property, [ofClass, ofClaim]) => {
+    const beside = property === 'qos' || property === 'vlanProto' ? { vlan: 5 } : {};
+    const overridable = Object.keys(properties).map((each) => `vf.${each}`);
+    const config = [
+      fromClass({ vf: { ...beside, [property]: ofClass }, overridable }),
+      fromClaim({ vf: { ...beside, [property]: ofClaim } }),
+    ];
+    expect(resolve(config)).toEqual({ vf: { ...beside, [property]: ofClaim } });
+    const other = property === 'linkState' ? { vlan: 9 } : { linkState: 'enable' };
+    const kept = [fromClass({ vf: { ...beside, [property]: ofClass }, overridable }), fromClaim({ vf: other })];
+    expect(resolve(kept)).toEqual({ vf: { ...beside, [property]: ofClass, ...other } });
+  });
+
+  it('takes later entries of the same source over earlier ones', () => {
+    expect(resolve([fromClass({ mtu: 1300 }), fromClass({ mtu: 1400 }), fromClaim({ rdma: false })])).toEqual({
+      mtu: 1400,
+      rdma: false,
+    });
+  });
+
+  it('takes entries for all requests, for this one, and for the base of a subrequest', () => {
+    const config = [
+      fromClaim({ mtu: 1400 }),
+      fromClaim({ interfaceName: 'net1' }, ['vf']),
+      fromClaim({ interfaceName: 'net9' }, ['other']),
+      fromClaim({ mtu: 1300 }, ['vf/small']),
+    ];
+    expect(resolve(config, [], 'vf/large')).toEqual({ mtu: 1400, interfaceName: 'net1' });
+    expect(resolve(config, [], 'vf/small')).toEqual({ mtu: 1300, interfaceName: 'net1' });
+  });
+
+  it('takes back with an empty list or false what the class asks and lets be overridden', () => {
+    const overridable = ['routes', 'addresses', 'rdma'];
+    const config = [
+      fromClass({ routes: [{ destination: '10.0.0.0/8' }], addresses: ['192.0.2.1/24'], rdma: true, overridable }),
+      fromClaim({ routes: [], addresses: [], rdma: false, attach: 'observe' }),
+    ];
+    expect(resolve(config)).toEqual({ routes: [], addresses: [], rdma: false, attach: 'observe' });
+  });
+
+  it("passes over other drivers' parameters", () => {
+    expect(resolve([{ source: 'FromClaim', driver: 'gpu.example', parameters: { anything: true } }])).toEqual({});
+  });
+});
+
+/** For each field two values; what goes with it is in `beside`. */
+const valuesOf: Record<ClaimField, [unknown, unknown]> = {
+  attach: ['netlink', 'observe'],
+  interfaceName: ['net1', 'net2'],
+  mtu: [1500, 9000],
+  addresses: [['192.0.2.1/24'], ['192.0.2.2/24']],
+  routes: [[{ destination: '198.51.100.0/24' }], []],
+  rdma: [true, false],
+  driver: ['kernel', 'vfio-pci'],
+  macAddress: ['02:00:00:00:00:01', '02:00:00:00:00:02'],
+  'vf.vlan': [100, 0],
+  'vf.qos': [1, 2],
+  'vf.vlanProto': ['802.1q', '802.1ad'],
+  'vf.spoofCheck': [true, false],
+  'vf.trust': [false, true],
+  'vf.linkState': ['auto', 'enable'],
+  'vf.minTxRate': [10, 20],
+  'vf.maxTxRate': [1000, 0],
+  vhost: [true, false],
+  sysctls: [{ 'net.ipv4.conf.IFNAME.rp_filter': 1 }, { 'net.ipv4.conf.IFNAME.rp_filter': 0 }],
+  cni: [chain('a'), chain('b')],
+  ipam: [{ type: 'whereabouts' }, { type: 'dhcp' }],
+  networkAttachmentDefinition: [{ name: 'prod' }, { name: 'mine' }],
+  'networkAttachmentDefinition.namespace': ['infra', 'other'],
+  dialects: [{ sriovNetwork: {} }, { devicePlugin: { resourceName: 'intel.com/nic' } }],
+};
+
+/** A configuration with one field, and what it does not make sense without. */
+function configOf(field: ClaimField, value: unknown): object {
+  const [outer = '', inner] = field.split('.');
+  if (outer === 'vf' && inner !== undefined) {
+    const vlan = inner === 'qos' || inner === 'vlanProto' ? { vlan: 100 } : {};
+    return { vf: { ...vlan, [inner]: value } };
+  }
+  if (inner !== undefined) return { attach: 'cni', networkAttachmentDefinition: { name: 'prod', [inner]: value } };
+  return { ...(field === 'cni' || field === 'networkAttachmentDefinition' ? { attach: 'cni' } : {}), [field]: value };
+}
+
+describe('what a class sets', () => {
+  it.each(Object.entries(valuesOf) as [ClaimField, [unknown, unknown]][])(
+    'is final: %s of a claim must be the same, and the error has both values',
+    (field, [ofClass, ofClaim]) => {
+      const own = fromClass(configOf(field, ofClass));
+      expect(resolve([own, fromClaim(configOf(field, ofClass))])).toEqual(configOf(field, ofClass));
+      const outer = field.split('.')[0] ?? '';
+      const parts = field.startsWith('vf.') ? [ofClaim, ofClass] : [];
+      const conflicting = [own, fromClaim(configOf(field, ofClaim))];
+      const shown =
+        parts.length > 0 ? `to ${JSON.stringify(ofClaim)}, and its DeviceClass to ${JSON.stringify(ofClass)}` : '';
+      for (const open of [[], closedFields]) {
+        expect(() => resolve(conflicting, open)).toThrow(`claim default/fast-net sets ${outer}`);
+        expect(() => resolve(conflicting, open)).toThrow(shown);
+        expect(() => resolve(conflicting, open)).toThrow(expect.objectContaining({ code: 'config-conflict' }));
+      }
+    },
+  );
+
+  it('cannot be worked around by an address beside an IPAM plugin', () => {
+    const ofClass = { ipam: { type: 'whereabouts', range: '10.0.0.0/16' } };
+    expect(() => resolve([fromClass(ofClass), fromClaim({ addresses: ['192.0.2.1/24'] })])).toThrow(
+      'claim default/fast-net may not set addresses',
+    );
+    const open = { ...ofClass, overridable: ['addresses'] };
+    expect(resolve([fromClass(open), fromClaim({ addresses: ['192.0.2.1/24'] })])).toMatchObject(ofClass);
+  });
+
+  it('cannot be worked around by a second configuration of the claim', () => {
+    const config = [fromClass({ mtu: 1500 }), fromClaim({ mtu: 9000 }), fromClaim({ mtu: 1500 })];
+    expect(() => resolve(config)).toThrow('sets mtu to 9000, and its DeviceClass to 1500');
+  });
+
+  it.each(['all', 'default'])('keeps sysctls to one interface, which cannot be called %s', (interfaceName) => {
+    const sysctls = { 'net.ipv4.conf.IFNAME.rp_filter': 1 };
+    expect(() => resolve([fromClass({ sysctls }), fromClaim({ interfaceName })])).toThrow('interfaceName: ');
+  });
+});
+
+describe('closed fields', () => {
+  it.each(closedFields)('%s is for the class, unless that or the operator opens it', (field) => {
+    const fields = configOf(field, valuesOf[field][0]);
+    const opened = [field, ...(field.endsWith('.namespace') ? (['networkAttachmentDefinition'] as const) : [])];
+    const needed: ClosedField[] = field === 'vf.qos' || field === 'vf.vlanProto' ? [...opened, 'vf.vlan'] : opened;
+    expect(resolve([fromClass(fields)])).toEqual(fields);
+    expect(() => resolve([fromClaim(fields)])).toThrow(`claim default/fast-net may not set `);
+    const others = closedFields.filter((other) => other !== field);
+    expect(() => resolve([fromClaim(fields)], others)).toThrow(`may not set ${field}`);
+    expect(() => resolve([fromClaim(fields), fromClass({ overridable: others })])).toThrow(`may not set ${field}`);
+    expect(resolve([fromClaim(fields)], needed)).toEqual(fields);
+    expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
+  });
+
+  it('are all named at once', () => {
+    expect(() => resolve([fromClaim({ driver: 'kernel', macAddress: '02:00:00:00:00:01' })])).toThrow(
+      /may not set driver, macAddress/,
+    );
+  });
+
+  it('are all fields but those that concern the pod alone', () => {
+    const fields = new Set(claimFields.map((field) => field.split('.')[0]));
+    expect([...fields].sort()).toEqual(Object.keys(samples).sort());
+  });
+
+  it.each(['overridable', 'limits'])('include %s, which only a class has', (field) => {
+    expect(() => resolve([fromClaim({ [field]: field === 'limits' ? {} : [] })], closedFields)).toThrow(
+      `from the claim: parameters: Unrecognized key: "${field}"`,
+    );
+  });
+});
+
+describe('limits of a class', () => {
+  const limited = (limits: object) => fromClass({ overridable: ['vf.vlan'], limits });
+
+  it.each([
+    [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 100 } }, { vf: { vlan: 200 } }, 'vlanRanges'],
+    [{ vlanRanges: ['100-199', '300'] }, { vf: { vlan: 300 } }, { vf: { vlan: 0 } }, 'vlanRanges'],
+    [
+      { addressRanges: ['192.0.2.0/25', '2001:db8::/64'] },
+      { addresses: ['192.0.2.127/24', '2001:db8::1/48'] },
+      { addresses: ['192.0.2.1/24', '192.0.2.128/24'] },
+      'addressRanges',
+    ],
+    [
+      { routes: ['192.0.2.0/24', '2001:db8::/32'] },
+      { addresses: ['192.0.2.127/24', '2001:db8::1/48', '203.0.113.1/32', '2001:db9::1/128'] },
+      { addresses: ['192.0.2.127/23'] },
+      'routes',
+    ],
+    [
+      { routes: ['192.0.2.0/24'] },
+      { addresses: ['192.0.2.127/24'] },
+      { addresses: ['192.0.2.127/24', '2001:db8::1/64'] },
+      'routes',
+    ],
+    [
+      { addressRanges: ['192.0.2.0/24', '2001:db8::/48'], routes: ['198.51.100.0/24'], maxRoutes: 0 },
+      { addresses: ['192.0.2.10/24', '192.0.2.11/28', '2001:db8::1/64'] },
+      { addresses: ['192.0.2.10/1'] },
+      'routes',
+    ],
+    [
+      { addressRanges: ['192.0.2.0/25'], routes: ['192.0.2.0/24'], maxRoutes: 1 },
+      { addresses: ['192.0.2.10/24', '192.0.2.11/25'] },
+      { addresses: ['192.0.2.10/23'] },
+      'routes',
+    ],
+    [
+      { addressRanges: ['192.0.2.0/25'], maxRoutes: 1 },
+      { addresses: ['192.0.2.10/24'], routes: [] },
+      { addresses: ['192.0.2.10/24'], routes: [{ destination: '198.51.100.0/24' }] },
+      'maxRoutes',
+    ],
+    [
+      { addressRanges: ['2001:db8::/64'], maxRoutes: 0 },
+      { addresses: ['2001:db8::10/64'] },
+      { addresses: ['2001:db8::10/63'] },
+      'maxRoutes',
+    ],
+    [
+      { maxRoutes: 0 },
+      { addresses: ['192.0.2.10/32', '2001:db8::10/128'] },
+      { addresses: ['192.0.2.10/2'] },
+      'maxRoutes',
+    ],
+    [
+      { routes: ['0.0.0.0/0'] },
+      { routes: [{ destination: '0.0.0.0/0' }, { destination: '10.1.0.0/24' }] },
+      { routes: [{ destination: '::/0' }] },
+      'routes',
+    ],
+    [
+      { maxAddresses: 1 },
+      { addresses: ['192.0.2.1/24'] },
+      { addresses: ['192.0.2.1/24', '192.0.2.2/24'] },
+      'maxAddresses',
+    ],
+    [{ maxRoutes: 0 }, { routes: [] }, { routes: [{ destination: '198.51.100.0/24' }] }, 'maxRoutes'],
+  ])('%j allow %j, and refuse %j', (limits, allowed, refused, name) => {
+    expect(resolve([limited(limits), fromClaim(allowed)])).toEqual(allowed);
+    expect(() => resolve([limited(limits), fromClaim(refused)])).toThrow(`and limits.${name} of its DeviceClass is `);
+  });
+
+  it('are those of all entries of the class together', () => {
+    const [ranges, routes] = [limited({ addressRanges: ['192.0.2.0/24'] }), limited({ maxRoutes: 0 })];
+    const inside = { addresses: ['192.0.2.10/24'] };
+    expect(resolve([ranges, routes, fromClaim(inside)])).toEqual(inside);
+    const narrower = limited({ addressRanges: ['192.0.2.0/25'] });
+    expect(() => resolve([ranges, narrower, routes, fromClaim(inside)])).toThrow('limits.maxRoutes');
+  });
+
+  it('hold for all entries of a claim together', () => {
+    const config = [
+      limited({ addressRanges: ['192.0.2.0/25'], maxRoutes: 1 }),
+      fromClaim({ routes: [{ destination: '198.51.100.0/24' }] }),
+      fromClaim({ addresses: ['192.0.2.10/24'] }),
+    ];
+    expect(() => resolve(config)).toThrow('limits.maxRoutes of its DeviceClass is 1');
+  });
+
+  it.each([
+    [
+      { addressRanges: ['192.0.2.0/24'], routes: ['198.51.100.0/24'] },
+      '192.0.2.10/8',
+      'claim default/fast-net sets addresses to 192.0.2.10/8, which adds a route to 192.0.0.0/8, and limits.routes of its DeviceClass is 198.51.100.0/24',
+    ],
+    [
+      { addressRanges: ['2001:db9::/64'], maxRoutes: 0 },
+      '2001:db9::1/32',
+      'claim default/fast-net sets 1 route, including 2001:db9::/32 of its address 2001:db9::1/32, and limits.maxRoutes of its DeviceClass is 0',
+    ],
+    [
+      { addressRanges: ['0.0.0.0/0'] },
+      '192.0.2.10/1',
+      'claim default/fast-net may not set the address 192.0.2.10/1, which adds a route to 128.0.0.0/1, a default route',
+    ],
+    [
+      {},
+      '10.1.99.99/8',
+      'claim default/fast-net may not set the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
+    ],
+  ])('%j: the error for address %s has its network', (limits, address, message) => {
+    const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
+    expect(refused).toThrow(message);
+    expect(refused).toThrow(
+      expect.objectContaining({
+        code: 'config-invalid',
+        hint: expect.stringMatching(/limits\.(addressRanges|routes)/),
+      }),
+    );
+  });
+
+  it.each(['0.0.0.0/0', '::/0', '0.0.0.0/1', '128.0.0.0/1', '10.1.2.0/24', '10.0.0.0/8', '2001:db8:1::/80'])(
+    'of routes are the default: not %s',
+    (destination) => {
+      expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
+        /may not set a route to \S+, (a default route|a network of the node)$/,
+      );
+      expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
+    },
+  );
+
+  it.each([
+    '192.0.2.10/0',
+    '192.0.2.10/1',
+    '2001:db8::1/0',
+    '2001:db8::1/1',
+    '10.1.2.10/24',
+    '10.1.99.99/8',
+    '2001:db8:1::9/80',
+    '2001:db8:1::9/48',
+  ])('of routes are the default for the networks of addresses, too: not %s', (address) => {
+    const addresses = [address];
+    expect(() => resolve([fromClaim({ addresses })])).toThrow(
+      /may not set the address \S+, which adds a route to \S+, (a default route|a network of the node)$/,
+    );
+    expect(resolve([fromClass({ addresses })])).toEqual({ addresses });
+    const routes = ['0.0.0.0/0', '::/0'];
+    expect(resolve([limited({ routes }), fromClaim({ addresses })])).toEqual({ addresses });
+  });
+
+  it('let a claim have an address in a network of the node that addressRanges of its class has', () => {
+    const addresses = ['10.1.2.10/16'];
+    expect(resolve([limited({ addressRanges: ['10.1.0.0/16'] }), fromClaim({ addresses })])).toEqual({ addresses });
+  });
+});
+
+describe('what a config must not hold', () => {
+  it.each([
+    [{ mtu: 'big' }, /from the claim: mtu: /],
+    [{ mtu: 1 }, /mtu: .*68/],
+    [{ interfaceName: 'a/b' }, /interfaceName: 1 to 15 bytes/],
+    [{ interfaceName: 'net%d%d' }, /interfaceName: /],
+    [{ interfaceName: 'ä' }, /interfaceName: .*ASCII/],
+    [{ addresses: ['::ffff:192.0.2.1/120'] }, /addresses\.0: /],
+    [{ interfaceName: '..' }, /interfaceName: /],
+    [{ interfaceName: 'x'.repeat(16) }, /interfaceName: /],
+    [{ macAddress: '01:00:5e:00:00:01' }, /macAddress: "01:00:5e:00:00:01" is not .*multicast/],
+    [{ macAddress: '00:00:00:00:00:00' }, /macAddress: .*nor zero/],
+    [{ addresses: ['10.0.0.1'] }, /addresses\.0: "10\.0\.0\.1" is not an address with prefix length/],
+    [{ addresses: ['10.0.0.1/33'] }, /addresses\.0: /],
+    [{ addresses: ['192.0.2.1/24', '224.0.0.1/24'] }, /addresses\.1: /],
+    [{ addresses: ['::/64'] }, /addresses\.0: /],
+    [{ addresses: ['fe80::1%eth0/64'] }, /addresses\.0: /],
+    [{ addresses: Array(17).fill('192.0.2.1/24') }, /addresses: .*16/],
+    [{ routes: [{ destination: 'default' }] }, /routes\.0\.destination: /],
+    [{ routes: [{ destination: '10.0.0.1/8' }] }, /routes\.0\.destination: .*no host bits/],
+    [
+      { routes: [{ destination: '0.0.0.0/0', gateway: 'gw' }] },
+      /routes\.0\.gateway: "gw" is not an IPv4 or IPv6 address/,
+    ],
+    [{ routes: [{ destination: '0.0.0.0/0', gateway: 'fe80::1' }] }, /routes\.0\.gateway: .*same IP version/],
+    [JSON.parse('{"sysctls":{"__proto__":1}}'), /__proto__: is not a field or key/],
+    [{ colour: 'red' }, /Unrecognized key: "colour"/],
+    [{ kind: 'VfConfig' }, /kind: /],
+    [{ apiVersion: 'netdra.dev/v9' }, /apiVersion: /],
+    [{ attach: 'bridge' }, /attach: .*"netlink"\|"cni"\|"observe"/],
+    [{ driver: 'igb_uio' }, /driver: must be kernel, vfio-pci, or a variant such as mlx5_vfio_pci/],
+    [{ driver: '../vfio-pci' }, /driver: /],
+    [{ driver: 'vfio-pci\n' }, /driver: /],
+    [{ vf: { vlan: 4095 } }, /vf\.vlan: .*4094/],
+    [{ vf: { qos: 8 } }, /vf\.qos: .*7/],
+    [{ vf: { vlanProto: 'qinq' } }, /vf\.vlanProto: .*"802\.1q"\|"802\.1ad"/],
+    [{ vf: { spoofcheck: true } }, /vf: Unrecognized key: "spoofcheck"/],
+    [{ vf: { trust: 'on' } }, /vf\.trust: .*boolean/],
+    [{ vf: { linkState: 'up' } }, /vf\.linkState: .*"auto"\|"enable"\|"disable"/],
+    [{ vf: { minTxRate: -1 } }, /vf\.minTxRate: /],
+    [{ vf: { maxTxRate: 2 ** 32 - 1 } }, /vf\.maxTxRate: /],
+    [{ networkAttachmentDefinition: 'fast' }, /networkAttachmentDefinition: .*object/],
+    [
+      { networkAttachmentDefinition: { name: 'a/b' } },
+      /networkAttachmentDefinition\.name: must be the name of an object/,
+    ],
+    [{ networkAttachmentDefinition: { namespace: 'a' } }, /networkAttachmentDefinition\.name: /],
+    [{ sysctls: { 'net.ipv4.ip_forward': 1 } }, /sysctls\.net\.ipv4\.ip_forward: must be net\.\(ipv4\|ipv6\)/],
+    [{ sysctls: { 'net.ipv4.conf.all.forwarding': 1 } }, /sysctls\.net\.ipv4\.conf\.all\.forwarding: must be/],
+    [{ sysctls: { 'net.ipv4.conf.eth0.forwarding': 1 } }, /must be .*IFNAME/],
+    [{ sysctls: { 'net.ipv4.conf.IFNAME.a/../x': 1 } }, /must be .*IFNAME/],
+    [{ sysctls: { 'net.ipv4.conf.IFNAME.forwarding': '1\n1' } }, /IFNAME\.forwarding: must be a number, or a text/],
+    [{ sysctls: { 'net.ipv4.conf.IFNAME.forwarding': true } }, /IFNAME\.forwarding: must be a number, or a text/],
+  ])('refuses %j with the path of the field', (parameters, message) => {
+    expect(() => resolve([fromClaim(parameters)], closedFields)).toThrow(message);
+  });
+
+  it.each([
+    [{ attach: 'cni' }, /: attach: "cni" needs either cni or networkAttachmentDefinition, and has none$/],
+    [
+      { attach: 'cni', cni: chain('a'), networkAttachmentDefinition: { name: 'a' } },
+      /: attach: "cni" needs either cni or networkAttachmentDefinition, and has both$/,
+    ],
+    [{ cni: chain('a') }, /: cni: needs attach: cni, and attach is "netlink"$/],
+    [
+      { attach: 'observe', networkAttachmentDefinition: { name: 'a' } },
+      /: networkAttachmentDefinition: needs attach: cni/,
+    ],
+    [{ attach: 'cni', cni: chain('a'), mtu: 1400 }, /: mtu: does not go with attach "cni"$/],
+    [{ attach: 'observe', interfaceName: 'net1' }, /: interfaceName: does not go with attach "observe"$/],
+    [
+      { attach: 'observe', ipam: { type: 'dhcp' }, addresses: ['192.0.2.1/24'] },
+      /: ipam: does not go with attach "observe"; addresses: does not go with attach "observe"$/,
+    ],
+    [
+      { attach: 'observe', driver: 'vfio-pci' },
+      /: attach: with vfio-pci there is no interface that observe could attach$/,
+    ],
+    [{ driver: 'vfio-pci', routes: [{ destination: '10.0.0.0/8' }] }, /: routes: needs an interface/],
+    [{ driver: 'mlx5_vfio_pci', rdma: true }, /: rdma: needs an interface, and mlx5_vfio_pci gives none$/],
+    [{ driver: 'vfio-pci', sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, /: sysctls: needs an interface/],
+    [{ vf: { qos: 3 } }, /: vf\.qos: needs vf\.vlan from 1 to 4094$/],
+    [{ vf: { vlan: 0, vlanProto: '802.1ad' } }, /: vf\.vlanProto: needs vf\.vlan from 1 to 4094$/],
+    [{ vf: { minTxRate: 100, maxTxRate: 10 } }, /: vf\.minTxRate: must not be above vf\.maxTxRate$/],
+    [{ attach: 'cni', cni: { cniVersion: '1.0.0', plugins: [] } }, /CNI network of claim default\/fast-net: plugins: /],
+    [{ ipam: { type: '../evil' } }, /IPAM configuration of claim default\/fast-net: type: /],
+  ])('refuses %j, in which the fields do not go together', (parameters, message) => {
+    expect(() => resolve([fromClass(parameters)])).toThrow(message);
+  });
+
+  it.each([
+    { attach: 'cni', cni: chain('a'), interfaceName: 'net1', macAddress: '02:00:00:00:00:01', vf: { vlan: 7 } },
+    { driver: 'vfio-pci', addresses: ['192.0.2.1/24'], mtu: 9000, interfaceName: 'dpdk0', vhost: true },
+    { driver: 'kernel', rdma: true },
+    { vf: { minTxRate: 100, maxTxRate: 0 } },
+  ])('takes %j', (parameters) => {
+    expect(resolve([fromClass(parameters)])).toEqual(parameters);
+  });
+
+  it('answers any parameters with a config, a DriverError or a CniError', () => {
+    const names = Object.keys(samples);
+    const valid = fc.constantFrom(
+      ...cases.map(([field, { values, with: beside }]) => ({ ...beside, [field]: values[0] })),
+    );
+    const broken = fc.dictionary(fc.constantFrom(...names), fc.anything());
+    fc.assert(
+      fc.property(fc.oneof(fc.jsonValue(), fc.tuple(valid, broken)), (parameters) => {
+        const merged = Array.isArray(parameters) ? fromClass(Object.assign({}, ...parameters)) : undefined;
+        const entry = merged ?? { source: 'FromClaim' as const, parameters: parameters as object };
+        try {
+          resolve([entry]);
+        } catch (error) {
+          if (!(error instanceof CniError)) expect(error).toBeInstanceOf(DriverError);
+        }
+      }),
+    );
+  });
+});
+
+describe('configForDevice', () => {
+  it('numbers the interfaces of a request', () => {
+    expect(configForDevice({ interfaceName: 'net%d' }, 'ns/c', 2, 3)).toEqual({ interfaceName: 'net2' });
+  });
+
+  it.each([
+    [{ addresses: ['192.0.2.1/24'] }, /addresses: the request of claim ns\/c has 2 devices/],
+    [{ macAddress: '02:00:00:00:00:01' }, /macAddress: /],
+    [{ interfaceName: 'net1' }, /interfaceName: /],
+  ])('refuses %j for several devices', (config, message) => {
+    expect(() => configForDevice(config, 'ns/c', 0, 2)).toThrow(message);
+    expect(configForDevice(config, 'ns/c', 0, 1)).toEqual(config);
+  });
+
+  it.each(['a234567890123%d', 'ä'.repeat(10), 'net%d%d'])(
+    'refuses the name %s when it is no name in the end',
+    (name) => {
+      expect(() => configForDevice({ interfaceName: name }, 'ns/c', 100, 200)).toThrow(
+        /interfaceName|the request of claim/,
+      );
+    },
+  );
+});

@@ -1,0 +1,62 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
+
+let bench: DriverBench;
+beforeEach(() => {
+  bench = new DriverBench();
+});
+afterEach(() => bench[Symbol.dispose]());
+
+async function outcome(claim: AllocatedClaim): Promise<string> {
+  const result = await bench.prepare(claim);
+  return result !== undefined && 'error' in result ? explain(result.error) : 'prepared';
+}
+
+describe('limits of a DeviceClass, at prepare', () => {
+  it.each([
+    [{ names: ['red', 'default'] }, 'prepared'],
+    [{ selector: { matchLabels: { tier: 'gold' } } }, 'prepared'],
+    [
+      { names: ['red'], selector: { matchExpressions: [{ key: 'tier', operator: 'In', values: ['gold'] }] } },
+      'prepared',
+    ],
+    [{ names: ['red'] }, 'claim default/c: its DeviceClass is not for namespace default'],
+    [
+      { selector: { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['gold'] }] } },
+      'is not for namespace',
+    ],
+    [{ selector: { matchExpressions: [{ key: 'vendor', operator: 'Exists' }] } }, 'is not for namespace'],
+    [{}, 'is not for namespace'],
+  ])('let claims of namespaces in %j have it', async (allowedNamespaces, expected) => {
+    bench.namespaceLabels.set('default', { tier: 'gold' });
+    const config = [fromClass({ limits: { allowedNamespaces } })];
+    expect(await outcome(allocated('c', ['dev-1'], { config }))).toContain(expected);
+    expect(bench.store.claims()).toHaveLength(expected === 'prepared' ? 1 : 0);
+  });
+
+  it('count the devices of all requests with the class', async () => {
+    const config = [fromClass({ limits: { maxDevices: 2 } })];
+    const requests = [
+      { name: 'a', deviceClassName: 'few', devices: ['dev-1', 'dev-2'] },
+      { name: 'b', deviceClassName: 'few', devices: ['dev-3'] },
+    ];
+    expect(await outcome(allocated('c', [], { requests, config }))).toContain(
+      'claim default/c has 3 devices of class few, and limits.maxDevices of its DeviceClass is 2',
+    );
+    expect(await outcome(allocated('d', ['dev-1', 'dev-2'], { config }))).toBe('prepared');
+  });
+
+  it.each([
+    [{ routes: [{ destination: '10.1.7.0/24' }] }, 'a route to 10.1.7.0/24, a network of the node'],
+    [
+      { addresses: ['10.1.99.99/8'] },
+      'the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
+    ],
+  ])('keep claims from reaching the node by %j', async (config, what) => {
+    expect(await outcome(allocated('c', ['dev-1'], { config: [fromClaim(config)] }))).toContain(
+      `claim default/c may not set ${what}`,
+    );
+  });
+});

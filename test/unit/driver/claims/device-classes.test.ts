@@ -1,0 +1,68 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { DeviceClasses } from '../../../../src/driver/claims/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { ApiServer } from '../../../doubles/api-server.ts';
+import { openKube } from '../../../doubles/kube.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+
+let stack: AsyncDisposableStack;
+let api: ApiServer;
+let logger: RecordingLogger;
+let classes: DeviceClasses;
+beforeEach(async () => {
+  stack = new AsyncDisposableStack();
+  api = stack.use(await ApiServer.start());
+  logger = new RecordingLogger();
+  const { resources } = stack.use(openKube(api));
+  classes = stack.use(new DeviceClasses({ resources, clock: systemClock, logger }));
+});
+afterEach(() => stack.disposeAsync());
+
+const objectOf = (name: string, mtu: number) => ({
+  apiVersion: 'resource.k8s.io/v1',
+  kind: 'DeviceClass',
+  metadata: { name },
+  spec: { config: [{ opaque: { driver: testDriver, parameters: { mtu } } }] },
+});
+const knownMtu = (name: string) =>
+  (classes.known(name)?.spec.config?.[0]?.opaque?.parameters as { mtu: number } | undefined)?.mtu;
+const requests = () => api.log.map(({ method, isWatch }) => (isWatch ? 'WATCH' : method));
+
+describe('DeviceClasses', () => {
+  it('asks for nothing before a class is needed', async () => {
+    api.create(objectOf('a', 1400));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(api.log).toEqual([]);
+  });
+
+  it('knows what is created, changed and deleted after it has listed them once', async () => {
+    api.create(objectOf('a', 1400));
+    expect(classes.known('a')).toBeUndefined();
+    await vi.waitFor(() => expect(knownMtu('a')).toBe(1400));
+    await vi.waitFor(() => expect(requests()).toEqual(['GET', 'WATCH']));
+    api.create(objectOf('b', 1500));
+    await vi.waitFor(() => expect(knownMtu('b')).toBe(1500));
+    api.delete('DeviceClass', 'a');
+    await vi.waitFor(() => expect(classes.known('a')).toBeUndefined());
+    expect(requests()).toEqual(['GET', 'WATCH']);
+  });
+
+  it('reads a class once for several claims', async () => {
+    api.create(objectOf('a', 1400));
+    const read = await Promise.all([classes.read('a'), classes.read('a'), classes.read('a')]);
+    expect(read.map(({ metadata }) => metadata.name)).toEqual(['a', 'a', 'a']);
+    expect(requests()).toEqual(['GET']);
+    await expect(classes.read('none')).rejects.toMatchObject({ code: 'api-not-found' });
+  });
+
+  it('goes on without a list that it may not have, and says so', async () => {
+    api.create(objectOf('a', 1400));
+    using _ = api.failNext(/GET .*\/deviceclasses$/, 403, { times: Infinity });
+    expect(classes.known('a')).toBeUndefined();
+    await vi.waitFor(() =>
+      expect(logger.messages('warn')).toContainEqual(expect.stringContaining('device classes are read for each claim')),
+    );
+    expect((await classes.read('a')).metadata.name).toBe('a');
+  });
+});

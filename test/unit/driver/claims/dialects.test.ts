@@ -1,0 +1,248 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { PodDialects } from '../../../../src/driver/dialects/pod-dialects.ts';
+import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
+import { buildPod, testDriver } from '../../../doubles/objects.ts';
+import { allocated, DriverBench, fromClass } from './driver-bench.ts';
+
+let bench: DriverBench;
+beforeEach(() => {
+  bench = new DriverBench();
+});
+afterEach(() => bench[Symbol.dispose]());
+
+const resourceName = 'intel.com/nic';
+const files = (dir: string) => (existsSync(dir) ? readdirSync(dir).sort() : []);
+const infoFiles = () => files(bench.deviceInfoDir);
+
+/** The variables of a container that has these CDI devices; the last of two counts, as the runtime has it. */
+function envOf(cdiDeviceIds: string[]): Record<string, string> {
+  const specs = files(bench.cdiDir).map((file) => JSON.parse(readFileSync(join(bench.cdiDir, file), 'utf8')));
+  const assignments = cdiDeviceIds.flatMap((id) => {
+    const spec = specs.find(({ kind, devices }) => `${kind}=${devices[0].name}` === id);
+    return (spec.devices[0].containerEdits.env ?? []) as string[];
+  });
+  return Object.fromEntries(assignments.map((text) => text.split(/=(.*)/s).slice(0, 2)));
+}
+
+/** The CDI ids of each device that the kubelet is told of. */
+async function prepared(claim: AllocatedClaim): Promise<string[][]> {
+  const result = await bench.prepare(claim);
+  if (result === undefined || 'error' in result) throw result?.error;
+  return result.devices.map(({ cdiDeviceIds }) => cdiDeviceIds);
+}
+
+const dialectId = ({ identity }: AllocatedClaim, request: string) =>
+  `${testDriver}/dialects=${identity.uid}_${request}`;
+
+describe('a request whose class asks for older dialects', () => {
+  it('has one CDI device with its variables, at its first device', async () => {
+    const claim = allocated('c', [], {
+      requests: [
+        { name: 'left', devices: ['dev-1', 'dev-2'] },
+        { name: 'right', devices: ['dev-3'] },
+        { name: 'plain', devices: ['dev-4'] },
+      ],
+      config: [
+        fromClass({ dialects: { devicePlugin: { resourceName, info: false } } }, ['left']),
+        fromClass({ dialects: { devicePlugin: { resourceName: 'intel.com/other', info: false } } }, ['right']),
+      ],
+    });
+    const ids = await prepared(claim);
+    expect(ids).toEqual([[dialectId(claim, 'left')], [], [dialectId(claim, 'right')], []]);
+    expect(ids.map(envOf)).toEqual([
+      { PCIDEVICE_INTEL_COM_NIC: '0000:00:00.1,0000:00:00.2' },
+      {},
+      { PCIDEVICE_INTEL_COM_OTHER: '0000:00:00.3' },
+      {},
+    ]);
+  });
+
+  it('has its device files as well, and tells of them', async () => {
+    const dialects = { devicePlugin: { resourceName }, sriovNetwork: {} };
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci', dialects })] });
+    const [ids = []] = await prepared(claim);
+    expect(ids).toEqual([`${testDriver}/device=${claim.identity.uid}_dev-1`, dialectId(claim, 'vf')]);
+    const { PCIDEVICE_INTEL_COM_NIC_INFO = '', ...env } = envOf(ids);
+    expect(env).toEqual({
+      PCIDEVICE_INTEL_COM_NIC: '0000:00:00.1',
+      SRIOVNETWORK_VF_DEVICE_dev_1: '0000:00:00.1',
+      SRIOVNETWORK_dev_1_VFIO_DEVICE: '/dev/vfio/1',
+      SRIOVNETWORK_PCI_ADDRESSES: '0000:00:00.1',
+    });
+    expect(JSON.parse(PCIDEVICE_INTEL_COM_NIC_INFO)).toEqual({
+      '0000:00:00.1': {
+        generic: { deviceID: '0000:00:00.1' },
+        vfio: { mount: '/dev/vfio/vfio', 'dev-mount': '/dev/vfio/1' },
+      },
+    });
+  });
+
+  it('is known by its base name where it has alternatives', async () => {
+    const claim = allocated('c', [], {
+      requests: [{ name: 'nic/fast', devices: ['dev-1'] }],
+      config: [fromClass({ dialects: { sriovNetwork: {} } }, ['nic'])],
+    });
+    expect(await prepared(claim)).toEqual([[dialectId(claim, 'nic')]]);
+  });
+
+  it('has a device-info file for each device, and nothing for its containers', async () => {
+    const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
+    expect(await prepared(allocated('c', ['dev-1', 'dev-2'], { config }))).toEqual([]);
+    expect(infoFiles()).toEqual([1, 2].map((index) => `intel.com-nic-0000:00:00.${index}-device.json`));
+    expect(files(bench.cdiDir)).toEqual([]);
+  });
+
+  it('gets the same when it is prepared again, and leaves nothing when it ends', async () => {
+    const dialects = { devicePlugin: { resourceName }, deviceInfo: { resourceName }, sriovNetwork: {} };
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ dialects })] });
+    const ids = await prepared(claim);
+    const before = envOf(ids.flat());
+    expect(await prepared(claim)).toEqual(ids);
+    expect(envOf(ids.flat())).toEqual(before);
+    expect([files(bench.cdiDir).length, infoFiles().length]).toEqual([1, 1]);
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect([files(bench.cdiDir), infoFiles(), files(join(bench.dir, 'state/device-info'))]).toEqual([[], [], []]);
+  });
+
+  it('leaves nothing when its preparing was cut short, or its claim was forgotten', async () => {
+    const dialects = { deviceInfo: { resourceName }, sriovNetwork: {} };
+    const claims = ['cut', 'forgotten'].map((name, index) =>
+      allocated(name, [`dev-${index}`], { config: [fromClass({ dialects })] }),
+    );
+    for (const claim of claims) await prepared(claim);
+    const stored = bench.store.claim(claims[0]?.identity.uid ?? '');
+    bench.store.putClaim({ ...stored!, state: 'preparing' });
+    bench.store.deleteClaim(claims[1]?.identity.uid ?? '');
+    for (const claim of claims) expect(await bench.unprepare(claim)).toBeUndefined();
+    expect([files(bench.cdiDir), infoFiles()]).toEqual([[], []]);
+  });
+
+  it('leaves nothing although the record of its device-info files is damaged', async () => {
+    const deviceInfo = { dialects: { deviceInfo: { resourceName } } };
+    const [claim, other] = [
+      allocated('c', ['dev-1'], { config: [fromClass(deviceInfo)] }),
+      allocated('d', ['dev-2'], { config: [fromClass(deviceInfo)] }),
+    ] as const;
+    for (const each of [claim, other]) await prepared(each);
+    expect(infoFiles()).toHaveLength(2);
+    for (const each of [claim, other]) {
+      writeFileSync(join(bench.dir, 'state/device-info', `${each.identity.uid}.json`), '');
+    }
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(infoFiles()).toEqual(['intel.com-nic-0000:00:00.2-device.json']);
+    await prepared(other);
+    expect(await bench.unprepare(other)).toBeUndefined();
+    expect([infoFiles(), files(join(bench.dir, 'state/device-info'))]).toEqual([[], []]);
+  });
+});
+
+describe('the variable of a whole pod', () => {
+  const config = [fromClass({ dialects: { sriovNetwork: {} } })];
+
+  it('has the devices of all its claims in the containers of each, whichever was prepared first', async () => {
+    const pods = [buildPod('app')];
+    const [b, a] = [allocated('b', ['dev-2'], { pods, config }), allocated('a', ['dev-1'], { pods, config })];
+    const others = [
+      allocated('c', ['dev-3'], { pods }),
+      allocated('elsewhere', ['dev-4'], { config, pods: [buildPod('other')] }),
+    ];
+    for (const claim of others) await prepared(claim);
+    const ofB = (await prepared(b)).flat();
+    expect(envOf(ofB).SRIOVNETWORK_PCI_ADDRESSES).toBe('0000:00:00.2');
+    const ofA = (await prepared(a)).flat();
+    for (const ids of [ofA, ofB]) expect(envOf(ids).SRIOVNETWORK_PCI_ADDRESSES).toBe('0000:00:00.1,0000:00:00.2');
+    // Each by itself tells of its own device.
+    expect(envOf(ofB)).toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_2');
+    expect(envOf(ofB)).not.toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_1');
+  });
+
+  it.each(['a', 'b'])('brings back nothing of a claim that ends while that of %s is written', async (slow) => {
+    const pods = [buildPod('app')];
+    const [ending, starting] = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));
+    await prepared(ending!);
+    await prepared(starting!);
+    const uidOf = { a: ending?.identity.uid, b: starting?.identity.uid } as Record<string, string | undefined>;
+    const calls: string[] = [];
+    const { promise: isReached, resolve: reach } = Promise.withResolvers<void>();
+    const { promise: goesOn, resolve: goOn } = Promise.withResolvers<void>();
+    const nameOf = (uid: string) => Object.keys(uidOf).find((name) => uidOf[name] === uid);
+    const dialects = new PodDialects({
+      store: bench.store,
+      files: {
+        write: async (uid) => {
+          if (uid === uidOf[slow]) reach();
+          if (uid === uidOf[slow]) await goesOn;
+          calls.push(`write ${nameOf(uid)}`);
+          return new Map();
+        },
+        removeClaim: async (uid) => void calls.push(`remove ${nameOf(uid)}`),
+      },
+    });
+    const stored = (claim: AllocatedClaim | undefined) => bench.store.claim(claim?.identity.uid ?? '')!;
+    const writing = dialects.layDown(stored(starting));
+    await isReached;
+    bench.store.putClaim({ ...stored(ending), state: 'unpreparing' });
+    const removing = dialects.remove(stored(ending));
+    await setImmediate();
+    goOn();
+    await Promise.all([writing, removing]);
+    expect(calls).toEqual(slow === 'a' ? ['write b', 'write a', 'remove a'] : ['write b', 'remove a']);
+  });
+});
+
+describe('two requests that would give a variable different values', () => {
+  const named = (name: string) => ({ dialects: { devicePlugin: { resourceName: name, info: false } } });
+  const refusal = (message: string) => ({
+    error: expect.objectContaining({ code: 'config-invalid', message: expect.stringContaining(message) }),
+  });
+
+  it('are refused in one claim, and nothing is touched', async () => {
+    const claim = allocated('nics', [], {
+      requests: ['left', 'right'].map((name, index) => ({ name, devices: [`dev-${index}`] })),
+      config: [fromClass({ ...named(resourceName), vf: { trust: true } })],
+    });
+    expect(await bench.prepare(claim)).toMatchObject(
+      refusal('dialects: PCIDEVICE_INTEL_COM_NIC: requests nics/left and nics/right give it different values'),
+    );
+    expect([bench.control.count('apply'), bench.store.claims(), files(bench.cdiDir)]).toEqual([0, [], []]);
+  });
+
+  it('are refused in two claims of a pod, not in two pods', async () => {
+    const pods = [buildPod('app')];
+    const config = [fromClass(named(resourceName))];
+    await prepared(allocated('first', ['dev-1'], { pods, config }));
+    const second = allocated('second', ['dev-2'], { pods, config });
+    expect(await bench.prepare(second)).toMatchObject(refusal('requests first/vf and second/vf'));
+    expect(await prepared(allocated('third', ['dev-3'], { config }))).toHaveLength(1);
+    expect(
+      await prepared(allocated('fourth', ['dev-4'], { pods, config: [fromClass(named('intel.com/b'))] })),
+    ).toHaveLength(1);
+    await bench.unprepare(allocated('first', []));
+  });
+
+  it('are refused when they are prepared at once, one of them', async () => {
+    const pods = [buildPod('app')];
+    const config = [fromClass({ ...named(resourceName), vf: { trust: true } })];
+    const claims = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));
+    const results = await Promise.all(claims.map((claim) => bench.prepare(claim)));
+    expect(results.filter((result) => result !== undefined && 'error' in result)).toMatchObject([
+      refusal('give it different values'),
+    ]);
+    expect(bench.store.claims()).toHaveLength(1);
+  });
+
+  it('tell which names of the network differ', async () => {
+    const of = (networkAttachmentDefinition: string, request: string) =>
+      fromClass({ dialects: { sriovNetwork: { networkAttachmentDefinition } } }, [request]);
+    const requests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index}`] }));
+    const claim = allocated('nics', [], { requests, config: [of('fast', 'a'), of('slow', 'b')] });
+    expect(await bench.prepare(claim)).toMatchObject(
+      refusal('SRIOVNETWORK_NET_ATTACH_DEF_NAME: requests nics/a and nics/b'),
+    );
+    const alike = allocated('nics', [], { requests, config: [of('fast', 'a'), of('fast', 'b')] });
+    expect(await prepared(alike)).toHaveLength(2);
+  });
+});

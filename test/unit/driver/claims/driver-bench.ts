@@ -1,0 +1,197 @@
+import { join } from 'node:path';
+import {
+  allCni,
+  type CniRules,
+  Driver,
+  type NetworkAttachmentReader,
+  type VfControl,
+} from '../../../../src/driver/claims/index.ts';
+import { DeviceInfoFiles, DialectFiles } from '../../../../src/driver/dialects/index.ts';
+import { UnrestoredVfs } from '../../../../src/driver/recovery/index.ts';
+import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
+import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
+import { parseCidr } from '../../../../src/node/netlink/index.ts';
+import type {
+  AccessWanted,
+  RestoreOptions,
+  SnapshotOptions,
+  VfAccess,
+  VfAddress,
+  VfBefore,
+  VfWanted,
+} from '../../../../src/node/sriov/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { buildClaim, buildPod, type ClaimOptions, testDriver, testNode } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+/** A claim as the framework hands it to the driver; each has a pod of its own unless told otherwise. */
+export function allocated(name: string, devices: string[], more: Partial<ClaimOptions> = {}): AllocatedClaim {
+  const options = { requests: [{ name: 'vf', devices }], pods: [buildPod(`${name}-pod`)], ...more };
+  const object = buildClaim(name, options);
+  const { namespace, uid } = object.metadata;
+  const results = object.status?.allocation?.devices?.results ?? [];
+  const podUids = options.pods.map((pod) => pod.metadata.uid);
+  return { identity: { namespace, name, uid }, podClaimName: undefined, results, podUids, object };
+}
+
+const config = (source: 'FromClass' | 'FromClaim', fields: object, requests: string[] = []) => ({
+  source,
+  requests,
+  parameters: { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...fields },
+});
+export const fromClass = (fields: object, requests?: string[]) => config('FromClass', fields, requests);
+export const fromClaim = (fields: object, requests?: string[]) => config('FromClaim', fields, requests);
+
+/** VFs that are what they were told, and what was done to them. */
+export class FakeControl implements VfControl {
+  readonly calls: string[] = [];
+  /** Options of the calls to read and restore. */
+  readonly options: (SnapshotOptions | RestoreOptions)[] = [];
+  /** By PCI address; the others have igbvf. */
+  readonly drivers = new Map<string, string>();
+  readonly groups: string[][] = [];
+  /** Errors for calls, by how they begin in {@link calls}; each is thrown until it is taken out. */
+  readonly failures = new Map<string, Error>();
+  /** Runs at each call, before it does anything. */
+  onCall: (call: string) => unknown = () => undefined;
+
+  async read({ pciAddress }: VfAddress, options: SnapshotOptions): Promise<VfBefore> {
+    this.options.push(options);
+    await this.#called(`read ${pciAddress}`);
+    return { driver: this.#driverOf(pciAddress), vf: { trust: false } };
+  }
+
+  async apply({ pciAddress }: VfAddress, wanted: VfWanted): Promise<void> {
+    await this.#called(`apply ${pciAddress} ${JSON.stringify(wanted)}`);
+    if (wanted.driver !== undefined)
+      this.drivers.set(pciAddress, wanted.driver === 'default' ? 'igbvf' : wanted.driver);
+  }
+
+  async restore({ pciAddress }: VfAddress, before: VfBefore, options: RestoreOptions): Promise<void> {
+    this.options.push(options);
+    await this.#called(`restore ${pciAddress} ${JSON.stringify(before)}`);
+    if (before.driver !== undefined) this.drivers.set(pciAddress, before.driver);
+  }
+
+  async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
+    await this.#called(`access ${pciAddress}`);
+    const driver = this.#driverOf(pciAddress);
+    const group = pciAddress.slice(-1);
+    const vfio = driver.includes('vfio') ? { device: `/dev/vfio/${group}`, iommuGroup: group } : undefined;
+    return {
+      driver,
+      ...(vfio === undefined ? {} : { vfio }),
+      ...(rdma ? { rdmaDevice: 'mlx5_3' } : {}),
+      nodes: [
+        ...(vfio === undefined ? [] : ['/dev/vfio/vfio', vfio.device]),
+        ...(rdma ? ['/dev/infiniband/uverbs3'] : []),
+        ...(vhost ? ['/dev/vhost-net', '/dev/net/tun'] : []),
+      ],
+    };
+  }
+
+  async groupMembers({ pciAddress }: VfAddress): Promise<string[]> {
+    const group = this.groups.find((members) => members.includes(pciAddress)) ?? [];
+    return group.filter((member) => member !== pciAddress);
+  }
+
+  count(start: string): number {
+    return this.calls.filter((call) => call.startsWith(start)).length;
+  }
+
+  async #called(call: string): Promise<void> {
+    await this.onCall(call);
+    this.calls.push(call);
+    for (const [start, error] of this.failures) if (call.startsWith(start)) throw error;
+  }
+
+  #driverOf(pciAddress: string): string {
+    return this.drivers.get(pciAddress) ?? 'igbvf';
+  }
+}
+
+/** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-9` of one PF. */
+export class DriverBench implements Disposable {
+  readonly #stack = new DisposableStack();
+  readonly dir = this.#stack.use(tempDir()).path;
+  readonly cdiDir = join(this.dir, 'cdi');
+  readonly deviceInfoDir = join(this.dir, 'devinfo');
+  readonly store = this.#stack.use(new Store(join(this.dir, 'state/state.db')));
+  readonly control = new FakeControl();
+  readonly logger = new RecordingLogger();
+  readonly driver: Driver;
+  readonly namespaceLabels = new Map<string, Record<string, string>>();
+  /** What is thrown for an allocation that is not what it should be. */
+  checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
+  /** Names of devices that were detached, in that order. */
+  readonly released: string[] = [];
+  /** Thrown when the device of that name is detached. */
+  readonly releaseErrors = new Map<string, Error>();
+
+  constructor(networkAttachments: NetworkAttachmentReader = noAttachments, cni: CniRules = allCni) {
+    this.driver = new Driver({
+      driver: testDriver,
+      store: this.store,
+      inventory: { pool: testNode, find: vfOf },
+      networkAttachments,
+      control: this.control,
+      attributesOf: (pciAddress) => ({ 'resource.kubernetes.io/pciBusID': { string: pciAddress } }),
+      attachments: { detach: (_, device) => this.#release(device) },
+      deviceSpecs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'device' }),
+      dialectFiles: new DialectFiles({
+        specs: new CdiSpecs({ dir: this.cdiDir, driver: testDriver, class: 'dialects' }),
+        deviceInfo: new DeviceInfoFiles({ dir: this.deviceInfoDir, recordDir: join(this.dir, 'state/device-info') }),
+      }),
+      openClaimFields: [],
+      cni,
+      allocations: { check: (claim) => this.checkAllocation(claim) },
+      namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
+      nodeNetworks: async () => [parseCidr('10.1.0.5/16')],
+      locks: new KeyedMutex(),
+      logger: this.logger,
+    });
+  }
+
+  /** One call of the kubelet for one claim. */
+  async prepare(claim: AllocatedClaim): Promise<PrepareResult | undefined> {
+    return (await this.prepareAll([claim])).get(claim.identity.uid);
+  }
+
+  async prepareAll(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
+    return await this.driver.prepareResourceClaims(claims, { signal: new AbortController().signal });
+  }
+
+  async unprepare({ identity }: AllocatedClaim): Promise<Error | undefined> {
+    return (await this.driver.unprepareResourceClaims([identity])).get(identity.uid);
+  }
+
+  /** One round of the task that restores VFs of claims that are gone. */
+  async restoreAll(): Promise<void> {
+    const { store, control, logger } = this;
+    const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device) };
+    const vfs = new UnrestoredVfs({ store, attachments, control, locks: new KeyedMutex(), logger });
+    await vfs.sweep(new AbortController().signal);
+  }
+
+  [Symbol.dispose](): void {
+    this.#stack.dispose();
+  }
+
+  async #release({ name }: StoredDevice): Promise<void> {
+    const error = this.releaseErrors.get(name);
+    if (error !== undefined) throw error;
+    this.released.push(name);
+  }
+}
+
+const noAttachments: NetworkAttachmentReader = {
+  readNetworkAttachment: () => Promise.reject(new Error('no claim of this test names a NetworkAttachmentDefinition')),
+};
+
+function vfOf(name: string) {
+  const [, index] = /^dev-(\d)$/.exec(name) ?? [];
+  if (index === undefined) return undefined;
+  return { pciAddress: `0000:00:00.${index}`, pfAddress: '0000:01:00.0', vfIndex: Number(index), simulated: false };
+}

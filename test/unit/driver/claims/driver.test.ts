@@ -1,0 +1,704 @@
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { buildPod, testDriver } from '../../../doubles/objects.ts';
+import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
+
+let bench: DriverBench;
+beforeEach(() => {
+  bench = new DriverBench();
+});
+afterEach(() => bench[Symbol.dispose]());
+
+const refusal = (code: string, message?: unknown) => ({
+  error: expect.objectContaining({ code, ...(message === undefined ? {} : { message }) }),
+});
+
+/** What the container gets: device nodes by path, from the CDI spec of a device. */
+function deviceNodes({ identity }: AllocatedClaim, device: string): { path: string; permissions: string }[] {
+  const file = join(bench.cdiDir, `${testDriver}_device_${identity.uid}_${device}.json`);
+  return JSON.parse(readFileSync(file, 'utf8')).devices[0].containerEdits.deviceNodes;
+}
+
+const cdiFiles = () => (existsSync(bench.cdiDir) ? readdirSync(bench.cdiDir) : []);
+
+describe('Driver.prepareResourceClaims', () => {
+  it('gives an empty result and remembers pod, devices and config', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClaim({ mtu: 1400 })] });
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    const [stored] = bench.store.claimsOfPod(claim.podUids[0] ?? '');
+    expect(stored).toMatchObject({ identity: claim.identity, state: 'prepared' });
+    expect(stored?.devices).toMatchObject([
+      { name: 'dev-1', pciAddress: '0000:00:00.1', request: 'vf', config: { mtu: 1400 } },
+      { name: 'dev-2', pciAddress: '0000:00:00.2' },
+    ]);
+    expect(bench.store.claimsOfPod('another pod')).toEqual([]);
+    // Nothing is asked of the VFs from outside, so nothing is touched there.
+    expect(bench.control.count('apply')).toBe(0);
+  });
+
+  it('serves a claim with three VFs, and two claims of one pod', async () => {
+    const pods = [buildPod('both')];
+    const three = allocated('three', ['dev-1', 'dev-2', 'dev-3'], {
+      pods,
+      config: [fromClaim({ interfaceName: 'net%d' })],
+    });
+    const one = allocated('one', ['dev-4'], { pods, config: [fromClaim({ interfaceName: 'fast0' })] });
+    const results = await bench.prepareAll([three, one]);
+    expect([...results.values()]).toEqual([{ devices: [] }, { devices: [] }]);
+    const claims = bench.store.claimsOfPod(pods[0]?.metadata.uid ?? '');
+    const names = claims.flatMap(({ devices }) => devices.map(({ name, config }) => [name, config.interfaceName]));
+    expect(names).toEqual([
+      ['dev-4', 'fast0'],
+      ['dev-1', 'net0'],
+      ['dev-2', 'net1'],
+      ['dev-3', 'net2'],
+    ]);
+    // The end of one claim leaves the other one alone.
+    expect(await bench.unprepare(one)).toBeUndefined();
+    expect(bench.store.claims().map(({ identity }) => identity.name)).toEqual(['three']);
+    expect(bench.released).toEqual(['dev-4']);
+  });
+
+  it('says when a device is not on this node', async () => {
+    expect(await bench.prepare(allocated('c', ['gone']))).toMatchObject(
+      refusal('device-unknown', 'claim default/c: this node has no device node-1/gone'),
+    );
+  });
+
+  it.each([false, true])(
+    "refuses a device of another node's pool, although it has one of that name: adminAccess %s",
+    async (adminAccess) => {
+      const own = { name: 'own', devices: ['dev-2'] };
+      const foreign = { name: 'vf', devices: [{ device: 'dev-1', pool: 'node-2', adminAccess }] };
+      const { error } = (await bench.prepare(allocated('c', [], { requests: [own, foreign] }))) as { error: Error };
+      expect(error).toMatchObject({ code: 'pool-foreign', claim: 'default/c', device: 'dev-1', retriable: false });
+      expect(explain(error)).toBe(
+        'claim default/c: request vf is allocated device dev-1 of pool node-2, but the pool of this node is node-1 ' +
+          '(find the ResourceSlice with spec.pool.name node-2 whose spec.nodeName is not node-2, ' +
+          'find out which account has written it, and delete it; then delete the pod)',
+      );
+      expect([bench.store.claims(), bench.control.calls]).toEqual([[], []]);
+    },
+  );
+
+  it('says when two interfaces of a pod would have the same name, within a claim and between two', async () => {
+    const pods = [buildPod('app')];
+    const twice = allocated('twice', [], {
+      pods,
+      requests: ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index}`] })),
+      config: [fromClaim({ interfaceName: 'net1' })],
+    });
+    expect(await bench.prepare(twice)).toMatchObject(
+      refusal('config-invalid', expect.stringContaining('interfaceName: device dev-1 cannot be net1, which dev-0 is')),
+    );
+    const config = [fromClaim({ interfaceName: 'net1' })];
+    expect(await bench.prepare(allocated('first', ['dev-1'], { pods, config }))).toEqual({ devices: [] });
+    expect(await bench.prepare(allocated('second', ['dev-2'], { pods, config }))).toMatchObject(
+      refusal('config-invalid', expect.stringContaining('which dev-1 of claim default/first is')),
+    );
+    expect(await bench.prepare(allocated('third', ['dev-3'], { config }))).toEqual({ devices: [] });
+  });
+});
+
+describe('interfaces that CNI plugins make', () => {
+  const cni = { attach: 'cni', cni: { cniVersion: '1.0.0', plugins: [{ type: 'host-device' }] } };
+  const namesIn = (claim: AllocatedClaim) =>
+    bench.store.claim(claim.identity.uid)?.devices.map(({ config }) => config.interfaceName);
+
+  it('are called net1, net2 and so on where the claim leaves it open, over all claims of the pod, and keep that', async () => {
+    const pods = [buildPod('app')];
+    const named = allocated('named', ['dev-1'], { pods, config: [fromClass({ ...cni, interfaceName: 'net2' })] });
+    const open = allocated('open', ['dev-2', 'dev-3'], { pods, config: [fromClass(cni)] });
+    const more = allocated('more', ['dev-4'], { pods, config: [fromClass(cni)] });
+    for (const claim of [named, open, more]) expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect([named, open, more].map(namesIn)).toEqual([['net2'], ['net1', 'net3'], ['net4']]);
+    await bench.prepare(open);
+    expect(namesIn(open)).toEqual(['net1', 'net3']);
+    const elsewhere = allocated('elsewhere', ['dev-5'], { config: [fromClass(cni)] });
+    await bench.prepare(elsewhere);
+    expect(namesIn(elsewhere)).toEqual(['net1']);
+  });
+
+  it('are named again where a claim passes to a pod in which the name is taken, unless the claim gives it', async () => {
+    const [first, second] = [buildPod('first'), buildPod('second')];
+    const prepareFor = async (pod: typeof first, name: string, device: string, given: object) => {
+      const uid = `uid-of-${name}`;
+      const claim = allocated(name, [device], { pods: [pod], uid, config: [fromClass({ ...cni, ...given })] });
+      return { claim, answer: await bench.prepare(claim) };
+    };
+    const { claim: open } = await prepareFor(first, 'open', 'dev-1', {});
+    await prepareFor(first, 'named', 'dev-2', { interfaceName: 'net7' });
+    await prepareFor(second, 'other', 'dev-3', {});
+    await prepareFor(second, 'another', 'dev-4', { interfaceName: 'net7' });
+    expect((await prepareFor(second, 'open', 'dev-1', {})).answer).toEqual({ devices: [] });
+    expect(namesIn(open)).toEqual(['net2']);
+    expect((await prepareFor(second, 'named', 'dev-2', { interfaceName: 'net7' })).answer).toEqual(
+      refusal('config-invalid', expect.stringContaining('device dev-2 cannot be net7, which dev-4 of claim')),
+    );
+  });
+
+  it('of a claim that passes on keep their name while they are attached, and others of the call get another one', async () => {
+    const [first, second] = [buildPod('first'), buildPod('second')];
+    const claimOf = (name: string, device: string, pod: typeof first) =>
+      allocated(name, [device], { pods: [pod], uid: `uid-of-${name}`, config: [fromClass(cni)] });
+    await bench.prepare(claimOf('passing', 'dev-1', first));
+    const { pciAddress } = bench.store.claim('uid-of-passing')!.devices[0]!;
+    const attachment = { sandboxId: 's', podUid: first.metadata.uid, netnsPath: '/var/run/netns/cni-1' };
+    bench.store.setAttachments('uid-of-passing', new Map([[pciAddress, attachment]]));
+    const claims = [claimOf('new', 'dev-2', second), claimOf('passing', 'dev-1', second)];
+    const answers = await bench.driver.prepareResourceClaims(claims, { signal: AbortSignal.timeout(10_000) });
+    expect([...answers.values()]).toEqual([{ devices: [] }, { devices: [] }]);
+    expect(claims.map(namesIn)).toEqual([['net2'], ['net1']]);
+  });
+});
+
+describe('a device that is prepared', () => {
+  const inUse = refusal(
+    'device-in-use',
+    'device dev-1 (0000:00:00.1) cannot be prepared for claim default/second: it is prepared for claim default/first',
+  );
+
+  it('is refused to a second claim, and both are named', async () => {
+    const first = allocated('first', ['dev-1']);
+    await bench.prepare(first);
+    const second = allocated('second', ['dev-1']);
+    expect(await bench.prepare(second)).toMatchObject(inUse);
+    expect(bench.store.claims()).toHaveLength(1);
+    await bench.unprepare(first);
+    expect(await bench.prepare(second)).toEqual({ devices: [] });
+  });
+
+  it('is refused to the second of two claims in one call', async () => {
+    const [first, second] = [allocated('first', ['dev-1']), allocated('second', ['dev-1', 'dev-2'])];
+    const results = await bench.prepareAll([first, second]);
+    expect(results.get(first.identity.uid)).toEqual({ devices: [] });
+    expect(results.get(second.identity.uid)).toMatchObject(inUse);
+    // Nothing is kept of the refused one.
+    expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
+  });
+
+  it('is given to one of two claims that are prepared at the same time, and is not touched for the other', async () => {
+    const config = [fromClass({ vf: { trust: true } })];
+    const claims = ['first', 'second'].map((name) => allocated(name, ['dev-1'], { config }));
+    bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
+    const results = (await Promise.all(claims.map((claim) => bench.prepare(claim)))) as object[];
+    expect(results.filter((result) => 'devices' in result)).toHaveLength(1);
+    expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
+    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
+    expect(bench.store.claims()).toHaveLength(1);
+  });
+
+  it('is not read for the next claim before it is restored after the last one', async () => {
+    const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
+      AllocatedClaim,
+      AllocatedClaim,
+    ];
+    await bench.prepare(first);
+    const { promise: isRead, resolve: read } = Promise.withResolvers<void>();
+    let ending: Promise<unknown> | undefined;
+    bench.control.onCall = async (call) => {
+      // In the middle of what is done to it.
+      if (call.startsWith('restore')) await Promise.race([isRead, preparing]);
+      if (!call.startsWith('read')) return;
+      read();
+      await ending;
+    };
+    let preparing: Promise<unknown> | undefined;
+    ending = bench.unprepare(first);
+    preparing = bench.prepare(second);
+    expect(await preparing).toMatchObject(inUse);
+    expect(await ending).toBeUndefined();
+    expect(await bench.prepare(second)).toEqual({ devices: [] });
+  });
+
+  it('never goes to two of many claims that come and go at once', async () => {
+    const claims = Array.from({ length: 12 }, (_, index) =>
+      allocated(`c${index}`, [`dev-${index % 3}`, `dev-${3 + (index % 2)}`], {
+        config: [fromClass({ vf: { vlan: 7 } })],
+      }),
+    );
+    bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
+    const holders = new Map<string, string>();
+    await Promise.all(
+      claims.map(async (claim) => {
+        for (let attempt = 0; attempt < 20; attempt++) {
+          const result = await bench.prepare(claim);
+          if (result === undefined || 'error' in result) {
+            expect(result).toMatchObject(refusal('device-in-use'));
+            await new Promise((resolve) => setImmediate(resolve));
+            continue;
+          }
+          for (const { device } of claim.results) {
+            expect(holders.get(device), `${device} is held already`).toBeUndefined();
+            holders.set(device, claim.identity.uid);
+          }
+          await new Promise((resolve) => setImmediate(resolve));
+          for (const { device } of claim.results) holders.delete(device);
+          expect(await bench.unprepare(claim)).toBeUndefined();
+          return;
+        }
+      }),
+    );
+    expect(bench.store.claims()).toEqual([]);
+    const served = bench.control.count('access') / 2;
+    expect(served).toBeGreaterThanOrEqual(3);
+    expect([bench.control.count('apply'), bench.control.count('restore')]).toEqual([2 * served, 2 * served]);
+  });
+});
+
+describe('a claim for several pods', () => {
+  const pods = ['pod-b', 'pod-a'].map((name) => buildPod(name));
+
+  it('is refused with their names, and nothing is touched', async () => {
+    const claim = allocated('shared', ['dev-1'], { pods, config: [fromClass({ vf: { trust: true } })] });
+    expect(await bench.prepare(claim)).toMatchObject(
+      refusal(
+        'claim-shared',
+        'claim default/shared is reserved for 2 pods (pod-a, pod-b), and a VF can be in one only',
+      ),
+    );
+    expect(bench.store.claims()).toEqual([]);
+    expect(bench.control.calls).toEqual([]);
+  });
+
+  it('stays prepared for the pod that has it, and passes to the next one when it is reserved for that only', async () => {
+    const [first, second] = pods.map(({ metadata }) => metadata.uid);
+    const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    const shared = allocated('shared', ['dev-1'], { pods, uid: claim.identity.uid });
+    expect(await bench.prepare(shared)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)?.podUids).toEqual([first]);
+    const passed = allocated('shared', ['dev-1'], { pods: pods.slice(1), uid: claim.identity.uid });
+    expect(await bench.prepare(passed)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)?.podUids).toEqual([second]);
+    expect(bench.store.claimsOfPod(first!)).toEqual([]);
+  });
+});
+
+describe('a request with admin access', () => {
+  const observed = { device: 'dev-1', adminAccess: true };
+  const answer = {
+    ...{ requests: ['watch'], poolName: 'node-1', deviceName: 'dev-1', cdiDeviceIds: [] },
+    metadata: { attributes: { 'resource.kubernetes.io/pciBusID': { string: '0000:00:00.1' } } },
+  };
+  const monitor = () =>
+    allocated('monitor', [], {
+      requests: [{ name: 'watch', devices: [observed] }],
+      config: [fromClass({ vf: { trust: true } })],
+    });
+
+  it('describes a device that another claim holds, and touches neither', async () => {
+    const user = allocated('user', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
+    await bench.prepare(user);
+    const before = [...bench.control.calls];
+    const claim = monitor();
+    for (const _ of ['prepared', 'again']) expect(await bench.prepare(claim)).toEqual({ devices: [answer] });
+    expect(bench.store.holderOf('0000:00:00.1')?.identity).toEqual(user.identity);
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.control.calls).toEqual(before);
+    expect([bench.released, bench.store.claims().length]).toEqual([[], 1]);
+  });
+
+  it('leaves the device to the next claim', async () => {
+    await bench.prepare(monitor());
+    expect(await bench.prepare(allocated('user', ['dev-1']))).toEqual({ devices: [] });
+  });
+
+  it("goes with requests whose devices are the claim's own, and with several pods without them", async () => {
+    const requests = [
+      { name: 'watch', devices: [observed] },
+      { name: 'own', devices: ['dev-2'] },
+    ];
+    const both = allocated('both', [], { requests });
+    const own = { requests: ['own'], poolName: 'node-1', deviceName: 'dev-2', cdiDeviceIds: [], metadata: 'deferred' };
+    expect(await bench.prepare(both)).toEqual({ devices: [own, answer] });
+    expect(bench.store.claim(both.identity.uid)?.devices.map(({ name }) => name)).toEqual(['dev-2']);
+    const pods = ['a', 'b'].map((name) => buildPod(name));
+    const shared = allocated('shared', [], { requests: [{ name: 'watch', devices: [observed] }], pods });
+    expect(await bench.prepare(shared)).toEqual({ devices: [answer] });
+  });
+
+  it('is refused for a device that the node has not', async () => {
+    const requests = [{ name: 'watch', devices: [{ ...observed, device: 'other' }] }];
+    expect(await bench.prepare(allocated('lost', [], { requests }))).toMatchObject(refusal('device-unknown'));
+  });
+});
+
+describe('a claim that is prepared again', () => {
+  it('keeps where its VF is, what it was before, and its config, without looking anything up', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
+    await bench.prepare(claim);
+    const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
+    const host = { name: 'v', mtuBytes: 1, up: true };
+    const networkData = { interfaceName: 'net1' };
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/n', host, networkData };
+    bench.store.setAttachments(claim.identity.uid, new Map([[(device as StoredDevice).pciAddress, attachment]]));
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([
+      { attachment, config: { vf: { trust: true } }, before: { driver: 'igbvf' } },
+    ]);
+    // Once prepared, nothing is done again: the VF may be in its pod.
+    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
+  });
+
+  it('has its device files laid down again, with the same ids', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
+    const first = await bench.prepare(claim);
+    const nodes = deviceNodes(claim, 'dev-1');
+    const [file = ''] = cdiFiles();
+    rmSync(join(bench.cdiDir, file)); // as after a reboot
+    expect(await bench.prepare(claim)).toEqual(first);
+    expect(deviceNodes(claim, 'dev-1')).toEqual(nodes);
+  });
+});
+
+describe('VFs that are changed from outside', () => {
+  const trusted = { config: [fromClass({ vf: { trust: true } })] };
+
+  it('are remembered as they were before they are changed, and restored at the end', async () => {
+    const fields = { vf: { trust: true, vlan: 7, qos: 3 }, macAddress: '02:00:00:00:00:0A' };
+    const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
+    let stateAtApply: unknown;
+    bench.control.onCall = (call) => {
+      if (call.startsWith('apply')) stateAtApply = bench.store.claim(claim.identity.uid);
+    };
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect(stateAtApply).toMatchObject({
+      state: 'preparing',
+      devices: [{ before: { driver: 'igbvf', vf: { trust: false } } }],
+    });
+    await bench.unprepare(claim);
+    expect(bench.control.calls).toEqual([
+      'read 0000:00:00.1',
+      'apply 0000:00:00.1 {"vf":{"hardwareAddress":"02:00:00:00:00:0a","vlan":{"id":7,"priority":3},"trust":true}}',
+      'access 0000:00:00.1',
+      'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
+    ]);
+  });
+
+  it.each([
+    [{ vf: { minTxRate: 10 } }, { vf: { rate: { minMbps: 10 } } }],
+    [{ vf: { maxTxRate: 100 } }, { vf: { rate: { maxMbps: 100 } } }],
+    [{ vf: { minTxRate: 10, maxTxRate: 100 } }, { vf: { rate: { minMbps: 10, maxMbps: 100 } } }],
+    [{ vf: { spoofCheck: true } }, { vf: { spoofCheck: true } }],
+    [{ vf: { linkState: 'enable' } }, { vf: { linkState: 'enable' } }],
+    [{ vf: { vlan: 0 } }, { vf: { vlan: { id: 0, priority: 0 } } }],
+    [{ vf: { vlan: 9, vlanProto: '802.1ad' } }, { vf: { vlan: { id: 9, priority: 0, protocol: '802.1ad' } } }],
+    [{ driver: 'kernel' }, { vf: {}, driver: 'default' }],
+    [{ driver: 'mlx5_vfio_pci' }, { vf: {}, driver: 'mlx5_vfio_pci' }],
+  ])('get from %j just that', async (fields, wanted) => {
+    await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(fields)] }));
+    expect(bench.control.calls[1]).toBe(`apply 0000:00:00.1 ${JSON.stringify(wanted)}`);
+  });
+
+  it('stay with a claim whose preparation failed half-way, and a retry finishes it from what was read first', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], trusted);
+    const error = new Error('card says no');
+    bench.control.failures.set('apply 0000:00:00.2', error);
+    expect(await bench.prepare(claim)).toEqual({ error });
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({
+      state: 'preparing',
+      devices: [1, 2, 3].map((index) => ({ name: `dev-${index}`, before: { vf: { trust: false } } })),
+    });
+    // Nobody else may have the ones that are still untouched: the retry needs them.
+    expect(await bench.prepare(allocated('other', ['dev-3']))).toMatchObject(refusal('device-in-use'));
+    bench.control.failures.clear();
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect(bench.store.claim(claim.identity.uid)?.state).toBe('prepared');
+    expect(['1', '2', '3'].map((index) => bench.control.count(`read 0000:00:00.${index}`))).toEqual([1, 1, 1]);
+    await bench.unprepare(claim);
+    expect(bench.control.calls.filter((call) => call.startsWith('restore'))).toEqual(
+      [1, 2, 3].map((index) => `restore 0000:00:00.${index} {"driver":"igbvf","vf":{"trust":false}}`),
+    );
+  });
+
+  it('are restored when a claim whose preparation failed half-way is given up', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2'], trusted);
+    bench.control.failures.set('apply 0000:00:00.2', new Error('card says no'));
+    await bench.prepare(claim);
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect([bench.control.count('restore 0000:00:00.1'), bench.control.count('restore 0000:00:00.2')]).toEqual([1, 1]);
+    expect(bench.store.claims()).toEqual([]);
+    bench.control.failures.clear();
+    expect(await bench.prepare(allocated('next', ['dev-1', 'dev-2'], trusted))).toEqual({ devices: [] });
+  });
+
+  it('are not held by a claim whose preparation failed before anything was touched', async () => {
+    bench.control.failures.set('read 0000:00:00.2', new Error('unplugged'));
+    expect(await bench.prepare(allocated('c', ['dev-1', 'dev-2'], trusted))).toMatchObject({
+      error: expect.any(Error),
+    });
+    expect(bench.store.claims()).toEqual([]);
+  });
+
+  it('that cannot be restored do not keep their claim, and are unavailable until they are', async () => {
+    const claim = allocated('c', ['dev-1'], trusted);
+    await bench.prepare(claim);
+    bench.control.failures.set('restore', new Error('busy'));
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.claims()).toEqual([]);
+    expect(bench.store.unrestored()).toMatchObject([
+      { device: { name: 'dev-1', before: { driver: 'igbvf' } }, reason: 'busy' },
+    ]);
+    expect(bench.logger.messages('error')).toEqual(['VF is unavailable until it is restored']);
+    const next = allocated('next', ['dev-1'], trusted);
+    expect(await bench.prepare(next)).toMatchObject(refusal('device-unrestored'));
+    bench.control.failures.clear();
+    await bench.restoreAll();
+    expect(bench.store.unrestored()).toEqual([]);
+    expect(await bench.prepare(next)).toEqual({ devices: [] });
+  });
+
+  it('are read with what is about to be changed, and restored with what was: nothing is changed that is not known', async () => {
+    const config = [
+      fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
+    ];
+    const claim = allocated('c', ['dev-1'], { config });
+    await bench.prepare(claim);
+    const vf = { hardwareAddress: '02:00:00:00:00:aa', vlan: { id: 100, priority: 0 }, rate: { maxMbps: 10 } };
+    expect(bench.control.options).toEqual([{ wanted: { driver: 'vfio-pci', vf }, byOthers: false }]);
+    bench.control.failures.set('restore', new Error('busy'));
+    await bench.unprepare(claim);
+    bench.control.failures.clear();
+    await bench.restoreAll();
+    expect(bench.control.options.slice(1)).toEqual([{ changed: vf }, { changed: vf }]);
+  });
+
+  it.each([{ attach: 'observe' }, { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'sriov' } }])(
+    'are read as what another component may change, for %j',
+    async (config) => {
+      await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(config)] }));
+      expect(bench.control.options).toEqual([{ wanted: {}, byOthers: true }]);
+    },
+  );
+
+  it('are read for every VF, whoever attaches it, and restored', async () => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ attach: 'observe' })] });
+    await bench.prepare(claim);
+    await bench.unprepare(claim);
+    expect(bench.control.calls.filter((call) => /^(read|restore)/.test(call))).toEqual([
+      'read 0000:00:00.1',
+      'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
+    ]);
+  });
+});
+
+describe('a claim whose unpreparing was cut short', () => {
+  // Found by the simulation: the VF had no kernel driver, and its claim asked for none.
+  it('has its VF restored before it is prepared again, whatever it asks for', async () => {
+    const claim = allocated('c', ['dev-1']);
+    await bench.prepare(claim);
+    bench.store.setState(claim.identity.uid, 'unpreparing');
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect([bench.control.count('restore 0000:00:00.1'), bench.released]).toEqual([1, ['dev-1']]);
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'prepared', devices: [{ before: {} }] });
+  });
+
+  it('is not prepared while its VF cannot be restored', async () => {
+    const claim = allocated('c', ['dev-1']);
+    await bench.prepare(claim);
+    bench.store.setState(claim.identity.uid, 'unpreparing');
+    bench.control.failures.set('restore', new Error('card says no'));
+    expect(await bench.prepare(claim)).toMatchObject(refusal('device-unrestored'));
+    bench.control.failures.clear();
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+  });
+});
+
+describe('a claim that was allocated anew while it was prepared', () => {
+  async function prepareForUserSpace() {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
+    await bench.prepare(claim);
+    return claim;
+  }
+
+  it('gives back what is not allocated any more before it gets what is', async () => {
+    const { identity } = await prepareForUserSpace();
+    expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });
+    expect(bench.released).toEqual(['dev-1']);
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
+    expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
+    expect(await bench.prepare(allocated('other', ['dev-1']))).toEqual({ devices: [] });
+  });
+
+  it('gets another configuration of the same device', async () => {
+    const { identity } = await prepareForUserSpace();
+    expect(await bench.prepare({ ...allocated('c', ['dev-1']), identity })).toEqual({ devices: [] });
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
+  });
+
+  // Found by the simulation: the kubelet does not ask again for a claim that has passed to another pod.
+  it.each([
+    [
+      'has another claim',
+      'unpreparing',
+      () => bench.prepare(allocated('holder', ['dev-2'], { pods: [buildPod('h')] })),
+    ],
+    ['cannot be read', 'preparing', () => bench.control.failures.set('read 0000:00:00.2', new Error('no answer'))],
+  ] as const)('stays stored while its new device %s, so that it is prepared after all', async (_, state, obstruct) => {
+    const { identity } = await prepareForUserSpace();
+    await obstruct();
+    const anew = { ...allocated('c', ['dev-2']), identity };
+    expect(await bench.prepare(anew)).toMatchObject({ error: expect.any(Error) });
+    expect(bench.store.claim(identity.uid)?.state).toBe(state);
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
+    bench.control.failures.clear();
+    const holder = bench.store.claims().find(({ identity: { name } }) => name === 'holder');
+    if (holder !== undefined) await bench.driver.unprepareResourceClaims([holder.identity]);
+    expect(await bench.prepare(anew)).toEqual({ devices: [] });
+    expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
+  });
+
+  it('keeps what it had before out of reach of others while that cannot be restored', async () => {
+    const { identity } = await prepareForUserSpace();
+    bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));
+    expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });
+    expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1' }, reason: 'card says no' }]);
+    expect(await bench.prepare(allocated('other', ['dev-1']))).toMatchObject(refusal('device-unrestored'));
+  });
+});
+
+describe('device files', () => {
+  it.each(['vfio-pci', 'mlx5_vfio_pci'])(
+    'of a VF with %s are those of vfio, with deferred metadata',
+    async (driver) => {
+      const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver })] });
+      const { uid } = claim.identity;
+      const id = `${testDriver}/device=${uid}_dev-1`;
+      expect(await bench.prepare(claim)).toEqual({
+        devices: [
+          { requests: ['vf'], poolName: 'node-1', deviceName: 'dev-1', cdiDeviceIds: [id], metadata: 'deferred' },
+        ],
+      });
+      expect(deviceNodes(claim, 'dev-1')).toEqual([
+        { path: '/dev/vfio/vfio', permissions: 'rw' },
+        { path: '/dev/vfio/1', permissions: 'rw' },
+      ]);
+      expect(bench.store.claim(uid)?.devices).toMatchObject([
+        { access: { driver, vfio: { device: '/dev/vfio/1', iommuGroup: '1' } } },
+      ]);
+      await bench.unprepare(claim);
+      expect(cdiFiles()).toEqual([]);
+    },
+  );
+
+  it('of a VF that an administrator has bound to vfio are there too, without a driver in the config', async () => {
+    bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
+    const claim = allocated('c', ['dev-1']);
+    expect(await bench.prepare(claim)).toMatchObject({ devices: [{ cdiDeviceIds: [expect.any(String)] }] });
+    expect(deviceNodes(claim, 'dev-1').map(({ path }) => path)).toEqual(['/dev/vfio/vfio', '/dev/vfio/1']);
+    await bench.unprepare(claim);
+    expect(bench.control.drivers.get('0000:00:00.1')).toBe('vfio-pci');
+  });
+
+  it('are refused where what else is asked needs an interface, whoever has bound the driver', async () => {
+    bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
+    const config = [fromClaim({ routes: [{ destination: '198.51.100.0/24' }] })];
+    expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject(
+      refusal('config-invalid', expect.stringContaining('routes: needs an interface, and vfio-pci gives none')),
+    );
+  });
+
+  it('for vhost and RDMA come with kernel drivers; devices without any have no id', async () => {
+    const claim = allocated('c', [], {
+      requests: [
+        { name: 'verbs', devices: ['dev-1'] },
+        { name: 'plain', devices: ['dev-2'] },
+      ],
+      config: [fromClass({ vhost: true, rdma: true }, ['verbs'])],
+    });
+    const result = await bench.prepare(claim);
+    expect(result).toMatchObject({ devices: [{ deviceName: 'dev-1' }, { deviceName: 'dev-2', cdiDeviceIds: [] }] });
+    expect(deviceNodes(claim, 'dev-1').map(({ path }) => path)).toEqual([
+      '/dev/infiniband/uverbs3',
+      '/dev/vhost-net',
+      '/dev/net/tun',
+    ]);
+    expect(cdiFiles()).toHaveLength(1);
+    // Neither changes the VF.
+    expect(bench.control.count('apply')).toBe(0);
+  });
+
+  it('that are missing on the node fail the claim, which can be given up', async () => {
+    const error = new Error('this node has no device file for vhost-net');
+    bench.control.failures.set('access', error);
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ vhost: true })] });
+    expect(await bench.prepare(claim)).toEqual({ error });
+    expect(bench.store.claim(claim.identity.uid)).toMatchObject({ state: 'preparing' });
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.claims()).toEqual([]);
+  });
+});
+
+describe('an IOMMU group', () => {
+  const vfio = { config: [fromClass({ driver: 'vfio-pci' })] };
+
+  it('is not split between two claims: the second one is refused with both named', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    expect(await bench.prepare(allocated('first', ['dev-1'], vfio))).toMatchObject({ devices: [{}] });
+    expect(await bench.prepare(allocated('second', ['dev-2'], vfio))).toMatchObject(
+      refusal(
+        'device-in-use',
+        'device dev-2 cannot go to user space for claim default/second: it shares its IOMMU group with 0000:00:00.1, which is prepared for claim default/first',
+      ),
+    );
+    expect(bench.control.count('apply 0000:00:00.2')).toBe(0);
+    expect(await bench.prepare(allocated('third', ['dev-3'], vfio))).toMatchObject({ devices: [{}] });
+  });
+
+  it('is not split either when an administrator has bound its devices', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    for (const pciAddress of bench.control.groups.flat()) bench.control.drivers.set(pciAddress, 'vfio-pci');
+    const first = allocated('first', ['dev-1']);
+    expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
+    const second = allocated('second', ['dev-2']);
+    expect(await bench.prepare(second)).toMatchObject(refusal('device-in-use'));
+    // The kubelet goes on trying with the second one; that takes nothing from the first.
+    expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
+  });
+
+  it('goes to one of two claims that are prepared at the same time', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
+    const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
+    const results = (await Promise.all(claims.map((claim) => bench.prepare(claim)))) as object[];
+    expect(results.filter((result) => 'devices' in result)).toHaveLength(1);
+    expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
+  });
+
+  it('may go to one claim as a whole', async () => {
+    bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
+    expect(await bench.prepare(allocated('both', ['dev-1', 'dev-2'], vfio))).toMatchObject({ devices: [{}, {}] });
+  });
+});
+
+describe('Driver.unprepareResourceClaims', () => {
+  it('gives devices back once, and takes unknown claims as done', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2']);
+    await bench.prepare(claim);
+    for (let round = 0; round < 2; round++) expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.released).toEqual(['dev-1', 'dev-2']);
+    expect(bench.store.claims()).toEqual([]);
+    expect(await bench.prepare(allocated('next', ['dev-1']))).toEqual({ devices: [] });
+  });
+
+  it('restores the other devices when one cannot be detached, and that one later', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClass({ vf: { trust: true } })] });
+    await bench.prepare(claim);
+    bench.releaseErrors.set('dev-1', new Error('stuck'));
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.released).toEqual(['dev-2']);
+    expect([1, 2].map((index) => bench.control.count(`restore 0000:00:00.${index}`))).toEqual([1, 1]);
+    expect(bench.store.unrestored().map(({ device, reason }) => [device.name, reason])).toEqual([['dev-1', 'stuck']]);
+    expect(await bench.prepare(allocated('next', ['dev-2']))).toEqual({ devices: [] });
+    await bench.restoreAll();
+    expect(bench.store.unrestored().map(({ device }) => device.name)).toEqual(['dev-1']);
+    bench.releaseErrors.clear();
+    await bench.restoreAll();
+    expect([bench.released, bench.store.unrestored()]).toEqual([['dev-2', 'dev-1'], []]);
+  });
+});

@@ -1,0 +1,94 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { PolicyFile } from '../../../../src/driver/devices/policy-file.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const head = 'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n';
+
+describe('PolicyFile', () => {
+  it('tells of a policy once, and again when the file changes', async () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'policy.yaml');
+    const file = new PolicyFile(path);
+    const seen: unknown[] = [];
+    writeFileSync(path, `${head}pfs:\n  - select: { name: ens1f0 }\n    vfs: 0-3\n    numVfs: 8\n`);
+    await file.follow((policy) => seen.push(policy));
+    await file.follow((policy) => seen.push(policy));
+    writeFileSync(path, `${head}nics: [{ select: { driver: ice } }]\nresourceName: example.com/all`);
+    await file.follow((policy) => seen.push(policy));
+    expect(seen).toEqual([
+      { pfs: [{ select: { name: 'ens1f0' }, vfs: '0-3', numVfs: 8 }] },
+      { nics: [{ select: { driver: 'ice' } }], resourceName: 'example.com/all' },
+    ]);
+  });
+
+  it.each([
+    [`${head}pfs: [{ select: { vendor: intel } }]`, /pfs\.0\.select\.vendor: four lower-case hexadecimal digits/],
+    [`${head}pfs: [{ select: { vendor: 8086 } }]`, /pfs\.0\.select\.vendor: .*put it in quotes/],
+    [`${head}pfs: [{ select: { device: ["10ca", 8086] } }]`, /pfs\.0\.select\.device\.1: .*put it in quotes/],
+    [`${head}pfs: [{ select: { device: ["10ca", "10CB"] } }]`, /pfs\.0\.select\.device\.1: four lower-case/],
+    [`${head}pfs: [{ select: { device: [] } }]`, /pfs\.0\.select\.device: /],
+    [`${head}pfs: [{ select: { pciAddress: "3b:00.0" } }]`, /pfs\.0\.select\.pciAddress: a PCI address with domain/],
+    [`${head}pfs: [{ select: { linkType: eth } }]`, /pfs\.0\.select\.linkType: .*"ethernet"/],
+    [`${head}pfs: [{ select: { numa: 1 } }]`, /pfs\.0\.select: Unrecognized key: "numa"/],
+    [`${head}pfs: [{ select: {}, vfs: all }]`, /pfs\.0\.vfs: indices and ranges/],
+    [`${head}pfs: [{ select: {}, vfs: 3 }]`, /pfs\.0\.vfs: .*put it in quotes/],
+    [`${head}pfs: [{ select: {}, vfs: 3-1 }]`, /pfs\.0\.vfs: a range ends before it begins/],
+    [`${head}pfs: [{ select: {}, numVfs: -1 }]`, /pfs\.0\.numVfs: /],
+    [`${head}pfs: [{ vfs: "1" }]`, /pfs\.0\.select: /],
+    [`${head}nics: [{ select: {} }]`, /nics\.0\.select: at least one field/],
+    [`${head}nics: [{ select: { name: x }, vfs: "1" }]`, /nics\.0: Unrecognized key: "vfs"/],
+    [`${head}resourceName: "-x"`, /resourceName: a name such as example\.com\/sriov/],
+    [`${head}resourceName: ${'x'.repeat(65)}`, /resourceName: /],
+    [`${head}colour: red`, /document: Unrecognized key: "colour"/],
+    ['kind: InventoryPolicy', /apiVersion: /],
+    ['{', /is not valid YAML/],
+    ['', /is not valid YAML/],
+  ])('refuses %j with the field', async (text, message) => {
+    using dir = tempDir();
+    const path = join(dir.path, 'policy.yaml');
+    writeFileSync(path, text);
+    await expect(new PolicyFile(path).follow(() => undefined)).rejects.toThrow(message);
+  });
+
+  it('tells all faults of a file at once', async () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'policy.yaml');
+    writeFileSync(path, `${head}pfs: [{ select: { vendor: intel }, numVfs: x }]`);
+    await expect(new PolicyFile(path).follow(() => undefined)).rejects.toMatchObject({
+      code: 'policy-invalid',
+      path,
+      message: expect.stringMatching(/pfs\.0\.select\.vendor: .*; pfs\.0\.numVfs: /),
+    });
+  });
+
+  it('says which file is missing', async () => {
+    await expect(new PolicyFile('/nowhere/policy.yaml').follow(() => undefined)).rejects.toThrow(
+      '/nowhere/policy.yaml',
+    );
+  });
+
+  it('keeps a good policy when the file breaks or vanishes, says so once for each fault, and takes the next good one', async () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'policy.yaml');
+    const file = new PolicyFile(path);
+    const seen: unknown[] = [];
+    const follow = () => file.follow((policy) => seen.push(policy));
+    writeFileSync(path, head);
+    expect(await follow()).toBeUndefined();
+    writeFileSync(path, `${head}colour: red`);
+    expect(await follow()).toMatchObject({ code: 'policy-invalid', message: expect.stringContaining('colour') });
+    expect(await follow()).toBeUndefined();
+    rmSync(path);
+    expect(await follow()).toMatchObject({ message: `cannot read inventory policy ${path}` });
+    expect(await follow()).toBeUndefined();
+    expect(seen).toEqual([{}]);
+    writeFileSync(path, `${head}pfs: []`);
+    expect(await follow()).toBeUndefined();
+    expect(seen).toEqual([{}, { pfs: [] }]);
+    // The same fault as before is a new one now.
+    writeFileSync(path, `${head}colour: red`);
+    expect(await follow()).toMatchObject({ code: 'policy-invalid' });
+  });
+});

@@ -1,0 +1,440 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Settings } from '../../../../src/app/settings.ts';
+import { heldDevices, openVfSource, VfSource, type VfSourceOptions } from '../../../../src/driver/devices/vf-source.ts';
+import type { StoredClaim, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { fullPipe } from '../../node/sriov/full-pipe.ts';
+import { layFunction } from '../../node/sriov/pci-tree.ts';
+import { TestNode } from '../../node/sriov/test-node.ts';
+import { iceTree } from '../../node/sriov/trees/ice.ts';
+import { igbTree } from '../../node/sriov/trees/igb.ts';
+
+const head = 'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n';
+const first = '0000:01:10.0';
+
+let node: TestNode;
+let logger: RecordingLogger;
+let claims: StoredClaim[];
+let unrestored: UnrestoredVf[];
+beforeEach(() => {
+  node = new TestNode([...igbTree, ...iceTree]);
+  logger = new RecordingLogger();
+  claims = [];
+  unrestored = [];
+});
+afterEach(() => node[Symbol.dispose]());
+
+const options = (more: Partial<VfSourceOptions> = {}): VfSourceOptions => ({
+  driver: testDriver,
+  host: node.connection as unknown as RtnlConnection,
+  clock: systemClock,
+  held: () => heldDevices(claims),
+  unrestored: () => unrestored,
+  sysfsRoot: node.root,
+  stateDir: node.root,
+  logger,
+  ...more,
+});
+const open = (policyPath?: string, more: Partial<VfSourceOptions> = {}) =>
+  new VfSource(options({ ...(policyPath === undefined ? {} : { policyPath }), ...more }));
+/** Of real devices. */
+const settings = {} as Settings;
+const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
+  identity: { uid: 'u', namespace: 'default', name: 'c' },
+  podUids: ['p'],
+  state: 'prepared',
+  devices: [{ pciAddress: first, pool: 'n', name: '0000-01-10-0', request: 'vf', config: {}, ...device }],
+});
+/** What happens to a VF that goes to a pod. */
+const takeAway = () => {
+  node.takeAway('enp1s0f0v0');
+  rmSync(join(node.root, 'bus/pci/devices', first, 'net'), { recursive: true });
+};
+
+describe('VfSource', () => {
+  it('offers what it finds, by name and PCI address, and says when that changed', async () => {
+    const source = open();
+    expect(await source.scan()).toBe(true);
+    expect(source.offered()).toHaveLength(9);
+    expect(source.find('0000-01-10-0')).toMatchObject({ pciAddress: first, pfAddress: '0000:01:00.0', vfIndex: 0 });
+    expect(source.attributesOf(first)).toMatchObject({ driver: { string: 'igbvf' } });
+    expect(await source.scan()).toBe(false);
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    expect(await source.scan()).toBe(true);
+  });
+
+  it('keeps what a claim has as it was, as long as the claim has it', async () => {
+    const source = open();
+    await source.scan();
+    const before = source.offered();
+    claims = [claimOf({})];
+    takeAway();
+    expect(await source.scan()).toBe(false);
+    expect(source.offered()).toEqual(before);
+  });
+
+  it('knows after a restart what a VF was that is in a pod', async () => {
+    const source = open();
+    await source.scan();
+    const before = source.offered();
+    takeAway();
+    const host = { name: 'enp1s0f0v0', hardwareAddress: '52:54:00:10:00:00', mtuBytes: 1500, up: false };
+    claims = [claimOf({ attachment: { podUid: 'p', sandboxId: 's', netnsPath: '/n', host } })];
+    const restarted = open();
+    await restarted.scan();
+    expect(restarted.offered()).toEqual(before);
+  });
+
+  it('knows after a restart what a VF was that is with vfio-pci', async () => {
+    const source = open();
+    await source.scan();
+    const before = source.attributesOf(first);
+    takeAway();
+    const driver = join(node.root, 'bus/pci/devices', first, 'driver');
+    rmSync(driver);
+    const link = { name: 'enp1s0f0v0', hardwareAddress: '52:54:00:10:00:00', mtuBytes: 1500, up: false };
+    claims = [claimOf({ before: { driver: 'igbvf', vf: {}, link } })];
+    const restarted = open();
+    await restarted.scan();
+    expect(restarted.attributesOf(first)).toEqual(before);
+    claims = [];
+    unrestored = [];
+    await restarted.scan();
+    expect(restarted.attributesOf(first)).toMatchObject({ driver: { string: '' } });
+  });
+
+  it('neither offers nor takes back a real VF that another component has moved away', async () => {
+    node.takeAway('enp1s0f0v0');
+    rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
+    const source = open();
+    await source.scan();
+    expect(source.offered().map(({ name }) => name)).not.toContain('0000-01-10-0');
+    expect(logger.lines.find(({ message }) => message === 'device not offered')?.fields).toMatchObject({
+      pciAddress: first,
+      reason: 'interface-elsewhere',
+    });
+    // It would have to write into sysfs, where no kernel answers here.
+    await source.reclaimLost(new AbortController().signal);
+    expect(logger.messages('warn')).toEqual([]);
+  });
+
+  it('follows the policy file, and goes on with the last good one while it is broken', async () => {
+    const path = join(node.root, 'policy.yaml');
+    const vfsOf = (driver: string) => `${head}pfs: [{ select: { driver: ${driver} }, resourceName: example.com/x }]`;
+    writeFileSync(path, vfsOf('igb'));
+    const source = open(path);
+    await source.scan();
+    expect(source.offered()).toHaveLength(6);
+    expect(source.attributesOf(first)['k8s.cni.cncf.io/resourceName']).toEqual({ string: 'example.com/x' });
+    writeFileSync(path, 'apiVersion: broken');
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    // The devices are still looked after.
+    expect([await source.scan(), await source.scan()]).toEqual([true, false]);
+    expect(source.offered()).toHaveLength(6);
+    expect(logger.messages('error')).toEqual(['inventory policy rejected; the last valid one stays in force']);
+    expect(logger.lines.find(({ level }) => level === 'error')?.fields.err).toMatchObject({ code: 'policy-invalid' });
+    writeFileSync(path, vfsOf('ice'));
+    expect(await source.scan()).toBe(true);
+    expect(source.offered()).toHaveLength(3);
+  });
+
+  it('reads the devices again when something changed, and else every 30 s', async () => {
+    const clock = new ManualClock();
+    let watching = 0;
+    let report = () => {};
+    const watchHost = (onChange: () => void): Disposable => {
+      watching++;
+      report = onChange;
+      return { [Symbol.dispose]: () => void watching-- };
+    };
+    let scans = 0;
+    const connection = { ...node.connection, links: () => ++scans && node.connection.links() };
+    await using source = open(undefined, { clock, watchHost, host: connection as unknown as RtnlConnection });
+    let changes = 0;
+    source.watch(() => changes++);
+    /** Ticks of two seconds. */
+    const pass = async (ticks: number) => {
+      for (let tick = 0; tick < ticks; tick++) {
+        await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+        clock.advance(2_000);
+      }
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    };
+    const scansDuring = async (ticks: number) => {
+      const before = scans;
+      await pass(ticks);
+      return scans - before;
+    };
+    expect(await scansDuring(4)).toBe(2);
+    expect([changes, await scansDuring(4)]).toEqual([1, 0]);
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    report();
+    // A pod that comes or goes causes some forty messages: the first one is enough.
+    expect(watching).toBe(0);
+    expect([await scansDuring(1), changes, await scansDuring(4)]).toEqual([1, 2, 1]);
+    expect(watching).toBe(1);
+    claims = [claimOf({})];
+    expect(await scansDuring(4)).toBe(2);
+    expect(await scansDuring(15)).toBe(1);
+    // Pods come and go.
+    let isBusy = 0;
+    for (let tick = 0; tick < 10; tick++) {
+      report();
+      isBusy += await scansDuring(1);
+    }
+    expect([isBusy, await scansDuring(4)]).toEqual([2, 2]);
+    // A VF is not offered to the next pod while it is not restored.
+    report();
+    await pass(1);
+    report();
+    unrestored = [{ device: claimOf({}).devices[0]!, reason: 'x' }];
+    expect([await scansDuring(1), source.offered().some(({ name }) => name === '0000-01-10-0')]).toEqual([1, false]);
+  });
+
+  it('scans a busy node no more often if a change arrives while it decides whether to scan', async () => {
+    const clock = new ManualClock();
+    const watchHost = (onChange: () => void): Disposable => {
+      queueMicrotask(onChange);
+      return { [Symbol.dispose]: () => {} };
+    };
+    let scans = 0;
+    const connection = { ...node.connection, links: () => ++scans && node.connection.links() };
+    await using source = open(undefined, { clock, watchHost, host: connection as unknown as RtnlConnection });
+    source.watch(() => undefined);
+    for (let tick = 0; tick < 11; tick++) {
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+      clock.advance(2_000);
+    }
+    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    expect(scans).toBeLessThanOrEqual(3);
+  });
+
+  it('knows the MAC of a whole NIC in user space, which no PF could tell', async () => {
+    const nic = '0000:81:00.0';
+    layFunction(node.root, { pciAddress: nic, driver: 'igb', interfaces: [{ name: 'ensN' }] });
+    node.addLink(80, 'ensN', { parentDevice: nic, hardwareAddress: '00:1b:21:00:00:01' });
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, `${head}nics: [{ select: { name: ensN } }]`);
+    const source = open(path);
+    await source.scan();
+    expect(source.find('0000-81-00-0')).toMatchObject({ kind: 'nic', pciAddress: nic });
+    claims = [claimOf({ pciAddress: nic, name: '0000-81-00-0', before: { driver: 'igb', vf: {} } })];
+    node.takeAway('ensN');
+    await source.scan();
+    expect(await source.adminInfo({ pciAddress: nic })).toEqual({ hardwareAddress: '00:1b:21:00:00:01' });
+  });
+
+  it('does not start with a policy that is broken from the beginning', async () => {
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, 'apiVersion: broken');
+    await expect(open(path).scan()).rejects.toMatchObject({ code: 'policy-invalid', path });
+  });
+
+  it('says once what is not offered, and why', async () => {
+    node.addLink(90, 'br0', { kind: 'bridge' });
+    node.change('enp1s0f0v0', { master: 90 });
+    const source = open();
+    await source.scan();
+    await source.scan();
+    expect(logger.lines).toEqual([
+      {
+        level: 'info',
+        message: 'device not offered',
+        fields: { pciAddress: first, pfAddress: '0000:01:00.0', reason: 'enslaved', interfaceName: 'enp1s0f0v0' },
+      },
+    ]);
+  });
+});
+
+describe('VfSource, of a card whose VFs cannot be listed', () => {
+  // The VF of iceTree that is bound to vfio-pci, so that its PF is asked for its MAC.
+  const pf = 'ens785f0np0';
+
+  it('starts, offers the devices of all cards, and logs the problem once', async () => {
+    const all = (await openVfSource(settings, options())).offered().map(({ name }) => name);
+    const error = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
+    node.vfInfoErrors[pf] = error;
+    logger = new RecordingLogger();
+    await using source = await openVfSource(settings, options());
+    expect(source.offered().map(({ name }) => name)).toEqual(all);
+    await source.scan();
+    expect(logger.lines).toEqual([
+      {
+        ...{ level: 'warn', message: 'device cannot be read' },
+        fields: { err: expect.objectContaining({ code: 'vf-state-unknown', device: '0000:17:00.0', cause: error }) },
+      },
+    ]);
+  });
+
+  it('is not scanned more often because of a problem that stays', async () => {
+    const clock = new ManualClock();
+    node.vfInfoErrors[pf] = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
+    await using source = open(undefined, { clock, watchHost: () => ({ [Symbol.dispose]: () => {} }) });
+    source.watch(() => undefined);
+    const tick = async () => {
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+      clock.advance(2_000);
+    };
+    for (let ticks = 0; ticks < 14; ticks++) await tick();
+    expect(node.vfInfoRequests).toBeLessThanOrEqual(4);
+    const before = node.vfInfoRequests;
+    for (let ticks = 0; ticks < 15; ticks++) await tick();
+    expect(node.vfInfoRequests).toBeGreaterThan(before);
+  });
+});
+
+describe('VfSource, on a node whose devices cannot be listed', () => {
+  const lost = new NetlinkError('netlink-lost', 'cannot list links: no answer within 10000 ms', { retriable: true });
+  const unlisted = { code: 'devices-unlisted', retriable: true, cause: lost, hint: expect.any(String) };
+  let links: RtnlConnection['links'];
+  beforeEach(() => {
+    links = async () => Promise.reject(lost);
+  });
+  const start = async (more: Partial<VfSourceOptions> = {}) => {
+    const host = { ...node.connection, links: () => links() } as unknown as RtnlConnection;
+    return await openVfSource(settings, options({ host, ...more }));
+  };
+
+  it('starts, so that claims can be served and unprepared, and lists them when it can', async () => {
+    const clock = new ManualClock();
+    await using source = await start({ clock });
+    expect(source.isListed).toBe(false);
+    expect(logger.lines).toEqual([{ level: 'error', message: 'devices cannot be listed', fields: { err: lost } }]);
+    let changes = 0;
+    source.watch(() => changes++);
+    const tick = async () => {
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+      clock.advance(2_000);
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    };
+    for (let n = 0; n < 3; n++) await tick();
+    expect([changes, source.isListed, logger.lines.length]).toEqual([0, false, 1]);
+    links = async () => node.connection.links();
+    await tick();
+    expect([changes, source.isListed]).toEqual([1, true]);
+    expect(source.offered()).toHaveLength(9);
+    // Each outage is logged.
+    links = async () => Promise.reject(lost);
+    node.change('enp1s0f0v0', { mtuBytes: 9000 });
+    await tick();
+    expect(source.offered()).toHaveLength(9);
+    expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('devices cannot be listed'));
+  });
+
+  it('reports its first list also if there is no device, since slices of an earlier run may exist', async () => {
+    using empty = new TestNode([]);
+    const clock = new ManualClock();
+    const host = { ...empty.connection, links: () => links() } as unknown as RtnlConnection;
+    await using source = await start({ clock, host, sysfsRoot: empty.root });
+    let changes = 0;
+    source.watch(() => changes++);
+    links = async () => [];
+    await vi.waitFor(() => expect(clock.sleeping()).toEqual([2_000]), 5_000);
+    clock.advance(2_000);
+    await vi.waitFor(() => expect(changes).toBe(1), 5_000);
+  });
+
+  it('does not take a device for gone: claims are prepared and described again when the devices are listed', async () => {
+    const source = await start();
+    expect(() => source.findUsable('0000-01-10-0')).toThrow(expect.objectContaining(unlisted));
+    expect(() => source.attributesOf(first)).toThrow(expect.objectContaining(unlisted));
+    await expect(source.adminInfo({ pciAddress: first })).rejects.toMatchObject(unlisted);
+    // What is not a fact of a device is there.
+    expect(source.linkKey(first)).toEqual({ pciAddress: first });
+    links = async () => node.connection.links();
+    await source.scan();
+    expect(source.findUsable('0000-01-10-0')).toMatchObject({ pciAddress: first });
+    expect(source.attributesOf(first)).toMatchObject({ kind: { string: 'vf' } });
+    expect(source.attributesOf('0000:ff:00.0')).toEqual({});
+  });
+
+  it('does not start with an invalid policy, nor with a defect of its own', async () => {
+    const path = join(node.root, 'policy.yaml');
+    writeFileSync(path, 'apiVersion: broken');
+    await expect(start({ policyPath: path })).rejects.toMatchObject({ code: 'policy-invalid', path });
+    links = async () => Promise.reject(new TypeError('x is not a function'));
+    await expect(start()).rejects.toThrow(TypeError);
+  });
+});
+
+describe('VfSource, while the kernel does not return from a write', () => {
+  const name = '0000-01-10-0';
+  const taints = [{ key: `${testDriver}/hung`, effect: 'NoSchedule' }];
+  const offeredAs = (source: VfSource) => source.offered().find((device) => device.name === name);
+
+  /** A source with a VF whose driver is being bound. */
+  async function hang() {
+    await using stack = new AsyncDisposableStack();
+    rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
+    writeFileSync(join(node.root, 'bus/pci/devices', first, 'driver_override'), '');
+    const pipe = stack.use(await fullPipe(join(node.root, 'bus/pci/drivers_probe')));
+    const source = stack.use(open(undefined, { kernelWrites: { timeoutMs: 500, end: () => undefined } }));
+    await source.scan();
+    const before = source.offered();
+    let changes = 0;
+    source.watch(() => changes++);
+    await expect(source.reclaimLink(first)).rejects.toMatchObject({ code: 'device-hangs' });
+    const owned = stack.move();
+    return {
+      ...{ source, before, path: pipe.path, changes: () => changes },
+      async release() {
+        pipe.drain();
+        await expect.poll(() => source.hung(), { timeout: 10_000 }).toEqual([]);
+      },
+      [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    };
+  }
+
+  it('goes on offering the device, with a taint, until the kernel returns', async () => {
+    await using bench = await hang();
+    const { source, before } = bench;
+    expect(source.hung()).toEqual([{ name, device: first, path: bench.path, text: first }]);
+    expect(offeredAs(source)).toEqual({ ...before.find((device) => device.name === name), taints });
+    expect(source.offered().filter((device) => device.taints !== undefined)).toHaveLength(1);
+    expect(source.offered()).toHaveLength(before.length);
+    // Published at once, not after the next scan.
+    const changes = bench.changes();
+    expect(changes).toBeGreaterThan(0);
+    await bench.release();
+    expect(bench.changes()).toBeGreaterThan(changes);
+    expect(source.offered()).toEqual(before);
+  });
+
+  it('goes on offering the device when sysfs shows it no longer, and when it is to be restored', async () => {
+    await using bench = await hang();
+    const { source } = bench;
+    unrestored = [{ device: claimOf({}).devices[0]!, reason: 'the kernel has not returned' }];
+    rmSync(join(node.root, 'bus/pci/devices', first), { recursive: true });
+    await source.scan();
+    expect(offeredAs(source)?.taints).toEqual(taints);
+    await bench.release();
+    expect(offeredAs(source)).toBeUndefined();
+  });
+
+  it('gives the device to no claim, whatever it tolerates', async () => {
+    await using bench = await hang();
+    const { source } = bench;
+    expect(() => source.findUsable(name)).toThrow(`${first}: the kernel has not returned from an earlier write to`);
+    expect(source.findUsable('0000-01-10-2')).toBeDefined();
+    await bench.release();
+    expect(source.findUsable(name)).toMatchObject({ pciAddress: first });
+  });
+
+  it('withdraws the device where the API server stores no taints, unless a claim has it', async () => {
+    await using bench = await hang();
+    const { source, before } = bench;
+    const changes = bench.changes();
+    source.withdrawHung();
+    expect(bench.changes()).toBeGreaterThan(changes);
+    expect(source.offered()).toEqual(before.filter((device) => device.name !== name));
+    claims = [claimOf({})];
+    await source.scan();
+    expect(source.offered()).toEqual(before);
+  });
+});

@@ -1,0 +1,129 @@
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DeviceInfoFiles } from '../../../../src/driver/dialects/index.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const [one, two] = [1, 2].map((index) => ({
+  name: `intel.com-nic-0000:3b:02.${index}-device.json`,
+  text: `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:3b:02.${index}"}}`,
+})) as [{ name: string; text: string }, { name: string; text: string }];
+
+describe('DeviceInfoFiles', () => {
+  let root: ReturnType<typeof tempDir>;
+  let files: DeviceInfoFiles;
+  const dir = () => join(root.path, 'devinfo/dp');
+  const recordDir = () => join(root.path, 'state/device-info');
+  const names = (path = dir()) => (existsSync(path) ? readdirSync(path).sort() : []);
+
+  beforeEach(() => {
+    root = tempDir();
+    files = new DeviceInfoFiles({ dir: dir(), recordDir: recordDir() });
+  });
+  afterEach(() => root[Symbol.dispose]());
+
+  it('are readable for all, writable for nobody, in a directory that all can enter', async () => {
+    await files.write('a', [one]);
+    expect(readFileSync(join(dir(), one.name), 'utf8')).toBe(one.text);
+    expect(statSync(join(dir(), one.name)).mode & 0o777).toBe(0o444);
+    expect(statSync(dir()).mode & 0o777).toBe(0o755);
+    expect(names()).toEqual([one.name]);
+  });
+
+  it('replace what somebody has left there, and can be written again', async () => {
+    mkdirSync(dir(), { recursive: true });
+    writeFileSync(join(dir(), one.name), 'old');
+    chmodSync(join(dir(), one.name), 0o444);
+    for (let n = 0; n < 2; n++) await files.write('a', [one]);
+    expect(readFileSync(join(dir(), one.name), 'utf8')).toBe(one.text);
+  });
+
+  it('go with their claim, and those of others stay', async () => {
+    await files.write('a', [one]);
+    await files.write('b', [two]);
+    writeFileSync(join(dir(), 'of-a-device-plugin.json'), '{}');
+    await files.removeClaim('a');
+    expect(names()).toEqual([two.name, 'of-a-device-plugin.json']);
+    expect(await files.claimUids()).toEqual(['b']);
+    await files.removeClaim('never heard of');
+  });
+
+  it('stay when somebody else has written them since, or another claim has them', async () => {
+    await files.write('a', [one, two]);
+    await files.write('b', [two]);
+    rmSync(join(dir(), one.name));
+    writeFileSync(join(dir(), one.name), 'theirs');
+    await files.removeClaim('a');
+    expect(names()).toEqual([one.name, two.name]);
+    await files.removeClaim('b');
+    expect(names()).toEqual([one.name]);
+  });
+
+  it('that a claim has not any more go when it is written again', async () => {
+    await files.write('a', [one, two]);
+    await files.write('a', [two]);
+    expect(names()).toEqual([two.name]);
+    await files.write('a', []);
+    expect([names(), await files.claimUids()]).toEqual([[], []]);
+  });
+
+  it('are found by their record, however far writing and removing came', async () => {
+    await files.write('a', [one, two]);
+    rmSync(join(dir(), two.name));
+    writeFileSync(join(dir(), `.${two.name}.tmp`), '{"ty');
+    writeFileSync(join(recordDir(), '.b.json.tmp'), '[');
+    expect(await files.claimUids()).toEqual(['a']);
+    await files.removeClaim('a');
+    await files.removeClaim('b');
+    expect([names(), names(recordDir())]).toEqual([[], []]);
+  });
+
+  describe('with a record that is damaged', () => {
+    const recordPath = (uid: string) => join(recordDir(), `${uid}.json`);
+    const damaged = (uid: string) => ({ code: 'metadata-malformed', path: recordPath(uid), hint: expect.any(String) });
+    beforeEach(async () => {
+      await files.write('a', [one]);
+      await files.write('b', [two]);
+    });
+
+    it.each(['', '[{"name"', 'null', '[{"name":1}]'])('stay if nothing else says which they are: %j', async (text) => {
+      writeFileSync(recordPath('a'), text);
+      await expect(files.removeClaim('a')).rejects.toMatchObject(damaged('a'));
+      expect([names(), await files.claimUids()]).toEqual([
+        [one.name, two.name],
+        ['a', 'b'],
+      ]);
+    });
+
+    it('go with their claim if its devices are known', async () => {
+      writeFileSync(recordPath('a'), '');
+      await files.removeClaim('a', [one]);
+      expect([names(), await files.claimUids()]).toEqual([[two.name], ['b']]);
+    });
+
+    it('are recorded again when they are written', async () => {
+      writeFileSync(recordPath('a'), '');
+      await files.write('a', [one]);
+      await files.removeClaim('a');
+      expect(names()).toEqual([two.name]);
+    });
+
+    it('stay with an orphaned claim that has them too, and go with one whose devices are known', async () => {
+      await files.write('c', [two]);
+      writeFileSync(recordPath('b'), '');
+      await expect(files.removeClaim('c')).rejects.toMatchObject(damaged('b'));
+      expect(names()).toEqual([one.name, two.name]);
+      await files.removeClaim('a', [one]);
+      expect(names()).toEqual([two.name]);
+    });
+  });
+
+  it('say where they cannot be written', async () => {
+    mkdirSync(join(root.path, 'devinfo'));
+    writeFileSync(dir(), 'no directory');
+    await expect(files.write('a', [one])).rejects.toMatchObject({ code: 'metadata-io', path: join(dir(), one.name) });
+    await expect(files.write('../a', [one])).rejects.toMatchObject({ code: 'metadata-name-invalid' });
+    await expect(files.write('b', [{ ...one, name: '../x' }])).rejects.toMatchObject({ code: 'metadata-name-invalid' });
+    expect(await files.claimUids()).toEqual(['a']);
+  });
+});

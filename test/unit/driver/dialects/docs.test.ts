@@ -1,0 +1,49 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { loadYaml } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import { deviceInfoDir, dialectsSchema, viewInDialects } from '../../../../src/driver/dialects/index.ts';
+
+const docs = fileURLToPath(new URL('../../../../docs', import.meta.url));
+const page = readFileSync(join(docs, 'dialects.md'), 'utf8');
+
+interface Class {
+  spec: { config: { opaque: { parameters: { dialects: object } } }[] };
+}
+
+describe('docs/dialects.md', () => {
+  const [, text = ''] = /^```yaml\n([\s\S]*?)^```$/m.exec(page) ?? [];
+  const config = dialectsSchema.parse(loadYaml<Class>(text).spec.config[0]?.opaque.parameters.dialects);
+  const vfs = [1, 2].map((index) => ({
+    name: `0000-3b-02-${index}`,
+    pciAddress: `0000:3b:02.${index}`,
+    access: { vfio: { device: '/dev/vfio/42' }, nodes: ['/dev/vfio/vfio', '/dev/vfio/42'] },
+  }));
+
+  it('describes every field, and no other', () => {
+    const fields = Object.entries(dialectsSchema.shape).flatMap(([name, part]) =>
+      Object.keys(part.unwrap().shape).map((field) => `${name}.${field}`),
+    );
+    const rows = [...page.matchAll(/^\| `(\w+\.\w+)` \| .+ \| .+ \|$/gm)].map(([, name]) => name);
+    expect(rows).toEqual(fields);
+  });
+
+  it('names the variables and files that its class makes', () => {
+    const { env, deviceInfoFiles } = viewInDialects(config, vfs);
+    for (const name of ['PCIDEVICE_INTEL_COM_SRIOV_DPDK', 'SRIOVNETWORK_VF_DEVICE_0000_3b_02_1'])
+      expect(page).toContain(`\`${name}=${env[name]}\``);
+    expect(page).toContain(`\`SRIOVNETWORK_0000_3b_02_1_VFIO_DEVICE=${env.SRIOVNETWORK_0000_3b_02_1_VFIO_DEVICE}\``);
+    for (const name of ['PCIDEVICE_INTEL_COM_SRIOV_DPDK_INFO', 'SRIOVNETWORK_NET_ATTACH_DEF_NAME']) {
+      expect(env).toHaveProperty(name);
+      expect(page).toContain(`\`${name}`);
+    }
+    expect(page).toContain(`\`${deviceInfoDir}/${deviceInfoFiles[0]?.name}\``);
+  });
+
+  it('has no block that is not looked at, and links to what is there', () => {
+    expect(page.match(/^```/gm)).toHaveLength(2);
+    for (const [, target = ''] of page.matchAll(/\]\((?!http)([^)#]+)[^)]*\)/g))
+      expect(existsSync(join(docs, target)), target).toBe(true);
+  });
+});

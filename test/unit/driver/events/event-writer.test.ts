@@ -1,0 +1,165 @@
+import { describe, expect, it } from 'vitest';
+import { createEventsApi, type EventReport, EventWriter, type KubeEvent } from '../../../../src/driver/events/index.ts';
+import { ApiServer } from '../../../doubles/api-server.ts';
+import { openKube } from '../../../doubles/kube.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { testDriver, testNode } from '../../../doubles/objects.ts';
+
+type StoredEvent = KubeEvent & { series?: { count: number; lastObservedTime: string } };
+
+const poll = <T>(what: () => T) => expect.poll(what, { timeout: 10_000, interval: 5 });
+const microTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/;
+
+async function startBench() {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start());
+  const { client } = stack.use(openKube(api));
+  const clock = new ManualClock();
+  const logger = new RecordingLogger();
+  const options = { controller: testDriver, instance: testNode, clock, logger };
+  const writer = stack.use(new EventWriter(createEventsApi(client), options));
+  const owned = stack.move();
+  return {
+    ...{ api, clock, logger, writer },
+    events: () => api.objects<StoredEvent>('Event'),
+    counts: () => api.objects<StoredEvent>('Event').map(({ series }) => series?.count ?? 1),
+    /** Waits until the writer knows that so many were written. */
+    async written(count: number) {
+      await poll(() => logger.messages('debug').filter((message) => message === 'event written')).toHaveLength(count);
+      await new Promise(setImmediate);
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function report(note: string, more: Partial<EventReport> = {}): EventReport {
+  const regarding = { apiVersion: 'v1', kind: 'Pod', namespace: 'apps', name: 'web-0', uid: 'u-1' };
+  return { regarding, type: 'Warning', reason: 'DeviceNotAttached', action: 'Attaching', note, ...more };
+}
+
+describe('EventWriter', () => {
+  it('tells of an object in its namespace, as the API wants it', async () => {
+    await using bench = await startBench();
+    bench.writer.report(report('no VF'));
+    await poll(bench.events).toHaveLength(1);
+    expect(bench.events()).toEqual([
+      {
+        ...report('no VF'),
+        apiVersion: 'events.k8s.io/v1',
+        kind: 'Event',
+        metadata: expect.objectContaining({ namespace: 'apps', name: expect.stringMatching(/^web-0\.[0-9a-f]{16}$/) }),
+        eventTime: expect.stringMatching(microTime),
+        reportingController: testDriver,
+        reportingInstance: testNode,
+      },
+    ]);
+  });
+
+  it('reports on objects that have no namespace in the namespace default', async () => {
+    await using bench = await startBench();
+    const regarding = { apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-1' };
+    bench.writer.report(report('it hangs', { regarding }));
+    await poll(bench.events).toHaveLength(1);
+    expect(bench.events()[0]).toMatchObject({ metadata: { namespace: 'default' }, regarding });
+    expect(bench.events()[0]?.regarding).not.toHaveProperty('namespace');
+  });
+
+  it('makes one event with a count of what happens again, and writes that seldom', async () => {
+    await using bench = await startBench();
+    bench.writer.report(report('no VF'));
+    await bench.written(1);
+    for (let n = 0; n < 20; n++) bench.writer.report(report('no VF'));
+    await poll(() => bench.clock.sleeping()).toEqual([30_000]);
+    expect(bench.api.requests('PATCH /apis/events.k8s.io')).toHaveLength(0);
+    bench.clock.advance(30_000);
+    await poll(bench.counts).toEqual([21]);
+    expect(bench.events()[0]?.series?.lastObservedTime).toMatch(microTime);
+    expect(bench.api.requests('PATCH /apis/events.k8s.io')).toHaveLength(1);
+  });
+
+  it('makes a new event when the same happens again after a quiet time', async () => {
+    await using bench = await startBench();
+    bench.writer.report(report('no VF'));
+    await bench.written(1);
+    bench.clock.advance(360_001);
+    bench.writer.report(report('no VF'));
+    await poll(bench.counts).toEqual([1, 1]);
+    expect(bench.writer.size).toBe(1);
+  });
+
+  it('begins anew when the server has forgotten the event', async () => {
+    await using bench = await startBench();
+    bench.writer.report(report('no VF'));
+    await bench.written(1);
+    const [first] = bench.events();
+    bench.api.delete('Event', first?.metadata.name ?? '', 'apps');
+    bench.writer.report(report('no VF'));
+    bench.writer.report(report('no VF'));
+    await poll(() => bench.clock.sleeping()).toEqual([30_000]);
+    bench.clock.advance(30_000);
+    await poll(bench.counts).toEqual([2]);
+    expect(bench.events()[0]?.metadata.name).not.toBe(first?.metadata.name);
+  });
+
+  it('limits different events about one object, and not those about others', async () => {
+    await using bench = await startBench();
+    for (let n = 0; n < 30; n++) bench.writer.report(report(`failure ${n}`));
+    const regarding = { ...report('').regarding, uid: 'u-2', name: 'web-1' };
+    bench.writer.report(report('another pod', { regarding }));
+    await bench.written(11);
+    expect(bench.events()).toHaveLength(11);
+    bench.clock.advance(300_000);
+    for (let n = 30; n < 40; n++) bench.writer.report(report(`failure ${n}`));
+    await poll(bench.events).toHaveLength(12);
+  });
+
+  it('keeps notes within what the API takes, characters whole', async () => {
+    await using bench = await startBench();
+    bench.writer.report(report('é'.repeat(800)));
+    await poll(bench.events).toHaveLength(1);
+    const note = bench.events()[0]?.note ?? '';
+    expect(note).toMatch(/^é{500,}…$/u);
+    expect(Buffer.byteLength(note)).toBeLessThanOrEqual(1024);
+  });
+
+  it('tries again when the server is not there, and gives up in the end', async () => {
+    await using bench = await startBench();
+    using _ = bench.api.failNext('POST /apis/events.k8s.io', 500, { times: 100 });
+    bench.writer.report(report('no VF'));
+    for (const delayMs of [1_000, 2_000, 4_000, 8_000, 16_000]) {
+      await poll(() => bench.clock.sleeping()).toContain(delayMs);
+      bench.clock.advance(delayMs);
+    }
+    await poll(() => bench.writer.size).toBe(0);
+    expect(bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(6);
+    expect(bench.logger.messages('warn')).toEqual(['event not written']);
+  });
+
+  it('says once that it may not write events, and tries none of them again', async () => {
+    await using bench = await startBench();
+    using _ = bench.api.failNext('POST /apis/events.k8s.io', 403, { times: 100 });
+    for (let n = 0; n < 5; n++) bench.writer.report(report(`failure ${n}`));
+    await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(5);
+    await poll(() => bench.writer.size).toBe(0);
+    expect(bench.logger.messages('warn')).toEqual(['event not written']);
+    expect(bench.logger.lines.find(({ level }) => level === 'warn')?.fields.reason).toContain('role lacks this');
+  });
+
+  it('counts an event that was made although the answer was lost as told', async () => {
+    await using bench = await startBench();
+    using _ = bench.api.failNext('POST /apis/events.k8s.io', 409);
+    bench.writer.report(report('no VF'));
+    await bench.written(1);
+    expect(bench.logger.messages('warn')).toEqual([]);
+  });
+
+  it('returns at once and ends at once while the server hangs', async () => {
+    const bench = await startBench();
+    using _ = bench.api.hang('POST /apis/events.k8s.io');
+    bench.writer.report(report('no VF'));
+    await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(1);
+    await bench[Symbol.asyncDispose]();
+    expect(bench.events()).toEqual([]);
+  });
+});

@@ -1,0 +1,101 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { endEarlierBoots, readBootId } from '../../../../src/driver/recovery/index.ts';
+import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const device: StoredDevice = {
+  pciAddress: '0000:3b:02.1',
+  pfAddress: '0000:3b:00.0',
+  vfIndex: 1,
+  pool: 'node-1',
+  name: 'dev-1',
+  request: 'vf',
+  config: { driver: 'vfio-pci' },
+};
+const used: StoredDevice = {
+  ...device,
+  before: { driver: 'iavf', vf: { trust: false } },
+  access: { nodes: ['/dev/vfio/7'], vfio: { device: '/dev/vfio/7', iommuGroup: '7' } },
+  attachment: {
+    podUid: 'p',
+    sandboxId: 's',
+    netnsPath: '/run/netns/x',
+    networkData: { ips: ['192.0.2.1/24'] },
+  },
+};
+const identity = (name: string) => ({ namespace: 'default', name, uid: `uid-${name}` });
+
+function open(dir: string, bootId: string) {
+  return new Store(join(dir, 'state.db'), { bootId });
+}
+
+function end(store: Store, withdraw: (name: string) => Promise<void> = async () => undefined) {
+  const logger = new RecordingLogger();
+  return endEarlierBoots({ store, withdraw: ({ name }) => withdraw(name), logger });
+}
+
+describe('endEarlierBoots', () => {
+  it('withdraws files and forgets where VFs were, what they were before and how they were reached', async () => {
+    using dir = tempDir();
+    {
+      using store = open(dir.path, 'boot-1');
+      store.putClaim({ identity: identity('a'), podUids: ['p'], state: 'prepared', devices: [used] });
+      store.putClaim({ identity: identity('b'), podUids: ['q'], state: 'unpreparing', devices: [] });
+    }
+    using store = open(dir.path, 'boot-2');
+    const withdrawn: string[] = [];
+    await end(store, async (name) => {
+      const [first] = store.claim(`uid-${name}`)?.devices ?? [];
+      withdrawn.push(`${name}, ${first?.attachment === undefined ? 'nowhere' : 'attached'}`);
+    });
+    // Before it is forgotten that there was something to withdraw.
+    expect(withdrawn).toEqual(['a, attached', 'b, nowhere']);
+    expect(store.claim('uid-a')).toEqual({
+      identity: identity('a'),
+      podUids: ['p'],
+      // The device stays taken: no other claim gets it, and the kubelet prepares this one again.
+      state: 'preparing',
+      devices: [device],
+    });
+    expect(store.claim('uid-b')?.state).toBe('unpreparing');
+    expect(await end(store)).toBe(0);
+  });
+
+  it('leaves everything as it is after a restart in the same boot', async () => {
+    using dir = tempDir();
+    {
+      using store = open(dir.path, 'boot-1');
+      store.putClaim({ identity: identity('a'), podUids: ['p'], state: 'prepared', devices: [used] });
+    }
+    using store = open(dir.path, 'boot-1');
+    expect(await end(store)).toBe(0);
+    expect(store.claim('uid-a')).toMatchObject({ state: 'prepared', devices: [used] });
+  });
+
+  it('goes on when files cannot be withdrawn: preparing again hides them too', async () => {
+    using dir = tempDir();
+    {
+      using store = open(dir.path, 'boot-1');
+      store.putClaim({ identity: identity('a'), podUids: ['p'], state: 'prepared', devices: [used] });
+    }
+    using store = open(dir.path, 'boot-2');
+    expect(await end(store, () => Promise.reject(new Error('read-only file system')))).toBe(1);
+    expect(store.claim('uid-a')?.state).toBe('preparing');
+  });
+});
+
+describe('readBootId', () => {
+  it('reads what the kernel tells, and refuses to guess', async () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'boot_id');
+    writeFileSync(path, 'd3c1…\n');
+    expect(await readBootId(path)).toBe('d3c1…');
+    writeFileSync(path, '\n');
+    await expect(readBootId(path)).rejects.toThrow(`cannot read the boot id of the node from ${path}`);
+    await expect(readBootId(join(dir.path, 'missing'))).rejects.toMatchObject({ code: 'boot-id-unknown' });
+    expect(await readBootId()).toMatch(/^[0-9a-f-]{36}$/);
+  });
+});

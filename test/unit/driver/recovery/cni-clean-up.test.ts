@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import { CniCleanUp } from '../../../../src/driver/sandbox/index.ts';
+import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { type CachedAttachment, CniError, parseCniNetwork } from '../../../../src/node/cni/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+
+const network = parseCniNetwork({ cniVersion: '1.0.0', name: 'fast', type: 'sriov' }, 'test');
+const cached = (containerId: string, ifName: string): CachedAttachment => ({
+  kind: 'chain',
+  attachment: { network, containerId, ifName, netnsPath: '/run/netns/x' },
+});
+
+function claim(sandboxId: string, interfaceName: string): StoredClaim {
+  const attachment = { podUid: 'p', sandboxId, netnsPath: '/run/netns/x' };
+  const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev-1', request: 'vf', config: { interfaceName } };
+  const identity = { uid: sandboxId, namespace: 'default', name: 'c' };
+  return { identity, podUids: ['p'], state: 'prepared', devices: [{ ...device, attachment }] };
+}
+
+function create(attachments: CachedAttachment[], claims: StoredClaim[], failing: string[] = []) {
+  const logger = new RecordingLogger();
+  const deleted: string[] = [];
+  const cleanUp = new CniCleanUp({
+    runner: {
+      cachedAttachments: async () => ({ attachments, problems: [new CniError('cni-cache-unusable', 'half a file')] }),
+      deleteCached: async ({ attachment: { containerId, ifName } }) => {
+        if (failing.includes(containerId)) throw new CniError('cni-plugin-failed', 'no');
+        deleted.push(`${containerId}/${ifName}`);
+      },
+    },
+    store: { claims: () => claims },
+    clock: systemClock,
+    logger,
+  });
+  return { cleanUp, deleted, logger };
+}
+
+describe('CniCleanUp', () => {
+  it('deletes attachments by sandbox and interface, and leaves those of prepared VFs', async () => {
+    const attachments = [cached('s1', 'net1'), cached('s1', 'net2'), cached('s2', 'net1')];
+    const { cleanUp, deleted, logger } = create(attachments, [claim('s1', 'net1')]);
+    await cleanUp.run();
+    expect(deleted).toEqual(['s1/net2', 's2/net1']);
+    expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
+  });
+
+  it('goes on after one that cannot be deleted, and says so', async () => {
+    const { cleanUp, deleted, logger } = create([cached('s1', 'net1'), cached('s2', 'net1')], [], ['s1']);
+    cleanUp.start();
+    await expect.poll(() => deleted).toEqual(['s2/net1']);
+    await cleanUp[Symbol.asyncDispose]();
+    expect(logger.messages('warn')).toContain('CNI attachment of a sandbox that is gone cannot be deleted');
+  });
+
+  it('ends when the driver does', async () => {
+    const { cleanUp, deleted } = create([cached('s1', 'net1')], []);
+    cleanUp.start();
+    await cleanUp[Symbol.asyncDispose]();
+    expect(deleted).toEqual([]);
+  });
+
+  it('now and then: deletes what was unused at the look before too, and leaves what came into use meanwhile', async () => {
+    const claims: StoredClaim[] = [];
+    const { cleanUp, deleted } = create([cached('s1', 'net1'), cached('s2', 'net1')], claims);
+    const { signal } = new AbortController();
+    await cleanUp.sweep(signal);
+    expect(deleted).toEqual([]);
+    claims.push(claim('s1', 'net1'));
+    await cleanUp.sweep(signal);
+    expect(deleted).toEqual(['s2/net1']);
+  });
+});

@@ -1,0 +1,329 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { InactiveClaims } from '../../../../src/driver/recovery/index.ts';
+import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import { KubeError, type ResourceClaim } from '../../../../src/framework/kube/index.ts';
+import { CallQueue } from '../../../../src/framework/kubeletplugin/call-queue.ts';
+import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
+import { PluginCalls } from '../../../../src/framework/kubeletplugin/plugin-calls.ts';
+import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
+import { allocated, DriverBench } from '../claims/driver-bench.ts';
+
+const never = new AbortController().signal;
+const pod = buildPod('app');
+const podUid = pod.metadata.uid;
+const object = buildClaim('nic', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods: [pod] });
+const { namespace, name, uid } = object.metadata;
+const device = { pciAddress: '0000:01:10.0', pool: testNode, name: 'dev-1', request: 'vf', config: {} };
+const stored: StoredClaim = {
+  identity: { namespace, name, uid },
+  podUids: [podUid],
+  state: 'prepared',
+  devices: [device],
+};
+
+/** A sandbox of a pod. */
+interface Known {
+  of: string;
+  /** It never had a container. */
+  isEmpty?: boolean;
+}
+
+/** What the registry of sandboxes knows. */
+class KnownSandboxes {
+  isFresh = true;
+  readonly #sandboxes: Known[];
+
+  constructor(sandboxes: Known[]) {
+    this.#sandboxes = sandboxes;
+  }
+
+  mayHaveContainers(podUid: string): boolean {
+    return this.#sandboxes.some(({ of, isEmpty = false }) => of === podUid && !isEmpty);
+  }
+
+  hasPod(podUid: string): boolean {
+    return this.#sandboxes.some(({ of }) => of === podUid);
+  }
+}
+
+/** What becomes of the claim when the API server says this of it. */
+async function sweep(
+  answer: () => unknown,
+  options: { sandboxes?: Known[]; claim?: StoredClaim; covers?: boolean; sweeps?: number } = {},
+) {
+  const known = new KnownSandboxes(options.sandboxes ?? []);
+  const claim = options.claim ?? stored;
+  const reclaimed: string[] = [];
+  const reads: string[] = [];
+  const handedOver: string[] = [];
+  let told = 0;
+  const logger = new RecordingLogger();
+  const inactive = new InactiveClaims({
+    driver: testDriver,
+    pool: testNode,
+    store: { claims: () => [claim], claim: () => claim },
+    sandboxes: known,
+    claims: {
+      readClaim: async (_, asked) => {
+        reads.push(asked);
+        return answer() as ResourceClaim;
+      },
+    },
+    metadata: { covers: async () => options.covers ?? true },
+    helper: {
+      reclaim: async ({ name: asked }, isOver, signal) => {
+        const over = await isOver(signal);
+        if (over) reclaimed.push(asked);
+        return over;
+      },
+      prepareAgain: async ({ name: asked }, isDue, signal) => {
+        const due = await isDue(signal);
+        if (due) handedOver.push(asked);
+        return due;
+      },
+    },
+    onHandedOver: () => told++,
+    clock: systemClock,
+    logger,
+  });
+  let failure: unknown;
+  for (let sweeps = options.sweeps ?? 1; sweeps > 0; sweeps--) {
+    failure = await inactive.sweep(never).catch((error: unknown) => error);
+  }
+  return { reclaimed, handedOver, told, failure, reads, logger, inactive, known };
+}
+
+const refuse = (code: ConstructorParameters<typeof KubeError>[0]) => () => {
+  throw new KubeError(code, 'said no');
+};
+const changed = (change: (claim: ResourceClaim) => void) => () => {
+  const copy = structuredClone(object) as unknown as ResourceClaim;
+  change(copy);
+  return copy;
+};
+
+describe('InactiveClaims', () => {
+  it.each<[string, () => unknown]>([
+    ['was deleted', refuse('api-not-found')],
+    [
+      'was replaced by another one of its name',
+      changed((claim) => {
+        claim.metadata = { ...claim.metadata, uid: 'x' };
+      }),
+    ],
+    ['is not allocated any more', changed((claim) => void delete claim.status?.allocation)],
+    ['is not reserved for anybody', changed((claim) => void delete claim.status?.reservedFor)],
+    [
+      'has a device of another node now',
+      changed((claim) => {
+        for (const result of claim.status?.allocation?.devices?.results ?? []) result.pool = 'node-2';
+      }),
+    ],
+  ])('gives up a claim that %s', async (_, answer) => {
+    const { reclaimed, logger } = await sweep(answer, { sweeps: 3 });
+    expect(reclaimed).toEqual([name]);
+    expect(logger.messages('warn')).toEqual(['claim unprepared: no kubelet will ask for it']);
+  });
+
+  it('gives it up only when it has been so for a while: a kubelet that still holds it would not ask for its next pod', async () => {
+    const { reclaimed, logger } = await sweep(refuse('api-not-found'), { sweeps: 2 });
+    expect([reclaimed, logger.messages('warn')]).toEqual([[], []]);
+    let asked = 0;
+    const wantedMeanwhile = await sweep(() => (asked++ === 0 ? refuse('api-not-found')() : object), { sweeps: 3 });
+    expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
+  });
+
+  it('leaves a claim that the API server has, whatever its state here', async () => {
+    for (const state of ['preparing', 'prepared', 'unpreparing'] as const) {
+      expect((await sweep(() => object, { claim: { ...stored, state } })).reclaimed).toEqual([]);
+    }
+  });
+
+  it.each([
+    'api-unreachable',
+    'api-timeout',
+    'api-unauthorized',
+    'api-forbidden',
+    'api-unserved',
+    'api-failed',
+  ] as const)('concludes nothing from %s', async (code) => {
+    const { reclaimed, failure } = await sweep(refuse(code));
+    expect(reclaimed).toEqual([]);
+    expect(failure).toMatchObject({ code });
+  });
+
+  it('touches nothing of a pod that has containers, and does not even ask', async () => {
+    const byPod = await sweep(refuse('api-not-found'), { sandboxes: [{ of: podUid }] });
+    const attachment = { podUid: 'other', sandboxId: 's2', netnsPath: '/run/netns/x' };
+    const claim = { ...stored, podUids: [], devices: [{ ...device, attachment }] };
+    const bySandbox = await sweep(refuse('api-not-found'), { sandboxes: [{ of: 'other' }], claim });
+    for (const { reclaimed, reads } of [byPod, bySandbox]) expect([reclaimed, reads]).toEqual([[], []]);
+  });
+
+  // A sandbox that the runtime was making when it was killed is listed for ever.
+  it('asks about a pod that has a sandbox without containers', async () => {
+    const sandboxes = [{ of: podUid, isEmpty: true }];
+    expect((await sweep(refuse('api-not-found'), { sandboxes, sweeps: 3 })).reclaimed).toEqual([name]);
+    const starting = await sweep(() => object, { sandboxes, sweeps: 3 });
+    expect([starting.reclaimed, starting.handedOver, starting.reads.length]).toEqual([[], [], 3]);
+    expect((await sweep(() => object, { sandboxes, covers: false })).handedOver).toEqual([name]);
+  });
+
+  it('does nothing while it is not known which sandboxes there are', async () => {
+    const { inactive, known, reclaimed, reads } = await sweep(() => object);
+    known.isFresh = false;
+    await inactive.sweep(never);
+    expect([reclaimed, reads.length]).toEqual([[], 1]);
+  });
+
+  it('asks again when its turn has come: the claim may be in use by then', async () => {
+    let asked = 0;
+    const gone = () => {
+      asked += 1;
+      if (asked <= 3) throw new KubeError('api-not-found', 'gone');
+      return object;
+    };
+    const { reclaimed } = await sweep(gone, { sweeps: 3 });
+    expect([asked, reclaimed]).toEqual([4, []]);
+  });
+
+  describe('a claim that is reserved for another pod by now', () => {
+    const next = buildPod('next');
+    const reservedFor = (...pods: (typeof pod)[]) =>
+      changed((claim) => {
+        const consumers = pods.map(({ metadata }) => ({ resource: 'pods', name: metadata.name, uid: metadata.uid }));
+        claim.status = { ...claim.status, reservedFor: consumers };
+      });
+    /** Allocated anew between the two pods. */
+    const withOtherDevices = changed((claim) => {
+      Object.assign(claim, reservedFor(next)());
+      for (const result of claim.status?.allocation?.devices?.results ?? []) result.device = 'other';
+    });
+
+    it('is prepared for that one', async () => {
+      const { reclaimed, handedOver, told } = await sweep(reservedFor(next), {
+        sandboxes: [{ of: next.metadata.uid }],
+      });
+      expect([reclaimed, handedOver, told]).toEqual([[], [name], 1]);
+    });
+
+    it('stays with its pod while it is reserved for that, too, or while that has containers', async () => {
+      const waiting = await sweep(reservedFor(pod, next));
+      const running = await sweep(reservedFor(next), { sandboxes: [{ of: podUid }] });
+      for (const { handedOver, told } of [waiting, running]) expect([handedOver, told]).toEqual([[], 0]);
+    });
+
+    it('passes to that one although a sandbox of the first one is left', async () => {
+      const left = { ...device, attachment: { podUid, sandboxId: 's', netnsPath: '/run/netns/x' } };
+      const sandboxes = [{ of: podUid, isEmpty: true }, { of: next.metadata.uid }];
+      const claim = { ...stored, devices: [left] };
+      expect((await sweep(reservedFor(next), { sandboxes, claim })).handedOver).toEqual([name]);
+    });
+
+    // Found by the simulation: the next pod gets no sandbox while this claim holds a device of another claim of its own.
+    it.each(['preparing', 'unpreparing'] as const)(
+      'is left to the kubelet for a while when it is %s',
+      async (state) => {
+        const handedOver = async (answer: () => unknown, sweeps: number) =>
+          (await sweep(answer, { claim: { ...stored, state }, sweeps })).handedOver;
+        for (const answer of [reservedFor(next), withOtherDevices]) {
+          expect(await handedOver(answer, 2)).toEqual([]);
+          expect(await handedOver(answer, 3)).toEqual([name]);
+        }
+      },
+    );
+
+    // Found by the simulation: the kubelet makes a sandbox when it takes the claim for prepared, and asks no more.
+    it.each(['preparing', 'unpreparing'] as const)(
+      'is prepared, %s or not, when its sandbox is there',
+      async (state) => {
+        const sandboxes: Known[] = [{ of: next.metadata.uid }];
+        expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
+        const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
+        const { handedOver, told } = await sweep(reservedFor(next), { claim: passed, sandboxes });
+        expect([handedOver, told]).toEqual([[name], 1]);
+      },
+    );
+
+    it('is prepared for that one with other devices of the node, too', async () => {
+      const { reclaimed, handedOver } = await sweep(withOtherDevices, { sandboxes: [{ of: next.metadata.uid }] });
+      expect([reclaimed, handedOver]).toEqual([[], [name]]);
+    });
+
+    it('is prepared again when the driver was ended before its metadata was laid down', async () => {
+      const sandboxes: Known[] = [{ of: podUid }];
+      const { handedOver, reads } = await sweep(() => object, { sandboxes, covers: false });
+      expect([handedOver, reads]).toEqual([[name], []]);
+      const ending = { ...stored, state: 'unpreparing' as const };
+      expect((await sweep(() => object, { sandboxes, covers: false, claim: ending })).handedOver).toEqual([]);
+    });
+
+    it('is not prepared when it was given up meanwhile', async () => {
+      let asked = 0;
+      const { handedOver, told } = await sweep(() => (asked++ === 0 ? reservedFor(next)() : object));
+      expect([asked, handedOver, told]).toEqual([2, [], 0]);
+    });
+  });
+});
+
+describe('a claim whose pod has a sandbox, with real metadata files', () => {
+  /** The claim is prepared, and swept. */
+  async function prepareOn(bench: DriverBench, claim: AllocatedClaim, enabled = true) {
+    const counts = { reads: 0, handedOver: 0 };
+    const claims = {
+      readClaim: async () => {
+        counts.reads++;
+        return structuredClone(claim.object) as ResourceClaim;
+      },
+    };
+    const logger = new RecordingLogger();
+    const dirs = { dataDir: join(bench.dir, 'plugins'), cdiDir: bench.cdiDir };
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
+    const calls = new PluginCalls(bench.driver, {
+      ...{ driver: testDriver, claims, metadata, queue: new CallQueue(), serialize: false, clock: systemClock, logger },
+    });
+    const answers = await calls.nodePrepareResources([claim.identity], { timeoutMs: 45_000, signal: never });
+    expect(answers.get(claim.identity.uid)?.error).toBeUndefined();
+    counts.reads = 0;
+    const inactive = new InactiveClaims({
+      ...{ driver: testDriver, pool: testNode, store: bench.store, claims, metadata, helper: calls },
+      sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
+      onHandedOver: () => counts.handedOver++,
+      ...{ clock: systemClock, logger },
+    });
+    return { ...dirs, metadata, inactive, counts, logger };
+  }
+
+  // With adminAccess it holds no device, and its metadata is complete at prepare: nothing of it is left to complete.
+  it.each([true, false])('is left alone if it has adminAccess only, with metadata enabled: %s', async (enabled) => {
+    using bench = new DriverBench();
+    const requests = [{ name: 'watch', devices: [{ device: 'dev-1', adminAccess: true }] }];
+    const { inactive, counts, logger } = await prepareOn(bench, allocated('monitor', [], { requests }), enabled);
+    for (let n = 0; n < 3; n++) await inactive.sweep(never);
+    expect([counts, logger.messages('warn')]).toEqual([{ reads: 0, handedOver: 0 }, []]);
+  });
+
+  it('is prepared again if its record is damaged or gone, and its generation does not go back', async () => {
+    using bench = new DriverBench();
+    const claim = allocated('nic', ['dev-1']);
+    const { dataDir, metadata, inactive, counts } = await prepareOn(bench, claim);
+    const path = join(dataDir, 'dra-device-metadata/default_nic/claim.json');
+    const update = async (ip: string) => {
+      const device = { driver: testDriver, pool: testNode, name: 'dev-1', networkData: { ips: [ip] } };
+      return (await metadata.update(claim.identity, 'vf', [device])).generation;
+    };
+    expect([await update('192.0.2.1/24'), await update('192.0.2.2/24')]).toEqual([1, 2]);
+    for (const [index, damage] of [() => writeFileSync(path, ''), () => rmSync(path)].entries()) {
+      damage();
+      for (let n = 0; n < 3; n++) await inactive.sweep(never);
+      expect(counts.handedOver).toBe(index + 1);
+      expect(await update('192.0.2.2/24')).toBe(index + 3);
+    }
+  });
+});

@@ -1,0 +1,92 @@
+import { describe, expect, it } from 'vitest';
+import { ObservedVfs } from '../../../../src/driver/recovery/index.ts';
+import type { StoredClaim, StoredDevice } from '../../../../src/driver/state/index.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+
+const never = new AbortController().signal;
+const device: StoredDevice = {
+  ...{ pciAddress: '0000:3b:02.1', pool: 'node-1', name: 'vf-1', request: 'vf' },
+  config: { attach: 'observe' },
+};
+const prepared: StoredClaim = {
+  identity: { namespace: 'default', name: 'fast-net', uid: 'uid' },
+  ...{ podUids: ['pod'], state: 'prepared', devices: [device] },
+};
+
+function startBench(claim = prepared) {
+  const state = { claim, isFresh: true, isListed: false, isOnHost: false };
+  const clock = new ManualClock();
+  const takenBack: string[] = [];
+  const logger = new RecordingLogger();
+  const vfs = new ObservedVfs({
+    store: { claims: () => [state.claim], claim: () => state.claim },
+    sandboxes: {
+      get isFresh() {
+        return state.isFresh;
+      },
+      hasPod: () => state.isListed,
+    },
+    attachments: {
+      isOnHost: async () => state.isOnHost,
+      takeBack: async ({ name }) => void takenBack.push(name),
+    },
+    locks: new KeyedMutex(),
+    ...{ clock, logger },
+  });
+  const sweep = async (laterMs = 0) => {
+    clock.advance(laterMs);
+    await vfs.sweep(never);
+    return takenBack;
+  };
+  return { state, logger, sweep };
+}
+
+describe('a VF that another component has left in a sandbox which the runtime has lost', () => {
+  it('is moved back when the sandbox cannot be starting any more', async () => {
+    const { sweep, logger } = startBench();
+    expect(await sweep()).toEqual([]);
+    expect(await sweep(239_999)).toEqual([]);
+    expect(await sweep(1)).toEqual(['vf-1']);
+    expect(logger.lines).toMatchObject([{ level: 'warn', fields: { claim: 'default/fast-net', device: 'vf-1' } }]);
+  });
+
+  it.each([
+    ['it is on the host', { isOnHost: true }],
+    ['a sandbox of its pod is listed', { isListed: true }],
+    ['the list of the runtime is stale', { isFresh: false }],
+  ])('stays where it is while %s, and has all of its time afterwards', async (_, change) => {
+    const { state, sweep } = startBench();
+    await sweep();
+    const before = { ...state };
+    Object.assign(state, change);
+    await sweep(300_000);
+    Object.assign(state, before);
+    expect(await sweep(1)).toEqual([]);
+    expect(await sweep(240_000)).toEqual(['vf-1']);
+  });
+
+  it.each<[string, StoredClaim]>([
+    ['is not prepared', { ...prepared, state: 'preparing' }],
+    ['has it moved by the driver', { ...prepared, devices: [{ ...device, config: {} }] }],
+    [
+      'has it in user space',
+      {
+        ...prepared,
+        devices: [{ ...device, access: { nodes: [], vfio: { device: '/dev/vfio/7', iommuGroup: '7' } } }],
+      },
+    ],
+    [
+      'has it in a known sandbox',
+      {
+        ...prepared,
+        devices: [{ ...device, attachment: { sandboxId: 's', podUid: 'pod', netnsPath: '/var/run/netns/cni-1' } }],
+      },
+    ],
+  ])('stays where it is if its claim %s', async (_, claim) => {
+    const { sweep } = startBench(claim);
+    await sweep();
+    expect(await sweep(300_000)).toEqual([]);
+  });
+});

@@ -1,0 +1,170 @@
+import { describe, expect, it } from 'vitest';
+import { Reconciler, type ReconcileTask } from '../../../../src/driver/recovery/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+
+function create(tasks: ReconcileTask[]) {
+  const clock = new ManualClock();
+  const logger = new RecordingLogger();
+  return { clock, logger, reconciler: new Reconciler({ tasks, everyMs: 60_000, clock, logger }) };
+}
+
+describe('Reconciler', () => {
+  it('makes a round after each pause, and one when something has changed', async () => {
+    let rounds = 0;
+    const { clock, reconciler } = create([{ name: 'count', run: async () => void rounds++ }]);
+    await using _ = reconciler;
+    reconciler.start();
+    await expect.poll(() => clock.sleeping()).toEqual([60_000]);
+    expect(rounds).toBe(0);
+    clock.advance(60_000);
+    await expect.poll(() => rounds).toBe(1);
+    await expect.poll(() => clock.sleeping()).toEqual([60_000]);
+    reconciler.nudge();
+    await expect.poll(() => rounds).toBe(2);
+    // The pause begins anew: no second timer is left.
+    await expect.poll(() => clock.sleeping()).toEqual([60_000]);
+  });
+
+  describe('when its own tasks request rounds', () => {
+    /** Rounds are counted; a task requests another one in this way, as often as it is told to. */
+    function createNudging(nudge: (reconciler: Reconciler) => unknown) {
+      const counted = { rounds: 0, requests: Number.POSITIVE_INFINITY };
+      const bench = create([
+        { name: 'count', run: async () => void counted.rounds++ },
+        { name: 'nudge', run: async () => void (counted.requests-- > 0 && (await nudge(bench.reconciler))) },
+      ]);
+      return { ...bench, counted };
+    }
+    const pauses = async ({ clock, counted }: ReturnType<typeof createNudging>, count: number) => {
+      const seen: [rounds: number, pauseMs: number][] = [];
+      for (let n = 0; n < count; n++) {
+        await settled();
+        const [pauseMs = 0] = clock.sleeping();
+        seen.push([counted.rounds, pauseMs]);
+        clock.advance(pauseMs);
+      }
+      return seen;
+    };
+
+    it('makes one more round at once, then waits longer each time, at most as long as without a request', async () => {
+      const bench = createNudging((reconciler) => reconciler.nudge());
+      await using _ = bench.reconciler;
+      bench.reconciler.start();
+      bench.reconciler.nudge();
+      expect(await pauses(bench, 8)).toEqual([
+        [2, 1_000],
+        [3, 2_000],
+        [4, 4_000],
+        [5, 8_000],
+        [6, 16_000],
+        [7, 32_000],
+        [8, 60_000],
+        [9, 60_000],
+      ]);
+    });
+
+    it('treats a request of what a task has left running in the background in the same way', async () => {
+      const bench = createNudging((reconciler) => {
+        setImmediate(() => reconciler.nudge());
+      });
+      await using _ = bench.reconciler;
+      bench.reconciler.start();
+      bench.reconciler.nudge();
+      expect(await pauses(bench, 3)).toEqual([
+        [2, 1_000],
+        [3, 2_000],
+        [4, 4_000],
+      ]);
+    });
+
+    it('makes a round at once all the same when something else has changed', async () => {
+      const bench = createNudging((reconciler) => reconciler.nudge());
+      await using _ = bench.reconciler;
+      bench.reconciler.start();
+      bench.reconciler.nudge();
+      expect(await pauses(bench, 3)).toEqual([
+        [2, 1_000],
+        [3, 2_000],
+        [4, 4_000],
+      ]);
+      await settled();
+      bench.reconciler.nudge();
+      await settled();
+      expect([bench.counted.rounds, bench.clock.sleeping()]).toEqual([6, [16_000]]);
+    });
+
+    it('makes another round at once when something has changed during the round', async () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const bench = createNudging(() => promise);
+      bench.counted.requests = 1;
+      await using _ = bench.reconciler;
+      bench.reconciler.start();
+      bench.reconciler.nudge();
+      await settled();
+      bench.reconciler.nudge();
+      resolve();
+      await settled();
+      expect([bench.counted.rounds, bench.clock.sleeping()]).toEqual([2, [60_000]]);
+    });
+
+    it('waits no longer than at first after a round without a request', async () => {
+      const bench = createNudging((reconciler) => reconciler.nudge());
+      await using _ = bench.reconciler;
+      bench.counted.requests = 3;
+      bench.reconciler.start();
+      bench.reconciler.nudge();
+      expect(await pauses(bench, 3)).toEqual([
+        [2, 1_000],
+        [3, 2_000],
+        [4, 60_000],
+      ]);
+      await settled();
+      bench.counted.requests = 2;
+      bench.reconciler.nudge();
+      expect(await pauses(bench, 2)).toEqual([
+        [7, 1_000],
+        [8, 60_000],
+      ]);
+    });
+  });
+
+  it('goes on after a task that fails, and says which', async () => {
+    const done: string[] = [];
+    const { logger, reconciler } = create([
+      { name: 'bad', run: () => Promise.reject(new Error('no')) },
+      { name: 'good', run: async () => void done.push('good') },
+    ]);
+    await reconciler.round(new AbortController().signal);
+    expect(done).toEqual(['good']);
+    expect(logger.lines).toMatchObject([{ level: 'warn', fields: { task: 'bad' } }]);
+  });
+
+  it('makes one round at a time, and ends with it when it is told to', async () => {
+    let running = 0;
+    let most = 0;
+    const hang = (signal: AbortSignal) =>
+      new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    const { logger, reconciler } = create([
+      {
+        name: 'slow',
+        run: async (signal) => {
+          most = Math.max(most, ++running);
+          await hang(signal);
+          running -= 1;
+        },
+      },
+    ]);
+    reconciler.start();
+    reconciler.nudge();
+    await expect.poll(() => running).toBe(1);
+    reconciler.nudge();
+    await reconciler[Symbol.asyncDispose]();
+    expect([running, most, logger.lines]).toEqual([0, 1, []]);
+  });
+});
+
+/** Lets everything go on that does not wait for the clock. */
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
+}

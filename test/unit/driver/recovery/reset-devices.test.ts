@@ -1,0 +1,90 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { endEarlierBoots } from '../../../../src/driver/recovery/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { allocated, DriverBench, fromClass } from '../claims/driver-bench.ts';
+
+const pci = '0000:00:00.1';
+const wanted = { config: [fromClass({ driver: 'vfio-pci', vf: { vlan: 7, trust: true } })] };
+
+let bench: DriverBench;
+beforeEach(() => {
+  bench = new DriverBench();
+});
+afterEach(() => bench[Symbol.dispose]());
+
+/** The PF's VFs are switched off and on again: the kernel gives them their default driver, the PF knows no VLAN. */
+function resetPf(): void {
+  bench.control.drivers.clear();
+  bench.control.calls.length = 0;
+}
+
+describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
+  const claim = () => allocated('c', ['dev-1'], wanted);
+
+  it('the VF is made what the claim wants when the kubelet prepares it again, and what it was is still known', async () => {
+    const first = claim();
+    await bench.prepare(first);
+    resetPf();
+    expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
+    expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
+    expect(bench.control.count(`apply ${pci}`)).toBe(1);
+    await bench.unprepare(first);
+    expect(bench.control.calls.at(-1)).toBe(`restore ${pci} {"driver":"igbvf","vf":{"trust":false}}`);
+  });
+
+  it('and before it goes to its pod, when nobody prepares it again', async () => {
+    const first = claim();
+    await bench.prepare(first);
+    resetPf();
+    const stored = bench.store.claim(first.identity.uid)!;
+    await bench.driver.assure(stored, stored.devices[0]!);
+    expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
+  });
+
+  it('but not while it is in its pod, nor one that somebody else moves', async () => {
+    const first = claim();
+    await bench.prepare(first);
+    const stored = bench.store.claim(first.identity.uid)!;
+    const [device] = stored.devices;
+    const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
+    bench.store.setAttachments(first.identity.uid, new Map([[device!.pciAddress, attachment]]));
+    resetPf();
+    expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
+    await bench.driver.assure(stored, { ...device!, config: { ...device!.config, attach: 'observe' } });
+    expect(bench.control.count('apply')).toBe(0);
+  });
+
+  it('says what is wrong when the VF is gone, and gives it up without an error', async () => {
+    const first = claim();
+    await bench.prepare(first);
+    bench.control.failures.set('apply', new Error('no such device'));
+    expect(await bench.prepare(first)).toMatchObject({ error: { message: 'no such device' } });
+    expect(await bench.unprepare(first)).toBeUndefined();
+    expect(bench.store.claims()).toEqual([]);
+  });
+});
+
+describe('a node that has booted', () => {
+  it('reads anew what its VFs are, sets them up again, and gives back what was found then', async () => {
+    const claim = allocated('c', ['dev-1'], wanted);
+    await bench.prepare(claim);
+    const stored = bench.store.claim(claim.identity.uid)!;
+    await endEarlierBoots({
+      store: {
+        claimsOfEarlierBoots: () => [stored],
+        forgetUnrestoredOfEarlierBoots: () => undefined,
+        putClaim: (after) => bench.store.putClaim(after),
+        setAttachments: (uid, changes) => bench.store.setAttachments(uid, changes),
+      },
+      withdraw: async () => undefined,
+      logger: new RecordingLogger(),
+    });
+    // After this boot the kernel has chosen another driver.
+    bench.control.calls.length = 0;
+    bench.control.drivers.set(pci, 'iavf');
+    expect(await bench.prepare(claim)).toMatchObject({ devices: [{}] });
+    expect([bench.control.count(`read ${pci}`), bench.control.count(`apply ${pci}`)]).toEqual([1, 1]);
+    await bench.unprepare(claim);
+    expect(bench.control.drivers.get(pci)).toBe('iavf');
+  });
+});

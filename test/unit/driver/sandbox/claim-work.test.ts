@@ -1,0 +1,224 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ClaimWork, type ClaimWorkOptions } from '../../../../src/driver/sandbox/claim-work.ts';
+import { Attachments, SandboxError } from '../../../../src/driver/sandbox/index.ts';
+import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.ts';
+import { type SandboxPlace, Store, type StoredClaim, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { VfState } from '../../../../src/driver/vf/index.ts';
+import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+it('does not take a VF out of the next sandbox of its pod for a sandbox that is gone', async () => {
+  const place = (sandboxId: string): SandboxPlace => ({
+    sandboxId,
+    podUid: 'pod',
+    netnsPath: `/var/run/netns/${sandboxId}`,
+  });
+  const device = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'vf-1', request: 'vf', config: {} };
+  const claim: StoredClaim = {
+    identity: { namespace: 'default', name: 'fast-net', uid: 'uid' },
+    ...{ podUids: ['pod'], state: 'prepared', devices: [{ ...device, attachment: place('next') }] },
+  };
+  const withdrawn: string[] = [];
+  const work = new ClaimWork({
+    store: { claim: () => claim },
+    locks: new KeyedMutex(),
+    networks: { isGone: (path: string) => path === place('first').netnsPath },
+    writer: { withdraw: async ({ name }: { name: string }) => void withdrawn.push(name) },
+  } as unknown as ClaimWorkOptions);
+  const serving = work.serve(claim.identity, place('first'), {} as never, new AbortController().signal);
+  await expect(serving).rejects.toMatchObject({ code: 'netns-missing' });
+  expect(withdrawn).toEqual([]);
+});
+
+describe('the VFs of a claim', () => {
+  const identity = { namespace: 'default', name: 'fast-net', uid: 'uid' };
+  const place = {
+    sandboxId: 's1',
+    podUid: 'p',
+    podNamespace: 'apps',
+    podName: 'web-0',
+    netnsPath: '/var/run/netns/s1',
+  };
+  const deviceOf = (index: number): StoredDevice => ({
+    pciAddress: `0000:3b:02.${index}`,
+    ...{ pool: 'n', name: `dev-${index}`, request: `vf-${index}`, config: {} },
+  });
+  const stateOf = (index: number): VfState => ({
+    ...{ interfaceName: `net${index}`, hardwareAddress: `02:00:00:00:00:0${index}`, ips: [`192.0.2.${index}/24`] },
+    tentative: false,
+  });
+  const never = new AbortController().signal;
+
+  let dir: ReturnType<typeof tempDir>;
+  let store: Store;
+  let work: ClaimWork;
+  /** What the pod has, by name of the device; an error is thrown when it is read or attached. */
+  let pod: Map<string, VfState | Error>;
+  let detachErrors: Map<string, Error>;
+  /** What was done with the VFs. */
+  let calls: string[];
+  let withdrawError: Error | undefined;
+
+  beforeEach(async () => {
+    dir = tempDir();
+    store = new Store(join(dir.path, 'state.db'));
+    pod = new Map([1, 2].map((index) => [`dev-${index}`, stateOf(index)]));
+    detachErrors = new Map();
+    calls = [];
+    withdrawError = undefined;
+    const metadata = new ClaimMetadata({
+      ...{ driver: testDriver, dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] },
+      gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
+    });
+    const stored = new Attachments({ store } as unknown as ConstructorParameters<typeof Attachments>[0]);
+    const find = ({ name }: StoredDevice) => {
+      const found = pod.get(name);
+      if (found instanceof Error) throw found;
+      return found;
+    };
+    const attachments = {
+      read: async (device: StoredDevice) => find(device),
+      attach: async (...[uid, device, , , , assure]: Parameters<Attachments['attach']>) => {
+        if (device.attachment !== undefined) await assure?.();
+        store.setAttachments(uid, new Map([[device.pciAddress, place]]));
+        device.attachment = place;
+        calls.push(`attach ${device.name}`);
+        const state = find(device);
+        if (state === undefined) throw new SandboxError('vf-missing', `${device.name} is nowhere`);
+        return state;
+      },
+      detach: async (uid: string, device: StoredDevice) => {
+        calls.push(`detach ${device.name}`);
+        const error = detachErrors.get(device.name);
+        if (error !== undefined) throw error;
+        store.setAttachments(uid, new Map([[device.pciAddress, undefined]]));
+      },
+      recordNetworkData: stored.recordNetworkData.bind(stored),
+    } as unknown as Attachments;
+    const files = {
+      updateRequestMetadata: metadata.update.bind(metadata),
+      withdrawMetadata: async (...args: Parameters<ClaimMetadata['withdraw']>) => {
+        if (withdrawError !== undefined) throw withdrawError;
+        await metadata.withdraw(...args);
+      },
+      openGate: metadata.openGate.bind(metadata),
+      holdGate: metadata.holdGate.bind(metadata),
+      endGate: metadata.endGate.bind(metadata),
+    };
+    const logger = new RecordingLogger();
+    work = new ClaimWork({
+      ...{ store, attachments, locks: new KeyedMutex() as unknown as ClaimWorkOptions['locks'] },
+      networks: { isGone: () => false },
+      writer: new MetadataWriter({ driver: testDriver, attachments, files, attributesOf: () => ({}), logger }),
+      assure: async (_, { name, attachment }) => void calls.push(`assure ${name}, ${attachment?.sandboxId ?? 'free'}`),
+    });
+    const devices = [1, 2].map(deviceOf);
+    const requests = Object.fromEntries(
+      devices.map(({ request, pool, name }) => [request, { name: request, devices: [{ pool, name }] }]),
+    );
+    await metadata.prepare({ claim: identity, requests }, new Map());
+    store.putClaim({ identity, podUids: ['p'], state: 'prepared', devices });
+  });
+  afterEach(() => {
+    store[Symbol.dispose]();
+    dir[Symbol.dispose]();
+  });
+
+  const serve = () => work.serve(identity, place, {} as never, never);
+  const claimDir = () => join(dir.path, 'dra-device-metadata', 'default_fast-net');
+  const gate = () => (existsSync(join(claimDir(), 'gate')) ? readFileSync(join(claimDir(), 'gate'), 'utf8') : 'none');
+  const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
+  const dataOf = (index: number) => store.claim('uid')?.devices[index - 1]?.attachment?.networkData;
+
+  it('keep containers from starting once one has left the pod, with its metadata withdrawn', async () => {
+    expect(await serve()).toBe('ready');
+    expect([gate(), file('vf-1')]).toEqual([
+      expect.stringContaining('served s1'),
+      expect.stringContaining('192.0.2.1'),
+    ]);
+    pod.delete('dev-1');
+    expect(await serve()).toMatchObject({
+      withdrawn: {
+        code: 'vf-left',
+        message: 'device dev-1 (0000:3b:02.1) is no longer in the network namespace of pod apps/web-0',
+        retriable: true,
+      },
+    });
+    expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
+  });
+
+  it('are attached again when they have come back, configured from outside as the first time', async () => {
+    await serve();
+    pod.delete('dev-1');
+    await serve();
+    calls.length = 0;
+    await expect(serve()).rejects.toMatchObject({ code: 'vf-missing' });
+    expect([calls, gate(), dataOf(1)]).toEqual([['assure dev-1, free', 'attach dev-1'], 'none', undefined]);
+    pod.set('dev-1', { ...stateOf(1), interfaceName: 'net9' });
+    expect(await serve()).toBe('ready');
+    expect([gate(), file('vf-1')]).toEqual([expect.stringContaining('served s1'), expect.stringContaining('net9')]);
+    expect(file('vf-1')).toContain('"generation": 2');
+  });
+
+  it('are not taken for gone when they cannot be read', async () => {
+    await serve();
+    pod.set('dev-1', new Error('no answer from the kernel'));
+    await expect(serve()).rejects.toThrow('no answer from the kernel');
+    expect([gate(), file('vf-1')]).toEqual([
+      expect.stringContaining('served s1'),
+      expect.stringContaining('192.0.2.1'),
+    ]);
+    expect(dataOf(1)).toBeDefined();
+  });
+
+  it('are followed although another one of the claim has left, or cannot be read', async () => {
+    await serve();
+    pod.delete('dev-1');
+    pod.set('dev-2', { ...stateOf(2), ips: ['192.0.2.22/24'] });
+    await serve();
+    expect([gate(), file('vf-1'), file('vf-2')]).toEqual(['none', '', expect.stringContaining('192.0.2.22')]);
+    pod.set('dev-1', new Error('no answer'));
+    pod.set('dev-2', { ...stateOf(2), ips: ['192.0.2.23/24'] });
+    await expect(serve()).rejects.toThrow('no answer');
+    expect([gate(), file('vf-2')]).toEqual(['none', expect.stringContaining('192.0.2.23')]);
+  });
+
+  it('are not ready if the metadata of one that has left cannot be withdrawn, which is tried again', async () => {
+    await serve();
+    pod.delete('dev-1');
+    withdrawError = new Error('read-only file system');
+    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left', cause: withdrawError } });
+    expect(dataOf(1)).toBeDefined();
+    withdrawError = undefined;
+    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
+    expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
+  });
+
+  it('are attached although another one of the claim cannot be, and no container starts', async () => {
+    pod.delete('dev-1');
+    await expect(serve()).rejects.toThrow('dev-1 is nowhere');
+    expect(calls).toEqual(['assure dev-1, free', 'attach dev-1', 'assure dev-2, free', 'attach dev-2']);
+    expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', expect.anything()]);
+    pod.set('dev-2', new Error('no answer'));
+    await expect(serve()).rejects.toMatchObject({
+      code: 'several-failures',
+      message: 'dev-1 is nowhere; no answer',
+    });
+  });
+
+  it('are detached although another one of the claim cannot be, and each failure is reported', async () => {
+    await serve();
+    calls.length = 0;
+    detachErrors.set('dev-1', new Error('dev-1 is busy'));
+    await expect(work.detach(identity, 's1', 'gone')).rejects.toThrow('dev-1 is busy');
+    expect([calls, gate()]).toEqual([['detach dev-1', 'detach dev-2'], expect.stringContaining('ended s1')]);
+    store.setAttachments('uid', new Map([['0000:3b:02.2', place]]));
+    detachErrors.set('dev-2', new Error('dev-2 is busy'));
+    await expect(work.detach(identity, 's1', 'gone')).rejects.toThrow('dev-1 is busy; dev-2 is busy');
+  });
+});

@@ -1,0 +1,32 @@
+import { describe, expect, it } from 'vitest';
+import { toDeviceStatuses } from '../../../../src/driver/sandbox/index.ts';
+import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+
+const place = { sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
+const device = (index: number) => ({
+  ...{ pciAddress: `0000:3b:02.${index}`, pool: 'n', name: `dev-${index}`, request: 'vf', config: {} },
+});
+const claim: StoredClaim = {
+  identity: { namespace: 'apps', name: 'fast-net', uid: 'u' },
+  ...{ podUids: ['pod'], state: 'prepared' },
+  devices: [
+    { ...device(1), attachment: { ...place, networkData: { interfaceName: 'net1' } } },
+    { ...device(2), attachment: place },
+  ],
+};
+
+describe('toDeviceStatuses', () => {
+  it('says of each VF whether it is in its pod', () => {
+    expect(toDeviceStatuses(claim)).toMatchObject([
+      { device: 'dev-1', ready: true, reason: 'Attached', networkData: { interfaceName: 'net1' } },
+      { device: 'dev-2', ready: false, reason: 'NotAttached', message: 'it is not in the network of the pod' },
+    ]);
+  });
+
+  it('has no VF of a claim ready that has failed: none of its containers can start', () => {
+    const reason = 'device dev-2 is no longer in the network namespace of pod apps/web-0';
+    expect(toDeviceStatuses(claim, reason)).toMatchObject(
+      [1, 2].map((index) => ({ device: `dev-${index}`, ready: false, reason: 'NotAttached', message: reason })),
+    );
+  });
+});

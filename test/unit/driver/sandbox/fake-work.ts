@@ -1,0 +1,40 @@
+import type { Served } from '../../../../src/driver/sandbox/claim-work.ts';
+import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
+
+/** Answers of the work on claims, and what was asked of it. */
+export class FakeWork {
+  readonly done: string[] = [];
+  /** Thrown by `serve`, by name of the claim. */
+  readonly failures = new Map<string, Error>();
+  answer: Served = 'ready';
+  /** Thrown by `detach`, by name of the claim. */
+  readonly detachFailures = new Map<string, Error>();
+  endFailure: Error | undefined;
+  /** Keeps `serve` from ending. */
+  hold: Promise<void> | undefined;
+
+  podLinks = (_namespace: unknown, follow: () => void) => follow as never;
+
+  async serve({ name }: ClaimIdentity, _place: unknown, follow: unknown, signal: AbortSignal) {
+    this.done.push(`serve ${name}`);
+    (follow as () => void)();
+    const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    aborted.catch(() => undefined);
+    await Promise.race([this.hold, aborted]);
+    const failure = this.failures.get(name);
+    if (failure !== undefined) throw failure;
+    return this.answer;
+  }
+
+  async end({ name }: ClaimIdentity) {
+    this.done.push(`end ${name}`);
+    if (this.endFailure !== undefined) throw this.endFailure;
+  }
+
+  async detach({ name }: ClaimIdentity) {
+    this.done.push(`detach ${name}`);
+    const failure = this.detachFailures.get(name);
+    if (failure !== undefined) throw failure;
+    return 1;
+  }
+}

@@ -1,0 +1,179 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { Metrics, observeFiles } from '../../../../src/app/ops/index.ts';
+import type { MetadataFiles } from '../../../../src/driver/sandbox/index.ts';
+import { MetadataWriter, type MetadataWriterOptions } from '../../../../src/driver/sandbox/metadata-writer.ts';
+import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const identity = { uid: 'u', namespace: 'apps', name: 'fast-net' };
+const device: StoredDevice = { pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} };
+const state = { interfaceName: 'net1', hardwareAddress: '02:00:00:00:00:02', ips: ['192.0.2.7/24'], tentative: false };
+
+const readings = [{ request: 'vf', device, state }];
+
+/** The framework's calls; each is noted. */
+function fakeFiles(generation: number, calls: string[] = []): MetadataFiles {
+  return {
+    updateRequestMetadata: async (_, request) => {
+      calls.push(`update ${request}`);
+      return { generation, isWritten: generation > 0 };
+    },
+    withdrawMetadata: async () => undefined,
+    openGate: async (_, sandboxId) => void calls.push(`open for ${sandboxId}`),
+    holdGate: async () => undefined,
+    endGate: async () => undefined,
+  };
+}
+
+/** A writer of a claim whose files get this generation. */
+function open(files: MetadataFiles, onWritten: MetadataWriterOptions['onWritten'] = () => {}) {
+  const logger = new RecordingLogger();
+  const recorded: unknown[] = [];
+  const attachments = {
+    recordNetworkData: (_: string, states: ReadonlyMap<StoredDevice, unknown>) =>
+      void recorded.push(...states.values()),
+  };
+  const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), onWritten, logger };
+  return { writer: new MetadataWriter(options), logger, recorded };
+}
+
+describe('MetadataWriter', () => {
+  const facts = { claim: 'apps/fast-net', request: 'vf', devices: ['dev-1'] };
+
+  it('stores network data, writes the requests, opens the gate, and logs which generation containers find', async () => {
+    const calls: string[] = [];
+    const { writer, logger, recorded } = open(fakeFiles(3, calls));
+    await writer.write(identity, 's1', readings);
+    expect(recorded).toMatchObject([{ ips: state.ips }]);
+    expect(calls).toEqual(['update vf', 'open for s1']);
+    expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
+  });
+
+  it('does not say that files were written when metadata is off', async () => {
+    const { writer, logger } = open(fakeFiles(0));
+    await writer.write(identity, 's1', readings);
+    expect(logger.lines).toMatchObject([{ message: 'devices ready; metadata files are off', fields: facts }]);
+  });
+
+  it('neither writes a request nor opens the gate while one of its devices cannot be read', async () => {
+    const calls: string[] = [];
+    const { writer, recorded } = open(fakeFiles(1, calls));
+    const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
+    await writer.write(identity, 's1', [...readings, { request: 'vf', device: other, state: undefined }]);
+    expect([calls, recorded]).toEqual([[], []]);
+    await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
+    expect(calls).toEqual(['update vf']);
+  });
+
+  it('leaves the report on a claim whose devices are not all there to the one on the failure', async () => {
+    const seen: string[] = [];
+    const { writer } = open(fakeFiles(1), ({ name }) => seen.push(name));
+    const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
+    await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
+    expect(seen).toEqual([]);
+  });
+
+  it('writes the other requests when one cannot be written, and does not open the gate', async () => {
+    const calls: string[] = [];
+    const files = fakeFiles(1, calls);
+    const full = new Error('no space left on device');
+    const update: MetadataFiles['updateRequestMetadata'] = (claim, request, devices) =>
+      request === 'vf' ? Promise.reject(full) : files.updateRequestMetadata(claim, request, devices);
+    const { writer } = open({ ...files, updateRequestMetadata: update });
+    const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
+    const both = [...readings, { request: 'other', device: other, state }];
+    await expect(writer.write(identity, 's1', both)).rejects.toBe(full);
+    expect(calls).toEqual(['update other']);
+  });
+
+  it('says whether the addresses will change soon', async () => {
+    const seen: unknown[] = [];
+    const { writer } = open(fakeFiles(1), ({ name }, isSettled) => seen.push([name, isSettled]));
+    for (const tentative of [true, false]) {
+      await writer.write(identity, 's1', [{ request: 'vf', device, state: { ...state, tentative } }]);
+    }
+    expect(seen).toEqual([
+      ['fast-net', false],
+      ['fast-net', true],
+    ]);
+  });
+
+  it('does not open the gate when a file cannot be written', async () => {
+    const calls: string[] = [];
+    const full = new Error('no space left on device');
+    const files = { ...fakeFiles(1, calls), updateRequestMetadata: () => Promise.reject(full) };
+    await expect(open(files).writer.write(identity, 's1', readings)).rejects.toBe(full);
+    expect(calls).toEqual([]);
+  });
+
+  it('does not fail when the claim status cannot be updated', async () => {
+    const err = new Error('the store is gone');
+    const { writer, logger } = open(fakeFiles(3), () => {
+      throw err;
+    });
+    await writer.write(identity, 's1', readings);
+    expect(logger.lines.at(-1)).toMatchObject({
+      message: 'claim status not updated',
+      fields: { claim: facts.claim, err },
+    });
+  });
+
+  it('opens the gate of a pod that was served without files, once it has written those that a prepare has added', async () => {
+    using dir = tempDir();
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const start = (enabled: boolean) => {
+      const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
+      const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
+      const update: MetadataFiles['updateRequestMetadata'] = (...call) => metadata.update(...call);
+      const openGate: MetadataFiles['openGate'] = (...call) => metadata.openGate(...call);
+      return { metadata, writer: open({ ...fakeFiles(0), updateRequestMetadata: update, openGate }).writer };
+    };
+    const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
+    const off = start(false);
+    await off.metadata.prepare({ claim: identity, requests }, new Map());
+    await off.writer.write(identity, 's1', readings);
+    expect(await off.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    const on = start(true);
+    await on.metadata.prepare({ claim: identity, requests }, new Map());
+    expect([await on.metadata.gateOf(identity), await on.metadata.read(identity, 'vf')]).toEqual([
+      undefined,
+      undefined,
+    ]);
+    await on.writer.write(identity, 's1', readings);
+    expect(await on.metadata.gateOf(identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
+  });
+
+  it('logs and counts only what it has written, also after a restart', async () => {
+    using dir = tempDir();
+    const logger = new RecordingLogger();
+    const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
+    const start = () => {
+      const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
+      const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1, layouts.kep] });
+      const update: MetadataFiles['updateRequestMetadata'] = (...call) => metadata.update(...call);
+      const files = observeFiles({ ...fakeFiles(0), updateRequestMetadata: update }, metrics, systemClock);
+      const attachments = { recordNetworkData: () => undefined };
+      const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), logger };
+      return { metadata, writer: new MetadataWriter(options) };
+    };
+    const { metadata, writer } = start();
+    const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
+    await metadata.prepare({ claim: identity, requests }, new Map());
+    // The hook, the first look after it, the end of duplicate address detection and one more event.
+    for (let look = 0; look < 4; look++) await writer.write(identity, 's1', readings);
+    const changed = { ...state, ips: ['192.0.2.8/24'] };
+    await writer.write(identity, 's1', [{ request: 'vf', device, state: changed }]);
+    await start().writer.write(identity, 's1', [{ request: 'vf', device, state: changed }]);
+    expect(logger.lines.map(({ message, fields }) => [message, fields.generation])).toEqual([
+      ['metadata written', 1],
+      ['metadata written', 2],
+    ]);
+    expect((await metrics.render()).text).toContain('dra_metadata_writes_total{driver_name="sriov.netdra.dev"} 2\n');
+  });
+});

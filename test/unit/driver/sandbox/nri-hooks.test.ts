@@ -1,0 +1,160 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Container, PodSandbox } from '../../../../nri/index.ts';
+import { NriHooks } from '../../../../src/driver/sandbox/nri-hooks.ts';
+import type { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
+import type { SandboxRegistry } from '../../../../src/driver/sandbox/sandbox-registry.ts';
+import type { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { turns } from './fake-networks.ts';
+
+const pod = { id: 's1', uid: 'pod', namespace: 'apps', name: 'web', namespaces: [] } as unknown as PodSandbox;
+const context = { timeoutMs: 2_000, signal: new AbortController().signal };
+
+describe('NriHooks', () => {
+  let clock: ManualClock;
+  let calls: string[];
+  let work: Promise<void>;
+  let mayGoOn: boolean;
+  let phase: Sandbox['phase'];
+  /** What the guard says to the next containers. */
+  let refusals: Error[];
+  let failure: { error: unknown; attempts: number } | undefined;
+  let hooks: NriHooks;
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    calls = [];
+    work = Promise.resolve();
+    const noted = <T>(call: string, answer: T): T => {
+      calls.push(call);
+      return answer;
+    };
+    failure = undefined;
+    const sandbox = {
+      want: (desired: string) => noted(`want ${desired}`, work),
+      get failure() {
+        return failure;
+      },
+      get phase() {
+        return phase;
+      },
+    };
+    const registry = {
+      adopt: ({ sandboxId }: { sandboxId: string }) => noted(`adopt ${sandboxId}`, sandbox),
+      end: ({ sandboxId }: { sandboxId: string }) => noted(`end ${sandboxId}`, work),
+      synchronize: (pods: unknown[], current: Set<string>) => calls.push(`list ${pods.length}, in use ${[...current]}`),
+      expire: () => calls.push('expire'),
+    } as unknown as SandboxRegistry;
+    mayGoOn = false;
+    phase = 'attaching';
+    refusals = [];
+    const check = () => {
+      calls.push('check');
+      const refusal = refusals.shift();
+      if (refusal !== undefined) throw refusal;
+    };
+    const guard = { check, mayGoOn: () => mayGoOn } as unknown as StartGuard;
+    const onSynchronized = () => calls.push('synchronized');
+    hooks = new NriHooks({ registry, guard, onSynchronized, clock, logger: new RecordingLogger() });
+  });
+
+  /** Whether the hook has answered after so much time, and what. */
+  async function answerAfter(ms: number, answer: Promise<void>): Promise<string> {
+    let state = 'waits';
+    answer.then(
+      () => (state = 'success'),
+      () => (state = 'failure'),
+    );
+    await turns();
+    clock.advance(ms);
+    await turns();
+    return state;
+  }
+
+  async function advance(ms: number): Promise<void> {
+    await turns();
+    clock.advance(ms);
+  }
+
+  it('answers when the sandbox is ready', async () => {
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+    expect(calls).toEqual(['adopt s1', 'want ready']);
+    expect(clock.sleeping()).toEqual([]);
+  });
+
+  it('never refuses a sandbox, neither for time nor for an error', async () => {
+    work = new Promise(() => undefined);
+    expect(await answerAfter(499, hooks.runPodSandbox(pod, context))).toBe('waits');
+    expect(await answerAfter(500, hooks.runPodSandbox(pod, context))).toBe('success');
+    work = Promise.reject(new Error('the VF is gone'));
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+  });
+
+  it('answers well before a runtime that allows less', async () => {
+    work = new Promise(() => undefined);
+    expect(await answerAfter(300, hooks.runPodSandbox(pod, { ...context, timeoutMs: 400 }))).toBe('success');
+  });
+
+  it.each(['stopPodSandbox', 'removePodSandbox'] as const)(
+    'ends the sandbox at %s, as long as it may take',
+    async (name) => {
+      work = new Promise(() => undefined);
+      expect(await answerAfter(1_499, hooks[name](pod, context))).toBe('waits');
+      expect(await answerAfter(1_500, hooks[name](pod, context))).toBe('success');
+      work = Promise.reject(new Error('busy'));
+      expect(await answerAfter(0, hooks[name](pod, context))).toBe('success');
+      expect(calls).toEqual(Array(3).fill('end s1'));
+    },
+  );
+
+  it('answers at once when the runtime need not wait, and goes on', async () => {
+    mayGoOn = true;
+    work = new Promise(() => undefined);
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+    expect(calls).toEqual(['adopt s1', 'want ready']);
+    work = Promise.reject(new Error('the VF is gone'));
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+  });
+
+  it('answers at once for a sandbox that has no claims', async () => {
+    phase = 'pending';
+    work = new Promise(() => undefined);
+    expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
+    expect(clock.sleeping()).toEqual([]);
+  });
+
+  it('looks whether a container may be created, after the sandbox was asked to be ready', async () => {
+    work = Promise.reject(new Error('busy'));
+    expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
+    expect(calls).toEqual(['adopt s1', 'want ready', 'check']);
+  });
+
+  it('waits a little for a container that would be refused, and looks once more', async () => {
+    const ready = Promise.withResolvers<void>();
+    work = ready.promise;
+    refusals = [new Error('not yet')];
+    const answer = hooks.createContainer(pod, {} as Container, context);
+    expect(await answerAfter(499, answer)).toBe('waits');
+    ready.resolve();
+    expect(await answerAfter(0, answer)).toBe('success');
+    expect(calls).toEqual(['adopt s1', 'want ready', 'check', 'check']);
+  });
+
+  it('refuses a container after that time, and at once when the sandbox has failed', async () => {
+    work = new Promise(() => undefined);
+    refusals = [new Error('not yet'), new Error('still not')];
+    await expect(Promise.all([hooks.createContainer(pod, {} as Container, context), advance(500)])).rejects.toThrow(
+      'still not',
+    );
+    failure = { error: new Error('the VF is gone'), attempts: 1 };
+    refusals = [new Error('the VF is gone')];
+    await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('the VF is gone');
+  });
+
+  it('passes on what the runtime lists, and that it is gone', () => {
+    hooks.synchronize([pod], [{ podSandboxId: 's1' } as Container]);
+    hooks.disconnected();
+    expect(calls).toEqual(['list 1, in use s1', 'synchronized', 'expire']);
+  });
+});

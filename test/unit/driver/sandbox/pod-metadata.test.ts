@@ -1,0 +1,68 @@
+import { describe, expect, it } from 'vitest';
+import { toDeviceMetadata } from '../../../../src/driver/sandbox/pod-metadata.ts';
+import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+
+const device: StoredDevice = {
+  pciAddress: '0000:3b:02.1',
+  pfAddress: '0000:3b:00.0',
+  vfIndex: 1,
+  pool: 'node-1',
+  name: '0000-3b-02-1',
+  request: 'vf',
+  config: {},
+};
+/** As the inventory has it, from when the VF was free. */
+const attributes = {
+  'resource.kubernetes.io/pciBusID': { string: '0000:3b:02.1' },
+  driver: { string: 'mlx5_core' },
+  iommuGroup: { string: '' },
+  mac: { string: '02:00:00:00:00:01' },
+  mtu: { int: 1500 },
+  rdma: { bool: true },
+  rdmaDevice: { string: 'mlx5_3' },
+};
+const state = { hardwareAddress: '02:00:00:00:00:02', ips: ['192.0.2.1/24'], tentative: false };
+const tell = (access: StoredDevice['access'], more: object = {}) =>
+  toDeviceMetadata(testDriver, { ...device, ...(access === undefined ? {} : { access }) }, attributes, {
+    ...state,
+    ...more,
+  });
+
+describe('toDeviceMetadata', () => {
+  it('tells of a VF in user space what DPDK needs, and nothing of what it was before', () => {
+    const vfio = { device: '/dev/vfio/42', iommuGroup: '42' };
+    const told = tell(
+      { driver: 'mlx5_vfio_pci', vfio, nodes: ['/dev/vfio/vfio', '/dev/vfio/42'] },
+      { interfaceName: 'dpdk0', mtuBytes: 9000, vlan: 7 },
+    );
+    expect(told.attributes).toEqual({
+      'resource.kubernetes.io/pciBusID': { string: '0000:3b:02.1' },
+      driver: { string: 'mlx5_vfio_pci' },
+      iommuGroup: { string: '42' },
+      vfioDevice: { string: '/dev/vfio/42' },
+      mac: { string: '02:00:00:00:00:02' },
+      mtu: { int: 9000 },
+      vlan: { int: 7 },
+      rdma: { bool: false },
+      rdmaDevice: { string: '' },
+    });
+    expect(told.networkData).toEqual({
+      interfaceName: 'dpdk0',
+      ips: ['192.0.2.1/24'],
+      hardwareAddress: '02:00:00:00:00:02',
+    });
+  });
+
+  it('tells the driver that a VF has now, and the RDMA device that its claim asked for', () => {
+    const { attributes: told } = tell({ driver: 'iavf', rdmaDevice: 'irdma1', nodes: ['/dev/infiniband/uverbs1'] });
+    expect(told).toMatchObject({ driver: { string: 'iavf' }, rdma: { bool: true }, rdmaDevice: { string: 'irdma1' } });
+    expect(told).not.toHaveProperty('vfioDevice');
+    expect(told).not.toHaveProperty('vlan');
+  });
+
+  it('keeps what the inventory has where nothing else is known', () => {
+    expect(tell(undefined, { hardwareAddress: undefined }).attributes).toEqual(attributes);
+    expect(tell({ nodes: [] }).attributes).toMatchObject({ driver: { string: 'mlx5_core' }, mtu: { int: 1500 } });
+  });
+});

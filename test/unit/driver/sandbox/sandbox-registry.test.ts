@@ -1,0 +1,329 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
+import { SandboxRegistry } from '../../../../src/driver/sandbox/sandbox-registry.ts';
+import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { FakeNetworks, turns } from './fake-networks.ts';
+
+const pathOf = (sandboxId: string) => `/netns/${sandboxId}`;
+const facts = (sandboxId: string, podUid = `pod-${sandboxId}`) => ({
+  ...{ sandboxId, podUid, podNamespace: 'default', podName: podUid },
+  netnsPath: pathOf(sandboxId),
+});
+const none: ReadonlySet<string> = new Set();
+
+describe('SandboxRegistry', () => {
+  let networks: FakeNetworks;
+  let claims: Map<string, StoredClaim>;
+  /** What was done, such as `serve a in s1`. */
+  let done: string[];
+  /** Ids of sandboxes whose waiting containers were ended. */
+  let ended: Set<string>;
+  let detachFailure: Error | undefined;
+  let registry: SandboxRegistry;
+  let clock: ManualClock;
+  /** What claims that are served wait for. */
+  let serving: Promise<void>;
+
+  beforeEach(() => {
+    serving = Promise.resolve();
+    networks = new FakeNetworks(...['s1', 's2', 's3'].map(pathOf));
+    claims = new Map();
+    done = [];
+    ended = new Set();
+    detachFailure = undefined;
+    clock = new ManualClock();
+    registry = new SandboxRegistry({
+      store: {
+        claims: () => [...claims.values()],
+        claimsOfPod: (podUid) => [...claims.values()].filter(({ podUids }) => podUids.includes(podUid)),
+      },
+      claims: {
+        podLinks: () => undefined as never,
+        serve: async ({ name }, { sandboxId, podUid }) => {
+          done.push(`serve ${name} in ${sandboxId}`);
+          put(name, podUid, sandboxId);
+          await serving;
+          return 'ready';
+        },
+        detach: async ({ name }: ClaimIdentity, sandboxId, goal) => {
+          if (detachFailure !== undefined) throw detachFailure;
+          if (goal === 'gone') ended.add(sandboxId);
+          const claim = claims.get(name);
+          if (claim?.devices[0]?.attachment?.sandboxId !== sandboxId) return 0;
+          done.push(`detach ${name} from ${sandboxId}`);
+          put(name, claim.podUids[0] ?? '');
+          return 1;
+        },
+        hold: async () => undefined,
+        end: async () => undefined,
+      },
+      networks,
+      ends: new NamespaceEnds({ networks, clock }),
+      onFailure: () => undefined,
+      onFlapping: () => undefined,
+      liveUpdates: false,
+      clock,
+      logger: new RecordingLogger(),
+    });
+  });
+
+  /** A claim of a pod, whose VF is in a sandbox. */
+  function put(name: string, podUid: string, sandboxId?: string): void {
+    const place = sandboxId === undefined ? {} : { attachment: facts(sandboxId, podUid) };
+    const device = { pciAddress: name, pool: 'n', name, request: 'vf', config: {}, ...place };
+    const identity = { namespace: 'default', name, uid: name };
+    claims.set(name, { identity, podUids: [podUid], state: 'prepared', devices: [device] });
+  }
+
+  async function requeue(times = 1): Promise<void> {
+    for (let n = 0; n < times; n++) {
+      registry.requeueAll();
+      await turns();
+    }
+  }
+
+  it('serves what the runtime lists, and knows whether its list is up to date', async () => {
+    put('a', 'pod-s1');
+    expect([registry.isFresh, registry.has('s1')]).toEqual([false, false]);
+    registry.synchronize([facts('s1'), facts('s2')], none);
+    await turns();
+    expect(done).toEqual(['serve a in s1']);
+    expect([registry.isFresh, registry.has('s1'), registry.hasPod('pod-s2')]).toEqual([true, true, true]);
+    registry.expire();
+    expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
+  });
+
+  it('looks at the sandboxes that are ready again a few at a time, and at none once it is disposed of', async () => {
+    const names = Array.from({ length: 10 }, (_, index) => `s${index + 10}`);
+    for (const name of names) {
+      networks.paths.add(pathOf(name));
+      put(name, `pod-${name}`);
+    }
+    const ready = names.map((name) => registry.adopt(facts(name), true).want('ready'));
+    await Promise.all(ready);
+    expect(done).toHaveLength(10);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    serving = promise;
+    await requeue();
+    expect(done).toHaveLength(14);
+    resolve();
+    await turns();
+    expect(done).toHaveLength(20);
+    serving = turns();
+    registry.requeueAll();
+    await registry[Symbol.asyncDispose]();
+    await turns();
+    expect(done.length).toBeLessThanOrEqual(24);
+  });
+
+  it('looks again at the sandboxes of one pod only, when its claims were laid down anew', async () => {
+    put('a', 'pod-s1');
+    put('b', 'pod-s2');
+    registry.synchronize([facts('s1'), facts('s2')], none);
+    await turns();
+    done.length = 0;
+    registry.requeuePods(['pod-s1', 'pod-without-sandbox']);
+    await turns();
+    expect(done).toEqual(['serve a in s1']);
+  });
+
+  // containerd 2.4.2, killed between the start of the pause process and the record of it.
+  it('serves a sandbox that the runtime has lost the namespaces of, when a waiting container names it', async () => {
+    put('a', 'pod-s1');
+    const { netnsPath: _unknown, ...lost } = { ...facts('s1'), isNetnsUnknown: true as const };
+    registry.synchronize([lost, facts('s2')], none);
+    await turns();
+    expect(registry.find('s1')?.failure?.error).toMatchObject({ code: 'netns-unknown', retriable: true });
+    expect([registry.isComplete, registry.isLocated('s1'), registry.isLocated('s2')]).toEqual([false, false, true]);
+    await registry.adopt(facts('s1'), false).want('ready');
+    expect(done).toEqual(['serve a in s1']);
+    expect([registry.isComplete, registry.isLocated('s1')]).toEqual([true, true]);
+    await registry.adopt(lost, false).want('ready');
+    expect(registry.isLocated('s1')).toBe(true);
+  });
+
+  it('finds the namespace of a sandbox that the runtime does not name in what is stored', async () => {
+    put('a', 'pod-s1', 's1');
+    const { netnsPath: _unknown, ...lost } = { ...facts('s1'), isNetnsUnknown: true as const };
+    registry.synchronize([lost], none);
+    await turns();
+    expect([done, registry.isComplete]).toEqual([['serve a in s1'], true]);
+  });
+
+  it('detaches VFs when their sandbox is stopped, and forgets it', async () => {
+    put('a', 'pod-s1');
+    await registry.adopt(facts('s1'), false).want('ready');
+    await registry.end(facts('s1'));
+    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
+    expect([registry.find('s1'), registry.hasPod('pod-s1')]).toEqual([undefined, false]);
+  });
+
+  it('detaches VFs of a sandbox that was never seen when it is stopped', async () => {
+    put('a', 'pod-s1', 's1');
+    await registry.end(facts('s1'));
+    expect(done).toEqual(['detach a from s1']);
+  });
+
+  it('detaches VFs at once when the namespace is gone, also of a sandbox that is still listed', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([facts('s1')], none);
+    await turns();
+    networks.gone.add(pathOf('s1'));
+    await requeue();
+    expect([done, ended]).toEqual([['serve a in s1', 'detach a from s1'], new Set(['s1'])]);
+    expect(registry.has('s1')).toBe(false);
+  });
+
+  it('takes a sandbox for gone that is not listed for 10 s, however often it looks: it may be in the making', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(9_999);
+    await requeue(3);
+    expect(done).toEqual([]);
+    clock.advance(1);
+    await requeue();
+    // Its containers wait on: it may be alive all the same.
+    expect([done, ended]).toEqual([['detach a from s1'], new Set()]);
+  });
+
+  it('leaves a sandbox alone whose first sign of life came meanwhile', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    registry.adopt(facts('s1'), false);
+    clock.advance(10_000);
+    await requeue(3);
+    expect(done.filter((each) => each.startsWith('detach'))).toEqual([]);
+  });
+
+  it('serves a sandbox anew that was taken for gone, once its VFs have left it', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    registry.requeueAll();
+    const ending = registry.adopt(facts('s1'), false);
+    expect([ending.isEnding, ending.isReady('a')]).toEqual([true, false]);
+    await turns();
+    await registry.adopt(facts('s1'), false).want('ready');
+    expect(done).toEqual(['detach a from s1', 'serve a in s1']);
+    expect(registry.find('s1')).toMatchObject({ isEnding: false, phase: 'ready' });
+  });
+
+  it('ends the containers of a sandbox that was taken for gone and is stopped meanwhile', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    registry.requeueAll();
+    await registry.end(facts('s1'));
+    expect([done, ended]).toEqual([['detach a from s1'], new Set(['s1'])]);
+  });
+
+  it('concludes nothing from a list that is not up to date', async () => {
+    put('a', 'pod-s1', 's1');
+    await requeue(3);
+    registry.synchronize([], none);
+    registry.expire();
+    clock.advance(60_000);
+    await requeue(3);
+    expect(done).toEqual([]);
+  });
+
+  it('ends a sandbox that is missing in the next list', async () => {
+    put('a', 'pod-s1');
+    registry.synchronize([facts('s1')], none);
+    await turns();
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    await requeue();
+    expect(done).toEqual(['serve a in s1', 'detach a from s1']);
+  });
+
+  it('takes the sandbox that was used last for the one that the pod lives in', async () => {
+    put('a', 'pod');
+    registry.adopt(facts('s1', 'pod'), false);
+    await registry.find('s1')?.want('ready');
+    registry.adopt(facts('s2', 'pod'), false);
+    await registry.find('s2')?.want('ready');
+    await turns();
+    expect(done).toEqual(['serve a in s1', 'detach a from s1', 'serve a in s2']);
+    // It is still listed, and is not used any more.
+    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], none);
+    await requeue(3);
+    expect(done.filter((each) => each !== 'serve a in s2')).toEqual(['serve a in s1', 'detach a from s1']);
+  });
+
+  it('leaves VFs in the sandbox that has them, until the runtime shows which one the pod lives in', async () => {
+    put('a', 'pod', 's2');
+    const both = [facts('s1', 'pod'), facts('s2', 'pod')];
+    registry.synchronize(both, none);
+    await turns();
+    expect(done).toEqual(['serve a in s2']);
+    done.length = 0;
+    await registry.adopt(facts('s1', 'pod'), false).want('ready');
+    await turns();
+    expect(done).toEqual(['detach a from s2', 'serve a in s1']);
+  });
+
+  it('takes a listed sandbox with containers for the one that the pod lives in', async () => {
+    put('a', 'pod');
+    registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
+    await turns();
+    expect(done).toEqual(['serve a in s2']);
+  });
+
+  it('knows which pods have containers, from the list and from what the runtime does', () => {
+    const of = () => ['pod-s1', 'pod-s2', 'pod-s3'].map((uid) => registry.mayHaveContainers(uid));
+    registry.synchronize([facts('s1'), facts('s2')], new Set(['s1']));
+    // The list may lack a container that is being created.
+    expect(of()).toEqual([true, true, false]);
+    clock.advance(10_000);
+    registry.adopt(facts('s3'), false);
+    expect(of()).toEqual([true, false, false]);
+    registry.adopt(facts('s3'), true);
+    registry.adopt(facts('s1'), false);
+    expect(of()).toEqual([true, false, true]);
+    registry.synchronize([facts('s1'), facts('s3')], new Set(['s3']));
+    clock.advance(10_000);
+    expect(of()).toEqual([false, false, true]);
+  });
+
+  it('takes VFs of a claim that has passed to another pod out of a sandbox without containers', async () => {
+    put('a', 'pod', 's1');
+    registry.synchronize([facts('s1', 'pod')], new Set(['s1']));
+    put('a', 'next', 's1');
+    clock.advance(10_000);
+    await requeue();
+    expect(done).not.toContain('detach a from s1');
+    registry.synchronize([facts('s1', 'pod')], none);
+    await turns();
+    expect(done).not.toContain('detach a from s1');
+    clock.advance(10_000);
+    await requeue();
+    expect(done).toContain('detach a from s1');
+  });
+
+  it('serves a pod whose VFs are counted to a sandbox that is gone', async () => {
+    put('a', 'pod', 's1');
+    networks.gone.add(pathOf('s1'));
+    registry.synchronize([facts('s2', 'pod')], none);
+    await turns();
+    expect(done).toContain('serve a in s2');
+    expect(registry.find('s2')?.phase).toBe('ready');
+  });
+
+  it('repeats what failed, and then forgets the sandbox', async () => {
+    put('a', 'pod-s1', 's1');
+    detachFailure = new Error('no space left on device');
+    networks.gone.add(pathOf('s1'));
+    await requeue();
+    expect([registry.find('s1')?.phase, claims.get('a')?.devices[0]?.attachment?.sandboxId]).toEqual([
+      'detaching',
+      's1',
+    ]);
+    detachFailure = undefined;
+    await requeue();
+    expect([registry.find('s1'), done]).toEqual([undefined, ['detach a from s1']]);
+  });
+});

@@ -1,0 +1,377 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
+import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
+import { Sandbox, type SandboxDeps } from '../../../../src/driver/sandbox/sandbox.ts';
+import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { FakeNetworks, turns } from './fake-networks.ts';
+import { FakeWork } from './fake-work.ts';
+
+const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
+const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
+const claim = (name: string): StoredClaim => ({
+  identity: { namespace: 'apps', name, uid: name },
+  podUids: ['pod'],
+  state: 'prepared',
+  devices: [device],
+});
+
+describe('Sandbox', () => {
+  let clock: ManualClock;
+  let logger: RecordingLogger;
+  let networks: FakeNetworks;
+  let work: FakeWork;
+  let claims: StoredClaim[];
+  let failures: string[];
+  let sandbox: Sandbox;
+  const open = (liveUpdates = false) =>
+    new Sandbox(facts, {
+      store: { claims: () => claims, claimsOfPod: () => claims },
+      claims: {
+        podLinks: work.podLinks,
+        serve: work.serve.bind(work),
+        detach: work.detach.bind(work),
+        hold: async ({ name }, _, reason) => void work.done.push(`hold ${name}: ${reason}`),
+        end: work.end.bind(work),
+      },
+      networks,
+      ends: new NamespaceEnds({ networks, clock }),
+      onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
+      onFlapping: () => undefined,
+      liveUpdates,
+      clock,
+      logger,
+    } satisfies SandboxDeps);
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    logger = new RecordingLogger();
+    networks = new FakeNetworks('/netns/s1');
+    work = new FakeWork();
+    claims = [claim('a'), claim('b')];
+    failures = [];
+    sandbox = open();
+  });
+
+  it('is ready when all claims are, and stays so without another look', async () => {
+    const [first, second] = [sandbox.want('ready'), sandbox.want('ready')];
+    expect(sandbox.phase).toBe('attaching');
+    await Promise.all([first, second]);
+    await sandbox.want('ready');
+    expect([sandbox.phase, work.done, networks.open_]).toEqual(['ready', ['serve a', 'serve b'], 0]);
+    expect(['a', 'b', 'c'].map((uid) => sandbox.isReady(uid))).toEqual([true, true, false]);
+    expect(logger.messages()).toEqual(['sandbox ready']);
+  });
+
+  it('does nothing for a pod without claims', async () => {
+    claims = [];
+    await sandbox.want('ready');
+    expect([sandbox.phase, networks.opened, clock.sleeping()]).toEqual(['pending', 0, []]);
+  });
+
+  it('serves a claim that came later', async () => {
+    await sandbox.want('ready');
+    claims = [...claims, claim('c')];
+    await sandbox.want('ready');
+    expect(sandbox.isReady('c')).toBe(true);
+  });
+
+  it('says why it is not ready, and tries again after growing pauses', async () => {
+    const error = new SandboxError('vf-missing', 'the VF is gone');
+    work.failures.set('b', error);
+    await expect(sandbox.want('ready')).rejects.toBe(error);
+    expect([sandbox.phase, sandbox.failure]).toEqual(['attaching', { error, attempts: 1 }]);
+    expect([failures, work.done.at(-1)]).toEqual([['b: the VF is gone'], 'hold b: the VF is gone']);
+    const pauses: number[] = [];
+    for (let attempt = 0; attempt < 5; attempt++) {
+      const [pause = 0] = clock.sleeping();
+      pauses.push(pause);
+      clock.advance(pause);
+      await turns();
+    }
+    expect([pauses, sandbox.failure?.attempts]).toEqual([[500, 1_000, 2_000, 4_000, 5_000], 6]);
+    work.failures.clear();
+    clock.advance(5_000);
+    await turns();
+    expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
+  });
+
+  it('tries at once when it is asked again', async () => {
+    work.failures.set('a', new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    work.failures.clear();
+    await sandbox.want('ready');
+    expect([sandbox.phase, clock.sleeping()]).toEqual(['ready', []]);
+  });
+
+  it('gives up what is under way when it is to be gone, detaches, and never becomes ready again', async () => {
+    work.hold = new Promise(() => undefined);
+    const ready = sandbox.want('ready');
+    await turns();
+    await sandbox.want('gone');
+    await ready;
+    expect([sandbox.phase, work.done]).toEqual(['gone', ['serve a', 'detach a', 'detach b']]);
+    await sandbox.want('ready');
+    expect([sandbox.phase, sandbox.isReady('a'), work.done.length]).toEqual(['gone', false, 3]);
+  });
+
+  it('detaches again after a failure, and is not reported as a failed claim', async () => {
+    await sandbox.want('ready');
+    work.detachFailures.set('a', new Error('busy'));
+    await expect(sandbox.want('gone')).rejects.toThrow('busy');
+    expect([sandbox.phase, failures]).toEqual(['detaching', []]);
+    work.detachFailures.clear();
+    clock.advance(500);
+    await turns();
+    expect([sandbox.phase, clock.sleeping()]).toEqual(['gone', []]);
+  });
+
+  it('refuses the host network, and a namespace that does not exist', async () => {
+    networks.isHost = true;
+    await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'host-network' });
+    networks.isHost = false;
+    networks.paths.clear();
+    await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'netns-missing', retriable: true });
+    expect(work.done.filter((call) => call.startsWith('serve'))).toEqual([]);
+  });
+
+  it('reads tentative addresses again, for some seconds', async () => {
+    work.answer = 'tentative';
+    await sandbox.want('ready');
+    for (let look = 0; look < 20; look++) {
+      clock.advance(500);
+      await turns();
+    }
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
+  });
+
+  it('leaves it to the kernel to tell when they are not tentative any more, where the pod is followed', async () => {
+    sandbox = open(true);
+    work.answer = 'tentative';
+    await sandbox.want('ready');
+    for (let look = 0; look < 20; look++) {
+      clock.advance(500);
+      await turns();
+    }
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(1);
+    networks.change();
+    clock.advance(250);
+    await turns();
+    expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
+  });
+
+  it('no longer follows a pod whose claims were unprepared: a sandbox that is left behind would be kept alive', async () => {
+    sandbox = open(true);
+    await sandbox.want('ready');
+    expect(networks.watches).toBe(1);
+    claims = [];
+    await sandbox.refresh();
+    expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
+  it('follows changes of the pod, once for each burst, until the namespace is another one', async () => {
+    sandbox = open(true);
+    await sandbox.want('ready');
+    clock.advance(250);
+    await turns();
+    const looks = () => work.done.filter((call) => call === 'serve a').length;
+    expect(looks()).toBe(1);
+    for (let change = 0; change < 3; change++) networks.change();
+    clock.advance(250);
+    await turns();
+    expect(looks()).toBe(2);
+    networks.identity = 'another';
+    clock.advance(1_000);
+    await turns();
+    expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
+  it('reads the pod again when it changes while a VF is still being attached', async () => {
+    sandbox = open(true);
+    const held = Promise.withResolvers<void>();
+    work.hold = held.promise;
+    const ready = sandbox.want('ready');
+    await turns();
+    networks.change();
+    clock.advance(250);
+    await turns();
+    held.resolve();
+    await ready;
+    expect(work.done).toEqual(['serve a', 'serve b', 'serve a', 'serve b']);
+  });
+
+  it('follows a pod only while a claim is ready there: otherwise there is nothing to read', async () => {
+    sandbox = open(true);
+    for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    networks.change();
+    expect([networks.watches, clock.sleeping()]).toEqual([0, [500]]);
+    work.failures.clear();
+    await sandbox.want('ready');
+    expect(networks.watches).toBe(1);
+  });
+
+  it('releases the namespace before VFs leave it', async () => {
+    sandbox = open(true);
+    await sandbox.want('ready');
+    expect(networks.watches).toBe(1);
+    await sandbox.want('gone');
+    expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
+  });
+
+  it('ends containers that wait for claims that are not ready, while an attempt is under way', async () => {
+    work.failures.set('b', new Error('not yet'));
+    await sandbox.want('ready').catch(() => undefined);
+    work.hold = new Promise(() => undefined);
+    sandbox.want('ready').catch(() => undefined);
+    await sandbox.endWaiting();
+    expect(work.done.filter((call) => call.startsWith('end'))).toEqual(['end b']);
+  });
+
+  it('stops working when it is disposed of', async () => {
+    work.hold = new Promise(() => undefined);
+    const ready = sandbox.want('ready').catch((error: unknown) => error);
+    await turns();
+    await sandbox[Symbol.asyncDispose]();
+    expect(await ready).toMatchObject({ message: 'the driver is being stopped' });
+    expect(clock.sleeping()).toEqual([]);
+  });
+
+  describe('with several claims', () => {
+    const left = new SandboxError('vf-left', 'the VF is no longer in the pod', { retriable: true });
+    /** What was done since the last call. */
+    const done = () => work.done.splice(0);
+
+    it('serves the others when one fails, and reports the failure for that one only', async () => {
+      const error = new SandboxError('vf-missing', 'the VF is gone');
+      work.failures.set('a', error);
+      await expect(sandbox.want('ready')).rejects.toBe(error);
+      expect([done(), failures]).toEqual([['serve a', 'hold a: the VF is gone', 'serve b'], ['a: the VF is gone']]);
+      expect(['a', 'b'].map((uid) => sandbox.isReady(uid))).toEqual([false, true]);
+      expect([sandbox.failureOf('a'), sandbox.failureOf('b')]).toMatchObject([{ error, attempts: 1 }, undefined]);
+      expect([sandbox.phase, logger.messages('warn')]).toEqual(['attaching', ['sandbox not ready yet']]);
+      expect(logger.lines.at(-1)?.fields).toMatchObject({ claim: 'apps/a', err: error, retryMs: 500 });
+    });
+
+    it('tries again only those that have failed, and counts the attempts of each', async () => {
+      for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
+      await sandbox.want('ready').catch(() => undefined);
+      work.failures.delete('b');
+      clock.advance(500);
+      await turns();
+      done();
+      clock.advance(1_000);
+      await turns();
+      expect(done()).toEqual(['serve a', 'hold a: not yet a']);
+      claims = [...claims, claim('c')];
+      work.failures.set('c', new Error('not yet c'));
+      await sandbox.want('ready').catch(() => undefined);
+      expect(['a', 'b', 'c'].map((uid) => sandbox.failureOf(uid)?.attempts)).toEqual([4, undefined, 1]);
+      // A reason is a warning when it is new.
+      expect(logger.messages('warn')).toHaveLength(3);
+    });
+
+    it('answers with the failures of all claims, each with its name', async () => {
+      for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
+      await expect(sandbox.want('ready')).rejects.toMatchObject({
+        code: 'several-failures',
+        message: 'claim apps/a: not yet a; claim apps/b: not yet b',
+        retriable: false,
+      });
+      networks.paths.clear();
+      await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'netns-missing' });
+    });
+
+    it('reads those that are ready when the pod changes, and tries the others only after their pause', async () => {
+      sandbox = open(true);
+      work.failures.set('a', new Error('not yet'));
+      await sandbox.want('ready').catch(() => undefined);
+      done();
+      networks.change();
+      expect([networks.watches, clock.sleeping()]).toEqual([1, [250, 500, 1_000]]);
+      clock.advance(250);
+      await turns();
+      expect([done(), clock.sleeping()]).toEqual([['serve b'], [250, 750]]);
+      clock.advance(250);
+      await turns();
+      expect(done()).toEqual(['serve a', 'hold a: not yet']);
+      await sandbox.refresh().catch(() => undefined);
+      expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
+    });
+
+    it('keeps one ready that cannot be read now: it is not known that anything is wrong with it', async () => {
+      await sandbox.want('ready');
+      work.failures.set('a', new Error('no answer'));
+      done();
+      await expect(sandbox.refresh()).rejects.toThrow('no answer');
+      expect([done(), failures, sandbox.phase, sandbox.isReady('a')]).toEqual([
+        ['serve a', 'serve b'],
+        [],
+        'ready',
+        true,
+      ]);
+      clock.advance(500);
+      await turns();
+      expect([done(), sandbox.failureOf('a')]).toEqual([['serve a'], undefined]);
+    });
+
+    it('is no longer ready when a VF has left the pod, says so, and attaches it again', async () => {
+      await sandbox.want('ready');
+      claims = [claim('a')];
+      work.answer = { withdrawn: left };
+      done();
+      await expect(sandbox.refresh()).rejects.toBe(left);
+      expect([done(), failures]).toEqual([['serve a', `hold a: ${left.message}`], [`a: ${left.message}`]]);
+      expect([sandbox.phase, sandbox.isReady('a'), sandbox.failureOf('a')?.error]).toEqual(['attaching', false, left]);
+      work.answer = 'ready';
+      clock.advance(500);
+      await turns();
+      expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
+    });
+
+    it('forgets one that is no longer prepared: if it is prepared again, it is served again', async () => {
+      await sandbox.want('ready');
+      claims = [claim('b')];
+      await sandbox.refresh();
+      claims = [claim('a'), claim('b')];
+      expect(sandbox.isReady('a')).toBe(false);
+      done();
+      await sandbox.want('ready');
+      expect([done(), sandbox.isReady('a')]).toEqual([['serve a'], true]);
+    });
+
+    it('is ready when the one that failed is no longer prepared', async () => {
+      work.failures.set('a', new Error('not yet'));
+      await sandbox.want('ready').catch(() => undefined);
+      claims = [claim('b')];
+      await sandbox.refresh();
+      expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
+    });
+
+    it('detaches the VFs of the others when those of one cannot be detached, and tries only that one again', async () => {
+      await sandbox.want('ready');
+      work.detachFailures.set('a', new Error('cannot restore its name'));
+      done();
+      await expect(sandbox.want('gone')).rejects.toThrow('cannot restore its name');
+      expect([done(), sandbox.phase]).toEqual([['detach a', 'detach b'], 'detaching']);
+      expect(logger.lines.slice(-2)).toMatchObject([
+        { message: 'VFs detached', fields: { devices: 1 } },
+        { message: 'VFs not detached yet', fields: { claim: 'apps/a', retryMs: 500 } },
+      ]);
+      work.detachFailures.clear();
+      clock.advance(500);
+      await turns();
+      expect([done(), sandbox.phase, clock.sleeping()]).toEqual([['detach a'], 'gone', []]);
+    });
+
+    it('ends the containers of all, also when that fails for one', async () => {
+      for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
+      await sandbox.want('ready').catch(() => undefined);
+      work.endFailure = new Error('read-only file system');
+      done();
+      await expect(sandbox.endWaiting()).rejects.toThrow('read-only file system');
+      expect(done()).toEqual(['end a', 'end b']);
+    });
+  });
+});

@@ -1,0 +1,181 @@
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
+import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
+import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const identity = { namespace: 'ns', name: 'nic', uid: 'claim-1' };
+const pod = { uid: 'pod-1', runtimeHandler: 'runc' };
+const file = '/files/ns_nic/vf/metadata.json';
+const gate = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_nic'] };
+const device: StoredDevice = { pciAddress: '0000:01:10.0', pool: 'node', name: 'dev', request: 'vf', config: {} };
+const gone = new SandboxError('vf-missing', 'the VF is gone');
+const busy = new SandboxError('vf-busy', 'the VF is in another pod', { retriable: true });
+
+const container = (sources: string[], hooks = [gate]) => ({
+  name: 'app',
+  mounts: sources.map((source) => ({ source, destination: '/x', type: '', options: ['ro', 'bind'] })),
+  createRuntimeHooks: hooks,
+});
+const sandbox = (ready: boolean, failure?: { error: unknown; attempts: number }, isEnding = false) => ({
+  isReady: () => ready,
+  isEnding,
+  failureOf: () => failure,
+});
+
+describe('StartGuard', () => {
+  let dir: ReturnType<typeof tempDir>;
+  let store: Store;
+  let otherPods = 0;
+  let guard: StartGuard;
+  /** UIDs of the claims whose containers wait by themselves. */
+  let gated: Set<string>;
+
+  beforeEach(() => {
+    dir = tempDir();
+    store = new Store(join(dir.path, 'state.db'));
+    otherPods = 0;
+    gated = new Set([identity.uid]);
+    guard = new StartGuard({
+      store,
+      metadata: { isGated: ({ uid }) => gated.has(uid) },
+      isGateOf: ({ namespace, name }, args) => args.includes(`/files/${namespace}_${name}`),
+      runsHooks: (handler) => handler !== 'runsc',
+      isFilePlace: (path) => path.startsWith('/files/'),
+      isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
+      onOtherPod: () => otherPods++,
+    });
+    store.putClaim({ identity, podUids: ['pod-1'], state: 'prepared', devices: [device] });
+  });
+  afterEach(() => {
+    store[Symbol.dispose]();
+    dir[Symbol.dispose]();
+  });
+
+  it('lets a container start whose claim is ready', () => {
+    guard.check(pod, container([file], []), sandbox(true, { error: gone, attempts: 5 }));
+  });
+
+  it('lets a container wait that has the gate of the claim in it', () => {
+    guard.check(pod, container([file]), sandbox(false));
+    guard.check(pod, container([]), sandbox(false));
+    guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 2 }));
+  });
+
+  it('lets a container wait that says where its network is, though the runtime never does', () => {
+    const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
+    guard.check(pod, container([file]), sandbox(false, { error: unknown, attempts: 9 }));
+  });
+
+  it('refuses a container that waits in vain, with the reason', () => {
+    const refusal = /^container app cannot start with claim ns\/nic: the VF is gone$/;
+    expect(() => guard.check(pod, container([file]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(refusal);
+    expect(() => guard.check(pod, container([file]), sandbox(false, { error: busy, attempts: 3 }))).toThrow(
+      /the VF is in another pod$/,
+    );
+  });
+
+  it('refuses a container of a sandbox that its VFs leave: it would wait for a gate that nothing opens', () => {
+    expect(() => guard.check(pod, container([file]), sandbox(false, undefined, true))).toThrow(
+      /cannot start with claim ns\/nic: its devices are leaving this sandbox$/,
+    );
+  });
+
+  // B3: metadata off, the layout attributes-json alone, claims that an older version has prepared.
+  it('refuses every container of the pod that has no gate of the claim in it', () => {
+    const refusal = 'container app cannot start with claim ns/nic: its devices are not in this sandbox yet';
+    const other = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_other'] };
+    for (const hooks of [[], [other]]) {
+      expect(() => guard.check(pod, container([], hooks), sandbox(false))).toThrow(refusal);
+      expect(() => guard.check(pod, container([file], hooks), sandbox(false))).toThrow(refusal);
+    }
+  });
+
+  describe('with another claim of the pod', () => {
+    const ready = { namespace: 'ns', name: 'other', uid: 'claim-2' };
+    const otherGate = { path: '/gate', args: ['gate', '--claim-dir', '/files/ns_other'] };
+    /** The first claim has failed; the other one is ready. */
+    const half = {
+      isReady: (uid: string) => uid === ready.uid,
+      isEnding: false,
+      failureOf: (uid: string) => (uid === identity.uid ? { error: gone, attempts: 9 } : undefined),
+    };
+    beforeEach(() => {
+      const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
+      store.putClaim({ identity: ready, podUids: ['pod-1'], state: 'prepared', devices });
+    });
+
+    it('lets a container start that has the gate of that one only', () => {
+      guard.check(pod, container(['/files/ns_other/vf/metadata.json'], [otherGate]), half);
+      expect(() => guard.check(pod, container([file], [gate, otherGate]), half)).toThrow(
+        /claim ns\/nic: the VF is gone$/,
+      );
+    });
+
+    it('refuses it where nothing says that it does not use the one that has failed', () => {
+      const kept = { ...pod, runtimeHandler: 'runsc' };
+      expect(() => guard.check(kept, container([], [otherGate]), half)).toThrow('the VF is gone');
+      expect(() => guard.check(pod, container([], []), half)).toThrow('the VF is gone');
+      gated.clear();
+      expect(() => guard.check(pod, container([], [otherGate]), half)).toThrow('the VF is gone');
+    });
+
+    it('lets a container wait for that one, whatever has become of the other', () => {
+      guard.check(pod, container([], [otherGate]), { ...half, isReady: () => false });
+    });
+  });
+
+  it('refuses a container whose runtime does not run hooks', () => {
+    const kept = { ...pod, runtimeHandler: 'runsc' };
+    expect(() => guard.check(kept, container([file]), sandbox(false))).toThrow('not in this sandbox yet');
+    guard.check(kept, container([file]), sandbox(true));
+  });
+
+  it('has nothing against containers of other pods without the metadata', () => {
+    guard.check({ ...pod, uid: 'pod-2' }, container(['/files/ns_other/vf/metadata.json', '/etc'], []), sandbox(false));
+  });
+
+  it('refuses a claim that is not prepared yet for the pod that it has passed to', () => {
+    store.putClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] });
+    expect(() => guard.check(pod, container([file]), sandbox(false))).toThrow(
+      /cannot start with claim ns\/nic: its devices are not prepared yet for this pod, to which it has passed$/,
+    );
+    expect(otherPods).toBe(1);
+  });
+
+  it('refuses a claim to a pod that it was reserved for after it was prepared for another one', () => {
+    const next = { ...pod, uid: 'pod-2' };
+    expect(() => guard.check(next, container([file]), sandbox(false))).toThrow(
+      /cannot start with claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
+    );
+    expect(otherPods).toBe(1);
+    guard.check(next, container(['/etc']), sandbox(false));
+  });
+
+  it('has the runtime go on only when other pods are expected, and all containers wait by themselves', () => {
+    expect(guard.mayGoOn(pod)).toBe(false);
+    const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
+    const second = { identity: other, podUids: ['pod-2'], state: 'prepared' as const };
+    store.putClaim({ ...second, state: 'preparing', devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
+    expect(guard.mayGoOn(pod)).toBe(false);
+    store.putClaim({ ...second, devices: [{ ...device, pciAddress: '0000:01:10.1' }] });
+    expect(guard.mayGoOn(pod)).toBe(true);
+    expect(guard.mayGoOn({ ...pod, runtimeHandler: 'runsc' })).toBe(false);
+    expect(guard.mayGoOn({ ...pod, uid: 'without claims' })).toBe(false);
+    gated.clear();
+    expect(guard.mayGoOn(pod)).toBe(false);
+    gated.add(identity.uid);
+    const attachment = { podUid: 'pod-2', sandboxId: 's2', netnsPath: '/run/netns/2' };
+    store.setAttachments('claim-2', new Map([['0000:01:10.1', attachment]]));
+    expect(guard.mayGoOn(pod)).toBe(false);
+    store[Symbol.dispose]();
+    expect(guard.mayGoOn(pod)).toBe(false);
+  });
+
+  it('refuses those with metadata, and no others, while the store cannot be read', () => {
+    store[Symbol.dispose]();
+    guard.check(pod, container(['/etc/hosts'], []), sandbox(false));
+    expect(() => guard.check(pod, container([file]), sandbox(false))).toThrow(/state store .* cannot be used/);
+  });
+});

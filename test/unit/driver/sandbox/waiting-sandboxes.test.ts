@@ -1,0 +1,166 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { SandboxFacts } from '../../../../src/driver/sandbox/pod.ts';
+import type { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
+import { WaitingSandboxes } from '../../../../src/driver/sandbox/waiting-sandboxes.ts';
+import type { StoredClaim } from '../../../../src/driver/state/index.ts';
+import type { WaitingSandbox } from '../../../../src/framework/metadata/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { FakeNetworks, turns } from './fake-networks.ts';
+
+describe('WaitingSandboxes', () => {
+  let clock: ManualClock;
+  let logger: RecordingLogger;
+  let networks: FakeNetworks;
+  let announced: WaitingSandbox[];
+  let prepared: Map<string, StoredClaim>;
+  /** What was asked of the registry, and what it knows. */
+  let adopted: SandboxFacts[];
+  let known: Set<string>;
+  let isComplete: boolean;
+  let serve: (sandboxId: string) => Promise<void>;
+  let listing: () => Promise<void>;
+  let waiting: WaitingSandboxes;
+
+  /** A sandbox `s-{name}` of pod `{name}`, which waits for a claim of that name. */
+  const announcement = (name: string, more: Partial<WaitingSandbox> = {}): WaitingSandbox => ({
+    claim: { namespace: 'apps', name, uid: `claim-${name}` },
+    ...{ sandboxId: `s-${name}`, podUid: name, podNamespace: 'apps', podName: name, netnsPath: `/netns/${name}` },
+    ...more,
+  });
+  function put(name: string, state: StoredClaim['state'] = 'prepared', podUids = [name]): void {
+    prepared.set(`claim-${name}`, { state, podUids } as StoredClaim);
+  }
+  const ids = () => adopted.map(({ sandboxId }) => sandboxId);
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    logger = new RecordingLogger();
+    networks = new FakeNetworks();
+    announced = [];
+    prepared = new Map();
+    adopted = [];
+    known = new Set();
+    isComplete = false;
+    serve = async () => undefined;
+    listing = async () => undefined;
+    for (const name of ['a', 'b']) put(name);
+    waiting = new WaitingSandboxes({
+      metadata: {
+        waiting: async () => {
+          await listing();
+          return { sandboxes: announced, problems: [] };
+        },
+      },
+      store: { claim: (uid) => prepared.get(uid) },
+      registry: {
+        isLocated: (id) => known.has(id),
+        adopt(facts) {
+          adopted.push(facts);
+          known.add(facts.sandboxId);
+          return { want: () => serve(facts.sandboxId) } as unknown as Sandbox;
+        },
+        get isComplete() {
+          return isComplete;
+        },
+      },
+      networks,
+      clock,
+      logger,
+    });
+  });
+
+  it('serves all at once, as the runtime would have named them', async () => {
+    announced = [announcement('a'), announcement('b')];
+    const releases: (() => void)[] = [];
+    serve = () => new Promise((resolve) => releases.push(resolve));
+    let isOver = false;
+    const work = waiting.serve().then(() => {
+      isOver = true;
+    });
+    await turns();
+    expect(adopted).toEqual([
+      { sandboxId: 's-a', podUid: 'a', podNamespace: 'apps', podName: 'a', netnsPath: '/netns/a' },
+      { sandboxId: 's-b', podUid: 'b', podNamespace: 'apps', podName: 'b', netnsPath: '/netns/b' },
+    ]);
+    expect(isOver).toBe(false);
+    for (const release of releases) release();
+    await work;
+    expect(logger.messages()).toEqual(['sandboxes of waiting containers served']);
+  });
+
+  it('keeps the driver from the runtime for five seconds at most', async () => {
+    announced = [announcement('a')];
+    serve = () => new Promise(() => undefined);
+    let isOver = false;
+    void waiting.serve().then(() => {
+      isOver = true;
+    });
+    await turns();
+    clock.advance(4_999);
+    await turns();
+    expect(isOver).toBe(false);
+    clock.advance(1);
+    await turns();
+    expect(isOver).toBe(true);
+  });
+
+  it('goes on when one cannot be served, and when nothing can be read', async () => {
+    announced = [announcement('a'), announcement('b')];
+    serve = (id) => (id === 's-a' ? Promise.reject(new Error('no VF')) : Promise.resolve());
+    await waiting.serve();
+    expect(ids()).toEqual(['s-a', 's-b']);
+    listing = () => Promise.reject(new Error('EIO'));
+    await waiting.serve();
+    expect(logger.messages()).toContain('waiting containers not served before the runtime is connected');
+  });
+
+  it.each<[string, () => void]>([
+    ['whose network namespace has gone', () => networks.gone.add('/netns/a')],
+    [
+      'whose network namespace was not found',
+      () => announced.splice(0, 1, { ...announcement('a'), netnsPath: undefined as never }),
+    ],
+    ['whose claim is not prepared', () => put('a', 'unpreparing')],
+    ['whose claim is not known', () => prepared.delete('claim-a')],
+    ['whose claim is that of another pod', () => put('a', 'prepared', ['other'])],
+    ['that the runtime has shown', () => known.add('s-a')],
+    [
+      'where the pod announces two',
+      () => announced.push(announcement('a', { sandboxId: 's-a2', netnsPath: '/netns/a2' })),
+    ],
+  ])('leaves a sandbox to the runtime %s', async (_what, arrange) => {
+    announced = [announcement('a'), announcement('b')];
+    arrange();
+    await waiting.serve();
+    expect(ids()).toEqual(['s-b']);
+  });
+
+  it('serves a sandbox once that waits for several claims', async () => {
+    put('c', 'prepared', ['a']);
+    const { claim } = announcement('c');
+    announced = [announcement('a'), announcement('a', { claim })];
+    await waiting.serve();
+    expect(ids()).toEqual(['s-a']);
+  });
+
+  it('looks every second while the runtime does not know all sandboxes, and not once it does', async () => {
+    waiting.start();
+    await turns();
+    announced = [announcement('a')];
+    clock.advance(1_000);
+    await turns();
+    expect(ids()).toEqual(['s-a']);
+    isComplete = true;
+    announced = [announcement('b')];
+    clock.advance(1_000);
+    await turns();
+    expect(ids()).toEqual(['s-a']);
+    isComplete = false;
+    clock.advance(1_000);
+    await turns();
+    expect(ids()).toEqual(['s-a', 's-b']);
+    await waiting[Symbol.asyncDispose]();
+    expect(clock.sleeping()).toEqual([]);
+  });
+});

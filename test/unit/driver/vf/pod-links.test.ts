@@ -1,0 +1,63 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { NetworkNamespace } from '../../../../src/driver/sandbox/index.ts';
+import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { PodLinks } from '../../../../src/driver/vf/index.ts';
+import type { Link } from '../../../../src/node/netlink/index.ts';
+
+const place = { sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
+const host = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 };
+const vf: StoredDevice = {
+  ...{ pciAddress: '0000:3b:02.1', pool: 'n', name: 'dev-1', request: 'vf', config: {} },
+  attachment: { ...place, host } as unknown as NonNullable<StoredDevice['attachment']>,
+};
+const link = (name: string, more: Partial<Link> = {}) => ({ index: 1, name, ...more }) as Link;
+
+describe('PodLinks.findAttached', () => {
+  let links: Link[];
+  let lists: number;
+  let pod: PodLinks;
+
+  beforeEach(() => {
+    lists = 0;
+    const linkTable = async () => {
+      lists++;
+      const listed = [...links];
+      return { all: () => listed, candidates: () => listed };
+    };
+    const namespace = { connection: { linkTable } } as unknown as NetworkNamespace;
+    pod = new PodLinks(namespace, (pciAddress) => ({ pciAddress }));
+  });
+
+  const eth0 = link('eth0', { kind: 'veth' });
+  const lo = link('lo', { hardwareAddress: '00:00:00:00:00:00' });
+  const net1 = link('net1', { parentDevice: vf.pciAddress });
+
+  it('finds a VF under whatever name, in the list that is there already', async () => {
+    links = [lo, eth0, net1];
+    await pod.find(vf);
+    expect([await pod.findAttached(vf), lists]).toEqual([net1, 1]);
+  });
+
+  it('makes a new list before it says that a VF has left the pod', async () => {
+    links = [lo, eth0];
+    await pod.find(vf);
+    links = [lo, eth0, net1];
+    expect([await pod.findAttached(vf), lists]).toEqual([net1, 2]);
+    links = [lo, eth0];
+    pod.changed();
+    expect(await pod.findAttached(vf)).toBeUndefined();
+  });
+
+  it('does not say so while a link may be the VF, which kernels before 5.14 do not identify', async () => {
+    links = [lo, eth0, link('net1', { hardwareAddress: host.hardwareAddress })];
+    expect(await pod.findAttached(vf)).toMatchObject({ name: 'net1' });
+    pod.changed();
+    links = [lo, eth0, link('net1', { hardwareAddress: '02:00:00:00:00:99' })];
+    await expect(pod.findAttached(vf)).rejects.toMatchObject({
+      code: 'vf-unknown',
+      device: 'dev-1',
+      retriable: true,
+      message: expect.stringMatching(/device dev-1 \(0000:3b:02\.1\) is still in its pod: .* has the links net1$/),
+    });
+  });
+});

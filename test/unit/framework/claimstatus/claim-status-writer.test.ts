@@ -1,0 +1,603 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type ClaimStatusApi,
+  type ClaimStatusError,
+  ClaimStatusWriter,
+  createClaimStatusApi,
+  type DeviceStatus,
+  withClaimStatus,
+} from '../../../../src/framework/claimstatus/index.ts';
+import { type AllocatedDeviceStatus, KubeError, type ResourceClaim } from '../../../../src/framework/kube/index.ts';
+import { fetchClaims } from '../../../../src/framework/kubeletplugin/claims.ts';
+import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
+import { ApiServer } from '../../../doubles/api-server.ts';
+import { openKube } from '../../../doubles/kube.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
+
+const poll = <T>(what: () => T) => expect.poll(() => what(), { timeout: 10_000, interval: 5 });
+
+async function startBench() {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start());
+  const { resources } = stack.use(openKube(api));
+  const logger = new RecordingLogger();
+  /** Persistent failures: the claim's name, and the error. */
+  const failures: [string, ClaimStatusError][] = [];
+  const clock = new ManualClock();
+  const owned = stack.move();
+  const start = (driver = testDriver) =>
+    owned.use(
+      new ClaimStatusWriter(createClaimStatusApi(resources), {
+        ...{ driver, clock, logger },
+        onPersistentFailure: ({ name }, error) => failures.push([name, error]),
+      }),
+    );
+  return {
+    ...{ api, resources, logger, failures, clock, start },
+    warnings: () => logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.err),
+    /** A claim with devices `vf-0`, `vf-1` … of our driver, and one of another. */
+    createClaim(name = 'fast-net', count = 2): ClaimIdentity {
+      const devices = Array.from({ length: count }, (_, n) => `vf-${n}`);
+      const foreign = { device: 'gpu-0', driver: 'gpu.example.com', pool: testNode };
+      const requests = [
+        { name: 'vf', devices },
+        { name: 'gpu', devices: [foreign] },
+      ];
+      const { namespace, uid } = api.create(buildClaim(name, { requests, pods: [buildPod('p')] })).metadata;
+      return { namespace: namespace ?? '', name, uid };
+    },
+    entries(name = 'fast-net'): AllocatedDeviceStatus[] | undefined {
+      return api.get<ResourceClaim>('ResourceClaim', name)?.status?.devices;
+    },
+    patches: () => api.requests('PATCH /status'),
+    /** Waits until writers sleep before that many removals, and lets them begin. */
+    async startRemovals(count = 1): Promise<void> {
+      await poll(() => clock.sleeping().filter((ms) => ms === 5_000)).toHaveLength(count);
+      clock.advance(5_000);
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function ready(device: string, more: Partial<DeviceStatus> = {}): DeviceStatus {
+  const networkData = { interfaceName: 'net1', ips: ['192.0.2.10/24'], hardwareAddress: '02:00:00:00:00:01' };
+  return { pool: testNode, device, ready: true, reason: 'Attached', networkData, ...more };
+}
+
+/** An entry as the API has it. */
+function entry(device: string, more: Partial<AllocatedDeviceStatus> = {}) {
+  const { networkData = {} } = ready(device);
+  return { driver: testDriver, pool: testNode, device, networkData, ...more };
+}
+
+const timestamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
+
+describe('ClaimStatusWriter', () => {
+  it('writes what one claim changes all the time six times at once, and then every ten seconds, the newest state', async () => {
+    await using bench = await startBench();
+    const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
+    const writer = bench.start();
+    const ip = (last: number) => ({ interfaceName: 'net1', ips: [`192.0.2.${last}/24`] });
+    for (let change = 1; change <= 6; change++) {
+      writer.set(claim, [ready('vf-0', { networkData: ip(change) })]);
+      await poll(bench.patches).toHaveLength(change);
+    }
+    for (let change = 7; change <= 40; change++) writer.set(claim, [ready('vf-0', { networkData: ip(change) })]);
+    // Others do not wait for it.
+    writer.set(other, [ready('vf-0')]);
+    await poll(bench.patches).toHaveLength(7);
+    bench.clock.advance(9_000);
+    expect(bench.patches()).toHaveLength(7);
+    bench.clock.advance(2_000);
+    await poll(bench.patches).toHaveLength(8);
+    expect(bench.entries()).toMatchObject([{ networkData: ip(40) }]);
+    // Its end is not held up.
+    writer.set(claim, [ready('vf-0', { networkData: ip(41) })]);
+    writer.remove(claim);
+    await poll(() => bench.clock.sleeping()).toEqual([1_000]);
+    bench.clock.advance(1_000);
+    await bench.startRemovals();
+    await poll(() => writer.size).toBe(1);
+  });
+
+  it('writes network data, data and the condition Ready', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.start().set(claim, [ready('vf-0', { data: { mtu: 1400 } }), ready('vf-1')]);
+    await poll(bench.entries).toHaveLength(2);
+    const condition = {
+      ...{ type: 'Ready', status: 'True', reason: 'Attached', message: '' },
+      lastTransitionTime: expect.stringMatching(timestamp),
+    };
+    expect(bench.entries()).toEqual([
+      { ...entry('vf-0'), data: { mtu: 1400 }, conditions: [condition] },
+      { ...entry('vf-1'), conditions: [condition] },
+    ]);
+    expect(bench.patches()).toMatchObject([
+      { contentType: 'application/json-patch+json', body: [{ path: '/metadata/resourceVersion' }, {}], status: 200 },
+    ]);
+  });
+
+  it('returns at once, and keeps nothing waiting that comes after it', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    using hanging = bench.api.hang('/resourceclaims/');
+    const writer = bench.start();
+    expect(writer.set(claim, [ready('vf-0')])).toBeUndefined();
+    await poll(() => bench.api.requests('/resourceclaims/')).toHaveLength(1);
+    expect(bench.entries()).toBeUndefined();
+    hanging[Symbol.dispose]();
+    await poll(bench.entries).toHaveLength(1);
+  });
+
+  it('leaves the entries of other drivers alone, and what others say of its own devices', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const gpu = bench.start('gpu.example.com');
+    gpu.set(claim, [{ pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine' }]);
+    await poll(bench.entries).toHaveLength(1);
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(2);
+    const bound = {
+      ...{ type: 'Bound', status: 'True', reason: 'Bound', message: '' },
+      lastTransitionTime: '2026-01-01T00:00:00Z',
+    };
+    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
+      status?.devices?.find(({ device }) => device === 'vf-0')?.conditions?.push(bound as never);
+    });
+    writer.set(claim, [ready('vf-0', { reason: 'AddressChanged' })]);
+    await poll(() => bench.entries()?.find(({ device }) => device === 'vf-0')?.conditions).toMatchObject([
+      { type: 'Ready', reason: 'AddressChanged' },
+      bound,
+    ]);
+    writer.remove(claim);
+    await bench.startRemovals();
+    await poll(() => bench.entries()?.map(({ driver }) => driver)).toEqual(['gpu.example.com']);
+    gpu.remove(claim);
+    await bench.startRemovals();
+    await poll(() => bench.entries() ?? []).toEqual([]);
+  });
+
+  it('loses nothing when others write at the same time', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const drivers = [bench.start(), bench.start('gpu.example.com')];
+    const device = (n: number, data: object): DeviceStatus =>
+      n === 0 ? ready('vf-0', { data }) : { pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine', data };
+    for (let round = 1; round <= 10; round++) {
+      drivers.forEach((writer, n) => {
+        writer.set(claim, [device(n, { round })]);
+      });
+      await expect
+        .poll(
+          () => {
+            // After the first conflict it waits for a moment.
+            bench.clock.advance(1_000);
+            return bench.entries()?.map(({ data }) => data);
+          },
+          { timeout: 10_000 },
+        )
+        .toEqual([{ round }, { round }]);
+    }
+    expect(bench.patches().filter(({ status }) => status === 409)).not.toEqual([]);
+    expect(bench.warnings()).toEqual([]);
+  });
+
+  it('makes the patch anew when its indexes do not fit the list any more', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const gpu = bench.start('gpu.example.com');
+    gpu.set(claim, [{ pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine' }]);
+    await poll(bench.entries).toHaveLength(1);
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(2);
+    gpu.remove(claim);
+    await bench.startRemovals();
+    await poll(bench.entries).toHaveLength(1);
+    writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
+    await poll(() => bench.entries()?.[0]?.conditions?.[0]?.reason).toBe('Changed');
+    expect(bench.patches().some(({ status }) => status === 422)).toBe(true);
+    expect(bench.warnings()).toEqual([]);
+  });
+
+  it('counts a conflict as a failure when no other client has written', async () => {
+    await using bench = await startBench();
+    bench.api.failNext('PATCH /status', 409, { times: Infinity });
+    bench.start().set(bench.createClaim(), [ready('vf-0')]);
+    await poll(bench.warnings).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
+    expect(bench.patches()).toHaveLength(1);
+  });
+
+  it('counts it as a failure when another client writes the claim without a pause', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    let version = 0;
+    const api: ClaimStatusApi = {
+      read: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {} }),
+      patch: async () => {
+        throw new KubeError('api-conflict', 'the object has been modified');
+      },
+    };
+    const { clock, logger } = bench;
+    await using writer = new ClaimStatusWriter(api, { driver: testDriver, clock, logger });
+    writer.set(claim, [ready('vf-0')]);
+    await expect
+      .poll(
+        () => {
+          clock.advance(400);
+          return bench.warnings();
+        },
+        { timeout: 10_000 },
+      )
+      .toMatchObject([{ code: 'status-failed' }]);
+    // One read at first, and one after each of five patches.
+    expect(version).toBe(6);
+  });
+
+  it('writes the entry of a device once that two requests have', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.start().set(claim, [ready('vf-0'), ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
+  });
+
+  it('writes nothing when nothing changed, after a restart neither', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const first = bench.start();
+    first.set(claim, [ready('vf-0', { data: { a: 1 } })]);
+    await poll(bench.patches).toHaveLength(1);
+    await poll(bench.entries).toHaveLength(1);
+    first.set(claim, [ready('vf-0', { data: { a: 1 } })]);
+    await first[Symbol.asyncDispose]();
+
+    const second = bench.start();
+    const reads = () => bench.api.requests('GET /resourceclaims/').length;
+    const before = reads();
+    second.set(claim, [ready('vf-0', { data: { a: 1 } })]);
+    await poll(reads).toBe(before + 1);
+    second.set(claim, [ready('vf-0', { data: { a: 2 } })]);
+    await poll(() => bench.entries()?.[0]?.data).toEqual({ a: 2 });
+    expect(bench.patches()).toHaveLength(2);
+  });
+
+  it('keeps the time since when a device is ready, and notes when that changes', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const before = '2026-01-01T00:00:00Z';
+    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
+      const condition = { type: 'Ready', status: 'True', reason: 'Old', message: '', lastTransitionTime: before };
+      if (status !== undefined) status.devices = [entry('vf-0', { conditions: [condition as never] })];
+    });
+    const writer = bench.start();
+    const condition = () => bench.entries()?.[0]?.conditions?.[0];
+    writer.set(claim, [ready('vf-0')]);
+    await poll(condition).toMatchObject({ reason: 'Attached', status: 'True', lastTransitionTime: before });
+    writer.set(claim, [ready('vf-0', { ready: false, reason: 'LinkDown' })]);
+    await poll(condition).toMatchObject({ reason: 'LinkDown', status: 'False' });
+    expect(condition()?.lastTransitionTime).not.toBe(before);
+  });
+
+  it('ends with the newest state, however many came before it', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const slow = bench.api.delay('PATCH /status', 20);
+    const writer = bench.start();
+    for (let n = 1; n <= 50; n++) writer.set(claim, [ready('vf-0', { data: { n } })]);
+    await poll(bench.patches).toHaveLength(1);
+    for (let n = 51; n <= 100; n++) writer.set(claim, [ready('vf-0', { data: { n } })]);
+    await poll(() => bench.entries()?.[0]?.data).toEqual({ n: 100 });
+    slow[Symbol.dispose]();
+    // One under way, and one with the last word.
+    expect(bench.patches().length).toBeLessThanOrEqual(3);
+  });
+
+  it('keeps devices apart that share a name but not a share', async () => {
+    await using bench = await startBench();
+    const shares = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222'];
+    const devices = shares.map((shareID) => ({ device: 'vf-0', shareID }));
+    const { namespace, name, uid } = bench.api.create(
+      buildClaim('shared', { requests: [{ name: 'vf', devices }] }),
+    ).metadata;
+    bench.start().set(
+      { namespace: namespace ?? '', name, uid },
+      shares.map((shareId, n) => ready('vf-0', { shareId, data: { n } })),
+    );
+    await poll(() => bench.entries('shared')?.map(({ shareID, data }) => [shareID, data])).toEqual(
+      shares.map((shareID, n) => [shareID, { n }]),
+    );
+  });
+
+  it('cuts what the API has no room for', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const ips = Array.from({ length: 20 }, (_, n) => `192.0.2.${n}/24`);
+    const networkData = { interfaceName: 'net1', ips: [...ips.slice(0, 3), ...ips] };
+    bench.start().set(claim, [ready('vf-0', { networkData, message: 'x'.repeat(40_000) })]);
+    await poll(bench.entries).toMatchObject([{ networkData: { ips: ips.slice(0, 16) } }]);
+    expect(bench.entries()?.[0]?.conditions?.[0]?.message).toHaveLength(32_768);
+  });
+
+  it('removes its entries at unprepare, and only then, and forgets the claim', async () => {
+    await using bench = await startBench();
+    const claims = [bench.createClaim('good'), bench.createClaim('bad')];
+    const writer = bench.start();
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => [bench.entries('good')?.length, bench.entries('bad')?.length]).toEqual([1, 1]);
+    const plugin = withClaimStatus(
+      {
+        prepareResourceClaims: async () => new Map(),
+        unprepareResourceClaims: async ([good, bad]) =>
+          new Map([
+            [good?.uid ?? '', undefined],
+            [bad?.uid ?? '', new Error('busy')],
+          ]),
+      },
+      writer,
+    );
+    const requests = bench.api.log.length;
+    await plugin.unprepareResourceClaims(claims, { signal: AbortSignal.timeout(10_000) });
+    await bench.startRemovals();
+    // Nothing was asked for while the kubelet waited.
+    expect(bench.api.log).toHaveLength(requests);
+    await poll(() => bench.entries('good') ?? []).toEqual([]);
+    await poll(() => writer.size).toBe(1);
+    expect(bench.entries('bad')).toHaveLength(1);
+  });
+
+  it('waits for a state that will change soon, and no longer than three seconds', async () => {
+    await using bench = await startBench();
+    const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0', { networkData: { interfaceName: 'net1' } })], false);
+    writer.set(other, [ready('vf-0')], false);
+    await poll(() => bench.clock.sleeping()).toHaveLength(2);
+    writer.set(claim, [ready('vf-0')]);
+    bench.clock.advance(500);
+    await poll(bench.entries).toMatchObject([entry('vf-0')]);
+    expect(bench.patches()).toHaveLength(1);
+    for (let waitedMs = 500; waitedMs < 3_000; waitedMs += 500) {
+      await poll(() => bench.clock.sleeping()).toHaveLength(1);
+      expect(bench.entries('other')).toBeUndefined();
+      writer.set(other, [ready('vf-0')], false);
+      bench.clock.advance(500);
+    }
+    await poll(() => bench.entries('other')).toMatchObject([entry('vf-0')]);
+    expect(bench.patches()).toHaveLength(2);
+  });
+
+  it('writes nothing to an unprepared claim that was deallocated meanwhile', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
+    writer.remove(claim);
+    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, (object) => {
+      delete object.status;
+    });
+    const before = bench.api.log.length;
+    await bench.startRemovals();
+    await poll(() => writer.size).toBe(0);
+    expect(bench.api.log.slice(before).map(({ method }) => method)).toEqual(['GET']);
+  });
+
+  it('reads a prepared claim only once, unless it has changed since', async () => {
+    await using bench = await startBench();
+    const [claim, changed] = [bench.createClaim(), bench.createClaim('changed')];
+    const writer = bench.start();
+    const prepared = { devices: [] };
+    const plugin = withClaimStatus(
+      {
+        prepareResourceClaims: async (claims) => new Map(claims.map(({ identity }) => [identity.uid, prepared])),
+        unprepareResourceClaims: async () => new Map(),
+      },
+      writer,
+    );
+    const reads = () => bench.api.log.filter(({ method, path }) => method === 'GET' && /resourceclaims\/./.test(path));
+    const objects = await fetchClaims(bench.resources, [claim, changed], AbortSignal.timeout(10_000));
+    await plugin.prepareResourceClaims(objects, { signal: AbortSignal.timeout(10_000) });
+    expect(reads()).toHaveLength(2);
+    // Another driver reports its device.
+    await bench.start('gpu.example.com').set(changed, [ready('gpu-0')]);
+    await poll(() => bench.entries('changed')).toHaveLength(1);
+    const before = reads().length;
+    for (const each of [claim, changed]) writer.set(each, [ready('vf-0')]);
+    await poll(() => [bench.entries()?.length, bench.entries('changed')?.length]).toEqual([1, 2]);
+    expect(reads().length - before).toBe(1);
+  });
+
+  it.each([
+    ['is gone', (api: ApiServer) => api.delete('ResourceClaim', 'fast-net')],
+    [
+      'was replaced by another of the same name',
+      (api: ApiServer) => {
+        api.delete('ResourceClaim', 'fast-net');
+        api.create(buildClaim('fast-net', { requests: [{ name: 'vf', devices: ['vf-0'] }] }));
+      },
+    ],
+  ])('has nothing to do for a claim that %s', async (_, change) => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
+    change(bench.api);
+    writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
+    await poll(() => writer.size).toBe(0);
+    const unknown = bench.start();
+    unknown.remove(claim);
+    await bench.startRemovals();
+    await poll(() => unknown.size).toBe(0);
+    expect(bench.entries()).toBeUndefined();
+    expect(bench.warnings()).toEqual([]);
+  });
+
+  it('tries again, longer each time, with what is wanted by then', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.api.failNext('PATCH /status', 500, { times: 3 });
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0', { data: { n: 1 } })]);
+    for (const pauseMs of [500, 1_000, 2_000]) {
+      await poll(() => bench.clock.sleeping()).toEqual([pauseMs]);
+      writer.set(claim, [ready('vf-0', { data: { pauseMs } })]);
+      bench.clock.advance(pauseMs);
+    }
+    await poll(() => bench.entries()?.[0]?.data).toEqual({ pauseMs: 2_000 });
+    expect(bench.warnings()).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
+    expect(bench.failures).toEqual([]);
+  });
+
+  it('reports a failure that persists, once for each claim until it is over', async () => {
+    await using bench = await startBench();
+    const claims = ['one', 'two'].map((name) => bench.createClaim(name));
+    const writer = bench.start();
+    for (const reason of ['Attached', 'Changed']) {
+      const failing = bench.api.failNext('PATCH /status', 500, { times: Infinity });
+      for (const claim of claims) writer.set(claim, [ready('vf-0', { reason })]);
+      for (let attempts = 1; attempts <= 7; attempts++) {
+        await poll(() => bench.clock.sleeping()).toHaveLength(2);
+        expect(bench.failures).toHaveLength(attempts < 5 ? 0 : 2);
+        bench.clock.advance(30_000);
+        await poll(() => bench.api.log.every(({ endedMs }) => endedMs !== undefined)).toBe(true);
+      }
+      await poll(() => bench.clock.sleeping()).toHaveLength(2);
+      const names = bench.failures.splice(0).map(([name, { code }]) => `${name} ${code}`);
+      expect(names.sort()).toEqual(['one status-failed', 'two status-failed']);
+      failing[Symbol.dispose]();
+      bench.clock.advance(30_000);
+      await poll(() => ['one', 'two'].map((name) => bench.entries(name)?.[0]?.conditions?.[0]?.reason)).toEqual([
+        reason,
+        reason,
+      ]);
+    }
+    // Each time once, although two claims had it.
+    expect(bench.warnings()).toHaveLength(2);
+  });
+
+  it('says a failure of one claim once, also while others are written', async () => {
+    await using bench = await startBench();
+    const bad = bench.createClaim('bad');
+    const good = bench.createClaim('good');
+    bench.api.failNext('PATCH /resourceclaims/bad/status', 500, { times: Infinity });
+    const writer = bench.start();
+    writer.set(bad, [ready('vf-0')]);
+    for (let n = 0; n < 4; n++) {
+      await poll(() => bench.clock.sleeping()).toHaveLength(1);
+      writer.set(good, [ready('vf-0', { data: { n } })]);
+      await poll(() => bench.entries('good')?.[0]?.data).toEqual({ n });
+      const before = bench.patches().length;
+      bench.clock.advance(30_000);
+      await poll(() => bench.patches().length).toBeGreaterThan(before);
+    }
+    expect(bench.warnings()).toHaveLength(1);
+  });
+
+  it('says which permission is missing since Kubernetes 1.36, once, and works when it is given', async () => {
+    await using bench = await startBench();
+    const claims = ['one', 'two', 'three'].map((name) => bench.createClaim(name));
+    const message = `status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver" permission: no rule allows it for driver "${testDriver}"`;
+    const refused = bench.api.failNext('PATCH /status', 422, { times: Infinity, message });
+    const writer = bench.start();
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => bench.clock.sleeping()).toHaveLength(3);
+    expect(bench.warnings()).toMatchObject([
+      {
+        code: 'status-forbidden',
+        hint: expect.stringContaining(
+          `resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${testDriver}]`,
+        ),
+      },
+    ]);
+    refused[Symbol.dispose]();
+    bench.clock.advance(500);
+    await poll(() => ['one', 'two', 'three'].map((name) => bench.entries(name)?.length)).toEqual([1, 1, 1]);
+  });
+
+  it('says which permission on the status is missing', async () => {
+    await using bench = await startBench();
+    bench.api.failNext('PATCH /status', 403);
+    bench.start().set(bench.createClaim(), [ready('vf-0')]);
+    await poll(bench.warnings).toMatchObject([
+      { code: 'status-forbidden', hint: expect.stringContaining('resources: [resourceclaims/status], verbs: [patch]') },
+    ]);
+  });
+
+  it('gives up what the server finds wrong, until something else is wanted', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const writer = bench.start();
+    bench.api.failNext('PATCH /status', 422, { message: 'vf-99: must be an allocated device in the claim' });
+    writer.set(claim, [ready('vf-99')]);
+    await poll(() => bench.failures).toMatchObject([['fast-net', { code: 'status-invalid' }]]);
+    expect(String(bench.failures[0]?.[1].cause)).toContain('must be an allocated device in the claim');
+    await poll(() => bench.clock.sleeping()).toEqual([]);
+    writer.set(claim, [ready('vf-0')]);
+    await poll(bench.entries).toHaveLength(1);
+  });
+
+  it('reports once that a server does not keep it', async () => {
+    await using bench = await startBench();
+    using _off = bench.api.admit('ResourceClaim', (claim) => {
+      delete (claim as unknown as ResourceClaim).status?.devices;
+    });
+    const writer = bench.start();
+    for (const name of ['one', 'two']) writer.set(bench.createClaim(name), [ready('vf-0')]);
+    await poll(bench.patches).toHaveLength(2);
+    await poll(bench.warnings).toMatchObject([{ code: 'status-dropped' }]);
+    expect(bench.clock.sleeping()).toEqual([]);
+    expect(bench.failures).toEqual([]);
+  });
+
+  it('does not go on for ever about a claim that is over', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    bench.api.failNext('/resourceclaims/', 403, { times: Infinity });
+    const writer = bench.start();
+    writer.remove(claim);
+    await bench.startRemovals();
+    for (let failures = 1; failures < 8; failures++) {
+      await poll(() => bench.clock.sleeping()).toHaveLength(1);
+      bench.clock.advance(300_000);
+    }
+    await poll(() => writer.size).toBe(0);
+  });
+
+  it('asks for 4 claims at a time', async () => {
+    await using bench = await startBench();
+    const claims = Array.from({ length: 20 }, (_, n) => bench.createClaim(`claim-${n}`));
+    const writer = bench.start();
+    const hanging = bench.api.hang('GET /resourceclaims/');
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => bench.api.log).toHaveLength(4);
+    hanging[Symbol.dispose]();
+    await poll(() => claims.every(({ name }) => bench.entries(name)?.length === 1)).toBe(true);
+    await poll(() => bench.api.log.every(({ endedMs }) => endedMs !== undefined)).toBe(true);
+    const parallel = bench.api.log.map(
+      ({ startedMs }) =>
+        bench.api.log.filter((other) => other.startedMs <= startedMs && (other.endedMs ?? 0) > startedMs).length,
+    );
+    expect(Math.max(...parallel)).toBe(4);
+  });
+
+  it('ends at once, and leaves nothing behind', async () => {
+    await using bench = await startBench();
+    const claims = Array.from({ length: 8 }, (_, n) => bench.createClaim(`claim-${n}`));
+    bench.api.failNext('/claim-0', 500, { times: Infinity });
+    using _hanging = bench.api.hang('/claim-1');
+    const writer = bench.start();
+    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
+    await poll(() => bench.clock.sleeping()).toHaveLength(1);
+    await writer[Symbol.asyncDispose]();
+    await writer[Symbol.asyncDispose]();
+    expect(bench.clock.sleeping()).toEqual([]);
+    const requests = bench.api.log.length;
+    writer.set(bench.createClaim('late'), [ready('vf-0')]);
+    expect(bench.api.log).toHaveLength(requests);
+  });
+});

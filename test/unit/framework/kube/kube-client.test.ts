@@ -1,0 +1,261 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { KubeConfig } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import { KubeClient, type KubeError, type WatchEvent } from '../../../../src/framework/kube/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { ApiServer } from '../../../doubles/api-server.ts';
+import { kubeConfigOf, openKube } from '../../../doubles/kube.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { buildNode } from '../../../doubles/objects.ts';
+
+interface Node {
+  metadata: { name: string; resourceVersion: string; labels?: Record<string, string> };
+}
+
+const nodes = '/api/v1/nodes';
+const poll = <T>(what: () => T) => expect.poll(() => what(), { timeout: 10_000, interval: 5 });
+
+async function startBench() {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start({ token: 'secret' }));
+  const { client } = stack.use(openKube(api));
+  const owned = stack.move();
+  return { api, client, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** A config for any server on this machine. */
+function configFor(url: string): KubeConfig {
+  const config = new KubeConfig();
+  config.loadFromClusterAndUser({ name: 'c', server: url, skipTLSVerify: true }, { name: 'u' });
+  return config;
+}
+
+async function listen(server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function failureOf(task: Promise<unknown>): Promise<KubeError> {
+  return await task.then(
+    () => expect.unreachable('it did not fail'),
+    (error) => error,
+  );
+}
+
+describe('KubeClient', () => {
+  it('sends and gets plain JSON, and says who it is', async () => {
+    await using bench = await startBench();
+    const made = await bench.client.request<Node>({ method: 'POST', path: nodes, body: buildNode('n') });
+    expect(made.metadata).toMatchObject({ name: 'n', resourceVersion: expect.any(String) });
+    expect(await bench.client.request({ method: 'GET', path: `${nodes}/n` })).toEqual(bench.api.get('Node', 'n'));
+    expect(bench.api.log[0]).toMatchObject({
+      authorization: 'Bearer secret',
+      userAgent: 'netdra/test',
+      contentType: 'application/json',
+    });
+  });
+
+  it.each([
+    [401, 'api-unauthorized', false],
+    [403, 'api-forbidden', false],
+    [409, 'api-conflict', true],
+    [410, 'api-expired', true],
+    [422, 'api-invalid', false],
+    [429, 'api-throttled', true],
+    [500, 'api-failed', true],
+    [503, 'api-failed', true],
+  ])('tells what an answer %i means', async (status, code, retriable) => {
+    await using bench = await startBench();
+    bench.api.failNext(nodes, status, { message: 'so it is', reason: 'Because' });
+    const error = await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n` }));
+    expect(error).toMatchObject({ code, httpStatus: status, retriable, reason: 'Because' });
+    expect(error.message).toBe(`GET ${nodes}/n: the API server answered ${status}: so it is`);
+  });
+
+  it('tells an object that is not there from an API that is not there', async () => {
+    await using bench = await startBench();
+    const get = (path: string) => failureOf(bench.client.request({ method: 'GET', path }));
+    expect(await get(`${nodes}/nobody`)).toMatchObject({ code: 'api-not-found' });
+    expect(await get('/apis/example.com/v1/things')).toMatchObject({ code: 'api-unserved' });
+    expect(await get('/api/v1/things/a')).toMatchObject({ code: 'api-unserved' });
+  });
+
+  it('says in one line what is wrong with the permission', async () => {
+    await using bench = await startBench();
+    bench.api.failNext(nodes, 403, { message: 'nodes "n" is forbidden' });
+    expect(explain(await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n` })))).toMatch(
+      /nodes "n" is forbidden \(the driver's role lacks this permission/,
+    );
+  });
+
+  it('comes back when a busy server asks it to, five times at most', async () => {
+    await using bench = await startBench();
+    bench.api.create(buildNode('n'));
+    const clock = new ManualClock();
+    using client = new KubeClient(kubeConfigOf(bench.api), { clock, userAgent: 'netdra' });
+    using busy = bench.api.failNext(nodes, 429, { times: Infinity, retryAfterSeconds: 7 });
+    const refused = failureOf(client.request({ method: 'GET', path: `${nodes}/n` }));
+    for (let attempt = 1; attempt < 5; attempt++) {
+      await poll(() => clock.sleeping()).toEqual([7_000]);
+      expect(bench.api.log).toHaveLength(attempt);
+      clock.advance(7_000);
+    }
+    expect(await refused).toMatchObject({ code: 'api-throttled', retryAfterMs: 7_000 });
+    expect(bench.api.log).toHaveLength(5);
+    const served = client.request<Node>({ method: 'GET', path: `${nodes}/n` });
+    await poll(() => clock.sleeping()).toEqual([7_000]);
+    busy[Symbol.dispose]();
+    clock.advance(7_000);
+    expect((await served).metadata.name).toBe('n');
+  });
+
+  it('gives up a server that does not answer', async () => {
+    await using bench = await startBench();
+    using _hanging = bench.api.hang(nodes);
+    const error = await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n`, timeoutMs: 20 }));
+    expect(error).toMatchObject({ code: 'api-timeout', retriable: true });
+    expect(error.message).toBe(`GET ${nodes}/n: no answer from the API server within 20 ms`);
+  });
+
+  it("ends with the caller's own reason, also while it waits for a busy server", async () => {
+    await using bench = await startBench();
+    const reason = new Error('the pod is gone');
+    const abort = new AbortController();
+    using hanging = bench.api.hang(nodes);
+    const first = failureOf(bench.client.request({ method: 'GET', path: nodes, signal: abort.signal }));
+    await poll(() => bench.api.log.length).toBe(1);
+    abort.abort(reason);
+    expect(await first).toBe(reason);
+    hanging[Symbol.dispose]();
+
+    const later = new AbortController();
+    bench.api.failNext(nodes, 429, { retryAfterSeconds: 60 });
+    const second = failureOf(bench.client.request({ method: 'GET', path: nodes, signal: later.signal }));
+    await poll(() => bench.api.log[1]?.endedMs !== undefined).toBe(true);
+    later.abort(reason);
+    expect(await second).toBe(reason);
+  });
+
+  it('says that nobody is there', async () => {
+    const server = createServer();
+    const url = await listen(server);
+    await new Promise((resolve) => server.close(resolve));
+    using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
+    const error = await failureOf(client.request({ method: 'GET', path: nodes }));
+    expect(error).toMatchObject({ code: 'api-unreachable', retriable: true });
+    expect(explain(error)).toMatch(/no answer from the API server: connect ECONNREFUSED/);
+  });
+
+  it('takes an answer that is cut off, or no JSON, for none', async () => {
+    const server = createServer((request, response) => {
+      if (request.url === '/cut')
+        response.writeHead(200, { 'content-length': '100' }).write('{"a"', () => response.destroy());
+      else response.end('<html>');
+    });
+    const url = await listen(server);
+    using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
+    for (const path of ['/cut', '/html']) {
+      expect(await failureOf(client.request({ method: 'GET', path }))).toMatchObject({ code: 'api-unreachable' });
+    }
+    server.close();
+    server.closeAllConnections();
+  });
+
+  it('uses one connection for requests one after the other, and several for those at once', async () => {
+    const sockets = new Set<unknown>();
+    const server = createServer((request, response) => {
+      sockets.add(request.socket);
+      setTimeout(() => response.end('{}'), 5);
+    });
+    const url = await listen(server);
+    using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
+    for (let n = 0; n < 10; n++) await client.request({ method: 'GET', path: '/' });
+    expect(sockets.size).toBe(1);
+    await Promise.all(Array.from({ length: 16 }, () => client.request({ method: 'GET', path: '/' })));
+    expect(sockets.size).toBe(16);
+    client[Symbol.dispose]();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it('sends a request again on a new connection when the server has just closed the idle one', async () => {
+    let served = 0;
+    const server = createServer((request, response) => {
+      // The first answer leaves the connection open; the next request on it finds it cut.
+      if (served++ === 1) request.socket.resetAndDestroy();
+      else response.end(JSON.stringify({ served }));
+    });
+    const url = await listen(server);
+    using client = new KubeClient(configFor(url), { clock: systemClock, userAgent: 'netdra' });
+    await client.request({ method: 'GET', path: '/' });
+    expect(await client.request({ method: 'PUT', path: '/', body: {} })).toEqual({ served: 3 });
+    server.close();
+    server.closeAllConnections();
+  });
+});
+
+describe('KubeClient.watch', () => {
+  it('gives what happens, from a version on, until it is told to stop', async () => {
+    await using bench = await startBench();
+    const list = await bench.client.request<{ metadata: { resourceVersion: string } }>({ method: 'GET', path: nodes });
+    bench.api.create(buildNode('a'));
+    const abort = new AbortController();
+    const seen: string[] = [];
+    const watching = (async () => {
+      const query = { resourceVersion: list.metadata.resourceVersion };
+      for await (const event of bench.client.watch<Node>({ path: nodes, query, signal: abort.signal })) {
+        seen.push(`${event.type} ${event.object.metadata.name ?? ''}`);
+      }
+    })();
+    watching.catch(() => undefined);
+    await poll(() => seen).toEqual(['ADDED a']);
+    bench.api.create(buildNode('b'));
+    bench.api.delete('Node', 'a');
+    await poll(() => seen).toEqual(['ADDED a', 'ADDED b', 'DELETED a']);
+    const reason = new Error('enough');
+    abort.abort(reason);
+    await expect(watching).rejects.toBe(reason);
+    await poll(() => bench.api.watchCount).toBe(0);
+  });
+
+  it('ends quietly when the server ends it', async () => {
+    await using bench = await startBench();
+    const events: WatchEvent<Node>[] = [];
+    const watching = (async () => {
+      for await (const event of bench.client.watch<Node>({ path: nodes })) events.push(event);
+    })();
+    await poll(() => bench.api.watchCount).toBe(1);
+    bench.api.create(buildNode('a'));
+    await poll(() => events).toHaveLength(1);
+    bench.api.endWatches();
+    await watching;
+  });
+
+  it('fails with what the server says of a version that is too old, and of a lacking permission', async () => {
+    await using bench = await startBench();
+    bench.api.create(buildNode('a'));
+    bench.api.compact();
+    const watch = async () => {
+      for await (const _event of bench.client.watch({ path: nodes, query: { resourceVersion: '1' } }));
+    };
+    expect(await failureOf(watch())).toMatchObject({ code: 'api-expired' });
+    bench.api.failNext(nodes, 403);
+    expect(await failureOf(watch())).toMatchObject({ code: 'api-forbidden' });
+  });
+
+  it('fails when the connection is lost, and leaves nothing open when its reader goes', async () => {
+    await using bench = await startBench();
+    const watch = async () => {
+      for await (const _event of bench.client.watch({ path: nodes }));
+    };
+    const lost = failureOf(watch());
+    await poll(() => bench.api.watchCount).toBe(1);
+    bench.api.dropConnections();
+    expect(await lost).toMatchObject({ code: 'api-unreachable' });
+
+    bench.api.create(buildNode('a'));
+    for await (const _event of bench.client.watch({ path: nodes })) break;
+    await poll(() => bench.api.watchCount).toBe(0);
+  });
+});

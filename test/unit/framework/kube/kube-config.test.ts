@@ -1,0 +1,64 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { loadKubeConfig } from '../../../../src/framework/kube/kube-config.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+function write(text: string): string {
+  const dir = tempDir();
+  onTestFinished(() => dir[Symbol.dispose]());
+  const path = join(mkdtempSync(join(dir.path, 'x')), 'kubeconfig');
+  writeFileSync(path, text);
+  return path;
+}
+
+/** A kubeconfig whose cluster has these fields. */
+const withCluster = (cluster: object) =>
+  JSON.stringify({
+    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c' },
+    clusters: [{ name: 'c', cluster }],
+    users: [{ name: 'u', user: { token: 'secret' } }],
+    contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+  });
+
+function failureOf(path: string | undefined): string {
+  try {
+    loadKubeConfig(path);
+  } catch (error) {
+    return explain(error);
+  }
+  return expect.unreachable('it was taken');
+}
+
+describe('loadKubeConfig', () => {
+  it.each([
+    { server: 'https://10.0.0.1:6443' },
+    { server: 'https://api.example.com/clusters/a' },
+    { server: 'http://127.0.0.1:8080', 'insecure-skip-tls-verify': true },
+  ])('takes %j', (cluster) => {
+    expect(loadKubeConfig(write(withCluster(cluster))).getCurrentCluster()?.server).toBe(cluster.server);
+  });
+
+  it.each([
+    ['no YAML', 'token: [secret\nusers:', /^cannot load kubeconfig \S+: [^\n]*\(\d+:\d+\)$/],
+    ['an empty one', '', /^cannot load kubeconfig \S+: |^kubeconfig \S+ cannot be used: it has no current cluster$/],
+    ['one without clusters', 'kind: Config', /^kubeconfig \S+ cannot be used: it has no current cluster$/],
+    ['one without a server', withCluster({}), /cluster.server is missing$/],
+    ['one with half a URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is not a URL$/],
+    ['another protocol', withCluster({ server: 'ftp://a' }), /: server ftp:\/\/a has to begin with https:\/\/$/],
+    ['a connection in the clear', withCluster({ server: 'http://a' }), /needs insecure-skip-tls-verify: true$/],
+  ])('refuses %s, in one line', (_, text, message) => {
+    const failure = failureOf(write(text));
+    expect(failure).toMatch(message);
+    expect(failure).not.toMatch(/\n|secret/);
+  });
+
+  it('says what is missing outside of a cluster', () => {
+    vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect(failureOf(undefined)).toBe(
+      'no API server is known: this is not a pod with a service account (give --kubeconfig, or KUBECONFIG in the environment)',
+    );
+  });
+});

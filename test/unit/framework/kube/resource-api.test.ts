@@ -1,0 +1,83 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  fromResourceVersion,
+  resourceVersions,
+  toResourceVersion,
+} from '../../../../src/framework/kube/resource-versions.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { ApiServer, type ApiServerOptions } from '../../../doubles/api-server.ts';
+import { openKube } from '../../../doubles/kube.ts';
+import { buildClaim } from '../../../doubles/objects.ts';
+
+async function startBench(options: ApiServerOptions = {}) {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start(options));
+  const { resources } = stack.use(openKube(api));
+  api.create(buildClaim('c', { requests: [{ name: 'vf', devices: ['vf-0'] }] }));
+  const owned = stack.move();
+  const versions = () => api.log.map(({ path, status }) => `${path.split('/')[3]} ${status}`);
+  return { api, resources, versions, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+describe('ResourceApi', () => {
+  it('asks for nothing beforehand, and stays with what went well', async () => {
+    await using bench = await startBench({ draVersions: ['v1beta2', 'v1beta1'] });
+    for (let n = 0; n < 3; n++) await bench.resources.readClaim('default', 'c');
+    expect(bench.versions()).toEqual(['v1 404', 'v1beta2 200', 'v1beta2 200', 'v1beta2 200']);
+  });
+
+  it('returns to v1 when the cluster drops what it served before', async () => {
+    await using bench = await startBench({ draVersions: ['v1beta1'] });
+    await bench.resources.readClaim('default', 'c');
+    bench.api.serveDraVersions(['v1']);
+    await bench.resources.readClaim('default', 'c');
+    expect(bench.versions().slice(3)).toEqual(['v1beta1 404', 'v1 200']);
+    expect(bench.resources.version).toBe('v1');
+  });
+
+  it('does not look elsewhere for an object that is not there', async () => {
+    await using bench = await startBench();
+    await expect(bench.resources.readClaim('default', 'nobody')).rejects.toMatchObject({ code: 'api-not-found' });
+    expect(bench.versions()).toEqual(['v1 404']);
+  });
+
+  it('says what a cluster without any of the versions needs', async () => {
+    await using bench = await startBench({ draVersions: [] });
+    const error = await bench.resources.readClaim('default', 'c').catch((cause) => cause);
+    expect(error).toMatchObject({ code: 'api-unserved' });
+    expect(explain(error)).toMatch(/serves none of resource.k8s.io\/v1, v1beta2, v1beta1: .*needs Kubernetes 1.34/);
+  });
+
+  it('sends requests at once that come at once', async () => {
+    await using bench = await startBench();
+    const hanging = bench.api.hang('/resourceclaims/');
+    const reading = Promise.all(Array.from({ length: 16 }, () => bench.resources.readClaim('default', 'c')));
+    // All have arrived before the first is answered.
+    await bench.api.until(() => bench.api.log.length === 16, 10_000);
+    hanging[Symbol.dispose]();
+    expect(await reading).toHaveLength(16);
+  });
+});
+
+describe('toResourceVersion', () => {
+  const device = fc.record(
+    {
+      name: fc.string({ minLength: 1 }),
+      attributes: fc.dictionary(fc.string(), fc.object()),
+      taints: fc.array(fc.object()),
+    },
+    { requiredKeys: ['name'] },
+  );
+
+  it.each(resourceVersions)('and back gives the same slice, through %s', (version) => {
+    fc.assert(
+      fc.property(fc.array(device), fc.string(), (devices, driver) => {
+        const slice = { kind: 'ResourceSlice', spec: { driver, devices } };
+        const sent = toResourceVersion(slice, version);
+        expect(sent).toMatchObject({ apiVersion: `resource.k8s.io/${version}` });
+        expect(fromResourceVersion(sent, version)).toMatchObject(slice);
+      }),
+    );
+  });
+});

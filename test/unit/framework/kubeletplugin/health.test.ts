@@ -1,0 +1,212 @@
+import { Client, credentials, status } from '@grpc/grpc-js';
+import { describe, expect, it } from 'vitest';
+import { HealthBoard } from '../../../../src/framework/kubeletplugin/health.ts';
+import type { DeviceHealth } from '../../../../src/framework/kubeletplugin/index.ts';
+import { startKubeletPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
+import { HealthWatch } from '../../../doubles/kubelet-health.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { Bench, startBench, testPlugin } from './bench.ts';
+
+const device = (deviceName: string, more: Partial<DeviceHealth> = {}): DeviceHealth => ({
+  poolName: 'node-1',
+  deviceName,
+  health: 'healthy',
+  ...more,
+});
+
+/** A kubelet that watches health, and a driver that reports it. */
+async function startHealthBench() {
+  const bench = await Bench.start({ watchHealth: true, healthReconnectMs: 20 });
+  const helper = await bench.startHelper({}, { health: true });
+  const watch = bench.kubelet.plugins(testDriver)[0]?.health;
+  if (watch === undefined) throw new Error('the kubelet does not watch');
+  return Object.assign(bench, { helper, watch });
+}
+
+describe('setHealth', () => {
+  it('facts §2.4: sends the complete list when the kubelet connects, and again when something changes', async () => {
+    await using bench = await startHealthBench();
+    bench.helper.setHealth([device('a'), device('b', { health: 'unhealthy', message: 'link is down' })]);
+    await bench.kubelet.until(() => bench.watch.received.length === 1);
+    expect(bench.watch.health('node-1', 'a')).toEqual({ health: 'Healthy', message: '' });
+    expect(bench.watch.health('node-1', 'b')).toEqual({ health: 'Unhealthy', message: 'link is down' });
+    bench.helper.setHealth([device('a', { health: 'unknown' }), device('b')]);
+    await bench.kubelet.until(() => bench.watch.received.length === 2);
+    expect(bench.watch.health('node-1', 'a').health).toBe('Unknown');
+    expect(bench.watch.health('node-1', 'b').health).toBe('Healthy');
+    // Another one that comes late hears all of it, too.
+    const services = ['v1.DRAResourceHealth'];
+    using late = new HealthWatch({ endpoint: bench.helper.sockets.dra, services });
+    await expect.poll(() => late.received).toHaveLength(1);
+    expect(late.received[0]).toHaveLength(2);
+  });
+
+  it('sends nothing before the driver has said something, and an empty list when it says that', async () => {
+    await using bench = await startHealthBench();
+    await expect.poll(() => bench.watch.opened).toBe(1);
+    expect(bench.watch.received).toEqual([]);
+    bench.helper.setHealth([]);
+    await expect.poll(() => bench.watch.received).toEqual([[]]);
+  });
+
+  it('facts §2.4: reports the same by v1alpha1, for kubelets before 1.37', async () => {
+    await using bench = await startHealthBench();
+    bench.helper.setHealth([device('a', { message: 'fine' })]);
+    using old = new HealthWatch({ endpoint: bench.helper.sockets.dra, services: ['v1alpha1.DRAResourceHealth'] });
+    await expect.poll(() => old.health('node-1', 'a')).toEqual({ health: 'Healthy', message: 'fine' });
+  });
+
+  it('facts §2.4: the kubelet that lost the stream opens it again and hears all again', async () => {
+    await using bench = await startHealthBench();
+    bench.helper.setHealth([device('a')]);
+    await bench.kubelet.until(() => bench.watch.received.length === 1);
+    await bench.helper[Symbol.asyncDispose]();
+    await expect.poll(() => bench.watch.health('node-1', 'a').health).toBe('Unknown');
+    const again = await bench.startHelper({}, { health: true });
+    again.setHealth([device('a', { health: 'unhealthy' })]);
+    const watch = () => bench.kubelet.plugins(testDriver).at(-1)?.health;
+    await expect.poll(() => watch()?.health('node-1', 'a').health).toBe('Unhealthy');
+  });
+
+  it('facts §2.4: says again what stays true before the 30 s of the kubelet are over', async () => {
+    const clock = new ManualClock();
+    await using bench = await Bench.start({ watchHealth: true });
+    const helper = await bench.startHelper({}, { health: true, clock });
+    const watch = bench.kubelet.plugins(testDriver)[0]?.health;
+    helper.setHealth([device('a')]);
+    await expect.poll(() => watch?.received.length).toBe(1);
+    expect(watch?.received[0]).toMatchObject([{ healthCheckTimeoutSeconds: 30 }]);
+    for (let round = 2; round < 5; round++) {
+      await expect.poll(() => clock.sleeping().length).toBe(1);
+      clock.advance(9_999);
+      expect(watch?.received).toHaveLength(round - 1);
+      clock.advance(1);
+      await expect.poll(() => watch?.received.length).toBe(round);
+    }
+  });
+
+  it('ends the streams when it stops, and does not wait for them', async () => {
+    await using bench = await startBench({}, { health: true, drainMs: 1_000 });
+    bench.helper.setHealth([device('a')]);
+    // A kubelet that does not look at the registration socket.
+    using watch = new HealthWatch({ endpoint: bench.helper.sockets.dra, services: ['v1.DRAResourceHealth'] });
+    await expect.poll(() => watch.received).toHaveLength(1);
+    await bench.helper[Symbol.asyncDispose]();
+    await expect.poll(() => watch.health('node-1', 'a').health).toBe('Unknown');
+    expect(bench.logger.messages('warn')).toEqual([]);
+  });
+
+  it('drops the streams of kubelets that are gone', async () => {
+    await using bench = await startHealthBench();
+    bench.helper.setHealth([device('a')]);
+    for (let round = 0; round < 20; round++) {
+      const services = ['v1.DRAResourceHealth'];
+      const watch = new HealthWatch({ endpoint: bench.helper.sockets.dra, services });
+      await expect.poll(() => watch.received).toHaveLength(1);
+      watch[Symbol.dispose]();
+    }
+    bench.helper.setHealth([device('a', { health: 'unhealthy' })]);
+    await expect.poll(() => bench.watch.health('node-1', 'a').health).toBe('Unhealthy');
+  });
+
+  it.each<[string, DeviceHealth[], RegExp]>([
+    ['without a name', [device('')], /it has no pool or no name/],
+    ['in a state that is none', [device('a', { health: 'fine' as never })], /node-1\/a is "fine"/],
+    ['with no time', [device('a', { timeoutSeconds: 0 })], /timeoutSeconds of node-1\/a is 0/],
+    ['twice', [device('a'), device('a')], /device node-1\/a is there twice/],
+  ])('refuses a device %s, and keeps what was said before', async (_what, devices, message) => {
+    const board = new HealthBoard();
+    board.set([device('kept')]);
+    expect(() => board.set(devices)).toThrow(message);
+    expect(board.snapshot()).toMatchObject([{ device: { deviceName: 'kept' } }]);
+  });
+
+  it('says what is missing when health is not served', async () => {
+    await using bench = await startBench();
+    expect(() => bench.helper.setHealth([])).toThrow(
+      expect.objectContaining({ code: 'health-invalid', hint: 'start the helper with the option health' }),
+    );
+  });
+});
+
+describe('the health service', () => {
+  it('facts §2.5: is registered after the DRA services, v1 before v1alpha1, and only when it is served', async () => {
+    await using bench = await Bench.start();
+    await bench.startHelper({}, { health: true });
+    await bench.startHelper({}, { driver: 'other.example' });
+    const services = (driver: string) => bench.kubelet.plugins(driver)[0]?.services;
+    expect(services(testDriver)).toEqual([
+      'v1.DRAPlugin',
+      'v1beta1.DRAPlugin',
+      'v1.DRAResourceHealth',
+      'v1alpha1.DRAResourceHealth',
+    ]);
+    expect(services('other.example')).toEqual(['v1.DRAPlugin', 'v1beta1.DRAPlugin']);
+  });
+
+  it('facts §2.5: is Unimplemented when it is not served, which the kubelet takes as final', async () => {
+    await using bench = await Bench.start();
+    await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
+    using watch = new HealthWatch({ endpoint: helper.sockets.dra, services: ['v1.DRAResourceHealth'], reconnectMs: 1 });
+    await expect.poll(() => watch.isGivenUp).toBe(true);
+    expect(watch.opened).toBe(1);
+    using stack = new DisposableStack();
+    const client = stack.adopt(new Client(`unix:${helper.sockets.dra}`, credentials.createInsecure()), (each) =>
+      each.close(),
+    );
+    const code = await new Promise((resolve) =>
+      client
+        .makeServerStreamRequest('/v1.DRAResourceHealth/NodeWatchResources', Buffer.from, String, Buffer.alloc(0))
+        .on('error', ({ code }: { code?: number }) => resolve(code))
+        .resume(),
+    );
+    expect(code).toBe(status.UNIMPLEMENTED);
+  });
+});
+
+describe('HealthBoard', () => {
+  it('facts §2.4: has unix seconds, the default timeout, and the driver’s own where it gives them', () => {
+    const board = new HealthBoard(() => new Date(100_900));
+    board.set([device('a'), device('b', { checkedAt: new Date(90_100), timeoutSeconds: 12 })]);
+    expect(board.snapshot()).toEqual([
+      {
+        device: { poolName: 'node-1', deviceName: 'a' },
+        health: 'HEALTHY',
+        lastUpdatedTime: 100,
+        healthCheckTimeoutSeconds: 30,
+        message: '',
+      },
+      {
+        device: { poolName: 'node-1', deviceName: 'b' },
+        health: 'HEALTHY',
+        lastUpdatedTime: 90,
+        healthCheckTimeoutSeconds: 12,
+        message: '',
+      },
+    ]);
+    expect(board.refreshMs()).toBe(4_000);
+  });
+
+  it.each([
+    ['x'.repeat(1024), 1024],
+    ['x'.repeat(1025), 1024],
+    ['ä'.repeat(600), 1023],
+    ['😀'.repeat(300), 1023],
+  ])('facts §2.4: cuts a message between characters to 1024 bytes', (message, bytes) => {
+    const board = new HealthBoard();
+    board.set([device('a', { message })]);
+    const [sent] = board.snapshot() ?? [];
+    expect(Buffer.byteLength(sent?.message ?? '')).toBe(bytes);
+    expect(sent?.message).not.toContain('\ufffd');
+    expect(sent?.message.endsWith('...')).toBe(message.length > 1024 || bytes < 1024);
+  });
+
+  it('does not follow what the driver does to its list later', () => {
+    const board = new HealthBoard();
+    const list = [device('a')];
+    board.set(list);
+    list[0]!.health = 'unhealthy';
+    expect(board.snapshot()).toMatchObject([{ health: 'HEALTHY' }]);
+  });
+});

@@ -1,0 +1,286 @@
+import { existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type PrepareResult, startKubeletPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { Bench, startBench, testPlugin } from './bench.ts';
+
+/** A driver that takes its time: it says when it was called, and ends when it is let. */
+function slowDriver() {
+  const started = Promise.withResolvers<AbortSignal>();
+  const go = Promise.withResolvers<void>();
+  return {
+    started: started.promise,
+    finish: () => go.resolve(),
+    behaviour: {
+      prepareResourceClaims: async (
+        claims: { identity: { uid: string } }[],
+        { signal }: { signal: AbortSignal },
+      ): Promise<Map<string, PrepareResult>> => {
+        started.resolve(signal);
+        await go.promise;
+        return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
+      },
+    },
+  };
+}
+
+const mode = (path: string) => statSync(path).mode & 0o777;
+
+describe('startKubeletPlugin', () => {
+  it('facts §2.6: serves the DRA socket before the registration socket that leads to it', async () => {
+    await using bench = await Bench.start();
+    const seen: boolean[] = [];
+    const options = bench.options();
+    const registration = join(bench.registryDir, `${testDriver}-reg.sock`);
+    const watching = setInterval(() => {
+      if (existsSync(registration)) seen.push(existsSync(join(options.dataDir, 'dra.sock')));
+    });
+    await using helper = await startKubeletPlugin(testPlugin({}), options);
+    await expect.poll(() => seen.length).toBeGreaterThan(0);
+    clearInterval(watching);
+    expect(seen).not.toContain(false);
+    expect(helper.sockets).toEqual({ dra: join(options.dataDir, 'dra.sock'), registration });
+  });
+
+  it('makes missing directories, and sockets, for their owner only', async () => {
+    await using bench = await Bench.start();
+    const before = process.umask(0o077);
+    try {
+      await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
+      expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('750');
+      expect(mode(helper.sockets.dra).toString(8)).toBe('600');
+      expect(mode(helper.sockets.registration).toString(8)).toBe('600');
+    } finally {
+      process.umask(before);
+    }
+  });
+
+  it('leaves the mode of directories that are there already', async () => {
+    await using bench = await Bench.start();
+    mkdirSync(bench.dataDir(), { recursive: true, mode: 0o711 });
+    await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
+    expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('711');
+  });
+
+  it('facts §2.6: replaces sockets that a killed instance left', async () => {
+    await using bench = await Bench.start();
+    const options = bench.options();
+    const paths = [join(options.dataDir, 'dra.sock'), join(bench.registryDir, `${testDriver}-reg.sock`)];
+    for (const path of paths) await leaveSocket(path);
+    const helper = await bench.startHelper();
+    expect(Object.values(helper.sockets)).toEqual(paths);
+  });
+
+  it('refuses to take the sockets of an instance that runs, and leaves that one alone', async () => {
+    await using bench = await startBench();
+    await expect(startKubeletPlugin(testPlugin({}), bench.options())).rejects.toMatchObject({
+      code: 'socket-unavailable',
+      message: `another process listens on ${bench.helper.sockets.dra}`,
+      hint: 'end the other instance first, or give each one the UID of its pod',
+    });
+    const { wire } = bench.addPod('a');
+    const answer = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
+    expect(answer.claims[wire.uid]?.error).toBe('');
+  });
+
+  it.each<[string, (path: string) => void]>([
+    ['a symbolic link', (path) => symlinkSync('/nowhere', path)],
+    ['a file that is not a socket', (path) => writeFileSync(path, 'data')],
+    ['a file that is not a socket', (path) => mkdirSync(path)],
+  ])('refuses a path that is %s, and leaves it alone', async (what, put) => {
+    await using bench = await Bench.start();
+    const options = bench.options();
+    const path = join(bench.registryDir, `${testDriver}-reg.sock`);
+    put(path);
+    await expect(startKubeletPlugin(testPlugin({}), options)).rejects.toThrow(`${path} is ${what}`);
+    expect(lstatSync(path).isSocket()).toBe(false);
+    // What was started before is stopped again.
+    expect(existsSync(join(options.dataDir, 'dra.sock'))).toBe(false);
+  });
+
+  it("follows symbolic links of directories, as a kubelet's root directory often is one", async () => {
+    await using bench = await Bench.start();
+    mkdirSync(join(bench.dir, 'data'));
+    symlinkSync(join(bench.dir, 'data'), join(bench.dir, 'linked'));
+    const dataDir = join(bench.dir, 'linked', testDriver);
+    const helper = await bench.startHelper({}, { dataDir });
+    expect(bench.kubelet.plugins(testDriver)).toMatchObject([{ endpoint: join(dataDir, 'dra.sock') }]);
+    expect(existsSync(join(bench.dir, 'data', testDriver, 'dra.sock'))).toBe(true);
+    await helper[Symbol.asyncDispose]();
+  });
+
+  it('refuses a socket path that does not fit into an address', async () => {
+    await using bench = await Bench.start();
+    const dataDir = join(bench.dir, 'x'.repeat(120));
+    await expect(startKubeletPlugin(testPlugin({}), bench.options({ dataDir }))).rejects.toThrow(
+      /dra\.sock is longer than 107 bytes/,
+    );
+    expect(existsSync(dataDir)).toBe(false);
+  });
+
+  it('names the directory that cannot be made', async () => {
+    await using bench = await Bench.start();
+    writeFileSync(join(bench.dir, 'plugins'), '');
+    await expect(startKubeletPlugin(testPlugin({}), bench.options())).rejects.toMatchObject({
+      code: 'socket-unavailable',
+      message: `cannot listen on ${bench.dataDir()}/dra.sock`,
+    });
+  });
+});
+
+describe('registration', () => {
+  it('facts §2.2: says DRAPlugin, its name, its endpoint, and v1 before v1beta1', async () => {
+    await using bench = await startBench();
+    await expect
+      .poll(() => bench.kubelet.attempts[0]?.info)
+      .toEqual({
+        type: 'DRAPlugin',
+        name: testDriver,
+        endpoint: bench.helper.sockets.dra,
+        supportedVersions: ['v1.DRAPlugin', 'v1beta1.DRAPlugin'],
+      });
+    expect(bench.kubelet.plugins(testDriver)).toMatchObject([{ service: 'v1.DRAPlugin' }]);
+    expect(bench.logger.messages()).toContain('registered with the kubelet');
+    expect(bench.helper.registration).toEqual({ registered: true });
+    await bench.helper.whenRegistered(new AbortController().signal);
+  });
+
+  it('facts §2.2: a refusal is reported and answered with an error; the kubelet tries again by itself', async () => {
+    let reason: string | undefined = 'not on this node';
+    await using bench = await Bench.start({ refuse: () => reason });
+    const heard: object[] = [];
+    const options = bench.options({ onRegistration: (status) => heard.push(status) });
+    await using helper = await startKubeletPlugin(testPlugin({}), options);
+    await expect.poll(() => heard.length).toBeGreaterThan(0);
+    expect(heard[0]).toEqual({ registered: false, error: expect.stringContaining('not on this node') });
+    expect(helper.registration).toEqual(heard[0]);
+    await expect
+      .poll(() => bench.kubelet.attempts[0]?.notifyError)
+      .toMatch(/code = Unknown desc = failed registration process: .*not on this node/);
+    using deadline = systemClock.deadline(20);
+    await expect(helper.whenRegistered(deadline.signal)).rejects.toMatchObject({
+      code: 'registration-refused',
+      message: expect.stringMatching(/has not registered driver .*: it said: .*not on this node/),
+    });
+    expect(bench.logger.lines.find(({ level }) => level === 'error')).toMatchObject({
+      message: 'the kubelet refused the registration, it will try again',
+    });
+    reason = undefined;
+    await helper.whenRegistered(new AbortController().signal);
+    expect(helper.registration).toEqual({ registered: true });
+  });
+
+  it('tells who waits that no kubelet has come', async () => {
+    await using bench = await Bench.start();
+    bench.kubelet[Symbol.dispose]();
+    await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
+    using deadline = systemClock.deadline(20);
+    await expect(helper.whenRegistered(deadline.signal)).rejects.toMatchObject({
+      message: `the kubelet has not registered driver ${testDriver}: it has not asked who we are`,
+      hint: expect.stringContaining('plugins_registry'),
+    });
+    expect(helper.registration).toBeUndefined();
+  });
+
+  it('is found by a kubelet that starts anew', async () => {
+    await using bench = await startBench();
+    await bench.kubelet.restart();
+    await bench.kubelet.waitForDriver(testDriver);
+    expect(bench.logger.messages().filter((message) => message === 'registered with the kubelet')).toHaveLength(2);
+  });
+
+  it('facts §2.7: answers both authorities that the kubelet uses', async () => {
+    // The stand-in registers with the percent-encoded path as :authority, and calls with "localhost".
+    await using bench = await startBench();
+    const { wire } = bench.addPod('a');
+    expect((await bench.kubelet.client(testDriver).nodePrepareResources([wire])).claims[wire.uid]?.error).toBe('');
+  });
+});
+
+describe('stopping', () => {
+  it('removes both sockets, the registration socket first', async () => {
+    await using bench = await Bench.start();
+    const slow = slowDriver();
+    const helper = await bench.startHelper(slow.behaviour);
+    const { wire } = bench.addPod('a');
+    using client = new DraClient(helper.sockets.dra);
+    const call = client.nodePrepareResources([wire]);
+    await slow.started;
+    const stopped = helper[Symbol.asyncDispose]();
+    await expect.poll(() => existsSync(helper.sockets.registration)).toBe(false);
+    await bench.kubelet.until(() => bench.kubelet.plugins(testDriver).length === 0);
+    await expect.poll(() => existsSync(helper.sockets.dra)).toBe(false);
+    // The call goes on; it was there before.
+    slow.finish();
+    expect((await call).claims[wire.uid]?.error).toBe('');
+    await stopped;
+    expect(bench.logger.messages('warn')).toEqual([]);
+  });
+
+  it('tells calls to end that take too long, and cuts off those that do not heed it', async () => {
+    await using bench = await Bench.start();
+    const slow = slowDriver();
+    const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
+    const { wire } = bench.addPod('a');
+    using client = new DraClient(helper.sockets.dra);
+    const call = client.nodePrepareResources([wire]);
+    const signal = await slow.started;
+    const refused = expect(call).rejects.toThrow(/NodePrepareResources did not end in time: the driver is stopping/);
+    await helper[Symbol.asyncDispose]();
+    await refused;
+    expect(signal.aborted).toBe(true);
+    expect(bench.logger.messages('warn')).toEqual(['calls in flight are told to end']);
+    slow.finish();
+  });
+
+  it('can be asked for twice', async () => {
+    await using bench = await startBench();
+    await Promise.all([bench.helper[Symbol.asyncDispose](), bench.helper[Symbol.asyncDispose]()]);
+    await bench.helper[Symbol.asyncDispose]();
+  });
+
+  it('leaves a successor alone that took the same paths', async () => {
+    await using bench = await Bench.start();
+    const slow = slowDriver();
+    const first = await bench.startHelper(slow.behaviour);
+    const { wire } = bench.addPod('a');
+    using client = new DraClient(first.sockets.dra);
+    const call = client.nodePrepareResources([wire]);
+    await slow.started;
+    const stopped = first[Symbol.asyncDispose]();
+    await expect.poll(() => existsSync(first.sockets.dra)).toBe(false);
+    const second = await bench.startHelper();
+    slow.finish();
+    await call;
+    await stopped;
+    expect(existsSync(second.sockets.dra)).toBe(true);
+    expect(existsSync(second.sockets.registration)).toBe(true);
+    using again = new DraClient(second.sockets.dra);
+    expect((await again.nodePrepareResources([wire])).claims[wire.uid]?.error).toBe('');
+  });
+
+  it('waits for metadata that is being written', async () => {
+    await using bench = await startBench();
+    const { pod, wire } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const device = { driver: testDriver, pool: 'node-1', name: 'dev-a' };
+    const update = bench.helper.updateRequestMetadata(wire, 'vf', [device]);
+    await bench.helper[Symbol.asyncDispose]();
+    expect(bench.metadataText('a', 'vf')).toContain('"generation": 1');
+    expect(await update).toMatchObject({ generation: 1 });
+  });
+});
+
+/** A socket file with nobody behind it. */
+async function leaveSocket(path: string): Promise<void> {
+  mkdirSync(dirname(path), { recursive: true });
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(`${path}.old`, resolve));
+  // Closing removes the name that was bound, so that the file stays under another one.
+  renameSync(`${path}.old`, path);
+  await new Promise((resolve) => server.close(resolve));
+}

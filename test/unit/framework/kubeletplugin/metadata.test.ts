@@ -1,0 +1,351 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { decodeStream, layouts } from '../../../../src/framework/metadata/index.ts';
+import { buildPod, generateClaim, testDriver } from '../../../doubles/objects.ts';
+import { Bench, preparedDevice, startBench } from './bench.ts';
+
+const root = '/var/run/kubernetes.io/dra-device-attributes';
+const fileName = `${testDriver}-metadata.json`;
+const pathOf = (claim: string, request: string) => `${root}/resourceclaims/${claim}/${request}/${fileName}`;
+const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 'node-1', name, ...more });
+const decode = (text: string | undefined) => decodeStream(text ?? '');
+
+const everyKind = {
+  model: { string: 'X710' },
+  vfIndex: { int: 3 },
+  trusted: { bool: false },
+  firmware: { version: '1.2.3' },
+};
+
+describe('metadata of a driver that knows all at prepare', () => {
+  it('KEP-5304 integration "End-to-end attribute exposure": the container of the pod finds the attributes', async () => {
+    await using bench = await startBench({
+      devices: [
+        preparedDevice('dev-a', { metadata: { attributes: everyKind, networkData: { ips: ['192.0.2.1/24'] } } }),
+      ],
+    });
+    const { pod, claim } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const mounts = bench.mountsOf(pod);
+    expect(Object.keys(mounts)).toEqual([pathOf('a', 'vf')]);
+    expect(decode(mounts[pathOf('a', 'vf')])).toMatchObject({
+      claim: { namespace: 'default', name: 'a', uid: claim.metadata.uid },
+      generation: 1,
+      request: 'vf',
+      devices: [owned('dev-a', { attributes: everyKind, networkData: { ips: ['192.0.2.1/24'] } })],
+    });
+  });
+
+  it('KEP-5304 integration "Multiple requests": a directory for each', async () => {
+    const devices = ['x', 'y', 'z'].map((name) => preparedDevice(`dev-${name}`, { requests: [name] }));
+    await using bench = await startBench({ devices });
+    const requests = ['x', 'y', 'z'].map((name) => ({ name, devices: [`dev-${name}`] }));
+    const { pod } = bench.addPod('a', { requests });
+    await bench.kubelet.prepare(pod);
+    expect(Object.keys(bench.mountsOf(pod)).sort()).toEqual(['x', 'y', 'z'].map((name) => pathOf('a', name)));
+    for (const name of ['x', 'y', 'z']) {
+      expect(decode(bench.metadataText('a', name))).toMatchObject({
+        request: name,
+        devices: [{ name: `dev-${name}` }],
+      });
+    }
+  });
+
+  it('KEP-5304 integration "Empty metadata": a file with the identity of the device, and nothing else', async () => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
+    const { pod } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const document = decode(bench.mountsOf(pod)[pathOf('a', 'vf')]);
+    expect(document).toMatchObject({ generation: 1, devices: [owned('dev-a')] });
+    expect(Object.keys(document.devices[0] ?? {}).sort()).toEqual(['driver', 'name', 'pool']);
+  });
+
+  it.each(Object.entries(everyKind))(
+    'KEP-5304 integration "Attribute types": %s is written as %j',
+    async (name, attribute) => {
+      await using bench = await startBench({
+        devices: [preparedDevice('dev-a', { metadata: { attributes: { [name]: attribute } } })],
+      });
+      const { pod } = bench.addPod('a');
+      await bench.kubelet.prepare(pod);
+      expect(decode(bench.metadataText('a', 'vf')).devices[0]?.attributes).toEqual({ [name]: attribute });
+    },
+  );
+
+  it('KEP-5304 e2e "Multi-device request": all devices of the request are in its file', async () => {
+    const devices = ['dev-1', 'dev-2', 'dev-3'].map((name, index) =>
+      preparedDevice(name, { metadata: { attributes: { index: { int: index } } } }),
+    );
+    await using bench = await startBench({ devices });
+    const { pod } = bench.addPod('a', { requests: [{ name: 'vf', devices: ['dev-1', 'dev-2', 'dev-3'] }] });
+    await bench.kubelet.prepare(pod);
+    expect(decode(bench.metadataText('a', 'vf')).devices.map(({ attributes }) => attributes)).toEqual([
+      { index: { int: 0 } },
+      { index: { int: 1 } },
+      { index: { int: 2 } },
+    ]);
+    // The mount once for the request: with its first device.
+    const answered = bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver);
+    expect(answered?.map(({ cdiDeviceIds }) => cdiDeviceIds.length)).toEqual([1, 0, 0]);
+  });
+
+  it('KEP-5304 "Multi-Driver Safety": two drivers of one request have a file each, side by side', async () => {
+    await using bench = await Bench.start();
+    const other = 'gpu.example';
+    await bench.startHelper({ devices: [preparedDevice('dev-a')] });
+    await bench.startHelper({ devices: [preparedDevice('gpu-0', { poolName: 'gpus' })] }, { driver: other });
+    const devices = ['dev-a', { device: 'gpu-0', driver: other, pool: 'gpus' }];
+    const { pod } = bench.addPod('a', { requests: [{ name: 'vf', devices }] });
+    await bench.kubelet.prepare(pod);
+    const mounts = bench.mountsOf(pod);
+    expect(Object.keys(mounts).sort()).toEqual(
+      [other, testDriver].map((driver) => `${root}/resourceclaims/a/vf/${driver}-metadata.json`),
+    );
+    expect(decode(mounts[pathOf('a', 'vf')]).devices).toMatchObject([{ name: 'dev-a' }]);
+  });
+});
+
+describe('metadata of a driver that knows it later', () => {
+  it('facts §1.11: an empty result lays down a CDI spec for each request, and no file', async () => {
+    await using bench = await startBench();
+    const requests = ['x', 'y'].map((name) => ({ name, devices: [`dev-${name}`] }));
+    const { pod, claim } = bench.addPod('a', { requests });
+    await bench.kubelet.prepare(pod);
+    expect(bench.cdiSpecs()).toEqual(
+      ['x', 'y'].map((name) => `${testDriver}_metadata_${claim.metadata.uid}_${name}.json`),
+    );
+    expect(bench.mountsOf(pod)).toEqual({ [pathOf('a', 'x')]: undefined, [pathOf('a', 'y')]: undefined });
+  });
+
+  it('KEP-5304 integration "Generation number": 1 with the first update, one more with each change', async () => {
+    await using bench = await startBench();
+    const { pod, wire } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const update = (ip: string) =>
+      bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a', { networkData: { ips: [ip] } })]);
+    expect(await update('192.0.2.1/24')).toMatchObject({ generation: 1 });
+    expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')]).generation).toBe(1);
+    expect(await update('192.0.2.2/24')).toMatchObject({ generation: 2 });
+    expect(await update('192.0.2.3/24')).toMatchObject({ generation: 3 });
+    expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')])).toMatchObject({
+      generation: 3,
+      devices: [{ networkData: { ips: ['192.0.2.3/24'] } }],
+    });
+  });
+
+  it('facts §1.8: an update keeps the pod’s name for the claim, and replaces the whole list of devices', async () => {
+    await using bench = await startBench();
+    const pod = buildPod('app', { resourceClaims: [{ name: 'nic', resourceClaimTemplateName: 'nics' }] });
+    bench.api.create(pod);
+    const claim = generateClaim(pod, 'nic', { requests: [{ name: 'vf', devices: ['dev-1', 'dev-2'] }] });
+    bench.api.create(claim);
+    await bench.kubelet.prepare(pod);
+    const { namespace, name, uid } = claim.metadata;
+    const identity = { namespace, name, uid };
+    await bench.helper.updateRequestMetadata(identity, 'vf', [
+      owned('dev-1', { attributes: { a: { int: 1 } } }),
+      owned('dev-2'),
+    ]);
+    await bench.helper.updateRequestMetadata(identity, 'vf', [owned('dev-1')]);
+    const path = `${root}/resourceclaimtemplates/nic/vf/${fileName}`;
+    expect(decode(bench.mountsOf(pod)[path])).toMatchObject({ podClaimName: 'nic', generation: 2 });
+    expect(decode(bench.mountsOf(pod)[path]).devices).toEqual([owned('dev-1')]);
+  });
+
+  it.each([
+    ['of another UID', { uid: 'other' }, 'vf', 'dev-a', testDriver],
+    ['that is not prepared', { name: 'other' }, 'vf', 'dev-a', testDriver],
+    ['for another request', {}, 'x', 'dev-a', testDriver],
+    ['with a device that is not its own', {}, 'vf', 'dev-b', testDriver],
+    ["with another driver's device", {}, 'vf', 'dev-a', 'gpu.example'],
+  ])('KEP-5304 "MetadataUpdater": refuses a claim %s', async (_what, other, request, name, driver) => {
+    await using bench = await startBench();
+    const { pod, wire } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    await expect(
+      bench.helper.updateRequestMetadata({ ...wire, ...other }, request, [{ ...owned(name), driver }]),
+    ).rejects.toMatchObject({ code: 'metadata-not-prepared' });
+    expect(bench.metadataText('a', 'vf')).toBeUndefined();
+  });
+
+  it('facts §1.7: a request with one deferred device is deferred, the others are not', async () => {
+    const devices = [
+      preparedDevice('dev-1', { requests: ['x'] }),
+      preparedDevice('dev-2', { requests: ['y'] }),
+      preparedDevice('dev-3', { requests: ['y'], metadata: 'deferred' }),
+    ];
+    await using bench = await startBench({ devices });
+    const requests = [
+      { name: 'x', devices: ['dev-1'] },
+      { name: 'y', devices: ['dev-2', 'dev-3'] },
+    ];
+    const { pod } = bench.addPod('a', { requests });
+    await bench.kubelet.prepare(pod);
+    expect(bench.metadataText('a', 'x')).toContain('dev-1');
+    expect(bench.metadataText('a', 'y')).toBeUndefined();
+  });
+});
+
+describe('places', () => {
+  it('facts §1.3: host file, CDI spec and container file of a plain claim', async () => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
+    const { pod, claim } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const [spec = ''] = bench.cdiSpecs();
+    expect(spec).toBe(`${testDriver}_metadata_${claim.metadata.uid}_vf.json`);
+    expect(JSON.parse(readFileSync(join(bench.cdiDir, spec), 'utf8'))).toMatchObject({
+      kind: `${testDriver}/metadata`,
+      devices: [
+        {
+          name: `${claim.metadata.uid}_vf`,
+          containerEdits: {
+            mounts: [
+              {
+                hostPath: join(bench.dataDir(), 'dra-device-metadata/default_a/vf/metadata.json'),
+                containerPath: pathOf('a', 'vf'),
+                options: ['ro', 'bind'],
+              },
+            ],
+          },
+        },
+      ],
+    });
+  });
+
+  it('facts §1.3: a claim from a template is found under the pod’s name for it', async () => {
+    await using bench = await startBench();
+    const pod = buildPod('app', { resourceClaims: [{ name: 'nic', resourceClaimTemplateName: 'nics' }] });
+    bench.api.create(pod);
+    bench.api.create(generateClaim(pod, 'nic', { requests: [{ name: 'vf', devices: ['dev-1'] }] }));
+    await bench.kubelet.prepare(pod);
+    expect(Object.keys(bench.mountsOf(pod))).toEqual([`${root}/resourceclaimtemplates/nic/vf/${fileName}`]);
+  });
+
+  it('facts §1.3: an annotation that is empty makes it a plain claim', async () => {
+    await using bench = await startBench();
+    const { pod } = bench.addPod('a', { annotations: { 'resource.kubernetes.io/pod-claim-name': '' } });
+    await bench.kubelet.prepare(pod);
+    expect(Object.keys(bench.mountsOf(pod))).toEqual([pathOf('a', 'vf')]);
+  });
+
+  it('facts §1.3: a subrequest has its base name in places, and the full reference in the document', async () => {
+    await using bench = await startBench();
+    const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
+    const { pod, wire } = bench.addPod('a', { requests });
+    await bench.kubelet.prepare(pod);
+    await bench.helper.updateRequestMetadata(wire, 'vf/large', [owned('dev-1')]);
+    expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')]).request).toBe('vf/large');
+  });
+
+  it('KEP-5304 e2e "Metadata file mounted": under the path of the KEP in its layout', async () => {
+    await using bench = await startBench(
+      { devices: [preparedDevice('dev-a')] },
+      { metadata: { layouts: [layouts.v1, layouts.kep] } },
+    );
+    const { pod } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const text = bench.mountsOf(pod)[`/var/run/dra-device-attributes/a/vf/${fileName}`];
+    // KEP-5304 e2e "Correct content".
+    expect(JSON.parse(text ?? '')).toMatchObject({
+      apiVersion: 'metadata.resource.k8s.io/v1alpha1',
+      kind: 'DeviceMetadata',
+      metadata: { name: 'a', namespace: 'default', generation: 1 },
+      requests: [{ name: 'vf', devices: [owned('dev-a')] }],
+    });
+  });
+});
+
+describe('isolation', () => {
+  const containers = [
+    { name: 'whole', claims: [{ name: 'nic' }] },
+    { name: 'left', claims: [{ name: 'nic', request: 'left' }] },
+    { name: 'right', claims: [{ name: 'nic', request: 'right' }] },
+    { name: 'none', claims: [] },
+  ];
+  const requests = ['left', 'right'].map((name) => ({ name, devices: [`dev-${name}`] }));
+
+  it.each([
+    ['the devices of the allocation', []],
+    ['a device for each request', ['left', 'right'].map((name) => preparedDevice(`dev-${name}`, { requests: [name] }))],
+    ['one device for all requests', [preparedDevice('dev-left', { requests: [] })]],
+  ])('KEP-5304 integration "Container isolation": own requests only, with %s', async (_what, devices) => {
+    await using bench = await startBench({ devices });
+    const { pod } = bench.addPod('a', { containers, requests });
+    await bench.kubelet.prepare(pod);
+    const seen = (name: string) => Object.keys(bench.mountsOf(pod, name)).sort();
+    expect(seen('whole')).toEqual([pathOf('a', 'left'), pathOf('a', 'right')]);
+    expect(seen('left')).toEqual([pathOf('a', 'left')]);
+    expect(seen('right')).toEqual([pathOf('a', 'right')]);
+    expect(seen('none')).toEqual([]);
+  });
+
+  it('facts §3.2: a device of all requests goes to every container of the claim, once', async () => {
+    await using bench = await startBench({
+      devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
+    });
+    const { pod } = bench.addPod('a', { containers, requests });
+    await bench.kubelet.prepare(pod);
+    for (const name of ['whole', 'left', 'right']) {
+      const ids = bench.kubelet.cdiDevicesForContainer(pod, name);
+      expect(ids.filter((id) => id === 'x.example/nic=1')).toHaveLength(1);
+    }
+    expect(bench.kubelet.cdiDevicesForContainer(pod, 'none')).toEqual([]);
+  });
+
+  it("facts §1.4: the driver's own CDI ids come first, then the metadata mount", async () => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-a', { cdiDeviceIds: ['x.example/nic=1'] })] });
+    const { pod, claim } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([
+      'x.example/nic=1',
+      `${testDriver}/metadata=${claim.metadata.uid}_vf`,
+    ]);
+  });
+});
+
+describe('metadata off', () => {
+  it.each([
+    ['never on', false as const],
+    ['off', { enabled: false }],
+  ])('KEP-5304 integration "Enable/disable": no specs and no files when it is %s', async (_what, metadata) => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-a', { metadata: {} })] }, { metadata });
+    const { pod } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([]);
+    expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
+    await bench.kubelet.unprepare(pod);
+  });
+
+  it('KEP-5304 "Downgrade": pods prepared before keep their files until they end', async () => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
+    const { pod } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    await bench.helper[Symbol.asyncDispose]();
+    await bench.startHelper({}, { metadata: { enabled: false } });
+    expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')]).generation).toBe(1);
+    await bench.kubelet.unprepare(pod);
+    expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
+  });
+
+  it('facts §1.8: an update says that metadata is off', async () => {
+    await using bench = await startBench({}, { metadata: false });
+    const identity = { namespace: 'default', name: 'a', uid: 'u' };
+    await expect(bench.helper.updateRequestMetadata(identity, 'vf', [])).rejects.toThrow(
+      'device metadata is not enabled',
+    );
+  });
+});
+
+describe('the end', () => {
+  it('KEP-5304 integration "Cleanup", e2e "Cleanup on delete": files and specs go with unprepare', async () => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
+    const pods = ['a', 'b'].map((name) => bench.addPod(name, { requests: [{ name: 'vf', devices: ['dev-a'] }] }));
+    for (const { pod } of pods) await bench.kubelet.prepare(pod);
+    await bench.kubelet.unprepare(pods[0]!.pod);
+    expect(bench.claimDirs()).toEqual(['default_b']);
+    expect(bench.cdiSpecs()).toEqual([`${testDriver}_metadata_${pods[1]?.wire.uid}_vf.json`]);
+    await bench.kubelet.unprepare(pods[1]!.pod);
+    expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
+  });
+});

@@ -1,0 +1,441 @@
+import { join } from 'node:path';
+import { status } from '@grpc/grpc-js';
+import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import type { ClaimIdentity, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
+import { type Behaviour, preparedDevice, startBench } from './bench.ts';
+
+const results = (claims: { identity: ClaimIdentity }[], result: (name: string) => PrepareResult) =>
+  new Map(claims.map(({ identity }) => [identity.uid, result(identity.name)]));
+
+describe('NodePrepareResources', () => {
+  it('facts §3.1: fetches 16 claims in one round of parallel GETs, straight from the API server', async () => {
+    await using bench = await startBench();
+    const claims = Array.from({ length: 16 }, (_, n) => bench.addPod(`c-${n}`).wire);
+    bench.api.delay('/resourceclaims/', 100);
+    for (let round = 0; round < 2; round++) {
+      const before = bench.api.log.length;
+      await bench.kubelet.client(testDriver).nodePrepareResources(claims);
+      const gets = bench.api.log.slice(before);
+      expect(gets.map(({ method, path }) => `${method} ${path}`).sort()).toEqual(
+        claims.map(({ name }) => `GET /apis/resource.k8s.io/v1/namespaces/default/resourceclaims/${name}`).sort(),
+      );
+      // The last one went out before the first answer was there.
+      const lastStart = Math.max(...gets.map(({ startedMs }) => startedMs));
+      const firstEnd = Math.min(...gets.map(({ endedMs }) => endedMs ?? Infinity));
+      expect(lastStart).toBeLessThan(firstEnd);
+    }
+  });
+
+  it('facts §3.1: reads claims in v1beta2 or v1beta1 where the API server has nothing newer', async () => {
+    for (const version of ['v1beta2', 'v1beta1'] as const) {
+      await using bench = await startBench();
+      bench.api.serveDraVersions([version]);
+      await bench.kubelet.prepare(bench.addPod('a').pod);
+      expect(bench.api.log.at(-1)?.path).toContain(`/apis/resource.k8s.io/${version}/`);
+    }
+  });
+
+  it.each([
+    ['is not there', undefined, /get resource claims: retrieve claim default\/a: .*not found/],
+    ['is not allocated', { allocated: false }, /get resource claims: claim default\/a not allocated$/],
+    ['got replaced', { uid: 'another' }, /get resource claims: claim default\/a got replaced$/],
+    ['is reserved for nobody', { pods: [] }, /get resource claims: claim default\/a is not reserved for any pod$/],
+  ])('facts §3.1: fails the whole call, with code Unknown, when a claim %s', async (_what, stored, message) => {
+    const called: string[] = [];
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) => {
+        called.push(...claims.map(({ identity }) => identity.name));
+        return results(claims, () => ({ devices: [] }));
+      },
+    });
+    const good = bench.addPod('good');
+    const uid = 'asked-for';
+    if (stored !== undefined) bench.addPod('a', { uid, ...stored });
+    const target = { namespace: 'default', name: 'a', uid };
+    await expect(bench.kubelet.client(testDriver).nodePrepareResources([good.wire, target])).rejects.toMatchObject({
+      code: status.UNKNOWN,
+      details: expect.stringMatching(message),
+    });
+    expect(called).toEqual([]);
+  });
+
+  it('facts §3.1: checks the allocation before the UID', async () => {
+    await using bench = await startBench();
+    bench.addPod('a', { uid: 'another', allocated: false });
+    const target = { namespace: 'default', name: 'a', uid: 'asked-for' };
+    await expect(bench.kubelet.client(testDriver).nodePrepareResources([target])).rejects.toThrow(/not allocated/);
+  });
+
+  it('prepares a claim that is being deleted: while it is reserved its devices are its own', async () => {
+    await using bench = await startBench();
+    const { pod } = bench.addPod('a');
+    bench.api.edit<ResourceV1ResourceClaim>('ResourceClaim', 'a', ({ metadata }) => {
+      metadata!.deletionTimestamp = new Date();
+    });
+    await bench.kubelet.prepare(pod);
+    expect(bench.kubelet.claimInfo('default', 'a')?.prepared).toBe(true);
+  });
+
+  it("fails the whole call when the API server is not there, with the client's reason", async () => {
+    await using bench = await startBench();
+    const { wire } = bench.addPod('a');
+    await bench.api[Symbol.asyncDispose]();
+    await expect(bench.kubelet.client(testDriver).nodePrepareResources([wire])).rejects.toThrow(
+      /get resource claims: retrieve claim default\/a: /,
+    );
+  });
+
+  it('gives the driver what it needs of a claim', async () => {
+    const seen: object[] = [];
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) => {
+        seen.push(...claims);
+        return results(claims, () => ({ devices: [] }));
+      },
+    });
+    const { pod, claim, wire } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    expect(seen).toMatchObject([
+      {
+        identity: wire,
+        podClaimName: undefined,
+        podUids: [pod.metadata.uid],
+        results: [{ request: 'vf', driver: testDriver, pool: 'node-1', device: 'dev-a' }],
+        object: { metadata: { uid: claim.metadata.uid }, spec: claim.spec },
+      },
+    ]);
+  });
+
+  it("facts §3.1: reports the driver's error for the claim, and the others' results", async () => {
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) =>
+        results(claims, (name) => (name === 'bad' ? { error: new Error('no such VF') } : { devices: [] })),
+    });
+    const [good, bad] = ['good', 'bad'].map((name) => bench.addPod(name).wire);
+    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([good!, bad!]);
+    expect(claims).toMatchObject({
+      [bad!.uid]: { error: 'no such VF', devices: [] },
+      [good!.uid]: { error: '', devices: [{ deviceName: 'dev-good' }] },
+    });
+  });
+
+  it('facts §3.1: fails the whole call when the driver throws', async () => {
+    await using bench = await startBench({
+      prepareResourceClaims: async () => {
+        throw new Error('firmware is gone');
+      },
+    });
+    const { wire } = bench.addPod('a');
+    await expect(bench.kubelet.client(testDriver).nodePrepareResources([wire])).rejects.toMatchObject({
+      code: status.UNKNOWN,
+      details: 'prepare resource claims: firmware is gone',
+    });
+  });
+
+  it.each([
+    ['has no pool', { poolName: '' }, /a device has no pool or no name/],
+    ['has no name', { deviceName: '' }, /a device has no pool or no name/],
+    ['is for another request', { requests: ['x'] }, /is for request x, which is not allocated/],
+    ['has an invalid CDI device ID', { cdiDeviceIds: ['vfio'] }, /"vfio" is not a CDI device id, vendor\/class=name/],
+  ])('facts §3.1: fails the claim when a device of the driver %s', async (_what, device, message) => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-a', device)] });
+    const { wire } = bench.addPod('a');
+    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
+    expect(claims[wire.uid]?.error).toMatch(message);
+    expect(claims[wire.uid]?.error).toContain('driver prepared claim default/a wrongly');
+  });
+
+  it('facts §3.1: gives exactly one entry for each claim, whatever the driver returns', async () => {
+    await using bench = await startBench({
+      prepareResourceClaims: async () => new Map([['unknown', { devices: [] }]]),
+      unprepareResourceClaims: async () => new Map([['unknown', undefined]]),
+    });
+    const { wire } = bench.addPod('a');
+    const client = bench.kubelet.client(testDriver);
+    for (const answer of [await client.nodePrepareResources([wire]), await client.nodeUnprepareResources([wire])]) {
+      expect(answer.claims).toMatchObject({ [wire.uid]: { error: 'the driver gave no result' } });
+      expect(Object.keys(answer.claims)).toEqual([wire.uid]);
+    }
+    expect(bench.logger.messages('warn')).toEqual(Array(2).fill('the driver gave results for claims not asked for'));
+  });
+
+  it("leaves other drivers' devices of the claim to them", async () => {
+    await using bench = await startBench();
+    const { wire } = bench.addPod('a', {
+      requests: [{ name: 'mixed', devices: ['dev-1', { device: 'gpu-0', driver: 'gpu.example', pool: 'gpus' }] }],
+    });
+    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
+    expect(claims[wire.uid]?.devices.map(({ deviceName }) => deviceName)).toEqual(['dev-1']);
+  });
+
+  it('facts §2.3: tells the kubelet the base names of subrequests', async () => {
+    await using bench = await startBench();
+    const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
+    const { pod } = bench.addPod('a', { requests });
+    await bench.kubelet.prepare(pod);
+    expect(bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver)).toMatchObject([{ requestNames: ['vf'] }]);
+  });
+
+  it('facts §2.3: passes the share of a device on with v1, and leaves it out with v1beta1', async () => {
+    await using bench = await startBench();
+    const shareID = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
+    const { wire } = bench.addPod('a', { requests: [{ name: 'vf', devices: [{ device: 'dev-1', shareID }] }] });
+    using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
+    const [now, before] = [
+      await bench.kubelet.client(testDriver).nodePrepareResources([wire]),
+      await old.nodePrepareResources([wire]),
+    ];
+    expect(now.claims[wire.uid]?.devices).toMatchObject([{ deviceName: 'dev-1', shareId: shareID }]);
+    expect(before.claims[wire.uid]?.devices).toMatchObject([{ deviceName: 'dev-1' }]);
+    expect(before.claims[wire.uid]?.devices[0]).not.toHaveProperty('shareId');
+  });
+
+  it('facts §2.5: serves v1beta1 beside v1, prepare and unprepare', async () => {
+    await using bench = await startBench();
+    const { wire } = bench.addPod('a');
+    using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
+    expect((await old.nodePrepareResources([wire])).claims[wire.uid]).toMatchObject({ error: '', devices: [{}] });
+    expect((await old.nodeUnprepareResources([wire])).claims[wire.uid]).toMatchObject({ error: '' });
+    expect(bench.cdiSpecs()).toEqual([]);
+  });
+
+  it('numbers the calls, so that lines of the log can be put together', async () => {
+    await using bench = await startBench();
+    for (const name of ['a', 'b']) await bench.kubelet.prepare(bench.addPod(name).pod);
+    const lines = bench.logger.lines.filter(({ message }) => message === 'claim prepared');
+    expect(lines.map(({ fields }) => fields)).toMatchObject([
+      { requestId: 1, method: 'NodePrepareResources', claim: 'default/a', devices: 1 },
+      { requestId: 2, method: 'NodePrepareResources', claim: 'default/b', devices: 1 },
+    ]);
+  });
+});
+
+/** A driver whose calls end when the test says so, in the order in which they came. */
+function heldDriver() {
+  const calls: { names: string[]; signal: AbortSignal; finish: () => void }[] = [];
+  let running = 0;
+  let most = 0;
+  const hold = async (names: string[], signal: AbortSignal) => {
+    most = Math.max(most, ++running);
+    await new Promise<void>((finish) => calls.push({ names, signal, finish }));
+    running--;
+  };
+  const behaviour: Behaviour = {
+    prepareResourceClaims: async (claims, { signal }) => {
+      await hold(
+        claims.map(({ identity }) => identity.name),
+        signal,
+      );
+      return results(claims, () => ({ devices: [] }));
+    },
+    unprepareResourceClaims: async (claims, { signal }) => {
+      await hold(
+        claims.map(({ name }) => name),
+        signal,
+      );
+      return new Map(claims.map(({ uid }) => [uid, undefined]));
+    },
+  };
+  return { calls, behaviour, most: () => most };
+}
+
+describe('calls at once', () => {
+  it('facts §3.1: run one at a time, prepare and unprepare alike, in the order in which they came', async () => {
+    const { calls, behaviour, most } = heldDriver();
+    await using bench = await startBench(behaviour);
+    const client = bench.kubelet.client(testDriver);
+    const claims = ['a', 'b', 'c'].map((name) => bench.addPod(name).wire);
+    const running = [client.nodePrepareResources([claims[0]!])];
+    await expect.poll(() => calls).toHaveLength(1);
+    const unprepared = client.nodeUnprepareResources([claims[1]!]);
+    await systemClock.sleep(50);
+    running.push(client.nodePrepareResources([claims[2]!]));
+    for (let n = 0; n < 3; n++) {
+      await expect.poll(() => calls).toHaveLength(n + 1);
+      await systemClock.sleep(20);
+      calls[n]?.finish();
+    }
+    await Promise.all([...running, unprepared]);
+    expect(calls.map(({ names }) => names)).toEqual([['a'], ['b'], ['c']]);
+    expect(most()).toBe(1);
+  });
+
+  it('facts §3.1: fetch their claims without waiting for each other', async () => {
+    const { calls, behaviour } = heldDriver();
+    await using bench = await startBench(behaviour);
+    const client = bench.kubelet.client(testDriver);
+    const [first, second] = ['a', 'b'].map((name) => bench.addPod(name).wire);
+    const running = [client.nodePrepareResources([first!])];
+    await expect.poll(() => calls).toHaveLength(1);
+    running.push(client.nodePrepareResources([second!]));
+    await expect.poll(() => bench.api.log.filter(({ path }) => path.endsWith('/b'))).toHaveLength(1);
+    calls[0]?.finish();
+    await expect.poll(() => calls).toHaveLength(2);
+    calls[1]?.finish();
+    await Promise.all(running);
+  });
+
+  it('facts §3.2: answer before the 45 s of the kubelet are over, and say what is slow', async () => {
+    const clock = new ManualClock();
+    const { calls, behaviour } = heldDriver();
+    await using bench = await startBench(behaviour, { clock });
+    const client = bench.kubelet.client(testDriver);
+    const [first, second] = ['a', 'b'].map((name) => bench.addPod(name).wire);
+    const slow = client.nodePrepareResources([first!]);
+    await expect.poll(() => calls).toHaveLength(1);
+    const behind = client.nodePrepareResources([second!]);
+    await expect
+      .poll(() => bench.api.log.filter(({ path, endedMs }) => path.endsWith('/b') && endedMs))
+      .toHaveLength(1);
+    const refusals = Promise.all([
+      expect(slow).rejects.toThrow(
+        /NodePrepareResources did not end in time: deadline of 4[12]\d{3}(\.\d+)? ms passed/,
+      ),
+      expect(behind).rejects.toThrow(/serialize gRPC: the calls before this one have not ended|did not end in time/),
+    ]);
+    clock.advance(41_000);
+    expect(calls[0]?.signal.aborted).toBe(false);
+    clock.advance(1_001);
+    await refusals;
+    expect(calls[0]?.signal.aborted).toBe(true);
+    // The driver does not heed it: its turn lasts until it ends, and nobody else gets in between.
+    const third = client.nodePrepareResources([second!]);
+    await systemClock.sleep(50);
+    expect(calls).toHaveLength(1);
+    calls[0]?.finish();
+    await expect.poll(() => calls).toHaveLength(2);
+    calls[1]?.finish();
+    expect((await third).claims[second!.uid]?.error).toBe('');
+  });
+
+  it('answer a less patient caller sooner', async () => {
+    const clock = new ManualClock();
+    const { calls, behaviour } = heldDriver();
+    await using bench = await startBench(behaviour, { clock });
+    const { wire } = bench.addPod('a');
+    using client = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1.DRAPlugin', 30_000);
+    const refused = expect(client.nodePrepareResources([wire])).rejects.toThrow(/did not end in time/);
+    await expect.poll(() => calls).toHaveLength(1);
+    clock.advance(26_000);
+    expect(calls[0]?.signal.aborted).toBe(false);
+    clock.advance(2_001);
+    await refused;
+    calls[0]?.finish();
+  });
+
+  it('do not end for the driver when the kubelet hangs up: what was begun is done when it asks again', async () => {
+    const { calls, behaviour } = heldDriver();
+    // Our own time stands still: it is the caller who ends the call.
+    await using bench = await startBench(behaviour, { clock: new ManualClock() });
+    const { wire } = bench.addPod('a');
+    const client = new DraClient(join(bench.dataDir(), 'dra.sock'));
+    const refused = expect(client.nodePrepareResources([wire], 200)).rejects.toThrow(/DEADLINE_EXCEEDED/);
+    await expect.poll(() => calls).toHaveLength(1);
+    await refused;
+    client[Symbol.dispose]();
+    await systemClock.sleep(100);
+    expect(calls[0]?.signal.aborted).toBe(false);
+    calls[0]?.finish();
+    await expect.poll(() => bench.logger.messages()).toContain('claim prepared');
+    expect(bench.cdiSpecs()).toHaveLength(1);
+  });
+
+  it('end for who only waits when the kubelet hangs up', async () => {
+    const { calls, behaviour } = heldDriver();
+    // Our own time stands still: it is the caller who ends the call.
+    await using bench = await startBench(behaviour, { clock: new ManualClock() });
+    const [first, second] = ['a', 'b'].map((name) => bench.addPod(name).wire);
+    const slow = bench.kubelet.client(testDriver).nodePrepareResources([first!]);
+    await expect.poll(() => calls).toHaveLength(1);
+    using client = new DraClient(join(bench.dataDir(), 'dra.sock'));
+    await expect(client.nodePrepareResources([second!], 100)).rejects.toThrow(/DEADLINE_EXCEEDED/);
+    await expect.poll(() => bench.logger.messages('error')).toEqual(['call failed']);
+    calls[0]?.finish();
+    await slow;
+    expect(calls).toHaveLength(1);
+  });
+});
+
+describe('NodeUnprepareResources', () => {
+  it('facts §3.1: needs no API server, and can be repeated', async () => {
+    await using bench = await startBench();
+    const { pod, wire } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const requestsBefore = bench.api.log.length;
+    for (let round = 0; round < 2; round++) {
+      const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
+      expect(claims[wire.uid]?.error).toBe('');
+    }
+    expect(bench.api.log).toHaveLength(requestsBefore);
+    expect(bench.cdiSpecs()).toEqual([]);
+    expect(bench.claimDirs()).toEqual([]);
+  });
+
+  it('facts §3.1: a claim that was never prepared is no error', async () => {
+    await using bench = await startBench();
+    const wire = { namespace: 'default', name: 'never', uid: 'u' };
+    const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
+    expect(claims).toEqual({ u: { error: '' } });
+  });
+
+  it('facts §3.1: fails the whole call when the driver throws', async () => {
+    await using bench = await startBench({
+      unprepareResourceClaims: async () => {
+        throw new Error('firmware is gone');
+      },
+    });
+    const wire = { namespace: 'default', name: 'a', uid: 'u' };
+    await expect(bench.kubelet.client(testDriver).nodeUnprepareResources([wire])).rejects.toMatchObject({
+      code: status.UNKNOWN,
+      details: 'unprepare resource claims: firmware is gone',
+    });
+  });
+
+  it('facts §1.9: keeps the files of a claim whose devices the driver could not give back', async () => {
+    await using bench = await startBench({
+      unprepareResourceClaims: async (claims) =>
+        new Map(claims.map(({ uid, name }) => [uid, name === 'stuck' ? new Error('VF is stuck') : undefined])),
+    });
+    const pods = ['stuck', 'fine'].map((name) => bench.addPod(name));
+    for (const { pod } of pods) await bench.kubelet.prepare(pod);
+    const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources(pods.map(({ wire }) => wire));
+    expect(pods.map(({ wire }) => claims[wire.uid]?.error)).toEqual(['VF is stuck', '']);
+    expect(bench.claimDirs()).toEqual(['default_stuck']);
+    expect(bench.cdiSpecs()).toHaveLength(1);
+  });
+});
+
+describe('a kubelet', () => {
+  it('facts §3.2: sends all claims of a pod in one call, and gets one answer for each', async () => {
+    const sizes: number[] = [];
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) => {
+        sizes.push(claims.length);
+        return results(claims, () => ({ devices: [] }));
+      },
+    });
+    const names = ['a', 'b', 'c'];
+    const pod = buildPod('many', { resourceClaims: names.map((name) => ({ name, resourceClaimName: name })) });
+    for (const name of names) {
+      bench.api.create(buildClaim(name, { requests: [{ name: 'vf', devices: [`dev-${name}`] }], pods: [pod] }));
+    }
+    await bench.kubelet.prepare(pod);
+    await bench.kubelet.prepare(pod);
+    expect(sizes).toEqual([3]);
+  });
+
+  it('facts §3.2: shows the user what the driver said', async () => {
+    await using bench = await startBench({
+      prepareResourceClaims: async (claims) => results(claims, () => ({ error: new Error('VF 3 has no link') })),
+    });
+    const { pod } = bench.addPod('a');
+    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(
+      'prepare dynamic resources: NodePrepareResources failed for ResourceClaim a: VF 3 has no link',
+    );
+  });
+});

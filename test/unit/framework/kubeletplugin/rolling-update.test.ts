@@ -1,0 +1,240 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { decodeStream } from '../../../../src/framework/metadata/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
+import { testDriver } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { type Behaviour, Bench } from './bench.ts';
+
+const [oldUid, newUid] = ['0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001', '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'] as const;
+const owned = (name: string, ips: string[] = []) => ({
+  driver: testDriver,
+  pool: 'node-1',
+  name,
+  ...(ips.length === 0 ? {} : { networkData: { ips } }),
+});
+
+/** A driver that notes which claims it prepares and unprepares. */
+function notingDriver() {
+  const notes: string[] = [];
+  const behaviour: Behaviour = {
+    prepareResourceClaims: async (claims) => {
+      notes.push(...claims.map(({ identity }) => `prepare ${identity.name}`));
+      return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
+    },
+    unprepareResourceClaims: async (claims) => {
+      notes.push(...claims.map(({ name }) => `unprepare ${name}`));
+      return new Map(claims.map(({ uid }) => [uid, undefined]));
+    },
+  };
+  return { notes, behaviour };
+}
+
+describe('a rolling update', () => {
+  it('facts §2.6: serves without a gap: the new instance beside the old one, then alone', async () => {
+    await using bench = await Bench.start();
+    const [before, after] = [notingDriver(), notingDriver()];
+    const old = await bench.startHelper(before.behaviour, { podUid: oldUid });
+    const first = bench.addPod('first');
+    await bench.kubelet.prepare(first.pod);
+    const next = await bench.startHelper(after.behaviour, { podUid: newUid });
+    expect(bench.kubelet.plugins(testDriver).map(({ endpoint }) => endpoint)).toEqual([
+      old.sockets.dra,
+      next.sockets.dra,
+    ]);
+    // facts §2.7: the kubelet turns to the one that registered last.
+    const second = bench.addPod('second');
+    await bench.kubelet.prepare(second.pod);
+    await bench.kubelet.unprepare(first.pod);
+    await old[Symbol.asyncDispose]();
+    await bench.kubelet.until(() => bench.kubelet.plugins(testDriver).length === 1);
+    await bench.kubelet.unprepare(second.pod);
+    expect(before.notes).toEqual(['prepare first']);
+    expect(after.notes).toEqual(['prepare second', 'unprepare first', 'unprepare second']);
+    expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
+    expect(readdirSync(bench.registryDir)).toEqual([`${testDriver}-${newUid}-reg.sock`]);
+  });
+
+  it('falls back to the old instance when the new one ends', async () => {
+    await using bench = await Bench.start();
+    const { notes, behaviour } = notingDriver();
+    await bench.startHelper(behaviour, { podUid: oldUid });
+    const next = await bench.startHelper({}, { podUid: newUid });
+    await next[Symbol.asyncDispose]();
+    await bench.kubelet.until(() => bench.kubelet.plugins(testDriver).length === 1);
+    await bench.kubelet.prepare(bench.addPod('a').pod);
+    expect(notes).toEqual(['prepare a']);
+  });
+
+  it('has two instances update the metadata of one claim: each gets a generation of its own', async () => {
+    await using bench = await Bench.start();
+    const instances = [
+      await bench.startHelper({}, { podUid: oldUid }),
+      await bench.startHelper({}, { podUid: newUid }),
+    ];
+    const { pod, wire } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    const updates = Array.from({ length: 20 }, (_, n) =>
+      instances[n % 2]!.updateRequestMetadata(wire, 'vf', [owned('dev-a', [`192.0.2.${n + 1}/24`])]),
+    );
+    const generations = (await Promise.all(updates)).map(({ generation }) => generation).sort((a, b) => a - b);
+    expect(generations).toEqual(Array.from({ length: 20 }, (_, n) => n + 1));
+    expect(decodeStream(bench.metadataText('a', 'vf') ?? '').generation).toBe(20);
+  });
+
+  it('has one instance hide what the other wrote, and go on with the next generation', async () => {
+    await using bench = await Bench.start();
+    const old = await bench.startHelper({}, { podUid: oldUid });
+    const next = await bench.startHelper({}, { podUid: newUid });
+    const { pod, wire } = bench.addPod('a');
+    await bench.kubelet.prepare(pod);
+    await old.updateRequestMetadata(wire, 'vf', [owned('dev-a', ['192.0.2.1/24'])]);
+    await next.withdrawMetadata(wire);
+    expect(bench.metadataText('a', 'vf')).toBeUndefined();
+    expect(await old.updateRequestMetadata(wire, 'vf', [owned('dev-a', ['192.0.2.2/24'])])).toMatchObject({
+      generation: 2,
+    });
+    expect(bench.metadataText('a', 'vf')).toContain('192.0.2.2/24');
+  });
+
+  it('has one instance open the gate that the other laid down, and end it', async () => {
+    await using bench = await Bench.start();
+    const metadata = { gate: { program: '/bin/netdra-gate', timeoutSeconds: 100 } };
+    const old = await bench.startHelper({}, { podUid: oldUid, metadata });
+    const { pod, wire } = bench.addPod('a');
+    const gate = () => readFileSync(join(bench.dataDir(), 'dra-device-metadata/default_a/gate'), 'utf8');
+    await bench.kubelet.prepare(pod);
+    const next = await bench.startHelper({}, { podUid: newUid, metadata });
+    await next.holdGate(wire, 'sandbox-1', 'not yet');
+    expect(gate()).toBe('netdra-gate 1\nwaiting sandbox-1 not yet\n');
+    await expect(next.openGate(wire, 'sandbox-1')).rejects.toMatchObject({ code: 'metadata-not-written' });
+    await old.updateRequestMetadata(wire, 'vf', [owned('dev-a')]);
+    await Promise.all([old, next].map((helper) => helper.openGate(wire, 'sandbox-1')));
+    expect(gate()).toBe('netdra-gate 1\nserved sandbox-1\n');
+    await old.endGate(wire, 'sandbox-1');
+    expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');
+  });
+
+  it('facts §2.6: removes the sockets of instances that were killed, and of nobody else', async () => {
+    await using bench = await Bench.start();
+    const other = await bench.startHelper({}, { driver: 'other.example', podUid: oldUid });
+    const alive = await bench.startHelper({}, { podUid: oldUid });
+    const dead = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0666';
+    const leftovers = [
+      join(bench.dataDir(), `dra-${dead}.sock`),
+      join(bench.registryDir, `${testDriver}-${dead}-reg.sock`),
+    ];
+    using killed = await startInstance(bench, dead, 0);
+    killed.child.kill('SIGKILL');
+    await killed.exit;
+    expect(leftovers.map((path) => existsSync(path))).toEqual([true, true]);
+    await bench.startHelper({}, { podUid: newUid });
+    expect(leftovers.map((path) => existsSync(path))).toEqual([false, false]);
+    for (const { sockets } of [other, alive]) {
+      expect(Object.values(sockets).map((path) => existsSync(path))).toEqual([true, true]);
+    }
+    expect(bench.logger.lines.find(({ message }) => message.startsWith('removed sockets'))?.fields).toMatchObject({
+      paths: [...leftovers].reverse(),
+    });
+  });
+
+  it('is refused to the same pod twice', async () => {
+    await using bench = await Bench.start();
+    await bench.startHelper({}, { podUid: oldUid });
+    await expect(bench.startHelper({}, { podUid: oldUid })).rejects.toMatchObject({ code: 'socket-unavailable' });
+  });
+});
+
+interface Instance extends Disposable {
+  child: ChildProcess;
+  exit: Promise<unknown>;
+}
+
+/** An instance in a process of its own. */
+async function startInstance(
+  place: Pick<Bench, 'registryDir' | 'dataDir' | 'dir'>,
+  podUid: string,
+  holdMs: number,
+): Promise<Instance> {
+  const main = fileURLToPath(new URL('fixtures/instance.ts', import.meta.url));
+  const journal = join(place.dir, 'journal');
+  const args = [testDriver, place.dataDir(), place.registryDir, podUid, journal, String(holdMs)];
+  const child = spawn(process.execPath, [main, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const exit = once(child, 'exit');
+  const [line] = await once(child.stdout!, 'data');
+  expect(String(line)).toBe('serving\n');
+  return {
+    child,
+    exit,
+    [Symbol.dispose]() {
+      if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
+    },
+  };
+}
+
+describe('two instances in processes of their own', { timeout: 60_000 }, () => {
+  let dir: ReturnType<typeof tempDir>;
+  let stack: DisposableStack;
+  let place: Pick<Bench, 'registryDir' | 'dataDir' | 'dir'>;
+  beforeEach(() => {
+    stack = new DisposableStack();
+    dir = stack.use(tempDir());
+    place = { dir: dir.path, registryDir: join(dir.path, 'registry'), dataDir: () => join(dir.path, 'data') };
+    mkdirSync(place.registryDir);
+  });
+  afterEach(() => stack.dispose());
+
+  const journal = () => {
+    const path = join(dir.path, 'journal');
+    return existsSync(path) ? readFileSync(path, 'utf8').trim().split('\n') : [];
+  };
+  const clientOf = (podUid: string) => stack.use(new DraClient(join(place.dataDir(), `dra-${podUid}.sock`)));
+  const claim = (name: string) => ({ namespace: 'default', name, uid: name });
+
+  it('facts §2.6: never prepare or unprepare at once', async () => {
+    for (const uid of [oldUid, newUid]) stack.use(await startInstance(place, uid, 20));
+    const clients = [clientOf(oldUid), clientOf(newUid)];
+    const calls = clients.flatMap((client, index) =>
+      [0, 1, 2, 3].map(async (round) =>
+        round % 2 === 0
+          ? await client.nodePrepareResources([claim(`c-${index}-${round}`)])
+          : await client.nodeUnprepareResources([claim(`c-${index}-${round}`)]),
+      ),
+    );
+    for (const answer of await Promise.all(calls)) {
+      expect(Object.values(answer.claims)).toMatchObject([{ error: '' }]);
+    }
+    const lines = journal();
+    expect(lines).toHaveLength(16);
+    // Each call is over before the next one begins, whoever has it.
+    for (let n = 0; n < lines.length; n += 2) expect(lines[n + 1]).toBe(lines[n]?.replace('begin', 'end'));
+    expect(new Set(lines)).toHaveProperty('size', 4);
+  });
+
+  it('go on when the one that prepares is killed', async () => {
+    const stuck = stack.use(await startInstance(place, oldUid, 60_000));
+    stack.use(await startInstance(place, newUid, 0));
+    const lost = expect(clientOf(oldUid).nodePrepareResources([claim('a')])).rejects.toThrow();
+    await expect.poll(journal).toEqual([`begin ${oldUid}`]);
+    const waiting = clientOf(newUid).nodePrepareResources([claim('b')]);
+    await systemClock.sleep(100);
+    expect(journal()).toHaveLength(1);
+    stuck.child.kill('SIGKILL');
+    await lost;
+    expect((await waiting).claims.b?.error).toBe('');
+    expect(journal().slice(1)).toEqual([`begin ${newUid}`, `end ${newUid}`]);
+  });
+
+  it('end cleanly on SIGTERM, with their sockets', async () => {
+    const { child, exit } = stack.use(await startInstance(place, oldUid, 0));
+    child.kill('SIGTERM');
+    expect(await exit).toEqual([0, null]);
+    expect(readdirSync(place.registryDir)).toEqual([]);
+    expect(readdirSync(place.dataDir()).filter((name) => name.startsWith('dra-'))).toEqual([]);
+  });
+});

@@ -1,0 +1,43 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+
+const plan = readFileSync(new URL('../../../../docs/test-plan.md', import.meta.url), 'utf8');
+/** `[name](../path): *part of a title*` */
+const references = [...plan.matchAll(/\]\(\.\.\/([^)]+)\)(?:: \*([^*|]+)\*)?/g)].map(([, path = '', title = '']) => ({
+  path,
+  title,
+}));
+
+describe('docs/test-plan.md', () => {
+  it('names tests that are there', () => {
+    const missing = references.filter(({ path, title }) => {
+      const text = readFileSync(new URL(`../../../../${path}`, import.meta.url), 'utf8');
+      return !text.includes(title);
+    });
+    expect(missing).toEqual([]);
+    expect(references.length).toBeGreaterThan(60);
+  });
+
+  it('has every line of the test plan of KEP-5304', () => {
+    const rows = [...plan.matchAll(/^\| ([A-Z][^|]*?) \|([^|]*)\|([^|]*)\|$/gm)];
+    const lines = new Map(rows.map(([, line, played, real]) => [line, `${played}${real}`]));
+    for (const line of [
+      'End-to-end attribute exposure',
+      'Multiple requests',
+      'Container isolation',
+      'Empty metadata',
+      'Attribute types',
+      'Generation number',
+      'Cleanup',
+      'Enable/disable',
+      'Metadata file mounted',
+      'Per-request isolation',
+      'Correct content',
+      'Multi-device request',
+      'CDI integration',
+      'Cleanup on delete',
+    ]) {
+      expect(lines.get(line), line).toMatch(/\.test\.ts\)/);
+    }
+  });
+});

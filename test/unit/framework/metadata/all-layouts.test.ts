@@ -1,0 +1,447 @@
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  type DeviceAttributes,
+  type LayoutName,
+  layoutNames,
+  layouts,
+} from '../../../../src/framework/metadata/index.ts';
+import { Bench } from './bench.ts';
+import { claim, documentOf, driver, golden, place, podUid, recordOf, samples } from './samples.ts';
+
+const kernel = samples.kernel as NonNullable<typeof samples.kernel>;
+const device = { driver, pool: 'node-1', name: '0000-3b-02-1' };
+const record = recordOf(kernel);
+const attributes = kernel.content.published[0]?.attributes ?? {};
+const devices = documentOf(kernel).devices;
+const published = (attributesOf: DeviceAttributes) => ({ attributesOf: () => attributesOf });
+
+let bench: Bench;
+beforeEach(() => {
+  bench = new Bench();
+});
+afterEach(() => bench[Symbol.dispose]());
+
+/** Where a layout has its file on this node. */
+function path(layout: LayoutName, sample = kernel): string {
+  const { base, parts } = layouts[layout].hostFile(bench, place(sample));
+  return join(base, ...parts);
+}
+
+const combinations = Array.from({ length: 2 ** layoutNames.length }, (_, bits) =>
+  layoutNames.filter((_name, index) => bits & (1 << index)),
+).filter((names) => names.length > 0);
+
+describe('a claim in any combination of layouts', () => {
+  it.each(combinations.map((names) => [names.join(' + '), names] as const))('%s', async (_title, names) => {
+    const metadata = bench.start({ layouts: names, ...published(attributes) });
+    await metadata.prepare(record, new Map());
+    expect([...bench.mounts(claim.uid)].map(([, hostPath]) => hostPath)).toEqual(names.map((name) => path(name)));
+    // At prepare: only what the ResourceSlice says.
+    for (const name of layoutNames)
+      expect(existsSync(path(name))).toBe(name === 'attributes-json' && names.includes(name));
+
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
+    for (const name of names) {
+      const text = layouts[name].encode(kernel.content);
+      expect(readFileSync(path(name), 'utf8')).toBe(text);
+      expect(text).toBe(golden(`${name}/kernel.golden`, text ?? ''));
+      expect(statSync(path(name)).mode & 0o777).toBe(0o644);
+    }
+    expect(await metadata.update(claim, 'vf', [device])).toMatchObject({ generation: 2 });
+    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [device] });
+
+    await metadata.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+    expect(existsSync(join(bench.downwardApiDir, podUid))).toBe(false);
+  });
+});
+
+it('needs a layout', () => {
+  expect(() => bench.start({ layouts: [] })).toThrow('no layout for device metadata is chosen');
+});
+
+describe('the CDI spec', () => {
+  it.each(Object.keys(samples))('is the golden file for %s', async (name) => {
+    const sample = samples[name] as typeof kernel;
+    await bench.start().prepare(recordOf(sample), new Map());
+    const [spec] = bench.files(bench.cdiDir);
+    const text = bench.read(`cdi/${spec}`).replaceAll(bench.path, '');
+    expect(text).toBe(golden(`cdi/${name}.golden`, text));
+    expect(spec).toBe(`${driver}_metadata_${claim.uid}_${place(sample).request}.json`);
+  });
+});
+
+describe('the layout attributes-json', () => {
+  it('is not changed by updates, withdrawals or a restart', async () => {
+    const metadata = bench.start(published({ model: { string: 'm' }, ready: { bool: true } }));
+    await metadata.prepare(record, new Map());
+    const before = readFileSync(path('attributes-json'), 'utf8');
+    const { ino, mtimeNs } = statSync(path('attributes-json'), { bigint: true });
+    expect(JSON.parse(before).claims[0].requests[0].attributes).toEqual({ model: 'm', ready: 'true' });
+    await metadata.update(claim, 'vf', [{ ...device, attributes: { model: { string: 'other' } } }]);
+    await metadata.withdraw(claim);
+    // The slice is not known yet when the next process prepares the claim again.
+    await bench.start({ attributesOf: () => undefined }).prepare(record, new Map());
+    expect(readFileSync(path('attributes-json'), 'utf8')).toBe(before);
+    expect(statSync(path('attributes-json'), { bigint: true })).toMatchObject({ ino, mtimeNs });
+  });
+
+  it('shows what the driver says at prepare above what the slice says', async () => {
+    const metadata = bench.start(published({ model: { string: 'slice' }, index: { int: 1 } }));
+    const immediate = [{ ...device, attributes: { model: { string: 'driver' }, more: { bools: [true] } } }];
+    await metadata.prepare(record, new Map([['vf', immediate]]));
+    expect(JSON.parse(readFileSync(path('attributes-json'), 'utf8')).claims[0].requests).toEqual([
+      { requestName: 'vf', attributes: { index: '1', model: 'driver', more: 'true' } },
+    ]);
+  });
+});
+
+describe('the layout downward-api', () => {
+  it('stays in the directory of the pod that the claim was first prepared for', async () => {
+    const metadata = bench.start({ layouts: ['downward-api'] });
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', devices);
+    await metadata.prepare({ ...record, podUid: 'another-pod' }, new Map());
+    expect([...bench.mounts(claim.uid).values()]).toEqual([path('downward-api')]);
+    expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/fast-net.vf.json`]);
+  });
+
+  it('says since when the devices are ready, not when they changed last', async () => {
+    let now = '2026-03-01T12:00:00.789Z';
+    const metadata = bench.start({ now: () => new Date(now) });
+    const since = () =>
+      JSON.parse(readFileSync(path('downward-api'), 'utf8')).requests[0].devices[0].driverProvidedData.conditions[0];
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', devices);
+    now = '2026-03-01T12:00:05Z';
+    await metadata.update(claim, 'vf', [device]);
+    expect(since()).toEqual({ type: 'Ready', status: 'True', lastTransitionTime: '2026-03-01T12:00:00Z' });
+    await metadata.withdraw(claim);
+    await metadata.update(claim, 'vf', [device]);
+    expect(since()).toMatchObject({ lastTransitionTime: '2026-03-01T12:00:05Z' });
+  });
+
+  it('counts generations although it does not show them, over restarts too', async () => {
+    const start = () => bench.start({ layouts: ['downward-api'] });
+    await start().prepare(record, new Map());
+    expect(await start().update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
+    expect(await start().update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
+    await start().prepare(record, new Map());
+    expect(await start().update(claim, 'vf', [device])).toMatchObject({ generation: 2 });
+  });
+
+  it('refuses a claim that is for no pod before it writes anything', async () => {
+    const { podUid: _, ...rest } = record;
+    await expect(bench.start().prepare(rest, new Map())).rejects.toThrow(
+      'claim default/fast-net is reserved for no pod',
+    );
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('leaves the directory of a pod to its other claims', async () => {
+    const metadata = bench.start();
+    const other = { ...claim, name: 'slow-net', uid: 'other-uid' };
+    for (const each of [claim, other]) {
+      await metadata.prepare({ ...record, claim: each }, new Map());
+      await metadata.update(each, 'vf', devices);
+    }
+    await metadata.unprepare(claim);
+    expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/slow-net.vf.json`]);
+  });
+});
+
+describe('the driver started with other layouts', () => {
+  it('keeps those that a claim has, updates, withdraws and removes their files, and adds its own', async () => {
+    const had = ['v1', 'attributes-json', 'downward-api'] as const;
+    const before = bench.start({ layouts: had, ...published(attributes) });
+    await before.prepare(record, new Map());
+    await before.update(claim, 'vf', [device]);
+    const after = bench.start({ layouts: ['kep'] });
+    expect(await after.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
+    expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 2');
+    expect(readFileSync(path('downward-api'), 'utf8')).toContain('"hwAddress"');
+    // A container of the pod that starts after the next prepare finds the files that it had before, and the new one.
+    await after.prepare(record, new Map());
+    expect([...bench.mounts(claim.uid).values()].sort()).toEqual(
+      [...had, 'kep' as const].map((name) => path(name)).sort(),
+    );
+    expect(readFileSync(path('kep'), 'utf8')).toContain('"generation": 2');
+    expect(await after.update(claim, 'vf', [device])).toMatchObject({ generation: 3 });
+    expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 3');
+    await after.withdraw(claim);
+    for (const name of layoutNames) expect(existsSync(path(name)), name).toBe(name === 'attributes-json');
+    await after.update(claim, 'vf', [device]);
+    for (const name of layoutNames) expect(existsSync(path(name)), name).toBe(true);
+    await after.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('agrees with an instance beside it that has more layouts on what a claim has, whichever prepares it again', async () => {
+    const all = bench.start();
+    const fewer = bench.start({ layouts: ['v1'] });
+    await all.prepare(record, new Map());
+    await all.update(claim, 'vf', devices);
+    const mounts = bench.mounts(claim.uid);
+    expect(mounts.size).toBe(layoutNames.length);
+    for (const each of [fewer, all, fewer]) {
+      await each.prepare(record, new Map());
+      expect(bench.mounts(claim.uid)).toEqual(mounts);
+      expect(await each.countFiles()).toBe(1);
+    }
+    await fewer.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('gives claims that are prepared from then on its own layouts only', async () => {
+    await bench.start().prepare(record, new Map());
+    const next = { ...claim, name: 'slow-net', uid: 'next-uid' };
+    const metadata = bench.start({ layouts: ['v1'] });
+    await metadata.prepare({ ...record, claim: next }, new Map());
+    expect([...bench.mounts('next-uid').keys()]).toEqual([expect.stringContaining('/kubernetes.io/')]);
+    // Another claim of the same name gets nothing of the first one's layouts.
+    await metadata.prepare({ ...record, claim: { ...claim, uid: 'other-uid' } }, new Map());
+    expect(bench.mounts('other-uid').size).toBe(1);
+    expect([bench.files(bench.attributesDir), bench.files(bench.downwardApiDir)]).toEqual([[], []]);
+  });
+});
+
+describe('unprepare without a readable record', () => {
+  it.each([
+    ['no record', () => rmSync(join(bench.dataDir, 'dra-device-metadata'), { recursive: true })],
+    [
+      'a damaged record',
+      () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
+    ],
+  ])('with %s: finds the files by their names, and only the own ones', async (_what, damage) => {
+    const metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', devices);
+    const others = [
+      `attributes/${driver}-other-uid-vf.json`,
+      `attributes/other.${driver}-${claim.uid}-vf.json`,
+      `pods/${podUid}/fast-net.other.json`,
+      `pods/${podUid}/fast-network.vf.json`,
+      'pods/file',
+    ];
+    for (const other of others) writeFileSync(join(bench.path, other), '{"uid": "other"}');
+    damage();
+    await metadata.unprepare(claim);
+    expect(bench.files()).toEqual(others.toSorted());
+  });
+});
+
+describe('a claim that is prepared again', () => {
+  it('gets its files back that are gone, with what an update said', async () => {
+    const metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', devices);
+    for (const dir of [bench.attributesDir, bench.cdiDir]) rmSync(dir, { recursive: true });
+    rmSync(path('v1'));
+    await metadata.prepare(record, new Map());
+    for (const name of layoutNames) expect(existsSync(path(name))).toBe(true);
+    expect(readFileSync(path('v1'), 'utf8')).toBe(layouts.v1.encode(kernel.content));
+    expect(bench.mounts(claim.uid).size).toBe(layoutNames.length);
+  });
+
+  it('hides deferred metadata of an earlier boot, and goes on counting', async () => {
+    const first = bench.start({ bootId: 'one' });
+    await first.prepare(record, new Map());
+    await first.update(claim, 'vf', devices);
+    const second = bench.start({ bootId: 'two' });
+    await second.prepare(record, new Map());
+    for (const name of layoutNames) expect(existsSync(path(name))).toBe(name === 'attributes-json');
+    expect(await second.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
+    // The second prepare of this boot hides nothing.
+    await second.prepare(record, new Map());
+    expect(existsSync(path('v1'))).toBe(true);
+  });
+
+  it('keeps what an update said when the driver knows less than that at prepare', async () => {
+    const metadata = bench.start();
+    const identity = new Map([['vf', [device]]]);
+    await metadata.prepare(record, identity);
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
+    await metadata.prepare(record, identity);
+    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices });
+    const more = { ...device, attributes: { model: { string: 'm' } } };
+    await metadata.prepare(record, new Map([['vf', [more]]]));
+    expect(await metadata.read(claim, 'vf')).toMatchObject({
+      generation: 3,
+      devices: [
+        { attributes: { ...devices[0]?.attributes, ...more.attributes }, networkData: devices[0]?.networkData },
+      ],
+    });
+  });
+
+  it('does not bring back what was withdrawn', async () => {
+    const metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', devices);
+    await metadata.withdraw(claim);
+    await metadata.prepare(record, new Map());
+    expect(existsSync(path('v1'))).toBe(false);
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
+  });
+
+  it('keeps the requests that it had: the kubelet may still hand out their CDI ids', async () => {
+    const metadata = bench.start();
+    const both = { ...record.requests, gpu: { name: 'gpu', devices: [{ pool: 'p', name: 'g' }] } };
+    await metadata.prepare({ ...record, requests: both }, new Map());
+    rmSync(bench.cdiDir, { recursive: true });
+    expect([...(await metadata.prepare(record, new Map())).keys()]).toEqual(['vf']);
+    expect(bench.files(bench.cdiDir)).toHaveLength(2);
+  });
+});
+
+describe('immediate, deferred and mixed', () => {
+  const requests = Object.fromEntries(
+    ['now', 'later', 'sub'].map((base) => [
+      base,
+      { name: base === 'sub' ? 'sub/large' : base, devices: [{ pool: 'node-1', name: device.name }] },
+    ]),
+  );
+
+  it('has a file for each request as soon as it is known', async () => {
+    const metadata = bench.start({ layouts: ['v1'] });
+    const ids = await metadata.prepare({ ...record, requests }, new Map([['now', [device]]]));
+    expect([...ids]).toEqual(['now', 'later', 'sub'].map((base) => [base, `${driver}/metadata=${claim.uid}_${base}`]));
+    const files = () => bench.files(join(bench.dataDir, 'dra-device-metadata/default_fast-net'));
+    expect(files()).toEqual(['claim.json', 'now/metadata.json']);
+    await metadata.update(claim, 'sub/large', [device]);
+    expect(files()).toEqual(['claim.json', 'now/metadata.json', 'sub/metadata.json']);
+    expect(await metadata.read(claim, 'sub')).toMatchObject({ request: 'sub/large', generation: 1 });
+    await metadata.update(claim, 'later', [device]);
+    expect(await metadata.read(claim, 'now')).toMatchObject({ generation: 1 });
+  });
+
+  it('refuses an update for a subrequest that was not allocated', async () => {
+    const metadata = bench.start();
+    await metadata.prepare({ ...record, requests }, new Map());
+    await expect(metadata.update(claim, 'sub/small', [device])).rejects.toThrow(
+      'cannot update metadata of claim default/fast-net: request sub/small is not prepared, sub/large is',
+    );
+  });
+
+  it('writes nothing at all when a device of one request is not valid', async () => {
+    const bad = { ...device, attributes: { mtu: { int: 1.5 } } };
+    const contents = new Map([
+      ['now', [device]],
+      ['later', [bad]],
+    ]);
+    await expect(bench.start().prepare({ ...record, requests }, contents)).rejects.toThrow(
+      'claim default/fast-net, request later, device node-1/0000-3b-02-1: attribute "mtu": int needs a whole number',
+    );
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('keeps the file when an update is not valid', async () => {
+    const metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', devices);
+    const before = readFileSync(path('v1'), 'utf8');
+    await expect(metadata.update(claim, 'vf', [{ ...device, networkData: { ips: ['10.0.0.1'] } }])).rejects.toThrow(
+      'networkData.ips: "10.0.0.1" is not a canonical address',
+    );
+    expect(readFileSync(path('v1'), 'utf8')).toBe(before);
+  });
+
+  it('takes a request that is called like a member of every object', async () => {
+    const metadata = bench.start();
+    await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('it is not prepared');
+    await metadata.prepare(record, new Map());
+    await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('request constructor is not prepared');
+    const named = { constructor: { name: 'constructor', devices: [{ pool: 'node-1', name: device.name }] } };
+    await metadata.prepare({ ...record, requests: named }, new Map());
+    expect(await metadata.update(claim, 'constructor', [device])).toMatchObject({ generation: 1 });
+  });
+});
+
+describe('isFileOf', () => {
+  it('tells the files that come with an update from all others', async () => {
+    const metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    expect(layoutNames.filter((name) => metadata.isFileOf(claim, path(name)))).toEqual(['v1', 'kep', 'downward-api']);
+    for (const other of [
+      `${bench.dataDir}/dra-device-metadata/default_fast-net2/vf/metadata.json`,
+      `${bench.downwardApiDir}/${podUid}/fast-net.other.vf.json`,
+      `${bench.downwardApiDir}/${podUid}/slow-net.vf.json`,
+      `${bench.downwardApiDir}/fast-net.vf.json`,
+      `${bench.downwardApiDir}/another-pod/fast-net.vf.json`,
+      '/etc/hosts',
+    ]) {
+      expect(metadata.isFileOf(claim, other)).toBe(false);
+    }
+    for (const name of ['v1', 'kep', 'downward-api'] as const) expect(metadata.isFilePlace(path(name))).toBe(true);
+    for (const other of [path('attributes-json'), '/etc/hosts', `${bench.dataDir}/dra.sock`]) {
+      expect(metadata.isFilePlace(other)).toBe(false);
+    }
+  });
+});
+
+describe('claims of the same name in two namespaces', () => {
+  const other = { ...claim, namespace: 'other', uid: 'other-uid' };
+
+  it('have files of their own in every layout', async () => {
+    const metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    await metadata.prepare({ ...record, claim: other, podUid: 'other-pod' }, new Map());
+    const theirs = join(bench.downwardApiDir, 'other-pod/fast-net.vf.json');
+    expect([metadata.isFileOf(claim, path('downward-api')), metadata.isFileOf(claim, theirs)]).toEqual([true, false]);
+    expect([metadata.isFileOf(other, path('downward-api')), metadata.isFileOf(other, theirs)]).toEqual([false, true]);
+  });
+
+  it('are still kept apart when one of them is unprepared, and not told apart when a record is damaged', async () => {
+    const metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    expect(metadata.isFileOf(other, path('downward-api'))).toBe(false);
+    writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{');
+    // Rather a container too many that waits than one that starts without its metadata.
+    expect(metadata.isFileOf(claim, path('downward-api'))).toBe(true);
+  });
+});
+
+describe('while metadata is off', () => {
+  it('lays down nothing for a new claim, and takes updates for it without a word', async () => {
+    const metadata = bench.start({ enabled: false });
+    expect(await metadata.prepare(record, new Map([['vf', [device]]]))).toEqual(new Map());
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 0 });
+    expect(await metadata.countFiles()).toBe(0);
+    await metadata.withdraw(claim);
+    await metadata.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('keeps files, mounts and updates of a claim that was prepared before, until it is unprepared', async () => {
+    const on = bench.start({ layouts: ['v1', 'downward-api'] });
+    const ids = await on.prepare(record, new Map());
+    expect(await on.countFiles()).toBe(0);
+    await on.update(claim, 'vf', [device]);
+    const off = bench.start({ enabled: false });
+    expect(await off.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
+    expect([await on.countFiles(), await off.countFiles()]).toEqual([1, 1]);
+    expect(readFileSync(path('v1'), 'utf8')).toContain('"generation": 2');
+    // After a boot the CDI specs are gone, and the kubelet still hands out their ids.
+    rmSync(bench.cdiDir, { recursive: true });
+    mkdirSync(bench.cdiDir);
+    expect(await off.prepare(record, new Map())).toEqual(ids);
+    expect([...bench.mounts(claim.uid).values()]).toEqual([path('v1'), path('downward-api')]);
+    await off.withdraw(claim);
+    expect(existsSync(path('v1'))).toBe(false);
+    expect(await off.countFiles()).toBe(0);
+    expect(await off.update(claim, 'vf', devices)).toMatchObject({ generation: 3 });
+    await off.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+    expect(await off.prepare(record, new Map())).toEqual(new Map());
+  });
+
+  it('removes what an earlier claim of the same name has', async () => {
+    await bench.start().prepare(record, new Map([['vf', [device]]]));
+    const successor = { ...claim, uid: 'next-uid' };
+    expect(await bench.start({ enabled: false }).prepare({ ...record, claim: successor }, new Map())).toEqual(
+      new Map(),
+    );
+    expect(bench.files()).toEqual([]);
+  });
+});

@@ -1,0 +1,113 @@
+import { describe, expect, it } from 'vitest';
+import { type DeviceMetadata, MetadataError, validateDevices } from '../../../../../src/framework/metadata/index.ts';
+
+const claim = { namespace: 'default', name: 'fast-net', uid: 'u' };
+const device: DeviceMetadata = { driver: 'sriov.netdra.dev', pool: 'node-1', name: 'dev-1' };
+const check = (more: object) => validateDevices(claim, 'vf', [{ ...device, ...more }]);
+const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`a${n}`, { int: n }]));
+const ips = (count: number) => Array.from({ length: count }, (_, n) => `192.0.2.${n}/24`);
+
+describe('validateDevices', () => {
+  const allowed: [string, object][] = [
+    ['nothing but the identity', {}],
+    ['the longest names', { driver: `${'a'.repeat(59)}.dev`, pool: 'p'.repeat(253), name: 'n'.repeat(63) }],
+    ['a pool of several parts', { pool: 'rack-1/node-1.example' }],
+    ['the most attributes', { attributes: many(32) }],
+    ['the longest attribute name', { attributes: { [`${'d'.repeat(63)}/${'i'.repeat(32)}`]: { bool: true } } }],
+    ['names that objects have', { attributes: { constructor: { int: 1 }, toString: { int: 2 } } }],
+    ['the longest value', { attributes: { a: { string: 'ä'.repeat(32) } } }],
+    ['an empty value', { attributes: { a: { string: '' } } }],
+    ['the largest integers', { attributes: { a: { ints: [2n ** 63n - 1n, -(2n ** 63n), 2 ** 53 - 1] } } }],
+    ['a version', { attributes: { a: { version: '10.20.30-alpha.0-x+meta.01' } } }],
+    ['the most values', { attributes: { a: { ints: Array.from({ length: 48 }, (_, n) => n) } } }],
+    ['the most addresses', { networkData: { ips: ips(16) } }],
+    ['addresses of every kind', { networkData: { ips: ['0.0.0.0/0', '::/0', '::1/128', '2001:db8::1:0:0:1/64'] } }],
+    [
+      'the longest network names',
+      { networkData: { interfaceName: 'i'.repeat(256), hardwareAddress: 'h'.repeat(128) } },
+    ],
+    ['no network data in it', { networkData: {} }],
+  ];
+  it.each(allowed.map(([what]) => what))('takes %s', (what) => {
+    expect(check(new Map(allowed).get(what) ?? {})).toBeUndefined();
+  });
+
+  const refused: [object, string][] = [
+    [{ driver: '' }, 'driver "" is not a lower-case DNS name of at most 63 bytes'],
+    [{ driver: 'A.example' }, 'driver "A.example" is not a lower-case DNS name'],
+    [{ driver: 'd'.repeat(64) }, 'is not a lower-case DNS name of at most 63 bytes'],
+    [{ pool: '' }, 'pool "" is not a lower-case DNS name of at most 253 bytes'],
+    [{ pool: '/a' }, 'pool "/a" is no'],
+    [{ name: 'a.b' }, 'name "a.b" is not a lower-case DNS name of at most 63 bytes'],
+    [{ name: '..' }, 'name ".." is no'],
+    [{ name: 'n'.repeat(64) }, 'is not a lower-case DNS name of at most 63 bytes'],
+    [{ attributes: many(33) }, '33 attributes, 32 are allowed'],
+    [{ attributes: { 'a b': { int: 1 } } }, 'attribute "a b": "a b" is not a C identifier of at most 32 bytes'],
+    [{ attributes: { '': { int: 1 } } }, 'attribute "": "" is not a C identifier'],
+    [{ attributes: { [`${'i'.repeat(33)}`]: { int: 1 } } }, 'is not a C identifier of at most 32 bytes'],
+    [{ attributes: { 'a/b/c': { int: 1 } } }, 'attribute "a/b/c": the name has more than one slash'],
+    [{ attributes: { '/a': { int: 1 } } }, 'attribute "/a": domain "" is not a lower-case DNS name'],
+    [{ attributes: { 'a..b/c': { int: 1 } } }, 'attribute "a..b/c": domain "a..b" is not a lower-case DNS name'],
+    [{ attributes: { a: {} } }, 'attribute "a": one of int, bool, string, version, ints, bools, strings, versions is'],
+    [{ attributes: { a: { int: 1, bool: true } } }, 'is needed, it has int, bool'],
+    [{ attributes: { a: { quantity: '1Gi' } } }, 'is needed, it has quantity'],
+    [{ attributes: { a: null } }, 'is needed, it has none'],
+    [{ attributes: { a: { int: 1.5 } } }, 'attribute "a": int needs a whole number, not 1.5'],
+    [{ attributes: { a: { int: Number.NaN } } }, 'int needs a whole number, not NaN'],
+    [{ attributes: { a: { int: '1' } } }, 'int needs a whole number, not 1'],
+    [{ attributes: { a: { int: 2 ** 53 } } }, 'int 9007199254740992 is beyond 2^53 - 1, where a number is not exact'],
+    [{ attributes: { a: { int: 2n ** 63n } } }, 'int 9223372036854775808 does not fit into 64 bits'],
+    [{ attributes: { a: { bool: 1 } } }, 'bool needs true or false'],
+    [{ attributes: { a: { string: 'x'.repeat(65) } } }, 'attribute "a": string has 65 bytes, 64 are allowed'],
+    [{ attributes: { a: { string: 'ä'.repeat(33) } } }, 'string has 66 bytes, 64 are allowed'],
+    [{ attributes: { a: { string: '\ud800' } } }, 'string needs well-formed text'],
+    [{ attributes: { a: { version: '1.2' } } }, 'version "1.2" is not of the form 1.2.3'],
+    [{ attributes: { a: { version: '01.2.3' } } }, 'version "01.2.3" is not of the form'],
+    [{ attributes: { a: { ints: [] } } }, 'ints needs a list of at least one value'],
+    [{ attributes: { a: { ints: 1 } } }, 'ints needs a list of at least one value'],
+    [{ attributes: { a: { strings: ['ok', 'x'.repeat(65)] } } }, 'string has 65 bytes, 64 are allowed'],
+    [{ attributes: { ...many(2), a: { ints: Array(47).fill(1) } } }, '49 values in its attributes, lists included; 48'],
+    [{ networkData: { interfaceName: 'i'.repeat(257) } }, 'networkData.interfaceName has 257 bytes, 256 are allowed'],
+    [{ networkData: { hardwareAddress: 'h'.repeat(129) } }, 'networkData.hardwareAddress has 129 bytes, 128 are'],
+    [{ networkData: { ips: ips(17) } }, 'networkData.ips: 17 addresses, 16 are allowed'],
+    [{ networkData: { ips: ['192.0.2.1/24', '192.0.2.1/24'] } }, 'networkData.ips: an address is there twice'],
+    ...[
+      '192.0.2.1',
+      '192.0.2.01/24',
+      '192.0.2.1/33',
+      '192.0.2.1/024',
+      '2001:DB8::1/64',
+      '2001:db8:0::1/64',
+      'fe80::1%e/64',
+    ].map(
+      (ip) =>
+        [{ networkData: { ips: [ip] } }, `networkData.ips: ${JSON.stringify(ip)} is not a canonical address`] as [
+          object,
+          string,
+        ],
+    ),
+    [{ networkData: { ips: ['::ffff:10.0.0.1/120'] } }, 'is not a canonical address with prefix length'],
+  ];
+  it.each(refused.map(([, problem], index) => [problem, index] as const))('refuses: %s', (problem, index) => {
+    expect(() => check(refused[index]?.[0] ?? {})).toThrow(problem);
+  });
+
+  it('names claim, request and device', () => {
+    const bad = { ...device, name: 'dev-2', attributes: { mtu: { int: 0.5 } } };
+    const error = (() => {
+      try {
+        return validateDevices(claim, 'vf/large', [device, bad]);
+      } catch (thrown) {
+        return thrown;
+      }
+    })();
+    expect(error).toBeInstanceOf(MetadataError);
+    expect(error).toMatchObject({
+      code: 'metadata-invalid',
+      message:
+        'claim default/fast-net, request vf/large, device node-1/dev-2: attribute "mtu": int needs a whole number, not 0.5',
+      claim: 'default/fast-net',
+      device: 'dev-2',
+    });
+  });
+});

@@ -1,0 +1,372 @@
+import { randomUUID } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  ClaimMetadata,
+  type ClaimRecord,
+  type DeviceMetadata,
+  decodeStream,
+  layouts,
+  readMetadataFile,
+} from '../../../../../src/framework/metadata/index.ts';
+import { tempDir } from '../../../../doubles/temp-dir.ts';
+
+const driver = 'sriov.netdra.dev';
+const claim = { namespace: 'default', name: 'fast-net', uid: '1a-uid' };
+const record: ClaimRecord = {
+  claim,
+  requests: { vf: { name: 'vf', devices: [{ pool: 'node-1', name: 'dev-1' }] } },
+};
+
+function deviceWith(ip: string): DeviceMetadata {
+  return { driver, pool: 'node-1', name: 'dev-1', networkData: { interfaceName: 'net1', ips: [ip] } };
+}
+
+describe('ClaimMetadata', () => {
+  let dir: ReturnType<typeof tempDir>;
+  let metadata: ClaimMetadata;
+  let file: string;
+  const open = () =>
+    new ClaimMetadata({
+      driver,
+      dataDir: join(dir.path, 'data'),
+      cdiDir: join(dir.path, 'cdi'),
+      layouts: [layouts.v1, layouts.kep],
+    });
+
+  beforeEach(() => {
+    dir = tempDir();
+    metadata = open();
+    file = join(dir.path, 'data/dra-device-metadata/default_fast-net/vf/metadata.json');
+  });
+  afterEach(() => dir[Symbol.dispose]());
+
+  it('lays down a CDI spec and no file for a deferred request', async () => {
+    const ids = await metadata.prepare(record, new Map());
+    expect(ids).toEqual(new Map([['vf', `${driver}/metadata=1a-uid_vf`]]));
+    expect(existsSync(file)).toBe(false);
+    const spec = JSON.parse(readFileSync(join(dir.path, `cdi/${driver}_metadata_1a-uid_vf.json`), 'utf8'));
+    expect(spec).toMatchObject({ cdiVersion: '0.5.0', kind: `${driver}/metadata`, devices: [{ name: '1a-uid_vf' }] });
+    const { mounts } = spec.devices[0].containerEdits;
+    expect(mounts).toHaveLength(2);
+    expect(mounts[0]).toEqual({
+      hostPath: file,
+      containerPath: `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/fast-net/vf/${driver}-metadata.json`,
+      options: ['ro', 'bind'],
+    });
+  });
+
+  it('writes generation 1 with the first update, then counts', async () => {
+    await metadata.prepare(record, new Map());
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
+    expect(decodeStream(readFileSync(file, 'utf8'))).toMatchObject({ generation: 2, request: 'vf', claim });
+    expect(statSync(file).mode & 0o777).toBe(0o644);
+  });
+
+  it('tells whether what was laid down is about the devices of the claim', async () => {
+    const device = { request: 'vf', pool: 'node-1', name: 'dev-1' };
+    expect(await metadata.covers(claim, [device])).toBe(false);
+    await metadata.prepare(record, new Map());
+    expect(await metadata.covers(claim, [device])).toBe(true);
+    expect(await metadata.covers(claim, [{ ...device, name: 'dev-2' }])).toBe(false);
+    expect(await metadata.covers(claim, [device, { ...device, request: 'other' }])).toBe(false);
+    expect(await metadata.covers({ ...claim, uid: '2a-uid' }, [device])).toBe(false);
+    const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
+    const off = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled: false });
+    expect(await off.covers(claim, [device])).toBe(true);
+  });
+
+  it('has nothing to lay down for a claim without deferred devices while metadata is off, also with a gate', async () => {
+    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
+    const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
+    const off = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled: false, gate });
+    await off.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
+    expect(await off.covers(claim, [])).toBe(true);
+    expect(await off.covers(claim, [{ request: 'vf', pool: 'node-1', name: 'dev-1' }])).toBe(false);
+    const on = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], gate });
+    expect(await on.covers(claim, [])).toBe(false);
+    await on.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
+    expect(await on.covers(claim, [])).toBe(true);
+  });
+
+  it('writes nothing when nothing changed', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const before = statSync(file, { bigint: true }).mtimeNs;
+    const update = await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    expect(update).toEqual({ generation: 1, isWritten: false });
+    expect(statSync(file, { bigint: true }).mtimeNs).toBe(before);
+  });
+
+  it('writes a file again that somebody has removed, in the same generation', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    unlinkSync(file);
+    const update = await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    expect(update).toEqual({ generation: 1, isWritten: true });
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
+  });
+
+  it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const { ino, size } = statSync(file);
+    const longer = {
+      ...deviceWith('192.0.2.1/24'),
+      attributes: { notes: { strings: Array(10).fill('x'.repeat(50)) } },
+    };
+    await metadata.update(claim, 'vf', [longer]);
+    expect(statSync(file).size).toBeGreaterThan(size);
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.9/24')]);
+    expect(statSync(file).ino).toBe(ino);
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
+  });
+
+  it('keeps file and generation when the same claim is prepared again, by another process too', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const state = join(dir.path, 'data/dra-device-metadata/default_fast-net/claim.json');
+    // A file that is written anew has another inode.
+    const { ino } = statSync(state);
+    const restarted = open();
+    await restarted.prepare(record, new Map());
+    expect(statSync(state).ino).toBe(ino);
+    expect(await restarted.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [deviceWith('192.0.2.1/24')] });
+    expect(await restarted.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
+  });
+
+  it('starts from nothing for another UID under the same name', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    const successor = { ...claim, uid: '2b-uid' };
+    await metadata.prepare({ ...record, claim: successor }, new Map());
+    expect(existsSync(file)).toBe(false);
+    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([`${driver}_metadata_2b-uid_vf.json`]);
+    expect(await metadata.update(successor, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 1 });
+    // A late unprepare of the old claim leaves the new one alone.
+    await metadata.unprepare(claim);
+    expect(await metadata.read(successor, 'vf')).toMatchObject({ generation: 1 });
+  });
+
+  it('writes immediate and identity-only metadata at prepare', async () => {
+    const identity = { driver, pool: 'node-1', name: 'dev-1' };
+    await metadata.prepare(record, new Map([['vf', [identity]]]));
+    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [identity] });
+  });
+
+  it.each([
+    ['another UID', { ...claim, uid: 'other' }, 'vf', 'dev-1', /prepared with UID 1a-uid, not other/],
+    ['another request', claim, 'gpu', 'dev-1', /request gpu is not prepared/],
+    ['another device', claim, 'vf', 'dev-2', /device sriov.netdra.dev\/node-1\/dev-2 is not prepared/],
+    ['another claim', { ...claim, name: 'slow-net' }, 'vf', 'dev-1', /claim default\/slow-net: it is not prepared/],
+  ])('refuses an update for %s', async (_what, target, request, name, message) => {
+    await metadata.prepare(record, new Map());
+    await expect(metadata.update(target, request, [{ driver, pool: 'node-1', name }])).rejects.toThrow(message);
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it('refuses an update for a device of another driver', async () => {
+    await metadata.prepare(record, new Map());
+    const foreign = { driver: 'other.example', pool: 'node-1', name: 'dev-1' };
+    await expect(metadata.update(claim, 'vf', [foreign])).rejects.toThrow(/is not prepared/);
+  });
+
+  it('hides a withdrawn file and goes on counting', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    await metadata.withdraw(claim);
+    expect(existsSync(file)).toBe(false);
+    expect(await metadata.read(claim, 'vf')).toBeUndefined();
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 2 });
+    expect(readdirSync(join(file, '..')).sort()).toEqual(['metadata-kep.json', 'metadata.json']);
+  });
+
+  it('withdraws some requests only, and goes on hiding nothing else', async () => {
+    const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
+    await metadata.prepare({ ...record, requests }, new Map([['other', [{ driver, pool: 'node-1', name: 'dev-2' }]]]));
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    await metadata.withdraw(claim, ['vf']);
+    expect(existsSync(file)).toBe(false);
+    expect(await metadata.read(claim, 'other')).toMatchObject({ generation: 1, devices: [{ name: 'dev-2' }] });
+    expect(existsSync(join(file, '../../other/metadata.json'))).toBe(true);
+  });
+
+  it('takes a file that a power loss left empty for one that is not there', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    truncateSync(file);
+    truncateSync(join(file, '../metadata-kep.json'));
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
+  });
+
+  it('writes a file anew that somebody damaged or removed, and goes on counting', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    writeFileSync(file, '{"kind":');
+    unlinkSync(join(file, '../metadata-kep.json'));
+    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
+    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
+    expect(await readMetadataFile(join(file, '../metadata-kep.json'))).toMatchObject({ generation: 1 });
+  });
+
+  describe('with a record that cannot be read', () => {
+    const recordPath = () => join(file, '../../claim.json');
+    const otherFile = () => join(file, '../metadata-kep.json');
+    const generationOf = async () => (await readMetadataFile(file)).generation;
+    const replaceByDirectory = () => {
+      unlinkSync(recordPath());
+      mkdirSync(recordPath());
+    };
+    beforeEach(async () => {
+      await metadata.prepare(record, new Map());
+      await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+      await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')]);
+    });
+
+    it.each([
+      ['{"schema":', 'is not JSON'],
+      ['null', 'has schema undefined, not 1'],
+      ['', 'is not JSON'],
+      ['{"schema":1,"claim":{"namespace":"default","name":"slow-net","uid":"u"},"requests":{}}', 'is damaged'],
+    ])('refuses updates, and is written anew by the next prepare: %j', async (text, message) => {
+      writeFileSync(recordPath(), text);
+      await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).rejects.toMatchObject({
+        code: 'metadata-malformed',
+        message: `claim record ${recordPath()} ${message}`,
+        path: recordPath(),
+        hint: expect.stringContaining('delete the pods'),
+      });
+      // Reconciliation then prepares it again.
+      const device = { request: 'vf', pool: 'node-1', name: 'dev-1' };
+      expect(await metadata.covers(claim, [device])).toBe(false);
+      await open().prepare(record, new Map());
+      expect(await metadata.covers(claim, [device])).toBe(true);
+      expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 3 });
+      expect(await generationOf()).toBe(3);
+    });
+
+    it('is left alone if a newer version has written it, with an error that says so', async () => {
+      writeFileSync(recordPath(), '{"schema":2}');
+      const refused = {
+        code: 'metadata-version-unknown',
+        message: `claim record ${recordPath()} has schema 2, not 1`,
+        path: recordPath(),
+        hint: expect.stringContaining('run the newer version'),
+      };
+      await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).rejects.toMatchObject(refused);
+      await expect(metadata.prepare(record, new Map())).rejects.toMatchObject(refused);
+      await expect(metadata.covers(claim, [])).rejects.toMatchObject(refused);
+      expect([readFileSync(recordPath(), 'utf8'), await generationOf()]).toEqual(['{"schema":2}', 2]);
+    });
+
+    it('is left alone if reading it fails: that may succeed the next time', async () => {
+      replaceByDirectory();
+      const refused = { code: 'metadata-io', path: recordPath(), retriable: true };
+      await expect(metadata.prepare(record, new Map())).rejects.toMatchObject(refused);
+      await expect(metadata.covers(claim, [])).rejects.toMatchObject(refused);
+      await expect(metadata.unprepare(claim)).rejects.toMatchObject(refused);
+      expect(await generationOf()).toBe(2);
+    });
+
+    it('continues with the highest generation in any file, and with those in layouts that are switched off', async () => {
+      writeFileSync(recordPath(), '');
+      writeFileSync(file, readFileSync(file, 'utf8').slice(0, 50));
+      const { ino } = statSync(otherFile());
+      const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
+      metadata = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1] });
+      await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.2/24')]]]));
+      expect([await generationOf(), (await readMetadataFile(otherFile())).generation]).toEqual([3, 3]);
+      expect(statSync(otherFile()).ino).toBe(ino);
+    });
+
+    it('continues above any generation that it can have had if no file shows it', async () => {
+      await metadata.withdraw(claim);
+      writeFileSync(recordPath(), '');
+      await metadata.prepare(record, new Map());
+      const before = await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')]);
+      expect(before.generation).toBeGreaterThan(1_700_000_000);
+      expect((await metadata.update(claim, 'vf', [deviceWith('192.0.2.4/24')])).generation).toBe(before.generation + 1);
+    });
+
+    it('continues with the generation in the files also if the record is gone', async () => {
+      unlinkSync(recordPath());
+      await metadata.prepare(record, new Map());
+      expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 3 });
+    });
+
+    it('starts from nothing if the files are those of an earlier claim of its name', async () => {
+      for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
+        const uid = randomUUID();
+        damage();
+        await metadata.prepare({ ...record, claim: { ...claim, uid } }, new Map());
+        expect(existsSync(file)).toBe(false);
+        const update = await metadata.update({ ...claim, uid }, 'vf', [deviceWith('192.0.2.1/24')]);
+        expect(update).toMatchObject({ generation: 1 });
+      }
+      expect(readdirSync(join(dir.path, 'cdi'))).toHaveLength(1);
+    });
+
+    it.each([[''], ['{"schema":2}']])('can be unprepared all the same: %j', async (text) => {
+      writeFileSync(recordPath(), text);
+      await metadata.unprepare(claim);
+      expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
+      expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
+    });
+
+    it('is not removed with an earlier claim of its name', async () => {
+      for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
+        damage();
+        await metadata.unprepare({ ...claim, uid: 'earlier' });
+        expect(await generationOf()).toBe(2);
+      }
+    });
+
+    it('is listed with the reason, and its files are counted', async () => {
+      const [entry] = await metadata.list();
+      expect(entry).toEqual({ dir: 'default_fast-net', claim });
+      writeFileSync(recordPath(), '');
+      const problem = expect.objectContaining({ code: 'metadata-malformed', path: recordPath() });
+      expect(await metadata.list()).toEqual([{ dir: 'default_fast-net', problem }]);
+      expect(await metadata.countFiles()).toBe(1);
+      replaceByDirectory();
+      await expect(metadata.removeUnclaimed('default_fast-net')).rejects.toMatchObject({ code: 'metadata-io' });
+      expect(existsSync(file)).toBe(true);
+    });
+  });
+
+  it('leaves nothing behind at unprepare, and can repeat it', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
+    await metadata.unprepare(claim);
+    await metadata.unprepare(claim);
+    expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
+    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
+  });
+
+  it.each(['..', 'a/b', '', '.', 'nul\0'])('refuses %j as a part of a path', async (name) => {
+    const bad = { ...record, claim: { ...claim, name } };
+    await expect(metadata.prepare(bad, new Map())).rejects.toThrow(/cannot be part of a path/);
+    const badRequest = { ...record, requests: { [name]: { name, devices: [] } } };
+    await expect(metadata.prepare(badRequest, new Map())).rejects.toThrow(/cannot be part of a path/);
+  });
+
+  it('orders concurrent updates: every generation is given once', async () => {
+    await metadata.prepare(record, new Map());
+    const updates = Array.from({ length: 50 }, (_, n) => metadata.update(claim, 'vf', [deviceWith(`192.0.2.${n}/24`)]));
+    expect((await Promise.all(updates)).map(({ generation }) => generation).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: 50 }, (_, n) => n + 1),
+    );
+  });
+});

@@ -1,0 +1,542 @@
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { formatGate, parseGate } from '../../../../../src/framework/metadata/gate/gate.ts';
+import { type ClaimMetadata, inspectClaim, layoutNames } from '../../../../../src/framework/metadata/index.ts';
+import { Bench } from '../bench.ts';
+import { claim, documentOf, driver, golden, podUid, recordOf, samples } from '../samples.ts';
+
+const kernel = samples.kernel as NonNullable<typeof samples.kernel>;
+const record = recordOf(kernel);
+const { devices } = documentOf(kernel);
+const gate = { program: '/var/lib/kubelet/plugins/sriov.netdra.dev/bin/netdra-gate', timeoutSeconds: 100 };
+const [a, b] = ['sandbox-a', 'sandbox-b'];
+const request = 'data/dra-device-metadata/default_fast-net/vf';
+
+let bench: Bench;
+let metadata: ClaimMetadata;
+beforeEach(() => {
+  bench = new Bench();
+  metadata = bench.start({ gate });
+});
+afterEach(() => bench[Symbol.dispose]());
+
+const gatePath = () => join(bench.dataDir, 'dra-device-metadata/default_fast-net/gate');
+const gateText = () => (existsSync(gatePath()) ? readFileSync(gatePath(), 'utf8') : undefined);
+/** The files that are hidden while there is nothing to say. */
+const hidden = () => [
+  join(bench.path, request, 'metadata.json'),
+  join(bench.path, request, 'metadata-kep.json'),
+  join(bench.downwardApiDir, podUid, 'fast-net.vf.json'),
+];
+const isBlank = (path: string) => readFileSync(path, 'utf8').trim() === '';
+/** As a driver does it for a pod's sandbox. */
+async function serve(sandboxId: string) {
+  await metadata.update(claim, 'vf', devices);
+  await metadata.openGate(claim, sandboxId);
+}
+
+describe('a claim with a gate', () => {
+  it('has the hook in the CDI spec of its deferred request', async () => {
+    await metadata.prepare(record, new Map());
+    const [spec] = bench.files(bench.cdiDir);
+    const text = bench.read(`cdi/${spec}`).replaceAll(bench.path, '');
+    expect(text).toBe(golden('cdi/kernel-gate.golden', text));
+    expect(JSON.parse(text).devices[0].containerEdits.hooks).toEqual([
+      {
+        hookName: 'createRuntime',
+        path: gate.program,
+        args: [gate.program, '--claim-dir', '/data/dra-device-metadata/default_fast-net', '--timeout', '100'],
+        timeout: 105,
+      },
+    ]);
+  });
+
+  it('has a hook for deferred requests only', async () => {
+    const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
+    const other = [{ driver, pool: 'node-1', name: 'dev-2' }];
+    const ids = await metadata.prepare({ ...record, requests }, new Map([['other', other]]));
+    expect([...ids.keys()].sort()).toEqual(['other', 'vf']);
+    expect(bench.edits(claim.uid).map(({ hooks = [] }) => hooks.length)).toEqual([0, 1]);
+    // It does not keep anybody from being let in, and is hidden as without a gate.
+    await serve(a);
+    await metadata.withdraw(claim);
+    expect(existsSync(join(bench.path, request, '../other/metadata.json'))).toBe(false);
+  });
+
+  it('is laid down with empty files, which keep their inode from then on', async () => {
+    await metadata.prepare(record, new Map());
+    expect(hidden().map((path) => readFileSync(path, 'utf8'))).toEqual(['', '', '']);
+    const inodes = hidden().map((path) => statSync(path).ino);
+    expect(await metadata.countFiles()).toBe(0);
+    expect(await metadata.update(claim, 'vf', devices)).toEqual({ generation: 1, isWritten: true });
+    expect(await metadata.countFiles()).toBe(1);
+    await metadata.withdraw(claim);
+    expect(hidden().every(isBlank)).toBe(true);
+    expect(await metadata.countFiles()).toBe(0);
+    expect(await metadata.read(claim, 'vf')).toBeUndefined();
+    expect(await metadata.update(claim, 'vf', devices)).toEqual({ generation: 2, isWritten: true });
+    expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
+    await metadata.prepare(record, new Map());
+    expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
+    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2 });
+  });
+
+  it('says for which sandbox containers may start', async () => {
+    await metadata.prepare(record, new Map());
+    expect([gateText(), await metadata.gateOf(claim)]).toEqual([undefined, undefined]);
+    await metadata.holdGate(claim, a, 'the VF is in another pod');
+    expect(gateText()).toBe('netdra-gate 1\nwaiting sandbox-a the VF is in another pod\n');
+    expect(await metadata.gateOf(claim)).toEqual({
+      state: 'waiting',
+      sandboxId: a,
+      reason: 'the VF is in another pod',
+    });
+    await serve(a);
+    expect(gateText()).toBe('netdra-gate 1\nserved sandbox-a\n');
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    await metadata.endGate(claim, a);
+    expect(gateText()).toBe('netdra-gate 1\nended sandbox-a\n');
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'ended', sandboxId: a });
+    // For what runs on the node as root, and for those who look.
+    expect(statSync(gatePath()).mode & 0o777).toBe(0o644);
+  });
+
+  it('is written only if it changes', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const { ino } = statSync(gatePath());
+    await metadata.openGate(claim, a);
+    await bench.start({ gate }).openGate(claim, a);
+    await metadata.prepare(record, new Map());
+    expect(statSync(gatePath()).ino).toBe(ino);
+  });
+
+  it('stays open for a sandbox until that one ends, whatever is said of others', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(b);
+    await metadata.endGate(claim, a);
+    await metadata.holdGate(claim, a, 'late');
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: b });
+    await metadata.holdGate(claim, b, 'the VF has gone');
+    expect(await metadata.gateOf(claim)).toMatchObject({ state: 'waiting', sandboxId: b });
+  });
+
+  it('opens when all requests say something, and not before', async () => {
+    const requests = { ...record.requests, two: { name: 'two/big', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
+    await metadata.prepare({ ...record, requests }, new Map());
+    await metadata.update(claim, 'vf', devices);
+    await expect(metadata.openGate(claim, a)).rejects.toMatchObject({
+      code: 'metadata-not-written',
+      message: 'cannot let containers of claim default/fast-net start: request two/big has no metadata yet',
+    });
+    expect(gateText()).toBeUndefined();
+    await metadata.update(claim, 'two', [{ driver, pool: 'node-1', name: 'dev-2' }]);
+    await metadata.openGate(claim, a);
+    // A request that is not prepared any more keeps nobody waiting.
+    await metadata.withdraw(claim);
+    await metadata.prepare(record, new Map());
+    await serve(b);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: b });
+  });
+
+  it('refuses to open for a claim that is not prepared, and what is no sandbox id', async () => {
+    const other = { ...claim, uid: 'other' };
+    await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-prepared' });
+    await metadata.prepare(record, new Map());
+    await expect(metadata.openGate(other, a)).rejects.toThrow('prepared with UID');
+    await metadata.update(claim, 'vf', devices);
+    for (const id of ['', 'a b', 'a\nserved b', '\u001b', 'x'.repeat(200), 'ä']) {
+      await expect(metadata.openGate(claim, id)).rejects.toMatchObject({ code: 'metadata-name-invalid' });
+    }
+    await metadata.holdGate(other, a, 'of another claim');
+    await metadata.endGate(other, a);
+    expect([gateText(), await metadata.gateOf(other)]).toEqual([undefined, undefined]);
+  });
+
+  it('takes a gate that somebody damaged for a closed one', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    for (const text of ['', 'netdra-gate 2\nserved sandbox-a\n', 'netdra-gate 1\nserved\n', '\0']) {
+      writeFileSync(gatePath(), text);
+      expect(await metadata.gateOf(claim)).toBeUndefined();
+    }
+    await metadata.openGate(claim, a);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('closes it when a boot has ended its sandbox, and when the claim goes', async () => {
+    metadata = bench.start({ gate, bootId: 'boot-1' });
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    await bench.start({ gate, bootId: 'boot-2' }).prepare(record, new Map());
+    expect(gateText()).toBeUndefined();
+    expect(hidden().every(isBlank)).toBe(true);
+    await serve(a);
+    await metadata.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('closes its gate when metadata is switched on, and opens it with the content, in the same sandbox', async () => {
+    metadata = bench.start({ gate, enabled: false });
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    metadata = bench.start({ gate });
+    await metadata.prepare(record, new Map());
+    expect([bench.mounts(claim.uid).size > 0, hidden().every(isBlank)]).toEqual([true, true]);
+    expect(await metadata.gateOf(claim)).toBeUndefined();
+    await serve(a);
+    expect(hidden().some(isBlank)).toBe(false);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('closes its gate when a request is added that has no content yet', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const two = [{ pool: 'node-1', name: 'dev-2' }];
+    await metadata.prepare(
+      { ...record, requests: { ...record.requests, two: { name: 'two', devices: two } } },
+      new Map(),
+    );
+    expect(await metadata.gateOf(claim)).toBeUndefined();
+    await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-written' });
+    await metadata.update(claim, 'two', [{ driver, pool: 'node-1', name: 'dev-2' }]);
+    await metadata.openGate(claim, a);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('leaves its gate open when a layout is added: that gets the content at once', async () => {
+    metadata = bench.start({ gate, layouts: ['attributes-json'] });
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    metadata = bench.start({ gate });
+    await metadata.prepare(record, new Map());
+    expect(hidden().some(isBlank)).toBe(false);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('does not trust an open gate that was left in its directory', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    rmSync(join(gatePath(), '../claim.json'));
+    await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
+    expect(gateText()).toBeUndefined();
+  });
+
+  it.each<[string, (path: string) => void]>([
+    ['is damaged', (path) => writeFileSync(path, '')],
+    ['is gone', (path) => rmSync(path)],
+  ])('closes its gate until it is served again when its record %s and is written anew', async (_, damage) => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const inodes = hidden().map((path) => statSync(path).ino);
+    damage(join(gatePath(), '../claim.json'));
+    await metadata.prepare(record, new Map());
+    expect([await metadata.gateOf(claim), hidden().every(isBlank)]).toEqual([undefined, true]);
+    await serve(a);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2 });
+    expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
+  });
+
+  it('keeps its files in the directory of its first pod when its record is damaged and it has passed to another', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
+    writeFileSync(join(gatePath(), '../claim.json'), '');
+    const recovered: unknown[] = [];
+    metadata = bench.start({ gate, onRecovered: (of, problem) => recovered.push(of, problem) });
+    await metadata.prepare({ ...record, podUid: 'next' }, new Map());
+    await serve(b);
+    expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/fast-net.vf.json`, 'readme']);
+    const path = join(gatePath(), '../claim.json');
+    expect(recovered).toEqual([claim, expect.objectContaining({ code: 'metadata-malformed', path })]);
+    writeFileSync(path, '');
+    await metadata.unprepare(claim);
+    expect(bench.files()).toEqual(['pods/readme']);
+  });
+
+  it('begins with generation 1 after a damaged record if its files were never written', async () => {
+    await metadata.prepare(record, new Map());
+    writeFileSync(join(gatePath(), '../claim.json'), '');
+    await metadata.prepare(record, new Map());
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
+  });
+
+  it('closes its gate when it is withdrawn with a record that cannot be read, and reports the record', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    writeFileSync(join(gatePath(), '../claim.json'), '');
+    await expect(metadata.withdraw(claim)).rejects.toMatchObject({ code: 'metadata-malformed' });
+    expect(gateText()).toBeUndefined();
+  });
+
+  it('keeps the reason why containers wait, and the end of a sandbox, when it is prepared again', async () => {
+    await metadata.prepare(record, new Map());
+    await metadata.holdGate(claim, a, 'the VF is in another pod');
+    await metadata.prepare(record, new Map());
+    expect(await metadata.gateOf(claim)).toMatchObject({ state: 'waiting', reason: 'the VF is in another pod' });
+    await metadata.endGate(claim, a);
+    await metadata.prepare(record, new Map());
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'ended', sandboxId: a });
+  });
+
+  it('reports each prepare after which its containers wait, so that a sandbox that is there is served again', async () => {
+    const pending: string[] = [];
+    const open = (enabled: boolean) => bench.start({ gate, enabled, onPending: ({ uid }) => pending.push(uid) });
+    metadata = open(false);
+    await metadata.prepare(record, new Map());
+    expect(pending.splice(0)).toEqual([claim.uid]);
+    await serve(a);
+    await metadata.prepare(record, new Map());
+    expect(pending).toEqual([]);
+    metadata = open(true);
+    await metadata.prepare(record, new Map());
+    expect(pending.splice(0)).toEqual([claim.uid]);
+    await serve(a);
+    await metadata.prepare(record, new Map());
+    await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map([['vf', devices]]));
+    expect(pending).toEqual([]);
+  });
+
+  it('is inspected: blank files are pending, missing ones are missing', async () => {
+    await metadata.prepare(record, new Map());
+    const states = async () => (await inspectClaim(driver, bench, claim))?.files.map(({ state }) => state);
+    expect(await states()).toEqual(['pending', 'pending', 'current', 'pending']);
+    await metadata.update(claim, 'vf', devices);
+    expect(await states()).toEqual(['current', 'current', 'current', 'current']);
+    for (const path of hidden()) writeFileSync(path, '  \n');
+    expect(await states()).toEqual(['missing', 'missing', 'current', 'missing']);
+  });
+});
+
+it('waits for nothing but itself, so that a simulation decides the order of all that happens', async () => {
+  let hasTurned = false;
+  const turn = setImmediate(() => {
+    hasTurned = true;
+  });
+  await metadata.prepare(record, new Map());
+  await metadata.holdGate(claim, a, 'wait');
+  await serve(a);
+  await metadata.read(claim, 'vf');
+  await metadata.list();
+  await metadata.countFiles();
+  await metadata.endGate(claim, a);
+  await metadata.withdraw(claim);
+  await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
+  await metadata.unprepare({ ...claim, uid: 'next' });
+  await metadata.removeUnclaimed('none');
+  await metadata.waiting();
+  expect(hasTurned).toBe(false);
+  clearImmediate(turn);
+});
+
+describe('in whatever order the driver is killed', () => {
+  /** The first call of a kind that fails, and with it the process. */
+  function killedAt<T>(part: { prototype: T }, method: keyof T & string) {
+    const spy = vi.spyOn(part.prototype as Record<string, () => Promise<never>>, method);
+    spy.mockRejectedValueOnce(new Error('killed'));
+    return spy;
+  }
+
+  it('closes the gate before the files are blank', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    const { ClaimFiles } = await import('../../../../../src/framework/metadata/files/claim-files.ts');
+    using _spy = killedAt(ClaimFiles, 'layDown');
+    await expect(metadata.withdraw(claim)).rejects.toThrow('killed');
+    expect(gateText()).toBeUndefined();
+    // The files still say what they said: the next call blanks them.
+    expect(hidden().some(isBlank)).toBe(false);
+    await bench.start({ gate }).withdraw(claim);
+    expect(hidden().every(isBlank)).toBe(true);
+  });
+
+  it('closes the gate before the files of a layout that was switched on are there', async () => {
+    metadata = bench.start({ gate, enabled: false });
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    metadata = bench.start({ gate });
+    const { CdiSpecs } = await import('../../../../../src/framework/metadata/files/cdi.ts');
+    const { ClaimFiles } = await import('../../../../../src/framework/metadata/files/claim-files.ts');
+    {
+      using _spy = killedAt(CdiSpecs, 'write');
+      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
+    }
+    expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
+    // Another instance, which has metadata off, opens it for the content that it knows: none is mounted yet.
+    await bench.start({ gate, enabled: false }).openGate(claim, a);
+    {
+      using _spy = killedAt(ClaimFiles, 'layDown');
+      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
+    }
+    expect([gateText(), hidden().some((path) => existsSync(path))]).toEqual([undefined, false]);
+    await expect(bench.start({ gate, enabled: false }).openGate(claim, a)).rejects.toThrow('has no metadata yet');
+  });
+
+  it('has the hook in the spec before there is an empty file to mount', async () => {
+    // As an older version has laid it down.
+    await bench.start().prepare(record, new Map());
+    const { CdiSpecs } = await import('../../../../../src/framework/metadata/files/cdi.ts');
+    {
+      using _spy = killedAt(CdiSpecs, 'write');
+      await expect(metadata.prepare(record, new Map())).rejects.toThrow('killed');
+    }
+    expect(hidden().some((path) => existsSync(path))).toBe(false);
+    // Also not by what is called for the claim before it is prepared again.
+    await metadata.update(claim, 'vf', devices);
+    await metadata.withdraw(claim);
+    expect(hidden().some((path) => existsSync(path))).toBe(false);
+  });
+
+  it('removes the empty files before the hook goes from the spec', async () => {
+    await metadata.prepare(record, new Map());
+    const { CdiSpecs } = await import('../../../../../src/framework/metadata/files/cdi.ts');
+    using _spy = killedAt(CdiSpecs, 'write');
+    await expect(bench.start().prepare(record, new Map())).rejects.toThrow('killed');
+    expect(hidden().some((path) => existsSync(path))).toBe(false);
+    expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
+  });
+});
+
+describe('a driver started with a gate, or without', () => {
+  it('leaves claims as they are until they are prepared again', async () => {
+    metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    const updated = bench.start({ gate });
+    await updated.update(claim, 'vf', devices);
+    await updated.openGate(claim, a);
+    await updated.holdGate(claim, a, 'no');
+    expect([gateText(), await updated.gateOf(claim)]).toEqual([undefined, undefined]);
+    await updated.withdraw(claim);
+    expect(hidden().some((path) => existsSync(path))).toBe(false);
+    await updated.prepare(record, new Map());
+    expect(hidden().every(isBlank)).toBe(true);
+    expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
+  });
+
+  it('keeps what containers have mounted when the gate comes', async () => {
+    metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    await metadata.update(claim, 'vf', devices);
+    const inodes = hidden().map((path) => statSync(path).ino);
+    metadata = bench.start({ gate });
+    await metadata.prepare(record, new Map());
+    expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
+    // New containers wait until the driver has said that the sandbox is still served.
+    expect(await metadata.gateOf(claim)).toBeUndefined();
+    await serve(a);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+  });
+
+  it('takes hook, gate and empty files away when the option has gone', async () => {
+    await metadata.prepare(record, new Map());
+    await serve(a);
+    metadata = bench.start();
+    await metadata.prepare(record, new Map());
+    expect(gateText()).toBeUndefined();
+    expect(bench.edits(claim.uid)[0]?.hooks).toBeUndefined();
+    await metadata.withdraw(claim);
+    expect(hidden().some((path) => existsSync(path))).toBe(false);
+    await metadata.update(claim, 'vf', devices);
+    await metadata.openGate(claim, a);
+    expect(gateText()).toBeUndefined();
+  });
+
+  it.each([
+    [{ ...gate, program: 'netdra-gate' }, 'gate program "netdra-gate" is not an absolute path'],
+    [{ ...gate, timeoutSeconds: 0 }, 'gate timeout of 0 s'],
+    [{ ...gate, timeoutSeconds: 120 }, 'gate timeout of 120 s'],
+    [{ ...gate, timeoutSeconds: 1.5 }, 'gate timeout of 1.5 s'],
+  ])('refuses %j', (options, message) => {
+    expect(() => bench.start({ gate: options })).toThrow(message);
+  });
+});
+
+describe('while metadata is off', () => {
+  it('the gate holds without any file', async () => {
+    metadata = bench.start({ gate, enabled: false });
+    expect(await metadata.prepare(record, new Map())).toEqual(new Map([['vf', `${driver}/metadata=${claim.uid}_vf`]]));
+    expect(bench.edits(claim.uid)).toEqual([{ hooks: [expect.objectContaining({ hookName: 'createRuntime' })] }]);
+    expect(bench.files(bench.dataDir)).toEqual(['dra-device-metadata/default_fast-net/claim.json']);
+    expect(await metadata.update(claim, 'vf', devices)).toEqual({ generation: 0, isWritten: false });
+    await metadata.openGate(claim, a);
+    expect(await metadata.gateOf(claim)).toEqual({ state: 'served', sandboxId: a });
+    await metadata.withdraw(claim);
+    expect(gateText()).toBeUndefined();
+    expect(await metadata.countFiles()).toBe(0);
+    await metadata.unprepare(claim);
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('claims get files when it is on again, and nothing is left of the hook when the gate has gone', async () => {
+    await bench.start({ gate, enabled: false }).prepare(record, new Map());
+    await metadata.prepare(record, new Map());
+    expect(hidden().every(isBlank)).toBe(true);
+    await metadata.unprepare(claim);
+    await bench.start({ gate, enabled: false }).prepare(record, new Map());
+    expect(await bench.start({ enabled: false }).prepare(record, new Map())).toEqual(new Map());
+    expect(bench.files()).toEqual([]);
+  });
+
+  it('nothing is laid down for a claim without deferred requests', async () => {
+    metadata = bench.start({ gate, enabled: false });
+    const own = [{ driver, pool: 'node-1', name: '0000-3b-02-1' }];
+    expect(await metadata.prepare(record, new Map([['vf', own]]))).toEqual(new Map());
+    await metadata.openGate(claim, a);
+    expect(bench.files()).toEqual([]);
+  });
+
+  it.each([layoutNames.filter((name) => name === 'attributes-json')])(
+    'the gate also holds where %s is all there is',
+    async (...layouts) => {
+      metadata = bench.start({ gate, layouts });
+      await metadata.prepare(record, new Map());
+      expect(bench.edits(claim.uid)[0]).toMatchObject({ hooks: [{ path: gate.program }], mounts: [{}] });
+      await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-written' });
+      expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
+      await metadata.openGate(claim, a);
+    },
+  );
+});
+
+describe('the text of a gate', () => {
+  const sandboxId = fc.stringMatching(/^[\x21-\x7e]{1,128}$/);
+
+  it('is read as it was written', () => {
+    const states = fc.oneof(
+      fc.record({ state: fc.constantFrom('served' as const, 'ended' as const), sandboxId }),
+      fc.record({
+        state: fc.constant('waiting' as const),
+        sandboxId,
+        reason: fc.stringMatching(/^[a-z]( ?[a-zä:/]+)*$/),
+      }),
+    );
+    fc.assert(
+      fc.property(states, (each) => {
+        expect(parseGate(formatGate(each))).toEqual(each);
+      }),
+    );
+  });
+
+  it('is two short lines whatever the reason is', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', maxLength: 2000 }), (reason) => {
+        const text = formatGate({ state: 'waiting', sandboxId: a, reason });
+        expect(text).toMatch(/^netdra-gate 1\nwaiting sandbox-a[^\n\p{Cc}]*\n$/u);
+        expect(text.length).toBeLessThan(600);
+        expect(text.isWellFormed()).toBe(true);
+        expect(parseGate(text)).toMatchObject({ state: 'waiting', sandboxId: a });
+      }),
+    );
+  });
+
+  it('is not read from anything else', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        expect(parseGate(text)).toBeUndefined();
+      }),
+    );
+  });
+});

@@ -1,0 +1,104 @@
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { defaultGateProgram, installGate } from '../../../../../src/framework/metadata/gate/index.ts';
+import { tempDir } from '../../../../doubles/temp-dir.ts';
+
+let dir: ReturnType<typeof tempDir>;
+let from: string;
+let dataDir: string;
+let path: string;
+beforeEach(() => {
+  dir = tempDir();
+  from = join(dir.path, 'netdra-gate');
+  dataDir = join(dir.path, 'plugins/sriov.netdra.dev');
+  path = join(dataDir, 'bin/netdra-gate');
+  writeFileSync(from, '#!/bin/sh\necho 1\n', { mode: 0o644 });
+});
+afterEach(() => dir[Symbol.dispose]());
+
+const install = () => installGate({ from, dataDir });
+
+describe('installGate', () => {
+  it('puts the program where the runtime can run it, and nothing else', async () => {
+    expect(await install()).toBe(path);
+    expect(readFileSync(path, 'utf8')).toBe(readFileSync(from, 'utf8'));
+    expect(statSync(path).mode & 0o777).toBe(0o755);
+    expect(readdirSync(join(dataDir, 'bin'))).toEqual(['netdra-gate']);
+  });
+
+  it('does not touch a program that is the same', async () => {
+    await install();
+    const { ino, mtimeNs } = statSync(path, { bigint: true });
+    await install();
+    expect(statSync(path, { bigint: true })).toMatchObject({ ino, mtimeNs });
+  });
+
+  it.each([
+    ['another one', () => writeFileSync(path, 'older')],
+    ['one of the same length', () => writeFileSync(path, '#!/bin/sh\necho 2\n')],
+  ])('replaces %s, and lets what runs go on', async (_what, change) => {
+    await install();
+    change();
+    const { ino } = statSync(path);
+    await install();
+    expect(readFileSync(path, 'utf8')).toBe(readFileSync(from, 'utf8'));
+    expect(statSync(path).ino).not.toBe(ino);
+  });
+
+  it('replaces a link in its place, not what the link leads to', async () => {
+    mkdirSync(join(dataDir, 'bin'), { recursive: true });
+    writeFileSync(join(dir.path, 'elsewhere'), 'x');
+    symlinkSync(join(dir.path, 'elsewhere'), path);
+    await install();
+    expect(readFileSync(join(dir.path, 'elsewhere'), 'utf8')).toBe('x');
+  });
+
+  it('removes what a killed instance left, and leaves what another one is writing', async () => {
+    mkdirSync(join(dataDir, 'bin'), { recursive: true });
+    const [old, fresh] = ['old', 'new'].map((name) => join(dataDir, `bin/.netdra-gate.${name}.tmp`));
+    for (const each of [old, fresh]) writeFileSync(each as string, '');
+    utimesSync(old as string, 0, 0);
+    await install();
+    expect([existsSync(old as string), existsSync(fresh as string)]).toEqual([false, true]);
+  });
+
+  it('can be done by two instances at once', async () => {
+    await Promise.all([install(), install(), install()]);
+    expect(readdirSync(join(dataDir, 'bin'))).toEqual(['netdra-gate']);
+  });
+
+  it('says what to do when there is no program', async () => {
+    from = join(dir.path, 'none');
+    await expect(install()).rejects.toMatchObject({
+      code: 'gate-program-missing',
+      message: `cannot read the program of the start gate, ${from}`,
+      path: from,
+      hint: expect.stringContaining('npm run build:programs'),
+    });
+    expect(existsSync(dataDir)).toBe(false);
+  });
+
+  it('says what to do when it cannot be put there', async () => {
+    mkdirSync(dataDir, { recursive: true });
+    writeFileSync(join(dataDir, 'bin'), '');
+    await expect(install()).rejects.toMatchObject({
+      code: 'gate-not-installed',
+      path,
+      hint: expect.stringContaining('--start-gate=file'),
+    });
+  });
+});
+
+it('is looked for where it is built from the sources', () => {
+  expect(defaultGateProgram()).toMatch(/\/dist\/programs\/netdra-gate$/);
+});

@@ -1,0 +1,136 @@
+import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { parseWaitingSandbox } from '../../../../../src/framework/metadata/gate/waiting-sandbox.ts';
+import type { ClaimMetadata } from '../../../../../src/framework/metadata/index.ts';
+import { Bench } from '../bench.ts';
+import { claim, recordOf, samples } from '../samples.ts';
+
+const record = recordOf(samples.kernel as NonNullable<typeof samples.kernel>);
+const gate = { program: '/var/lib/kubelet/plugins/sriov.netdra.dev/bin/netdra-gate', timeoutSeconds: 100 };
+const pod = { podUid: 'b2a1-uid', podNamespace: 'apps', podName: 'web.0' };
+const netnsPath = '/var/run/netns/cni-0a1b';
+const head = 'netdra-waiting 1\npodUid b2a1-uid\npodNamespace apps\npodName web.0\n';
+const text = `${head}netns ${netnsPath}\n`;
+
+describe('an announcement', () => {
+  it('names the sandbox, its pod and, if that was found, its network namespace', () => {
+    expect(parseWaitingSandbox('s1', text)).toEqual({ sandboxId: 's1', ...pod, netnsPath });
+    expect(parseWaitingSandbox('s1', head)).toEqual({ sandboxId: 's1', ...pod });
+    expect(parseWaitingSandbox('s1', `${head}netns /run/netns/0a1b\n`)?.netnsPath).toBe('/run/netns/0a1b');
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['another version', text.replace('waiting 1', 'waiting 2')],
+    ['a part', text.slice(0, -1)],
+    ['a line less', text.replace('podName web.0\n', '')],
+    ['a line more', `${text}more x\n`],
+    ['another order', text.replace('podUid b2a1-uid\n', '').replace('podName ', 'podUid b2a1-uid\npodName ')],
+    ['a name with a slash', text.replace('web.0', '../web')],
+    ['a name of dots', text.replace('web.0', '..')],
+    ['a name that is too long', text.replace('web.0', 'x'.repeat(254))],
+    ['a namespace elsewhere', text.replace(netnsPath, '/proc/1/ns/net')],
+    ['a namespace above', text.replace('cni-0a1b', '..')],
+    ['a namespace below', text.replace('cni-0a1b', 'a/b')],
+    ['blanks at the end', `${text}\n`],
+  ])('that is not what the program writes is refused: %s', (_what, wrong) => {
+    expect(parseWaitingSandbox('s1', wrong)).toBeUndefined();
+  });
+
+  it.each(['', 'a b', 'a/b', 'a\n', 'x'.repeat(129)])('of %j, which is no sandbox id, is refused', (id) => {
+    expect(parseWaitingSandbox(id, text)).toBeUndefined();
+  });
+
+  it('is read as it is written, and of noise there is nothing but that', () => {
+    const name = fc.stringMatching(/^[\w.-]{1,60}$/).filter((each) => !/^\.{1,2}$/.test(each));
+    const noise = fc.oneof(name, fc.string({ maxLength: 20 }));
+    fc.assert(
+      fc.property(noise, noise, noise, noise, noise, (sandboxId, podUid, podNamespace, podName, netns) => {
+        const written = `netdra-waiting 1\npodUid ${podUid}\npodNamespace ${podNamespace}\npodName ${podName}\nnetns /run/netns/${netns}\n`;
+        const found = parseWaitingSandbox(sandboxId, written);
+        const isPlain =
+          [sandboxId, netns].every((each) => /^[\w.-]+$/.test(each)) &&
+          [podUid, podNamespace, podName].every((each) => /^[0-9A-Za-z][\w.-]*$/.test(each));
+        const facts = { sandboxId, podUid, podNamespace, podName, netnsPath: `/run/netns/${netns}` };
+        expect(found).toEqual(isPlain && !/^\.{1,2}$/.test(netns) ? facts : undefined);
+      }),
+    );
+  });
+});
+
+describe('ClaimMetadata.waiting', () => {
+  const now = new Date('2026-03-01T12:00:00Z');
+  let bench: Bench;
+  let metadata: ClaimMetadata;
+  let claimDir: string;
+  beforeEach(async () => {
+    bench = new Bench();
+    metadata = bench.start({ gate, now: () => now });
+    claimDir = join(bench.dataDir, 'dra-device-metadata/default_fast-net');
+    await metadata.prepare(record, new Map());
+  });
+  afterEach(() => bench[Symbol.dispose]());
+
+  function write(sandboxId: string, content = text, ageMs = 1_000): void {
+    const path = join(claimDir, `waiting.${sandboxId}`);
+    const time = new Date(now.getTime() - ageMs);
+    writeFileSync(path, content);
+    utimesSync(path, time, time);
+  }
+  const problems = async () => (await metadata.waiting()).problems.map(({ code }) => code);
+
+  it('lists what waits, by claim', async () => {
+    expect(await metadata.waiting()).toEqual({ sandboxes: [], problems: [] });
+    write('s1');
+    write('s2', head);
+    const { sandboxes } = await metadata.waiting();
+    expect(sandboxes).toEqual([
+      { claim, sandboxId: 's1', ...pod, netnsPath },
+      { claim, sandboxId: 's2', ...pod },
+    ]);
+  });
+
+  it('leaves out what a program that was killed has left, and what it was writing', async () => {
+    write('s1', text, 6_000);
+    write('s2', text, -6_000);
+    write('s3.tmp');
+    writeFileSync(join(claimDir, '.waiting.s4.tmp'), 'netdra-wai');
+    const { sandboxes } = await metadata.waiting();
+    expect(sandboxes.map(({ sandboxId }) => sandboxId)).toEqual(['s3.tmp']);
+    expect(await problems()).toEqual([]);
+  });
+
+  it('says which it cannot read, and lists the others', async () => {
+    write('damaged', 'netdra-waiting 1\n');
+    write('large', 'x'.repeat(5_000));
+    symlinkSync('/etc/passwd', join(claimDir, 'waiting.link'));
+    mkdirSync(join(claimDir, 'waiting.directory'));
+    write('s1');
+    expect((await metadata.waiting()).sandboxes.map(({ sandboxId }) => sandboxId)).toEqual(['s1']);
+    expect((await problems()).sort()).toEqual(['metadata-io', 'metadata-io', 'metadata-io', 'metadata-malformed']);
+  });
+
+  it('says of which claim it cannot read the record', async () => {
+    write('s1');
+    writeFileSync(join(claimDir, 'claim.json'), '{');
+    expect((await metadata.waiting()).sandboxes).toEqual([]);
+    expect(await problems()).toEqual(['metadata-malformed']);
+  });
+
+  it('is not confused by files beside the directories of claims', async () => {
+    writeFileSync(join(bench.dataDir, 'dra-device-metadata/stray'), '');
+    write('s1');
+    expect((await metadata.waiting()).sandboxes).toHaveLength(1);
+  });
+
+  it('has nothing more when the claim is unprepared, or prepared under another UID', async () => {
+    write('s1');
+    await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
+    expect((await metadata.waiting()).sandboxes).toEqual([]);
+    write('s1');
+    await metadata.unprepare({ ...claim, uid: 'next' });
+    expect(bench.files()).toEqual([]);
+  });
+});

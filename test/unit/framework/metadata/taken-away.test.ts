@@ -1,0 +1,54 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { ClaimMetadata, type ClaimRecord, layouts } from '../../../../src/framework/metadata/index.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+const claim = { namespace: 'n', name: 'c', uid: 'u' };
+const record: ClaimRecord = { claim, requests: { vf: { name: 'vf', devices: [{ pool: 'p', name: 'd' }] } } };
+
+describe('a claim that is unprepared', () => {
+  it('is gone before its files are freed, and what a crash leaves of it is nobody’s', async () => {
+    using dir = tempDir();
+    const tasks: (() => Promise<void>)[] = [];
+    const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
+    const metadata = new ClaimMetadata({ ...options, later: (task) => tasks.push(task) });
+    const top = join(dir.path, 'dra-device-metadata');
+    const devices = [{ driver: 'd.example', pool: 'p', name: 'd' }];
+    await metadata.prepare(record, new Map([['vf', devices]]));
+    await metadata.unprepare(claim);
+    expect(existsSync(join(top, 'n_c'))).toBe(false);
+    expect(readdirSync(options.cdiDir)).toEqual([]);
+    const [removed = ''] = readdirSync(top);
+    expect(removed).toMatch(/^\.removed-/);
+    expect(readdirSync(join(top, removed))).toEqual(['claim.json', 'vf']);
+    expect(await metadata.list()).toEqual([{ dir: removed }]);
+    expect([await metadata.countFiles(), (await metadata.waiting()).problems]).toEqual([0, []]);
+
+    await metadata.prepare(record, new Map([['vf', devices]]));
+    expect((await metadata.read(claim, 'vf'))?.generation).toBe(1);
+    await metadata.unprepare(claim);
+    for (const task of tasks.splice(1)) await task();
+    expect(readdirSync(top)).toEqual([removed]);
+    await metadata.removeUnclaimed(removed);
+    expect(readdirSync(top)).toEqual([]);
+    await tasks[0]?.();
+  });
+
+  it('leaves the files of its successor of the same name alone', async () => {
+    using dir = tempDir();
+    const tasks: (() => Promise<void>)[] = [];
+    const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
+    const metadata = new ClaimMetadata({ ...options, later: (task) => tasks.push(task) });
+    const devices = [{ driver: 'd.example', pool: 'p', name: 'd' }];
+    await metadata.prepare(record, new Map([['vf', devices]]));
+    const successor = { ...claim, uid: 'v' };
+    await metadata.prepare({ ...record, claim: successor }, new Map([['vf', devices]]));
+    for (const task of tasks) await task();
+    expect((await metadata.read(successor, 'vf'))?.claim).toEqual(successor);
+    const files = ['claim.json', 'vf/metadata.json'].map((file) =>
+      existsSync(join(dir.path, `dra-device-metadata/n_c/${file}`)),
+    );
+    expect(files).toEqual([true, true]);
+  });
+});

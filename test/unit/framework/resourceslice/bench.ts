@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
+import {
+  createSliceApi,
+  type Device,
+  type Pool,
+  type ResourceSlice,
+  SlicePublisher,
+} from '../../../../src/framework/resourceslice/index.ts';
+import { ApiServer, type ApiServerOptions } from '../../../doubles/api-server.ts';
+import { openKube } from '../../../doubles/kube.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { buildNode, testDriver, testNode } from '../../../doubles/objects.ts';
+
+/** Waits for something with patience: the machine may be busy. */
+export function poll<T>(what: () => T) {
+  return expect.poll(() => what(), { timeout: 10_000, interval: 5 });
+}
+
+/** When a publisher has nothing to do, it sleeps this long. */
+export const recheckMs = 300_000;
+
+/**
+ * An API server with a node, and publishers for it whose time stands still.
+ * @param random how much of what may be added to waiting times is added, from 0 to 1
+ */
+export async function startBench({ random = 0, ...options }: ApiServerOptions & { random?: number } = {}) {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await ApiServer.start(options));
+  const node = buildNode();
+  api.create(node);
+  const { client, resources } = stack.use(openKube(api));
+  const logger = new RecordingLogger();
+  const errors: Error[] = [];
+  const clock = new ManualClock();
+  const place = { driver: testDriver, nodeName: testNode };
+  const owned = stack.move();
+  const start = () =>
+    owned.use(
+      new SlicePublisher(createSliceApi(client, resources, place), {
+        ...place,
+        clock,
+        logger,
+        random: () => random,
+        onError: (error) => errors.push(error),
+      }),
+    );
+  return {
+    ...{ api, node, logger, errors, clock, start },
+    slices: () => api.objects<ResourceSlice>('ResourceSlice'),
+    /** Methods of the requests that changed something, or tried to. */
+    writes: () => api.log.filter(({ method }) => method !== 'GET').map(({ method }) => method),
+    lists: () => api.log.filter(({ method, path, isWatch }) => isList(method, path) && !isWatch).length,
+    /** Runs something, and waits until the publisher has looked again and is idle. @returns the methods of its writes */
+    async settle(task: () => void): Promise<string[]> {
+      const before = { writes: this.writes().length, lists: this.lists() };
+      task();
+      await poll(() => this.lists()).toBeGreaterThan(before.lists);
+      await this.idle();
+      return this.writes().slice(before.writes);
+    },
+    async idle(): Promise<void> {
+      await poll(() => clock.sleeping().filter((ms) => ms === recheckMs)).toHaveLength(1);
+      await poll(() => api.watchCount).toBe(1);
+    },
+    /** Lets the publisher's time pass, second by second, until something is so. @returns how many seconds it took */
+    async passTime(isSo: () => boolean, limitSeconds = 600): Promise<number> {
+      for (let seconds = 0; ; seconds++) {
+        if (isSo()) return seconds;
+        if (seconds === limitSeconds) throw new Error(`it is still not so after ${limitSeconds} s`);
+        clock.advance(1_000);
+        await sleep(3);
+      }
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function isList(method: string, path: string): boolean {
+  return method === 'GET' && path.endsWith('/resourceslices');
+}
+
+export function devices(count: number, more: Partial<Device> = {}): Device[] {
+  return Array.from({ length: count }, (_, n) => ({ name: `dev-${n}`, attributes: { vfIndex: { int: n } }, ...more }));
+}
+
+/** Resources with one pool, named after the node. */
+export function onePool(pool: Device[] | Pool) {
+  return { pools: { [testNode]: Array.isArray(pool) ? { devices: pool } : pool } };
+}
+
+export function names(slices: ResourceSlice[]): string[][] {
+  return slices.map(({ spec }) => (spec.devices ?? []).map(({ name }) => name));
+}
+
+export function generations(slices: ResourceSlice[]): number[] {
+  return slices.map(({ spec }) => spec.pool.generation);
+}

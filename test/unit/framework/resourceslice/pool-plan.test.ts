@@ -1,0 +1,125 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { cutPool } from '../../../../src/framework/resourceslice/chunks.ts';
+import type { Device, Pool, ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
+import { type PublishedPool, planPool } from '../../../../src/framework/resourceslice/pool-plan.ts';
+import { testDriver, testNode } from '../../../doubles/objects.ts';
+
+/** Devices by number; the second number is what they are like. */
+const deviceArbitrary = fc.tuple(fc.nat(11), fc.nat(2));
+const poolArbitrary = fc
+  .record({
+    devices: fc.uniqueArray(deviceArbitrary, { selector: ([number]) => number, maxLength: 12 }),
+    isSorted: fc.boolean(),
+    counters: fc.nat(2),
+    generation: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }),
+  })
+  .map(({ devices, isSorted, counters, generation }): Pool => {
+    const ordered = isSorted ? devices.sort(([left], [right]) => left - right) : devices;
+    return {
+      devices: ordered.map(([number, kind]) => ({ name: `dev-${number}`, attributes: { kind: { int: kind } } })),
+      sharedCounters: Array.from({ length: counters }, (_, n) => ({ name: `pf${n}`, counters: {} })),
+      // Small, so that a dozen devices make several slices.
+      maxDevicesPerSlice: 3,
+      ...(generation === undefined ? {} : { generation }),
+    };
+  });
+/** What happens between two looks: another pool is wanted, a slice goes, a slice is changed, the process starts anew. */
+const eventArbitrary = fc.oneof(
+  poolArbitrary.map((pool) => ({ pool })),
+  fc.nat(9).map((removed) => ({ removed })),
+  fc.nat(9).map((edited) => ({ edited })),
+  fc.constant({ restart: true as const }),
+);
+
+/** What an API server would have after the plan. */
+function carryOut(actual: ResourceSlice[], plan: ReturnType<typeof planPool>): ResourceSlice[] {
+  const gone = new Set([...plan.obsolete.map(({ metadata }) => metadata.name), ...plan.writes.map(({ name }) => name)]);
+  const kept = actual.filter(({ metadata }) => !gone.has(metadata.name));
+  return [...kept, ...plan.writes.map(({ name, spec }) => structuredClone({ metadata: { name }, spec }))];
+}
+
+function planFor(pool: Pool, actual: ResourceSlice[], published: PublishedPool | undefined) {
+  return planPool({ driver: testDriver, nodeName: testNode, poolName: testNode, pool, actual, published });
+}
+
+const inOrder = (slices: ResourceSlice[]) =>
+  slices.toSorted((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1));
+
+describe('planPool', () => {
+  it('leads to the wanted devices in their order, in one generation that never goes back, whatever happened before', () => {
+    fc.assert(
+      fc.property(poolArbitrary, fc.array(eventArbitrary, { maxLength: 12 }), (first, events) => {
+        let pool = first;
+        let actual: ResourceSlice[] = [];
+        let published: PublishedPool | undefined;
+        for (const event of [{ pool }, ...events]) {
+          if ('pool' in event) pool = event.pool;
+          if ('restart' in event) published = undefined;
+          if ('removed' in event) actual = actual.filter((_, index) => index !== event.removed % actual.length);
+          const edited = 'edited' in event ? actual[event.edited % actual.length] : undefined;
+          if (edited !== undefined) edited.spec.devices = [{ name: 'bogus' }];
+          const newest = Math.max(0, ...actual.map(({ spec }) => spec.pool.generation));
+
+          const plan = planFor(pool, actual, published);
+          actual = carryOut(actual, plan);
+          published = { generation: plan.generation, contents: plan.contents, kept: new Map() };
+
+          const slices = inOrder(actual);
+          expect(slices.flatMap(({ spec }) => spec.devices ?? [])).toEqual(pool.devices);
+          expect(slices.flatMap(({ spec }) => spec.sharedCounters ?? [])).toEqual(pool.sharedCounters);
+          const pools = slices.map(({ spec }) => spec.pool);
+          const expected = { name: testNode, generation: plan.generation, resourceSliceCount: slices.length };
+          expect(pools).toEqual(slices.map(() => expected));
+          expect(plan.generation).toBeGreaterThanOrEqual(Math.max(newest, pool.generation ?? 1));
+          // Counters and devices in slices of their own, no more of them than there must be.
+          expect(slices.filter(({ spec }) => spec.devices !== undefined && spec.sharedCounters !== undefined)).toEqual(
+            [],
+          );
+          const needed = Math.ceil(pool.devices.length / 3) + (pool.sharedCounters?.length === 0 ? 0 : 1);
+          expect(slices).toHaveLength(Math.max(1, needed));
+          expect(Math.max(...slices.map(({ spec }) => spec.devices?.length ?? 0))).toBeLessThanOrEqual(3);
+          expect(planFor(pool, actual, published).writes).toEqual([]);
+          // A new process finds nothing to do either.
+          const again = planFor(pool, actual, undefined);
+          expect([again.writes, again.obsolete]).toEqual([[], []]);
+        }
+      }),
+    );
+  });
+
+  it('keeps the generation for a single change only', () => {
+    fc.assert(
+      fc.property(poolArbitrary, poolArbitrary, (before, after) => {
+        const first = planFor(before, [], undefined);
+        const actual = carryOut([], first);
+        const published = { generation: first.generation, contents: first.contents, kept: new Map() };
+        const plan = planFor(after, actual, published);
+        if (plan.generation === first.generation) expect(plan.writes.length).toBeLessThanOrEqual(1);
+        else expect(plan.writes).toHaveLength(plan.contents.length);
+      }),
+    );
+  });
+});
+
+describe('cutPool', () => {
+  const names = (chunks: { devices?: Device[] }[]) =>
+    chunks.map(({ devices = [] }) => devices.map(({ name }) => name).join(''));
+  const pool = (text: string) => ({ devices: [...text].map((name) => ({ name })), maxDevicesPerSlice: 3 });
+  const cut = (wanted: string, ...published: string[]) => names(cutPool(pool(wanted), published.map(pool)));
+
+  it.each<[string, string, string[], string[]]>([
+    ['cuts what is new in full slices', 'abcdefgh', [], ['abc', 'def', 'gh']],
+    ['leaves devices where they are when one goes', 'acdefgh', ['abc', 'def', 'gh'], ['ac', 'def', 'gh']],
+    ['puts a new one beside the one before it', 'aXcdefgh', ['ac', 'def', 'gh'], ['aXc', 'def', 'gh']],
+    ['puts a new one into the next slice if there is room', 'abcXgh', ['abc', 'gh'], ['abc', 'Xgh']],
+    ['cuts anew rather than need one more slice', 'abcXdef', ['abc', 'def'], ['abc', 'Xde', 'f']],
+    ['cuts anew when a slice less is enough', 'abdefg', ['abc', 'def', 'g'], ['abd', 'efg']],
+    ['cuts anew when the order is another', 'fabcde', ['abc', 'def'], ['fab', 'cde']],
+    ['adds at the end', 'abcdefX', ['abc', 'def'], ['abc', 'def', 'X']],
+    ['cuts anew rather than fill a slice beyond its size', '0abcdefg', ['', 'ag'], ['0ab', 'cde', 'fg']],
+    ['makes one empty slice of nothing', '', ['abc'], ['']],
+  ])('%s', (_, wanted, published, expected) => {
+    expect(cut(wanted, ...published)).toEqual(expected);
+  });
+});

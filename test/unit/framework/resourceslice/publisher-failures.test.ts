@@ -1,0 +1,215 @@
+import { describe, expect, it } from 'vitest';
+import { isKubeError } from '../../../../src/framework/kube/index.ts';
+import { dropsTaints, type ResourceSlice, SliceError } from '../../../../src/framework/resourceslice/index.ts';
+import { testDriver, testNode } from '../../../doubles/objects.ts';
+import { devices, generations, onePool, poll, startBench } from './bench.ts';
+
+describe('SlicePublisher, when something fails', () => {
+  it('tells the driver, and tries again after a second', async () => {
+    await using bench = await startBench();
+    bench.api.failNext('POST /resourceslices', 500, { message: 'etcd is away' });
+    const publisher = bench.start();
+    publisher.publish(onePool(devices(1)));
+    await expect
+      .poll(() => bench.errors.map(({ message }) => message))
+      .toEqual(['POST /apis/resource.k8s.io/v1/resourceslices: the API server answered 500: etcd is away']);
+    expect(bench.logger.lines.find(({ level }) => level === 'error')?.fields).toMatchObject({ retryMs: 1_000 });
+    expect(await bench.settle(() => bench.clock.advance(1_000))).toEqual(['POST']);
+    expect(bench.slices()).toHaveLength(1);
+  });
+
+  it('waits longer after each failure, and not at all for new devices', async () => {
+    await using bench = await startBench();
+    const broken = bench.api.failNext('POST /resourceslices', 500, { times: Infinity });
+    const publisher = bench.start();
+    publisher.publish(onePool(devices(1)));
+    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
+      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+      bench.clock.advance(pauseMs);
+    }
+    await poll(() => bench.clock.sleeping()).toContain(30_000);
+    broken[Symbol.dispose]();
+    expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['POST']);
+  });
+
+  it('waits up to twice as long as needed, so that not all nodes come back at once', async () => {
+    await using bench = await startBench({ random: 0.5 });
+    bench.api.failNext('POST /resourceslices', 500, { times: 2 });
+    bench.start().publish(onePool(devices(1)));
+    for (const pauseMs of [1_500, 3_000]) {
+      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+      bench.clock.advance(pauseMs);
+    }
+    // And a tenth more than five minutes for the next look.
+    await poll(() => bench.clock.sleeping()).toContain(330_000);
+    // The API server ends all watches, as it does when it stops.
+    bench.api.endWatches();
+    await poll(() => bench.clock.sleeping()).toContain(6_000);
+  });
+
+  it('comes back when a busy server (429) asks it to, not before', async () => {
+    await using bench = await startBench();
+    bench.api.failNext('POST /resourceslices', 429, { times: 2, retryAfterSeconds: 1 });
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    const posts = bench.api.requests('POST /resourceslices');
+    expect(posts.map(({ status }) => status)).toEqual([429, 429, 201]);
+    const pausesMs = posts.slice(1).map(({ startedMs }, index) => startedMs - (posts[index]?.startedMs ?? 0));
+    expect(Math.min(...pausesMs)).toBeGreaterThan(990);
+    expect(bench.errors).toEqual([]);
+  });
+
+  it('looks again at once after a conflict, and is quiet about it', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    // Somebody is quicker, between our list and our write.
+    bench.api.delay('PUT /resourceslices/', 50);
+    publisher.publish(onePool(devices(2)));
+    await poll(() => bench.api.requests('PUT /resourceslices/')).toHaveLength(1);
+    const label = (slice: ResourceSlice) => {
+      slice.metadata.labels = { hurry: 'yes' };
+    };
+    bench.api.edit<ResourceSlice>('ResourceSlice', bench.slices()[0]?.metadata.name ?? '', label);
+    await poll(() => bench.clock.sleeping()).toContain(50);
+    expect(await bench.settle(() => bench.clock.advance(50))).toEqual(['PUT']);
+    expect(bench.api.requests('PUT /resourceslices/').map(({ status }) => status)).toEqual([409, 200]);
+    expect(bench.slices()[0]).toMatchObject({ metadata: { labels: { hurry: 'yes' } }, spec: { devices: devices(2) } });
+    expect(bench.errors).toEqual([]);
+  });
+
+  it('says whose name a slice has when it stays taken', async () => {
+    await using bench = await startBench();
+    bench.api.create({
+      kind: 'ResourceSlice',
+      metadata: { name: `${testNode}-${testDriver}-0000` },
+      spec: {
+        driver: 'gpu.example.com',
+        nodeName: testNode,
+        pool: { name: 'x', generation: 1, resourceSliceCount: 1 },
+      },
+    });
+    const publisher = bench.start();
+    publisher.publish(onePool(devices(1)));
+    for (const pauseMs of [50, 100, 200]) {
+      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+      expect(bench.errors).toEqual([]);
+      bench.clock.advance(pauseMs);
+    }
+    await expect
+      .poll(() => bench.errors.map(({ message }) => message))
+      .toEqual([expect.stringContaining(`"${testNode}-${testDriver}-0000" already exists`)]);
+  });
+
+  it('does not publish what the API would refuse, and keeps the other pools and the old state going', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    const bad = { name: 'dev-1', attributes: { vendor: { string: 'x'.repeat(65) } } };
+    const pools = { [testNode]: { devices: [...devices(1), bad] }, other: { devices: devices(1) } };
+    expect(await bench.settle(() => publisher.publish({ pools }))).toEqual(['POST']);
+    const published = bench.slices().map(({ spec }) => [spec.pool.name, spec.devices] as const);
+    expect(Object.fromEntries(published)).toEqual({ [testNode]: devices(1), other: devices(1) });
+    const [error] = bench.errors;
+    expect(error).toBeInstanceOf(SliceError);
+    expect(error).toMatchObject({ code: 'slice-invalid', pool: testNode, device: 'dev-1' });
+    expect(error?.message).toMatch(/^pool node-1 cannot be published: device dev-1: attributes\[vendor\]\.string "x+"/);
+    await bench.settle(() => publisher.recheck());
+    expect(bench.errors).toHaveLength(1);
+  });
+
+  it('publishes other pools although one fails', async () => {
+    await using bench = await startBench();
+    bench.api.failNext(({ method, body }) => method === 'POST' && JSON.stringify(body).includes('"a-pool"'), 500);
+    const publisher = bench.start();
+    publisher.publish({ pools: { 'a-pool': { devices: devices(1) }, 'b-pool': { devices: devices(1) } } });
+    await poll(() => bench.slices().map(({ spec }) => spec.pool.name)).toEqual(['b-pool']);
+    await poll(() => bench.clock.sleeping()).toContain(1_000);
+    await bench.settle(() => bench.clock.advance(1_000));
+    expect(bench.slices()).toHaveLength(2);
+  });
+
+  it('goes on above a generation that it could write only in part', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(300))));
+    const changed = devices(300, { attributes: { up: { bool: true } } });
+    bench.api.failNext(/PUT .*0001$/, 500);
+    publisher.publish(onePool(changed));
+    await poll(() => bench.errors).toHaveLength(1);
+    expect(generations(bench.slices())).toEqual([2, 1, 1]);
+    await bench.settle(() => bench.clock.advance(1_000));
+    expect(new Set(generations(bench.slices()))).toEqual(new Set([3]));
+    expect(bench.slices().flatMap(({ spec }) => spec.devices)).toEqual(changed);
+  });
+
+  it('says that the node does not exist, and what to do', async () => {
+    await using bench = await startBench();
+    bench.api.delete('Node', testNode);
+    const publisher = bench.start();
+    publisher.publish(onePool(devices(1)));
+    await poll(() => bench.errors).toHaveLength(1);
+    expect(bench.errors[0]).toMatchObject({
+      code: 'slice-node-unknown',
+      message: `there is no node ${testNode} to publish slices for`,
+      hint: 'the node name must be that of the Node object of this machine',
+    });
+  });
+
+  it('hands on what the server says about a lacking permission, and asks less often', async () => {
+    await using bench = await startBench();
+    bench.api.failNext('GET /resourceslices', 403, { times: Infinity, message: 'resourceslices is forbidden' });
+    const publisher = bench.start();
+    publisher.publish(onePool(devices(1)));
+    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000]) {
+      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+      bench.clock.advance(pauseMs);
+    }
+    await poll(() => bench.clock.sleeping()).toContain(300_000);
+    expect(bench.errors.every((error) => isKubeError(error, 'api-forbidden'))).toBe(true);
+    expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
+  });
+
+  it('publishes to a cluster that serves an older version only', async () => {
+    await using bench = await startBench({ draVersions: ['v1beta2'] });
+    const publisher = bench.start();
+    const taints = [{ key: 'down', effect: 'None' as const }];
+    await bench.settle(() => publisher.publish(onePool(devices(2, { taints }))));
+    expect(bench.slices()[0]?.spec.devices).toMatchObject(devices(2, { taints }));
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+    // Asked once for each newer version, not at every request.
+    expect(bench.api.log.filter(({ path, status }) => path.includes('/v1/') && status === 404)).toHaveLength(1);
+    expect(bench.errors).toEqual([]);
+  });
+
+  it('follows an upgrade of the cluster', async () => {
+    await using bench = await startBench({ draVersions: ['v1beta2'] });
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    bench.api.serveDraVersions(['v1']);
+    expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['PUT']);
+    expect(bench.slices()[0]?.spec.devices).toEqual(devices(2));
+    expect(bench.errors).toEqual([]);
+  });
+
+  it('reports once what a server does not keep, and does not write it again and again', async () => {
+    await using bench = await startBench();
+    using _old = bench.api.admit('ResourceSlice', (slice) => {
+      for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
+    });
+    const taints = [{ key: 'down', effect: 'NoSchedule' as const }];
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(3, { taints }))));
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+    expect(bench.errors).toHaveLength(1);
+    expect(bench.errors[0]).toMatchObject({ code: 'slice-fields-dropped', pool: testNode });
+    expect(dropsTaints(bench.errors[0]!)).toBe(true);
+    expect(bench.errors[0]?.message).toMatch(
+      /^pool node-1 is published without some of its fields: device dev-0: taints was dropped by the API server; /,
+    );
+    // Another change goes out, and is no reason to say it again.
+    expect(await bench.settle(() => publisher.publish(onePool(devices(4, { taints }))))).toEqual(['PUT']);
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+    expect(bench.errors).toHaveLength(1);
+  });
+});

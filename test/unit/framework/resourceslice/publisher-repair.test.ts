@@ -1,0 +1,169 @@
+import { describe, expect, it } from 'vitest';
+import type { ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
+import { devices, generations, onePool, poll, recheckMs, startBench } from './bench.ts';
+
+type Bench = Awaited<ReturnType<typeof startBench>>;
+
+/** Changes slices behind the publisher's back, and lets the time pass until it puts them back. */
+async function disturb(bench: Bench, pauseMs: number, change: () => void): Promise<string[]> {
+  return await bench.settle(async () => {
+    change();
+    await poll(() => bench.clock.sleeping()).toContain(pauseMs);
+    bench.clock.advance(pauseMs);
+  });
+}
+
+function remove(bench: Bench, ...indexes: number[]): void {
+  const slices = bench.slices();
+  for (const index of indexes) bench.api.delete('ResourceSlice', slices[index]?.metadata.name ?? '');
+}
+
+describe('SlicePublisher, when others touch its slices', () => {
+  it('puts back one that was deleted, with one write', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(500))));
+    const before = bench.slices().map(({ spec }) => spec);
+    expect(await disturb(bench, 1_000, () => remove(bench, 1))).toEqual(['POST']);
+    expect(bench.slices().map(({ spec }) => spec)).toEqual(before);
+    expect(bench.logger.messages('info')).toContain('resource slices put back');
+  });
+
+  it('puts back all of them when the kubelet has deleted them, in one go', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(500))));
+    expect(await disturb(bench, 1_000, () => remove(bench, 0, 1, 2, 3))).toEqual(['POST', 'POST', 'POST', 'POST']);
+    expect(generations(bench.slices())).toEqual([1, 1, 1, 1]);
+  });
+
+  it('looks at once when it is told to, as at a registration', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    remove(bench, 0);
+    publisher.recheck();
+    await poll(bench.slices).toHaveLength(1);
+  });
+
+  it('undoes an edit, and keeps what it does not care about', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(2))));
+    const edit = (slice: ResourceSlice) => {
+      slice.spec.devices?.pop();
+      slice.metadata.labels = { team: 'network' };
+    };
+    const name = bench.slices()[0]?.metadata.name ?? '';
+    expect(await disturb(bench, 1_000, () => bench.api.edit<ResourceSlice>('ResourceSlice', name, edit))).toEqual([
+      'PUT',
+    ]);
+    expect(bench.slices()[0]).toMatchObject({
+      metadata: { labels: { team: 'network' } },
+      spec: { devices: devices(2) },
+    });
+  });
+
+  it('removes a slice that somebody added to its pool', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(2))));
+    const [mine] = bench.slices();
+    const added = { kind: 'ResourceSlice', metadata: { name: 'added' }, spec: mine?.spec };
+    expect(await disturb(bench, 1_000, () => bench.api.create(added))).toEqual(['DELETE']);
+    expect(bench.slices()).toEqual([mine]);
+  });
+
+  it('goes above a generation that somebody set', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(200))));
+    const name = bench.slices()[0]?.metadata.name ?? '';
+    const raise = (slice: ResourceSlice) => {
+      slice.spec.pool.generation = 70;
+    };
+    await disturb(bench, 1_000, () => bench.api.edit<ResourceSlice>('ResourceSlice', name, raise));
+    expect(generations(bench.slices())).toEqual([71, 71]);
+  });
+
+  it('waits longer each time with somebody who insists', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    for (const pauseMs of [1_000, 2_000, 4_000]) {
+      expect(await disturb(bench, pauseMs, () => remove(bench, 0))).toEqual(['POST']);
+    }
+    await bench.settle(() => bench.clock.advance(recheckMs));
+    expect(await disturb(bench, 1_000, () => remove(bench, 0))).toEqual(['POST']);
+  });
+
+  it('does not take its own writes for those of others', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(300))));
+    await bench.settle(() => publisher.publish(onePool(devices(200))));
+    await bench.settle(() => publisher.publish({ pools: {} }));
+    bench.api.sendBookmarks();
+    await bench.idle();
+    expect(bench.lists()).toBe(3);
+  });
+
+  it('looks every five minutes for what it did not see', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    expect(await bench.settle(() => bench.clock.advance(recheckMs))).toEqual([]);
+    expect(await bench.settle(() => bench.clock.advance(recheckMs))).toEqual([]);
+  });
+
+  it('goes on watching after the server ended the watch', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    bench.api.endWatches();
+    await poll(() => bench.clock.sleeping()).toContain(1_000);
+    // What happens in between is seen: the next watch begins where this one ended.
+    remove(bench, 0);
+    bench.clock.advance(1_000);
+    expect(await disturb(bench, 1_000, () => undefined)).toEqual(['POST']);
+  });
+
+  it('looks again when the history that the watch wants is gone', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    bench.api.endWatches();
+    await poll(() => bench.clock.sleeping()).toContain(1_000);
+    remove(bench, 0);
+    bench.api.compact();
+    // Less than the five minutes that it would take without the watch.
+    expect(await bench.passTime(() => bench.slices().length === 1)).toBeLessThan(60);
+    expect(bench.logger.messages('warn')).toEqual(['resource slices are polled, not watched']);
+    await bench.passTime(() => bench.api.watchCount === 1);
+  });
+
+  it('polls every minute where it may not watch, and says so once', async () => {
+    await using bench = await startBench();
+    bench.api.failNext(({ isWatch }) => isWatch, 403, { times: Infinity });
+    const publisher = bench.start();
+    publisher.publish(onePool(devices(1)));
+    const attempts = () => bench.api.log.filter(({ isWatch }) => isWatch).length;
+    // With 1, 2, 4 … 60 seconds in between, the twelfth comes after six minutes.
+    expect(await bench.passTime(() => attempts() === 12)).toBeGreaterThan(300);
+    expect(bench.logger.messages('warn')).toEqual(['resource slices are polled, not watched']);
+    remove(bench, 0);
+    await bench.passTime(() => bench.slices().length === 1, 100);
+  });
+
+  it('gives slices to the node that is there now', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    const { name } = bench.node.metadata;
+    bench.api.delete('Node', name);
+    const reborn = bench.api.create({ kind: 'Node', metadata: { name } });
+    // The garbage collector.
+    await disturb(bench, 1_000, () => remove(bench, 0));
+    expect(bench.slices()[0]?.metadata.ownerReferences?.[0]?.uid).toBe(reborn.metadata.uid);
+  });
+});

@@ -1,0 +1,267 @@
+import { describe, expect, it } from 'vitest';
+import type { ResourceSlice } from '../../../../src/framework/resourceslice/index.ts';
+import { testDriver, testNode } from '../../../doubles/objects.ts';
+import { devices, generations, names, onePool, poll, startBench } from './bench.ts';
+
+describe('SlicePublisher', () => {
+  it('publishes a pool, owned by the node', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['POST']);
+    expect(bench.slices()).toMatchObject([
+      {
+        metadata: {
+          name: `${testNode}-${testDriver}-0000`,
+          ownerReferences: [
+            { apiVersion: 'v1', kind: 'Node', name: testNode, uid: bench.node.metadata.uid, controller: true },
+          ],
+        },
+        spec: {
+          driver: testDriver,
+          nodeName: testNode,
+          pool: { name: testNode, generation: 1, resourceSliceCount: 1 },
+          devices: devices(2),
+        },
+      },
+    ]);
+  });
+
+  it('sends attributes of every kind as they are', async () => {
+    await using bench = await startBench();
+    const attributes = {
+      mtu: { int: 1500 },
+      zero: { int: 0 },
+      rdma: { bool: false },
+      vendor: { string: '8086' },
+      firmware: { version: '4.20.1-rc.1' },
+      numaNodes: { ints: [0, 1] },
+      flags: { bools: [true, false] },
+      names: { strings: ['a', ''] },
+      versions: { versions: ['1.0.0'] },
+      'resource.kubernetes.io/pciBusID': { string: '0000:3b:00.1' },
+    };
+    const pool = onePool([{ name: 'vf', attributes }]);
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(pool));
+    expect(bench.slices()[0]?.spec.devices).toEqual([{ name: 'vf', attributes }]);
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+  });
+
+  it('publishes a pool without devices as one empty slice', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool([])));
+    expect(bench.slices()[0]?.spec.pool).toEqual({ name: testNode, generation: 1, resourceSliceCount: 1 });
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+  });
+
+  it('publishes several pools, and withdraws those that are no longer wanted', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    const pools = { [testNode]: { devices: devices(1) }, 'node-1/spare': { devices: devices(3) } };
+    expect(await bench.settle(() => publisher.publish({ pools }))).toEqual(['POST', 'POST']);
+    const byPool = () => bench.slices().map(({ spec }) => [spec.pool.name, spec.devices?.length]);
+    expect(byPool().sort()).toEqual([
+      [testNode, 1],
+      ['node-1/spare', 3],
+    ]);
+    expect(await bench.settle(() => publisher.publish(onePool(devices(1))))).toEqual(['DELETE']);
+    expect(byPool()).toEqual([[testNode, 1]]);
+    expect(await bench.settle(() => publisher.publish({ pools: {} }))).toEqual(['DELETE']);
+    expect(bench.slices()).toEqual([]);
+  });
+
+  it('withdraws pools and slices of an earlier version with other names', async () => {
+    await using bench = await startBench();
+    const old = (name: string, pool: string) => ({
+      kind: 'ResourceSlice',
+      metadata: { name },
+      spec: {
+        driver: testDriver,
+        nodeName: testNode,
+        pool: { name: pool, generation: 7, resourceSliceCount: 1 },
+        devices: devices(1),
+      },
+    });
+    bench.api.create(old('random-name-xyz', testNode));
+    bench.api.create(old('other', 'old-pool'));
+    bench.api.create({
+      ...old('foreign', testNode),
+      spec: { ...old('', testNode).spec, driver: 'gpu.example.com' },
+    });
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    expect(bench.slices().map(({ metadata }) => metadata.name)).toEqual(['foreign', `${testNode}-${testDriver}-0000`]);
+    // Above what was there, or the allocator would take what it knows for newer.
+    expect(bench.slices().map(({ spec }) => spec.pool.generation)).toEqual([7, 8]);
+  });
+
+  it('takes 4 writes for 512 devices, none after a restart, 1 after a change of one', async () => {
+    await using bench = await startBench();
+    const first = bench.start();
+    const writes = [await bench.settle(() => first.publish(onePool(devices(512))))];
+    expect(names(bench.slices()).map(({ length }) => length)).toEqual([128, 128, 128, 128]);
+    await first[Symbol.asyncDispose]();
+
+    const second = bench.start();
+    writes.push(await bench.settle(() => second.publish(onePool(devices(512)))));
+    const changed = devices(512);
+    changed[300] = { ...changed[300], name: 'dev-300', attributes: { vfIndex: { int: 300 }, up: { bool: false } } };
+    writes.push(await bench.settle(() => second.publish(onePool(changed))));
+    expect(writes).toEqual([['POST', 'POST', 'POST', 'POST'], [], ['PUT']]);
+    expect(generations(bench.slices())).toEqual([1, 1, 1, 1]);
+    expect(bench.slices()[2]?.spec.devices?.[44]).toEqual(changed[300]);
+  });
+
+  it('takes 1 write for a device that goes, and 1 when it comes back elsewhere', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(512))));
+    const without = devices(512).filter(({ name }) => name !== 'dev-200');
+    expect(await bench.settle(() => publisher.publish(onePool(without)))).toEqual(['PUT']);
+    expect(names(bench.slices()).map(({ length }) => length)).toEqual([128, 127, 128, 128]);
+    expect(await bench.settle(() => publisher.publish(onePool(devices(512))))).toEqual(['PUT']);
+    expect(names(bench.slices()).flat()).toEqual(devices(512).map(({ name }) => name));
+  });
+
+  it('counts the generation up in all slices when more than one changes', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(300))));
+    const changed = devices(300, { attributes: { up: { bool: true } } });
+    expect(
+      await bench.settle(() => publisher.publish(onePool([...changed.slice(0, 200), ...devices(300).slice(200)]))),
+    ).toEqual(['PUT', 'PUT', 'PUT']);
+    expect(generations(bench.slices())).toEqual([2, 2, 2]);
+  });
+
+  it('counts the generation up when the number of slices changes', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(128))));
+    expect(await bench.settle(() => publisher.publish(onePool(devices(129))))).toEqual(['PUT', 'POST']);
+    expect(bench.slices().map(({ spec }) => spec.pool)).toEqual([
+      { name: testNode, generation: 2, resourceSliceCount: 2 },
+      { name: testNode, generation: 2, resourceSliceCount: 2 },
+    ]);
+    expect(await bench.settle(() => publisher.publish(onePool(devices(3))))).toEqual(['DELETE', 'PUT']);
+    expect(bench.slices()).toHaveLength(1);
+  });
+
+  it('takes at least the generation that the driver gives', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool({ devices: devices(1), generation: 40 })));
+    expect(generations(bench.slices())).toEqual([40]);
+    expect(await bench.settle(() => publisher.publish(onePool({ devices: devices(1), generation: 12 })))).toEqual([]);
+    expect(await bench.settle(() => publisher.publish(onePool({ devices: devices(1), generation: 41 })))).toEqual([
+      'PUT',
+    ]);
+    expect(generations(bench.slices())).toEqual([41]);
+  });
+
+  it('publishes taints in slices of 64, and keeps the time at which each came', async () => {
+    await using bench = await startBench();
+    const firstTime = '2019-01-01T00:00:00Z';
+    // As the real server does.
+    using _timed = bench.api.admit('ResourceSlice', (slice) => {
+      for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) {
+        for (const taint of device.taints ?? []) taint.timeAdded ??= firstTime;
+      }
+    });
+    const publisher = bench.start();
+    const taints = [{ key: 'netdra.dev/link-down', effect: 'NoSchedule' as const }];
+    const tainted = () => devices(100).map((device, n) => (n === 0 ? { ...device, taints } : device));
+    await bench.settle(() => publisher.publish(onePool(tainted())));
+    expect(names(bench.slices()).map(({ length }) => length)).toEqual([64, 36]);
+    expect(bench.slices()[0]?.spec.devices?.[0]?.taints).toEqual([{ ...taints[0], timeAdded: firstTime }]);
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+
+    await publisher[Symbol.asyncDispose]();
+    const back = '2020-01-01T00:00:00Z';
+    bench.api.edit<{ spec: { devices: { taints: { timeAdded: string }[] }[] } }>(
+      'ResourceSlice',
+      `${testNode}-${testDriver}-0000`,
+      ({ spec }) => {
+        for (const taint of spec.devices[0]?.taints ?? []) taint.timeAdded = back;
+      },
+    );
+    const changed = tainted();
+    changed[1] = { name: 'dev-1', attributes: { vfIndex: { int: 77 } } };
+    const second = bench.start();
+    expect(await bench.settle(() => second.publish(onePool(changed)))).toEqual(['PUT']);
+    expect(bench.slices()[0]?.spec.devices?.[0]?.taints).toEqual([{ ...taints[0], timeAdded: back }]);
+  });
+
+  it('takes 1 write for the first taint of a pool that was cut for it', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool({ devices: devices(200), maxDevicesPerSlice: 64 })));
+    const tainted = devices(200).map((device, n) =>
+      n === 150 ? { ...device, taints: [{ key: 'down', effect: 'NoExecute' as const }] } : device,
+    );
+    expect(await bench.settle(() => publisher.publish(onePool({ devices: tainted, maxDevicesPerSlice: 64 })))).toEqual([
+      'PUT',
+    ]);
+  });
+
+  it('expresses that a PF and its VFs exclude each other, by shared counters in a slice of their own', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    const consumes = (count: number) => [{ counterSet: 'pf0', counters: { vfs: { value: String(count) } } }];
+    const pool = {
+      sharedCounters: [{ name: 'pf0', counters: { vfs: { value: '8' } } }],
+      devices: [
+        { name: 'pf0', consumesCounters: consumes(8), capacity: { bandwidth: { value: '100G' } } },
+        ...devices(8).map((device) => ({ ...device, consumesCounters: consumes(1) })),
+      ],
+    };
+    expect(await bench.settle(() => publisher.publish(onePool(pool)))).toEqual(['POST', 'POST']);
+    expect(bench.slices().map(({ spec }) => spec)).toMatchObject([
+      { pool: { resourceSliceCount: 2 }, sharedCounters: pool.sharedCounters },
+      { pool: { resourceSliceCount: 2 }, devices: pool.devices },
+    ]);
+    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
+    expect(bench.errors).toEqual([]);
+  });
+
+  it('takes quantities that the server writes in another way for the same', async () => {
+    await using bench = await startBench();
+    // As the real server stores them.
+    using _canonical = bench.api.admit('ResourceSlice', (slice) => {
+      const text = JSON.stringify(slice.spec).replaceAll('"1024Mi"', '"1Gi"').replaceAll('"1000m"', '"1"');
+      slice.spec = JSON.parse(text);
+    });
+    const publisher = bench.start();
+    const capacity = { memory: { value: '1024Mi' }, share: { value: '1000m', requestPolicy: { default: '1000m' } } };
+    await bench.settle(() => publisher.publish(onePool(devices(2, { capacity }))));
+    expect(bench.slices()[0]?.spec.devices?.[0]?.capacity).toEqual({
+      memory: { value: '1Gi' },
+      share: { value: '1', requestPolicy: { default: '1' } },
+    });
+    await publisher[Symbol.asyncDispose]();
+    const second = bench.start();
+    expect(await bench.settle(() => second.publish(onePool(devices(2, { capacity }))))).toEqual([]);
+  });
+
+  it('is not fooled by a driver that changes the objects which it gave', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    const mine = devices(300);
+    await bench.settle(() => publisher.publish(onePool(mine)));
+    for (const device of mine) device.attributes = { up: { bool: true } };
+    expect(await bench.settle(() => publisher.publish(onePool(mine)))).toEqual(['PUT', 'PUT', 'PUT']);
+    expect(generations(bench.slices())).toEqual([2, 2, 2]);
+  });
+
+  it('leaves the slices where they are at the end', async () => {
+    await using bench = await startBench();
+    const publisher = bench.start();
+    await bench.settle(() => publisher.publish(onePool(devices(1))));
+    await publisher[Symbol.asyncDispose]();
+    await publisher[Symbol.asyncDispose]();
+    expect(bench.slices()).toHaveLength(1);
+    expect(bench.clock.sleeping()).toEqual([]);
+    await poll(() => bench.api.watchCount).toBe(0);
+  });
+});

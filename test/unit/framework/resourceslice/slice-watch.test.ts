@@ -1,0 +1,81 @@
+import { describe, expect, it } from 'vitest';
+import type { WatchEvent } from '../../../../src/framework/kube/index.ts';
+import type { ResourceSlice, SliceApi } from '../../../../src/framework/resourceslice/index.ts';
+import { SliceWatch } from '../../../../src/framework/resourceslice/slice-watch.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+
+/** A watch whose events a test sends, by resource version. */
+function startBench() {
+  const { readable, writable } = new TransformStream<WatchEvent<ResourceSlice>>();
+  const writer = writable.getWriter();
+  const watched: string[] = [];
+  const api: Pick<SliceApi, 'watch'> = {
+    watch(resourceVersion, signal) {
+      watched.push(resourceVersion);
+      signal.addEventListener('abort', () => writer.abort(signal.reason).catch(() => undefined));
+      return readable;
+    },
+  };
+  let changes = 0;
+  const options = {
+    clock: new ManualClock(),
+    logger: new RecordingLogger(),
+    random: () => 0,
+    onChange: () => changes++,
+  };
+  const watch = new SliceWatch(api as SliceApi, options);
+  watch.follow('10');
+  return {
+    watch,
+    watched,
+    changes: () => changes,
+    async send(resourceVersion: string, type: WatchEvent<unknown>['type'] = 'MODIFIED') {
+      const object = { metadata: { name: 's', resourceVersion } } as ResourceSlice;
+      await writer.write({ type, object });
+      // Until it was read.
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}
+
+const isOurs = ({ metadata }: ResourceSlice) => metadata.resourceVersion === '11';
+
+describe('SliceWatch', () => {
+  it('tells of changes, not of bookmarks', async () => {
+    const bench = startBench();
+    await bench.send('12');
+    expect(bench.changes()).toBe(1);
+    await bench.send('13', 'BOOKMARK');
+    expect(bench.changes()).toBe(1);
+    await bench.watch[Symbol.asyncDispose]();
+    expect(bench.watched).toEqual(['10']);
+  });
+
+  it('waits with its word until those who write know what is theirs', async () => {
+    const bench = startBench();
+    const known = new Set<string>();
+    const hold = () => bench.watch.hold(({ metadata }) => known.has(metadata.resourceVersion ?? ''));
+    const first = hold();
+    // The event of a write overtakes its answer.
+    await bench.send('11');
+    known.add('11');
+    first[Symbol.dispose]();
+    expect(bench.changes()).toBe(0);
+
+    const second = hold();
+    await bench.send('12');
+    expect(bench.changes()).toBe(0);
+    second[Symbol.dispose]();
+    expect(bench.changes()).toBe(1);
+    await bench.watch[Symbol.asyncDispose]();
+  });
+
+  it('goes on knowing its own afterwards', async () => {
+    const bench = startBench();
+    bench.watch.hold(isOurs)[Symbol.dispose]();
+    await bench.send('11');
+    expect(bench.changes()).toBe(0);
+    await bench.watch[Symbol.asyncDispose]();
+  });
+});

@@ -1,0 +1,35 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { Retry } from '../../../src/lib/retry.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
+import { turns } from '../driver/sandbox/fake-networks.ts';
+
+describe('Retry', () => {
+  let clock: ManualClock;
+  let runs: number;
+  let retry: Retry;
+  beforeEach(() => {
+    clock = new ManualClock();
+    runs = 0;
+    retry = new Retry(clock, () => runs++);
+  });
+
+  it('repeats work after growing pauses, and knows whether it is going to', async () => {
+    expect([1, 2, 3, 4, 5, 6].map(() => retry.schedule())).toEqual([500, 1_000, 2_000, 4_000, 5_000, 5_000]);
+    expect([retry.attempts, retry.isScheduled, clock.sleeping()]).toEqual([6, true, [5_000]]);
+    clock.advance(5_000);
+    await turns();
+    expect([runs, retry.isScheduled]).toEqual([1, false]);
+    retry.schedule();
+    retry.cancel();
+    expect([retry.isScheduled, clock.sleeping()]).toEqual([false, []]);
+  });
+
+  it('starts with the shortest pause again after a success and ten quiet seconds, not for what fails again soon', () => {
+    retry.schedule();
+    retry.reset();
+    expect([retry.attempts, retry.schedule(), retry.attempts]).toEqual([0, 1_000, 1]);
+    retry.reset();
+    clock.advance(10_001);
+    expect(retry.schedule()).toBe(500);
+  });
+});

@@ -1,0 +1,123 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { CniError, parseCniIpam, parseCniNetwork } from '../../../../src/node/cni/index.ts';
+
+const single = { cniVersion: '1.0.0', name: 'fast', type: 'sriov', vlan: 5 };
+const list = { cniVersion: '1.1.0', name: 'fast', plugins: [{ type: 'host-device' }, { type: 'tuning' }] };
+const parse = (value: unknown) => parseCniNetwork(value, 'claim default/fast');
+
+describe('parseCniNetwork', () => {
+  it('takes a list of plugins, and drops what is not for them', () => {
+    expect(parse({ ...list, disableCheck: true, disableGC: true })).toEqual(list);
+  });
+
+  it('takes a single plugin as a chain of one', () => {
+    expect(parse(single)).toEqual({ cniVersion: '1.0.0', name: 'fast', plugins: [{ type: 'sriov', vlan: 5 }] });
+  });
+
+  it('takes JSON text, as a NetworkAttachmentDefinition has it', () => {
+    expect(parse(JSON.stringify(list))).toEqual(list);
+  });
+
+  it('keeps the fields of a plugin as they are', () => {
+    const plugin = {
+      type: 'x',
+      capabilities: { mac: true },
+      ipam: { type: 'host-local', ranges: [[{ subnet: 'a' }]] },
+      n: null,
+    };
+    expect(parse({ ...list, plugins: [plugin] }).plugins).toEqual([plugin]);
+  });
+
+  it('gives a network without a name the default one', () => {
+    const { name: _name, ...nameless } = single;
+    expect(parseCniNetwork(nameless, 'x', { defaultName: 'default-fast' }).name).toBe('default-fast');
+    expect(parseCniNetwork(single, 'x', { defaultName: 'default-fast' }).name).toBe('fast');
+  });
+
+  it('picks the latest version that both know', () => {
+    expect(parse({ ...list, cniVersion: '0.4.0', cniVersions: ['0.4.0', '1.0.0', '2.0.0'] }).cniVersion).toBe('1.0.0');
+    expect(parse({ ...single, cniVersions: ['0.3.1', '9.0.0'] })).toEqual({
+      cniVersion: '1.0.0',
+      name: 'fast',
+      plugins: [{ type: 'sriov', vlan: 5 }],
+    });
+  });
+
+  it.each([
+    ['an old version', { ...list, cniVersion: '0.2.0' }, 'cniVersion: "0.2.0" is too old: use one of 0.3.0'],
+    ['a future version', { ...list, cniVersion: '2.0.0' }, 'cniVersion: "2.0.0" is not known: use one of 0.3.0'],
+    ['no version', { ...list, cniVersion: undefined }, 'cniVersion: must be one of 0.3.0'],
+    ['no name', { ...list, name: undefined }, 'name: must be a name'],
+    ['a path as name', { ...list, name: '../x' }, 'name: must be letters'],
+    ['no plugins', { ...list, plugins: [] }, 'plugins: '],
+    ['neither list nor type', { cniVersion: '1.0.0', name: 'fast' }, 'type: must be the file name of a plugin'],
+    ['a plugin without type', { ...list, plugins: [{ type: 'a' }, {}] }, 'plugins.1.type: must be the file name'],
+    ['a path as type', { ...list, plugins: [{ type: '/bin/sh' }] }, 'plugins.0.type: must be a bare file name'],
+    ['a parent directory as type', { ...single, type: '..' }, 'type: must be a bare file name'],
+    ['an empty type', { ...single, type: '' }, 'type: must be a bare file name'],
+    ['a path as IPAM type', { ...single, ipam: { type: '../x' } }, 'ipam.type'],
+    [
+      'a forged device',
+      { ...list, plugins: [{ type: 'a', runtimeConfig: { deviceID: 'x' } }] },
+      'plugins.0.runtimeConfig: is filled in',
+    ],
+    ['a forged result', { ...single, prevResult: {} }, 'prevResult: is filled in'],
+    ['capabilities that are no switches', { ...single, capabilities: { mac: 'yes' } }, 'capabilities.mac: '],
+    ['a list', [list], 'the whole: must be a JSON object'],
+    ['nothing', undefined, 'the whole: must be a JSON object'],
+    ['text that is no JSON', '{', 'the whole: must be JSON'],
+  ])('refuses %s, with the path of the field', (_what, value, problem) => {
+    expect(() => parse(value)).toThrow(
+      expect.objectContaining({
+        code: 'cni-config-invalid',
+        message: expect.stringContaining(`invalid CNI network of claim default/fast: ${problem}`),
+      }),
+    );
+  });
+
+  it.each([{}, { type: '' }])('takes an IPAM section without a plugin: %j', (ipam) => {
+    expect(parse({ ...single, ipam }).plugins[0]!.ipam).toEqual(ipam);
+  });
+
+  it('answers noise with a network or a CniError, nothing else', () =>
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.json(),
+          fc.anything(),
+          fc.record({ cniVersion: fc.constant('1.0.0'), name: fc.string(), plugins: fc.array(fc.object()) }),
+        ),
+        (value) => {
+          try {
+            const network = parse(value);
+            for (const { type } of network.plugins) expect(type).toMatch(/^[^/]+$/);
+          } catch (error) {
+            expect(error).toBeInstanceOf(CniError);
+          }
+        },
+      ),
+    ));
+});
+
+describe('parseCniIpam', () => {
+  it('gives the section a network name and a version', () => {
+    const ipam = { type: 'host-local', subnet: '10.0.0.0/24' };
+    expect(parseCniIpam(ipam, 'claim a/b', { name: 'fast' })).toEqual({ cniVersion: '1.0.0', name: 'fast', ipam });
+    expect(parseCniIpam(ipam, 'claim a/b', { name: 'fast', cniVersion: '0.4.0' }).cniVersion).toBe('0.4.0');
+  });
+
+  it.each([
+    [{}, 'fast', 'type: must be the file name of a plugin'],
+    [{ type: 'a/b' }, 'fast', 'type: must be a bare file name'],
+    [{ type: 'static' }, 'a/b', 'network name: must be letters'],
+    ['[]', 'fast', 'the whole: must be a JSON object'],
+  ])('refuses %j for network %s', (ipam, name, problem) => {
+    expect(() => parseCniIpam(ipam, 'claim a/b', { name })).toThrow(
+      expect.objectContaining({
+        code: 'cni-config-invalid',
+        message: expect.stringContaining(`invalid IPAM configuration of claim a/b: ${problem}`),
+      }),
+    );
+  });
+});

@@ -1,0 +1,138 @@
+import { describe, expect, it } from 'vitest';
+import { chainTask, ipamTask } from '../../../../src/node/cni/attachment.ts';
+import { type CniAttachment, parseCniNetwork } from '../../../../src/node/cni/index.ts';
+import { createEnvironment, formatRequest } from '../../../../src/node/cni/request.ts';
+
+const deviceId = '0000:3b:02.1';
+
+function attachmentOf(plugin: object, rest: Partial<CniAttachment> = {}): CniAttachment {
+  const network = parseCniNetwork({ cniVersion: '0.4.0', name: 'fast', plugins: [plugin] }, 'test');
+  return { network, containerId: 'c1', netnsPath: '/run/netns/a', ifName: 'net1', ...rest };
+}
+
+function requestOf(
+  plugin: object,
+  rest: Partial<CniAttachment> = {},
+  prevResult?: Parameters<typeof formatRequest>[2],
+) {
+  const attachment = attachmentOf(plugin, rest);
+  return JSON.parse(formatRequest(attachment.network.plugins[0]!, attachment, prevResult));
+}
+
+describe('formatRequest', () => {
+  it("puts the network's name and version over the plugin's own", () => {
+    const plugin = { type: 'tuning', name: 'other', cniVersion: '0.1.0', mtu: 9000 };
+    expect(requestOf(plugin)).toEqual({ type: 'tuning', name: 'fast', cniVersion: '0.4.0', mtu: 9000 });
+  });
+
+  it('gives every plugin the device, over what its configuration says', () => {
+    expect(requestOf({ type: 'sriov', deviceID: '0000:00:00.0' }, { deviceId })).toEqual({
+      type: 'sriov',
+      name: 'fast',
+      cniVersion: '0.4.0',
+      deviceID: deviceId,
+      pciBusID: deviceId,
+    });
+  });
+
+  it('leaves it to host-device to find its device in another way', () => {
+    const request = requestOf({ type: 'host-device', device: 'veth0' }, { deviceId });
+    expect(request).toMatchObject({ device: 'veth0', deviceID: deviceId });
+    expect(request).not.toHaveProperty('pciBusID');
+  });
+
+  it('gives the capabilities that a plugin declares, and no others', () => {
+    const capabilities = { mac: '02:00:00:00:00:01', ips: ['10.0.0.1/24'] };
+    const plugin = { type: 'sriov', capabilities: { deviceID: true, mac: true, ips: false, portMappings: true } };
+    expect(requestOf(plugin, { deviceId, capabilities }).runtimeConfig).toEqual({
+      deviceID: deviceId,
+      mac: '02:00:00:00:00:01',
+    });
+    expect(requestOf({ type: 'sriov' }, { deviceId, capabilities })).not.toHaveProperty('runtimeConfig');
+  });
+
+  it('hands over the result before in the version of the network', () => {
+    const prevResult = { cniVersion: '1.0.0' as const, ips: [{ address: '10.0.0.1/24' }] };
+    expect(requestOf({ type: 'tuning' }, {}, prevResult).prevResult).toEqual({
+      cniVersion: '0.4.0',
+      ips: [{ address: '10.0.0.1/24', version: '4' }],
+    });
+  });
+});
+
+describe('createEnvironment', () => {
+  const options = {
+    command: 'ADD' as const,
+    netnsPath: '/run/netns/a',
+    binDirs: ['/opt/cni/bin', '/x'],
+    searchPath: '/bin',
+  };
+
+  it('is all that the specification asks for, and PATH', () => {
+    const attachment = attachmentOf({ type: 'x' }, { args: { K8S_POD_NAME: 'app', MAC: '02:00:00:00:00:01' } });
+    expect(createEnvironment(attachment, options)).toEqual({
+      PATH: '/bin',
+      CNI_COMMAND: 'ADD',
+      CNI_CONTAINERID: 'c1',
+      CNI_NETNS: '/run/netns/a',
+      CNI_IFNAME: 'net1',
+      CNI_ARGS: 'IgnoreUnknown=1;K8S_POD_NAME=app;MAC=02:00:00:00:00:01',
+      CNI_PATH: '/opt/cni/bin:/x',
+    });
+  });
+
+  it('has empty arguments where there are none, and IgnoreUnknown as the caller wants it', () => {
+    expect(createEnvironment(attachmentOf({ type: 'x' }), options).CNI_ARGS).toBe('');
+    const strict = attachmentOf({ type: 'x' }, { args: { IgnoreUnknown: 'false' } });
+    expect(createEnvironment(strict, options).CNI_ARGS).toBe('IgnoreUnknown=false');
+  });
+});
+
+describe('chainTask', () => {
+  it('is a copy: what the caller changes later does not matter', () => {
+    const attachment = attachmentOf({ type: 'x' }, { args: { A: 'b' } });
+    const task = chainTask(attachment);
+    attachment.args!.A = 'c';
+    expect(task.attachment.args).toEqual({ A: 'b' });
+  });
+
+  it.each([
+    [{ containerId: '' }, 'is not a container id'],
+    [{ containerId: '../x' }, 'is not a container id'],
+    [{ containerId: 'a b' }, 'is not a container id'],
+    [{ ifName: 'a/b' }, 'is not an interface name'],
+    [{ ifName: 'a-name-that-is-too-long' }, 'is not an interface name'],
+    [{ netnsPath: 'run/netns/a' }, 'is not an absolute path'],
+    [{ netnsPath: '/run\0' }, 'is not an absolute path'],
+    [{ args: { 'A;B': 'c' } }, 'argument "A;B=c"'],
+    [{ args: { 'A=B': 'c' } }, 'argument "A=B=c"'],
+    [{ args: { A: 'b;CNI_COMMAND=DEL' } }, 'argument "A=b;CNI_COMMAND=DEL"'],
+  ])('refuses %j', (rest, problem) => {
+    expect(() => chainTask(attachmentOf({ type: 'x' }, rest))).toThrow(
+      expect.objectContaining({
+        code: 'cni-attachment-invalid',
+        message: expect.stringContaining(problem),
+        network: 'fast',
+      }),
+    );
+  });
+});
+
+describe('ipamTask', () => {
+  it('calls the plugin with its section inside a configuration', () => {
+    const ipam = { cniVersion: '1.0.0' as const, name: 'fast', ipam: { type: 'host-local', subnet: '10.0.0.0/24' } };
+    const { attachment } = ipamTask({
+      ipam,
+      containerId: 'c1',
+      netnsPath: '/run/netns/a',
+      ifName: 'net1',
+      capabilities: { ips: ['10.0.0.7/24'] },
+    });
+    expect(JSON.parse(formatRequest(attachment.network.plugins[0]!, attachment))).toMatchObject({
+      cniVersion: '1.0.0',
+      name: 'fast',
+      ipam: { type: 'host-local', subnet: '10.0.0.0/24' },
+      runtimeConfig: { ips: ['10.0.0.7/24'] },
+    });
+  });
+});

@@ -1,0 +1,194 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { CniError } from '../../../../src/node/cni/index.ts';
+import { convertCniResult, decodeCniResult, parseCniResult } from '../../../../src/node/cni/result.ts';
+import { formatCidr, parseCidr } from '../../../../src/node/netlink/index.ts';
+
+const subject = { plugin: 'sriov', network: 'fast', cniVersion: '1.0.0' as const };
+const parse = (text: string) => decodeCniResult(parseCniResult(text, subject), subject);
+const parseObject = (value: object) => parse(JSON.stringify(value));
+
+describe('parseCniResult', () => {
+  it('reads a result of version 1.1.0', () => {
+    const result = {
+      cniVersion: '1.1.0',
+      interfaces: [
+        { name: 'br0', mac: '02:00:00:00:00:01', mtu: 1500 },
+        {
+          name: 'net1',
+          mac: '02:00:00:00:AA:02',
+          sandbox: '/run/netns/a',
+          mtu: 9000,
+          pciID: '0000:3b:02.1',
+          socketPath: '/x',
+        },
+      ],
+      ips: [
+        { interface: 1, address: '10.1.2.3/24', gateway: '10.1.2.1' },
+        { interface: 1, address: '2001:DB8:0:0::5/64', gateway: '2001:db8:0::1' },
+      ],
+      routes: [{ dst: '0.0.0.0/0', gw: '10.1.2.1', priority: 50, table: 100, scope: 0 }, { dst: '2001:DB8::/32' }],
+      dns: { nameservers: ['10.1.2.1'], search: ['example.org'] },
+    };
+    expect(parseObject(result)).toEqual({
+      cniVersion: '1.1.0',
+      interfaces: [
+        { name: 'br0', mac: '02:00:00:00:00:01', mtu: 1500 },
+        { name: 'net1', mac: '02:00:00:00:aa:02', mtu: 9000, sandbox: '/run/netns/a', pciId: '0000:3b:02.1' },
+      ],
+      ips: [
+        { interface: 1, address: '10.1.2.3/24', gateway: '10.1.2.1' },
+        { interface: 1, address: '2001:db8::5/64', gateway: '2001:db8::1' },
+      ],
+      routes: [{ dst: '0.0.0.0/0', gw: '10.1.2.1', priority: 50, table: 100 }, { dst: '2001:db8::/32' }],
+      dns: { nameservers: ['10.1.2.1'], search: ['example.org'] },
+    });
+  });
+
+  it.each(['0.3.0', '0.3.1', '0.4.0'])('reads a result of version %s', (cniVersion) => {
+    const result = {
+      cniVersion,
+      interfaces: [{ name: 'net1' }],
+      ips: [{ version: '4', interface: 0, address: '10.1.2.3/24' }],
+      dns: {},
+    };
+    expect(parseObject(result)).toEqual({
+      cniVersion,
+      interfaces: [{ name: 'net1' }],
+      ips: [{ interface: 0, address: '10.1.2.3/24' }],
+      routes: [],
+    });
+  });
+
+  it('takes a result without a version for one of the configuration', () => {
+    expect(parse('{}')).toEqual({ cniVersion: '1.0.0', interfaces: [], ips: [], routes: [] });
+  });
+
+  it('takes empty and null fields for absent ones', () => {
+    const result = {
+      interfaces: [{ name: 'a', mac: '', sandbox: '', mtu: 0, pciID: '' }],
+      ips: null,
+      routes: [{ dst: '::/0', gw: '' }],
+    };
+    expect(parseObject(result)).toEqual({
+      cniVersion: '1.0.0',
+      interfaces: [{ name: 'a' }],
+      ips: [],
+      routes: [{ dst: '::/0' }],
+    });
+  });
+
+  it('ignores the interface of an address where no interfaces are listed: IPAM plugins know none', () => {
+    expect(parseObject({ ips: [{ address: '10.0.0.1/24', interface: 0 }] }).ips).toEqual([{ address: '10.0.0.1/24' }]);
+  });
+
+  it.each([
+    ['nothing', '', 'it printed nothing'],
+    ['a log line', 'added net1', 'it printed something that is not JSON'],
+    ['a list', '[]', 'it is not a JSON object'],
+    ['the shape of 0.2', '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/24"}}', 'cniVersion: "0.2.0" is too old'],
+    ['a future version', '{"cniVersion":"2.0.0"}', 'cniVersion: "2.0.0" is not known'],
+    ['a version that is a number', '{"cniVersion":1}', 'cniVersion: 1 is not known'],
+    ['a version that cannot be made text', '{"cniVersion":{"toString":null}}', 'cniVersion: {"toString":null} is not'],
+    [
+      'an address without prefix',
+      '{"ips":[{"address":"10.0.0.1"}]}',
+      'ips.0.address: must be an address with prefix length, not "10.0.0.1"',
+    ],
+    [
+      'a bad gateway',
+      '{"ips":[{"address":"10.0.0.1/24","gateway":"10.0.0"}]}',
+      'ips.0.gateway: must be an IP address, not "10.0.0"',
+    ],
+    ['a bad route', '{"routes":[{"dst":"default"}]}', 'routes.0.dst: must be an address with prefix length'],
+    ['a bad MAC', '{"interfaces":[{"name":"a","mac":"?"}]}', 'interfaces.0.mac: must be octets with colons'],
+    ['an interface without name', '{"interfaces":[{}]}', 'interfaces.0.name: '],
+    [
+      'an index out of range',
+      '{"interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.1/24","interface":1}]}',
+      'ips.0.interface: there is no interface 1 among 1',
+    ],
+    [
+      'a negative index',
+      '{"interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.1/24","interface":-1}]}',
+      'ips.0.interface: ',
+    ],
+    [
+      'nesting too deep to be written again',
+      `{"x":${'['.repeat(200_000)}${']'.repeat(200_000)}}`,
+      'it printed something that is not JSON',
+    ],
+  ])('refuses %s', (_what, text, problem) => {
+    expect(() => parse(text)).toThrow(
+      expect.objectContaining({
+        code: 'cni-output-invalid',
+        plugin: 'sriov',
+        network: 'fast',
+        message: expect.stringContaining(`plugin sriov of CNI network fast gave no valid result: ${problem}`),
+      }),
+    );
+  });
+
+  const part = fc.oneof(fc.jsonValue(), fc.constantFrom('10.0.0.1/24', '::1/128', '10.0.0.1', '1.0.0', 0, 1, ''));
+  const item = fc.record(
+    { name: part, mac: part, mtu: part, address: part, gateway: part, interface: part, dst: part, gw: part },
+    { requiredKeys: [] },
+  );
+  const nearResult = fc.record(
+    {
+      cniVersion: fc.oneof(part, fc.constantFrom('0.3.1', '1.1.0')),
+      interfaces: fc.oneof(fc.array(item), part),
+      ips: fc.oneof(fc.array(item), part),
+      routes: fc.oneof(fc.array(item), part),
+      dns: fc.oneof(part, fc.object()),
+    },
+    { requiredKeys: [] },
+  );
+
+  it('answers noise with a result or with CniError, nothing else', () =>
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.string(),
+          fc.json(),
+          nearResult.map((value) => JSON.stringify(value)),
+        ),
+        (text) => {
+          try {
+            const { interfaces, ips, routes } = parse(text);
+            for (const { address, interface: index = 0 } of ips) {
+              const { octets, prefixLength } = parseCidr(address);
+              expect(formatCidr(octets, prefixLength)).toBe(address);
+              expect(interfaces.length === 0 || index < interfaces.length).toBe(true);
+            }
+            for (const { dst } of routes) parseCidr(dst);
+          } catch (error) {
+            expect(error).toBeInstanceOf(CniError);
+          }
+        },
+      ),
+      { numRuns: 1000 },
+    ));
+});
+
+describe('convertCniResult', () => {
+  const ips = [{ address: '10.0.0.1/24' }, { address: '2001:db8::1/64' }];
+
+  it('adds the IP version that plugins before 1.0 want, and takes it away again', () => {
+    const old = convertCniResult({ cniVersion: '1.0.0', ips, extra: 1 }, '0.4.0');
+    expect(old).toEqual({
+      cniVersion: '0.4.0',
+      ips: [
+        { address: '10.0.0.1/24', version: '4' },
+        { address: '2001:db8::1/64', version: '6' },
+      ],
+      extra: 1,
+    });
+    expect(convertCniResult(old, '1.1.0')).toEqual({ cniVersion: '1.1.0', ips, extra: 1 });
+  });
+
+  it('leaves a result of the right version as it is', () => {
+    const raw = { cniVersion: '1.0.0' as const, ips: [{ address: '10.0.0.1/24', vendor: 'x' }] };
+    expect(convertCniResult(raw, '1.0.0')).toBe(raw);
+  });
+});

@@ -1,0 +1,568 @@
+import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import {
+  type CniAttachment,
+  CniError,
+  CniRunner,
+  parseCniIpam,
+  parseCniNetwork,
+} from '../../../../src/node/cni/index.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { ScriptPlugins } from './script-plugins.ts';
+
+/** A namespace that is there: the runner looks, the scripts do not go in. */
+const liveNetns = '/proc/self/ns/net';
+const never = { signal: new AbortController().signal };
+
+let dir: ReturnType<typeof tempDir>;
+let plugins: ScriptPlugins;
+let logger: RecordingLogger;
+let runner: CniRunner;
+beforeEach(() => {
+  dir = tempDir();
+  plugins = new ScriptPlugins(dir.path);
+  logger = new RecordingLogger();
+  runner = createRunner();
+});
+afterEach(async () => {
+  await runner[Symbol.asyncDispose]();
+  dir[Symbol.dispose]();
+});
+
+function createRunner(options: { undoTimeoutMs?: number } = {}): CniRunner {
+  const binDirs = [join(dir.path, 'none'), plugins.binDir];
+  return new CniRunner({ binDirs, cacheDir: join(dir.path, 'cache'), clock: systemClock, logger, ...options });
+}
+
+function attachmentOf(
+  types: (string | object)[],
+  rest: Partial<CniAttachment> & { cniVersion?: string } = {},
+): CniAttachment {
+  const { cniVersion = '1.0.0', ...others } = rest;
+  const chain = types.map((type) => (typeof type === 'string' ? { type } : type));
+  const network = parseCniNetwork({ cniVersion, name: 'fast', plugins: chain }, 'test');
+  return { network, containerId: 'c1', netnsPath: liveNetns, ifName: 'net1', ...others };
+}
+
+/** The error of a call that must fail. */
+async function failureOf(call: Promise<unknown>): Promise<CniError> {
+  const error = await call.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(CniError);
+  return error as CniError;
+}
+
+const cachedCount = async () => (await runner.cachedAttachments()).attachments.length;
+const within = (ms: number) => ({ signal: AbortSignal.timeout(ms) });
+
+/** A signal that fires when a plugin is called, as a deadline would: `tuning ADD`. */
+function until(call: string): { signal: AbortSignal } {
+  const controller = new AbortController();
+  const watch = async () => {
+    while (!plugins.summary().includes(call)) await sleep(10);
+    controller.abort(new DOMException('over', 'TimeoutError'));
+  };
+  void watch();
+  return { signal: controller.signal };
+}
+
+const first = { cniVersion: '1.0.0', interfaces: [{ name: 'net1', sandbox: liveNetns }], vendor: { a: 1 } };
+const second = { ...first, ips: [{ address: '10.1.2.3/24', interface: 0 }] };
+
+describe('add', () => {
+  it('runs the chain in order, hands each result on, and gives the last one', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeResult('tuning', second);
+    const attachment = attachmentOf(['sriov', { type: 'tuning', mtu: 9000 }], { deviceId: '0000:3b:02.1' });
+    expect(await runner.add(attachment, never)).toEqual({
+      cniVersion: '1.0.0',
+      interfaces: [{ name: 'net1', sandbox: liveNetns }],
+      ips: [{ address: '10.1.2.3/24', interface: 0 }],
+      routes: [],
+    });
+    const [sriov, tuning] = plugins.calls();
+    expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD']);
+    expect(sriov!.config).toMatchObject({ name: 'fast', cniVersion: '1.0.0', deviceID: '0000:3b:02.1' });
+    expect(sriov!.config).not.toHaveProperty('prevResult');
+    expect(tuning!.config).toMatchObject({ mtu: 9000, prevResult: first });
+    for (const { env } of [sriov!, tuning!]) {
+      expect(Object.keys(env).sort()).toEqual([
+        'CNI_ARGS',
+        'CNI_COMMAND',
+        'CNI_CONTAINERID',
+        'CNI_IFNAME',
+        'CNI_NETNS',
+        'CNI_PATH',
+        'PATH',
+      ]);
+      expect(env).toMatchObject({ CNI_CONTAINERID: 'c1', CNI_IFNAME: 'net1', CNI_NETNS: liveNetns });
+    }
+  });
+
+  it('has the attachment in the cache before the first plugin runs, and the result before it is reported', async () => {
+    const cacheDir = join(dir.path, 'cache');
+    plugins.write('sriov', `cp ${cacheDir}/*.json ${dir.path}/seen.json; echo '${JSON.stringify(first)}'`);
+    const attachment = attachmentOf(['sriov']);
+    await runner.add(attachment, never);
+    const seen = JSON.parse(readFileSync(join(dir.path, 'seen.json'), 'utf8'));
+    expect(seen).toEqual({ version: 1, kind: 'chain', attachment });
+    const [file] = readdirSync(cacheDir);
+    expect(JSON.parse(readFileSync(join(cacheDir, file!), 'utf8')).result).toEqual(first);
+    expect(await createRunner().cachedAttachments()).toEqual({
+      attachments: [{ kind: 'chain', attachment, result: expect.objectContaining({ interfaces: first.interfaces }) }],
+      problems: [],
+    });
+  });
+
+  it('gives the result of an ADD that was completed before, without running a plugin', async () => {
+    plugins.writeResult('sriov', first);
+    const result = await runner.add(attachmentOf(['sriov']), never);
+    expect(await createRunner().add(attachmentOf(['sriov']), never)).toEqual(result);
+    expect(plugins.summary()).toEqual(['sriov ADD']);
+  });
+
+  it('deletes the old attachment first when the configuration is another one', async () => {
+    plugins.writeResult('sriov', first);
+    await runner.add(attachmentOf([{ type: 'sriov', vlan: 5 }]), never);
+    await runner.add(attachmentOf([{ type: 'sriov', vlan: 6 }]), never);
+    expect(plugins.calls().map(({ env, config }) => [env.CNI_COMMAND, config.vlan, config.prevResult])).toEqual([
+      ['ADD', 5, undefined],
+      ['DEL', 5, first],
+      ['ADD', 6, undefined],
+    ]);
+  });
+
+  it('deletes what an ADD has left that was cut off by a crash, then adds', async () => {
+    plugins.write('sriov', `[ $CNI_COMMAND = DEL ] || echo '{}'; cp ${dir.path}/cache/*.json ${dir.path}/kept.json`);
+    await runner.add(attachmentOf(['sriov']), never);
+    const [file] = readdirSync(join(dir.path, 'cache'));
+    writeFileSync(join(dir.path, 'cache', file!), readFileSync(join(dir.path, 'kept.json'))); // as before the result
+    expect((await runner.cachedAttachments()).attachments[0]).not.toHaveProperty('result');
+    await createRunner().add(attachmentOf(['sriov']), never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
+  });
+
+  it('runs the plugins again for an interface that was lost, whatever they say when they delete it', async () => {
+    plugins.write('sriov', `[ $CNI_COMMAND = ADD ] || exit 1; echo '${JSON.stringify(first)}'`);
+    const attachment = attachmentOf(['sriov']);
+    await runner.deleteLost(attachment, never);
+    expect(plugins.summary()).toEqual([]);
+    await runner.add(attachment, never);
+    await runner.deleteLost(attachment, never);
+    expect([await cachedCount(), logger.messages('warn')]).toEqual([
+      0,
+      ['CNI DEL failed, probably for want of anything to delete'],
+    ]);
+    await runner.add(attachment, never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
+  });
+
+  it('understands plugins of older versions', async () => {
+    const old = { cniVersion: '0.3.1', ips: [{ version: '4', address: '10.1.2.3/24' }] };
+    plugins.writeResult('sriov', old);
+    plugins.writeResult('tuning', old);
+    const attachment = attachmentOf(['sriov', 'tuning'], { cniVersion: '0.3.1' });
+    expect((await runner.add(attachment, never)).ips).toEqual([{ address: '10.1.2.3/24' }]);
+    expect(plugins.calls()[1]!.config.prevResult).toEqual(old);
+    await runner.delete(attachment, never);
+    expect(plugins.calls().at(-1)!.config).not.toHaveProperty('prevResult'); // since 0.4.0
+  });
+
+  it('refuses an attachment without a namespace', async () => {
+    const error = await failureOf(runner.add(attachmentOf(['sriov'], { netnsPath: '' }), never));
+    expect(error.code).toBe('cni-attachment-invalid');
+  });
+});
+
+describe('a failing add', () => {
+  it('undoes what was done, the last plugin first, and gives the error of the plugin', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeError('tuning', 'ADD', { cniVersion: '1.0.0', code: 7, msg: 'bad mtu', details: 'mtu is 9' });
+    plugins.writeResult('later', second);
+    const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning', 'later']), never));
+    expect(error).toMatchObject({
+      code: 'cni-plugin-failed',
+      message: 'plugin tuning of CNI network fast failed to ADD net1 of container c1: bad mtu; mtu is 9 (code 7)',
+      network: 'fast',
+      plugin: 'tuning',
+      command: 'ADD',
+      pluginCode: 7,
+      pluginMessage: 'bad mtu',
+      pluginDetails: 'mtu is 9',
+      hint: 'correct the network configuration as the message says',
+      retriable: false,
+    });
+    expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD', 'tuning DEL', 'sriov DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('goes on undoing after a failure, says so in the log, and keeps the attachment for later', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.write('tuning', 'echo "no luck with $CNI_COMMAND" >&2; exit 4');
+    const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), never));
+    expect(error.message).toMatch(/failed to ADD .*: it ended with exit code 4: no luck with ADD$/);
+    expect(error.stderr).toBe('no luck with ADD\n');
+    expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD', 'tuning DEL', 'sriov DEL']);
+    expect(logger.messages('warn')).toEqual(['failed CNI ADD cannot be undone completely']);
+    expect(await cachedCount()).toBe(1);
+  });
+
+  it('can be repeated although undoing failed', async () => {
+    plugins.write('sriov', 'exit 1');
+    await failureOf(runner.add(attachmentOf(['sriov']), never));
+    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
+    await runner.add(attachmentOf(['sriov']), never);
+    expect((await runner.cachedAttachments()).attachments).toMatchObject([{ result: {} }]);
+  });
+
+  it('runs nothing at all if a plugin of the chain is not installed', async () => {
+    plugins.writeResult('sriov', first);
+    const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), never));
+    expect(error).toMatchObject({ code: 'cni-plugin-missing', plugin: 'tuning' });
+    expect(error.hint).toBe(`install it into ${join(dir.path, 'none')} or ${plugins.binDir}`);
+    expect(plugins.summary()).toEqual([]);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('says when a plugin cannot be started', async () => {
+    plugins.writeResult('sriov', first);
+    writeFileSync(join(plugins.binDir, 'sriov'), '#!/no/such/interpreter\n');
+    const error = await failureOf(runner.add(attachmentOf(['sriov']), never));
+    expect(error).toMatchObject({ code: 'cni-plugin-missing', cause: { code: 'ENOENT' } });
+    expect(error.message).toContain(`${plugins.binDir}/sriov cannot be started`);
+  });
+
+  it.each([
+    ['prints an error but ends with 0', `echo '{"code":11,"msg":"busy"}'`, /: busy \(code 11\)$/],
+    ['fails without a word', 'exit 2', /: it ended with exit code 2 and said nothing$/],
+    ['prints no JSON', 'echo hello', /gave no valid result: it printed something that is not JSON$/],
+    ['prints nothing', 'true', /gave no valid result: it printed nothing$/],
+    ['is ended by a signal', 'kill -KILL $$', /: it was ended by SIGKILL and said nothing$/],
+    ['prints without end', 'yes', /: it printed more than 1048576 bytes and was killed$/],
+    ['speaks 0.2', `echo '{"cniVersion":"0.2.0","ip4":{}}'`, /cniVersion: "0.2.0" is too old/],
+  ])('is one whose plugin %s', async (_what, body, message) => {
+    plugins.write('sriov', `[ $CNI_COMMAND = DEL ] && exit 0\n${body}`);
+    const error = await failureOf(runner.add(attachmentOf(['sriov']), never));
+    expect(error.message).toMatch(message);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it.each([
+    [1, /cniVersion/, false],
+    [11, /later/, true],
+    [50, /daemon/, true],
+    [100, undefined, false],
+  ])('has a hint for code %d where the specification gives it a meaning', async (code, hint, retriable) => {
+    plugins.writeError('sriov', 'ADD', { code, msg: 'no' });
+    const error = await failureOf(runner.add(attachmentOf(['sriov']), never));
+    if (hint === undefined) expect(error.hint).toBeUndefined();
+    else expect(error.hint).toMatch(hint);
+    expect(error).toMatchObject({ pluginCode: code, retriable });
+  });
+});
+
+describe('an add whose plugin hangs', () => {
+  const hang = '[ $CNI_COMMAND = DEL ] && exit 0\nsleep 1000';
+
+  it('ends with the signal, and is undone', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.write('tuning', hang);
+    const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), until('tuning ADD')));
+    expect(error).toMatchObject({
+      code: 'cni-timeout',
+      plugin: 'tuning',
+      command: 'ADD',
+      network: 'fast',
+      retriable: true,
+    });
+    expect(error.message).toMatch(
+      /^plugin tuning of CNI network fast failed to ADD net1 of container c1: it was not done after \d+ ms and was killed$/,
+    );
+    expect(error).toMatchObject({ cause: { name: 'TimeoutError' }, stderr: '' });
+    await runner[Symbol.asyncDispose]();
+    expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD', 'tuning DEL', 'sriov DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('answers at the signal although undoing takes long, and later operations wait for that', async () => {
+    plugins.write('sriov', '[ $CNI_COMMAND = DEL ] && sleep 2\n[ $CNI_COMMAND = DEL ] || sleep 1000');
+    const startedMs = performance.now();
+    await failureOf(runner.add(attachmentOf(['sriov']), until('sriov ADD')));
+    expect(performance.now() - startedMs).toBeLessThan(1800);
+    const late = await failureOf(runner.add(attachmentOf(['sriov']), within(100)));
+    expect(late).toMatchObject({ code: 'cni-timeout', retriable: true });
+    expect(late.message).toBe('the time was over before net1 of container c1 could be worked on');
+    plugins.writeResult('sriov', first);
+    await runner.add(attachmentOf(['sriov']), never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
+  });
+
+  it('does not hang in undoing either, and starts nothing when the time for that is over', async () => {
+    await runner[Symbol.asyncDispose]();
+    runner = createRunner({ undoTimeoutMs: 1000 });
+    plugins.writeResult('sriov', first);
+    plugins.write('tuning', 'sleep 1000');
+    await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), until('tuning ADD')));
+    await runner[Symbol.asyncDispose]();
+    expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD', 'tuning DEL']);
+    expect(logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => String(fields.err))).toEqual([
+      expect.stringMatching(/plugin tuning .* failed to DEL .*: it was not done after \d+ ms and was killed$/),
+      expect.stringMatching(/plugin sriov .* failed to DEL .*: no time was left for it$/),
+    ]);
+    expect(await cachedCount()).toBe(1);
+  });
+
+  it('starts nothing if the signal has fired before', async () => {
+    plugins.writeResult('sriov', first);
+    await failureOf(runner.add(attachmentOf(['sriov']), { signal: AbortSignal.abort() }));
+    expect(plugins.summary()).toEqual([]);
+  });
+});
+
+describe('delete', () => {
+  it('runs the chain in reverse order with the result of the ADD, and forgets the attachment', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeResult('tuning', second);
+    const attachment = attachmentOf(['sriov', 'tuning'], { args: { K8S_POD_NAME: 'app' } });
+    await runner.add(attachment, never);
+    await runner.delete(attachment, never);
+    const [, , ...deletions] = plugins.calls();
+    expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL']);
+    for (const { config, env } of deletions) {
+      expect(config.prevResult).toEqual(second);
+      expect(env).toMatchObject({ CNI_NETNS: liveNetns, CNI_ARGS: 'IgnoreUnknown=1;K8S_POD_NAME=app' });
+    }
+    expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
+  });
+
+  it('uses the configuration of the ADD, whatever it is by now', async () => {
+    plugins.writeResult('sriov', first);
+    await runner.add(attachmentOf([{ type: 'sriov', vlan: 5 }]), never);
+    await createRunner().delete(attachmentOf([{ type: 'sriov', vlan: 6 }, 'gone']), never);
+    expect(plugins.calls().map(({ env, config }) => [env.CNI_COMMAND, config.vlan])).toEqual([
+      ['ADD', 5],
+      ['DEL', 5],
+    ]);
+  });
+
+  it('can be repeated: without a cache entry plugins are called, but their errors only logged', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
+    await runner.delete(attachmentOf(['sriov', 'tuning']), never);
+    expect(plugins.summary()).toEqual(['tuning DEL', 'sriov DEL']);
+    expect(logger.messages('warn')).toEqual(['CNI DEL failed, probably for want of anything to delete']);
+  });
+
+  it('does not take an error that may pass for success', async () => {
+    plugins.writeError('sriov', 'DEL', { code: 11, msg: 'busy' });
+    expect(await failureOf(runner.delete(attachmentOf(['sriov']), never))).toMatchObject({ pluginCode: 11 });
+  });
+
+  it('stops at a plugin that fails, and does it all again the next time', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.write('tuning', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
+    const attachment = attachmentOf(['sriov', 'tuning']);
+    await runner.add(attachment, never);
+    expect(await failureOf(runner.delete(attachment, never))).toMatchObject({ plugin: 'tuning', command: 'DEL' });
+    expect(plugins.summary().slice(2)).toEqual(['tuning DEL']);
+    plugins.writeResult('tuning', first);
+    await createRunner().delete(attachment, never);
+    expect(plugins.summary().slice(3)).toEqual(['tuning DEL', 'sriov DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('leaves nothing that an add would take for attached when it fails half-way', async () => {
+    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
+    plugins.writeResult('tuning', first);
+    const attachment = attachmentOf(['sriov', 'tuning']);
+    await runner.add(attachment, never);
+    await failureOf(runner.delete(attachment, never));
+    plugins.writeResult('sriov', first);
+    await runner.add(attachment, never);
+    expect(plugins.summary().slice(4)).toEqual(['tuning DEL', 'sriov DEL', 'sriov ADD', 'tuning ADD']);
+  });
+
+  it('takes it for done when a plugin knows no such container', async () => {
+    plugins.writeError('sriov', 'DEL', { code: 3, msg: 'unknown container' });
+    await runner.add(attachmentOf(['sriov']), never);
+    await runner.delete(attachmentOf(['sriov']), never);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('kills a plugin that hangs, and keeps the attachment', async () => {
+    plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || sleep 1000');
+    await runner.add(attachmentOf(['sriov']), never);
+    const error = await failureOf(runner.delete(attachmentOf(['sriov']), until('sriov DEL')));
+    expect(error).toMatchObject({ code: 'cni-timeout', plugin: 'sriov', command: 'DEL' });
+    expect(await cachedCount()).toBe(1);
+  });
+
+  it('deletes although its cache entry cannot be read', async () => {
+    plugins.writeResult('sriov', first);
+    await runner.add(attachmentOf(['sriov']), never);
+    const [file] = readdirSync(join(dir.path, 'cache'));
+    writeFileSync(join(dir.path, 'cache', file!), '{');
+    await runner.delete(attachmentOf(['sriov']), never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
+    expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
+    expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
+  });
+});
+
+it('deletes what an ADD may have left whose cache entry cannot be read, before it adds again', async () => {
+  plugins.writeResult('sriov', first);
+  await runner.add(attachmentOf(['sriov']), never);
+  const [file] = readdirSync(join(dir.path, 'cache'));
+  writeFileSync(join(dir.path, 'cache', file!), '{');
+  await runner.add(attachmentOf(['sriov']), never);
+  expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
+  expect(await cachedCount()).toBe(1);
+  expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
+});
+
+describe('delete when the namespace is gone', () => {
+  const withIpam = { type: 'sriov', ipam: { type: 'leases', range: 'a' } };
+  let netnsPath: string;
+  beforeEach(() => {
+    netnsPath = join(dir.path, 'netns');
+    plugins.writeResult('sriov', { cniVersion: '1.0.0' });
+    plugins.writeResult('leases', {});
+  });
+
+  it.each([
+    ['the path does not exist', () => rmSync(netnsPath, { force: true })],
+    ['the path is a plain file, left by a runtime', () => writeFileSync(netnsPath, '')],
+  ])('calls plugins with an empty path, and frees their addresses itself: %s', async (_what, leave) => {
+    const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath });
+    plugins.writeResult('tuning', {});
+    await runner.add(attachment, never);
+    leave();
+    await runner.delete(attachment, never);
+    expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL', 'leases DEL']);
+    for (const { env } of plugins.calls().slice(2)) expect(env.CNI_NETNS).toBe('');
+    expect(plugins.calls().at(-1)!.config).toMatchObject({ name: 'fast', ipam: { type: 'leases', range: 'a' } });
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('takes an empty path from the caller', async () => {
+    await runner.delete(attachmentOf([withIpam], { netnsPath: '' }), never);
+    expect(plugins.summary()).toEqual(['sriov DEL', 'leases DEL']);
+  });
+
+  it('does not free addresses on behalf of a plugin whose namespace is there', async () => {
+    await runner.add(attachmentOf([withIpam]), never);
+    await runner.delete(attachmentOf([withIpam]), never);
+    expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
+  });
+
+  it('does not mind an IPAM type that is no plugin', async () => {
+    await runner.add(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
+    await runner.delete(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('calls a plugin again that fails because the namespace goes while it works', async () => {
+    const netns = join(dir.path, 'link');
+    symlinkSync(liveNetns, netns);
+    plugins.write(
+      'sriov',
+      `[ $CNI_COMMAND = ADD ] && echo {} && exit\n[ -z "$CNI_NETNS" ] || { rm ${netns}; exit 1; }`,
+    );
+    await runner.add(attachmentOf(['sriov'], { netnsPath: netns }), never);
+    await runner.delete(attachmentOf(['sriov'], { netnsPath: netns }), never);
+    expect(plugins.calls().map(({ env }) => env.CNI_NETNS)).toEqual([netns, netns, '']);
+  });
+
+  it('gives up on what an incomplete ADD may never have made', async () => {
+    plugins.writeError('sriov', 'DEL', { code: 100, msg: 'no net1 here' });
+    plugins.writeError('tuning', 'ADD', { code: 100, msg: 'no' });
+    const attachment = attachmentOf(['sriov', 'tuning'], { netnsPath });
+    await failureOf(runner.add(attachment, never));
+    expect(await cachedCount()).toBe(1);
+    await runner.delete(attachment, never);
+    expect(await cachedCount()).toBe(0);
+  });
+});
+
+describe('IPAM plugins', () => {
+  const ipam = parseCniIpam({ type: 'leases', range: 'a' }, 'test', { name: 'fast' });
+  const attachment = { ipam, containerId: 'c1', netnsPath: liveNetns, ifName: 'net1' };
+
+  it('give addresses and take them back', async () => {
+    plugins.writeResult('leases', {
+      ips: [{ address: '10.1.2.3/24', gateway: '10.1.2.1' }],
+      routes: [{ dst: '0.0.0.0/0' }],
+    });
+    expect(await runner.ipamAdd(attachment, never)).toEqual({
+      cniVersion: '1.0.0',
+      interfaces: [],
+      ips: [{ address: '10.1.2.3/24', gateway: '10.1.2.1' }],
+      routes: [{ dst: '0.0.0.0/0' }],
+    });
+    expect(plugins.calls()[0]!.config).toMatchObject({ name: 'fast', cniVersion: '1.0.0', ipam: ipam.ipam });
+    await runner.ipamDelete(attachment, never);
+    expect(plugins.summary()).toEqual(['leases ADD', 'leases DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+
+  it('are called once when the namespace is gone', async () => {
+    plugins.writeResult('leases', {});
+    await runner.ipamAdd({ ...attachment, netnsPath: '/run/netns/gone' }, never);
+    await runner.ipamDelete({ ...attachment, netnsPath: '/run/netns/gone' }, never);
+    expect(plugins.summary()).toEqual(['leases ADD', 'leases DEL']);
+  });
+});
+
+describe('cached attachments', () => {
+  it('can be deleted by another runner, whatever their kind', async () => {
+    plugins.writeResult('sriov', first);
+    plugins.writeResult('leases', {});
+    await runner.add(attachmentOf(['sriov']), never);
+    const ipam = parseCniIpam({ type: 'leases' }, 'test', { name: 'fast' });
+    await runner.ipamAdd({ ipam, containerId: 'c2', netnsPath: '/run/netns/gone', ifName: 'net1' }, never);
+    const other = createRunner();
+    const { attachments } = await other.cachedAttachments();
+    expect(attachments.map(({ kind }) => kind).sort()).toEqual(['chain', 'ipam']);
+    for (const cached of attachments) await other.deleteCached(cached, never);
+    expect(plugins.summary().slice(2).sort()).toEqual(['leases DEL', 'sriov DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+});
+
+describe('operations at the same time', () => {
+  it('wait for one another on the same interface of a container, and only there', async () => {
+    const log = join(dir.path, 'log');
+    plugins.write(
+      'sriov',
+      // Goes on only when the other interface is being worked on as well.
+      `echo "+$CNI_IFNAME" >>${log}; until grep -q +net1 ${log} && grep -q +net2 ${log}; do sleep 0.05; done
+       sleep 0.3; echo "-$CNI_IFNAME" >>${log}; [ $CNI_COMMAND = DEL ] || echo {}`,
+    );
+    const net1 = attachmentOf(['sriov']);
+    const net2 = attachmentOf(['sriov'], { ifName: 'net2' });
+    await Promise.all([runner.add(net1, never), runner.delete(net1, never), runner.add(net2, never)]);
+    const lines = readFileSync(log, 'utf8').trim().split('\n');
+    expect(lines.filter((line) => line.endsWith('1'))).toEqual(['+net1', '-net1', '+net1', '-net1']);
+    expect(lines.slice(0, 2).sort()).toEqual(['+net1', '+net2']);
+    expect((await runner.cachedAttachments()).attachments.map(({ attachment }) => attachment.ifName)).toEqual(['net2']);
+  });
+
+  it('answer a caller whose time is over while they wait', async () => {
+    const stop = join(dir.path, 'stop');
+    plugins.write('sriov', `while [ ! -e ${stop} ]; do sleep 0.05; done; echo {}`);
+    const running = runner.add(attachmentOf(['sriov']), never);
+    await sleep(50);
+    expect((await failureOf(runner.delete(attachmentOf(['sriov']), within(100)))).code).toBe('cni-timeout');
+    expect(existsSync(stop)).toBe(false);
+    writeFileSync(stop, '');
+    await running;
+    expect(plugins.summary()).toEqual(['sriov ADD']);
+  });
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import {
+  coversVf,
+  inventoryPolicySchema,
+  ruleForNic,
+  rulesForPf,
+} from '../../../../src/node/inventory/inventory-policy.ts';
+
+const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy' } as const;
+const pf = { pciAddress: '0000:3b:00.0', vendor: '8086', device: '1572', driver: 'i40e', interfaceName: 'ens1f0' };
+
+describe('inventoryPolicySchema', () => {
+  it('takes everything at once', () => {
+    const policy = {
+      ...head,
+      resourceName: 'example.com/sriov',
+      pfs: [
+        {
+          select: {
+            name: ['ens1f0', 'ens1f1'],
+            pciAddress: '0000:3b:00.0',
+            vendor: '8086',
+            device: ['1572', '1592'],
+            driver: 'i40e',
+            linkType: 'ethernet',
+          },
+          vfs: '0-3,6',
+          vfDriver: ['iavf'],
+          numVfs: 8,
+          allowInUse: true,
+          resourceName: 'example.com/dpdk',
+        },
+      ],
+      nics: [{ select: { name: 'ens2f0' }, resourceName: 'nic' }],
+    };
+    expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
+  });
+
+  it('can be told as JSON Schema, for the chart', () => {
+    const schema = z.toJSONSchema(inventoryPolicySchema) as { properties: object };
+    expect(Object.keys(schema.properties)).toEqual(['apiVersion', 'kind', 'pfs', 'nics', 'resourceName']);
+  });
+});
+
+describe('rulesForPf', () => {
+  it('has one for everything when the policy names none', () => {
+    expect(rulesForPf({}, pf)).toEqual([{ select: {} }]);
+    expect(rulesForPf({ pfs: [] }, pf)).toEqual([]);
+  });
+
+  it('never takes what is not known for what is asked for', () => {
+    const { interfaceName: _, driver: __, ...bare } = pf;
+    expect(rulesForPf({ pfs: [{ select: { name: 'ens1f0' } }, { select: { driver: 'i40e' } }] }, bare)).toEqual([]);
+    expect(rulesForPf({ pfs: [{ select: { linkType: 'ethernet' } }] }, bare)).toEqual([]);
+  });
+});
+
+describe('ruleForNic', () => {
+  it('has none unless there is one, and takes the first', () => {
+    expect(ruleForNic({}, pf)).toBeUndefined();
+    const nics = [
+      { select: { vendor: '15b3' } },
+      { select: { vendor: '8086' }, resourceName: 'a' },
+      { select: { device: '1572' } },
+    ];
+    expect(ruleForNic({ nics }, pf)).toMatchObject({ resourceName: 'a' });
+  });
+});
+
+describe('coversVf', () => {
+  it.each<[string | undefined, number[]]>([
+    [undefined, [0, 1, 2, 3, 4, 5]],
+    ['0', [0]],
+    ['1-3', [1, 2, 3]],
+    ['4,0-1', [0, 1, 4]],
+    ['7-9', []],
+  ])('has of range %j the VFs %j', (vfs, expected) => {
+    const rule = { select: {}, ...(vfs === undefined ? {} : { vfs }) };
+    expect([0, 1, 2, 3, 4, 5].filter((vfIndex) => coversVf(rule, { vfIndex }))).toEqual(expected);
+  });
+
+  it('does not take a VF without driver for one with', () => {
+    expect(coversVf({ select: {}, vfDriver: 'iavf' }, { vfIndex: 0 })).toBe(false);
+  });
+});

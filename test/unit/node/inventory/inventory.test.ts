@@ -1,0 +1,549 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { NetlinkError } from '../../../../src/node/netlink/index.ts';
+import { Inventory, type InventoryPolicy, type Pf, SriovError, Sysfs } from '../../../../src/node/sriov/index.ts';
+import { VfActivation } from '../../../../src/node/sriov/vf-activation.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { layFunction, type TreeFunction } from '../sriov/pci-tree.ts';
+import { defaultRoute, TestNode } from '../sriov/test-node.ts';
+
+const pfA = '0000:3b:00.0';
+const pfB = '0000:5e:00.0';
+const a0 = '0000:3b:02.0';
+const a1 = '0000:3b:02.1';
+const b0 = '0000:5e:02.0';
+const plain = '0000:1f:00.0';
+
+let node: TestNode;
+beforeEach(() => {
+  const vf = (pciAddress: string, name: string, address: string) => ({
+    pciAddress,
+    driver: 'iavf',
+    interfaces: [{ name, address }],
+  });
+  node = new TestNode([
+    {
+      pciAddress: pfA,
+      driver: 'i40e',
+      interfaces: [{ name: 'ensA', speed: '40000' }],
+      totalVfs: 8,
+      vfs: [vf(a0, 'ensAv0', '02:00:00:00:00:03'), vf(a1, 'ensAv1', '02:00:00:00:00:04')],
+    },
+    {
+      pciAddress: pfB,
+      device: '0x1592',
+      driver: 'ice',
+      interfaces: [{ name: 'ensB', speed: '25000' }],
+      totalVfs: 8,
+      vfs: [vf(b0, 'ensBv0', '02:00:00:00:00:06')],
+    },
+    { pciAddress: plain, device: '0x1533', driver: 'igb', interfaces: [{ name: 'ensP', speed: '1000' }] },
+  ]);
+});
+afterEach(() => node[Symbol.dispose]());
+
+const file = (pciAddress: string, name: string) => join(node.root, 'bus/pci/devices', pciAddress, name);
+const addresses = ({ devices }: { devices: { pciAddress: string }[] }) => devices.map(({ pciAddress }) => pciAddress);
+
+describe('Inventory, of VFs', () => {
+  it('offers every VF with its address and MTU, in order', async () => {
+    node.change('ensAv0', { mtuBytes: 9000 });
+    const { devices, excluded, problems } = await node.inventory().scan();
+    expect(devices.map(({ name, hardwareAddress, mtuBytes }) => [name, hardwareAddress, mtuBytes])).toEqual([
+      ['0000-3b-02-0', '02:00:00:00:00:03', 9000],
+      ['0000-3b-02-1', '02:00:00:00:00:04', 1500],
+      ['0000-5e-02-0', '02:00:00:00:00:06', 1500],
+    ]);
+    expect([excluded, problems]).toEqual([[], []]);
+  });
+
+  it('does not offer a VF whose interface is in another network namespace, and offers it again when it is back', async () => {
+    const inventory = node.inventory();
+    await inventory.scan();
+    const links = node.links;
+    node.takeAway('ensAv0');
+    // The directory stays, and has no entry that is visible on the host.
+    rmSync(file(a0, 'net/ensAv0'), { recursive: true });
+    // Whether a claim has it may have changed during the first scan.
+    expect(addresses(await inventory.scan())).toContain(a0);
+    const { devices, excluded } = await inventory.scan();
+    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([a1, b0]);
+    expect(excluded).toEqual([{ pciAddress: a0, pfAddress: pfA, reason: 'interface-elsewhere' }]);
+    expect(addresses(await inventory.scan(new Map([[a0, {}]])))).toContain(a0);
+    node.links = links;
+    expect(addresses(await inventory.scan())).toContain(a0);
+  });
+
+  it('does not offer such a VF from the start', async () => {
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net/ensAv0'), { recursive: true });
+    const { excluded } = await node.inventory().scan();
+    expect(excluded).toEqual([{ pciAddress: a0, pfAddress: pfA, reason: 'interface-elsewhere' }]);
+  });
+
+  it('offers a VF that has no interface in any network namespace', async () => {
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+    expect(addresses(await node.inventory().scan())).toContain(a0);
+  });
+
+  it('never offers the VF that carries the default route, in whatever table', async () => {
+    node.routes = [{ ...defaultRoute(node.indexOf('ensAv0')), table: 100 }];
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([a1, b0]);
+    expect(report.excluded).toEqual([
+      { pciAddress: a0, pfAddress: pfA, reason: 'carries-default-route', interfaceName: 'ensAv0' },
+    ]);
+  });
+
+  it('offers no VF with an address of the node, or with a VLAN on it', async () => {
+    const rest = { tentative: false, dadFailed: false, deprecated: false };
+    node.addresses = [
+      { index: node.indexOf('ensAv0'), cidr: '10.40.0.1/24', scope: 'global', ...rest },
+      // Every interface that is up has one.
+      { index: node.indexOf('ensBv0'), cidr: 'fe80::1/64', scope: 'link', ...rest },
+      // What VFs are for: the node's own address is on the PF.
+      { index: node.indexOf('ensA'), cidr: '10.41.0.1/24', scope: 'global', ...rest },
+    ];
+    node.addLink(20, 'ensAv1.50', { kind: 'vlan', lower: node.indexOf('ensAv1') });
+    const { devices, excluded } = await node.inventory().scan();
+    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([b0]);
+    expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
+      [a0, 'has-address', 'ensAv0'],
+      [a1, 'has-upper', 'ensAv1'],
+    ]);
+    expect(addresses(await node.inventory().scan(new Map([[a0, {}]])))).toContain(a0);
+  });
+
+  it('looks through bonds, VLANs and several ways out', async () => {
+    node.addLink(20, 'bond0', { kind: 'bond' });
+    node.addLink(21, 'bond0.7', { kind: 'vlan', lower: 20 });
+    node.change('ensAv1', { master: 20 });
+    node.routes = [defaultRoute(21, node.indexOf('ensBv0'))];
+    const { excluded } = await node.inventory().scan();
+    expect(excluded.map(({ pciAddress, reason }) => [pciAddress, reason])).toEqual([
+      [a1, 'carries-default-route'],
+      [b0, 'carries-default-route'],
+    ]);
+  });
+
+  it('does not take a link number of another namespace for one of its own', async () => {
+    node.addLink(20, 'macvlan0', { kind: 'macvlan', lower: node.indexOf('ensAv0'), lowerNetnsId: 0 });
+    node.routes = [defaultRoute(20)];
+    expect(await node.offered()).toEqual([a0, a1, b0]);
+  });
+
+  it('ends on links that are on top of each other', async () => {
+    node.addLink(20, 'x', { lower: 21 });
+    node.addLink(21, 'y', { lower: 20, master: 20 });
+    node.routes = [defaultRoute(20)];
+    expect(await node.offered()).toEqual([a0, a1, b0]);
+  });
+
+  it('does not mind routes that lead nowhere', async () => {
+    node.routes = [{ ...defaultRoute(), type: 'unreachable', nextHops: [{}] }];
+    expect(await node.offered()).toEqual([a0, a1, b0]);
+  });
+
+  it.each([
+    ['a bridge', { name: 'br0', kind: 'bridge' }],
+    ['a bond', { name: 'bond0', kind: 'bond' }],
+    // Open vSwitch shows as this one link, whichever of its bridges the port is in.
+    ['Open vSwitch', { name: 'ovs-system', kind: 'openvswitch' }],
+    ['a VRF', { name: 'red', kind: 'vrf' }],
+  ])('offers no VF that is a port of %s', async (_, { name, kind }) => {
+    node.addLink(20, name, { kind });
+    node.change('ensAv0', { master: 20 });
+    expect((await node.inventory().scan()).excluded).toEqual([
+      { pciAddress: a0, pfAddress: pfA, reason: 'enslaved', interfaceName: 'ensAv0' },
+    ]);
+  });
+
+  it('offers VFs of a card that the node uses only when it is told to', async () => {
+    node.routes = [defaultRoute(node.indexOf('ensA'))];
+    const { excluded } = await node.inventory().scan();
+    expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
+      [a0, 'pf-carries-default-route', 'ensA'],
+      [a1, 'pf-carries-default-route', 'ensA'],
+    ]);
+    expect(await node.offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a0, a1, b0]);
+    node.routes.push(defaultRoute(node.indexOf('ensAv0')));
+    expect(await node.offered({ pfs: [{ select: {}, allowInUse: true }] })).toEqual([a1, b0]);
+  });
+
+  it('finds links by name on kernels that do not tell their bus address', async () => {
+    node.links = node.links.map(({ parentDevice: _, ...rest }) => rest);
+    node.routes = [defaultRoute(node.indexOf('ensAv0'))];
+    const { devices } = await node.inventory().scan();
+    expect(devices.map((device) => [device.pciAddress, device.kind === 'vf' && device.pfName])).toEqual([
+      [a1, 'ensA'],
+      [b0, 'ensB'],
+    ]);
+  });
+
+  it('keeps address, MTU and speed of what cannot be seen for a while', async () => {
+    const watched = node.inventory();
+    const before = await watched.scan();
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+    writeFileSync(file(pfA, 'net/ensA/speed'), '-1\n');
+    const after = (await watched.scan()).devices.map(({ interfaceName: _, ...rest }) => rest);
+    expect(after).toEqual(before.devices.map(({ interfaceName: _, ...rest }) => rest));
+  });
+
+  it('asks the PF for the address of a VF without interface, and only then', async () => {
+    await node.inventory().scan();
+    expect(node.vfInfoRequests).toBe(0);
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+    node.vfInfos.ensA = [{ vfIndex: 1 }, { vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
+    const watched = node.inventory();
+    expect((await watched.scan()).devices.map(({ hardwareAddress }) => hardwareAddress)).toEqual([
+      '02:00:00:00:00:cc',
+      '02:00:00:00:00:04',
+      '02:00:00:00:00:06',
+    ]);
+    expect(node.vfInfoRequests).toBe(1);
+    node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:dd' }];
+    expect((await watched.scan()).devices[0]?.hardwareAddress).toBe('02:00:00:00:00:dd');
+    // What a claim has is known from before.
+    await watched.scan(new Map([[a0, {}]]));
+    expect(node.vfInfoRequests).toBe(2);
+  });
+});
+
+describe('Inventory, of a PF whose VFs cannot be listed', () => {
+  const errors = {
+    EMSGSIZE: new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' }),
+    ENOBUFS: new NetlinkError('netlink-refused', 'no buffer space (ENOBUFS)', { errno: 'ENOBUFS', retriable: true }),
+    'time-out': new NetlinkError('netlink-lost', 'no answer within 10000 ms', { retriable: true }),
+    malformed: new NetlinkError('netlink-malformed', 'the answer cannot be read'),
+  };
+  beforeEach(() => {
+    node.takeAway('ensAv0');
+    rmSync(file(a0, 'net'), { recursive: true });
+  });
+
+  it.each(Object.entries(errors))('offers its VFs without the MACs that it has set: %s', async (_, error) => {
+    node.vfInfoErrors.ensA = error;
+    const { devices, excluded, problems } = await node.inventory().scan();
+    expect(devices.map(({ pciAddress, hardwareAddress }) => [pciAddress, hardwareAddress])).toEqual([
+      [a0, undefined],
+      [a1, '02:00:00:00:00:04'],
+      [b0, '02:00:00:00:00:06'],
+    ]);
+    expect(excluded).toEqual([]);
+    expect(problems).toEqual([
+      expect.objectContaining({
+        ...{ code: 'vf-state-unknown', device: pfA, cause: error, hint: expect.any(String) },
+        message: `cannot list the VFs of PF ensA (${pfA}): they are offered without the MACs that it has set`,
+      }),
+    ]);
+  });
+
+  it('keeps the MACs that it has listed before', async () => {
+    const watched = node.inventory();
+    node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
+    const before = await watched.scan();
+    node.vfInfoErrors.ensA = errors.EMSGSIZE;
+    const after = await watched.scan();
+    expect([after.devices, after.problems.length]).toEqual([before.devices, 1]);
+  });
+});
+
+describe('Inventory, with a policy', () => {
+  it.each<[string, InventoryPolicy['pfs'], string[]]>([
+    ['interface name', [{ select: { name: 'ensB' } }], [b0]],
+    ['PCI address', [{ select: { pciAddress: pfA } }], [a0, a1]],
+    ['vendor', [{ select: { vendor: '15b3' } }], []],
+    ['device', [{ select: { device: '1592' } }], [b0]],
+    ['driver', [{ select: { driver: 'i40e' } }], [a0, a1]],
+    ['link type', [{ select: { linkType: 'infiniband' } }], []],
+    ['one of several values', [{ select: { name: ['ensX', 'ensB'] } }], [b0]],
+    ['everything that is said', [{ select: { name: 'ensA', pciAddress: pfB } }], []],
+    ['VF range', [{ select: { pciAddress: pfA }, vfs: '1-6' }], [a1]],
+    ['VF number', [{ select: {}, vfs: '5,0' }], [a0, b0]],
+    ['driver of the VF', [{ select: {}, vfDriver: 'vfio-pci' }], []],
+    ['one of the drivers of the VF', [{ select: {}, vfDriver: ['vfio-pci', 'iavf'] }], [a0, a1, b0]],
+    ['no rule', [], []],
+  ])('selects by %s', async (_, pfs, expected) => {
+    expect(await node.offered({ pfs })).toEqual(expected);
+    const { excluded } = await node.inventory({ pfs }).scan();
+    expect(excluded.map(({ reason }) => reason)).toEqual(Array(3 - expected.length).fill('not-selected'));
+  });
+
+  it('goes by the first rule about a VF, so that the VFs of one PF can be of several resources', async () => {
+    const policy: InventoryPolicy = {
+      resourceName: 'example.com/rest',
+      pfs: [
+        { select: { name: 'ensA' }, vfs: '0', resourceName: 'example.com/dpdk' },
+        { select: { name: 'ensA' }, resourceName: 'example.com/kernel' },
+        { select: {} },
+      ],
+    };
+    const { devices } = await node.inventory(policy).scan();
+    expect(devices.map(({ resourceName }) => resourceName)).toEqual([
+      'example.com/dpdk',
+      'example.com/kernel',
+      'example.com/rest',
+    ]);
+  });
+
+  it('follows a policy that was replaced', async () => {
+    const watched = node.inventory();
+    expect(addresses(await watched.scan())).toHaveLength(3);
+    watched.policy = { pfs: [{ select: { name: 'ensB' } }] };
+    expect(addresses(await watched.scan())).toEqual([b0]);
+  });
+
+  it('keeps offering what a claim has, as it was, when the policy names others and the node takes it', async () => {
+    const watched = node.inventory();
+    const [before] = (await watched.scan()).devices;
+    watched.policy = { pfs: [] };
+    node.change('ensAv0', { name: 'net1', mtuBytes: 1400, master: 20, hardwareAddress: '02:00:00:00:00:ff' });
+    const held = {
+      driver: 'iavf',
+      interfaceName: 'ensAv0',
+      hardwareAddress: '02:00:00:00:00:03',
+      mtuBytes: 1500,
+    };
+    const report = await watched.scan(new Map([[a0, held]]));
+    expect(report.devices).toEqual([before]);
+    expect(report.excluded).toHaveLength(2);
+  });
+});
+
+describe('Inventory, switching VFs on', () => {
+  const pfC = '0000:af:00.0';
+  const lay = () => {
+    const card = { pciAddress: pfC, interfaces: [{ name: 'ensC' }], totalVfs: 8 };
+    layFunction(node.root, card);
+    node.addLink(30, 'ensC', { parentDevice: pfC });
+  };
+  const numVfs = () => readFileSync(file(pfC, 'sriov_numvfs'), 'utf8').trim();
+  const policy: InventoryPolicy = {
+    pfs: [
+      { select: {}, vfs: '0-1' },
+      { select: {}, numVfs: 4 },
+    ],
+  };
+
+  it('does so where none is, and leaves other numbers alone', async () => {
+    lay();
+    await node.inventory(policy).scan();
+    expect(numVfs()).toBe('4');
+    expect(readFileSync(file(pfA, 'sriov_numvfs'), 'utf8').trim()).toBe('2');
+  });
+
+  it('leaves a card alone that the node uses, unless it is told to', async () => {
+    lay();
+    node.routes = [defaultRoute(30)];
+    await node.inventory(policy).scan();
+    expect(numVfs()).toBe('0');
+    await node.inventory({ pfs: [{ select: {}, numVfs: 4, allowInUse: true }] }).scan();
+    expect(numVfs()).toBe('4');
+  });
+
+  it('leaves a card alone that a claim has as a whole', async () => {
+    lay();
+    await node.inventory(policy).scan(new Map([[pfC, {}]]));
+    expect(numVfs()).toBe('0');
+  });
+
+  it('offers the others while one card does not come back, and asks it once', { timeout: 30_000 }, async () => {
+    lay();
+    const clock = new ManualClock();
+    const written: string[] = [];
+    const write = Promise.withResolvers<void>();
+    const sysfs = new Sysfs(node.root, (path) => {
+      written.push(path);
+      return write.promise;
+    });
+    const inventory = new Inventory({ sysfs, connection: node.connection, simulated: false, policy, clock });
+    const first = inventory.scan();
+    await expect.poll(() => clock.sleeping().length, { timeout: 10_000 }).toBeGreaterThan(0);
+    clock.advance(10_000);
+    const report = await first;
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+    expect(report.problems).toEqual([]);
+    // Does not wait again.
+    expect(addresses(await inventory.scan())).toEqual([a0, a1, b0]);
+    write.resolve();
+    await new Promise(setImmediate);
+    expect(written).toEqual([file(pfC, 'sriov_numvfs')]);
+  });
+
+  it('says which card refuses, and offers the others', async () => {
+    lay();
+    rmSync(file(pfC, 'sriov_numvfs'));
+    mkdirSync(file(pfC, 'sriov_numvfs'));
+    const report = await node.inventory({ pfs: [{ select: {}, numVfs: 4 }] }).scan();
+    expect(report.problems).toMatchObject([
+      { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringContaining('8') },
+    ]);
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+  });
+});
+
+describe('VfActivation', () => {
+  const pf = { pciAddress: '0000:af:00.0' } as Pf;
+
+  it('goes on after 10 s, and says at the next call how it ended', async () => {
+    const clock = new ManualClock();
+    const write = Promise.withResolvers<void>();
+    let calls = 0;
+    const setNumVfs = () => {
+      calls++;
+      return write.promise;
+    };
+    const activation = new VfActivation({ setNumVfs }, clock);
+    const first = activation.switchOn(pf, 4);
+    await new Promise(setImmediate);
+    clock.advance(10_000);
+    await first;
+    expect(activation.isPending(pf.pciAddress)).toBe(true);
+    const error = new SriovError('device-hangs', 'the kernel has not returned');
+    write.reject(error);
+    await new Promise(setImmediate);
+    expect(activation.isPending(pf.pciAddress)).toBe(false);
+    await expect(activation.switchOn(pf, 4)).rejects.toBe(error);
+    expect(calls).toBe(1);
+    // Then it is tried again.
+    await expect(activation.switchOn(pf, 4)).rejects.toBe(error);
+    expect(calls).toBe(2);
+  });
+
+  it('waits no longer than needed', async () => {
+    const activation = new VfActivation({ setNumVfs: async () => undefined }, new ManualClock());
+    await activation.switchOn(pf, 4);
+    expect(activation.isPending(pf.pciAddress)).toBe(false);
+  });
+});
+
+describe('Inventory, of whole NICs', () => {
+  const nics: InventoryPolicy['nics'] = [{ select: { name: ['ensP', 'ensA'] }, resourceName: 'example.com/nic' }];
+
+  it('offers none unless a rule selects it', async () => {
+    expect(await node.offered()).not.toContain(plain);
+    expect(await node.offered({ nics: [{ select: { driver: 'e1000e' } }] })).not.toContain(plain);
+  });
+
+  it('offers what a rule selects, but not a card whose VFs are on', async () => {
+    const { devices, excluded } = await node.inventory({ pfs: [], nics }).scan();
+    expect(devices).toEqual([
+      {
+        kind: 'nic',
+        name: '0000-1f-00-0',
+        pciAddress: plain,
+        vendor: '8086',
+        device: '1533',
+        driver: 'igb',
+        interfaceName: 'ensP',
+        hardwareAddress: '02:00:00:00:00:0a',
+        mtuBytes: 1500,
+        linkType: 'ethernet',
+        linkSpeedMbps: 1000,
+        numaNode: 0,
+        pcieRoot: 'pci0000:1f',
+        iommuPeers: [],
+        rdmaDevices: [],
+        resourceName: 'example.com/nic',
+        simulated: false,
+      },
+    ]);
+    expect(excluded).toContainEqual({ pciAddress: pfA, reason: 'has-vfs' });
+  });
+
+  it.each<[string, Partial<TreeFunction>]>([
+    ['without driver', {}],
+    ['in user space', { driver: 'vfio-pci' }],
+    ['in user space by uio', { driver: 'igb_uio' }],
+    ['with RDMA only', { driver: 'mlx5_core', rdmaDevices: ['mlx5_0'] }],
+  ])('offers a card %s, which has no interface', async (_, more) => {
+    layFunction(node.root, { pciAddress: '0000:af:00.0', ...more });
+    const { devices } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: '0000:af:00.0' } }] }).scan();
+    expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
+  });
+
+  it('does not offer one whose interface somebody has taken to another namespace', async () => {
+    node.takeAway('ensP');
+    rmSync(file(plain, 'net'), { recursive: true });
+    const { devices, excluded } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: plain } }] }).scan();
+    expect(devices).toEqual([]);
+    expect(excluded).toContainEqual({ pciAddress: plain, reason: 'interface-elsewhere' });
+  });
+
+  it('offers a card that could have VFs and has none', async () => {
+    layFunction(node.root, { pciAddress: '0000:af:00.0', totalVfs: 8 });
+    const { devices } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: '0000:af:00.0' } }] }).scan();
+    expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
+    expect(Object.keys(devices[0]!)).not.toEqual(expect.arrayContaining(['vfs', 'totalVfs', 'links']));
+  });
+
+  it('never offers one that carries the default route or is a port of something', async () => {
+    node.routes = [defaultRoute(node.indexOf('ensP'))];
+    const inventory = node.inventory({ pfs: [], nics });
+    const excluded = async () => (await inventory.scan()).excluded.filter(({ pciAddress }) => pciAddress === plain);
+    expect(await excluded()).toEqual([{ pciAddress: plain, reason: 'carries-default-route', interfaceName: 'ensP' }]);
+    node.routes = [];
+    node.addLink(20, 'ovs-system', { kind: 'openvswitch' });
+    node.change('ensP', { master: 20 });
+    expect(await excluded()).toEqual([{ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensP' }]);
+  });
+
+  it('looks at every port of a card that has two on one function', async () => {
+    node.addLink(20, 'br0', { kind: 'bridge' });
+    node.addLink(21, 'ensPd1', { parentDevice: plain, master: 20 });
+    const { devices, excluded } = await node.inventory({ pfs: [], nics }).scan();
+    expect(devices).toEqual([]);
+    expect(excluded).toContainEqual({ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensPd1' });
+  });
+
+  it('keeps offering one that is in a pod: its name cannot be seen there', async () => {
+    const policy = { pfs: [], nics };
+    const watched = node.inventory(policy);
+    const before = await watched.scan();
+    const held = new Map([[plain, { interfaceName: 'ensP' }]]);
+    node.change('ensP', { master: 20 });
+    expect((await watched.scan(held)).devices).toEqual(before.devices);
+    node.takeAway('ensP');
+    rmSync(file(plain, 'net'), { recursive: true });
+    expect((await watched.scan(held)).devices).toEqual(before.devices);
+    // Also when the driver starts anew meanwhile.
+    expect((await node.inventory(policy).scan(held)).devices).toMatchObject([
+      { pciAddress: plain, resourceName: 'example.com/nic' },
+    ]);
+  });
+});
+
+describe('Inventory, when something cannot be read', () => {
+  it('goes on with the other cards', async () => {
+    writeFileSync(file(pfA, 'vendor'), 'garbage');
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([b0]);
+    expect(report.problems).toMatchObject([{ code: 'sysfs-malformed', path: file(pfA, 'vendor') }]);
+  });
+
+  it('goes on with the other VFs of the card', async () => {
+    writeFileSync(file(a0, 'device'), '0x15');
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([a1, b0]);
+    expect(report.problems).toMatchObject([{ code: 'sysfs-malformed', path: file(a0, 'device') }]);
+  });
+
+  it('goes on with the other cards when the kind of a function cannot be read', async () => {
+    rmSync(file(pfA, 'class'));
+    mkdirSync(file(pfA, 'class'));
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([b0]);
+    expect(report.problems).toMatchObject([{ code: 'sysfs-unreadable', path: file(pfA, 'class') }]);
+  });
+
+  it('does not call it a problem when a VF goes away while it looks', async () => {
+    rmSync(file(a0, 'vendor'));
+    const report = await node.inventory().scan();
+    expect(addresses(report)).toEqual([a1, b0]);
+    expect(report.problems).toEqual([]);
+  });
+});

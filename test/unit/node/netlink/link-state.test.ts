@@ -1,0 +1,41 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { NetlinkError, readLinkState, restoreLinkState } from '../../../../src/node/netlink/index.ts';
+import { SriovCard } from '../../../doubles/sriov-card.ts';
+
+let card: SriovCard;
+beforeEach(() => {
+  card = new SriovCard();
+});
+afterEach(() => card[Symbol.dispose]());
+
+const refused = (errno: string, retriable: boolean) => new NetlinkError('netlink-refused', errno, { errno, retriable });
+
+describe('readLinkState', () => {
+  const parts = ['qdiscs', 'addresses', 'ethtool'] as const;
+
+  /** The card whose part of the state cannot be read. */
+  function failing(part: (typeof parts)[number], error: Error) {
+    const fail = async () => Promise.reject(error);
+    const { host, ethtool } = card;
+    return {
+      host: { ...host, ...(part === 'qdiscs' ? { qdisc: fail } : part === 'addresses' ? { addresses: fail } : {}) },
+      ethtool: part === 'ethtool' ? { ...ethtool, read: fail } : ethtool,
+    };
+  }
+
+  it.each(parts)('leaves out %s where the kernel or the driver has no such thing', async (part) => {
+    const { host, ethtool } = failing(part, refused('EOPNOTSUPP', false));
+    const state = await readLinkState(host, card.link(0)!.index, ethtool);
+    expect(state).not.toHaveProperty(part);
+    expect(Object.keys(state)).toEqual(expect.arrayContaining(parts.filter((each) => each !== part)));
+  });
+
+  it.each(parts)('takes %s that cannot be read at the moment for unknown, not for absent', async (part) => {
+    const busy = refused('EBUSY', true);
+    const { host, ethtool } = failing(part, busy);
+    const { index } = card.link(0)!;
+    await expect(readLinkState(host, index, ethtool)).rejects.toBe(busy);
+    const before = await readLinkState(card.host, index, card.ethtool);
+    expect(await restoreLinkState(host, index, before, ethtool)).toEqual([{ property: 'link', error: busy }]);
+  });
+});

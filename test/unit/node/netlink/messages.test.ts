@@ -1,0 +1,322 @@
+import fc from 'fast-check';
+import { putS32, putU16, putU32 } from 'netlink';
+import { describe, expect, it } from 'vitest';
+import { decodeAddress, encodeAddress } from '../../../../src/node/netlink/address.ts';
+import {
+  type Attribute,
+  Attributes,
+  encodeAttributes,
+  encodeString,
+  listAttributes,
+} from '../../../../src/node/netlink/attributes.ts';
+import {
+  altNamesOf,
+  decodeLink,
+  encodeAltName,
+  encodeLink,
+  encodeLinkChange,
+} from '../../../../src/node/netlink/link.ts';
+import { decodeQdisc, encodeQdisc } from '../../../../src/node/netlink/qdisc.ts';
+import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../../src/node/netlink/route.ts';
+import { decodeVfInfos } from '../../../../src/node/netlink/vf-info.ts';
+
+const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
+const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attributes));
+const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, attributes, { up: true }));
+const invalid = expect.objectContaining({ code: 'netlink-invalid' });
+
+describe('attributes', () => {
+  it('come back as they were, whatever their lengths', () =>
+    fc.assert(
+      fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 0x3fff }), fc.uint8Array())), (pairs) => {
+        const stream = encode(pairs.map(([type, value]) => attribute(type, value)));
+        expect(listAttributes(stream).map(({ type, data }) => [type, Uint8Array.from(data)])).toEqual(pairs);
+      }),
+    ));
+
+  it('nest', () => {
+    const inner = new Attributes(
+      new Attributes(encode([attribute(18, [attribute(1, encodeString('veth'))])])).get(18)!,
+    );
+    expect(inner.get(1)?.toString()).toBe('veth\0');
+  });
+});
+
+describe('decodeLink', () => {
+  it('reads everything that tells a VF', () => {
+    const message = linkMessage([
+      attribute(3, encodeString('ens1f0v1')),
+      attribute(1, Buffer.from('020000000007', 'hex')),
+      attribute(54, Buffer.from('0200000000ff', 'hex')),
+      attribute(4, putU32(9000)),
+      attribute(16, Buffer.of(6)),
+      attribute(33, Buffer.of(1)),
+      attribute(20, encodeString('netdra:x')),
+      attribute(56, encodeString('0000:3b:02.1')),
+      attribute(52, [attribute(53, encodeString('a')), attribute(53, encodeString('b'))]),
+      attribute(10, putU32(4)),
+      attribute(2, Buffer.from('ffffffffffff', 'hex')),
+      attribute(13, putU32(1000)),
+      attribute(17, Buffer.of(1)),
+      attribute(27, putU32(5)),
+      ...[attribute(40, putU32(65_535)), attribute(41, putU32(65_536)), attribute(58, putU32(1))],
+      ...[attribute(63, putU32(2)), attribute(64, putU32(3))],
+      attribute(43, [attribute(2, Buffer.of(4)), attribute(5, putU32(9)), attribute(6, putU32(8))]),
+    ]);
+    // `IFF_UP`, `IFF_NOARP`, `IFF_PROMISC`, and `IFF_LOWER_UP`, which user space cannot set.
+    putU32(0x1_0181).copy(message, 8);
+    expect(decodeLink(message)).toEqual({
+      index: 7,
+      name: 'ens1f0v1',
+      hardwareAddress: '02:00:00:00:00:07',
+      permanentAddress: '02:00:00:00:00:ff',
+      mtuBytes: 9000,
+      up: true,
+      operState: 'up',
+      carrier: true,
+      alias: 'netdra:x',
+      parentDevice: '0000:3b:02.1',
+      altNames: ['a', 'b'],
+      master: 4,
+      flags: ['noArp', 'promiscuous'],
+      broadcastAddress: 'ff:ff:ff:ff:ff:ff',
+      txQueueLength: 1000,
+      linkMode: 'dormant',
+      group: 5,
+      offloadLimits: {
+        gsoMaxSegments: 65_535,
+        gsoMaxBytes: 65_536,
+        groMaxBytes: 1,
+        gsoMaxBytesIpv4: 2,
+        groMaxBytesIpv4: 3,
+      },
+      xdp: ['driver', 'generic'],
+    });
+  });
+
+  it('leaves out what the kernel does not tell, and skips attributes that it does not know', () => {
+    const message = linkMessage([
+      attribute(3, encodeString('tun0')),
+      attribute(999, Buffer.from('?')),
+      attribute(16, Buffer.of(250)),
+    ]);
+    expect(Object.keys(decodeLink(message)).sort()).toEqual(
+      ['altNames', 'carrier', 'flags', 'index', 'mtuBytes', 'name', 'operState', 'up'].sort(),
+    );
+    expect(decodeLink(message).operState).toBe('unknown');
+  });
+});
+
+describe('encodeLinkChange', () => {
+  it.each([
+    { name: 'a/b' },
+    { mtuBytes: 0 },
+    { hardwareAddress: 'ff:ff:ff:ff:ff:ff' },
+    { alias: 'x'.repeat(300) },
+    { master: -1 },
+    { broadcastAddress: 'ff'.repeat(40) },
+  ])('refuses %j', (change) => expect(() => encodeLinkChange(1, change)).toThrow(invalid));
+
+  it('changes no flag unless told to', () => {
+    const flagsAndMask = (change: object) => Buffer.concat(encodeLinkChange(1, change)).subarray(8, 16);
+    expect(flagsAndMask({ mtuBytes: 1500 })).toEqual(Buffer.alloc(8));
+    expect(flagsAndMask({ up: true })).toEqual(Buffer.concat([putU32(1), putU32(1)]));
+    expect(flagsAndMask({ up: false })).toEqual(Buffer.concat([putU32(0), putU32(1)]));
+    const flags = { noArp: true, allMulticast: false };
+    expect(flagsAndMask({ flags })).toEqual(Buffer.concat([putU32(0x80), putU32(0x280)]));
+    expect(flagsAndMask({ up: true, flags })).toEqual(Buffer.concat([putU32(0x81), putU32(0x281)]));
+  });
+
+  it('takes an XDP program away by the descriptor -1 and the mode', () => {
+    const attributes = new Attributes(Buffer.concat(encodeLinkChange(1, { detachXdp: 'generic' })).subarray(16));
+    const xdp = new Attributes(attributes.get(43)!);
+    expect([xdp.get(1)?.toString('hex'), xdp.get(3)?.toString('hex')]).toEqual(['ffffffff', '02000000']);
+  });
+});
+
+describe('alternative names', () => {
+  it('need not be text, and are named by the bytes that the kernel has', () => {
+    const name = Buffer.from('63 61 66 e9'.replaceAll(' ', ''), 'hex');
+    const message = linkMessage([attribute(52, [attribute(53, Buffer.concat([name, Buffer.of(0)]))])]);
+    expect(altNamesOf(message)).toEqual([name]);
+    const request = Buffer.concat(encodeAltName(7, name));
+    expect(altNamesOf(request)).toEqual([name]);
+    expect(decodeLink(message).altNames).toEqual(['caf\ufffd']);
+  });
+});
+
+describe('qdiscs', () => {
+  // `tc qdisc show` of iproute2 6.1 on Linux 6.18: fq_codel at the root with a handle, and the default one without.
+  const answer = (handle: number, parent: number, kind: string) =>
+    Buffer.concat([
+      putU32(0),
+      putS32(7),
+      ...[handle, parent, 2].map(putU32),
+      encode([attribute(1, encodeString(kind))]),
+    ]);
+
+  it('are those that were asked for: the default one has no handle', () => {
+    expect(decodeQdisc(answer(0x80010000, 0xffffffff, 'fq_codel'))).toBe('fq_codel');
+    expect(decodeQdisc(answer(0xffff0000, 0xfffffff1, 'clsact'))).toBe('clsact');
+    expect(decodeQdisc(answer(0, 0xffffffff, 'mq'))).toBeUndefined();
+  });
+
+  it('are named by their place', () => {
+    expect(Buffer.concat(encodeQdisc(7, 'root')).toString('hex')).toBe('0000000007000000' + '00000000ffffffff00000000');
+    expect(Buffer.concat(encodeQdisc(7, 'ingress')).toString('hex')).toBe(
+      '0000000007000000' + '0000fffff1ffffff00000000',
+    );
+  });
+});
+
+describe('addresses', () => {
+  it('come back canonical', () => {
+    const decoded = decodeAddress(Buffer.concat(encodeAddress(5, '2001:DB8:0::7/64', true)));
+    expect(decoded).toMatchObject({ index: 5, cidr: '2001:db8::7/64', scope: 'global', tentative: false });
+  });
+
+  it('are the local end of a point-to-point link', () => {
+    const header = Buffer.concat([Buffer.of(2, 32, 0x80, 253), putU32(4)]);
+    const ends = [attribute(1, Buffer.of(10, 0, 0, 2)), attribute(2, Buffer.of(10, 0, 0, 1))];
+    expect(decodeAddress(Buffer.concat([header, encode(ends)]))).toMatchObject({ cidr: '10.0.0.1/32', scope: 'link' });
+  });
+
+  it('have their flags in eight bits or in the wide attribute', () => {
+    const narrow = Buffer.concat([Buffer.of(10, 64, 0x40, 0), putU32(4), encode([attribute(1, Buffer.alloc(16, 1))])]);
+    expect(decodeAddress(narrow)).toMatchObject({ tentative: true, dadFailed: false });
+    const wide = Buffer.concat([narrow, encode([attribute(8, putU32(0x08))])]);
+    expect(decodeAddress(wide)).toMatchObject({ tentative: false, dadFailed: true });
+  });
+
+  it('of other families are left out', () => {
+    expect(
+      decodeAddress(Buffer.concat([Buffer.of(45, 8, 0, 0), putU32(4), encode([attribute(1, Buffer.of(1))])])),
+    ).toBeUndefined();
+  });
+
+  it.each(['224.0.0.1/24', '::/64', '0.0.0.0/8', '10.0.0.1', '10.0.0.1/40'])('refuses %s', (cidr) =>
+    expect(() => encodeAddress(1, cidr)).toThrow(invalid),
+  );
+});
+
+describe('routes', () => {
+  it('come back as they were', () => {
+    const route = {
+      destination: '::/0',
+      gateway: '2001:db8::1',
+      index: 3,
+      metric: 7,
+      source: '2001:db8::5',
+      table: 1000,
+    };
+    const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
+    expect(decoded).toEqual({
+      family: 'ipv6',
+      destination: '::/0',
+      nextHops: [{ index: 3, gateway: '2001:db8::1' }],
+      table: 1000,
+      type: 'unicast',
+      metric: 7,
+      source: '2001:db8::5',
+    });
+    expect(isDefaultRoute(decoded)).toBe(true);
+  });
+
+  it('can lead IPv4 over an IPv6 gateway', () => {
+    const decoded = decodeRoute(Buffer.concat(encodeRoute({ destination: '0.0.0.0/0', gateway: 'fe80::1', index: 3 })));
+    expect(decoded).toMatchObject({ destination: '0.0.0.0/0', nextHops: [{ index: 3, gateway: 'fe80::1' }] });
+  });
+
+  it('can have several ways out', () => {
+    const hop = (index: number, gateway: Uint8Array) => {
+      const attributes = encode([attribute(5, gateway)]);
+      return Buffer.concat([putU16(8 + attributes.length), Buffer.of(0, 0), putS32(index), attributes]);
+    };
+    const hops = Buffer.concat([hop(3, Buffer.of(10, 0, 0, 1)), hop(4, Buffer.of(10, 0, 1, 1))]);
+    const message = Buffer.concat([Buffer.of(2, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(9, hops)])]);
+    const route = decodeRoute(message)!;
+    expect(route.nextHops).toEqual([
+      { index: 3, gateway: '10.0.0.1' },
+      { index: 4, gateway: '10.0.1.1' },
+    ]);
+    expect(isDefaultRoute(route)).toBe(true);
+  });
+
+  it('that lead nowhere are no default routes', () => {
+    const message = Buffer.concat([Buffer.of(10, 0, 0, 0, 254, 2, 0, 7), putU32(0)]);
+    expect(isDefaultRoute(decodeRoute(message)!)).toBe(false);
+  });
+
+  it.each([
+    [{ destination: '10.0.0.1/24', index: 1 }, 'bits set after its prefix'],
+    [{ destination: 'default', index: 1 }, 'prefix length'],
+    [{ destination: '::/0', gateway: '10.0.0.1', index: 1 }, 'gateway 10.0.0.1 is IPv4'],
+    [{ destination: '0.0.0.0/0', gateway: '10.0.0.1/24', index: 1 }, 'not an IP address'],
+    [{ destination: '0.0.0.0/0', source: '::1', index: 1 }, 'another family'],
+    [{ destination: '0.0.0.0/0', index: 0 }, 'not an interface index'],
+  ])('refuse %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
+});
+
+describe('decodeVfInfos', () => {
+  const words = (...values: number[]) => Buffer.concat(values.map((value) => putU32(value)));
+  const mac = (vf: number, hex: string) => Buffer.concat([words(vf), Buffer.from(hex.padEnd(64, '0'), 'hex')]);
+  const unknown = 0xffffffff;
+
+  it('reads what a PF has set for its VFs', () => {
+    const full = [
+      attribute(1, mac(3, '0200000000cc')),
+      attribute(2, words(3, 100, 5)),
+      attribute(4, words(3, 1)),
+      attribute(5, words(3, 2)),
+      attribute(6, words(3, 10, 1000)),
+      attribute(9, words(3, 0)),
+    ];
+    const bare = [attribute(1, mac(0, '')), attribute(2, words(0, 0, 0)), attribute(4, words(0, unknown))];
+    const message = linkMessage([attribute(22, [attribute(1, bare), attribute(1, full)])]);
+    expect(decodeVfInfos(message)).toEqual([
+      { vfIndex: 0 },
+      {
+        vfIndex: 3,
+        hardwareAddress: '02:00:00:00:00:cc',
+        vlan: { id: 100, priority: 5 },
+        spoofCheck: true,
+        trust: false,
+        linkState: 'disable',
+        minTxRateMbps: 10,
+        maxTxRateMbps: 1000,
+      },
+    ]);
+  });
+
+  it.each([
+    ['8100', '802.1q'],
+    ['88a8', '802.1ad'],
+    ['1234', undefined],
+  ])('reads the protocol %s of a tag, which is in network order, where the kernel tells it', (hex, protocol) => {
+    const info = Buffer.concat([words(3, 100, 5), Buffer.from(`${hex}0000`, 'hex')]);
+    const vf = [attribute(2, words(3, 100, 5)), attribute(12, [attribute(1, info)])];
+    const message = linkMessage([attribute(22, [attribute(1, vf)])]);
+    const vlan = { id: 100, priority: 5, ...(protocol === undefined ? {} : { protocol }) };
+    expect(decodeVfInfos(message)).toEqual([{ vfIndex: 3, vlan }]);
+  });
+
+  it('leaves out a VF whose MAC or VLAN is not in the answer, if only whole ones are wanted', () => {
+    const address = attribute(1, mac(3, '02bb00000003'));
+    const vlan = attribute(2, words(3, 0, 0));
+    const decode = (...values: Attribute[]) =>
+      decodeVfInfos(linkMessage([attribute(22, [attribute(1, values)])]), { whole: true });
+    expect(decode(address, vlan)).toEqual([{ vfIndex: 3, hardwareAddress: '02:bb:00:00:00:03' }]);
+    expect(decode(attribute(1, mac(3, '')), vlan)).toEqual([{ vfIndex: 3 }]);
+    // Absent would mean that the VF has none.
+    expect([decode(address), decode(vlan), decode(attribute(2, words(3, 0xffffffff, 0)), address)]).toEqual([
+      [],
+      [],
+      [],
+    ]);
+  });
+
+  it('gives nothing for a link without VFs', () => {
+    expect(decodeVfInfos(linkMessage([]))).toEqual([]);
+    expect(decodeVfInfos(linkMessage([attribute(22, [])]))).toEqual([]);
+  });
+});

@@ -1,0 +1,119 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Address } from '../../../../src/node/netlink/address.ts';
+import type { Link } from '../../../../src/node/netlink/link.ts';
+import { findVf, reportedAddresses } from '../../../../src/node/netlink/network-state.ts';
+
+const address = (cidr: string, more: Partial<Address> = {}): Address => ({
+  index: 3,
+  cidr,
+  scope: 'global',
+  tentative: false,
+  dadFailed: false,
+  deprecated: false,
+  ...more,
+});
+const linkLocal = (more: Partial<Address> = {}) => address('fe80::1/64', { scope: 'link', ...more });
+
+describe('reportedAddresses', () => {
+  it('reports global addresses in order, each once, without the link-local ones', () => {
+    const addresses = [address('2001:db8::1/64'), address('10.0.0.1/24'), linkLocal(), address('10.0.0.1/24')];
+    expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24', '2001:db8::1/64'], tentative: false });
+  });
+
+  it('reports link-local addresses if there is nothing else', () => {
+    expect(reportedAddresses([linkLocal()])).toEqual({ ips: ['fe80::1/64'], tentative: false });
+  });
+
+  it('does not wait for a link-local address beside a global one', () => {
+    const addresses = [address('10.0.0.1/24'), linkLocal({ tentative: true })];
+    expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24'], tentative: false });
+  });
+
+  it('holds tentative addresses back and says so, without link-local ones in their place', () => {
+    const addresses = [address('2001:db8::1/64', { tentative: true }), linkLocal()];
+    expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: true });
+  });
+
+  it('never reports a duplicate address nor those of host scope', () => {
+    const addresses = [
+      address('2001:db8::1/64', { dadFailed: true, tentative: true }),
+      address('127.0.0.1/8', { scope: 'host' }),
+    ];
+    expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: false });
+  });
+
+  it('stays below the limit of the API, always with the same ones', () =>
+    fc.assert(
+      fc.property(fc.shuffledSubarray(Array.from({ length: 40 }, (_, i) => address(`10.0.0.${i}/24`))), (addresses) => {
+        const { ips } = reportedAddresses(addresses);
+        expect(ips.length).toBe(Math.min(16, addresses.length));
+        expect(ips).toEqual(reportedAddresses([...addresses].reverse()).ips);
+      }),
+    ));
+});
+
+const link = (index: number, more: Partial<Link> = {}): Link => ({
+  index,
+  name: `eth${index}`,
+  mtuBytes: 1500,
+  up: true,
+  operState: 'up',
+  carrier: true,
+  altNames: [],
+  ...more,
+});
+const pciAddress = '0000:3b:02.1';
+const hardwareAddress = '02:00:00:00:00:07';
+
+describe('findVf', () => {
+  it.each(['veth', 'macvlan', 'dummy'])('does not take a %s for a VF of hardware, whatever address it has', (kind) => {
+    const fake = {
+      index: 7,
+      name: 'x',
+      kind,
+      hardwareAddress: '02:00:00:00:00:01',
+      permanentAddress: '02:00:00:00:00:01',
+    };
+    const key = {
+      pciAddress: '0000:3b:02.0',
+      hardwareAddress: '02:00:00:00:00:01',
+      permanentAddress: '02:00:00:00:00:01',
+    };
+    expect(findVf([fake as Link], key)).toBeUndefined();
+    // Kernels before 5.14 do not tell the bus address.
+    const { kind: _, ...real } = fake;
+    expect(findVf([real as Link], key)?.name).toBe('x');
+    expect(findVf([real as Link, fake as Link], key)).toEqual(real);
+  });
+
+  it('goes by the bus address before everything else', () => {
+    const right = link(2, { parentDevice: pciAddress });
+    const links = [link(1, { alias: 'x', hardwareAddress }), right];
+    expect(findVf(links, { pciAddress, alias: 'x', hardwareAddress })).toBe(right);
+  });
+
+  it('goes by alias, permanent address and address where the kernel tells no bus address', () => {
+    const byAlias = link(1, { alias: 'netdra:x' });
+    const byPermanent = link(2, { permanentAddress: '02:00:00:00:00:01' });
+    const byAddress = link(3, { hardwareAddress });
+    const links = [byAddress, byPermanent, byAlias];
+    expect(findVf(links, { pciAddress, alias: 'netdra:x', hardwareAddress })).toBe(byAlias);
+    expect(findVf(links, { pciAddress, permanentAddress: '02:00:00:00:00:01', hardwareAddress })).toBe(byPermanent);
+    expect(findVf(links, { pciAddress, hardwareAddress: hardwareAddress.toUpperCase() })).toBe(byAddress);
+  });
+
+  it('never takes a link that is another device, even with the right address', () => {
+    const other = link(1, { parentDevice: '0000:3b:02.2', hardwareAddress, alias: 'x' });
+    expect(findVf([other], { pciAddress, alias: 'x', hardwareAddress })).toBeUndefined();
+  });
+
+  it('does not guess between two links with the same address', () => {
+    const links = [link(1, { hardwareAddress }), link(2, { hardwareAddress })];
+    expect(findVf(links, { hardwareAddress })).toBeUndefined();
+  });
+
+  it('finds nothing when nothing is known', () => {
+    expect(findVf([link(1), link(2)], {})).toBeUndefined();
+  });
+});

@@ -1,0 +1,54 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { loadYaml } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import { deviceAttributes, inventoryPolicySchema } from '../../../../src/node/sriov/index.ts';
+import { TestNode } from './test-node.ts';
+import { mlx5Tree } from './trees/mlx5.ts';
+
+const repository = join(import.meta.dirname, '../../../..');
+const inventory = readFileSync(join(repository, 'docs/inventory.md'), 'utf8');
+const readme = readFileSync(join(repository, 'README.md'), 'utf8');
+
+/** The YAML blocks of a page that are an InventoryPolicy. */
+function policiesIn(page: string): unknown[] {
+  const blocks = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+  return blocks.filter((text) => text.includes('kind: InventoryPolicy')).map((text) => loadYaml(text));
+}
+/** The names in the first column of the table of attributes. */
+function documentedAttributes(): string[] {
+  const table = inventory.slice(inventory.indexOf('| attribute |'), inventory.indexOf('The metadata in a container'));
+  const cells = table.split('\n').flatMap((line) => line.split('|')[1] ?? []);
+  return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name));
+}
+
+describe('docs/inventory.md', () => {
+  it('has every attribute, and no other', async () => {
+    using node = new TestNode(mlx5Tree);
+    const { devices } = await node.inventory({ resourceName: 'example.com/x' }).scan();
+    expect(documentedAttributes().sort()).toEqual(Object.keys(deviceAttributes(devices[0]!)).sort());
+  });
+
+  it('has every field of the policy', () => {
+    const fields = (schema: unknown): string[] =>
+      schema === null || typeof schema !== 'object'
+        ? []
+        : Object.entries(schema).flatMap(([key, value]) => [
+            ...(key === 'properties' ? Object.keys(value) : []),
+            ...fields(value),
+          ]);
+    for (const field of new Set(fields(z.toJSONSchema(inventoryPolicySchema)))) {
+      expect(inventory).toMatch(new RegExp(`\\b${field}\\b`));
+    }
+  });
+
+  it.each([
+    ['docs/inventory.md', inventory],
+    ['README.md', readme],
+  ])('the policy of %s is valid', (_, page) => {
+    const policies = policiesIn(page);
+    expect(policies.length).toBeGreaterThan(0);
+    for (const policy of policies) expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
+  });
+});

@@ -1,0 +1,109 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DriverBinding, HostLinks } from '../../../../src/node/sriov/index.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { SriovCard, vfAddress } from '../../../doubles/sriov-card.ts';
+
+const vf = vfAddress(0);
+
+/** Time passes only by sleeping. */
+class SleepingClock extends ManualClock {
+  override sleep(ms: number): Promise<void> {
+    const slept = super.sleep(ms);
+    this.advance(ms);
+    return slept;
+  }
+}
+
+let card: SriovCard;
+let clock: SleepingClock;
+let links: HostLinks;
+beforeEach(() => {
+  card = new SriovCard();
+  clock = new SleepingClock();
+  links = new HostLinks({ binding: new DriverBinding(card.root, card.write), host: card.host, clock });
+});
+afterEach(() => card[Symbol.dispose]());
+
+const names = async () => (await card.host.links()).map(({ parentDevice }) => parentDevice);
+
+describe('HostLinks.reclaim', () => {
+  it('binds the driver of a VF again whose interface stays in another network namespace', async () => {
+    card.moveAway(0);
+    expect(await names()).not.toContain(vf);
+    expect(await links.reclaim(vf)).toBe(true);
+    expect(await names()).toContain(vf);
+    expect(card.log).toEqual([`unbind ${vf}`, `bind ${vf} igbvf`]);
+  });
+
+  it('leaves a VF alone that is on the host, or that the kernel returns in time', async () => {
+    expect(await links.reclaim(vf)).toBe(false);
+    card.moveAway(0);
+    const { links: list } = card.host;
+    card.host.links = async () => {
+      if (clock.nowMs() > 1_000) card.comeBack(0);
+      return await list();
+    };
+    expect(await links.reclaim(vf)).toBe(false);
+    expect(card.log).toEqual([]);
+  });
+
+  it('keeps what an administrator has laid down in driver_override', async () => {
+    card.writeText(`bus/pci/devices/${vf}/driver_override`, 'igbvf\n');
+    card.moveAway(0);
+    await links.reclaim(vf);
+    expect(card.overrideOf(vf)).toBe('igbvf');
+  });
+
+  it('finishes what an earlier attempt began', async () => {
+    card.moveAway(0);
+    card.failingDrivers.add('igbvf');
+    await expect(links.reclaim(vf)).rejects.toMatchObject({ code: 'binding-failed', device: vf });
+    expect(card.driverOf(vf)).toBeUndefined();
+    card.failingDrivers.clear();
+    expect(await links.reclaim(vf)).toBe(true);
+    expect(await names()).toContain(vf);
+    expect(card.driverOf(vf)).toBe('igbvf');
+  });
+
+  it('does nothing for a VF that is gone, or that is in user space', async () => {
+    await new DriverBinding(card.root, card.write).bind(vf, 'vfio-pci');
+    expect(await links.reclaim(vf)).toBe(false);
+    expect(card.driverOf(vf)).toBe('vfio-pci');
+    card.switchOff();
+    expect(await links.reclaim(vf)).toBe(false);
+  });
+
+  it('does not unbind a PF whose VFs are on', async () => {
+    card.writeText(`bus/pci/devices/${vf}/sriov_numvfs`, '4\n');
+    card.moveAway(0);
+    await expect(links.reclaim(vf)).rejects.toMatchObject({ code: 'function-in-use', device: vf });
+    expect(card.log).toEqual([]);
+  });
+});
+
+describe('HostLinks.isUnbound', () => {
+  it('knows a VF that exists and has no driver', async () => {
+    expect(await links.isUnbound(vf)).toBe(false);
+    card.failingDrivers.add('igbvf');
+    await new DriverBinding(card.root, card.write).rebind(vf).catch(() => undefined);
+    expect(await links.isUnbound(vf)).toBe(true);
+    card.switchOff();
+    expect(await links.isUnbound(vf)).toBe(false);
+  });
+});
+
+describe('HostLinks.ensure', () => {
+  it('waits as long as it is asked to', async () => {
+    card.moveAway(0);
+    await links.ensure(vf, 0).catch(() => undefined);
+    expect(clock.nowMs()).toBe(0);
+    await links.ensure(vf, 200).catch(() => undefined);
+    expect(clock.nowMs()).toBe(200);
+  });
+
+  it('never takes an interface out of another network namespace', async () => {
+    card.moveAway(0);
+    await expect(links.ensure(vf)).rejects.toMatchObject({ code: 'vf-missing', device: vf, retriable: true });
+    expect(card.log).toEqual([]);
+  });
+});

@@ -1,0 +1,59 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { type HungWrite, KernelWriter } from '../../../../src/node/sriov/kernel-writer.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { fullPipe } from './full-pipe.ts';
+
+const stack = new DisposableStack();
+afterAll(() => stack.dispose());
+
+function bench(timeoutMs = 1_500) {
+  const dir = stack.use(tempDir()).path;
+  const changes: (readonly HungWrite[])[] = [];
+  const writer = stack.use(
+    new KernelWriter({ clock: systemClock, timeoutMs, end: () => undefined, onChange: (hung) => changes.push(hung) }),
+  );
+  const pipe = async (name: string) => stack.use(await fullPipe(join(dir, name)));
+  const file = (name: string) => {
+    const path = join(dir, name);
+    writeFileSync(path, '');
+    return path;
+  };
+  return { dir, writer, pipe, file, changes };
+}
+
+const device = (index: number) => `0000:3b:02.${index}`;
+
+describe('KernelWriter', () => {
+  it('writes, and gives the error of the kernel with its code', async () => {
+    const { writer, file, dir } = bench(10_000);
+    const path = file('unbind');
+    await writer.write(path, device(0), device(0));
+    expect(readFileSync(path, 'utf8')).toBe(device(0));
+    await expect(writer.write(join(dir, 'nowhere'), 'x', device(0))).rejects.toMatchObject({ code: 'ENOENT' });
+    await expect(writer.write(dir, 'x', device(0))).rejects.toMatchObject({ code: 'EISDIR' });
+    expect(writer.hung).toEqual([]);
+  });
+
+  it('goes on with other devices, and with all files, while more writes hang than the pool has threads', async () => {
+    const { writer, pipe, file, changes } = bench();
+    const pipes = await Promise.all([0, 1, 2, 3, 4, 5].map((index) => pipe(`unbind${index}`)));
+    const writes = pipes.map(({ path }, index) => writer.write(path, 'x', device(index)));
+    const outcomes = Promise.allSettled(writes);
+    const path = file('bind');
+    await writer.write(path, 'other', '0000:3b:02.7');
+    expect(await readFile('/proc/self/comm', 'utf8')).not.toBe('');
+    for (const outcome of await outcomes) {
+      expect(outcome).toMatchObject({ reason: { code: 'device-hangs', retriable: true } });
+    }
+    expect(writer.hung.map((each) => each.device).sort()).toEqual([0, 1, 2, 3, 4, 5].map(device));
+    await expect(writer.write(path, 'x', device(0))).rejects.toThrow('has not come back since an earlier write');
+    for (const { drain } of pipes) drain();
+    await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
+    await writer.write(path, 'again', device(0));
+    expect(changes.at(-1)).toEqual([]);
+  });
+});

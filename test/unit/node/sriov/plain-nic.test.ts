@@ -1,0 +1,69 @@
+import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import type { RtnlConnection, VfChange } from '../../../../src/node/netlink/index.ts';
+import { DriverBinding, VfHardware } from '../../../../src/node/sriov/index.ts';
+import { TestNode } from './test-node.ts';
+
+const nic = { pciAddress: '0000:1f:00.0' };
+
+function hardwareOf(node: TestNode): VfHardware {
+  const calls = async () => {
+    throw new Error('nothing may be set by netlink');
+  };
+  const host = {
+    ...node.connection,
+    link: async () => (await node.connection.links()).find(({ parentDevice }) => parentDevice === nic.pciAddress),
+    qdisc: async () => undefined,
+    addresses: async () => [],
+    setVf: calls,
+  } as unknown as RtnlConnection;
+  return new VfHardware({ binding: new DriverBinding(node.root), host, clock: systemClock });
+}
+const withDriver = (driver: string) => [{ ...nic, driver, iommuGroup: '7', interfaces: [{ name: 'ensP' }] }];
+
+describe('VfHardware, of a plain NIC', () => {
+  it('reads driver and interface, and has nothing to ask a PF for', async () => {
+    using node = new TestNode(withDriver('igb'));
+    const before = await hardwareOf(node).read(nic);
+    expect(before).toMatchObject({ driver: 'igb', vf: {}, link: { name: 'ensP', mtuBytes: 1500 } });
+    expect(await hardwareOf(node).info(nic)).toBeUndefined();
+    expect(node.vfInfoRequests).toBe(0);
+  });
+
+  it.each<[VfChange, string]>([
+    [{ vlan: { id: 7, priority: 0 } }, 'vlan'],
+    [{ trust: true, spoofCheck: false }, 'trust, spoofCheck'],
+    [{ rate: { minMbps: 0, maxMbps: 100 } }, 'rate'],
+  ])('refuses %j, which only a VF can have, before it changes anything', async (vf, named) => {
+    using node = new TestNode(withDriver('igb'));
+    const control = hardwareOf(node);
+    await expect(control.apply(nic, { vf, driver: 'vfio-pci' }, { vf: {} })).rejects.toMatchObject({
+      code: 'no-vf',
+      device: nic.pciAddress,
+      message: `0000:1f:00.0 is a plain NIC and cannot have ${named}`,
+      hint: expect.stringContaining('kind "vf"'),
+    });
+    expect((await control.read(nic)).driver).toBe('igb');
+  });
+
+  it('leaves a MAC to be set in the pod, but refuses one that nobody could set', async () => {
+    using node = new TestNode(withDriver('vfio-pci'));
+    const control = hardwareOf(node);
+    const vf = { hardwareAddress: '02:00:00:00:00:01' };
+    await control.apply(nic, { vf }, { vf: {} });
+    await expect(control.apply(nic, { vf, driver: 'vfio-pci' }, { vf: {} })).rejects.toMatchObject({
+      code: 'no-vf',
+      message: expect.stringContaining('another MAC in user space'),
+    });
+  });
+
+  it('goes to user space and back without a PF', async () => {
+    using node = new TestNode(withDriver('vfio-pci'));
+    const control = hardwareOf(node);
+    node.takeAway('ensP');
+    const before = await control.read(nic);
+    await control.apply(nic, { driver: 'vfio-pci' }, before);
+    await control.restore(nic, before);
+    expect(await control.groupMembers(nic)).toEqual([]);
+  });
+});

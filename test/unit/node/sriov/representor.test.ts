@@ -1,0 +1,22 @@
+import { describe, expect, it } from 'vitest';
+import { encodeString } from '../../../../src/node/netlink/attributes.ts';
+import { decodeLink, encodeLink, LinkAttribute } from '../../../../src/node/netlink/link.ts';
+import { isRepresentor } from '../../../../src/node/sriov/representor.ts';
+
+describe('isRepresentor', () => {
+  it.each(['pf0vf0', 'pf1vf127', 'c1pf0vf1', 'pf0sf88'])('knows %s', (portName) =>
+    expect(isRepresentor({ portName })).toBe(true),
+  );
+
+  it.each(['p0', 'p0s1', 'pf0', 'c1pf0', ''])('lets %j be the port itself', (portName) =>
+    expect(isRepresentor({ portName })).toBe(false),
+  );
+
+  it('takes the name from netlink, where most drivers have none', () => {
+    const message = (attributes: Parameters<typeof encodeLink>[1]) => Buffer.concat(encodeLink(3, attributes));
+    const named = decodeLink(message([{ type: LinkAttribute.physPortName, value: encodeString('pf0vf3') }]));
+    expect(named.portName).toBe('pf0vf3');
+    expect(isRepresentor(named)).toBe(true);
+    expect(isRepresentor(decodeLink(message([])))).toBe(false);
+  });
+});

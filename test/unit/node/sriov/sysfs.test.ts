@@ -1,0 +1,257 @@
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Sysfs } from '../../../../src/node/sriov/sysfs.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { layFunction } from './pci-tree.ts';
+
+const pfAddress = '0000:3b:00.0';
+const above = 'pci0000:3a/0000:3a:00.0';
+
+let dir: ReturnType<typeof tempDir>;
+let sysfs: Sysfs;
+beforeEach(() => {
+  dir = tempDir();
+  sysfs = new Sysfs(dir.path);
+});
+afterEach(() => dir[Symbol.dispose]());
+
+const device = (pciAddress: string, ...path: string[]) => join(dir.path, 'bus/pci/devices', pciAddress, ...path);
+
+describe('Sysfs.networkFunctions', () => {
+  it('tells the cards that can do SR-IOV from those that cannot, in order, and VFs and other devices from both', async () => {
+    layFunction(dir.path, { pciAddress: '0000:5e:00.1', totalVfs: 8 });
+    layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8, vfs: [{ pciAddress: '0000:3b:02.0' }] });
+    layFunction(dir.path, { pciAddress: '0000:00:1f.6' });
+    layFunction(dir.path, { pciAddress: '0000:81:00.0', class: '0x020700', totalVfs: 4 });
+    layFunction(dir.path, { pciAddress: '0000:01:00.0', class: '0x010802', totalVfs: 4 });
+    layFunction(dir.path, { pciAddress: '0000:02:00.0', class: 'no class' });
+    mkdirSync(device('not-an-address'), { recursive: true });
+    const pfs = [pfAddress, '0000:5e:00.1', '0000:81:00.0'];
+    expect(await sysfs.networkFunctions()).toEqual({ pfs, others: ['0000:00:1f.6'] });
+    expect(await sysfs.pfAddresses()).toEqual(pfs);
+  });
+
+  it('looks again at what was no VF: the link to the PF comes a moment after the function', async () => {
+    layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
+    layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
+    expect((await sysfs.networkFunctions()).others).toEqual(['0000:3b:02.0']);
+    symlinkSync(`../${pfAddress}`, device('0000:3b:02.0', 'physfn'));
+    expect((await sysfs.networkFunctions()).others).toEqual([]);
+  });
+
+  it('says which directory is missing', async () => {
+    await expect(sysfs.networkFunctions()).rejects.toMatchObject({
+      code: 'sysfs-unreadable',
+      path: join(dir.path, 'bus/pci/devices'),
+    });
+  });
+});
+
+describe('Sysfs.pf and vf', () => {
+  it('reads a card with its VFs, kernel-bound, vfio-bound and unbound', async () => {
+    layFunction(dir.path, {
+      pciAddress: pfAddress,
+      above,
+      driver: 'i40e',
+      numaNode: '1',
+      iommuGroup: '40',
+      totalVfs: 64,
+      vfs: [
+        { pciAddress: '0000:3b:02.0', driver: 'iavf', iommuGroup: '41' },
+        { pciAddress: '0000:3b:02.1', driver: 'vfio-pci', numaNode: '-1' },
+        { pciAddress: '0000:3b:02.2', numaNode: undefined },
+      ],
+    });
+    const pf = await sysfs.pf(pfAddress);
+    expect(pf).toEqual({
+      pciAddress: pfAddress,
+      vendor: '8086',
+      device: '1572',
+      driver: 'i40e',
+      numaNode: 1,
+      pcieRoot: 'pci0000:3a',
+      iommuGroup: '40',
+      iommuPeers: [],
+      totalVfs: 64,
+      vfs: [
+        { pciAddress: '0000:3b:02.0', vfIndex: 0 },
+        { pciAddress: '0000:3b:02.1', vfIndex: 1 },
+        { pciAddress: '0000:3b:02.2', vfIndex: 2 },
+      ],
+    });
+    const common = { pfAddress, vendor: '8086', device: '154c', pcieRoot: 'pci0000:3a', iommuPeers: [] };
+    expect(await Promise.all(pf.vfs.map((entry) => sysfs.vf(pf, entry)))).toEqual([
+      { ...common, pciAddress: '0000:3b:02.0', vfIndex: 0, driver: 'iavf', numaNode: 0, iommuGroup: '41' },
+      { ...common, pciAddress: '0000:3b:02.1', vfIndex: 1, driver: 'vfio-pci' },
+      { ...common, pciAddress: '0000:3b:02.2', vfIndex: 2 },
+    ]);
+  });
+
+  it('orders VFs by number, not by text', async () => {
+    const vfs = Array.from({ length: 12 }, (_, i) => ({ pciAddress: `0000:3b:0${2 + (i >> 3)}.${i & 7}` }));
+    layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 12, vfs });
+    const pf = await sysfs.pf(pfAddress);
+    expect(pf.vfs.map(({ vfIndex }) => vfIndex)).toEqual(vfs.map((_, i) => i));
+  });
+
+  it.each([
+    ['vendor', '8086'],
+    ['vendor', ''],
+    ['device', '0x15'],
+    ['numa_node', 'none'],
+    ['numa_node', '-2'],
+    ['sriov_totalvfs', '0x40'],
+  ])('never takes %s = %j for a number', async (name, text) => {
+    layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
+    writeFileSync(device(pfAddress, name), `${text}\n`);
+    await expect(sysfs.pf(pfAddress)).rejects.toMatchObject({
+      code: 'sysfs-malformed',
+      path: device(pfAddress, name),
+      message: expect.stringContaining(JSON.stringify(text)),
+    });
+  });
+
+  it('says which file cannot be read', async () => {
+    layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
+    rmSync(device(pfAddress, 'vendor'));
+    mkdirSync(device(pfAddress, 'vendor'));
+    await expect(sysfs.pf(pfAddress)).rejects.toMatchObject({
+      code: 'sysfs-unreadable',
+      path: device(pfAddress, 'vendor'),
+      retriable: false,
+      cause: expect.objectContaining({ code: 'EISDIR' }),
+    });
+  });
+
+  it('can be tried again when a VF goes away meanwhile', async () => {
+    layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
+    symlinkSync('../0000:3b:02.0', device(pfAddress, 'virtfn0'));
+    const pf = await sysfs.pf(pfAddress);
+    await expect(sysfs.vf(pf, pf.vfs[0]!)).rejects.toMatchObject({ code: 'sysfs-unreadable', retriable: true });
+  });
+});
+
+describe('Sysfs, asked again', () => {
+  const vfAddress = '0000:3b:02.0';
+  const lay = (iommuGroup: string, vendor = '0x8086') =>
+    layFunction(dir.path, { pciAddress: vfAddress, above, vendor, driver: 'iavf', iommuGroup });
+  const setDriver = (name: string | undefined) => {
+    rmSync(device(vfAddress, 'driver'), { force: true });
+    if (name !== undefined) symlinkSync(`../../../../bus/pci/drivers/${name}`, device(vfAddress, 'driver'));
+  };
+
+  it('does not read again what cannot change', async () => {
+    lay('41');
+    const first = await sysfs.pciFunction(vfAddress);
+    writeFileSync(device(vfAddress, 'vendor'), 'not read');
+    expect(await sysfs.pciFunction(vfAddress)).toEqual(first);
+    await expect(new Sysfs(dir.path).pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-malformed' });
+  });
+
+  it('sees another driver at once', async () => {
+    lay('41');
+    const drivers = [];
+    for (const name of ['vfio-pci', undefined, 'iavf']) {
+      setDriver(name);
+      drivers.push((await sysfs.pciFunction(vfAddress)).driver);
+    }
+    expect(drivers).toEqual(['vfio-pci', undefined, 'iavf']);
+  });
+
+  it('sees the IOMMU group that comes and goes with vfio when there is no IOMMU', async () => {
+    layFunction(dir.path, { pciAddress: vfAddress, above, driver: 'iavf' });
+    expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
+    setDriver('vfio-pci');
+    symlinkSync('../../../../kernel/iommu_groups/0', device(vfAddress, 'iommu_group'));
+    expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ iommuGroup: '0' });
+    setDriver('iavf');
+    rmSync(device(vfAddress, 'iommu_group'));
+    expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
+  });
+
+  it('sees a function that was made anew at the same address between two looks', async () => {
+    lay('41');
+    expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '8086', iommuGroup: '41' });
+    rmSync(join(dir.path, 'devices', above, vfAddress), { recursive: true });
+    rmSync(device(vfAddress));
+    lay('57', '0x15b3');
+    expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '15b3', iommuGroup: '57' });
+  });
+
+  it('sees who joins an IOMMU group, and who leaves it; bridges do not count', async () => {
+    const neighbour = '0000:3b:00.5';
+    lay('41');
+    layFunction(dir.path, { pciAddress: '0000:3a:00.0', class: '0x060400', iommuGroup: '41' });
+    await sysfs.networkFunctions();
+    expect((await sysfs.pciFunction(vfAddress)).iommuPeers).toEqual([]);
+    layFunction(dir.path, { pciAddress: neighbour, class: '0x010802', iommuGroup: '41' });
+    await sysfs.networkFunctions();
+    expect((await sysfs.pciFunction(vfAddress)).iommuPeers).toEqual([neighbour]);
+    rmSync(device(neighbour));
+    rmSync(join(dir.path, 'kernel/iommu_groups/41/devices', neighbour));
+    await sysfs.networkFunctions();
+    expect((await sysfs.pciFunction(vfAddress)).iommuPeers).toEqual([]);
+  });
+});
+
+describe('Sysfs.interfaces and port', () => {
+  const lay = (speed: string | undefined, type?: string) =>
+    layFunction(dir.path, {
+      pciAddress: pfAddress,
+      interfaces: [{ name: 'ens1f0', mtu: 9000, ...(speed === undefined ? {} : { speed }), ...(type ? { type } : {}) }],
+    });
+
+  it('reads address and MTU', async () => {
+    lay(undefined);
+    expect(await sysfs.interfaces(pfAddress)).toEqual([
+      { name: 'ens1f0', hardwareAddress: '02:00:00:00:00:0a', mtuBytes: 9000 },
+    ]);
+    expect(await sysfs.interfaces('0000:00:00.0')).toEqual([]);
+  });
+
+  it.each([
+    ['100000', 100_000],
+    ['-1', undefined],
+    ['0', undefined],
+    // -1 as some kernels print it
+    ['4294967295', undefined],
+    ['', undefined],
+    [undefined, undefined],
+  ])('takes speed %j for %j', async (speed, expected) => {
+    lay(speed);
+    expect((await sysfs.port(pfAddress, 'ens1f0')).linkSpeedMbps).toBe(expected);
+  });
+
+  it('takes no speed from the kernel for an interface that has none', async () => {
+    lay(undefined);
+    // The kernel answers EINVAL, as it does for a card that is down.
+    symlinkSync('/sys/class/net/lo', device(pfAddress, 'net/lo'));
+    expect(await sysfs.port(pfAddress, 'lo')).toEqual({});
+  });
+
+  it.each([
+    ['1', 'ethernet'],
+    ['32', 'infiniband'],
+    ['772', undefined],
+  ])('takes type %s for %j', async (type, expected) => {
+    lay('1000', type);
+    expect((await sysfs.port(pfAddress, 'ens1f0')).linkType).toBe(expected);
+  });
+});
+
+describe('Sysfs.rdmaDevices', () => {
+  it('finds them by the function that they are of, and none for software devices', async () => {
+    layFunction(dir.path, { pciAddress: pfAddress, above, rdmaDevices: ['mlx5_0', 'mlx5_1'] });
+    layFunction(dir.path, { pciAddress: '0000:3b:00.1', above, rdmaDevices: ['mlx5_2'] });
+    symlinkSync('../../devices/virtual/infiniband/rxe0', join(dir.path, 'class/infiniband/rxe0'));
+    expect(Object.fromEntries(await sysfs.rdmaDevices())).toEqual({
+      [pfAddress]: ['mlx5_0', 'mlx5_1'],
+      '0000:3b:00.1': ['mlx5_2'],
+    });
+  });
+
+  it('finds none on a node without RDMA', async () => {
+    expect(await sysfs.rdmaDevices()).toEqual(new Map());
+  });
+});

@@ -1,0 +1,103 @@
+import {
+  type Address,
+  isDefaultRoute,
+  isReachable,
+  type Link,
+  type Route,
+  type VfInfo,
+} from '../../../../src/node/netlink/index.ts';
+import { deviceAttributes, Inventory, type InventoryPolicy, Sysfs } from '../../../../src/node/sriov/index.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+import { layTree, linksOf, type TreeFunction } from './pci-tree.ts';
+
+/** A node with such cards: real files for sysfs, and answers of netlink that go with them. */
+export class TestNode implements Disposable {
+  links: Link[];
+  routes: Route[] = [];
+  addresses: Address[] = [];
+  /** By interface name of the PF. */
+  vfInfos: Record<string, VfInfo[]> = {};
+  /** What requests for the VFs of a PF fail with, by the name of its interface. */
+  vfInfoErrors: Record<string, Error> = {};
+  /** How often PFs were asked about their VFs. */
+  vfInfoRequests = 0;
+  readonly #dir = tempDir();
+
+  constructor(functions: TreeFunction[]) {
+    layTree(this.#dir.path, functions);
+    this.links = linksOf(functions);
+  }
+
+  get root(): string {
+    return this.#dir.path;
+  }
+
+  readonly connection = {
+    links: async () => this.links,
+    defaultRoutes: async () => this.routes.filter(isDefaultRoute),
+    reachableAddresses: async () => this.addresses.filter(({ scope }) => isReachable(scope)),
+    vfInfos: async (index: number) => {
+      this.vfInfoRequests++;
+      const name = this.links.find((link) => link.index === index)?.name ?? '';
+      const error = this.vfInfoErrors[name];
+      if (error !== undefined) throw error;
+      return this.vfInfos[name] ?? [];
+    },
+  };
+
+  inventory(policy: InventoryPolicy = {}): Inventory {
+    return new Inventory({ sysfs: new Sysfs(this.root), connection: this.connection, simulated: false, policy });
+  }
+
+  /** PCI addresses of what is offered under a policy. */
+  async offered(policy?: InventoryPolicy): Promise<string[]> {
+    return (await this.inventory(policy).scan()).devices.map(({ pciAddress }) => pciAddress);
+  }
+
+  /** Attributes of what is offered, by PCI address, without their types. */
+  async attributes(policy?: InventoryPolicy): Promise<Record<string, Record<string, string | number | boolean>>> {
+    const { devices } = await this.inventory(policy).scan();
+    return Object.fromEntries(
+      devices.map((device) => [
+        device.pciAddress,
+        Object.fromEntries(
+          Object.entries(deviceAttributes(device)).map(([name, value]) => [name, Object.values(value)[0]]),
+        ),
+      ]),
+    );
+  }
+
+  /** Changes what netlink says of an interface. */
+  change(name: string, more: Partial<Link>): void {
+    this.links = this.links.map((link) => (link.name === name ? Object.assign({}, link, more) : link));
+  }
+
+  /** The interface is in another network namespace now. */
+  takeAway(name: string): void {
+    this.links = this.links.filter((link) => link.name !== name);
+  }
+
+  /** Another interface of the host. */
+  addLink(index: number, name: string, more: Partial<Link> = {}): void {
+    const rest = { mtuBytes: 1500, up: true, operState: 'up' as const, carrier: true, altNames: [] };
+    this.links = [...this.links, { index, name, ...rest, ...more }];
+  }
+
+  indexOf(name: string): number {
+    return this.links.find((link) => link.name === name)!.index;
+  }
+
+  [Symbol.dispose]() {
+    this.#dir[Symbol.dispose]();
+  }
+}
+
+export function defaultRoute(...indices: number[]): Route {
+  return {
+    family: 'ipv4',
+    destination: '0.0.0.0/0',
+    nextHops: indices.map((index) => ({ index, gateway: '192.0.2.1' })),
+    table: 254,
+    type: 'unicast',
+  };
+}

@@ -1,0 +1,536 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { NetlinkError } from '../../../../src/node/netlink/index.ts';
+import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../../src/node/sriov/index.ts';
+import { SriovCard, type SriovCardOptions, soundCard, vfAddress } from '../../../doubles/sriov-card.ts';
+
+const stack: Disposable[] = [];
+afterEach(() => {
+  for (const each of stack.splice(0)) each[Symbol.dispose]();
+});
+
+function open(options?: SriovCardOptions) {
+  const card = new SriovCard(options);
+  stack.push(card);
+  const { root, write, host, ethtool } = card;
+  const hardware = new VfHardware({
+    binding: new DriverBinding(root, write),
+    host,
+    ethtool,
+    clock: systemClock,
+    nodes: new DeviceNodes(root),
+  });
+  return { card, hardware };
+}
+
+/** Applies and restores; what the host sees must be the same as before. */
+async function thereAndBack(wanted: VfWanted, options?: SriovCardOptions) {
+  const { card, hardware } = open(options);
+  Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
+  const address = card.address(0);
+  const state = card.state(0);
+  const before = await hardware.read(address);
+  await hardware.apply(address, wanted, before);
+  const changed = card.state(0);
+  await hardware.restore(address, before);
+  return { card, hardware, state, changed, restored: card.state(0) };
+}
+
+const failure = async (task: Promise<unknown>) =>
+  explain(
+    await task.then(
+      () => 'nothing failed',
+      (error) => error,
+    ),
+  );
+
+describe('VfHardware', () => {
+  const wishes: VfWanted[] = [
+    { vf: { hardwareAddress: '02:aa:00:00:00:01' } },
+    { vf: { vlan: { id: 7, priority: 3 } } },
+    { vf: { vlan: { id: 7, protocol: '802.1ad' } } },
+    { vf: { trust: true, spoofCheck: false, linkState: 'enable' } },
+    { vf: { rate: { maxMbps: 100 } } },
+    { driver: 'vfio-pci' },
+    { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01', vlan: { id: 7 } } },
+  ];
+
+  it.each(wishes)(
+    'makes a VF what it was, after %j: driver, MAC, name, MTU, up, and what the PF has',
+    async (wanted) => {
+      const { state, changed, restored } = await thereAndBack(wanted);
+      expect(changed).not.toEqual(state);
+      expect(restored).toEqual(state);
+    },
+  );
+
+  it.each(wishes)('also when the operator has set all of it otherwise: %j', async (wanted) => {
+    const info = {
+      hardwareAddress: '02:bb:00:00:00:09',
+      vlan: { id: 99, priority: 5, protocol: '802.1ad' as const },
+      spoofCheck: false,
+      trust: true,
+      linkState: 'disable' as const,
+      minTxRateMbps: 50,
+      maxTxRateMbps: 500,
+    };
+    const { state, restored } = await thereAndBack(wanted, { info });
+    expect(restored).toEqual(state);
+  });
+
+  it('keeps name, MTU and being up of an interface whose VF is bound again', async () => {
+    const { changed, state } = await thereAndBack({ vf: { hardwareAddress: '02:aa:00:00:00:01' } });
+    // igbvf learns of its address only when it is bound.
+    expect(changed.link).toEqual({ ...state.link, hardwareAddress: '02:aa:00:00:00:01' });
+  });
+
+  it('gives a VF that goes to user space the address that it has, which it would lose at the reset', async () => {
+    const { state, changed } = await thereAndBack({ driver: 'vfio-pci' });
+    expect(changed.info.hardwareAddress).toBe(state.link.hardwareAddress);
+    expect(changed.info.hardwareAddress).toMatch(/^02:/);
+  });
+
+  it.each([{}, { vf: { trust: true } }])(
+    'also where the PF tells the one that it has taken by itself, as igb does: %j',
+    async (wanted) => {
+      const options = { tellsOwnAddresses: true };
+      const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
+      expect(state.info.hardwareAddress).toBe(state.link.hardwareAddress);
+      expect(changed.info.hardwareAddress).toBe(state.link.hardwareAddress);
+      expect(restored).toEqual(state);
+    },
+  );
+
+  it('also when it is made what it shall be once more, for the PF may have been reset', async () => {
+    const { card, hardware } = open({ tellsOwnAddresses: true });
+    const address = card.link(0)?.hardwareAddress;
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    Object.assign(card.info(0) ?? {}, { hardwareAddress: undefined });
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.info(0)?.hardwareAddress).toBe(address);
+  });
+
+  it.each([true, false])(
+    'takes a card that can set no address for what it is: tells those of VFs %s',
+    async (tells) => {
+      const { card, hardware } = open({ tellsOwnAddresses: tells, unsupported: ['hardwareAddress'] });
+      const before = await hardware.read(card.address(0));
+      for (let n = 0; n < 2; n++) await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    },
+  );
+
+  it('leaves the other half of a rate as the operator has it', async () => {
+    const info = { minTxRateMbps: 50, maxTxRateMbps: 500 };
+    const { changed } = await thereAndBack({ vf: { rate: { maxMbps: 200 } } }, { info });
+    expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
+  });
+
+  it('sets nothing that is so already, except that a VF is reset', async () => {
+    const { card, hardware } = open({ info: { trust: true, vlan: { id: 7, priority: 0 } } });
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { vf: { trust: true, vlan: { id: 7 } }, driver: 'igbvf' }, before);
+    await hardware.apply(card.address(0), { driver: 'default' }, before);
+    await hardware.restore(card.address(0), before, { reset: false });
+    expect(card.log).toEqual([]);
+    await hardware.restore(card.address(0), before);
+    expect(card.log).toEqual([`unbind ${vfAddress(0)}`, `bind ${vfAddress(0)} igbvf`]);
+  });
+
+  it('keeps what an administrator has laid down in driver_override', async () => {
+    const { card, hardware } = open();
+    card.writeText(`bus/pci/devices/${vfAddress(0)}/driver_override`, 'igbvf\n');
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.overrideOf(vfAddress(0))).toBe('(null)');
+    await hardware.restore(card.address(0), before);
+    expect(card.overrideOf(vfAddress(0))).toBe('igbvf');
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
+  it('takes a VF from vfio for a claim that wants an interface, and gives it back', async () => {
+    const { card, hardware } = open();
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'vfio-pci');
+    await card.write(card.path('bus/pci/drivers_probe'), vfAddress(0));
+    const before = await hardware.read(card.address(0));
+    expect(before).toMatchObject({ driver: 'vfio-pci', driverOverride: 'vfio-pci' });
+    await hardware.apply(card.address(0), { driver: 'default' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    await hardware.restore(card.address(0), before);
+    expect([card.driverOf(vfAddress(0)), card.overrideOf(vfAddress(0))]).toEqual(['vfio-pci', 'vfio-pci']);
+  });
+});
+
+describe('a VF that its pod has changed', () => {
+  /** What a process with NET_ADMIN does to it, and what the kernel and udev make of it when its namespace ends. */
+  function changeAll(card: SriovCard, vfIndex: number): void {
+    const link = card.link(vfIndex);
+    if (link === undefined) throw new Error('the VF has no link');
+    Object.assign(link, { name: 'net1', altNames: ['br-ex', 'ens1f0v0'], alias: 'mine', mtuBytes: 1280, up: true });
+    Object.assign(link, { flags: ['noArp', 'promiscuous'], group: 99, txQueueLength: 7, xdp: ['driver'] });
+    card.changeSettings(vfIndex, { rings: { rx: 64, tx: 64 }, features: { 'rx-checksum': false } });
+  }
+
+  async function prepare(options?: SriovCardOptions) {
+    const { card, hardware } = open(options);
+    Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', altNames: ['enp1s16'], alias: 'first', up: true });
+    card.changeSettings(0, { rings: { rx: 512, tx: 256 }, features: { 'rx-checksum': true } });
+    const [state, before] = [card.state(0), await hardware.read(card.address(0))];
+    // As the store does.
+    return { card, hardware, state, before: JSON.parse(JSON.stringify(before)) };
+  }
+
+  it.each([true, false])(
+    'is what it was, whether it is reset (%s) or not, though nothing was wanted of it',
+    async (reset) => {
+      const { card, hardware, state, before } = await prepare();
+      await hardware.apply(card.address(0), {}, before);
+      expect(card.log).toEqual([]);
+      changeAll(card, 0);
+      await hardware.restore(card.address(0), before, { reset });
+      expect(card.state(0)).toEqual(state);
+      expect(card.log.length > 0).toBe(reset);
+    },
+  );
+
+  it('gets back what a CNI plugin has set through the PF and left', async () => {
+    const { card, hardware, state, before } = await prepare();
+    await card.host.setVf(5, 0, { vlan: { id: 7 }, trust: true, spoofCheck: false, rate: { minMbps: 0, maxMbps: 10 } });
+    await card.host.setVf(5, 0, { hardwareAddress: '02:cc:00:00:00:01', linkState: 'disable' });
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('is restored from the four properties that older versions stored', async () => {
+    const { card, hardware, before } = await prepare();
+    const { name, hardwareAddress, mtuBytes, up } = before.link;
+    changeAll(card, 0);
+    await hardware.restore(card.address(0), { ...before, link: { name, hardwareAddress, mtuBytes, up } });
+    expect(card.link(0)).toMatchObject({ name, hardwareAddress, mtuBytes, up });
+  });
+
+  it('may choose its address again if it could before, as far as the PF tells own addresses like others', async () => {
+    const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
+    const other = { hardwareAddress: '02:dd:00:00:00:01' };
+    await card.host.setLink(card.link(0)!.index, { ...other, up: false });
+    expect(card.info(0)).toMatchObject(other);
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+    await card.host.setLink(card.link(0)!.index, other);
+  });
+
+  it('is not reset if it is a whole NIC, or bound to vfio-pci', async () => {
+    const { card, hardware, before } = await prepare();
+    await hardware.restore({ pciAddress: vfAddress(0) }, { ...before, vf: {} });
+    expect(card.log).toEqual([]);
+    await hardware.apply(card.address(1), { driver: 'vfio-pci' }, await hardware.read(card.address(1)));
+    card.log.length = 0;
+    await hardware.restore(card.address(1), await hardware.read(card.address(1)));
+    expect(card.log).toEqual([]);
+  });
+
+  it('is restored but for a name that another interface has taken, which is said', async () => {
+    const { card, hardware, state, before } = await prepare();
+    changeAll(card, 0);
+    Object.assign(card.link(1) ?? {}, { name: 'ens1f0v0' });
+    const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
+    expect(error).toMatchObject({ code: 'restore-incomplete', properties: ['link.name'], retriable: true });
+    expect(explain(error)).toMatch(
+      /cannot rename link #\d+ to ens1f0v0: the name is taken by link #11 .*rename or delete/,
+    );
+    expect(card.state(0)).toEqual({ ...state, link: { ...state.link, name: expect.stringMatching(/^netdra\d+$/) } });
+    Object.assign(card.link(1) ?? {}, { name: 'other' });
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it.each(['hardwareAddress', 'mtuBytes'] as const)(
+    'is not restored if its driver accepts the old %s and keeps the new one; it may take a moment',
+    async (property) => {
+      const { card, hardware, state, before } = await prepare();
+      const { setLink } = card.host;
+      const change = () => Object.assign(card.link(0) ?? {}, { mtuBytes: 1280, hardwareAddress: '02:66:00:00:00:01' });
+      change();
+      card.host.setLink = async (index, { [property]: _ignored, ...rest }) => await setLink(index, rest);
+      await expect(hardware.restore(card.address(0), before, { reset: false })).rejects.toMatchObject({
+        code: 'restore-incomplete',
+        properties: [`link.${property}`],
+      });
+      card.host.setLink = async (index, wanted) => void setTimeout(() => void setLink(index, wanted), 200);
+      change();
+      await hardware.restore(card.address(0), before, { reset: false });
+      expect(card.state(0)).toEqual(state);
+    },
+  );
+
+  it('has its driver bound and the override of the administrator after a restore that was cut short', async () => {
+    const { card, hardware, state, before } = await prepare();
+    // SIGKILL between unbind and bind, and between bind and the end.
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('says all that could not be restored, and does the rest', async () => {
+    const { card, hardware, before } = await prepare();
+    changeAll(card, 0);
+    await card.host.setVf(5, 0, { trust: true, spoofCheck: false });
+    card.failingDrivers.add('igbvf');
+    const { setVf } = card.host;
+    card.host.setVf = async (pf, vf, change) => {
+      if ('trust' in change) throw new NetlinkError('netlink-refused', 'cannot do that', { errno: 'EIO' });
+      await setVf(pf, vf, change);
+    };
+    await expect(hardware.restore(card.address(0), before)).rejects.toMatchObject({
+      code: 'restore-incomplete',
+      message: `${vfAddress(0)} could not be restored: vf.trust, driver`,
+      properties: ['vf.trust', 'driver'],
+      hint: expect.any(String),
+      cause: expect.any(AggregateError),
+    });
+    expect(card.info(0)).toMatchObject({ trust: true, spoofCheck: true });
+  });
+});
+
+describe('a rebind that is due', () => {
+  const wanted = { vf: { hardwareAddress: '02:aa:00:00:00:01' } };
+
+  it('is made by the next attempt if the driver was not bound again', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    card.failingDrivers.add('igbvf');
+    expect(await failure(hardware.apply(card.address(0), wanted, before))).toMatch(/has no driver instead of igbvf/);
+    card.failingDrivers.clear();
+    await hardware.apply(card.address(0), wanted, before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    expect(card.link(0)).toMatchObject({ name: before.link?.name, ...wanted.vf });
+  });
+
+  it('is made by the next attempt if another property was refused after the address was set', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    const { setVf } = card.host;
+    card.host.setVf = async (pf, vf, change) => {
+      if ('vlan' in change) throw new NetlinkError('netlink-refused', 'busy', { errno: 'EBUSY', retriable: true });
+      await setVf(pf, vf, change);
+    };
+    const both = { vf: { ...wanted.vf, vlan: { id: 5 } } };
+    expect(await failure(hardware.apply(card.address(0), both, before))).toMatch(/cannot set vlan/);
+    card.host.setVf = setVf;
+    await hardware.apply(card.address(0), both, before);
+    expect(card.link(0)?.hardwareAddress).toBe(wanted.vf.hardwareAddress);
+  });
+
+  it('is not made twice', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    for (let n = 0; n < 3; n++) await hardware.apply(card.address(0), wanted, before);
+    expect(card.log.filter((entry) => entry.startsWith('bind'))).toHaveLength(1);
+  });
+
+  it('leaves an interface that was cut short after it with the name of before', async () => {
+    const { card, hardware } = open();
+    Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
+    const before = await hardware.read(card.address(0));
+    await card.host.setVf(5, 0, wanted.vf);
+    await new DriverBinding(card.root, card.write).rebind(vfAddress(0));
+    await hardware.apply(card.address(0), wanted, before);
+    expect(card.link(0)).toMatchObject({ name: 'ens1f0v0', mtuBytes: 1400, up: true, ...wanted.vf });
+  });
+});
+
+describe('an InfiniBand VF', () => {
+  it('goes to user space and back; its address of 20 octets is not set, and its queue pair number may differ', async () => {
+    const { card, hardware } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
+    const before = await hardware.read(card.address(0));
+    expect(before.link?.hardwareAddress).toHaveLength(59);
+    expect(before.vf).not.toHaveProperty('hardwareAddress');
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    expect(await hardware.info(card.address(0))).not.toHaveProperty('hardwareAddress');
+    await hardware.restore(card.address(0), before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    expect(card.link(0)).toMatchObject({ name: before.link?.name });
+    expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
+  });
+});
+
+describe('a VF that is gone', () => {
+  it('needs no restoring, so that its claim can end; a claim that is prepared with it fails', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    const wanted = { driver: 'vfio-pci', vf: { trust: true } };
+    await hardware.apply(card.address(0), wanted, before);
+    card.switchOff();
+    card.log.length = 0;
+    await hardware.restore(card.address(0), before);
+    expect(card.log).toEqual([]);
+    expect(await failure(hardware.apply(card.address(0), { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
+  });
+});
+
+describe('what a card cannot do', () => {
+  it('is named with the card, its driver and the fields to leave out; the rest is done', async () => {
+    const { card, hardware } = open({ unsupported: ['trust', 'linkState'] });
+    card.writeText('bus/pci/drivers/igb/x', '');
+    const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };
+    const before = await hardware.read(card.address(1));
+    expect(await failure(hardware.apply(card.address(1), wanted, before))).toBe(
+      'the card cannot set trust, linkState of VF 1 (0000:01:10.1) of PF pf0 (0000:01:00.0, driver none): ' +
+        'cannot do that (EOPNOTSUPP) (leave vf.trust, vf.linkState out, or use a card that can do it)',
+    );
+    expect(card.info(1)).toMatchObject({ vlan: { id: 7 }, trust: false });
+    // Giving it back is no failure: what could not be set is as it was.
+    await hardware.restore(card.address(1), before);
+    expect(card.info(1)?.vlan).toBeUndefined();
+  });
+
+  it('does not matter when it is asked to be as it is', async () => {
+    const { card, hardware } = open({ unsupported: ['trust', 'linkState', 'rate', 'spoofCheck', 'hardwareAddress'] });
+    const before = await hardware.read(card.address(0));
+    const vf = { trust: false, linkState: 'auto' as const, spoofCheck: true, rate: { minMbps: 0, maxMbps: 0 } };
+    await hardware.apply(card.address(0), { vf }, before);
+    await hardware.restore(card.address(0), before);
+    expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
+  });
+
+  it('is told even if the card does not say what it has', async () => {
+    const { card, hardware } = open({ info: {}, unsupported: ['trust'] });
+    const before = await hardware.read(card.address(0));
+    expect(before.vf).not.toHaveProperty('trust');
+    await expect(hardware.apply(card.address(0), { vf: { trust: false } }, before)).rejects.toMatchObject({
+      code: 'property-unsupported',
+    });
+    await hardware.restore(card.address(0), before);
+  });
+
+  it('does not keep the driver from being given back', async () => {
+    const unsupported: SriovCardOptions['unsupported'] = [];
+    const { card, hardware } = open({ unsupported });
+    const before = await hardware.read(card.address(0));
+    await hardware.apply(card.address(0), { driver: 'vfio-pci', vf: { trust: true } }, before);
+    unsupported.push('trust');
+    const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
+    expect(error).toMatchObject({ code: 'restore-incomplete', device: vfAddress(0), properties: ['vf.trust'] });
+    expect(explain(error)).toMatch(/could not be restored: vf\.trust: the card cannot set trust of VF 0/);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+});
+
+describe('user space', () => {
+  it('is refused a VF whose IOMMU group the kernel uses, before anything is changed', async () => {
+    const { card, hardware } = open({ iommu: 'shared' });
+    const before = await hardware.read(card.address(0));
+    const wanted = { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01' } };
+    expect(await failure(hardware.apply(card.address(0), wanted, before))).toMatch(
+      /0000:01:10\.0 shares IOMMU group 7 with 0000:01:10\.1, 0000:02:00\.0 \(a group goes to user space as a whole/,
+    );
+    expect(card.log).toEqual([]);
+    expect(await hardware.groupMembers(card.address(0))).toEqual([vfAddress(1), soundCard]);
+  });
+
+  it('may have a group whose other members are with vfio, pci-stub or nothing, or are bridges', async () => {
+    const { card, hardware } = open({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
+    card.writeText(`bus/pci/devices/${soundCard}/class`, '0x060400\n');
+    const unbind = card.path('bus/pci/devices', vfAddress(1), 'driver/unbind');
+    const before = await hardware.read(card.address(0));
+    for (const driver of ['vfio-pci', 'pci-stub', undefined]) {
+      await card.write(unbind, vfAddress(1));
+      if (driver !== undefined) {
+        await card.write(card.path('bus/pci/devices', vfAddress(1), 'driver_override'), driver);
+        await card.write(card.path('bus/pci/drivers_probe'), vfAddress(1));
+      }
+      await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+      await hardware.restore(card.address(0), before);
+    }
+  });
+
+  it('without an IOMMU is allowed only by the administrator, and is seen by the name of the group', async () => {
+    const { card, hardware } = open({ iommu: 'none' });
+    const before = await hardware.read(card.address(0));
+    expect(await failure(hardware.apply(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+      /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
+    );
+    expect(card.log).toEqual([]);
+    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(await hardware.access(card.address(0), { vhost: false, rdma: false })).toEqual({
+      driver: 'vfio-pci',
+      vfio: { device: '/dev/vfio/noiommu-40', iommuGroup: '40' },
+      nodes: ['/dev/vfio/vfio', '/dev/vfio/noiommu-40'],
+    });
+  });
+
+  it('reaches a VF by its group and, where the kernel has iommufd, by its device', async () => {
+    for (const iommufd of [false, true]) {
+      const { card, hardware } = open({ iommufd });
+      await hardware.apply(card.address(1), { driver: 'vfio-pci' }, await hardware.read(card.address(1)));
+      expect(await hardware.access(card.address(1), { vhost: false, rdma: true })).toEqual({
+        driver: 'vfio-pci',
+        vfio: { device: '/dev/vfio/41', iommuGroup: '41' },
+        nodes: ['/dev/vfio/vfio', '/dev/vfio/41', ...(iommufd ? ['/dev/vfio/devices/vfio1', '/dev/iommu'] : [])],
+      });
+    }
+  });
+
+  it('says which driver is not loaded, and changes nothing', async () => {
+    const { card, hardware } = open();
+    const before = await hardware.read(card.address(0));
+    expect(await failure(hardware.apply(card.address(0), { driver: 'mlx5_vfio_pci' }, before))).toMatch(
+      /there is no driver mlx5_vfio_pci.*\(modprobe mlx5_vfio_pci\)/,
+    );
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
+  it('gives a VF back that vfio did not take', async () => {
+    const { card, hardware } = open();
+    const state = card.state(0);
+    const before = await hardware.read(card.address(0));
+    card.failingDrivers.add('vfio-pci');
+    expect(await failure(hardware.apply(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+      /0000:01:10\.0 has no driver instead of vfio-pci/,
+    );
+    expect(card.driverOf(vfAddress(0))).toBeUndefined();
+    await hardware.restore(card.address(0), before);
+    expect(card.state(0)).toEqual(state);
+  });
+});
+
+describe('a PF without an interface', () => {
+  it('does not keep its VFs from user space; what must be set through it does', async () => {
+    const { card, hardware } = open();
+    const links = card.host.links;
+    card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
+    const before = await hardware.read(card.address(0));
+    expect(before.vf).toEqual({});
+    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    await hardware.restore(card.address(0), before);
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    expect(await failure(hardware.apply(card.address(0), { vf: { trust: true } }, before))).toMatch(
+      /the PF 0000:01:00\.0 of 0000:01:10\.0 has no network interface/,
+    );
+    expect(await hardware.info(card.address(0))).toBeUndefined();
+  });
+});
+
+describe('DriverBinding.bindDefault', () => {
+  it('says when the kernel has no driver for a VF, or gives it vfio', async () => {
+    const { card } = open();
+    const binding = new DriverBinding(card.root, card.write);
+    await binding.bind(vfAddress(0), 'vfio-pci');
+    card.failingDrivers.add('igbvf');
+    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(/the kernel gives 0000:01:10\.0 no driver \(load/);
+    const { card: stubborn } = open({ defaultDriver: 'vfio-pci' });
+    const other = new DriverBinding(stubborn.root, stubborn.write);
+    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci \(vfio-pci claims/);
+  });
+});

@@ -1,0 +1,359 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { NetlinkError, type VfChange } from '../../../../src/node/netlink/index.ts';
+import { DeviceNodes, DriverBinding, VfHardware, type VfWanted } from '../../../../src/node/sriov/index.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { pfAddress, SriovCard, type SriovCardOptions, vfAddress } from '../../../doubles/sriov-card.ts';
+
+const stack: Disposable[] = [];
+afterEach(() => {
+  for (const each of stack.splice(0)) each[Symbol.dispose]();
+});
+
+/** Sleeping takes no time in a test; what is due meanwhile runs. */
+class JumpingClock extends ManualClock {
+  #due: { atMs: number; task: () => void }[] = [];
+
+  after(ms: number, task: () => void): void {
+    this.#due.push({ atMs: this.nowMs() + ms, task });
+  }
+
+  override async sleep(ms: number): Promise<void> {
+    this.advance(ms);
+    const isDue = ({ atMs }: { atMs: number }) => atMs <= this.nowMs();
+    const due = this.#due.filter(isDue);
+    this.#due = this.#due.filter((each) => !isDue(each));
+    for (const { task } of due) task();
+  }
+}
+
+function open(options?: SriovCardOptions) {
+  const card = new SriovCard(options);
+  stack.push(card);
+  const { root, write, host, ethtool } = card;
+  const clock = new JumpingClock();
+  const binding = new DriverBinding(root, write);
+  const hardware = new VfHardware({ binding, host, ethtool, clock, nodes: new DeviceNodes(root) });
+  return { card, hardware, clock, address: card.address(0) };
+}
+
+const writes = ({ log }: SriovCard) => log.filter((entry) => entry.startsWith('setVf'));
+const tooLong = () => new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
+const noBuffers = () =>
+  new NetlinkError('netlink-refused', 'no buffer space (ENOBUFS)', { errno: 'ENOBUFS', retriable: true });
+
+const unknown = { code: 'vf-state-unknown', device: vfAddress(0), retriable: true, hint: expect.any(String) };
+const tenant: VfWanted = { vf: { vlan: { id: 100 }, trust: true, spoofCheck: false } };
+const mac = '02:aa:00:00:00:01';
+
+describe('the snapshot of a VF that its PF does not report', () => {
+  it('is taken when the PF reports the VF again', async () => {
+    const { card, hardware, clock, address } = open();
+    const complete = await hardware.read(address);
+    card.leftOut.add(0);
+    clock.after(800, () => card.leftOut.delete(0));
+    expect(await hardware.read(address, { wanted: tenant })).toEqual(complete);
+    card.listError = noBuffers();
+    clock.after(800, () => {
+      card.listError = undefined;
+    });
+    expect(await hardware.read(address, { wanted: tenant })).toEqual(complete);
+  });
+
+  it.each<[string, VfWanted]>([
+    ['VLAN, trust and spoof check', tenant],
+    ['the MAC', { vf: { hardwareAddress: mac } }],
+    ['the MAC, which a VF keeps in user space', { driver: 'vfio-pci' }],
+  ])('is refused if the claim changes %s', async (_, wanted) => {
+    const { card, hardware, clock, address } = open();
+    card.leftOut.add(0);
+    await expect(hardware.read(address, { wanted })).rejects.toMatchObject({
+      ...unknown,
+      message: `PF pf0 (${pfAddress}) does not report VF 0 (${vfAddress(0)})`,
+    });
+    expect(clock.nowMs()).toBeGreaterThan(500);
+    expect(clock.nowMs()).toBeLessThan(5_000);
+    expect(card.log).toEqual([]);
+  });
+
+  it('is refused at once if the list of VFs is too long for the kernel, with the reason', async () => {
+    const { card, hardware, clock, address } = open();
+    card.listError = tooLong();
+    await expect(hardware.read(address, { wanted: tenant })).rejects.toMatchObject({
+      ...unknown,
+      cause: card.listError,
+      hint: expect.stringContaining('fewer VFs'),
+    });
+    expect(clock.nowMs()).toBe(0);
+  });
+
+  it.each([undefined, { wanted: { driver: 'default' } }])(
+    'has no settings of the PF if the claim changes none of them: %j; such a claim ends as usual',
+    async (options) => {
+      for (const error of [undefined, tooLong(), noBuffers()]) {
+        const { card, hardware, address } = open();
+        const state = card.state(0);
+        card.leftOut.add(0);
+        card.listError = error;
+        const before = await hardware.read(address, options);
+        expect(before).toMatchObject({ driver: 'igbvf', vf: {}, link: { name: state.link?.name } });
+        await hardware.apply(address, { driver: 'default' }, before);
+        Object.assign(card.link(0) ?? {}, { name: 'net1', mtuBytes: 1280 });
+        await hardware.restore(address, before);
+        expect(card.link(0)).toMatchObject({ name: state.link?.name, mtuBytes: state.link?.mtuBytes });
+        expect(writes(card)).toEqual([]);
+      }
+    },
+  );
+
+  it('is refused if another component may change what the PF has set, unless the PF reports no VF at all', async () => {
+    const { card, hardware, address } = open();
+    card.leftOut.add(0);
+    await expect(hardware.read(address, { byOthers: true })).rejects.toMatchObject(unknown);
+    // A PF that does not manage its VFs, such as that of a BlueField in the host.
+    card.leftOut.add(1);
+    expect(await hardware.read(address, { byOthers: true })).toMatchObject({ vf: {} });
+    card.listError = tooLong();
+    expect(await hardware.read(address, { byOthers: true })).toMatchObject({ vf: {} });
+    card.listError = noBuffers();
+    await expect(hardware.read(address, { byOthers: true })).rejects.toMatchObject(unknown);
+  });
+
+  it('says that the PF has no interface, through which the claim would be set up', async () => {
+    const { card, hardware, address } = open();
+    const { links } = card.host;
+    card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
+    await expect(hardware.read(address, { wanted: tenant })).rejects.toMatchObject({ code: 'vf-missing' });
+    expect(await hardware.read(address, { wanted: { driver: 'vfio-pci' } })).toMatchObject({ vf: {} });
+  });
+
+  it('goes to user space without one if the VF has no MAC of its own to keep', async () => {
+    const { card, hardware, address } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
+    card.listError = tooLong();
+    const before = await hardware.read(address, { wanted: { driver: 'vfio-pci' } });
+    await hardware.apply(address, { driver: 'vfio-pci' }, before);
+    expect(await hardware.info(address)).toBeUndefined();
+    await hardware.restore(address, before, { changed: {} });
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+});
+
+describe('a property that the PF does not report', () => {
+  const info = { spoofCheck: true, linkState: 'auto' as const };
+
+  it('does not matter to a claim that leaves it alone', async () => {
+    const { card, hardware, address } = open({ info });
+    const wanted: VfWanted = { driver: 'vfio-pci', vf: { vlan: { id: 7 }, spoofCheck: false } };
+    const state = card.state(0);
+    const before = await hardware.read(address, { wanted });
+    await hardware.apply(address, wanted, before);
+    expect(card.info(0)).toMatchObject({ vlan: { id: 7 }, spoofCheck: false });
+    await hardware.restore(address, before, { changed: wanted.vf ?? {} });
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it.each<VfWanted>([{ vf: { trust: true } }, { vf: { rate: { maxMbps: 100 } } }])(
+    'is set by no claim, since it could not be restored: %j',
+    async (wanted) => {
+      const { card, hardware, address } = open({ info });
+      const refused = { code: 'property-unsupported', device: vfAddress(0), retriable: true };
+      await expect(hardware.read(address, { wanted })).rejects.toMatchObject(refused);
+      const before = await hardware.read(address);
+      await expect(hardware.apply(address, wanted, before)).rejects.toMatchObject(refused);
+      expect(card.log).toEqual([]);
+      await hardware.restore(address, before, { changed: { trust: true } });
+    },
+  );
+});
+
+describe('a snapshot without what the claim changes, such as of an older version', () => {
+  const empty = async ({ card, hardware, address }: ReturnType<typeof open>) => {
+    card.leftOut.add(0);
+    const before = await hardware.read(address);
+    card.leftOut.delete(0);
+    return before;
+  };
+
+  it.each<VfWanted>([tenant, { driver: 'vfio-pci' }, { driver: 'vfio-pci', ...tenant }])(
+    'keeps the claim from being set up, before anything is written: %j',
+    async (wanted) => {
+      const bench = open();
+      const before = await empty(bench);
+      await expect(bench.hardware.apply(bench.address, wanted, before)).rejects.toMatchObject(unknown);
+      expect(bench.card.log).toEqual([]);
+    },
+  );
+
+  it('does not matter while the VF is as the claim asks: pods of before an upgrade go on', async () => {
+    const bench = open();
+    const before = await empty(bench);
+    await bench.card.host.setVf(5, 0, tenant.vf as VfChange);
+    await bench.hardware.apply(bench.address, tenant, before);
+  });
+
+  it('leaves the VF unrestored as long as it has what the claim has set', async () => {
+    const bench = open();
+    const { card, hardware, address } = bench;
+    const before = await empty(bench);
+    await card.host.setVf(5, 0, { ...(tenant.vf as VfChange), hardwareAddress: mac });
+    const changed = { ...tenant.vf, hardwareAddress: mac, rate: { maxMbps: 0 } };
+    const properties = ['vf.vlan', 'vf.trust', 'vf.spoofCheck', 'vf.hardwareAddress', 'vf.rate'];
+    const failed = {
+      code: 'restore-incomplete',
+      retriable: true,
+      hint: expect.stringContaining('ip link set pf0 vf 0'),
+    };
+    await expect(hardware.restore(address, before, { changed })).rejects.toMatchObject({ ...failed, properties });
+    // By an administrator.
+    await card.host.setVf(5, 0, { vlan: { id: 0 }, trust: false, rate: { minMbps: 0, maxMbps: 10 } });
+    await expect(hardware.restore(address, before, { changed })).rejects.toMatchObject({
+      ...failed,
+      properties: ['vf.spoofCheck', 'vf.hardwareAddress'],
+    });
+    await card.host.setVf(5, 0, { spoofCheck: true, hardwareAddress: '00:00:00:00:00:00' });
+    await hardware.restore(address, before, { changed });
+  });
+
+  it('leaves the VF unrestored while its PF does not report it', async () => {
+    const bench = open();
+    const before = await empty(bench);
+    bench.card.leftOut.add(0);
+    await expect(bench.hardware.restore(bench.address, before, { changed: { trust: true } })).rejects.toMatchObject({
+      code: 'restore-incomplete',
+      properties: ['vf'],
+    });
+  });
+});
+
+describe('a VF that is restored', () => {
+  async function prepared(wanted: VfWanted = tenant) {
+    const bench = open();
+    const { card, hardware, address } = bench;
+    const state = card.state(0);
+    const before = await hardware.read(address, { wanted });
+    await hardware.apply(address, wanted, before);
+    card.log.length = 0;
+    const restore = () => hardware.restore(address, before, { changed: wanted.vf ?? {} });
+    return { ...bench, state, restore };
+  }
+
+  it('is not restored while its PF does not report it, or no VF; the rest of it is', async () => {
+    const { card, state, restore } = await prepared({ ...tenant, driver: 'vfio-pci' });
+    card.leftOut.add(0);
+    await expect(restore()).rejects.toMatchObject({ code: 'restore-incomplete', properties: ['vf'] });
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+    card.leftOut.clear();
+    card.listError = tooLong();
+    await expect(restore()).rejects.toMatchObject({ code: 'restore-incomplete', properties: ['vf'] });
+    expect(writes(card)).toEqual([]);
+    card.listError = undefined;
+    await restore();
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('is waited for while it is being reset', async () => {
+    const { card, clock, state, restore } = await prepared();
+    card.leftOut.add(0);
+    clock.after(700, () => card.leftOut.delete(0));
+    await restore();
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it.each<[keyof VfChange, VfWanted]>([
+    ['vlan', tenant],
+    ['trust', tenant],
+    ['spoofCheck', tenant],
+    ['linkState', { vf: { linkState: 'disable' } }],
+    ['rate', { vf: { rate: { maxMbps: 100 } } }],
+  ])('is not restored if the PF accepts the old %s and keeps the new one', async (property, wanted) => {
+    const { card, state, restore } = await prepared(wanted);
+    card.ignored.add(property);
+    await expect(restore()).rejects.toMatchObject({
+      ...{ code: 'restore-incomplete', device: vfAddress(0), properties: [`vf.${property}`] },
+      message: `${vfAddress(0)} could not be restored: vf.${property}`,
+    });
+    card.ignored.clear();
+    await restore();
+    expect(card.state(0)).toEqual(state);
+  });
+
+  it('is not restored while it has the administrative MAC of the claim', async () => {
+    for (const hardwareAddress of [undefined, '02:bb:00:00:00:09']) {
+      const bench = open({ info: hardwareAddress === undefined ? {} : { hardwareAddress } });
+      const { card, hardware, address } = bench;
+      const vf = { hardwareAddress: mac };
+      const before = await hardware.read(address, { wanted: { vf } });
+      await hardware.apply(address, { vf }, before);
+      card.ignored.add('hardwareAddress');
+      await expect(hardware.restore(address, before, { changed: vf })).rejects.toMatchObject({
+        code: 'restore-incomplete',
+        properties: expect.arrayContaining(['vf.hardwareAddress']),
+      });
+      card.ignored.clear();
+      await hardware.restore(address, before, { changed: vf });
+      expect(card.info(0)?.hardwareAddress).toBe(hardwareAddress);
+    }
+  });
+
+  it('may take a moment until the PF reports the old value', async () => {
+    const { card, clock, state, restore } = await prepared();
+    const { setVf } = card.host;
+    card.host.setVf = async (pf, vf, change) => clock.after(300, () => void setVf(pf, vf, change));
+    await restore();
+    expect(card.state(0)).toEqual(state);
+  });
+});
+
+describe('a VF that is set up', () => {
+  it.each<[keyof VfChange, VfWanted]>([
+    ['vlan', tenant],
+    ['trust', tenant],
+    ['hardwareAddress', { vf: { hardwareAddress: mac } }],
+    ['rate', { vf: { rate: { maxMbps: 100 } } }],
+  ])('is not set up if the PF accepts a %s without effect', async (property, wanted) => {
+    const { card, hardware, address } = open();
+    const before = await hardware.read(address, { wanted });
+    card.ignored.add(property);
+    await expect(hardware.apply(address, wanted, before)).rejects.toMatchObject({
+      ...{ code: 'property-refused', device: vfAddress(0), properties: [property], retriable: true },
+      message: expect.stringContaining(`cannot set ${property} of VF 0`),
+    });
+    card.ignored.clear();
+    await hardware.apply(address, wanted, before);
+  });
+
+  it('keeps the MAC of its interface in user space, which is read back', async () => {
+    const { card, hardware, address } = open();
+    const before = await hardware.read(address, { wanted: { driver: 'vfio-pci' } });
+    card.ignored.add('hardwareAddress');
+    await expect(hardware.apply(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+      code: 'property-refused',
+      properties: ['hardwareAddress'],
+    });
+    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  });
+
+  it('may have another rate than requested, but not the old one: cards round rates', async () => {
+    const { card, hardware, address } = open({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
+    const { setVf } = card.host;
+    card.host.setVf = async (pf, vf, { rate }) =>
+      setVf(pf, vf, { rate: { minMbps: 0, maxMbps: 50 * Math.round((rate?.maxMbps ?? 0) / 50) } });
+    const wanted = { vf: { rate: { maxMbps: 120 } } };
+    const before = await hardware.read(address, { wanted });
+    await hardware.apply(address, wanted, before);
+    expect(card.info(0)?.maxTxRateMbps).toBe(100);
+    await hardware.restore(address, before, { changed: wanted.vf });
+    expect(card.info(0)?.maxTxRateMbps).toBe(1_000);
+  });
+});
+
+describe('VfHardware.info', () => {
+  it('has nothing of a VF whose PF has no interface, and says when it is not known', async () => {
+    const { card, hardware, address } = open({ info: { vlan: { id: 7, priority: 0 } } });
+    expect(await hardware.info(address)).toMatchObject({ vlan: { id: 7 } });
+    card.leftOut.add(0);
+    await expect(hardware.info(address)).rejects.toMatchObject(unknown);
+    card.listError = tooLong();
+    await expect(hardware.info(address)).rejects.toMatchObject({ ...unknown, cause: card.listError });
+    expect(await hardware.info({ pciAddress: vfAddress(0) })).toBeUndefined();
+  });
+});
