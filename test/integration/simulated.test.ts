@@ -4,8 +4,9 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { deviceAttributes, Inventory } from '../../src/node/inventory/index.ts';
 import { findVf, type Link, moveLink, type NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
-import { deviceAttributes, formatSimulatedAlias, Inventory, SimulatedNic, Sysfs } from '../../src/node/sriov/index.ts';
+import { formatSimulatedAlias, SimulatedNic, Sysfs } from '../../src/node/sriov/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 

@@ -1,5 +1,5 @@
 import type { Device } from '../../src/framework/resourceslice/index.ts';
-import { deviceAttributes } from '../../src/node/sriov/index.ts';
+import { deviceAttributes } from '../../src/node/inventory/index.ts';
 import { TestNode } from '../unit/node/sriov/test-node.ts';
 
 /**

@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { PolicyFile } from '../../driver/devices/policy-file.ts';
 import { explain } from '../../lib/errors.ts';
-import type { RtnlConnection } from '../../node/netlink/index.ts';
 import {
   type DeviceAttribute,
   deviceAttributes,
@@ -11,10 +10,9 @@ import {
   type HeldDevices,
   Inventory,
   type NetworkDevice,
-  type Pf,
-  SriovError,
-  Sysfs,
-} from '../../node/sriov/index.ts';
+} from '../../node/inventory/index.ts';
+import type { RtnlConnection } from '../../node/netlink/index.ts';
+import { type Pf, SriovError, Sysfs } from '../../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
 /** Devices that the node offers, and those that it does not offer. */

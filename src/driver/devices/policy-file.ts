@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type * as z from 'zod';
 import { NetdraError } from '../../lib/errors.ts';
-import { type InventoryPolicy, inventoryPolicySchema } from '../../node/sriov/index.ts';
+import { type InventoryPolicy, inventoryPolicySchema } from '../../node/inventory/index.ts';
 
 type Issue = z.core.$ZodIssue;
 

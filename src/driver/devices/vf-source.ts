@@ -1,29 +1,31 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { Settings } from '../../app/settings.ts';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
 import type { Device, DeviceTaint } from '../../framework/resourceslice/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
+import {
+  deviceAttributes,
+  type HeldDevices,
+  type HeldFacts,
+  Inventory,
+  type InventoryReport,
+  linkIdentity,
+  type NetworkDevice,
+} from '../../node/inventory/index.ts';
 import type { LinkEthtool, RtnlConnection, VfIdentity, VfInfo } from '../../node/netlink/index.ts';
 import {
   DeviceNodes,
   DriverBinding,
-  deviceAttributes,
-  type HeldDevices,
-  type HeldFacts,
   HostLinks,
   type HungWrite,
   hungWriteHint,
-  Inventory,
-  type InventoryReport,
   KernelWriter,
   type KernelWriterOptions,
-  linkIdentity,
-  type NetworkDevice,
   SimulatedControl,
   SimulatedNic,
+  type SimulatedNicOptions,
   SriovError,
   Sysfs,
   type VfAddress,
@@ -444,11 +446,19 @@ export function heldDevices(claims: readonly StoredClaim[]): HeldDevices {
   );
 }
 
+/** Which VFs are simulated in place of the node's own. */
+export interface SimulationSettings {
+  /** Absent: the node's own devices are used. */
+  simulate: Pick<SimulatedNicOptions, 'pfs' | 'vfsPerPf'> | undefined;
+  /** Prefix of all simulated interface names. */
+  simulatePrefix: string;
+}
+
 /**
  * Finds the devices of this node, after creating them if they are to be simulated. They may not be listed yet.
  * @throws SriovError, NetlinkError if they cannot be simulated; NetdraError `policy-invalid`
  */
-export async function openVfSource(settings: Settings, options: VfSourceOptions): Promise<VfSource> {
+export async function openVfSource(settings: SimulationSettings, options: VfSourceOptions): Promise<VfSource> {
   const { host: connection, stateDir } = options;
   const { simulate, simulatePrefix: namePrefix } = settings;
   let nic: SimulatedNic | undefined;

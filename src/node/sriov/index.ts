@@ -1,15 +1,3 @@
-export { type DeviceAttribute, deviceAttributes } from '../inventory/attributes.ts';
-export {
-  type EswitchMode,
-  linkIdentity,
-  type NetworkDevice,
-  type NicDevice,
-  type VfDevice,
-} from '../inventory/device.ts';
-export type { Exclusion, ExclusionReason } from '../inventory/exclusion.ts';
-export { Inventory, type InventoryOptions, type InventoryReport } from '../inventory/inventory.ts';
-export { type InventoryPolicy, inventoryPolicySchema } from '../inventory/inventory-policy.ts';
-export type { HeldDevices, HeldFacts } from '../inventory/survey.ts';
 export { DeviceNodes } from './device-nodes.ts';
 export { DriverBinding, isVfio, type WriteFile } from './driver-binding.ts';
 export { SriovError, type SriovErrorCode, UnknownVfStateError } from './errors.ts';

@@ -5,7 +5,7 @@ import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import packageInfo from '../../../package.json' with { type: 'json' };
-import { inventoryPolicySchema } from '../../../src/node/sriov/index.ts';
+import { inventoryPolicySchema } from '../../../src/node/inventory/index.ts';
 import { buildMetrics } from './build-metrics.ts';
 import { findObject } from './manifest-objects.ts';
 

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { classConfigSchema } from '../../../src/driver/api/class-config.ts';
 import { findContradictions } from '../../../src/driver/api/config-rules.ts';
 import { type VfConfig, vfConfigSchema } from '../../../src/driver/api/vf-config.ts';
-import { inventoryPolicySchema } from '../../../src/node/sriov/index.ts';
+import { inventoryPolicySchema } from '../../../src/node/inventory/index.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { findTypeProblems } from '../deploy/kubernetes-types.ts';
 import { repo } from './pages.ts';

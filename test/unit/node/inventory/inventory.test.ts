@@ -1,8 +1,9 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Inventory, type InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
-import { Inventory, type InventoryPolicy, type Pf, SriovError, Sysfs } from '../../../../src/node/sriov/index.ts';
+import { type Pf, SriovError, Sysfs } from '../../../../src/node/sriov/index.ts';
 import { VfActivation } from '../../../../src/node/sriov/vf-activation.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { layFunction, type TreeFunction } from '../sriov/pci-tree.ts';

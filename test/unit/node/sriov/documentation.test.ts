@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { deviceAttributes, inventoryPolicySchema } from '../../../../src/node/sriov/index.ts';
+import { deviceAttributes, inventoryPolicySchema } from '../../../../src/node/inventory/index.ts';
 import { TestNode } from './test-node.ts';
 import { mlx5Tree } from './trees/mlx5.ts';
 

@@ -1,7 +1,8 @@
 import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Inventory, Sysfs } from '../../../../src/node/sriov/index.ts';
+import { Inventory } from '../../../../src/node/inventory/index.ts';
+import { Sysfs } from '../../../../src/node/sriov/index.ts';
 import { layFunction, type TreeFunction } from './pci-tree.ts';
 import { defaultRoute, TestNode } from './test-node.ts';
 import { iceTree } from './trees/ice.ts';

@@ -1,3 +1,4 @@
+import { deviceAttributes, Inventory, type InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import {
   type Address,
   isDefaultRoute,
@@ -6,7 +7,7 @@ import {
   type Route,
   type VfInfo,
 } from '../../../../src/node/netlink/index.ts';
-import { deviceAttributes, Inventory, type InventoryPolicy, Sysfs } from '../../../../src/node/sriov/index.ts';
+import { Sysfs } from '../../../../src/node/sriov/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 import { layTree, linksOf, type TreeFunction } from './pci-tree.ts';
 
