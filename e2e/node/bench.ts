@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { V1Pod } from '@kubernetes/client-node';
 import type { App } from '../../src/app/app.ts';
-import type { Settings } from '../../src/app/settings.ts';
+import { defaultSettings, type Settings } from '../../src/app/settings.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import type { Logger } from '../../src/lib/logger.ts';
 import { ApiServer } from '../../test/doubles/api-server.ts';
@@ -99,31 +99,20 @@ export class Bench implements AsyncDisposable {
     );
     const kubelet = stack.use(await Kubelet.start({ registryDir, getClaim: claimsOf(api) }));
     const settings: Settings = {
+      ...defaultSettings(),
       driverName: testDriver,
       nodeName: testNode,
       kubeconfig,
       kubeletPluginsDir: pluginsDir,
       kubeletRegistryDir: registryDir,
-      podUid: undefined,
       cdiDir,
       deviceInfoDir: join(dir, 'devinfo'),
-      stateDir: undefined,
       cniBinDirs: [containerd.cniBinDir],
-      procSysDir: '/proc/sys',
       nriSocket: containerd.nriSocketPath,
-      nriPluginName: 'netdra',
-      nriPluginIndex: '10',
-      metadataLayouts: ['v1', 'kep'],
       attributesDir: join(dir, 'attributes'),
       downwardApiDir: join(dir, 'pods'),
-      enableDeviceMetadata: true,
       ...(more?.startGate === 'file' ? {} : { gateProgram: locateGate() }),
-      liveUpdates: true,
-      openClaimFields: [],
-      inventoryPolicy: undefined,
       simulate: { pfs: 1, vfsPerPf: 8 },
-      simulatePrefix: 'nsim',
-      logLevel: 'info',
       ...more,
     };
     const parts = { api, kubelet, containerd, settings, dir, logger };

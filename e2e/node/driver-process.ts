@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Settings } from '../../src/app/settings.ts';
+import { type FlagName, flagNames, flagOf, type Settings } from '../../src/app/settings.ts';
 
 const sourcePath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
@@ -75,38 +75,13 @@ export class DriverProcess implements AsyncDisposable {
 
 /** The flags of `netdra run`. */
 export function driverFlags(settings: Settings): string[] {
-  const { simulate } = settings;
-  const flags: Record<string, string | undefined> = {
-    'driver-name': settings.driverName,
-    'node-name': settings.nodeName,
-    kubeconfig: settings.kubeconfig,
-    'kubelet-plugins-dir': settings.kubeletPluginsDir,
-    'kubelet-registry-dir': settings.kubeletRegistryDir,
-    'pod-uid': settings.podUid,
-    'cdi-dir': settings.cdiDir,
-    'device-info-dir': settings.deviceInfoDir,
-    'state-dir': settings.stateDir,
-    'cni-bin-dirs': settings.cniBinDirs.join(','),
-    'nri-socket': settings.nriSocket,
-    'nri-plugin-name': settings.nriPluginName,
-    'nri-plugin-index': settings.nriPluginIndex,
-    'metadata-layouts': settings.metadataLayouts.join(','),
-    'attributes-dir': settings.attributesDir,
-    'downward-api-dir': settings.downwardApiDir,
-    'enable-device-metadata': String(settings.enableDeviceMetadata),
-    'start-gate': settings.startGate,
-    'gate-program': settings.gateProgram,
-    'hookless-runtime-handlers': settings.hooklessRuntimeHandlers?.join(','),
-    'live-updates': String(settings.liveUpdates),
-    'open-claim-fields': settings.openClaimFields.join(',') || undefined,
-    'inventory-policy': settings.inventoryPolicy,
-    'reconcile-interval':
-      settings.reconcileIntervalMs === undefined ? undefined : String(settings.reconcileIntervalMs / 1_000),
-    'boot-id-path': settings.bootIdPath,
-    'http-address': settings.httpAddress,
-    simulate: simulate && `${simulate.pfs}x${simulate.vfsPerPf}`,
-    'simulate-prefix': settings.simulatePrefix,
-    'log-level': settings.logLevel,
-  };
-  return Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]));
+  return flagNames.flatMap((name) => {
+    const value = settings[name];
+    return value === undefined ? [] : [`${flagOf(name)}=${toText(value)}`];
+  });
+}
+
+function toText(value: NonNullable<Settings[FlagName]>): string {
+  if (typeof value === 'number') return String(value / 1_000);
+  return typeof value === 'object' && 'pfs' in value ? `${value.pfs}x${value.vfsPerPf}` : String(value);
 }

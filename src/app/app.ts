@@ -3,15 +3,16 @@ import { createPlugin } from '../../nri/index.ts';
 import packageInfo from '../../package.json' with { type: 'json' };
 import {
   AllocationCheck,
-  allCni,
   createKubeNamespaceReader,
   createKubeNetworkAttachmentReader,
   DeviceClasses,
   Driver,
 } from '../driver/claims/index.ts';
 import { deviceHealth } from '../driver/devices/device-health.ts';
-import { heldDevices, openVfSource, type VfSource } from '../driver/devices/vf-source.ts';
-import { DeviceInfoFiles, DialectFiles, deviceInfoDir } from '../driver/dialects/index.ts';
+import type { DeviceList } from '../driver/devices/device-list.ts';
+import { heldDevices } from '../driver/devices/held-devices.ts';
+import { openDevices } from '../driver/devices/open-devices.ts';
+import { DeviceInfoFiles, DialectFiles } from '../driver/dialects/index.ts';
 import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from '../driver/events/index.ts';
 import {
   endEarlierBoots,
@@ -53,7 +54,7 @@ import {
   observePlugin,
 } from './ops/index.ts';
 import { labelDirectories } from './selinux.ts';
-import { defaultReconcileIntervalMs, type Settings } from './settings.ts';
+import type { Settings } from './settings.ts';
 import { openStartGate } from './start-gate.ts';
 import { checkWritableDirectories, driverDirectories } from './writable-directories.ts';
 
@@ -112,8 +113,8 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,
     attributesOf: ({ pool, name }) => {
-      const device = pool === settings.nodeName ? vfs.find(name) : undefined;
-      return device && vfs.attributesOf(device.pciAddress);
+      const device = pool === settings.nodeName ? devices.find(name) : undefined;
+      return device && devices.attributesOf(device.pciAddress);
     },
     bootId,
     onRecovered: ({ namespace, name, uid }, err) => {
@@ -122,15 +123,15 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     onPending: (claim) => sandboxes?.requeuePods(podUidsOf(claim)),
     later: createOneByOne(),
     ...(gate.hook === undefined ? {} : { gate: gate.hook }),
-    ...(settings.attributesDir === undefined ? {} : { attributesDir: settings.attributesDir }),
-    ...(settings.downwardApiDir === undefined ? {} : { downwardApiDir: settings.downwardApiDir }),
+    attributesDir: settings.attributesDir,
+    downwardApiDir: settings.downwardApiDir,
   });
   // Must run before anything reads the VF snapshots of an earlier boot.
   await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
   const { connection: host, ethtool } = networks.host;
-  const vfs = stack.use(
-    await openVfSource(settings, {
+  const devices = stack.use(
+    await openDevices(settings, {
       driver,
       host,
       ethtool,
@@ -149,7 +150,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   );
   const cni = new CniAttacher({ runner, clock, logger });
   const cniCleanUp = stack.use(new CniCleanUp({ runner, store, clock, logger }));
-  const attachments = new Attachments({ networks, vfs, cni, store, clock });
+  const attachments = new Attachments({ networks, vfs: devices.vfs, cni, store, clock });
 
   const { nodeName } = settings;
   const publisher = stack.use(
@@ -160,7 +161,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
       logger,
       onError: (error) => {
         ops.setPublished(explain(error));
-        if (dropsTaints(error)) vfs.withdrawHung();
+        if (dropsTaints(error)) devices.withdrawHung();
       },
       onSynced: () => ops.setPublished(),
     }),
@@ -186,7 +187,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const dialectFiles = new DialectFiles({
     specs: new CdiSpecs({ dir: settings.cdiDir, driver, class: 'dialects' }),
     deviceInfo: new DeviceInfoFiles({
-      dir: settings.deviceInfoDir ?? deviceInfoDir,
+      dir: settings.deviceInfoDir,
       recordDir: join(stateDir, 'device-info'),
     }),
   });
@@ -194,15 +195,19 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   const networkDriver = new Driver({
     driver,
     store,
-    inventory: { pool: nodeName, find: (name) => vfs.findUsable(name) },
+    inventory: { pool: nodeName, find: (name) => devices.findUsable(name) },
     attachments,
-    control: vfs.control,
-    attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
+    control: devices.vfs.control,
+    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     deviceSpecs,
     dialectFiles,
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
-    cni: settings.cni ?? allCni,
+    cni: {
+      uses: settings.cniUses,
+      allowedPlugins: settings.cniAllowedPlugins,
+      definitionNamespaces: settings.cniDefinitionNamespaces,
+    },
     allocations: new AllocationCheck({ driver, classes }),
     openClaimFields: settings.openClaimFields,
     nodeNetworks: async () => {
@@ -240,7 +245,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     attachments,
     networks,
     files: observeFiles(helper, ops.metrics, clock),
-    attributesOf: (pciAddress) => vfs.attributesOf(pciAddress),
+    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     assure: (claim, device) => networkDriver.assure(claim, device),
     metadata,
     isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
@@ -301,20 +306,20 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
     helper,
     logger,
   });
-  const unrestored = new UnrestoredVfs({ store, attachments, control: vfs.control, locks, logger });
+  const unrestored = new UnrestoredVfs({ store, attachments, control: devices.vfs.control, locks, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
   const reconciler: Reconciler = stack.use(
     new Reconciler({
       tasks: [
         { name: 'sandboxes', run: async () => registry.requeueAll() },
         { name: 'VFs to restore', run: (signal) => unrestored.sweep(signal) },
-        { name: 'VFs', run: (signal) => vfs.reclaimLost(signal) },
+        { name: 'VFs', run: (signal) => devices.recreateLost(signal) },
         { name: 'observed VFs', run: (signal) => observed.sweep(signal) },
         { name: 'claims', run: (signal) => inactive.sweep(signal) },
         { name: 'files', run: (signal) => orphans.sweep(signal) },
         { name: 'CNI attachments', run: (signal) => cniCleanUp.sweep(signal) },
       ],
-      everyMs: settings.reconcileIntervalMs ?? defaultReconcileIntervalMs,
+      everyMs: settings.reconcileIntervalMs,
       clock,
       logger,
     }),
@@ -333,18 +338,18 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   // The pool is named after the node, so that its name is unique in the cluster.
   const publish = () => {
     // An empty list would withdraw all devices, and report those of claims as lost.
-    if (!vfs.isListed) return ops.setPublished(`devices cannot be listed: ${explain(vfs.failure)}`);
-    const devices = vfs.offered();
-    publisher.publish({ pools: { [nodeName]: { devices } } });
-    const names = devices.map(({ name }) => name);
-    helper.setHealth(deviceHealth(nodeName, names, store.claims(), vfs.hung()));
+    if (!devices.isListed) return ops.setPublished(`devices cannot be listed: ${explain(devices.failure)}`);
+    const offered = devices.offered();
+    publisher.publish({ pools: { [nodeName]: { devices: offered } } });
+    const names = offered.map(({ name }) => name);
+    helper.setHealth(deviceHealth(nodeName, names, store.claims(), devices.hung()));
     events.devicesFound(nodeName, names, store.claims());
-    events.devicesHung(nodeName, vfs.hung());
+    events.devicesHung(nodeName, devices.hung());
   };
   publish();
-  vfs.watch(publish);
-  ops.metrics.readFrom(metricSources(vfs, store, metadata));
-  logger.info({ driver, node: nodeName, devices: vfs.offered().length }, 'driver started');
+  devices.watch(publish);
+  ops.metrics.readFrom(metricSources(devices, store, metadata));
+  logger.info({ driver, node: nodeName, devices: devices.offered().length }, 'driver started');
   const owned = stack.move();
   return {
     whenConnected: async () => void (await plugin.whenConnected()),
@@ -352,10 +357,10 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   };
 }
 
-function metricSources(vfs: VfSource, store: Store, metadata: ClaimMetadata): MetricSources {
+function metricSources(found: DeviceList, store: Store, metadata: ClaimMetadata): MetricSources {
   const devices = () => store.claims().flatMap((claim) => claim.devices);
   return {
-    devicesOffered: () => vfs.offered().length,
+    devicesOffered: () => found.offered().length,
     claimsByState: () => countBy(store.claims().map(({ state }) => state)),
     devicesAttached: () => devices().filter(({ attachment }) => attachment !== undefined).length,
     metadataFiles: () => metadata.countFiles(),

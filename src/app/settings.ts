@@ -1,131 +1,212 @@
-import { type ClosedField, closedFields } from '../driver/api/claim-fields.ts';
-import { type CniRules, type CniUse, cniUses } from '../driver/api/cni-rules.ts';
-import type { StartGateMode } from '../framework/metadata/gate/choose-start-gate.ts';
-import { type LayoutName, layoutNames } from '../framework/metadata/layouts/layout.ts';
+import { InvalidArgumentError, Option } from 'commander';
+import { closedFields } from '../driver/api/claim-fields.ts';
+import { cniUses } from '../driver/api/cni-rules.ts';
+import { deviceInfoDir } from '../driver/dialects/device-info.ts';
+import { defaultHooklessHandlers, startGateModes } from '../framework/metadata/gate/choose-start-gate.ts';
+import { defaultHostDirs, layoutNames } from '../framework/metadata/layouts/layout.ts';
+import { parseAddress } from './ops/http-server.ts';
+import {
+  parseBoolean,
+  parseClaimFields,
+  parseCniUses,
+  parseDriverName,
+  parseHandlers,
+  parseLayouts,
+  parseList,
+  parseSeconds,
+  parseSimulation,
+} from './parse-flags.ts';
 
-/** How many virtual functions to simulate. */
-export interface Simulation {
-  pfs: number;
-  vfsPerPf: number;
+/** A flag of `netdra run`, and the setting that it becomes. */
+interface Flag {
+  /** Its value in the help, such as `<path>`; `[bool]` may be left out. */
+  value: string;
+  help: string;
+  /** Environment variable; it applies to all commands, so that in the driver's container the tools use the same settings. */
+  env?: string;
+  /** As on the command line. Absent: the setting is `undefined` unless the flag is given. */
+  default?: string;
+  /** Default: the setting is the text. */
+  parse?: (text: string) => unknown;
+  choices?: readonly string[];
+  isMandatory?: boolean;
+  isHidden?: boolean;
 }
 
-/** All settings of `netdra run`. Directories are absolute; the kubelet sees them under the same paths. */
-export interface Settings {
-  driverName: string;
-  nodeName: string;
-  /** Path of a kubeconfig; absent: the service account of the pod. */
-  kubeconfig: string | undefined;
-  /** The kubelet's `plugins` directory; the driver's own directory in it is named after the driver. */
-  kubeletPluginsDir: string;
-  kubeletRegistryDir: string;
-  /** UID of our own pod, for rolling updates; absent: only one instance may run. */
-  podUid: string | undefined;
-  cdiDir: string;
-  stateDir: string | undefined;
-  /** Directories that are searched for CNI plugins, in this order. */
-  cniBinDirs: string[];
-  /** What CNI plugins may do; absent: everything. */
-  cni?: CniRules;
-  /** Where the host's `/proc/sys` is mounted writable. */
-  procSysDir: string;
-  nriSocket: string;
-  nriPluginName: string;
-  nriPluginIndex: string;
-  metadataLayouts: LayoutName[];
-  /** Host directory for the layout `attributes-json`; absent: the same path as in the container. */
-  attributesDir?: string;
-  /** Host directory for the layout `downward-api`, with a directory for each pod; absent: `/etc/dra`. */
-  downwardApiDir?: string;
-  /** Host directory for device-info files; absent: where Multus looks for them. */
-  deviceInfoDir?: string;
-  enableDeviceMetadata: boolean;
-  /** What keeps containers from starting before their devices are ready; absent: `auto`. */
-  startGate?: StartGateMode;
-  /** Path of `netdra-gate`, which is copied to the node; absent: see `defaultGateProgram`. */
-  gateProgram?: string;
-  /** Runtime handlers, with `*` for any characters, that may not run OCI hooks; absent: `defaultHooklessHandlers`. */
-  hooklessRuntimeHandlers?: string[];
-  /** Whether metadata follows changes in running pods. */
-  liveUpdates: boolean;
-  /** Closed fields of VFConfig that claims may set where their DeviceClass does not. */
-  openClaimFields: ClosedField[];
-  /** Path of a file with an InventoryPolicy. */
-  inventoryPolicy: string | undefined;
-  /** How often stored and actual state are compared, ms; absent: {@link defaultReconcileIntervalMs}. */
-  reconcileIntervalMs?: number;
-  /** File with the kernel's boot ID; absent: below `/proc`. */
-  bootIdPath?: string;
-  /** Where metrics and probes are served, `HOST:PORT`; absent: nowhere. */
-  httpAddress?: string;
-  /** Directory with `tls.crt` and `tls.key` for that address, read again when they change; absent: no TLS. */
-  httpTlsDir?: string;
-  simulate: Simulation | undefined;
-  simulatePrefix: string;
-  logLevel: string;
-}
-
-export const defaultReconcileIntervalMs = 60_000;
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
 /**
- * Parses seconds, such as `60` or `0.5`, into milliseconds.
- * @throws Error with what is allowed
+ * All flags of `netdra run`, by the name of their setting, from which the flag's name is derived. Directories are absolute;
+ * the kubelet sees them under the same paths.
  */
-export function parseSeconds(text: string): number {
-  const ms = Math.round(Number(text) * 1_000);
-  if (text.trim() !== '' && ms >= 100 && ms <= 86_400_000) return ms;
-  throw new Error('give seconds, from 0.1 to 86400');
+const flags = {
+  driverName: {
+    ...{ value: '<name>', env: 'NETDRA_DRIVER_NAME', default: 'sriov.netdra.dev', parse: parseDriverName },
+    help: 'name of the driver in claims and ResourceSlices',
+  },
+  nodeName: { value: '<name>', env: 'NODE_NAME', isMandatory: true, help: 'name of the Node object of this machine' },
+  kubeconfig: {
+    ...{ value: '<path>', env: 'KUBECONFIG' },
+    help: "kubeconfig file for the API server; the pod's service account is used if unset",
+  },
+  kubeletPluginsDir: {
+    ...{ value: '<path>', env: 'NETDRA_KUBELET_PLUGINS_DIR', default: '/var/lib/kubelet/plugins' },
+    help: "the kubelet's plugins directory",
+  },
+  kubeletRegistryDir: {
+    ...{ value: '<path>', env: 'NETDRA_KUBELET_REGISTRY_DIR', default: '/var/lib/kubelet/plugins_registry' },
+    help: "the kubelet's registration directory",
+  },
+  podUid: {
+    ...{ value: '<uid>', env: 'POD_UID' },
+    help: "UID of the driver's own pod; lets two instances serve side by side during a rolling update",
+  },
+  cdiDir: {
+    ...{ value: '<path>', env: 'NETDRA_CDI_DIR', default: '/var/run/cdi' },
+    help: 'directory for CDI specs; the runtime must scan it',
+  },
+  stateDir: {
+    ...{ value: '<path>', env: 'NETDRA_STATE_DIR' },
+    help: "directory for the driver's state (default: its directory in the kubelet's plugins)",
+  },
+  cniBinDirs: {
+    ...{ value: '<paths>', default: '/opt/cni/bin', parse: (text: string) => text.split(',') },
+    help: 'directories of CNI plugins, searched in this order; comma-separated',
+  },
+  cniUses: {
+    ...{ value: '<uses>', default: cniUses.join(','), parse: parseCniUses },
+    help: `what CNI plugins may do, comma-separated: ${cniUses.join(', ')}; empty: nothing`,
+  },
+  cniAllowedPlugins: {
+    ...{ value: '<names>', default: '*', parse: parseList },
+    help: 'CNI plugins that may run, comma-separated; *: all',
+  },
+  cniDefinitionNamespaces: {
+    ...{ value: '<names>', default: '*', parse: parseList },
+    help: 'namespaces whose NetworkAttachmentDefinitions may select plugins, comma-separated; *: all',
+  },
+  procSysDir: {
+    ...{ value: '<path>', env: 'NETDRA_PROC_SYS_DIR', default: '/proc/sys' },
+    help: "the host's /proc/sys, mounted writable: for sysctls of interfaces",
+  },
+  nriSocket: {
+    ...{ value: '<path>', env: 'NETDRA_NRI_SOCKET', default: '/var/run/nri/nri.sock' },
+    help: "the runtime's NRI socket",
+  },
+  nriPluginName: { value: '<name>', default: 'netdra', help: 'NRI plugin name' },
+  nriPluginIndex: { value: '<nn>', default: '10', help: 'two digits that order the NRI plugins' },
+  metadataLayouts: {
+    ...{ value: '<names>', default: 'v1,kep', parse: parseLayouts },
+    help: `layouts of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
+  },
+  attributesDir: {
+    ...{ value: '<path>', env: 'NETDRA_ATTRIBUTES_DIR', default: defaultHostDirs.attributesDir },
+    help: 'host directory for files of the layout attributes-json',
+  },
+  downwardApiDir: {
+    ...{ value: '<path>', env: 'NETDRA_DOWNWARD_API_DIR', default: defaultHostDirs.downwardApiDir },
+    help: 'host directory for files of the layout downward-api, with a directory for each pod',
+  },
+  deviceInfoDir: {
+    ...{ value: '<path>', default: deviceInfoDir },
+    help: 'host directory for device-info files (docs/dialects.md)',
+  },
+  enableDeviceMetadata: {
+    ...{ value: '[bool]', env: 'ENABLE_DEVICE_METADATA', default: 'true', parse: parseBoolean },
+    help: 'false: no metadata files for new claims',
+  },
+  startGate: {
+    ...{ value: '<mode>', env: 'NETDRA_START_GATE', default: 'auto', choices: startGateModes },
+    help: 'containers that start before their devices are ready: wait in an OCI hook (hook), have no metadata file and fail (file), or what the runtime handlers of the node allow (auto)',
+  },
+  gateProgram: {
+    ...{ value: '<path>', env: 'NETDRA_GATE_PROGRAM' },
+    help: 'netdra-gate, the program of that hook, which is copied to the node (default: the one beside the driver)',
+  },
+  hooklessRuntimeHandlers: {
+    ...{ value: '<names>', env: 'NETDRA_HOOKLESS_RUNTIME_HANDLERS', default: defaultHooklessHandlers.join(',') },
+    ...{ parse: parseHandlers },
+    help: 'runtime handlers that may not run OCI hooks, comma-separated, with * for any characters',
+  },
+  liveUpdates: {
+    ...{ value: '[bool]', default: 'true', parse: parseBoolean },
+    help: 'follow changes of addresses, MTU, MAC and link in running pods',
+  },
+  openClaimFields: {
+    ...{ value: '<fields>', default: '', parse: parseClaimFields },
+    help: `closed fields that claims may set where their DeviceClass does not; comma-separated: ${closedFields.join(', ')}`,
+  },
+  inventoryPolicy: {
+    ...{ value: '<path>', env: 'NETDRA_INVENTORY_POLICY' },
+    help: 'file that selects the VFs to offer; read again when it changes',
+  },
+  reconcileIntervalMs: {
+    ...{ value: '<seconds>', default: '60', parse: parseSeconds },
+    help: 'interval between reconciliations',
+  },
+  bootIdPath: { value: '<path>', isHidden: true, help: "file with the kernel's boot ID" },
+  httpAddress: {
+    ...{ value: '<address>', parse: (text: string) => parseAddress(text) && text },
+    help: 'where to serve /metrics, /healthz and /readyz: HOST:PORT or :PORT; disabled if unset',
+  },
+  httpTlsDir: {
+    value: '<path>',
+    help: 'directory with tls.crt and tls.key to serve them over HTTPS; read again when they change',
+  },
+  simulate: {
+    ...{ value: '<vfs>', env: 'NETDRA_SIMULATE', parse: parseSimulation },
+    help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS',
+  },
+  simulatePrefix: { value: '<name>', default: 'nsim', help: 'name prefix of simulated interfaces' },
+  logLevel: { value: '<level>', default: 'info', choices: logLevels, help: 'minimum log level' },
+} as const satisfies Record<string, Flag>;
+
+type Flags = typeof flags;
+export type FlagName = keyof Flags;
+export const flagNames = Object.keys(flags) as FlagName[];
+
+type Value<F> = F extends { parse: (text: string) => infer T }
+  ? T
+  : F extends { choices: readonly (infer Choice)[] }
+    ? Choice
+    : string;
+type Given<F> = F extends { default: string } | { isMandatory: true } ? Value<F> : Value<F> | undefined;
+
+/** The settings of `netdra run`. One whose flag has no default may be absent. */
+export type Settings = {
+  [Name in FlagName as undefined extends Given<Flags[Name]> ? never : Name]: Given<Flags[Name]>;
+} & { [Name in FlagName as undefined extends Given<Flags[Name]> ? Name : never]?: Given<Flags[Name]> };
+
+/** `--http-tls-dir` of `httpTlsDir`; units are in the name of the setting only. */
+export function flagOf(name: FlagName): string {
+  return `--${name.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/**
- * Parses `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each).
- * @throws Error with what is allowed
- */
-export function parseSimulation(text: string): Simulation {
-  const [, pfs, vfs] = /^(?:(\d+)x)?(\d+)$/.exec(text) ?? [];
-  const simulation = { pfs: Number(pfs ?? 1), vfsPerPf: Number(vfs) };
-  const valid = simulation.pfs >= 1 && simulation.pfs <= 8 && simulation.vfsPerPf >= 1 && simulation.vfsPerPf <= 128;
-  if (!valid) throw new Error('give VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4');
-  return simulation;
+/** A flag for a command. */
+export function flagOption(name: FlagName): Option {
+  const flag: Flag = flags[name];
+  const { value, help, env, choices, parse = (text: string) => text } = flag;
+  const option = new Option(`${flagOf(name)} ${value}`, help).argParser(argument(parse));
+  option.attributeName = () => name;
+  if (env !== undefined) option.env(env);
+  if (choices !== undefined) option.choices(choices);
+  if (flag.default !== undefined) option.default(parse(flag.default), flag.default || 'none');
+  return option.makeOptionMandatory(flag.isMandatory ?? false).hideHelp(flag.isHidden ?? false);
 }
 
-/** Comma-separated names of runtime handlers, in which `*` stands for any characters; may be empty. */
-export function parseHandlers(text: string): string[] {
-  const names = [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
-  // Source: RuntimeClass `handler`, a DNS label.
-  if (names.every((name) => /^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$/.test(name))) return names;
-  throw new Error('give names of runtime handlers, lower-case, with * for any characters, such as kata,kata-*');
+/** Turns a parser's error into commander's, which names the flag. */
+function argument(parse: (text: string) => unknown): (text: string) => unknown {
+  return (text) => {
+    try {
+      return parse(text);
+    } catch (error) {
+      throw new InvalidArgumentError((error as Error).message);
+    }
+  };
 }
 
-/** Comma-separated layout names, at least one. */
-export function parseLayouts(text: string): LayoutName[] {
-  return parseNames(text, layoutNames);
-}
-
-/** Comma-separated uses of CNI plugins; may be empty. */
-export function parseCniUses(text: string): CniUse[] {
-  return text.trim() === '' ? [] : parseNames(text, cniUses);
-}
-
-/** Comma-separated names, or `*` for all; may be empty. */
-export function parseList(text: string): string[] {
-  return [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
-}
-
-/** Comma-separated paths of closed fields. */
-export function parseClaimFields(text: string): ClosedField[] {
-  return parseNames(text, closedFields);
-}
-
-function parseNames<Name extends string>(text: string, known: readonly Name[]): Name[] {
-  const names = [...new Set(text.split(',').map((name) => name.trim()))];
-  const unknown = names.filter((name) => !(known as readonly string[]).includes(name));
-  if (unknown.length > 0) throw new Error(`unknown: ${unknown.join(', ')}; known are ${known.join(', ')}`);
-  return names as Name[];
-}
-
-/** A driver name is a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1 `DriverNameMaxLength`. */
-export function parseDriverName(text: string): string {
-  const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
-  if (text.length <= 63 && new RegExp(`^${label}(\\.${label})*$`).test(text)) return text;
-  throw new Error('a lower-case DNS name of at most 63 characters is needed, such as sriov.netdra.dev');
+/** The settings of flags that are not given. */
+export function defaultSettings(): Omit<Settings, 'nodeName'> {
+  const defaults = flagNames.map((name) => [name, flagOption(name).defaultValue]);
+  return Object.fromEntries(defaults.filter(([, value]) => value !== undefined));
 }

@@ -3,7 +3,6 @@ import type { KubeClient } from '../framework/kube/index.ts';
 import {
   chooseStartGate,
   defaultGateProgram,
-  defaultHooklessHandlers,
   gateProgramPath,
   installGate,
   isHookless,
@@ -18,7 +17,7 @@ const gateTimeoutSeconds = 100;
 const readNodeMs = 10_000;
 
 /** What keeps containers of this node from starting before their devices are ready. */
-export interface StartGate {
+export interface NodeGate {
   /** Absent: containers lack their metadata file until then. */
   hook?: NonNullable<ClaimMetadataOptions['gate']>;
   /** Whether containers of a runtime handler run the hook. */
@@ -29,8 +28,8 @@ export interface StartGate {
 export async function openStartGate(
   settings: Settings,
   { kube, dataDir, logger }: { kube: KubeClient; dataDir: string; logger: Logger },
-): Promise<StartGate> {
-  const { nodeName, startGate = 'auto', hooklessRuntimeHandlers = defaultHooklessHandlers } = settings;
+): Promise<NodeGate> {
+  const { nodeName, startGate, hooklessRuntimeHandlers } = settings;
   // A restart while the API server is unreachable must not change an earlier choice.
   const isInstalled = existsSync(gateProgramPath(dataDir));
   const handlers =

@@ -10,7 +10,7 @@ export interface ErrorDetails {
   /** The file, directory or socket it is about. */
   path?: string;
   /** What the reader can do about it, as a clause: `start containerd with NRI enabled`. */
-  hint?: string;
+  hint?: string | undefined;
   /** Whether the same call may succeed later without human intervention. */
   retriable?: boolean;
 }

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { type FakeRuntime, startFakeRuntime } from '../../nri/testing.ts';
-import type { Settings, Simulation } from '../../src/app/settings.ts';
+import type { Simulation } from '../../src/app/parse-flags.ts';
+import { defaultSettings, type Settings } from '../../src/app/settings.ts';
 import { ApiServer } from '../doubles/api-server.ts';
 import { claimsOf } from '../doubles/claims-of.ts';
 import { Kubelet } from '../doubles/kubelet.ts';
@@ -181,29 +182,16 @@ export function labSettings(paths: {
   simulate: Simulation;
 }): Settings {
   return {
+    ...defaultSettings(),
     driverName: testDriver,
     nodeName: testNode,
-    kubeconfig: undefined,
     kubeletPluginsDir: paths.pluginsDir,
     kubeletRegistryDir: paths.registryDir,
-    podUid: undefined,
     cdiDir: paths.cdiDir,
-    stateDir: undefined,
-    cniBinDirs: ['/opt/cni/bin'],
-    procSysDir: '/proc/sys',
     nriSocket: paths.nriSocket,
-    nriPluginName: 'netdra',
-    nriPluginIndex: '10',
-    metadataLayouts: ['v1', 'kep'],
     attributesDir: join(paths.pluginsDir, 'attributes'),
     downwardApiDir: join(paths.pluginsDir, 'pods'),
-    enableDeviceMetadata: true,
-    liveUpdates: true,
-    openClaimFields: [],
-    inventoryPolicy: undefined,
     httpAddress: '127.0.0.1:19470',
     simulate: paths.simulate,
-    simulatePrefix: 'nsim',
-    logLevel: 'info',
   };
 }

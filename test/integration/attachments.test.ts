@@ -45,7 +45,7 @@ class Bench implements AsyncDisposable {
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
       ensureLink: async () => undefined,
       isUnbound: async () => false,
-      reclaimLink: async () => undefined,
+      recreate: async () => undefined,
     },
     cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),
     store: this.store,
@@ -120,8 +120,8 @@ class Bench implements AsyncDisposable {
     for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
   }
 
-  async takeBack(claim: string): Promise<void> {
-    for (const device of this.devices(claim)) await this.#attachments.takeBack(device);
+  async detachLost(claim: string): Promise<void> {
+    for (const device of this.devices(claim)) await this.#attachments.detachLost(device);
   }
 
   devices(claim: string): StoredDevice[] {
@@ -351,7 +351,7 @@ describe('a VF that another component attaches', () => {
     stack.defer(() => rmSync(left));
     bench.prepare('c', [{ index: 1, config: { attach: 'observe' } }]);
     ip('link', 'set', 'vf1', 'netns', pod.path);
-    await bench.takeBack('c');
+    await bench.detachLost('c');
     expect(inPod(pod)).toEqual([]);
     expect(links()).toContain('vf1');
   });

@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { heldDevices, openVfSource, type VfSource } from '../../src/driver/devices/vf-source.ts';
+import type { DeviceList } from '../../src/driver/devices/device-list.ts';
+import { heldDevices } from '../../src/driver/devices/held-devices.ts';
+import { openDevices } from '../../src/driver/devices/open-devices.ts';
 import { Attachments, CniAttacher, KernelNetworks } from '../../src/driver/sandbox/index.ts';
 import { Store } from '../../src/driver/state/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
@@ -18,17 +20,17 @@ const first = { pciAddress: 'fe00:00:02.0', name: 'fe00-00-02-0' };
 class Instance implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   readonly store: Store;
-  readonly vfs: VfSource;
+  readonly devices: DeviceList;
   readonly networks: KernelNetworks;
   readonly attachments: Attachments;
 
   private constructor(
     stack: AsyncDisposableStack,
-    parts: Pick<Instance, 'attachments' | 'networks' | 'store' | 'vfs'>,
+    parts: Pick<Instance, 'attachments' | 'networks' | 'store' | 'devices'>,
   ) {
     this.#stack = stack;
     this.store = parts.store;
-    this.vfs = parts.vfs;
+    this.devices = parts.devices;
     this.attachments = parts.attachments;
     this.networks = parts.networks;
   }
@@ -39,9 +41,9 @@ class Instance implements AsyncDisposable {
     const store = stack.use(new Store(join(stateDir, 'state.db')));
     const networks = stack.use(new KernelNetworks({ procSysDir: '/proc/sys', hostPath }));
     const { connection: host } = networks.host;
-    const vfs = stack.use(
-      await openVfSource(
-        { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nlost' } as Parameters<typeof openVfSource>[0],
+    const devices = stack.use(
+      await openDevices(
+        { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nlost' },
         {
           driver: 'sriov.test',
           host,
@@ -55,8 +57,8 @@ class Instance implements AsyncDisposable {
     );
     const runner = stack.use(new CniRunner({ binDirs: [], cacheDir: join(stateDir, 'cni'), clock, logger }));
     const cni = new CniAttacher({ runner, clock, logger });
-    const attachments = new Attachments({ networks, vfs, cni, store, clock });
-    return new Instance(stack, { store, vfs, networks, attachments });
+    const attachments = new Attachments({ networks, vfs: devices.vfs, cni, store, clock });
+    return new Instance(stack, { store, devices, networks, attachments });
   }
 
   async [Symbol.asyncDispose]() {
@@ -77,7 +79,7 @@ beforeEach(() => {
 afterEach(() => stack.disposeAsync());
 
 const start = async () => stack.use(await Instance.start(stateDir, host.path, logger));
-const offered = ({ vfs }: Instance) => vfs.offered().map(({ name }) => name);
+const offered = ({ devices }: Instance) => devices.offered().map(({ name }) => name);
 const linkOnHost = (name: string) => {
   const links: { ifname: string; address: string; mtu: number; flags: string[]; linkinfo?: object }[] = host.ip('link');
   return links.find(({ ifname }) => ifname === name);
@@ -158,8 +160,8 @@ describe('a VF in a network namespace whose path is gone while a process lives i
 
     const restarted = await start();
     expect(offered(restarted)).toEqual(['fe00-00-02-1']);
-    await restarted.vfs.reclaimLost(new AbortController().signal);
-    await restarted.vfs.scan();
+    await restarted.devices.recreateLost(new AbortController().signal);
+    await restarted.devices.scan();
     expect(offered(restarted)).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
     expect(linkOnHost('nlost0v0')).toBeDefined();
     expect(linksOf(holder)).not.toContain('net1');
@@ -169,10 +171,10 @@ describe('a VF in a network namespace whose path is gone while a process lives i
     const driver = await start();
     const pod = stack.use(new TestNetns('pod'));
     await attach(driver, pod);
-    await driver.vfs.scan();
-    await driver.vfs.scan();
+    await driver.devices.scan();
+    await driver.devices.scan();
     expect(offered(driver)).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
-    await driver.vfs.reclaimLost(new AbortController().signal);
+    await driver.devices.recreateLost(new AbortController().signal);
     expect(pod.ip('link').map(({ ifname }: { ifname: string }) => ifname)).toContain('net1');
   });
 });

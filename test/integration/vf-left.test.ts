@@ -2,7 +2,8 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, PodSandbox } from '../../nri/index.ts';
-import { heldDevices, openVfSource } from '../../src/driver/devices/vf-source.ts';
+import { heldDevices } from '../../src/driver/devices/held-devices.ts';
+import { openDevices } from '../../src/driver/devices/open-devices.ts';
 import {
   Attachments,
   CniAttacher,
@@ -44,7 +45,7 @@ class Instance implements AsyncDisposable {
     const logger = new RecordingLogger();
     const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft' };
     const vfs = stack.use(
-      await openVfSource(settings as Parameters<typeof openVfSource>[0], {
+      await openDevices(settings as Parameters<typeof openDevices>[0], {
         ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, logger },
         held: () => heldDevices(store.claims()),
         unrestored: () => [],

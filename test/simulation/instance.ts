@@ -109,7 +109,7 @@ export class Instance {
       adminInfo: control.info.bind(control),
       ensureLink: links.ensure.bind(links),
       isUnbound: links.isUnbound.bind(links),
-      reclaimLink: async (pciAddress: string) => void (await links.reclaim(pciAddress)),
+      recreate: async (pciAddress: string) => void (await links.recreate(pciAddress)),
     };
     const lockClock = { ...clockFunctions(clock), sleep: (_ms: number) => clock.sleep(lockPollMs) };
     const locks = new ClaimLocks(join(stateDir, 'claims.lock'), lockClock);
@@ -284,15 +284,7 @@ class HeldFileLock extends FileLock {
   }
 }
 
-const storeChanges = [
-  'putClaim',
-  'setState',
-  'setAttachments',
-  'putUnrestored',
-  'deleteUnrestored',
-  'releaseClaim',
-  'deleteClaim',
-];
+const storeChanges = ['putClaim', 'setState', 'setAttachments', 'putUnrestored', 'deleteUnrestored', 'deleteClaim'];
 const storeReads = ['claim', 'claims', 'claimsOfPod', 'holderOf', 'unrestored', 'claimsOfEarlierBoots'];
 
 /** A store with kill points before and after each of its changes, which may also fail. */

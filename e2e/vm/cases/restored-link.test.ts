@@ -10,7 +10,7 @@ import {
   RtnlConnection,
   scrubLink,
 } from '../../../src/node/netlink/index.ts';
-import { DriverBinding, type VfBefore, VfHardware } from '../../../src/node/sriov/index.ts';
+import { DriverBinding, VfHardware, type VfSnapshot } from '../../../src/node/sriov/index.ts';
 import { EthtoolIoctl } from '../../../test/doubles/ethtool-ioctl.ts';
 import { TestNetns } from '../../../test/doubles/netns.ts';
 import { attachXdp } from '../../../test/doubles/xdp.ts';
@@ -117,11 +117,11 @@ async function misuse({ host, pod, podHandle, vf }: Setup): Promise<void> {
 
 describe('a VF that a pod has changed in every way', () => {
   let seen: object;
-  let vfBefore: VfBefore;
+  let vfBefore: VfSnapshot;
   beforeEach(async () => {
     seen = seenOnHost(setup);
     // Serialized as in the store.
-    vfBefore = JSON.parse(JSON.stringify(await setup.hardware.read(setup.address)));
+    vfBefore = JSON.parse(JSON.stringify(await setup.hardware.snapshot(setup.address)));
     await misuse(setup);
   });
 
@@ -136,7 +136,7 @@ describe('a VF that a pod has changed in every way', () => {
     expect(seenOnHost(setup)).not.toEqual(seen);
     await hardware.restore(address, vfBefore, { reset });
     expect(seenOnHost(setup)).toEqual(seen);
-    expect(await hardware.read(address)).toEqual(vfBefore);
+    expect(await hardware.snapshot(address)).toEqual(vfBefore);
     // Its address has not become an administrative one: the next pod can choose another.
     ip('link', 'set', vf.name, 'address', '02:77:77:77:77:77');
     ip('link', 'set', vf.name, 'address', vf.address);
@@ -150,7 +150,7 @@ describe('a VF that a pod has changed in every way', () => {
       await expect.poll(() => linkOf(vf), { timeout: 30_000 }).toMatchObject({ address: '02:66:66:66:66:66' });
       await hardware.restore(address, vfBefore, { reset });
       expect(seenOnHost(setup)).toEqual(seen);
-      expect(await hardware.read(address)).toEqual(vfBefore);
+      expect(await hardware.snapshot(address)).toEqual(vfBefore);
       // A name that the pod chose for the VF is available on the host again.
       ip('link', 'add', 'br-ex', 'type', 'bridge');
       ip('link', 'delete', 'br-ex');

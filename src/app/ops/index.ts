@@ -4,4 +4,4 @@ export { InstanceToken } from './instance-token.ts';
 export { type MetricSources, Metrics, type MetricsOptions } from './metrics.ts';
 export { observeFiles, observeHandlers, observePlugin } from './observe.ts';
 export { Operations, type OperationsOptions } from './operations.ts';
-export { type Condition, type ConditionState, conditions, Readiness } from './readiness.ts';
+export { type ConditionState, conditions, Readiness, type ReadinessCondition } from './readiness.ts';

@@ -35,7 +35,7 @@ export class Operations implements AsyncDisposable {
   #server: HttpServer | undefined;
   #tls: TlsPair | undefined;
   #following: Promise<void> | undefined;
-  #waiting: Promise<void> | undefined;
+  #takeover: Promise<void> | undefined;
   #longestStallMs = 0;
 
   private constructor(options: OperationsOptions) {
@@ -61,7 +61,7 @@ export class Operations implements AsyncDisposable {
           throw foreign;
         });
         options.logger.info({ address: options.address }, 'another instance serves metrics and probes: waiting for it');
-        operations.#waiting = operations.#serveLater(options.address, options);
+        operations.#takeover = operations.#serveLater(options.address, options);
         return operations;
       }
       await operations[Symbol.asyncDispose]();
@@ -139,7 +139,7 @@ export class Operations implements AsyncDisposable {
   async [Symbol.asyncDispose]() {
     this.#loopWatch[Symbol.dispose]();
     this.#ended.abort();
-    await this.#waiting?.catch(() => undefined);
+    await this.#takeover?.catch(() => undefined);
     await this.#following;
     await this.#server?.[Symbol.asyncDispose]();
   }

@@ -1,10 +1,10 @@
 /** Conditions that must hold before the driver can serve pods. */
 export const conditions = ['kubelet', 'nri', 'slices'] as const;
-export type Condition = (typeof conditions)[number];
+export type ReadinessCondition = (typeof conditions)[number];
 
 export type ConditionState = { ok: true } | { ok: false; reason: string };
 
-const waiting: Record<Condition, string> = {
+const unmet: Record<ReadinessCondition, string> = {
   kubelet: 'not registered yet; does the kubelet watch the registration directory?',
   nri: 'not connected yet; is NRI enabled in the runtime?',
   slices: 'ResourceSlices not published yet',
@@ -12,11 +12,11 @@ const waiting: Record<Condition, string> = {
 
 /** Whether the kubelet knows the driver, the runtime sends it events, and the API server has its slices. */
 export class Readiness {
-  readonly #states = new Map<Condition, ConditionState>(
-    conditions.map((condition) => [condition, { ok: false, reason: waiting[condition] }]),
+  readonly #states = new Map<ReadinessCondition, ConditionState>(
+    conditions.map((condition) => [condition, { ok: false, reason: unmet[condition] }]),
   );
 
-  set(condition: Condition, state: ConditionState): void {
+  set(condition: ReadinessCondition, state: ConditionState): void {
     this.#states.set(condition, state);
   }
 

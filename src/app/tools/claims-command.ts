@@ -1,35 +1,30 @@
-import { Command } from 'commander';
-import { commonOptions } from '../command-options.ts';
-import { type DirOptions, driverDirs, type OutputOptions, runTool, writeOutput } from './command.ts';
+import type { Command } from 'commander';
+import { driverDirs, runTool, type ToolOptions, toolCommand, writeOutput } from './command.ts';
 
-type Flags = OutputOptions & DirOptions & { attributesDir: string; downwardApiDir: string };
+const flags = ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'] as const;
+type ClaimsOptions = ToolOptions<(typeof flags)[number]>;
 
 /** `netdra claims`: the prepared claims, and where their devices are. */
 export function claimsCommand(): Command {
-  return new Command('claims')
-    .description('list the claims that are prepared on this node, and where their devices are; changes nothing')
-    .showHelpAfterError('(netdra claims --help lists the flags)')
-    .addOption(commonOptions.output())
-    .addOption(commonOptions.driverName())
-    .addOption(commonOptions.kubeletPluginsDir())
-    .addOption(commonOptions.stateDir())
-    .addOption(commonOptions.attributesDir())
-    .addOption(commonOptions.downwardApiDir())
-    .action((flags: Flags) => runTool(() => claims(flags)));
+  return toolCommand(
+    'claims',
+    'list the claims that are prepared on this node, and where their devices are; changes nothing',
+    flags,
+  ).action((options: ClaimsOptions) => runTool(() => claims(options)));
 }
 
-async function claims(flags: Flags): Promise<void> {
+async function claims(options: ClaimsOptions): Promise<void> {
   const { formatClaims, viewClaims } = await import('./claims.ts');
   const { inspectClaim } = await import('../../framework/metadata/index.ts');
   const { readStoredClaims } = await import('./stored-claims.ts');
   const { RtnlConnection } = await import('../../node/netlink/index.ts');
-  const { dataDir, stateDir } = driverDirs(flags);
-  const { driverName, attributesDir, downwardApiDir } = flags;
+  const { dataDir, stateDir } = driverDirs(options);
+  const { driverName, attributesDir, downwardApiDir } = options;
   using host = RtnlConnection.open();
   const view = await viewClaims({
     claims: readStoredClaims(`${stateDir}/state.db`),
     host,
     inspect: (claim) => inspectClaim(driverName, { dataDir, attributesDir, downwardApiDir }, claim),
   });
-  writeOutput(flags, view, formatClaims);
+  writeOutput(options, view, formatClaims);
 }

@@ -1,52 +1,46 @@
-import { Command } from 'commander';
-import { commonOptions } from '../command-options.ts';
-import type { Settings } from '../settings.ts';
-import { driverDirs, type OutputOptions, runTool, writeOutput } from './command.ts';
+import type { Command } from 'commander';
+import { driverDirs, runTool, type ToolOptions, toolCommand, writeOutput } from './command.ts';
 import type { Finding, FindingLevel } from './finding.ts';
 import type { Terminal } from './terminal.ts';
 
-type Flags = OutputOptions &
-  Pick<Settings, 'driverName' | 'kubeletPluginsDir' | 'kubeletRegistryDir' | 'cdiDir' | 'procSysDir' | 'nriSocket'> & {
-    kubeconfig?: string;
-    stateDir?: string;
-    criSocket?: string;
-    netnsDir: string;
-    simulate?: object;
-  };
+const flags = [
+  'driverName',
+  'kubeconfig',
+  'kubeletPluginsDir',
+  'kubeletRegistryDir',
+  'cdiDir',
+  'stateDir',
+  'procSysDir',
+  'nriSocket',
+  'simulate',
+] as const;
+type DoctorOptions = ToolOptions<(typeof flags)[number]> & { criSocket?: string; netnsDir: string };
 
 const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 
 /** `netdra doctor`: finds what on this node keeps the driver from working. Exit code 1 if anything does. */
 export function doctorCommand(): Command {
-  return new Command('doctor')
-    .description('look at this node: what keeps the driver from its work, and how to mend it; changes nothing')
-    .showHelpAfterError('(netdra doctor --help lists the flags)')
-    .addOption(commonOptions.output())
-    .addOption(commonOptions.driverName())
-    .addOption(commonOptions.kubeconfig())
-    .addOption(commonOptions.kubeletPluginsDir())
-    .addOption(commonOptions.kubeletRegistryDir())
-    .addOption(commonOptions.cdiDir())
-    .addOption(commonOptions.stateDir())
-    .addOption(commonOptions.procSysDir())
-    .addOption(commonOptions.nriSocket())
+  return toolCommand(
+    'doctor',
+    'look at this node: what keeps the driver from its work, and how to mend it; changes nothing',
+    flags,
+  )
     .option('--cri-socket <path>', `the runtime's own socket (default: ${criSockets.join(', or ')})`)
     .option('--netns-dir <path>', "where the runtime mounts pods' network namespaces", '/var/run/netns')
-    .addOption(commonOptions.simulate())
-    .action((flags: Flags) => runTool(() => doctor(flags)));
+    .action((options: DoctorOptions) => runTool(() => doctor(options)));
 }
 
-async function doctor(flags: Flags): Promise<void> {
+async function doctor(options: DoctorOptions): Promise<void> {
   const { runDoctor } = await import('./doctor.ts');
   const { readCriRuntime } = await import('./cri-runtime.ts');
   const { probeNri } = await import('./nri-probe.ts');
   const { hasServiceAccount, KubeClient } = await import('../../framework/kube/index.ts');
   const { loadKubeConfig } = await import('../../framework/kube/kube-config.ts');
   const { systemClock } = await import('../../lib/clock.ts');
-  const { kubeconfig, criSocket, simulate } = flags;
+  const { kubeconfig, criSocket, simulate } = options;
   const findings = await runDoctor({
-    ...flags,
-    ...driverDirs(flags),
+    ...options,
+    ...driverDirs(options),
     procDir: '/proc',
     sysDir: '/sys',
     simulated: simulate !== undefined,
@@ -58,7 +52,7 @@ async function doctor(flags: Flags): Promise<void> {
         ? undefined
         : new KubeClient(loadKubeConfig(kubeconfig), { clock: systemClock, userAgent: 'netdra/doctor' }),
   });
-  writeOutput(flags, findings, formatFindings);
+  writeOutput(options, findings, formatFindings);
   if (findings.some(({ level }) => level === 'problem')) process.exitCode = 1;
 }
 

@@ -1,31 +1,26 @@
-import { Command } from 'commander';
-import { commonOptions } from '../command-options.ts';
-import { type DirOptions, driverDirs, type OutputOptions, runTool, writeOutput } from './command.ts';
+import type { Command } from 'commander';
+import { driverDirs, runTool, type ToolOptions, toolCommand, writeOutput } from './command.ts';
 
-type Flags = OutputOptions & DirOptions & { inventoryPolicy?: string; simulate?: object };
+const flags = ['driverName', 'kubeletPluginsDir', 'stateDir', 'inventoryPolicy', 'simulate'] as const;
+type InventoryOptions = ToolOptions<(typeof flags)[number]>;
 
 /** `netdra inventory`: the devices that are offered, and why others are not. */
 export function inventoryCommand(): Command {
-  return new Command('inventory')
-    .description('list the devices of this node as they are offered, and why others are not; changes nothing')
-    .showHelpAfterError('(netdra inventory --help lists the flags)')
-    .addOption(commonOptions.output())
-    .addOption(commonOptions.driverName())
-    .addOption(commonOptions.kubeletPluginsDir())
-    .addOption(commonOptions.stateDir())
-    .addOption(commonOptions.inventoryPolicy())
-    .addOption(commonOptions.simulate())
-    .action((flags: Flags) => runTool(() => inventory(flags)));
+  return toolCommand(
+    'inventory',
+    'list the devices of this node as they are offered, and why others are not; changes nothing',
+    flags,
+  ).action((options: InventoryOptions) => runTool(() => inventory(options)));
 }
 
-async function inventory(flags: Flags): Promise<void> {
+async function inventory(options: InventoryOptions): Promise<void> {
   const { existsSync } = await import('node:fs');
   const { formatInventory, simulatedTree, takeInventory } = await import('./inventory.ts');
-  const { heldDevices } = await import('../../driver/devices/vf-source.ts');
+  const { heldDevices } = await import('../../driver/devices/held-devices.ts');
   const { readStoredClaims } = await import('./stored-claims.ts');
   const { RtnlConnection } = await import('../../node/netlink/index.ts');
-  const { stateDir } = driverDirs(flags);
-  const { inventoryPolicy: policyPath, simulate } = flags;
+  const { stateDir } = driverDirs(options);
+  const { inventoryPolicy: policyPath, simulate } = options;
   const claims = readStoredClaims(`${stateDir}/state.db`);
   using connection = RtnlConnection.open();
   const view = await takeInventory({
@@ -39,7 +34,7 @@ async function inventory(flags: Flags): Promise<void> {
     ...(policyPath === undefined ? {} : { policyPath }),
     ...(simulate === undefined ? {} : { simulatedIn: stateDir }),
   });
-  writeOutput(flags, view, formatInventory);
+  writeOutput(options, view, formatInventory);
   if (simulate === undefined && existsSync(simulatedTree(stateDir)))
     process.stderr.write('netdra: there are simulated VFs, too: --simulate, as the driver has it, lists them\n');
 }

@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { PolicyFile } from '../../driver/devices/policy-file.ts';
 import { explain } from '../../lib/errors.ts';
 import {
-  type DeviceAttribute,
   deviceAttributes,
   type Exclusion,
   type ExclusionReason,
   type HeldDevices,
   Inventory,
+  type InventoryAttribute,
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
@@ -30,7 +30,7 @@ export interface OfferedDevice {
   /** The claim that holds it, as `namespace/name`. */
   claim?: string;
   /** As in the ResourceSlice. */
-  attributes: Record<string, DeviceAttribute>;
+  attributes: Record<string, InventoryAttribute>;
   interfaceName?: string;
 }
 

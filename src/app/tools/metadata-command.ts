@@ -1,37 +1,34 @@
-import { Command } from 'commander';
-import { commonOptions } from '../command-options.ts';
-import { type DirOptions, driverDirs, type OutputOptions, runTool, writeOutput } from './command.ts';
+import type { Command } from 'commander';
+import { driverDirs, runTool, type ToolOptions, toolCommand, writeOutput } from './command.ts';
 
-type Flags = OutputOptions & DirOptions & { attributesDir: string; downwardApiDir: string };
+const flags = ['driverName', 'kubeletPluginsDir', 'attributesDir', 'downwardApiDir'] as const;
+type MetadataOptions = ToolOptions<(typeof flags)[number]>;
 
 /** `netdra metadata`: the metadata that containers get. Exit code 1 if anything is wrong with it. */
 export function metadataCommand(): Command {
-  return new Command('metadata')
-    .description('show and check a metadata file, or all files of a claim that is prepared on this node')
-    .showHelpAfterError('(netdra metadata --help lists the flags)')
+  return toolCommand(
+    'metadata',
+    'show and check a metadata file, or all files of a claim that is prepared on this node',
+    flags,
+  )
     .argument('<path|claim>', 'path of a file, or namespace/name of a claim')
-    .addOption(commonOptions.output())
-    .addOption(commonOptions.driverName())
-    .addOption(commonOptions.kubeletPluginsDir())
-    .addOption(commonOptions.attributesDir())
-    .addOption(commonOptions.downwardApiDir())
-    .action((subject: string, flags: Flags) => runTool(() => metadata(subject, flags)));
+    .action((subject: string, options: MetadataOptions) => runTool(() => metadata(subject, options)));
 }
 
-async function metadata(subject: string, flags: Flags): Promise<void> {
+async function metadata(subject: string, options: MetadataOptions): Promise<void> {
   const { formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import('./metadata.ts');
   const { existsSync } = await import('node:fs');
-  const { driverName, attributesDir, downwardApiDir } = flags;
+  const { driverName, attributesDir, downwardApiDir } = options;
   // Names of namespaces and claims have neither slashes nor a leading dot.
   const isClaim = /^[a-z0-9][^/]*\/[^/]+$/.test(subject) && !existsSync(subject);
   if (isClaim) {
-    const dirs = { dataDir: driverDirs(flags).dataDir, attributesDir, downwardApiDir };
+    const dirs = { dataDir: driverDirs(options).dataDir, attributesDir, downwardApiDir };
     const view = await viewClaimFiles(driverName, dirs, subject);
-    writeOutput(flags, view, formatClaimFiles);
+    writeOutput(options, view, formatClaimFiles);
     if (!isGood(view)) process.exitCode = 1;
     return;
   }
   const view = await viewFile(subject);
-  writeOutput(flags, view, formatFile);
+  writeOutput(options, view, formatFile);
   if (!isGood(view)) process.exitCode = 1;
 }

@@ -11,7 +11,7 @@ import { DriverError } from './errors.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 
 /** The node's VFs, by their names in the ResourceSlice. */
-export interface Inventory {
+export interface DeviceFinder {
   /** Name of the node's only pool. */
   pool: string;
   find(device: string): (VfAddress & { simulated: boolean }) | undefined;
@@ -19,7 +19,7 @@ export interface Inventory {
 
 export interface DeviceResolverOptions {
   driver: string;
-  inventory: Inventory;
+  inventory: DeviceFinder;
   networkAttachments: NetworkAttachmentReader;
   namespaces: NamespaceReader;
   /** Closed fields that claims of all classes may set. */

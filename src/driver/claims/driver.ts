@@ -7,15 +7,7 @@ import {
 } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type {
-  AccessWanted,
-  RestoreOptions,
-  SnapshotOptions,
-  VfAccess,
-  VfAddress,
-  VfBefore,
-  VfWanted,
-} from '../../node/sriov/index.ts';
+import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import { invalidConfig } from '../api/config.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import type { DialectFiles } from '../dialects/index.ts';
@@ -28,30 +20,13 @@ import {
   type StoredDevice,
   type UnrestoredVf,
 } from '../state/index.ts';
+import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
+import { toVfWanted } from '../vf/vf-wanted.ts';
 import type { AllocationCheck } from './allocation-check.ts';
 import { ClaimBatch } from './claim-batch.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
 import { fingerprintOf } from './fingerprint.ts';
-import { toVfWanted } from './vf-wanted.ts';
-
-/** Takes VFs out of the sandboxes that they are in. */
-export interface VfDetacher {
-  /** Afterwards the VF is in the host's network namespace, as it was before it was attached. Idempotent. */
-  detach(claimUid: string, device: StoredDevice): Promise<void>;
-}
-
-/** Changes VFs from outside: kernel driver, and what the PF has set. */
-export interface VfControl {
-  /** @throws SriovError if the snapshot would lack what is about to be changed */
-  read(address: VfAddress, options: SnapshotOptions): Promise<VfBefore>;
-  apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void>;
-  restore(address: VfAddress, before: VfBefore, options: Pick<RestoreOptions, 'changed'>): Promise<void>;
-  /** What containers need to reach the VF as it is now. */
-  access(address: VfAddress, wanted: AccessWanted): Promise<VfAccess>;
-  /** PCI addresses of the devices that share the VF's IOMMU group. */
-  groupMembers(address: VfAddress): Promise<string[]>;
-}
 
 export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'> {
   store: Store;
@@ -112,7 +87,7 @@ export class Driver implements DraPlugin {
    * reset since.
    */
   async assure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
-    if (device.attachment === undefined && device.config.attach !== 'observe') await this.#setUp(claim, device);
+    if (device.attachment === undefined && device.config.attach !== 'observe') await this.#configure(claim, device);
   }
 
   /**
@@ -129,11 +104,11 @@ export class Driver implements DraPlugin {
     const batch = new ClaimBatch(store, works);
     await batch.each((work) => this.#resolve(work, signal));
     batch.together((work) => this.#reserve(work, passing.map(storedOf)));
-    await batch.each((work) => this.#readAllBefore(work));
+    await batch.each((work) => this.#snapshotAll(work));
     batch.together((work) => {
       if (!work.isAgain) store.putClaim({ ...storedOf(work), state: 'preparing' });
     });
-    await batch.each((work) => this.#setUpAll(work));
+    await batch.each((work) => this.#configureAll(work));
     batch.together((work) => this.#finish(work));
     return new Map(
       works.map(({ uid, prepared }): [string, PrepareResult] => {
@@ -154,11 +129,11 @@ export class Driver implements DraPlugin {
     if (known === undefined || (isSame && known.state !== 'unpreparing')) return;
     // It was allocated again while it was prepared: it must keep nothing of its earlier devices. Or its unprepare was cut short,
     // perhaps during the reset of a VF.
-    work.unrestored = await this.#giveBack(known);
+    work.unrestored = await this.#restoreEarlier(known);
     work.earlier = [];
   }
 
-  /** Before VFs are read: until its earlier claim is released, a VF is still being restored. */
+  /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
   #reserve(work: Work, passing: readonly PassingClaim[]): void {
     if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices, passing);
     if (work.isAgain) return;
@@ -175,9 +150,9 @@ export class Driver implements DraPlugin {
    * After a restart of the kubelet, VFs that are in their pod stay as they are. The others are configured again, since the PF
    * may have been reset.
    */
-  async #setUpAll(work: Work): Promise<void> {
+  async #configureAll(work: Work): Promise<void> {
     const { claim, devices, isAgain } = work;
-    for (const device of devices) await (isAgain ? this.assure(claim, device) : this.#setUp(claim, device));
+    for (const device of devices) await (isAgain ? this.assure(claim, device) : this.#configure(claim, device));
     const complete: StoredDevice[] = [];
     for (const device of devices) {
       // A VF in its pod keeps its device files: the pod's next container must not silently get fewer.
@@ -198,12 +173,12 @@ export class Driver implements DraPlugin {
     this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
   }
 
-  async #readAllBefore(work: Work): Promise<void> {
+  async #snapshotAll(work: Work): Promise<void> {
     if (work.isAgain) return;
     try {
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
-        const before = device.before ?? (await this.#readBefore(device));
+        const before = device.before ?? (await this.#snapshot(device));
         known.push({ ...device, ...(before === undefined ? {} : { before }) });
       }
       work.devices = known;
@@ -216,20 +191,20 @@ export class Driver implements DraPlugin {
   }
 
   /** For every VF, also if its claim changes nothing from outside: a CNI plugin may. */
-  async #readBefore(device: StoredDevice): Promise<VfBefore | undefined> {
+  async #snapshot(device: StoredDevice): Promise<VfSnapshot | undefined> {
     const { attach = 'netlink' } = device.config;
     const wanted = toVfWanted(device.config);
     if (device.pfAddress === undefined && wanted === undefined) return undefined;
-    return await this.#options.control.read(device, { wanted: wanted ?? {}, byOthers: attach !== 'netlink' });
+    return await this.#options.control.snapshot(device, { wanted: wanted ?? {}, byOthers: attach !== 'netlink' });
   }
 
-  async #setUp(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
+  async #configure(claim: Pick<AllocatedClaim, 'identity'>, device: StoredDevice): Promise<void> {
     const wanted = toVfWanted(device.config);
     if (wanted === undefined || device.before === undefined) return;
     if (wanted.driver !== undefined && wanted.driver !== 'default') {
       for (const [, members] of await this.#groupsOf([device])) this.#checkGroup(claim, device, members);
     }
-    await this.#options.control.apply(device, wanted, device.before);
+    await this.#options.control.configure(device, wanted, device.before);
   }
 
   async #groupsOf(devices: StoredDevice[]): Promise<[StoredDevice, string[]][]> {
@@ -325,13 +300,13 @@ export class Driver implements DraPlugin {
       });
     }
     store.together(() => {
-      for (const [uid, error] of results) if (error === undefined) store.releaseClaim(uid, unrestored.get(uid) ?? []);
+      for (const [uid, error] of results) if (error === undefined) store.deleteClaim(uid, unrestored.get(uid));
     });
     return results;
   }
 
-  /** Releases the devices of a claim that stays stored. @returns VFs that could not be restored */
-  async #giveBack(claim: StoredClaim): Promise<UnrestoredVf[]> {
+  /** Restores the devices of a claim that stays stored. @returns VFs that could not be restored */
+  async #restoreEarlier(claim: StoredClaim): Promise<UnrestoredVf[]> {
     const { store, deviceSpecs } = this.#options;
     store.setState(claim.identity.uid, 'unpreparing');
     const unrestored = await this.#restoreAll(claim.identity, claim.devices);
@@ -354,7 +329,7 @@ export class Driver implements DraPlugin {
   async #restore({ uid, namespace, name }: ClaimIdentity, device: StoredDevice): Promise<string | undefined> {
     const { attachments, control, logger } = this.#options;
     try {
-      await restoreVf({ attachments, control }, uid, device);
+      await restore({ attachments, control }, uid, device);
       return undefined;
     } catch (error) {
       const fields = { claim: `${namespace}/${name}`, device: device.name, err: error };
@@ -381,7 +356,7 @@ interface Work {
   readonly isHandedOver: boolean;
   /** Its stored state when the call begins. */
   readonly known: StoredClaim | undefined;
-  /** Its earlier devices, unless they were released. */
+  /** Its earlier devices, unless they were restored. */
   earlier: readonly StoredDevice[];
   /** Its earlier VFs that could not be restored. */
   unrestored: UnrestoredVf[];
@@ -409,32 +384,6 @@ function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): Work {
 
 function storedOf({ claim: { identity }, podUids, allocation, devices }: Work): Omit<StoredClaim, 'state'> {
   return { identity, podUids, allocation, devices };
-}
-
-/**
- * Detaches a VF and restores its original state. If detaching could not restore everything, it is tried once more after the
- * function was reset; not if the snapshot from before the claim includes the interface: the state at the time of attaching
- * contains the claim's own changes, such as its MAC, and must not overwrite that snapshot.
- * @param device a copy of what is stored: once it is detached it has no attachment
- * @throws the last failure
- */
-export async function restoreVf(
-  { attachments, control }: { attachments: VfDetacher; control: Pick<VfControl, 'restore'> },
-  claimUid: string,
-  device: StoredDevice,
-): Promise<void> {
-  const { before, config } = device;
-  const changed = toVfWanted(config)?.vf ?? {};
-  const detach = () => attachments.detach(claimUid, device);
-  const isDetached = await detach().then(
-    () => true,
-    () => false,
-  );
-  const errors: unknown[] = [];
-  if (before !== undefined)
-    await control.restore(device, before, { changed }).catch((error: unknown) => errors.push(error));
-  if (!isDetached && before?.link === undefined) await detach();
-  if (errors.length > 0) throw errors[0];
 }
 
 /**

@@ -3,8 +3,8 @@ export { allCni, type CniRules, type CniUse, cniUses } from '../api/cni-rules.ts
 export type { NamespaceReader } from '../api/namespace-rules.ts';
 export { AllocationCheck } from './allocation-check.ts';
 export { type DeviceClass, DeviceClasses } from './device-classes.ts';
-export { DeviceResolver, type Inventory } from './device-resolver.ts';
-export { Driver, restoreVf, type VfControl, type VfDetacher } from './driver.ts';
+export { type DeviceFinder, DeviceResolver } from './device-resolver.ts';
+export { Driver } from './driver.ts';
 export { DriverError } from './errors.ts';
 export { createKubeNamespaceReader } from './kube-namespace-reader.ts';
 export { createKubeNetworkAttachmentReader } from './kube-network-attachment-reader.ts';

@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import { type DialectDevice, nodeOf } from './device.ts';
 
 /** Where Multus and CNI plugins look on the host for the files of device plugins. */
@@ -21,9 +22,7 @@ export function deviceInfoFile(resourceName: string, device: DialectDevice): Dev
   const vhostNet = nodeOf(device, '/dev/vhost-net');
   const pci = {
     'pci-address': pciAddress,
-    ...(vhostNet === undefined ? {} : { 'vhost-net': vhostNet }),
-    ...(access?.rdmaDevice === undefined ? {} : { 'rdma-device': access.rdmaDevice }),
-    ...(pfAddress === undefined ? {} : { 'pf-pci-address': pfAddress }),
+    ...defined({ 'vhost-net': vhostNet, 'rdma-device': access?.rdmaDevice, 'pf-pci-address': pfAddress }),
   };
   return {
     name: deviceInfoFileName(resourceName, pciAddress),

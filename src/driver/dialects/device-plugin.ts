@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import type { DialectsConfig } from './config.ts';
 import { type DialectDevice, type Env, nodeOf, rdmaNodes } from './device.ts';
 
@@ -24,13 +25,13 @@ export function devicePluginVariable(resourceName: string): string {
 
 function deviceInfo(device: DialectDevice): Record<string, Record<string, string>> {
   const { pciAddress, access } = device;
-  const rdma = { ...rdmaNodes(device), ...(access?.rdmaDevice === undefined ? {} : { rdma_dev: access.rdmaDevice }) };
-  const vhost = definedOnly({
+  const rdma = { ...rdmaNodes(device), ...defined({ rdma_dev: access?.rdmaDevice }) };
+  const vhost = defined({
     'net-mount': nodeOf(device, '/dev/vhost-net'),
     'tun-mount': nodeOf(device, '/dev/net/tun'),
   });
   const vfio = access?.vfio && {
-    ...definedOnly({ mount: nodeOf(device, '/dev/vfio/vfio') }),
+    ...defined({ mount: nodeOf(device, '/dev/vfio/vfio') }),
     'dev-mount': access.vfio.device,
   };
   return {
@@ -39,10 +40,4 @@ function deviceInfo(device: DialectDevice): Record<string, Record<string, string
     ...(Object.keys(rdma).length === 0 ? {} : { rdma }),
     ...(Object.keys(vhost).length === 0 ? {} : { vhost }),
   };
-}
-
-function definedOnly(fields: Record<string, string | undefined>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(fields).filter((entry): entry is [string, string] => entry[1] !== undefined),
-  );
 }

@@ -33,7 +33,7 @@ export interface EventWriterOptions {
   logger: Logger;
 }
 
-interface Entry {
+interface EventEntry {
   event: KubeEvent;
   /** How often it has happened, and how many of these the API server knows of. */
   count: number;
@@ -52,7 +52,7 @@ interface Entry {
 export class EventWriter implements AsyncDisposable {
   readonly #api: EventsApi;
   readonly #options: EventWriterOptions;
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, EventEntry>();
   readonly #limit: RateLimit;
   readonly #stop = new AbortController();
   /** One request at a time: events come in bursts, when the API server is already busy. */
@@ -91,7 +91,7 @@ export class EventWriter implements AsyncDisposable {
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
   }
 
-  #begin(key: string, report: EventReport): Entry | undefined {
+  #begin(key: string, report: EventReport): EventEntry | undefined {
     const { logger, controller, instance } = this.#options;
     if (this.#entries.size >= maxEvents || !this.#limit.take(report.regarding.uid)) {
       logger.debug({ ...report }, 'event dropped: too many');
@@ -108,12 +108,12 @@ export class EventWriter implements AsyncDisposable {
       ...report,
     };
     const counts = { count: 0, toldCount: 0, lastSeen: new Date(), lastSeenMs: 0, lastToldMs: 0 };
-    const entry: Entry = { event, ...counts, running: undefined };
+    const entry: EventEntry = { event, ...counts, running: undefined };
     this.#entries.set(key, entry);
     return entry;
   }
 
-  #start(key: string, entry: Entry): void {
+  #start(key: string, entry: EventEntry): void {
     entry.running ??= this.#run(key, entry)
       // The sleep rejects on disposal.
       .catch(() => undefined)
@@ -122,7 +122,7 @@ export class EventWriter implements AsyncDisposable {
       });
   }
 
-  async #run(key: string, entry: Entry): Promise<void> {
+  async #run(key: string, entry: EventEntry): Promise<void> {
     const { clock } = this.#options;
     const { signal } = this.#stop;
     for (let failures = 0; entry.toldCount < entry.count; ) {
@@ -144,7 +144,7 @@ export class EventWriter implements AsyncDisposable {
     }
   }
 
-  async #tell(entry: Entry, signal: AbortSignal): Promise<void> {
+  async #tell(entry: EventEntry, signal: AbortSignal): Promise<void> {
     if (entry.toldCount === 0) {
       await this.#create(entry.event, signal);
       entry.toldCount = 1;
@@ -166,7 +166,7 @@ export class EventWriter implements AsyncDisposable {
     }
   }
 
-  async #repeat(entry: Entry, signal: AbortSignal): Promise<void> {
+  async #repeat(entry: EventEntry, signal: AbortSignal): Promise<void> {
     const { event, count, lastSeen } = entry;
     try {
       await this.#api.repeat(event, { count, lastObservedTime: formatMicroTime(lastSeen) }, signal);

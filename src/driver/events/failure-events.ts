@@ -18,7 +18,7 @@ export interface SandboxName extends PodName {
   id: string;
 }
 
-type Failure = Pick<EventReport, 'reason' | 'action' | 'note'>;
+type EventFailure = Pick<EventReport, 'reason' | 'action' | 'note'>;
 
 /** Reports failures of claims as events on the claim and on its pods. */
 export class FailureEvents {
@@ -57,7 +57,7 @@ export class FailureEvents {
   }
 
   notUnprepared(claim: ClaimIdentity, error: unknown): void {
-    const note = `Devices of claim ${subject(claim)} cannot be given back yet: ${explain(error)}`;
+    const note = `Devices of claim ${subject(claim)} cannot be released yet: ${explain(error)}`;
     this.#tell(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
   }
 
@@ -84,7 +84,7 @@ export class FailureEvents {
   }
 
   containerRefused(pod: PodName, error: unknown): void {
-    const refusal: Failure = { reason: 'ContainerHeldBack', action: 'CreatingContainer', note: explain(error) };
+    const refusal: EventFailure = { reason: 'ContainerHeldBack', action: 'CreatingContainer', note: explain(error) };
     this.#writer.report({ regarding: podReference(pod), type: 'Warning', ...refusal });
   }
 
@@ -125,7 +125,7 @@ export class FailureEvents {
     return uids.flatMap((uid) => this.#pods.get(uid)?.name ?? []);
   }
 
-  #tell(claim: ClaimIdentity, pods: PodName[], failure: Failure): void {
+  #tell(claim: ClaimIdentity, pods: PodName[], failure: EventFailure): void {
     const claimReference = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', ...claim };
     this.#writer.report({ regarding: claimReference, type: 'Warning', ...failure });
     for (const pod of pods) {

@@ -1,63 +1,58 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
-import type { DraPlugin } from '../../framework/kubeletplugin/index.ts';
+import { type DraPlugin, failureOf, type PrepareResult } from '../../framework/kubeletplugin/plugin.ts';
+import { intercept } from '../../lib/intercept.ts';
 import type { FailureEvents } from './failure-events.ts';
 
 /** Wraps a driver: claims that it cannot serve get an event. */
 export function withClaimEvents(plugin: DraPlugin, events: FailureEvents): DraPlugin {
   return {
-    async prepareResourceClaims(claims, context) {
-      try {
-        const results = await plugin.prepareResourceClaims(claims, context);
-        for (const claim of claims) {
-          const result = results.get(claim.identity.uid);
-          if (result !== undefined && 'error' in result) events.notPrepared(claim, result.error);
-        }
-        return results;
-      } catch (error) {
-        for (const claim of claims) events.notPrepared(claim, error);
-        throw error;
-      }
-    },
-    async unprepareResourceClaims(claims, context) {
-      try {
-        const results = await plugin.unprepareResourceClaims(claims, context);
-        for (const claim of claims) {
-          const error = results.get(claim.uid);
-          if (error !== undefined) events.notUnprepared(claim, error);
-        }
-        return results;
-      } catch (error) {
-        for (const claim of claims) events.notUnprepared(claim, error);
-        throw error;
-      }
-    },
+    prepareResourceClaims: async (claims, context) =>
+      await reporting(
+        () => plugin.prepareResourceClaims(claims, context),
+        new Map(claims.map((claim) => [claim.identity.uid, (error: unknown) => events.notPrepared(claim, error)])),
+      ),
+    unprepareResourceClaims: async (claims, context) =>
+      await reporting(
+        () => plugin.unprepareResourceClaims(claims, context),
+        new Map(claims.map((claim) => [claim.uid, (error: unknown) => events.notUnprepared(claim, error)])),
+      ),
   };
+}
+
+/** @param reports for each claim of the call, by UID: reports why it failed */
+async function reporting<Result extends PrepareResult | Error | undefined>(
+  call: () => Promise<ReadonlyMap<string, Result>>,
+  reports: ReadonlyMap<string, (error: unknown) => void>,
+): Promise<ReadonlyMap<string, Result>> {
+  try {
+    const results = await call();
+    for (const [uid, report] of reports) {
+      const error = failureOf(results.get(uid));
+      if (error !== undefined) report(error);
+    }
+    return results;
+  } catch (error) {
+    for (const report of reports.values()) report(error);
+    throw error;
+  }
+}
+
+async function refusing(call: () => void | Promise<void>, report: (error: unknown) => void): Promise<void> {
+  try {
+    await call();
+  } catch (error) {
+    report(error);
+    throw error;
+  }
 }
 
 /** Wraps handlers: the events learn the names of pods, and a container that is refused gets an event. */
 export function withPodEvents(handlers: PluginHandlers, events: FailureEvents): PluginHandlers {
-  return {
-    configure: async (runtime, config) => await handlers.configure?.(runtime, config),
-    async synchronize(pods, containers) {
-      events.sandboxesPresent(pods);
-      await handlers.synchronize?.(pods, containers);
-    },
-    async runPodSandbox(pod, context) {
-      events.sandboxSeen(pod);
-      await handlers.runPodSandbox?.(pod, context);
-    },
-    stopPodSandbox: async (pod, context) => await handlers.stopPodSandbox?.(pod, context),
-    async removePodSandbox(pod, context) {
-      events.sandboxGone(pod);
-      await handlers.removePodSandbox?.(pod, context);
-    },
-    async createContainer(pod, container, context) {
-      try {
-        await handlers.createContainer?.(pod, container, context);
-      } catch (error) {
-        events.containerRefused(pod, error);
-        throw error;
-      }
-    },
-  };
+  return intercept(handlers, ({ name, args, next }) => {
+    if (name === 'synchronize') events.sandboxesPresent(args[0]);
+    if (name === 'runPodSandbox') events.sandboxSeen(args[0]);
+    if (name === 'removePodSandbox') events.sandboxGone(args[0]);
+    if (name !== 'createContainer') return next();
+    return refusing(next, (error) => events.containerRefused(args[0], error));
+  });
 }

@@ -9,14 +9,14 @@ const longestStartMs = 240_000;
 export interface ObservedVfsOptions {
   store: Pick<Store, 'claim' | 'claims'>;
   sandboxes: Pick<SandboxRegistry, 'hasPod' | 'isFresh'>;
-  attachments: Pick<Attachments, 'isOnHost' | 'takeBack'>;
+  attachments: Pick<Attachments, 'isOnHost' | 'detachLost'>;
   locks: Locks;
   clock: Clock;
   logger: Logger;
 }
 
 /**
- * Moves back VFs of claims with `attach: observe` that another component, such as Multus, has left in a sandbox which the
+ * Detaches VFs of claims with `attach: observe` that another component, such as Multus, has left in a sandbox which the
  * runtime has lost. The component needs the VF on the host for the pod's next sandbox.
  */
 export class ObservedVfs {
@@ -42,7 +42,7 @@ export class ObservedVfs {
     for (const pciAddress of this.#awaySinceMs.keys()) if (!away.has(pciAddress)) this.#awaySinceMs.delete(pciAddress);
   }
 
-  /** @returns whether the VF is away from the host, and has not been moved back */
+  /** @returns whether the VF is away from the host, and was not detached */
   async #isAway(claimUid: string, pciAddress: string): Promise<boolean> {
     const { store, sandboxes, attachments, clock, logger } = this.#options;
     const claim = store.claim(claimUid);
@@ -52,10 +52,10 @@ export class ObservedVfs {
     const sinceMs = this.#awaySinceMs.get(pciAddress) ?? clock.nowMs();
     this.#awaySinceMs.set(pciAddress, sinceMs);
     if (clock.nowMs() - sinceMs < longestStartMs) return true;
-    await attachments.takeBack(device);
+    await attachments.detachLost(device);
     const { namespace, name } = claim.identity;
     const log = { claim: `${namespace}/${name}`, device: device.name };
-    logger.warn(log, 'VF moved back to the host from a sandbox that the runtime has lost');
+    logger.warn(log, 'VF detached from a sandbox that the runtime has lost');
     return false;
   }
 }

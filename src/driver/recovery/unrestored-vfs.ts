@@ -1,8 +1,7 @@
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { VfControl, VfDetacher } from '../claims/index.ts';
-import { restoreVf } from '../claims/index.ts';
 import type { Locks, Store } from '../state/index.ts';
+import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 
 export interface UnrestoredVfsOptions {
   store: Pick<Store, 'unrestored' | 'putUnrestored' | 'deleteUnrestored'>;
@@ -35,7 +34,7 @@ export class UnrestoredVfs {
     if (found === undefined) return;
     const { device, reason } = found;
     try {
-      await restoreVf({ attachments, control }, '', device);
+      await restore({ attachments, control }, '', device);
       store.deleteUnrestored(pciAddress);
       logger.info({ device: device.name }, 'VF restored; it is available again');
     } catch (error) {

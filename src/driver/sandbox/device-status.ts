@@ -1,4 +1,5 @@
 import type { DeviceStatus } from '../../framework/claimstatus/index.ts';
+import { defined } from '../../lib/defined.ts';
 import type { StoredClaim, StoredDevice } from '../state/index.ts';
 
 /**
@@ -17,10 +18,6 @@ export function toDeviceStatuses({ devices }: StoredClaim, failure?: string): De
 }
 
 function toData({ pciAddress, config, access }: StoredDevice): object {
-  return {
-    pciAddress,
-    attach: config.attach ?? 'netlink',
-    ...(config.vf?.vlan === undefined ? {} : { vlan: config.vf.vlan }),
-    ...(access?.driver === undefined ? {} : { driver: access.driver }),
-  };
+  const attach = config.attach ?? 'netlink';
+  return { pciAddress, attach, ...defined({ vlan: config.vf?.vlan, driver: access?.driver }) };
 }

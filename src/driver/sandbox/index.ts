@@ -4,7 +4,7 @@ export { Attachments, type VfHost } from '../vf/index.ts';
 export { KernelNetworks, type LinkConnection, type NetworkNamespace, type Networks } from '../vf/networks.ts';
 export { toDeviceStatuses } from './device-status.ts';
 export { SandboxError } from './errors.ts';
-export type { MetadataFiles } from './metadata-writer.ts';
+export type { MetadataCalls } from './metadata-writer.ts';
 export type { SandboxFacts } from './pod.ts';
 export type { Phase } from './sandbox.ts';
 export type { SandboxRegistry } from './sandbox-registry.ts';

@@ -15,7 +15,7 @@ export interface DeviceReading {
 }
 
 /** The framework's calls about the metadata of a claim. */
-export type MetadataFiles = Pick<
+export type MetadataCalls = Pick<
   KubeletPluginHelper,
   'updateRequestMetadata' | 'withdrawMetadata' | 'openGate' | 'holdGate' | 'endGate'
 >;
@@ -23,7 +23,7 @@ export type MetadataFiles = Pick<
 export interface MetadataWriterOptions {
   driver: string;
   attachments: Pick<Attachments, 'recordNetworkData'>;
-  files: MetadataFiles;
+  files: MetadataCalls;
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
    * Called after the network data of all devices of a claim was stored and its files were written, or both were up to date.

@@ -1,16 +1,13 @@
 import type { DeviceAttributes, DeviceMetadata, NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import type { VfAccess } from '../../node/sriov/index.ts';
 import type { StoredDevice } from '../state/index.ts';
 import type { VfState } from '../vf/index.ts';
 
 /** The network data in the API's format; unknown fields are left out. */
 export function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
-  return {
-    ...(interfaceName === undefined ? {} : { interfaceName }),
-    ...(ips.length === 0 ? {} : { ips }),
-    ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
-  };
+  return defined({ interfaceName, ips: ips.length === 0 ? undefined : ips, hardwareAddress });
 }
 
 /** Metadata of a device: its published attributes, those that its claim changed, and its network data. */
@@ -32,26 +29,22 @@ export function toDeviceMetadata(
 
 function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan }: VfState): DeviceAttributes {
   return {
-    ...(mtuBytes === undefined ? {} : { mtu: { int: mtuBytes } }),
-    ...(linkUp === undefined ? {} : { linkUp: { bool: linkUp } }),
-    ...(hardwareAddress === undefined ? {} : { mac: { string: hardwareAddress } }),
-    ...(vlan === undefined ? {} : { vlan: { int: vlan } }),
+    ...(mtuBytes !== undefined && { mtu: { int: mtuBytes } }),
+    ...(linkUp !== undefined && { linkUp: { bool: linkUp } }),
+    ...(hardwareAddress !== undefined && { mac: { string: hardwareAddress } }),
+    ...(vlan !== undefined && { vlan: { int: vlan } }),
   };
 }
 
 /** The inventory describes the VF before its claim: its driver, and what depends on that, may have changed since. */
 function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttributes {
   return {
-    ...(driver === undefined ? {} : { driver: { string: driver } }),
-    ...(rdmaDevice === undefined ? {} : { rdma: { bool: true }, rdmaDevice: { string: rdmaDevice } }),
-    ...(vfio === undefined
-      ? {}
-      : {
-          iommuGroup: { string: vfio.iommuGroup },
-          vfioDevice: { string: vfio.device },
-          rdma: { bool: false },
-          rdmaDevice: { string: '' },
-        }),
+    ...(driver !== undefined && { driver: { string: driver } }),
+    ...(rdmaDevice !== undefined && { rdma: { bool: true }, rdmaDevice: { string: rdmaDevice } }),
+    ...(vfio !== undefined && {
+      ...{ iommuGroup: { string: vfio.iommuGroup }, vfioDevice: { string: vfio.device } },
+      ...{ rdma: { bool: false }, rdmaDevice: { string: '' } },
+    }),
   };
 }
 

@@ -129,7 +129,7 @@ export class Sandbox implements AsyncDisposable {
       this.#wanted = desired;
       this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
     }
-    if (this.#isSettled()) return;
+    if (this.#isReached()) return;
     if (!this.#isTrying) this.#isTryDue = true;
     await this.#work();
   }
@@ -159,7 +159,7 @@ export class Sandbox implements AsyncDisposable {
     this.#unfollow();
   }
 
-  #isSettled(): boolean {
+  #isReached(): boolean {
     if (this.#phase === 'gone') return true;
     if (this.isEnding || this.#phase !== 'ready' || this.#isDirty || this.#isTryDue) return false;
     return this.#claims().every(({ identity }) => this.#progress.isReady(identity.uid));

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ClaimIdentity, NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
-import type { VfAccess, VfBefore } from '../../node/sriov/index.ts';
+import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import type { VfConfig } from '../api/vf-config.ts';
 import { StateError } from './errors.ts';
 import { checkReadable, type Database, damagedHint, migrate } from './store-schema.ts';
@@ -46,7 +46,7 @@ export interface StoredDevice {
   request: string;
   config: VfConfig;
   /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
-  before?: VfBefore;
+  before?: VfSnapshot;
   /** How its containers access it; absent until it is prepared. */
   access?: VfAccess;
   attachment?: Attachment;
@@ -171,7 +171,7 @@ export class Store implements Disposable {
   /**
    * Adds or replaces a claim and its devices. A device that the claim has already keeps its stored attachment, whatever
    * the caller passes: only the sandbox side changes it, possibly in another instance of the driver.
-   * @param unrestored VFs that the claim had before and that could not be restored, kept as `releaseClaim` keeps them
+   * @param unrestored VFs that the claim had before and that could not be restored, kept as `deleteClaim` keeps them
    * @throws StateError `device-in-use` if another claim holds one of the devices, `device-unrestored` if one was not
    * restored after its last claim
    */
@@ -257,26 +257,18 @@ export class Store implements Disposable {
   }
 
   /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
-  releaseClaim(uid: string, unrestored: readonly UnrestoredVf[]): void {
+  deleteClaim(uid: string, unrestored: readonly UnrestoredVf[] = []): void {
     this.#guard(() =>
       this.#transaction(() => {
         for (const { device, reason } of unrestored) this.#insertUnrestored(device, reason);
-        this.#deleteClaim(uid);
+        this.#changed.add(uid);
+        this.#run('DELETE FROM claims WHERE uid = ?', uid);
       }),
     );
   }
 
-  deleteClaim(uid: string): void {
-    this.#guard(() => this.#deleteClaim(uid));
-  }
-
   [Symbol.dispose](): void {
     if (this.#database.isOpen) this.#database.close();
-  }
-
-  #deleteClaim(uid: string): void {
-    this.#changed.add(uid);
-    this.#run('DELETE FROM claims WHERE uid = ?', uid);
   }
 
   #putClaimRow({ identity: { uid, namespace, name }, podUids, state, allocation }: StoredClaim): void {

@@ -5,13 +5,13 @@ import type { Attachment, SandboxPlace, Store, StoredDevice } from '../state/ind
 import { isUserSpace } from '../state/index.ts';
 import { CniAttach } from './cni.ts';
 import type { CniAttacher } from './cni-attacher.ts';
-import { HostLinks, type VfHost } from './host-link.ts';
 import { NetlinkAttach } from './netlink.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
 import { ObserveAttach } from './observe.ts';
 import { PodLinks } from './pod-links.ts';
 import type { AttachStrategy, VfState } from './strategy.ts';
 import { UserSpaceAttach } from './user-space.ts';
+import { type VfHost, VfLinks } from './vf-links.ts';
 
 /** For one attachment: a CNI plugin that hangs is killed, and called again later. */
 const attachBudgetMs = 60_000;
@@ -30,17 +30,17 @@ export interface AttachmentsOptions {
  */
 export class Attachments {
   readonly #options: AttachmentsOptions;
-  readonly #hostLinks: HostLinks;
+  readonly #links: VfLinks;
   readonly #strategies: Record<'netlink' | 'cni' | 'observe' | 'user-space', AttachStrategy>;
 
   constructor(options: AttachmentsOptions) {
     this.#options = options;
     const { networks, vfs, cni } = options;
-    const hostLinks = new HostLinks({ networks, vfs });
-    this.#hostLinks = hostLinks;
+    const links = new VfLinks({ networks, vfs });
+    this.#links = links;
     this.#strategies = {
-      netlink: new NetlinkAttach({ hostLinks, vfs, cni }),
-      cni: new CniAttach({ hostLinks, vfs, cni }),
+      netlink: new NetlinkAttach({ links, vfs, cni }),
+      cni: new CniAttach({ links, vfs, cni }),
       observe: new ObserveAttach({ vfs }),
       'user-space': new UserSpaceAttach({ vfs, cni }),
     };
@@ -53,7 +53,7 @@ export class Attachments {
 
   /**
    * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod
-   * leaves that one first.
+   * is detached from there first.
    * @param device a copy of what is stored: its attachment is changed as well
    * @param assure configures the VF from outside: called if it was attached before, and is attached anew
    * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`; NetlinkError, CniError, SriovError
@@ -68,7 +68,7 @@ export class Attachments {
   ): Promise<VfState> {
     using deadline = this.#options.clock.deadline(attachBudgetMs, signal);
     const old = device.attachment;
-    if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#leaveOther(device, old, place);
+    if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#detachFromOther(device, old, place);
     const before = old?.host;
     return await this.#strategyOf(device).attach({
       device,
@@ -101,16 +101,16 @@ export class Attachments {
   }
 
   /**
-   * Takes a VF out of its sandbox and restores it. The attachment stays stored until all of that is done.
+   * Detaches a VF from its sandbox and restores its interface. The attachment stays stored until all of that is done.
    * @param device a copy of what is stored: its attachment is removed as well
-   * @throws SandboxError `restore-incomplete` if the VF is on the host and not as it was; NetlinkError, SriovError
+   * @throws SandboxError `restore-incomplete` if the VF is on the host and its interface is not restored; NetlinkError, SriovError
    */
   async detach(claimUid: string, device: StoredDevice): Promise<void> {
     const { attachment } = device;
     if (attachment === undefined) return;
-    await this.#strategyOf(device).leave(device, attachment);
+    await this.#strategyOf(device).detach(device, attachment);
     if (attachment.host !== undefined) {
-      const failures = await this.#hostLinks.restore(device, attachment.host);
+      const failures = await this.#links.restore(device, attachment.host);
       if (failures.length > 0) throw incomplete(device, failures);
     }
     this.#record(claimUid, device, undefined);
@@ -118,18 +118,18 @@ export class Attachments {
 
   /** Whether a VF that another component attaches is on the host. */
   async isOnHost(device: StoredDevice): Promise<boolean> {
-    return await this.#hostLinks.isOnHost(device);
+    return await this.#links.isOnHost(device);
   }
 
-  /** Moves such a VF back to the host, whatever sandbox it was left in. @throws NetlinkError, SriovError */
-  async takeBack(device: StoredDevice): Promise<void> {
-    await this.#hostLinks.takeBack(device);
+  /** Detaches such a VF, whatever sandbox it was left in. @throws NetlinkError, SriovError */
+  async detachLost(device: StoredDevice): Promise<void> {
+    await this.#links.detachLost(device);
   }
 
   /** The pod's old sandbox may still exist; a VF is never taken from another pod. */
-  async #leaveOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
+  async #detachFromOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
-    await this.#strategyOf(device).leave(device, old);
+    await this.#strategyOf(device).detach(device, old);
   }
 
   async #isStillIn(device: StoredDevice, { netnsPath }: Attachment): Promise<boolean> {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { type CniResult, type CniRunner, parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import { maxInterfaceNameBytes } from '../../node/netlink/index.ts';
@@ -53,10 +54,7 @@ export class CniAttacher {
       ips.find(({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(destination))?.gateway;
     return {
       addresses: ips.map(({ address }) => address),
-      routes: routes.map(({ dst, gw = gatewayFor(dst) }) => ({
-        destination: dst,
-        ...(gw === undefined ? {} : { gateway: gw }),
-      })),
+      routes: routes.map(({ dst, gw = gatewayFor(dst) }) => ({ destination: dst, ...defined({ gateway: gw }) })),
     };
   }
 
@@ -104,8 +102,7 @@ function interfaceOf(device: StoredDevice, place: SandboxPlace) {
   // The names are those that runtimes and Multus use; IPAM plugins such as whereabouts need all of them.
   const args = {
     IgnoreUnknown: '1',
-    ...(podNamespace === undefined ? {} : { K8S_POD_NAMESPACE: podNamespace }),
-    ...(podName === undefined ? {} : { K8S_POD_NAME: podName }),
+    ...defined({ K8S_POD_NAMESPACE: podNamespace, K8S_POD_NAME: podName }),
     K8S_POD_INFRA_CONTAINER_ID: sandboxId,
     K8S_POD_UID: podUid,
   };

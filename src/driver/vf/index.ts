@@ -1,4 +1,6 @@
 export { Attachments, type AttachmentsOptions } from './attachments.ts';
-export { HostLinks, type VfHost } from './host-link.ts';
+export type { VfControl } from './control.ts';
 export { PodLinks } from './pod-links.ts';
+export { restore, type VfDetacher } from './restore.ts';
 export { left, type VfState } from './strategy.ts';
+export type { VfHost } from './vf-links.ts';

@@ -2,19 +2,19 @@ import type { NetworkState, VfInfo } from '../../node/netlink/index.ts';
 import type { Attachment, StoredDevice } from '../state/index.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink } from './configure-link.ts';
-import type { HostLinks, VfHost } from './host-link.ts';
 import { pfSettingsOf } from './pf-settings.ts';
 import type { PodLinks } from './pod-links.ts';
 import type { AttachStrategy, AttachTask, VfState } from './strategy.ts';
+import type { VfHost, VfLinks } from './vf-links.ts';
 
 /** `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
 export class NetlinkAttach implements AttachStrategy {
-  readonly #hostLinks: HostLinks;
+  readonly #links: VfLinks;
   readonly #vfs: Pick<VfHost, 'adminInfo'>;
   readonly #cni: CniAttacher;
 
-  constructor(options: { hostLinks: HostLinks; vfs: Pick<VfHost, 'adminInfo'>; cni: CniAttacher }) {
-    this.#hostLinks = options.hostLinks;
+  constructor(options: { links: VfLinks; vfs: Pick<VfHost, 'adminInfo'>; cni: CniAttacher }) {
+    this.#links = options.links;
     this.#vfs = options.vfs;
     this.#cni = options.cni;
   }
@@ -24,7 +24,7 @@ export class NetlinkAttach implements AttachStrategy {
     const { config } = device;
     // An attachment is stored before the VF is moved: without one the VF is not in the pod.
     const found = device.attachment === undefined ? undefined : await pod.find(device);
-    const link = found ?? (await this.#hostLinks.moveToPod(await this.#hostLinks.take(task), task));
+    const link = found ?? (await this.#links.attach(await this.#links.snapshot(task), task));
     const { addresses, routes } = await this.#cni.addresses(device, place, signal);
     await configureLink(pod.namespace, link, {
       ...config,
@@ -39,9 +39,9 @@ export class NetlinkAttach implements AttachStrategy {
     return await readInterface(this.#vfs, device, pod);
   }
 
-  async leave(device: StoredDevice, attachment: Attachment): Promise<void> {
+  async detach(device: StoredDevice, attachment: Attachment): Promise<void> {
     await this.#cni.remove(device, attachment);
-    await this.#hostLinks.returnFromPod(device, attachment);
+    await this.#links.detach(device, attachment);
   }
 }
 

@@ -1,8 +1,8 @@
 import type { StoredDevice } from '../state/index.ts';
-import type { VfHost } from './host-link.ts';
 import { readInterface } from './netlink.ts';
 import type { PodLinks } from './pod-links.ts';
 import { type AttachStrategy, type AttachTask, missing, type VfState } from './strategy.ts';
+import type { VfHost } from './vf-links.ts';
 
 /** `attach: observe`: another component, such as Multus, moves the VF into the pod and back. */
 export class ObserveAttach implements AttachStrategy {
@@ -25,7 +25,7 @@ export class ObserveAttach implements AttachStrategy {
     return await readInterface(this.#vfs, device, pod);
   }
 
-  async leave(): Promise<void> {
+  async detach(): Promise<void> {
     // The component that moved the VF moves it back, after our hook. If it fails, reconciliation does (ObservedVfs).
   }
 }

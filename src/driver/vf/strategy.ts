@@ -41,10 +41,10 @@ export interface AttachStrategy {
    */
   read(device: StoredDevice, pod: PodLinks): Promise<VfState | undefined>;
   /**
-   * Takes the VF out of the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
+   * Detaches the VF from the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
    * strategy has moved it.
    */
-  leave(device: StoredDevice, attachment: Attachment): Promise<void>;
+  detach(device: StoredDevice, attachment: Attachment): Promise<void>;
 }
 
 /** @param cause says why, if there is no reason */

@@ -2,10 +2,10 @@ import { maxReportedAddresses } from '../../node/netlink/index.ts';
 import type { Attachment, StoredDevice } from '../state/index.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { canonicalCidr } from './configure-link.ts';
-import type { VfHost } from './host-link.ts';
 import { vlanOf } from './netlink.ts';
 import { pfSettingsOf } from './pf-settings.ts';
 import type { AttachStrategy, AttachTask, VfState } from './strategy.ts';
+import type { VfHost } from './vf-links.ts';
 
 /** A VF that is bound to vfio has no interface to move: the application configures it from the metadata. */
 export class UserSpaceAttach implements AttachStrategy {
@@ -28,7 +28,7 @@ export class UserSpaceAttach implements AttachStrategy {
     return attachment && (await this.#describe(device, attachment.networkData?.ips ?? []));
   }
 
-  async leave(device: StoredDevice, attachment: Attachment): Promise<void> {
+  async detach(device: StoredDevice, attachment: Attachment): Promise<void> {
     await this.#cni.remove(device, attachment);
   }
 

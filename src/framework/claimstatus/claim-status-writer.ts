@@ -47,7 +47,7 @@ export interface ClaimStatusWriterOptions {
 }
 
 /** The status of one claim. */
-interface Entry {
+interface StatusEntry {
   claim: ClaimIdentity;
   /** Empty: the driver's entries are to be removed. */
   wanted: DeviceStatus[];
@@ -71,7 +71,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   readonly #options: ClaimStatusWriterOptions;
   readonly #stop = new AbortController();
   readonly #slots = new Slots(maxParallel);
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, StatusEntry>();
   /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
   readonly #noted = new Map<string, StoredStatus>();
   readonly #limit: RateLimit;
@@ -137,7 +137,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /** Writes until nothing newer is wanted. Never rejects. */
-  async #run(entry: Entry): Promise<void> {
+  async #run(entry: StatusEntry): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       await this.#awaitTurn(entry, signal);
@@ -166,7 +166,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
    * The wanted state may change while waiting: only the newest one is written. A removal does not wait for the claim's
    * rate limit, and an attempt after a failure has its own delay.
    */
-  async #awaitTurn(entry: Entry, signal: AbortSignal): Promise<void> {
+  async #awaitTurn(entry: StatusEntry, signal: AbortSignal): Promise<void> {
     const { uid } = entry.claim;
     const sleep = (ms: number) => this.#options.clock.sleep(ms, signal).catch(() => undefined);
     if (entry.failure !== undefined) return;
@@ -182,7 +182,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /** @throws ClaimStatusError `status-dropped`, ClaimGone, KubeError */
-  async #write(entry: Entry, devices: DeviceStatus[], signal: AbortSignal): Promise<void> {
+  async #write(entry: StatusEntry, devices: DeviceStatus[], signal: AbortSignal): Promise<void> {
     const { claim } = entry;
     const { driver, clock, logger } = this.#options;
     const now = `${new Date().toISOString().slice(0, 19)}Z`;
@@ -213,7 +213,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /** @returns the delay before a retry, ms; `undefined` if a retry would be useless */
-  #fail(entry: Entry, cause: unknown): number | undefined {
+  #fail(entry: StatusEntry, cause: unknown): number | undefined {
     const { driver, logger, onPersistentFailure } = this.#options;
     const error = toStatusError(cause, subject(entry.claim), driver);
     // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
@@ -238,7 +238,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     return Math.max(askedMs, Math.min(retryMs.first * 2 ** Math.min(attempts - 1, 20), last));
   }
 
-  #forget(entry: Entry): void {
+  #forget(entry: StatusEntry): void {
     this.#entries.delete(entry.claim.uid);
   }
 }

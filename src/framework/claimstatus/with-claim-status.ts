@@ -11,11 +11,8 @@ export function withClaimStatus(plugin: DraPlugin, writer: Pick<ClaimStatusWrite
     async prepareResourceClaims(claims, context) {
       const results = await plugin.prepareResourceClaims(claims, context);
       for (const { identity, object } of claims) {
-        const result = results.get(identity.uid);
-        if (result !== undefined && !('error' in result)) {
-          // Claims are read whole; their type leaves out what drivers do not need.
-          writer.note(identity, object as ResourceClaim);
-        }
+        // Claims are read whole; their type leaves out what drivers do not need.
+        if ('devices' in (results.get(identity.uid) ?? {})) writer.note(identity, object as ResourceClaim);
       }
       return results;
     },

@@ -84,7 +84,7 @@ export function toKubeError(subject: string, httpStatus: number, body: string, r
     retriable: httpStatus >= 500 || httpStatus === 429 || httpStatus === 409 || httpStatus === 410,
     ...(status.reason === undefined ? {} : { reason: status.reason }),
     ...(retryAfterSeconds === undefined ? {} : { retryAfterMs: retryAfterSeconds * 1_000 }),
-    ...(hint === undefined ? {} : { hint }),
+    hint,
   });
 }
 

@@ -2,8 +2,6 @@
 export const resourceVersions = ['v1', 'v1beta2', 'v1beta1'] as const;
 export type ResourceVersion = (typeof resourceVersions)[number];
 
-type Json = { [member: string]: unknown };
-
 /**
  * Converts an object from the v1 shape to another version. v1 and v1beta2 have the same shape; v1beta1 has a device's
  * fields under `basic`. Claims are written only through their status, which is the same in all versions. An object that
@@ -17,7 +15,10 @@ export function toResourceVersion(object: object, version: ResourceVersion): obj
 /** The reverse of {@link toResourceVersion}, for claims too: v1beta1 has no `exactly` around a request's fields. */
 export function fromResourceVersion<T extends object>(object: T, version: ResourceVersion): T {
   if (version !== 'v1beta1') return object;
-  const flat = mapDevices(object, ({ basic, ...rest }) => ({ ...rest, ...(basic as Json | undefined) }));
+  const flat = mapDevices(object, ({ basic, ...rest }) => ({
+    ...rest,
+    ...(basic as Record<string, unknown> | undefined),
+  }));
   return mapRequests(flat, ({ name, firstAvailable, ...exactly }) => ({
     name,
     ...(firstAvailable === undefined ? { exactly } : { firstAvailable }),
@@ -25,13 +26,19 @@ export function fromResourceVersion<T extends object>(object: T, version: Resour
 }
 
 /** Maps the devices of a ResourceSlice, which are a list; a claim's devices are an object. */
-function mapDevices<T extends object>(object: T, change: (device: Json) => Json): T {
+function mapDevices<T extends object>(
+  object: T,
+  change: (device: Record<string, unknown>) => Record<string, unknown>,
+): T {
   const { spec } = object as { spec?: { devices?: unknown } };
   if (!Array.isArray(spec?.devices)) return object;
   return { ...object, spec: { ...spec, devices: spec.devices.map(change) } };
 }
 
-function mapRequests<T extends object>(object: T, change: (request: Json) => Json): T {
+function mapRequests<T extends object>(
+  object: T,
+  change: (request: Record<string, unknown>) => Record<string, unknown>,
+): T {
   const { spec } = object as { spec?: { devices?: { requests?: unknown } } };
   const requests = spec?.devices?.requests;
   if (!Array.isArray(requests)) return object;

@@ -38,7 +38,7 @@ export class FileLock implements Disposable {
       });
     }
     stack.move();
-    return { [Symbol.dispose]: () => this.#giveBack(file) };
+    return { [Symbol.dispose]: () => this.#release(file) };
   }
 
   [Symbol.dispose](): void {
@@ -57,7 +57,7 @@ export class FileLock implements Disposable {
     return { descriptor, inode: fstatSync(descriptor).ino, [Symbol.dispose]: () => closeSync(descriptor) };
   }
 
-  #giveBack(file: LockFile): void {
+  #release(file: LockFile): void {
     if (this.#idle === undefined) {
       try {
         unlockByte(file.descriptor, lockedByte);

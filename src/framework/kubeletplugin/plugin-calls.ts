@@ -56,36 +56,36 @@ export class PluginCalls implements DraCalls {
   }
 
   async nodePrepareResources(refs: ClaimIdentity[], context: CallContext) {
-    return await this.#call('NodePrepareResources', refs, context, async (facts, { waiting, working }) => {
+    return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }) => {
       // Outside the queue: the API server may be slow, and other calls need not wait for it.
-      const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, waiting));
-      return await this.#inTurn(refs, waiting, () => this.#prepare(facts, claims, working));
+      const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, call));
+      return await this.#inTurn(refs, call, () => this.#prepare(facts, claims, work));
     });
   }
 
   /** Prepares a claim without a call from the kubelet. @returns whether it did; `isDue` is called in its turn */
   async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
-    return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { waiting, working }) =>
-      this.#inTurn([claim], waiting, async () => {
-        if (!(await isDue(waiting))) return false;
-        const answers = await this.#prepare(facts, await fetchClaims(this.#options.claims, [claim], waiting), working);
+    return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { call, work }) =>
+      this.#inTurn([claim], call, async () => {
+        if (!(await isDue(call))) return false;
+        const answers = await this.#prepare(facts, await fetchClaims(this.#options.claims, [claim], call), work);
         return isDone(answers.get(claim.uid));
       }),
     );
   }
 
   async nodeUnprepareResources(refs: ClaimIdentity[], context: CallContext) {
-    return await this.#call('NodeUnprepareResources', refs, context, (facts, { waiting, working }) =>
-      this.#inTurn(refs, waiting, () => this.#unprepare(facts, refs, working)),
+    return await this.#call('NodeUnprepareResources', refs, context, (facts, { call, work }) =>
+      this.#inTurn(refs, call, () => this.#unprepare(facts, refs, work)),
     );
   }
 
   /** Unprepares a claim without a call from the kubelet. @returns whether it did; `isOver` is called in its turn */
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
-    return await this.#call('reclaim', [claim], ownContext(signal), (facts, { waiting, working }) =>
-      this.#inTurn([claim], waiting, async () => {
-        if (!(await isOver(waiting))) return false;
-        return isDone((await this.#unprepare(facts, [claim], working)).get(claim.uid));
+    return await this.#call('reclaim', [claim], ownContext(signal), (facts, { call, work }) =>
+      this.#inTurn([claim], call, async () => {
+        if (!(await isOver(call))) return false;
+        return isDone((await this.#unprepare(facts, [claim], work)).get(claim.uid));
       }),
     );
   }
@@ -121,7 +121,7 @@ export class PluginCalls implements DraCalls {
   }
 
   /**
-   * Runs a call within its time limit. `waiting` ends with the caller; `working`, which the driver gets, does not: what
+   * Runs a call within its time limit. `call` ends with the caller; `work`, which the driver gets, does not: what
    * has begun had better be finished, and the kubelet's next call finds it done. If a driver ignores the signal, the
    * call is answered without it, and the driver keeps its turn until it ends.
    */
@@ -129,17 +129,17 @@ export class PluginCalls implements DraCalls {
     method: string,
     claims: ClaimIdentity[],
     { timeoutMs, signal }: CallContext,
-    task: (facts: CallFacts, signals: { waiting: AbortSignal; working: AbortSignal }) => Promise<T>,
+    task: (facts: CallFacts, signals: { call: AbortSignal; work: AbortSignal }) => Promise<T>,
   ): Promise<T> {
     const { clock, logger } = this.#options;
     const facts = { requestId: ++this.#lastRequestId, method };
     const startMs = clock.nowMs();
     using deadline = clock.deadline(Math.min(longestCallMs, timeoutMs * shareOfTimeout), this.#stopping.signal);
-    const working = deadline.signal;
+    const work = deadline.signal;
     logger.debug({ ...facts, claims: claims.map(subject) }, 'call from the kubelet');
     try {
-      const running = task(facts, { waiting: AbortSignal.any([working, signal]), working });
-      const answer = await abortable(running, working, `${method} did not end in time`);
+      const running = task(facts, { call: AbortSignal.any([work, signal]), work });
+      const answer = await abortable(running, work, `${method} did not end in time`);
       logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'call answered');
       return answer;
     } catch (error) {

@@ -44,6 +44,12 @@ export interface PreparedDevice {
  */
 export type PrepareResult = { devices: PreparedDevice[] } | { error: Error };
 
+/** Why a claim was not prepared or unprepared; `undefined` if it was. */
+export function failureOf(result: PrepareResult | Error | undefined): Error | undefined {
+  if (result === undefined || result instanceof Error) return result;
+  return 'error' in result ? result.error : undefined;
+}
+
 /**
  * A DRA driver, as the framework calls it. Both calls must be idempotent and return one entry for each claim, by UID;
  * throwing fails the whole call. They run one at a time, or with `serialize: false` one at a time for each claim.

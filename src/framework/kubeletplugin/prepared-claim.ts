@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import {
   baseRequest,
   type ClaimRecord,
@@ -43,12 +44,7 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, retu
   const { identity, podClaimName, podUids } = claim;
   const [podUid] = podUids;
   return {
-    record: {
-      claim: identity,
-      requests,
-      ...(podClaimName === undefined ? {} : { podClaimName }),
-      ...(podUid === undefined ? {} : { podUid }),
-    },
+    record: { claim: identity, requests, ...defined({ podClaimName, podUid }) },
     contents,
     devices,
   };

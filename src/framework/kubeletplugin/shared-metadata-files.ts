@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.ts';
+import { intercept } from '../../lib/intercept.ts';
 import type { FileLock } from './file-lock.ts';
 import type { MetadataFiles } from './plugin-calls.ts';
 import { SharedLock } from './shared-lock.ts';
@@ -12,18 +13,9 @@ const lockTimeoutMs = 1_500;
  */
 export function shareMetadataFiles(files: MetadataFiles, lock: FileLock, clock: Clock): MetadataFiles {
   const shared = new SharedLock(lock);
-  const locked = async <T>(task: () => Promise<T>): Promise<T> => {
+  return intercept(files, async ({ next }) => {
     using deadline = clock.deadline(lockTimeoutMs);
     using _ = await shared.acquire(deadline.signal);
-    return await task();
-  };
-  return {
-    prepare: (...args) => locked(() => files.prepare(...args)),
-    update: (...args) => locked(() => files.update(...args)),
-    withdraw: (...args) => locked(() => files.withdraw(...args)),
-    openGate: (...args) => locked(() => files.openGate(...args)),
-    holdGate: (...args) => locked(() => files.holdGate(...args)),
-    endGate: (...args) => locked(() => files.endGate(...args)),
-    unprepare: (...args) => locked(() => files.unprepare(...args)),
-  };
+    return await next();
+  });
 }

@@ -6,8 +6,6 @@ import { parseQuantity } from './quantity.ts';
 /** The server keeps whole seconds. */
 const timeToleranceMs = 1_000;
 
-type Json = { [member: string]: unknown };
-
 /**
  * Whether a server has what we want, apart from its own notation: quantities in another form, times that it added to
  * taints, empty lists left out.
@@ -72,7 +70,7 @@ function canonicalQuantities(value: unknown): unknown {
 function prune(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(prune);
   if (typeof value !== 'object' || value === null) return value;
-  const kept = Object.entries(value as Json)
+  const kept = Object.entries(value as Record<string, unknown>)
     .map(([key, member]): [string, unknown] => [key, prune(member)])
     .filter(([key, member]) => !isEmpty(member) || isAttributeValue(key));
   return Object.fromEntries(kept);
@@ -96,8 +94,8 @@ export function findDroppedFields(sent: SliceSpec, stored: SliceSpec): SliceProb
   const message = 'was dropped by the API server';
   const problems: SliceProblem[] = [];
   const compareMembers = (wanted: object, kept: object, device?: string) => {
-    for (const [field, value] of Object.entries(prune(wanted) as Json)) {
-      const members = missingMembers(field, value, (kept as Json)[field]);
+    for (const [field, value] of Object.entries(prune(wanted) as Record<string, unknown>)) {
+      const members = missingMembers(field, value, (kept as Record<string, unknown>)[field]);
       for (const at of members) problems.push({ ...(device === undefined ? {} : { device }), field: at, message });
     }
   };
@@ -112,6 +110,6 @@ function missingMembers(field: string, sent: unknown, kept: unknown): string[] {
   if (typeof sent !== 'object' || sent === null) return [];
   return Object.entries(sent).flatMap(([key, value]) => {
     const at = Array.isArray(sent) ? `${field}[${key}]` : `${field}.${key}`;
-    return missingMembers(at, value, (kept as Json)[key]);
+    return missingMembers(at, value, (kept as Record<string, unknown>)[key]);
   });
 }

@@ -176,6 +176,6 @@ function unusable(verb: string, path: string, cause: unknown): CniError {
     cause,
     path,
     retriable: true,
-    ...(hint === undefined ? {} : { hint }),
+    hint,
   });
 }

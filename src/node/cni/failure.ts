@@ -75,7 +75,7 @@ export function startFailure(subject: CallSubject, cause: unknown): CniError {
     ...subject,
     cause,
     retriable,
-    ...(hint === undefined ? {} : { hint }),
+    hint,
   });
 }
 
@@ -111,7 +111,7 @@ function reportedFailure(error: PluginError, subject: CallSubject, stderr: strin
     pluginDetails: details,
     stderr,
     retriable: isTransientPluginCode(code),
-    ...(hint === undefined ? {} : { hint }),
+    hint,
   });
 }
 

@@ -22,11 +22,11 @@ export class Turns implements AsyncDisposable {
     task: (fail: (error: unknown) => void) => Promise<T>,
   ): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
-    const waiting = onAbort(signal, () => reject(onTooLate()));
+    const onAborted = onAbort(signal, () => reject(onTooLate()));
     const run = this.#mutex
       .run(key, async () => {
         if (signal.aborted) throw onTooLate();
-        waiting[Symbol.dispose]();
+        onAborted[Symbol.dispose]();
         return await task(reject);
       })
       .then(resolve, reject)

@@ -1,7 +1,7 @@
 import type { NetworkDevice } from './device.ts';
 
 /** One value, in the JSON form of resource.k8s.io/v1. */
-export type DeviceAttribute = { string: string } | { int: number } | { bool: boolean };
+export type InventoryAttribute = { string: string } | { int: number } | { bool: boolean };
 
 /** `DeviceAttributeMaxValueLength` and `ResourceSliceMaxAttributesAndCapacitiesPerDevice`. */
 export const maxAttributeBytes = 64;
@@ -15,7 +15,7 @@ type Value = string | number | boolean;
  * whole claim. Well-known names are left out when unknown: they are meant to be compared between devices, and two
  * unknown values would be equal.
  */
-export function deviceAttributes(device: NetworkDevice): Record<string, DeviceAttribute> {
+export function deviceAttributes(device: NetworkDevice): Record<string, InventoryAttribute> {
   const wellKnown: Record<string, Value | undefined> = {
     'resource.kubernetes.io/pciBusID': device.pciAddress,
     'resource.kubernetes.io/pcieRoot': device.pcieRoot,
@@ -64,7 +64,7 @@ function isKnown(value: Value | undefined): value is Value {
 }
 
 /** A value that is too long would invalidate the whole slice; a truncated one would be wrong. */
-function toAttribute(value: Value): DeviceAttribute {
+function toAttribute(value: Value): InventoryAttribute {
   if (typeof value === 'number') return { int: value };
   if (typeof value === 'boolean') return { bool: value };
   return { string: isTooLong(value) ? '' : value };

@@ -35,7 +35,7 @@ export interface Exclusion {
 /** Reasons of a PF that apply to its VFs as well. */
 const ofPfToo = { 'carries-default-route': 'pf-carries-default-route', enslaved: 'pf-enslaved' } as const;
 
-type Verdict = Pick<Exclusion, 'reason' | 'interfaceName'> | undefined;
+type ExclusionVerdict = Pick<Exclusion, 'reason' | 'interfaceName'> | undefined;
 
 /** PCI vendor of the virtual devices of hypervisors. */
 const virtioVendor = '1af4';
@@ -46,7 +46,7 @@ const virtioVendor = '1af4';
  * @param own how the node uses its interface
  * @param ofPf how the node uses the interface of its PF
  */
-export function judgeVf(rule: PfRule | undefined, own: Usage | undefined, ofPf: Usage | undefined): Verdict {
+export function judgeVf(rule: PfRule | undefined, own: Usage | undefined, ofPf: Usage | undefined): ExclusionVerdict {
   if (rule === undefined) return { reason: 'not-selected' };
   if (own !== undefined) return own;
   if (ofPf === undefined || rule.allowInUse) return undefined;
@@ -70,7 +70,7 @@ export interface NicFacts {
 }
 
 /** Whether a NIC that a rule selects must not be offered. */
-export function judgeNic(nic: NicFacts): Verdict {
+export function judgeNic(nic: NicFacts): ExclusionVerdict {
   const { vendor, driver, interfaceName, rdmaDevices, usage, hasVfs } = nic;
   if (usage !== undefined) return usage;
   if (vendor === virtioVendor || driver === 'virtio-pci') return { reason: 'virtio' };

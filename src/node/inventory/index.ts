@@ -1,5 +1,5 @@
 /** The devices that a node can offer: SR-IOV functions and plain NICs, what excludes them, and what slices say of them. */
-export { type DeviceAttribute, deviceAttributes } from './attributes.ts';
+export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { type EswitchMode, linkIdentity, type NetworkDevice, type NicDevice, type VfDevice } from './device.ts';
 export type { Exclusion, ExclusionReason } from './exclusion.ts';
 export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';

@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import { type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError, UnknownVfStateError } from '../sriov/errors.ts';
 import { isRepresentor } from '../sriov/representor.ts';
@@ -204,10 +205,4 @@ type InterfaceFacts = Pick<Link, 'name' | 'hardwareAddress' | 'mtuBytes'>;
 
 function interfaceFacts({ name: interfaceName, hardwareAddress, mtuBytes }: InterfaceFacts) {
   return { interfaceName, mtuBytes, ...defined({ hardwareAddress }) };
-}
-
-function defined<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as {
-    [K in keyof T]?: Exclude<T[K], undefined>;
-  };
 }

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { defined } from '../../lib/defined.ts';
 import { isEthernetAddress } from './checks.ts';
 import { NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
@@ -77,9 +78,7 @@ export async function readLinkState(
   if (link === undefined) throw gone(index);
   return {
     ...simpleState(link),
-    ...(qdiscs === undefined ? {} : { qdiscs }),
-    ...(addresses === undefined ? {} : { addresses }),
-    ...(ethtoolState === undefined ? {} : { ethtool: ethtoolState }),
+    ...defined({ qdiscs, addresses, ethtool: ethtoolState }),
   };
 }
 
@@ -176,18 +175,8 @@ function simpleState(link: Link): LinkState {
   const { broadcastAddress, group, txQueueLength, offloadLimits, xdp } = link;
   return {
     name,
-    ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
-    mtuBytes,
-    up,
-    altNames,
-    alias,
-    ...(flags === undefined ? {} : { flags }),
-    ...(linkMode === undefined ? {} : { linkMode }),
-    ...(broadcastAddress === undefined ? {} : { broadcastAddress }),
-    ...(group === undefined ? {} : { group }),
-    ...(txQueueLength === undefined ? {} : { txQueueLength }),
-    ...(offloadLimits === undefined ? {} : { offloadLimits }),
-    ...(xdp === undefined ? {} : { xdp }),
+    ...{ mtuBytes, up, altNames, alias },
+    ...defined({ hardwareAddress, flags, linkMode, broadcastAddress, group, txQueueLength, offloadLimits, xdp }),
   };
 }
 

@@ -1,4 +1,5 @@
 import { getS32, getU8, getU32, putS32, putU32 } from 'netlink';
+import { defined } from '../../lib/defined.ts';
 import {
   type Attribute,
   Attributes,
@@ -332,11 +333,4 @@ function encodeHeader(index: number, { up, flags = {} }: Pick<LinkChange, 'up' |
   putU32(values).copy(header, 8);
   putU32(mask).copy(header, 12);
   return header;
-}
-
-/** The object without its undefined members. */
-function defined<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as {
-    [K in keyof T]?: Exclude<T[K], undefined>;
-  };
 }

@@ -61,7 +61,7 @@ const doneBytes = header.bytes + 4;
 export class RequestSocket implements Disposable {
   readonly #socket: DatagramSocket;
   readonly #clock: Clock;
-  readonly #waiting: Pending[] = [];
+  readonly #queue: Pending[] = [];
   /** Requests that the kernel has not answered yet, by sequence number. */
   readonly #pending = new Map<number, Pending>();
   #seq = 0;
@@ -107,7 +107,7 @@ export class RequestSocket implements Disposable {
   [Symbol.dispose](): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const { reject, subject } of this.#waiting.splice(0)) reject(closedError(subject));
+    for (const { reject, subject } of this.#queue.splice(0)) reject(closedError(subject));
     this.#fail((subject) => closedError(subject));
     // Deferred: we may be inside the socket's own receive callback, which still uses what close frees.
     setImmediate(() => this.#socket.close());
@@ -129,13 +129,13 @@ export class RequestSocket implements Disposable {
         ...{ isAlone: limit !== undefined || isLarge, limit: limit ?? Infinity },
         resolve: () => resolve(pending),
       };
-      this.#waiting.push(pending);
+      this.#queue.push(pending);
       // Deferred, so that requests made at the same time are sent together.
-      if (!this.#isBusy && this.#waiting.length === 1) queueMicrotask(() => void this.#ask());
+      if (!this.#isBusy && this.#queue.length === 1) queueMicrotask(() => void this.#ask());
     });
   }
 
-  /** Runs until no request is waiting. */
+  /** Runs until no request is queued. */
   async #ask(): Promise<void> {
     if (this.#isBusy || this.#closed) return;
     this.#isBusy = true;
@@ -145,11 +145,11 @@ export class RequestSocket implements Disposable {
 
   /** The requests to send to the kernel next. */
   #next(): Pending[] {
-    const [first] = this.#waiting;
-    if (first?.isAlone) return this.#waiting.splice(0, 1);
-    const nextAlone = this.#waiting.findIndex(({ isAlone }) => isAlone);
-    const count = nextAlone === -1 ? this.#waiting.length : nextAlone;
-    return this.#waiting.splice(0, Math.min(count, maxTogether));
+    const [first] = this.#queue;
+    if (first?.isAlone) return this.#queue.splice(0, 1);
+    const nextAlone = this.#queue.findIndex(({ isAlone }) => isAlone);
+    const count = nextAlone === -1 ? this.#queue.length : nextAlone;
+    return this.#queue.splice(0, Math.min(count, maxTogether));
   }
 
   /** Resolves when each request has its answer or has failed. */
@@ -157,11 +157,11 @@ export class RequestSocket implements Disposable {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#socket.ref();
     let deadline: Deadline | undefined;
-    const settle = (pending: Pending, end: () => void) => {
+    const finish = (pending: Pending, end: () => void) => {
       if (!this.#pending.delete(pending.seq)) return;
       if (this.#pending.size === 0) {
         deadline?.[Symbol.dispose]();
-        if (this.#waiting.length === 0 && !this.#closed) this.#socket.unref();
+        if (this.#queue.length === 0 && !this.#closed) this.#socket.unref();
         resolve();
       }
       end();
@@ -169,8 +169,8 @@ export class RequestSocket implements Disposable {
     for (const pending of together) {
       const { resolve: done, reject } = pending;
       this.#pending.set(pending.seq, pending);
-      pending.resolve = () => settle(pending, done);
-      pending.reject = (error) => settle(pending, () => reject(error));
+      pending.resolve = () => finish(pending, done);
+      pending.reject = (error) => finish(pending, () => reject(error));
     }
     const message = together.length === 1 ? together[0]?.message : Buffer.concat(together.map((each) => each.message));
     this.#socket.send(message as Buffer, {}, (cause) => {

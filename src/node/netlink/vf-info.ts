@@ -1,4 +1,5 @@
 import { getU32 } from 'netlink';
+import { defined } from '../../lib/defined.ts';
 import { Attributes, decodeHardwareAddress, listAttributes } from './attributes.ts';
 
 /** `IFLA_VF_*` of Linux `if_link.h`. */
@@ -59,7 +60,7 @@ function decodeVfInfo(data: Buffer): VfInfo | undefined {
     const value = values.get(type);
     return value === undefined ? unknown : getU32(value.subarray(4 * index, 4 * index + 4));
   };
-  const known: { [K in Exclude<keyof VfInfo, 'vfIndex'>]-?: VfInfo[K] | undefined } = {
+  const known = defined({
     hardwareAddress: decodeAdminAddress(values.get(VfAttribute.mac)),
     vlan: decodeVlan(word(VfAttribute.vlan, 1), word(VfAttribute.vlan, 2), values.get(VfAttribute.vlanList)),
     spoofCheck: decodeSwitch(word(VfAttribute.spoofCheck, 1)),
@@ -67,9 +68,8 @@ function decodeVfInfo(data: Buffer): VfInfo | undefined {
     linkState: linkStates[word(VfAttribute.linkState, 1)],
     minTxRateMbps: orUndefined(word(VfAttribute.rate, 1)),
     maxTxRateMbps: orUndefined(word(VfAttribute.rate, 2)),
-  };
-  const entries = Object.entries(known).filter(([, value]) => value !== undefined);
-  return { vfIndex: getU32(first.subarray(0, 4)), ...Object.fromEntries(entries) };
+  });
+  return { vfIndex: getU32(first.subarray(0, 4)), ...known };
 }
 
 function decodeAdminAddress(value: Buffer | undefined): string | undefined {

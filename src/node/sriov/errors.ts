@@ -43,7 +43,7 @@ export interface SriovErrorDetails extends ErrorDetails {
 
 /** Any failure to find, describe, change or simulate VFs. */
 export class SriovError extends NetdraError<SriovErrorCode> {
-  /** What could not be set or restored: members of `VfChange`, or paths into `VfBefore` such as `link.name`. */
+  /** What could not be set or restored: members of `VfChange`, or paths into `VfSnapshot` such as `link.name`. */
   readonly properties: readonly string[];
 
   constructor(code: SriovErrorCode, message: string, details: SriovErrorDetails = {}) {

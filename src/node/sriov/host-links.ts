@@ -48,7 +48,7 @@ export class HostLinks {
    * @returns whether the interface was recreated; it then has the name and the settings of a new one
    * @throws SriovError `binding-failed`, `vf-missing`
    */
-  async reclaim(pciAddress: string): Promise<boolean> {
+  async recreate(pciAddress: string): Promise<boolean> {
     const { binding } = this.#options;
     if (!(await binding.isPresent(pciAddress))) return false;
     const driver = await binding.driverOf(pciAddress);

@@ -14,7 +14,7 @@ export {
   type SnapshotOptions,
   type VfAccess,
   type VfAddress,
-  type VfBefore,
   VfHardware,
+  type VfSnapshot,
   type VfWanted,
 } from './vf-hardware.ts';

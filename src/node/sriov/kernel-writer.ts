@@ -144,14 +144,14 @@ function answerOf(child: ChildProcess, message: { path: string; text: string }):
 /** The next answer of a process, or an error if the process ends. */
 function nextAnswer(child: ChildProcess, path: string): Promise<Answer> {
   return new Promise((resolve) => {
-    const settle = (answer: Answer) => {
-      child.off('message', settle).off('exit', ended).off('error', failed);
+    const finish = (answer: Answer) => {
+      child.off('message', finish).off('exit', ended).off('error', failed);
       resolve(answer);
     };
-    const ended = () => settle({ error: { message: `the process that writes ${path} ended` } });
+    const ended = () => finish({ error: { message: `the process that writes ${path} ended` } });
     const failed = (cause: Error) =>
-      settle({ error: { message: `cannot use a process that writes ${path}: ${cause.message}` } });
-    child.on('message', settle).once('exit', ended).once('error', failed);
+      finish({ error: { message: `cannot use a process that writes ${path}: ${cause.message}` } });
+    child.on('message', finish).once('exit', ended).once('error', failed);
     child.channel?.ref();
   });
 }

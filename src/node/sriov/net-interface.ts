@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { defined } from '../../lib/defined.ts';
 import { listOptionalDir, parseCount, readOptionalText } from './sysfs-files.ts';
 
 /** A network interface of a PCI function, as far as sysfs shows it. */
@@ -53,12 +54,7 @@ export async function readPort(dir: string, interfaceName: string): Promise<Port
     readOptionalText(file('type')),
     readOptionalText(file('speed'), 'EINVAL', 'ENODEV'),
   ]);
-  const linkType = linkTypes.get(type ?? '');
-  const linkSpeedMbps = parseSpeed(speed);
-  return {
-    ...(linkType === undefined ? {} : { linkType }),
-    ...(linkSpeedMbps === undefined ? {} : { linkSpeedMbps }),
-  };
+  return defined({ linkType: linkTypes.get(type ?? ''), linkSpeedMbps: parseSpeed(speed) });
 }
 
 /** Unknown is -1, and on some kernels the same as an unsigned number. */

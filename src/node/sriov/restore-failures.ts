@@ -2,7 +2,7 @@ import { NetdraError } from '../../lib/errors.ts';
 import type { RestoreFailure } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
-/** What could not be restored: a path into `VfBefore`, and why. */
+/** What could not be restored: a path into `VfSnapshot`, and why. */
 export interface Failure {
   property: string;
   error: unknown;

@@ -1,7 +1,7 @@
 import { DeviceNodes } from './device-nodes.ts';
 import { SriovError } from './errors.ts';
 import { simulatedDriver } from './simulated-layout.ts';
-import type { AccessWanted, VfAccess, VfAddress, VfBefore, VfWanted } from './vf-hardware.ts';
+import type { AccessWanted, VfAccess, VfAddress, VfSnapshot, VfWanted } from './vf-hardware.ts';
 
 /**
  * Nothing of a simulated VF can be changed from the host side. Its MAC is set in the pod. Requests for what only
@@ -14,11 +14,11 @@ export class SimulatedControl {
     this.#nodes = nodes;
   }
 
-  async read(): Promise<VfBefore> {
+  async snapshot(): Promise<VfSnapshot> {
     return { driver: simulatedDriver, vf: {} };
   }
 
-  async apply({ pciAddress }: VfAddress, { driver = 'default', vf = {} }: VfWanted): Promise<void> {
+  async configure({ pciAddress }: VfAddress, { driver = 'default', vf = {} }: VfWanted): Promise<void> {
     const { hardwareAddress: _inThePod, ...rest } = vf;
     const asked = [...(driver === 'default' ? [] : [`driver ${driver}`]), ...Object.keys(rest)];
     if (asked.length > 0) throw notSimulated(pciAddress, asked.join(', '));

@@ -90,7 +90,7 @@ export class SimulatedNic {
    * @returns whether it was recreated
    * @throws as {@link ensureVf}
    */
-  async reclaimVf(pciAddress: string): Promise<boolean> {
+  async recreateVf(pciAddress: string): Promise<boolean> {
     if ((await this.ensureVf(pciAddress)) === 'here') return false;
     const { connection } = this.#options;
     const { pf, vf } = this.#find(pciAddress);

@@ -1,6 +1,7 @@
 import { realpathSync, statSync } from 'node:fs';
 import { readdir, writeFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
+import { defined } from '../../lib/defined.ts';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { IommuGroups } from './iommu-groups.ts';
@@ -155,8 +156,7 @@ export class Sysfs {
     return {
       pciAddress,
       ...known.facts,
-      ...(driver === undefined ? {} : { driver }),
-      ...(iommuGroup === undefined ? {} : { iommuGroup }),
+      ...defined({ driver, iommuGroup }),
       iommuPeers: iommuGroup === undefined ? [] : await this.#groups.peers(iommuGroup, pciAddress),
     };
   }
@@ -238,12 +238,7 @@ export class Sysfs {
       readNumaNode(join(dir, 'numa_node')),
       this.#pcieRoot(dir),
     ]);
-    return {
-      vendor,
-      device,
-      ...(numaNode === undefined ? {} : { numaNode }),
-      ...(pcieRoot === undefined ? {} : { pcieRoot }),
-    };
+    return { vendor, device, ...defined({ numaNode, pcieRoot }) };
   }
 
   /** The devices are links into the tree of buses; the root complex is the first part of that path. */

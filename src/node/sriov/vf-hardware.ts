@@ -30,7 +30,7 @@ export interface VfAddress {
 }
 
 /** Snapshot of a VF, restored when its claim is unprepared. Plain data, to be stored. */
-export interface VfBefore {
+export interface VfSnapshot {
   /** Absent: no kernel driver was bound. */
   driver?: string;
   /** Content of `driver_override`; absent: empty. */
@@ -128,7 +128,7 @@ export class VfHardware {
    * does not report is missing in it, unless it is about to be changed.
    * @throws SriovError `vf-state-unknown`, `property-unsupported`, `vf-missing` if the snapshot lacks what is changed
    */
-  async read(address: VfAddress, { wanted = {}, byOthers = false }: SnapshotOptions = {}): Promise<VfBefore> {
+  async snapshot(address: VfAddress, { wanted = {}, byOthers = false }: SnapshotOptions = {}): Promise<VfSnapshot> {
     const driver = await this.#binding.driverOf(address.pciAddress);
     const driverOverride = await this.#binding.overrideOf(address.pciAddress);
     let problem: UnknownVfStateError | undefined;
@@ -139,7 +139,7 @@ export class VfHardware {
       return {};
     });
     const link = await this.#link(address.pciAddress);
-    const before: VfBefore = {
+    const before: VfSnapshot = {
       ...(driver === undefined ? {} : { driver }),
       ...(driverOverride === undefined ? {} : { driverOverride }),
       vf,
@@ -157,7 +157,7 @@ export class VfHardware {
    * @throws SriovError `binding-failed`, `iommu-group-shared`, `property-unsupported`, `property-refused`,
    * `vf-missing`, `vf-state-unknown`, `restore-incomplete` if the interface could not be restored after the driver was bound
    */
-  async apply(address: VfAddress, wanted: VfWanted, before: VfBefore): Promise<void> {
+  async configure(address: VfAddress, wanted: VfWanted, before: VfSnapshot): Promise<void> {
     const { pciAddress } = address;
     const { driver, vf = {} } = wanted;
     if (driver === undefined && Object.keys(vf).length === 0) return;
@@ -178,7 +178,7 @@ export class VfHardware {
     if (isSame && address.pfAddress !== undefined) await this.#rebindForAddress(pciAddress, vf.hardwareAddress);
     if (before.link === undefined) return;
     const { hardwareAddress: _new, ...link } = before.link;
-    const failures = await this.#settleLink(pciAddress, link);
+    const failures = await this.#restoreLink(pciAddress, link);
     // A name that another link has taken does not matter to the pod.
     const grave = failures.filter(({ property }) => property !== 'name');
     if (grave.length > 0) throw incomplete(pciAddress, linkFailures(grave));
@@ -192,7 +192,7 @@ export class VfHardware {
    */
   async restore(
     address: VfAddress,
-    before: VfBefore,
+    before: VfSnapshot,
     { reset = true, changed = {} }: RestoreOptions = {},
   ): Promise<void> {
     const { pciAddress } = address;
@@ -212,7 +212,7 @@ export class VfHardware {
     });
     await step('link', async () => {
       if (before.link === undefined) return;
-      const refused = await this.#settleLink(pciAddress, before.link);
+      const refused = await this.#restoreLink(pciAddress, before.link);
       const isRefused = refused.some(({ property }) => property === 'hardwareAddress');
       const isAdministrative = isRefused && (await this.#hasAdminAddress(address));
       const grave = refused.filter(({ property }) => property !== 'hardwareAddress' || !isAdministrative);
@@ -273,7 +273,7 @@ export class VfHardware {
     await this.#properties.set(address, { hardwareAddress: wanted });
   }
 
-  async #restoreDriver(address: VfAddress, before: VfBefore, reset: boolean): Promise<void> {
+  async #restoreDriver(address: VfAddress, before: VfSnapshot, reset: boolean): Promise<void> {
     const { pciAddress, pfAddress } = address;
     const { driver } = before;
     if ((await this.#binding.driverOf(pciAddress)) !== driver) return await this.#binding.bind(pciAddress, driver);
@@ -292,7 +292,7 @@ export class VfHardware {
   }
 
   /** A driver that was just bound gives its interface a name of the kernel's choice, which others may not know yet. */
-  async #settleLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
+  async #restoreLink(pciAddress: string, wanted: LinkState): Promise<RestoreFailure[]> {
     const driver = await this.#binding.driverOf(pciAddress);
     if (driver === undefined || isVfio(driver)) return [];
     const { index } = await this.#awaitLink(pciAddress);
@@ -364,14 +364,14 @@ export class VfHardware {
  * A VF without an administrative address takes another one at every reset, and user space resets it. If the interface
  * has the address that the PF reports, it is unknown whether that address is administrative.
  */
-function addressToKeep({ vf, link }: VfBefore): string | undefined {
+function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
   const { hardwareAddress } = link ?? {};
   if (hardwareAddress === undefined || !isEthernetAddress(hardwareAddress)) return undefined;
   return [noAddress, hardwareAddress].includes(vf.hardwareAddress ?? '') ? hardwareAddress : undefined;
 }
 
 /** Whether a VF that goes to user space is to keep the MAC of its interface, or another that its PF may have set. */
-function keepsAddress({ driver, vf }: VfWanted, { link }: VfBefore): boolean {
+function keepsAddress({ driver, vf }: VfWanted, { link }: VfSnapshot): boolean {
   const { hardwareAddress } = link ?? {};
   const isOwn = hardwareAddress !== undefined && isEthernetAddress(hardwareAddress);
   return driver !== undefined && isVfio(driver) && vf?.hardwareAddress === undefined && isOwn;

@@ -5,7 +5,7 @@ import {
   parseLayouts,
   parseSeconds,
   parseSimulation,
-} from '../../../src/app/settings.ts';
+} from '../../../src/app/parse-flags.ts';
 import { closedFields } from '../../../src/driver/claims/index.ts';
 import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { expectThat, type FuzzTarget, isAnnounced, utf8 } from '../target.ts';

@@ -159,8 +159,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       noReset,
       {
-        file: 'src/driver/vf/host-link.ts',
-        replace: '    await this.#vfs.reclaimLink(device.pciAddress);\n',
+        file: 'src/driver/vf/vf-links.ts',
+        replace: '    await this.#vfs.recreate(device.pciAddress);\n',
         by: '',
       },
     ],

@@ -1,32 +1,27 @@
 import { describe, expect, it } from 'vitest';
-import { parseDriverName, parseHandlers, parseLayouts, parseSimulation } from '../../../src/app/settings.ts';
+import { driverFlags } from '../../../e2e/node/driver-process.ts';
+import { createProgram } from '../../../src/app/program.ts';
+import { defaultSettings, flagNames, flagOf } from '../../../src/app/settings.ts';
 
 describe('settings', () => {
-  it('reads how many VFs to simulate', () => {
-    expect(parseSimulation('8')).toEqual({ pfs: 1, vfsPerPf: 8 });
-    expect(parseSimulation('2x4')).toEqual({ pfs: 2, vfsPerPf: 4 });
+  const run = createProgram().commands.find((command) => command.name() === 'run');
+
+  it('has a flag for each setting, and no other flag', () => {
+    expect(run?.options.map(({ long }) => long)).toEqual(flagNames.map(flagOf));
+    expect(flagNames.map(flagOf)).toEqual(expect.arrayContaining(['--http-tls-dir', '--reconcile-interval']));
   });
 
-  it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3'])('refuses %j VFs', (text) => {
-    expect(() => parseSimulation(text)).toThrow(/such as 8 or 2x4/);
-  });
-
-  it('reads layouts once each', () => {
-    expect(parseLayouts('kep, v1,kep')).toEqual(['kep', 'v1']);
-    expect(() => parseLayouts('v1,v2')).toThrow('unknown: v2; known are v1, kep');
-    expect(() => parseLayouts('')).toThrow(/unknown/);
-  });
-
-  it('reads runtime handlers with wildcards', () => {
-    expect(parseHandlers('kata, kata-*,runsc,kata')).toEqual(['kata', 'kata-*', 'runsc']);
-    expect(parseHandlers('')).toEqual([]);
-    for (const bad of ['Kata', 'a b', 'a/b', '-a', 'a?'])
-      expect(() => parseHandlers(bad)).toThrow('such as kata,kata-*');
-  });
-
-  it('takes DNS names for drivers only', () => {
-    expect(parseDriverName('sriov.netdra.dev')).toBe('sriov.netdra.dev');
-    for (const bad of ['', 'A.b', 'a..b', '-a', `${'a'.repeat(64)}`, 'a/b'])
-      expect(() => parseDriverName(bad)).toThrow();
+  it('reads from the command line what it has written there', async () => {
+    let read: unknown;
+    run?.action((options) => {
+      read = options;
+    });
+    const settings = {
+      ...defaultSettings(),
+      ...{ nodeName: 'n', cniUses: [], reconcileIntervalMs: 1_500, liveUpdates: false },
+      ...{ simulate: { pfs: 2, vfsPerPf: 4 }, httpAddress: ':9797', startGate: 'file' as const },
+    };
+    await run?.parseAsync(driverFlags(settings), { from: 'user' });
+    expect(read).toEqual(settings);
   });
 });

@@ -82,7 +82,7 @@ export async function createFile(
   }
 }
 
-function createOnce(dir: Directory, file: HostFile, text: string, mode: number): void {
+function createOnce(dir: OpenDirectory, file: HostFile, text: string, mode: number): void {
   const path = dir.at(nameOf(file));
   // An empty file is complete as soon as it exists.
   const written = text === '' ? path : dir.at(temporaryName(nameOf(file)));
@@ -279,7 +279,7 @@ export async function listSubdirectories(directory: HostFile): Promise<string[]>
 async function inDirectory(
   file: HostFile,
   held: HeldDirectories | undefined,
-  task: (dir: Directory) => void,
+  task: (dir: OpenDirectory) => void,
 ): Promise<void> {
   using own = new HeldDirectories();
   try {
@@ -344,18 +344,18 @@ function writeAll(descriptor: number, content: Buffer, position: number): void {
  * used again.
  */
 export class HeldDirectories implements Disposable {
-  readonly #open = new Map<string, Directory>();
+  readonly #open = new Map<string, OpenDirectory>();
   /** Keys of directories that do not exist. */
   readonly #absent = new Set<string>();
 
   /** The directory of a file; `undefined` if it does not exist. */
-  find(file: HostFile): Directory | undefined {
+  find(file: HostFile): OpenDirectory | undefined {
     return this.#walk(file, false);
   }
 
   /** The directory of a file; it is created if it does not exist. */
-  make(file: HostFile): Directory {
-    return this.#walk(file, true) as Directory;
+  make(file: HostFile): OpenDirectory {
+    return this.#walk(file, true) as OpenDirectory;
   }
 
   /** Closes a directory and those in it, before it is removed or moved away: its path may be used again. */
@@ -374,7 +374,7 @@ export class HeldDirectories implements Disposable {
     this.#absent.clear();
   }
 
-  #walk({ base, parts }: HostFile, create: boolean): Directory | undefined {
+  #walk({ base, parts }: HostFile, create: boolean): OpenDirectory | undefined {
     const [first, ...others] = parts.slice(0, -1);
     // The operator's directory may be a link; those in it may not.
     let key = keyOf(base, first === undefined ? [] : [first]);
@@ -384,14 +384,18 @@ export class HeldDirectories implements Disposable {
       this.#hold(key, () => openDirectory(key, flags, create ? 'with parents' : 'never'), create);
     for (const name of others) {
       if (dir === undefined) return undefined;
-      const parent: Directory = dir;
+      const parent: OpenDirectory = dir;
       key = keyOf(key, [name]);
       dir = this.#open.get(key) ?? this.#hold(key, (isAbsent) => openInside(parent, name, create, isAbsent), create);
     }
     return dir;
   }
 
-  #hold(key: string, open: (isAbsent: boolean) => Directory | undefined, create: boolean): Directory | undefined {
+  #hold(
+    key: string,
+    open: (isAbsent: boolean) => OpenDirectory | undefined,
+    create: boolean,
+  ): OpenDirectory | undefined {
     const isAbsent = this.#absent.has(key);
     if (isAbsent && !create) return undefined;
     const dir = open(isAbsent);
@@ -409,7 +413,7 @@ function keyOf(base: string, parts: readonly string[]): string {
 }
 
 /** A directory, held open. */
-class Directory implements Disposable {
+class OpenDirectory implements Disposable {
   readonly #descriptor: number;
   /** Whether it was created to be opened: then a directory in it exists only if it was opened, too. */
   readonly isNew: boolean;
@@ -440,7 +444,12 @@ class Directory implements Disposable {
 }
 
 /** @returns `undefined` if it does not exist and is not to be created */
-function openInside(parent: Directory, name: string, create: boolean, isAbsent: boolean): Directory | undefined {
+function openInside(
+  parent: OpenDirectory,
+  name: string,
+  create: boolean,
+  isAbsent: boolean,
+): OpenDirectory | undefined {
   const path = parent.at(name);
   if (!parent.isNew && !isAbsent) return openDirectory(path, O_NOFOLLOW, create ? 'itself' : 'never');
   return create ? createDirectory(path, O_NOFOLLOW, false) : undefined;
@@ -451,18 +460,18 @@ function openDirectory(
   path: string,
   flags: number,
   create: 'never' | 'itself' | 'with parents',
-): Directory | undefined {
+): OpenDirectory | undefined {
   try {
-    return new Directory(path, flags);
+    return new OpenDirectory(path, flags);
   } catch (error) {
     if (errnoCode(error) !== 'ENOENT') throw error;
     return create === 'never' ? undefined : createDirectory(path, flags, create === 'with parents');
   }
 }
 
-function createDirectory(path: string, flags: number, withParents: boolean): Directory {
+function createDirectory(path: string, flags: number, withParents: boolean): OpenDirectory {
   const isNew = makeDir(path, withParents);
-  return new Directory(path, flags, isNew);
+  return new OpenDirectory(path, flags, isNew);
 }
 
 /** @returns `false` if it exists already */

@@ -1,3 +1,4 @@
+import { defined } from '../../../lib/defined.ts';
 import { encodeObject } from '../document/codec.ts';
 import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
@@ -44,9 +45,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   const podUid = kept?.podUid ?? record.podUid;
   return {
     claim,
-    ...(podClaimName === undefined ? {} : { podClaimName }),
-    ...(podUid === undefined ? {} : { podUid }),
-    ...(bootId === undefined ? {} : { bootId }),
+    ...defined({ podClaimName, podUid, bootId }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
   };

@@ -1,3 +1,4 @@
+import { defined } from '../../../lib/defined.ts';
 import { encodeObject, formatNetworkData } from '../document/codec.ts';
 import type { NetworkDeviceData } from '../document/document.ts';
 import { claimNames, type Layout } from './layout.ts';
@@ -19,11 +20,5 @@ export const kep: Layout = {
 
 function formatKepNetworkData(data: NetworkDeviceData): Record<string, unknown> {
   const { ips, hardwareAddress, ...rest } = formatNetworkData(data);
-  return {
-    ...rest,
-    ...(ips === undefined ? {} : { ips }),
-    ...(hardwareAddress === undefined ? {} : { hardwareAddress }),
-    ...(ips === undefined ? {} : { addresses: ips }),
-    ...(hardwareAddress === undefined ? {} : { hwAddress: hardwareAddress }),
-  };
+  return { ...rest, ...defined({ ips, hardwareAddress, addresses: ips, hwAddress: hardwareAddress }) };
 }

@@ -55,7 +55,7 @@ export interface RequestContent {
   readySince?: string;
 }
 
-/** One dialect of the file: its format, and where containers find it. */
+/** One layout of the file: its format, and where containers find it. */
 export interface Layout {
   readonly name: LayoutName;
   /** @throws MetadataError `metadata-name-invalid` if the place cannot be a path of this layout */

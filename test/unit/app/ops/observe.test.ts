@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { PodSandbox } from '../../../../nri/index.ts';
+import type { PluginHandlers, PodSandbox } from '../../../../nri/index.ts';
 import { Metrics, observeFiles, observeHandlers, observePlugin } from '../../../../src/app/ops/index.ts';
-import type { MetadataFiles } from '../../../../src/driver/sandbox/index.ts';
+import type { MetadataCalls } from '../../../../src/driver/sandbox/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import type { Clock } from '../../../../src/lib/clock.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
@@ -16,7 +16,7 @@ function refuse(): never {
   throw new Error('not to be called');
 }
 
-const noFiles: MetadataFiles = {
+const noFiles: MetadataCalls = {
   updateRequestMetadata: refuse,
   withdrawMetadata: refuse,
   openGate: refuse,
@@ -121,6 +121,24 @@ describe('observeHandlers', () => {
     ]);
     expect(await series(metrics, 'netdra_hook_errors_total')).toEqual([
       'netdra_hook_errors_total{hook="runPodSandbox",code="vf-busy"} 1',
+    ]);
+  });
+
+  it('times an event that it does not know, but none that no pod waits for', async () => {
+    const metrics = createMetrics();
+    class Hooks {
+      postStartContainer(...call: unknown[]) {
+        return call;
+      }
+      synchronize() {}
+      disconnected() {}
+    }
+    const handlers = observeHandlers(new Hooks() as PluginHandlers, metrics, createClock()) as unknown as Hooks;
+    expect(await handlers.postStartContainer(pod)).toEqual([pod]);
+    handlers.synchronize();
+    handlers.disconnected();
+    expect(await series(metrics, 'netdra_hook_duration_seconds_count')).toEqual([
+      'netdra_hook_duration_seconds_count{hook="postStartContainer",result="ok"} 1',
     ]);
   });
 });

@@ -1,14 +1,9 @@
 import { join } from 'node:path';
-import {
-  allCni,
-  type CniRules,
-  Driver,
-  type NetworkAttachmentReader,
-  type VfControl,
-} from '../../../../src/driver/claims/index.ts';
+import { allCni, type CniRules, Driver, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
 import { DeviceInfoFiles, DialectFiles } from '../../../../src/driver/dialects/index.ts';
 import { UnrestoredVfs } from '../../../../src/driver/recovery/index.ts';
 import { Store, type StoredDevice } from '../../../../src/driver/state/index.ts';
+import type { VfControl } from '../../../../src/driver/vf/index.ts';
 import type { AllocatedClaim, PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
@@ -19,7 +14,7 @@ import type {
   SnapshotOptions,
   VfAccess,
   VfAddress,
-  VfBefore,
+  VfSnapshot,
   VfWanted,
 } from '../../../../src/node/sriov/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -57,19 +52,19 @@ export class FakeControl implements VfControl {
   /** Runs at each call, before it does anything. */
   onCall: (call: string) => unknown = () => undefined;
 
-  async read({ pciAddress }: VfAddress, options: SnapshotOptions): Promise<VfBefore> {
+  async snapshot({ pciAddress }: VfAddress, options: SnapshotOptions): Promise<VfSnapshot> {
     this.options.push(options);
     await this.#called(`read ${pciAddress}`);
     return { driver: this.#driverOf(pciAddress), vf: { trust: false } };
   }
 
-  async apply({ pciAddress }: VfAddress, wanted: VfWanted): Promise<void> {
+  async configure({ pciAddress }: VfAddress, wanted: VfWanted): Promise<void> {
     await this.#called(`apply ${pciAddress} ${JSON.stringify(wanted)}`);
     if (wanted.driver !== undefined)
       this.drivers.set(pciAddress, wanted.driver === 'default' ? 'igbvf' : wanted.driver);
   }
 
-  async restore({ pciAddress }: VfAddress, before: VfBefore, options: RestoreOptions): Promise<void> {
+  async restore({ pciAddress }: VfAddress, before: VfSnapshot, options: RestoreOptions): Promise<void> {
     this.options.push(options);
     await this.#called(`restore ${pciAddress} ${JSON.stringify(before)}`);
     if (before.driver !== undefined) this.drivers.set(pciAddress, before.driver);

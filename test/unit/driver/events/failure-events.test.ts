@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { PluginHandlers } from '../../../../nri/index.ts';
 import { DriverError } from '../../../../src/driver/claims/index.ts';
 import {
   type EventReport,
@@ -68,12 +69,24 @@ describe('withClaimEvents', () => {
 });
 
 describe('withPodEvents', () => {
+  it('passes on an event that it does not know', async () => {
+    class Hooks {
+      readonly #seen: unknown[] = [];
+      postStartContainer(...call: unknown[]) {
+        this.#seen.push(...call);
+        return this.#seen;
+      }
+    }
+    const handlers = withPodEvents(new Hooks() as PluginHandlers, record().events) as unknown as Hooks;
+    expect(handlers.postStartContainer('pod', 'container')).toEqual(['pod', 'container']);
+  });
+
   const sandbox = { ...pod, id: 's-1' } as never;
   const context = { timeoutMs: 2_000, signal };
 
   it('tells pods by name that it has seen, until they are gone', async () => {
     const { events, told } = record();
-    const handlers = withPodEvents({}, events);
+    const handlers = withPodEvents({ synchronize() {}, runPodSandbox() {}, removePodSandbox() {} }, events);
     await handlers.runPodSandbox?.(sandbox, context);
     events.notAttached(identity, ['p-1', 'p-2'], 'no such VF');
     expect(told()).toEqual(['ResourceClaim fast-net DeviceNotAttached', 'Pod web-0 DeviceNotAttached']);

@@ -30,7 +30,7 @@ function startBench(claim = prepared) {
     },
     attachments: {
       isOnHost: async () => state.isOnHost,
-      takeBack: async ({ name }) => void takenBack.push(name),
+      detachLost: async ({ name }) => void takenBack.push(name),
     },
     locks: new KeyedMutex(),
     ...{ clock, logger },

@@ -1,8 +1,11 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Metrics, observeFiles } from '../../../../src/app/ops/index.ts';
-import type { MetadataFiles } from '../../../../src/driver/sandbox/index.ts';
-import { MetadataWriter, type MetadataWriterOptions } from '../../../../src/driver/sandbox/metadata-writer.ts';
+import {
+  type MetadataCalls,
+  MetadataWriter,
+  type MetadataWriterOptions,
+} from '../../../../src/driver/sandbox/metadata-writer.ts';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
@@ -17,7 +20,7 @@ const state = { interfaceName: 'net1', hardwareAddress: '02:00:00:00:00:02', ips
 const readings = [{ request: 'vf', device, state }];
 
 /** The framework's calls; each is noted. */
-function fakeFiles(generation: number, calls: string[] = []): MetadataFiles {
+function fakeFiles(generation: number, calls: string[] = []): MetadataCalls {
   return {
     updateRequestMetadata: async (_, request) => {
       calls.push(`update ${request}`);
@@ -31,7 +34,7 @@ function fakeFiles(generation: number, calls: string[] = []): MetadataFiles {
 }
 
 /** A writer of a claim whose files get this generation. */
-function open(files: MetadataFiles, onWritten: MetadataWriterOptions['onWritten'] = () => {}) {
+function open(files: MetadataCalls, onWritten: MetadataWriterOptions['onWritten'] = () => {}) {
   const logger = new RecordingLogger();
   const recorded: unknown[] = [];
   const attachments = {
@@ -82,7 +85,7 @@ describe('MetadataWriter', () => {
     const calls: string[] = [];
     const files = fakeFiles(1, calls);
     const full = new Error('no space left on device');
-    const update: MetadataFiles['updateRequestMetadata'] = (claim, request, devices) =>
+    const update: MetadataCalls['updateRequestMetadata'] = (claim, request, devices) =>
       request === 'vf' ? Promise.reject(full) : files.updateRequestMetadata(claim, request, devices);
     const { writer } = open({ ...files, updateRequestMetadata: update });
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
@@ -129,8 +132,8 @@ describe('MetadataWriter', () => {
     const start = (enabled: boolean) => {
       const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
       const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
-      const update: MetadataFiles['updateRequestMetadata'] = (...call) => metadata.update(...call);
-      const openGate: MetadataFiles['openGate'] = (...call) => metadata.openGate(...call);
+      const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
+      const openGate: MetadataCalls['openGate'] = (...call) => metadata.openGate(...call);
       return { metadata, writer: open({ ...fakeFiles(0), updateRequestMetadata: update, openGate }).writer };
     };
     const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
@@ -156,7 +159,7 @@ describe('MetadataWriter', () => {
     const start = () => {
       const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
       const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1, layouts.kep] });
-      const update: MetadataFiles['updateRequestMetadata'] = (...call) => metadata.update(...call);
+      const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
       const files = observeFiles({ ...fakeFiles(0), updateRequestMetadata: update }, metrics, systemClock);
       const attachments = { recordNetworkData: () => undefined };
       const options = { driver: testDriver, attachments, files, attributesOf: () => ({}), logger };

@@ -243,7 +243,7 @@ describe('Store', () => {
     using store = new Store(join(dir.path, 'state.db'));
     const claim = { identity, podUids: ['p'], state: 'unpreparing', devices: [{ ...device, attachment }] } as const;
     store.putClaim({ ...claim, podUids: ['p'], devices: [...claim.devices] });
-    store.releaseClaim('u', [{ device: { ...device, attachment }, reason: 'the name is taken' }]);
+    store.deleteClaim('u', [{ device: { ...device, attachment }, reason: 'the name is taken' }]);
     expect([store.claims(), store.unrestored()]).toEqual([
       [],
       [{ device: { ...device, attachment }, reason: 'the name is taken' }],

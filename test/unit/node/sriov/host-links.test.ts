@@ -26,57 +26,57 @@ afterEach(() => card[Symbol.dispose]());
 
 const names = async () => (await card.host.links()).map(({ parentDevice }) => parentDevice);
 
-describe('HostLinks.reclaim', () => {
+describe('HostLinks.recreate', () => {
   it('binds the driver of a VF again whose interface stays in another network namespace', async () => {
     card.moveAway(0);
     expect(await names()).not.toContain(vf);
-    expect(await links.reclaim(vf)).toBe(true);
+    expect(await links.recreate(vf)).toBe(true);
     expect(await names()).toContain(vf);
     expect(card.log).toEqual([`unbind ${vf}`, `bind ${vf} igbvf`]);
   });
 
   it('leaves a VF alone that is on the host, or that the kernel returns in time', async () => {
-    expect(await links.reclaim(vf)).toBe(false);
+    expect(await links.recreate(vf)).toBe(false);
     card.moveAway(0);
     const { links: list } = card.host;
     card.host.links = async () => {
       if (clock.nowMs() > 1_000) card.comeBack(0);
       return await list();
     };
-    expect(await links.reclaim(vf)).toBe(false);
+    expect(await links.recreate(vf)).toBe(false);
     expect(card.log).toEqual([]);
   });
 
   it('keeps what an administrator has laid down in driver_override', async () => {
     card.writeText(`bus/pci/devices/${vf}/driver_override`, 'igbvf\n');
     card.moveAway(0);
-    await links.reclaim(vf);
+    await links.recreate(vf);
     expect(card.overrideOf(vf)).toBe('igbvf');
   });
 
   it('finishes what an earlier attempt began', async () => {
     card.moveAway(0);
     card.failingDrivers.add('igbvf');
-    await expect(links.reclaim(vf)).rejects.toMatchObject({ code: 'binding-failed', device: vf });
+    await expect(links.recreate(vf)).rejects.toMatchObject({ code: 'binding-failed', device: vf });
     expect(card.driverOf(vf)).toBeUndefined();
     card.failingDrivers.clear();
-    expect(await links.reclaim(vf)).toBe(true);
+    expect(await links.recreate(vf)).toBe(true);
     expect(await names()).toContain(vf);
     expect(card.driverOf(vf)).toBe('igbvf');
   });
 
   it('does nothing for a VF that is gone, or that is in user space', async () => {
     await new DriverBinding(card.root, card.write).bind(vf, 'vfio-pci');
-    expect(await links.reclaim(vf)).toBe(false);
+    expect(await links.recreate(vf)).toBe(false);
     expect(card.driverOf(vf)).toBe('vfio-pci');
     card.switchOff();
-    expect(await links.reclaim(vf)).toBe(false);
+    expect(await links.recreate(vf)).toBe(false);
   });
 
   it('does not unbind a PF whose VFs are on', async () => {
     card.writeText(`bus/pci/devices/${vf}/sriov_numvfs`, '4\n');
     card.moveAway(0);
-    await expect(links.reclaim(vf)).rejects.toMatchObject({ code: 'function-in-use', device: vf });
+    await expect(links.recreate(vf)).rejects.toMatchObject({ code: 'function-in-use', device: vf });
     expect(card.log).toEqual([]);
   });
 });

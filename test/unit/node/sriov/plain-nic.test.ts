@@ -24,7 +24,7 @@ const withDriver = (driver: string) => [{ ...nic, driver, iommuGroup: '7', inter
 describe('VfHardware, of a plain NIC', () => {
   it('reads driver and interface, and has nothing to ask a PF for', async () => {
     using node = new TestNode(withDriver('igb'));
-    const before = await hardwareOf(node).read(nic);
+    const before = await hardwareOf(node).snapshot(nic);
     expect(before).toMatchObject({ driver: 'igb', vf: {}, link: { name: 'ensP', mtuBytes: 1500 } });
     expect(await hardwareOf(node).info(nic)).toBeUndefined();
     expect(node.vfInfoRequests).toBe(0);
@@ -37,21 +37,21 @@ describe('VfHardware, of a plain NIC', () => {
   ])('refuses %j, which only a VF can have, before it changes anything', async (vf, named) => {
     using node = new TestNode(withDriver('igb'));
     const control = hardwareOf(node);
-    await expect(control.apply(nic, { vf, driver: 'vfio-pci' }, { vf: {} })).rejects.toMatchObject({
+    await expect(control.configure(nic, { vf, driver: 'vfio-pci' }, { vf: {} })).rejects.toMatchObject({
       code: 'no-vf',
       device: nic.pciAddress,
       message: `0000:1f:00.0 is a plain NIC and cannot have ${named}`,
       hint: expect.stringContaining('kind "vf"'),
     });
-    expect((await control.read(nic)).driver).toBe('igb');
+    expect((await control.snapshot(nic)).driver).toBe('igb');
   });
 
   it('leaves a MAC to be set in the pod, but refuses one that nobody could set', async () => {
     using node = new TestNode(withDriver('vfio-pci'));
     const control = hardwareOf(node);
     const vf = { hardwareAddress: '02:00:00:00:00:01' };
-    await control.apply(nic, { vf }, { vf: {} });
-    await expect(control.apply(nic, { vf, driver: 'vfio-pci' }, { vf: {} })).rejects.toMatchObject({
+    await control.configure(nic, { vf }, { vf: {} });
+    await expect(control.configure(nic, { vf, driver: 'vfio-pci' }, { vf: {} })).rejects.toMatchObject({
       code: 'no-vf',
       message: expect.stringContaining('another MAC in user space'),
     });
@@ -61,8 +61,8 @@ describe('VfHardware, of a plain NIC', () => {
     using node = new TestNode(withDriver('vfio-pci'));
     const control = hardwareOf(node);
     node.takeAway('ensP');
-    const before = await control.read(nic);
-    await control.apply(nic, { driver: 'vfio-pci' }, before);
+    const before = await control.snapshot(nic);
+    await control.configure(nic, { driver: 'vfio-pci' }, before);
     await control.restore(nic, before);
     expect(await control.groupMembers(nic)).toEqual([]);
   });

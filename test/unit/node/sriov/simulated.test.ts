@@ -134,6 +134,6 @@ describe('SimulatedControl', () => {
   it('knows the driver that sysfs has', async () => {
     writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim' })));
     const bound = basename(readlinkSync(join(dir.path, 'bus/pci/devices/fe00:00:02.0/driver')));
-    expect(await new SimulatedControl().read()).toEqual({ driver: bound, vf: {} });
+    expect(await new SimulatedControl().snapshot()).toEqual({ driver: bound, vf: {} });
   });
 });

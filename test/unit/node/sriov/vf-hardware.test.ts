@@ -30,8 +30,8 @@ async function thereAndBack(wanted: VfWanted, options?: SriovCardOptions) {
   Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
   const address = card.address(0);
   const state = card.state(0);
-  const before = await hardware.read(address);
-  await hardware.apply(address, wanted, before);
+  const before = await hardware.snapshot(address);
+  await hardware.configure(address, wanted, before);
   const changed = card.state(0);
   await hardware.restore(address, before);
   return { card, hardware, state, changed, restored: card.state(0) };
@@ -105,10 +105,10 @@ describe('VfHardware', () => {
   it('also when it is made what it shall be once more, for the PF may have been reset', async () => {
     const { card, hardware } = open({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
-    const before = await hardware.read(card.address(0));
-    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    const before = await hardware.snapshot(card.address(0));
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     Object.assign(card.info(0) ?? {}, { hardwareAddress: undefined });
-    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     expect(card.info(0)?.hardwareAddress).toBe(address);
   });
 
@@ -116,8 +116,8 @@ describe('VfHardware', () => {
     'takes a card that can set no address for what it is: tells those of VFs %s',
     async (tells) => {
       const { card, hardware } = open({ tellsOwnAddresses: tells, unsupported: ['hardwareAddress'] });
-      const before = await hardware.read(card.address(0));
-      for (let n = 0; n < 2; n++) await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+      const before = await hardware.snapshot(card.address(0));
+      for (let n = 0; n < 2; n++) await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
       expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
     },
   );
@@ -130,9 +130,9 @@ describe('VfHardware', () => {
 
   it('sets nothing that is so already, except that a VF is reset', async () => {
     const { card, hardware } = open({ info: { trust: true, vlan: { id: 7, priority: 0 } } });
-    const before = await hardware.read(card.address(0));
-    await hardware.apply(card.address(0), { vf: { trust: true, vlan: { id: 7 } }, driver: 'igbvf' }, before);
-    await hardware.apply(card.address(0), { driver: 'default' }, before);
+    const before = await hardware.snapshot(card.address(0));
+    await hardware.configure(card.address(0), { vf: { trust: true, vlan: { id: 7 } }, driver: 'igbvf' }, before);
+    await hardware.configure(card.address(0), { driver: 'default' }, before);
     await hardware.restore(card.address(0), before, { reset: false });
     expect(card.log).toEqual([]);
     await hardware.restore(card.address(0), before);
@@ -142,8 +142,8 @@ describe('VfHardware', () => {
   it('keeps what an administrator has laid down in driver_override', async () => {
     const { card, hardware } = open();
     card.writeText(`bus/pci/devices/${vfAddress(0)}/driver_override`, 'igbvf\n');
-    const before = await hardware.read(card.address(0));
-    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    const before = await hardware.snapshot(card.address(0));
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     expect(card.overrideOf(vfAddress(0))).toBe('(null)');
     await hardware.restore(card.address(0), before);
     expect(card.overrideOf(vfAddress(0))).toBe('igbvf');
@@ -155,9 +155,9 @@ describe('VfHardware', () => {
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver/unbind'), vfAddress(0));
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'vfio-pci');
     await card.write(card.path('bus/pci/drivers_probe'), vfAddress(0));
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     expect(before).toMatchObject({ driver: 'vfio-pci', driverOverride: 'vfio-pci' });
-    await hardware.apply(card.address(0), { driver: 'default' }, before);
+    await hardware.configure(card.address(0), { driver: 'default' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
     await hardware.restore(card.address(0), before);
     expect([card.driverOf(vfAddress(0)), card.overrideOf(vfAddress(0))]).toEqual(['vfio-pci', 'vfio-pci']);
@@ -178,7 +178,7 @@ describe('a VF that its pod has changed', () => {
     const { card, hardware } = open(options);
     Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', altNames: ['enp1s16'], alias: 'first', up: true });
     card.changeSettings(0, { rings: { rx: 512, tx: 256 }, features: { 'rx-checksum': true } });
-    const [state, before] = [card.state(0), await hardware.read(card.address(0))];
+    const [state, before] = [card.state(0), await hardware.snapshot(card.address(0))];
     // As the store does.
     return { card, hardware, state, before: JSON.parse(JSON.stringify(before)) };
   }
@@ -187,7 +187,7 @@ describe('a VF that its pod has changed', () => {
     'is what it was, whether it is reset (%s) or not, though nothing was wanted of it',
     async (reset) => {
       const { card, hardware, state, before } = await prepare();
-      await hardware.apply(card.address(0), {}, before);
+      await hardware.configure(card.address(0), {}, before);
       expect(card.log).toEqual([]);
       changeAll(card, 0);
       await hardware.restore(card.address(0), before, { reset });
@@ -226,9 +226,9 @@ describe('a VF that its pod has changed', () => {
     const { card, hardware, before } = await prepare();
     await hardware.restore({ pciAddress: vfAddress(0) }, { ...before, vf: {} });
     expect(card.log).toEqual([]);
-    await hardware.apply(card.address(1), { driver: 'vfio-pci' }, await hardware.read(card.address(1)));
+    await hardware.configure(card.address(1), { driver: 'vfio-pci' }, await hardware.snapshot(card.address(1)));
     card.log.length = 0;
-    await hardware.restore(card.address(1), await hardware.read(card.address(1)));
+    await hardware.restore(card.address(1), await hardware.snapshot(card.address(1)));
     expect(card.log).toEqual([]);
   });
 
@@ -304,44 +304,46 @@ describe('a rebind that is due', () => {
 
   it('is made by the next attempt if the driver was not bound again', async () => {
     const { card, hardware } = open();
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     card.failingDrivers.add('igbvf');
-    expect(await failure(hardware.apply(card.address(0), wanted, before))).toMatch(/has no driver instead of igbvf/);
+    expect(await failure(hardware.configure(card.address(0), wanted, before))).toMatch(
+      /has no driver instead of igbvf/,
+    );
     card.failingDrivers.clear();
-    await hardware.apply(card.address(0), wanted, before);
+    await hardware.configure(card.address(0), wanted, before);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
     expect(card.link(0)).toMatchObject({ name: before.link?.name, ...wanted.vf });
   });
 
   it('is made by the next attempt if another property was refused after the address was set', async () => {
     const { card, hardware } = open();
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf, change) => {
       if ('vlan' in change) throw new NetlinkError('netlink-refused', 'busy', { errno: 'EBUSY', retriable: true });
       await setVf(pf, vf, change);
     };
     const both = { vf: { ...wanted.vf, vlan: { id: 5 } } };
-    expect(await failure(hardware.apply(card.address(0), both, before))).toMatch(/cannot set vlan/);
+    expect(await failure(hardware.configure(card.address(0), both, before))).toMatch(/cannot set vlan/);
     card.host.setVf = setVf;
-    await hardware.apply(card.address(0), both, before);
+    await hardware.configure(card.address(0), both, before);
     expect(card.link(0)?.hardwareAddress).toBe(wanted.vf.hardwareAddress);
   });
 
   it('is not made twice', async () => {
     const { card, hardware } = open();
-    const before = await hardware.read(card.address(0));
-    for (let n = 0; n < 3; n++) await hardware.apply(card.address(0), wanted, before);
+    const before = await hardware.snapshot(card.address(0));
+    for (let n = 0; n < 3; n++) await hardware.configure(card.address(0), wanted, before);
     expect(card.log.filter((entry) => entry.startsWith('bind'))).toHaveLength(1);
   });
 
   it('leaves an interface that was cut short after it with the name of before', async () => {
     const { card, hardware } = open();
     Object.assign(card.link(0) ?? {}, { name: 'ens1f0v0', mtuBytes: 1400, up: true });
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     await card.host.setVf(5, 0, wanted.vf);
     await new DriverBinding(card.root, card.write).rebind(vfAddress(0));
-    await hardware.apply(card.address(0), wanted, before);
+    await hardware.configure(card.address(0), wanted, before);
     expect(card.link(0)).toMatchObject({ name: 'ens1f0v0', mtuBytes: 1400, up: true, ...wanted.vf });
   });
 });
@@ -349,10 +351,10 @@ describe('a rebind that is due', () => {
 describe('an InfiniBand VF', () => {
   it('goes to user space and back; its address of 20 octets is not set, and its queue pair number may differ', async () => {
     const { card, hardware } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     expect(before.link?.hardwareAddress).toHaveLength(59);
     expect(before.vf).not.toHaveProperty('hardwareAddress');
-    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
     expect(await hardware.info(card.address(0))).not.toHaveProperty('hardwareAddress');
     await hardware.restore(card.address(0), before);
@@ -365,14 +367,14 @@ describe('an InfiniBand VF', () => {
 describe('a VF that is gone', () => {
   it('needs no restoring, so that its claim can end; a claim that is prepared with it fails', async () => {
     const { card, hardware } = open();
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     const wanted = { driver: 'vfio-pci', vf: { trust: true } };
-    await hardware.apply(card.address(0), wanted, before);
+    await hardware.configure(card.address(0), wanted, before);
     card.switchOff();
     card.log.length = 0;
     await hardware.restore(card.address(0), before);
     expect(card.log).toEqual([]);
-    expect(await failure(hardware.apply(card.address(0), { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
+    expect(await failure(hardware.configure(card.address(0), { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
   });
 });
 
@@ -381,8 +383,8 @@ describe('what a card cannot do', () => {
     const { card, hardware } = open({ unsupported: ['trust', 'linkState'] });
     card.writeText('bus/pci/drivers/igb/x', '');
     const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };
-    const before = await hardware.read(card.address(1));
-    expect(await failure(hardware.apply(card.address(1), wanted, before))).toBe(
+    const before = await hardware.snapshot(card.address(1));
+    expect(await failure(hardware.configure(card.address(1), wanted, before))).toBe(
       'the card cannot set trust, linkState of VF 1 (0000:01:10.1) of PF pf0 (0000:01:00.0, driver none): ' +
         'cannot do that (EOPNOTSUPP) (leave vf.trust, vf.linkState out, or use a card that can do it)',
     );
@@ -394,18 +396,18 @@ describe('what a card cannot do', () => {
 
   it('does not matter when it is asked to be as it is', async () => {
     const { card, hardware } = open({ unsupported: ['trust', 'linkState', 'rate', 'spoofCheck', 'hardwareAddress'] });
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     const vf = { trust: false, linkState: 'auto' as const, spoofCheck: true, rate: { minMbps: 0, maxMbps: 0 } };
-    await hardware.apply(card.address(0), { vf }, before);
+    await hardware.configure(card.address(0), { vf }, before);
     await hardware.restore(card.address(0), before);
     expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
   });
 
   it('is told even if the card does not say what it has', async () => {
     const { card, hardware } = open({ info: {}, unsupported: ['trust'] });
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     expect(before.vf).not.toHaveProperty('trust');
-    await expect(hardware.apply(card.address(0), { vf: { trust: false } }, before)).rejects.toMatchObject({
+    await expect(hardware.configure(card.address(0), { vf: { trust: false } }, before)).rejects.toMatchObject({
       code: 'property-unsupported',
     });
     await hardware.restore(card.address(0), before);
@@ -414,8 +416,8 @@ describe('what a card cannot do', () => {
   it('does not keep the driver from being given back', async () => {
     const unsupported: SriovCardOptions['unsupported'] = [];
     const { card, hardware } = open({ unsupported });
-    const before = await hardware.read(card.address(0));
-    await hardware.apply(card.address(0), { driver: 'vfio-pci', vf: { trust: true } }, before);
+    const before = await hardware.snapshot(card.address(0));
+    await hardware.configure(card.address(0), { driver: 'vfio-pci', vf: { trust: true } }, before);
     unsupported.push('trust');
     const error = await hardware.restore(card.address(0), before).catch((each: unknown) => each);
     expect(error).toMatchObject({ code: 'restore-incomplete', device: vfAddress(0), properties: ['vf.trust'] });
@@ -427,9 +429,9 @@ describe('what a card cannot do', () => {
 describe('user space', () => {
   it('is refused a VF whose IOMMU group the kernel uses, before anything is changed', async () => {
     const { card, hardware } = open({ iommu: 'shared' });
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     const wanted = { driver: 'vfio-pci', vf: { hardwareAddress: '02:aa:00:00:00:01' } };
-    expect(await failure(hardware.apply(card.address(0), wanted, before))).toMatch(
+    expect(await failure(hardware.configure(card.address(0), wanted, before))).toMatch(
       /0000:01:10\.0 shares IOMMU group 7 with 0000:01:10\.1, 0000:02:00\.0 \(a group goes to user space as a whole/,
     );
     expect(card.log).toEqual([]);
@@ -440,14 +442,14 @@ describe('user space', () => {
     const { card, hardware } = open({ iommu: 'shared', drivers: ['igbvf', 'vfio-pci', 'snd', 'pci-stub'] });
     card.writeText(`bus/pci/devices/${soundCard}/class`, '0x060400\n');
     const unbind = card.path('bus/pci/devices', vfAddress(1), 'driver/unbind');
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     for (const driver of ['vfio-pci', 'pci-stub', undefined]) {
       await card.write(unbind, vfAddress(1));
       if (driver !== undefined) {
         await card.write(card.path('bus/pci/devices', vfAddress(1), 'driver_override'), driver);
         await card.write(card.path('bus/pci/drivers_probe'), vfAddress(1));
       }
-      await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+      await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
       expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
       await hardware.restore(card.address(0), before);
     }
@@ -455,13 +457,13 @@ describe('user space', () => {
 
   it('without an IOMMU is allowed only by the administrator, and is seen by the name of the group', async () => {
     const { card, hardware } = open({ iommu: 'none' });
-    const before = await hardware.read(card.address(0));
-    expect(await failure(hardware.apply(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+    const before = await hardware.snapshot(card.address(0));
+    expect(await failure(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
     );
     expect(card.log).toEqual([]);
     card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
-    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     expect(await hardware.access(card.address(0), { vhost: false, rdma: false })).toEqual({
       driver: 'vfio-pci',
       vfio: { device: '/dev/vfio/noiommu-40', iommuGroup: '40' },
@@ -472,7 +474,7 @@ describe('user space', () => {
   it('reaches a VF by its group and, where the kernel has iommufd, by its device', async () => {
     for (const iommufd of [false, true]) {
       const { card, hardware } = open({ iommufd });
-      await hardware.apply(card.address(1), { driver: 'vfio-pci' }, await hardware.read(card.address(1)));
+      await hardware.configure(card.address(1), { driver: 'vfio-pci' }, await hardware.snapshot(card.address(1)));
       expect(await hardware.access(card.address(1), { vhost: false, rdma: true })).toEqual({
         driver: 'vfio-pci',
         vfio: { device: '/dev/vfio/41', iommuGroup: '41' },
@@ -483,8 +485,8 @@ describe('user space', () => {
 
   it('says which driver is not loaded, and changes nothing', async () => {
     const { card, hardware } = open();
-    const before = await hardware.read(card.address(0));
-    expect(await failure(hardware.apply(card.address(0), { driver: 'mlx5_vfio_pci' }, before))).toMatch(
+    const before = await hardware.snapshot(card.address(0));
+    expect(await failure(hardware.configure(card.address(0), { driver: 'mlx5_vfio_pci' }, before))).toMatch(
       /there is no driver mlx5_vfio_pci.*\(modprobe mlx5_vfio_pci\)/,
     );
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
@@ -493,9 +495,9 @@ describe('user space', () => {
   it('gives a VF back that vfio did not take', async () => {
     const { card, hardware } = open();
     const state = card.state(0);
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     card.failingDrivers.add('vfio-pci');
-    expect(await failure(hardware.apply(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
+    expect(await failure(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no driver instead of vfio-pci/,
     );
     expect(card.driverOf(vfAddress(0))).toBeUndefined();
@@ -509,13 +511,13 @@ describe('a PF without an interface', () => {
     const { card, hardware } = open();
     const links = card.host.links;
     card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
-    const before = await hardware.read(card.address(0));
+    const before = await hardware.snapshot(card.address(0));
     expect(before.vf).toEqual({});
-    await hardware.apply(card.address(0), { driver: 'vfio-pci' }, before);
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
     await hardware.restore(card.address(0), before);
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
-    expect(await failure(hardware.apply(card.address(0), { vf: { trust: true } }, before))).toMatch(
+    expect(await failure(hardware.configure(card.address(0), { vf: { trust: true } }, before))).toMatch(
       /the PF 0000:01:00\.0 of 0000:01:10\.0 has no network interface/,
     );
     expect(await hardware.info(card.address(0))).toBeUndefined();

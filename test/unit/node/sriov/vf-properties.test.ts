@@ -48,15 +48,15 @@ const mac = '02:aa:00:00:00:01';
 describe('the snapshot of a VF that its PF does not report', () => {
   it('is taken when the PF reports the VF again', async () => {
     const { card, hardware, clock, address } = open();
-    const complete = await hardware.read(address);
+    const complete = await hardware.snapshot(address);
     card.leftOut.add(0);
     clock.after(800, () => card.leftOut.delete(0));
-    expect(await hardware.read(address, { wanted: tenant })).toEqual(complete);
+    expect(await hardware.snapshot(address, { wanted: tenant })).toEqual(complete);
     card.listError = noBuffers();
     clock.after(800, () => {
       card.listError = undefined;
     });
-    expect(await hardware.read(address, { wanted: tenant })).toEqual(complete);
+    expect(await hardware.snapshot(address, { wanted: tenant })).toEqual(complete);
   });
 
   it.each<[string, VfWanted]>([
@@ -66,7 +66,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
   ])('is refused if the claim changes %s', async (_, wanted) => {
     const { card, hardware, clock, address } = open();
     card.leftOut.add(0);
-    await expect(hardware.read(address, { wanted })).rejects.toMatchObject({
+    await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject({
       ...unknown,
       message: `PF pf0 (${pfAddress}) does not report VF 0 (${vfAddress(0)})`,
     });
@@ -78,7 +78,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
   it('is refused at once if the list of VFs is too long for the kernel, with the reason', async () => {
     const { card, hardware, clock, address } = open();
     card.listError = tooLong();
-    await expect(hardware.read(address, { wanted: tenant })).rejects.toMatchObject({
+    await expect(hardware.snapshot(address, { wanted: tenant })).rejects.toMatchObject({
       ...unknown,
       cause: card.listError,
       hint: expect.stringContaining('fewer VFs'),
@@ -94,9 +94,9 @@ describe('the snapshot of a VF that its PF does not report', () => {
         const state = card.state(0);
         card.leftOut.add(0);
         card.listError = error;
-        const before = await hardware.read(address, options);
+        const before = await hardware.snapshot(address, options);
         expect(before).toMatchObject({ driver: 'igbvf', vf: {}, link: { name: state.link?.name } });
-        await hardware.apply(address, { driver: 'default' }, before);
+        await hardware.configure(address, { driver: 'default' }, before);
         Object.assign(card.link(0) ?? {}, { name: 'net1', mtuBytes: 1280 });
         await hardware.restore(address, before);
         expect(card.link(0)).toMatchObject({ name: state.link?.name, mtuBytes: state.link?.mtuBytes });
@@ -108,29 +108,29 @@ describe('the snapshot of a VF that its PF does not report', () => {
   it('is refused if another component may change what the PF has set, unless the PF reports no VF at all', async () => {
     const { card, hardware, address } = open();
     card.leftOut.add(0);
-    await expect(hardware.read(address, { byOthers: true })).rejects.toMatchObject(unknown);
+    await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
     // A PF that does not manage its VFs, such as that of a BlueField in the host.
     card.leftOut.add(1);
-    expect(await hardware.read(address, { byOthers: true })).toMatchObject({ vf: {} });
+    expect(await hardware.snapshot(address, { byOthers: true })).toMatchObject({ vf: {} });
     card.listError = tooLong();
-    expect(await hardware.read(address, { byOthers: true })).toMatchObject({ vf: {} });
+    expect(await hardware.snapshot(address, { byOthers: true })).toMatchObject({ vf: {} });
     card.listError = noBuffers();
-    await expect(hardware.read(address, { byOthers: true })).rejects.toMatchObject(unknown);
+    await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
   });
 
   it('says that the PF has no interface, through which the claim would be set up', async () => {
     const { card, hardware, address } = open();
     const { links } = card.host;
     card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
-    await expect(hardware.read(address, { wanted: tenant })).rejects.toMatchObject({ code: 'vf-missing' });
-    expect(await hardware.read(address, { wanted: { driver: 'vfio-pci' } })).toMatchObject({ vf: {} });
+    await expect(hardware.snapshot(address, { wanted: tenant })).rejects.toMatchObject({ code: 'vf-missing' });
+    expect(await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } })).toMatchObject({ vf: {} });
   });
 
   it('goes to user space without one if the VF has no MAC of its own to keep', async () => {
     const { card, hardware, address } = open({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
     card.listError = tooLong();
-    const before = await hardware.read(address, { wanted: { driver: 'vfio-pci' } });
-    await hardware.apply(address, { driver: 'vfio-pci' }, before);
+    const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
+    await hardware.configure(address, { driver: 'vfio-pci' }, before);
     expect(await hardware.info(address)).toBeUndefined();
     await hardware.restore(address, before, { changed: {} });
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
@@ -144,8 +144,8 @@ describe('a property that the PF does not report', () => {
     const { card, hardware, address } = open({ info });
     const wanted: VfWanted = { driver: 'vfio-pci', vf: { vlan: { id: 7 }, spoofCheck: false } };
     const state = card.state(0);
-    const before = await hardware.read(address, { wanted });
-    await hardware.apply(address, wanted, before);
+    const before = await hardware.snapshot(address, { wanted });
+    await hardware.configure(address, wanted, before);
     expect(card.info(0)).toMatchObject({ vlan: { id: 7 }, spoofCheck: false });
     await hardware.restore(address, before, { changed: wanted.vf ?? {} });
     expect(card.state(0)).toEqual(state);
@@ -156,9 +156,9 @@ describe('a property that the PF does not report', () => {
     async (wanted) => {
       const { card, hardware, address } = open({ info });
       const refused = { code: 'property-unsupported', device: vfAddress(0), retriable: true };
-      await expect(hardware.read(address, { wanted })).rejects.toMatchObject(refused);
-      const before = await hardware.read(address);
-      await expect(hardware.apply(address, wanted, before)).rejects.toMatchObject(refused);
+      await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject(refused);
+      const before = await hardware.snapshot(address);
+      await expect(hardware.configure(address, wanted, before)).rejects.toMatchObject(refused);
       expect(card.log).toEqual([]);
       await hardware.restore(address, before, { changed: { trust: true } });
     },
@@ -168,7 +168,7 @@ describe('a property that the PF does not report', () => {
 describe('a snapshot without what the claim changes, such as of an older version', () => {
   const empty = async ({ card, hardware, address }: ReturnType<typeof open>) => {
     card.leftOut.add(0);
-    const before = await hardware.read(address);
+    const before = await hardware.snapshot(address);
     card.leftOut.delete(0);
     return before;
   };
@@ -178,7 +178,7 @@ describe('a snapshot without what the claim changes, such as of an older version
     async (wanted) => {
       const bench = open();
       const before = await empty(bench);
-      await expect(bench.hardware.apply(bench.address, wanted, before)).rejects.toMatchObject(unknown);
+      await expect(bench.hardware.configure(bench.address, wanted, before)).rejects.toMatchObject(unknown);
       expect(bench.card.log).toEqual([]);
     },
   );
@@ -187,7 +187,7 @@ describe('a snapshot without what the claim changes, such as of an older version
     const bench = open();
     const before = await empty(bench);
     await bench.card.host.setVf(5, 0, tenant.vf as VfChange);
-    await bench.hardware.apply(bench.address, tenant, before);
+    await bench.hardware.configure(bench.address, tenant, before);
   });
 
   it('leaves the VF unrestored as long as it has what the claim has set', async () => {
@@ -229,8 +229,8 @@ describe('a VF that is restored', () => {
     const bench = open();
     const { card, hardware, address } = bench;
     const state = card.state(0);
-    const before = await hardware.read(address, { wanted });
-    await hardware.apply(address, wanted, before);
+    const before = await hardware.snapshot(address, { wanted });
+    await hardware.configure(address, wanted, before);
     card.log.length = 0;
     const restore = () => hardware.restore(address, before, { changed: wanted.vf ?? {} });
     return { ...bench, state, restore };
@@ -281,8 +281,8 @@ describe('a VF that is restored', () => {
       const bench = open({ info: hardwareAddress === undefined ? {} : { hardwareAddress } });
       const { card, hardware, address } = bench;
       const vf = { hardwareAddress: mac };
-      const before = await hardware.read(address, { wanted: { vf } });
-      await hardware.apply(address, { vf }, before);
+      const before = await hardware.snapshot(address, { wanted: { vf } });
+      await hardware.configure(address, { vf }, before);
       card.ignored.add('hardwareAddress');
       await expect(hardware.restore(address, before, { changed: vf })).rejects.toMatchObject({
         code: 'restore-incomplete',
@@ -311,21 +311,21 @@ describe('a VF that is set up', () => {
     ['rate', { vf: { rate: { maxMbps: 100 } } }],
   ])('is not set up if the PF accepts a %s without effect', async (property, wanted) => {
     const { card, hardware, address } = open();
-    const before = await hardware.read(address, { wanted });
+    const before = await hardware.snapshot(address, { wanted });
     card.ignored.add(property);
-    await expect(hardware.apply(address, wanted, before)).rejects.toMatchObject({
+    await expect(hardware.configure(address, wanted, before)).rejects.toMatchObject({
       ...{ code: 'property-refused', device: vfAddress(0), properties: [property], retriable: true },
       message: expect.stringContaining(`cannot set ${property} of VF 0`),
     });
     card.ignored.clear();
-    await hardware.apply(address, wanted, before);
+    await hardware.configure(address, wanted, before);
   });
 
   it('keeps the MAC of its interface in user space, which is read back', async () => {
     const { card, hardware, address } = open();
-    const before = await hardware.read(address, { wanted: { driver: 'vfio-pci' } });
+    const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
     card.ignored.add('hardwareAddress');
-    await expect(hardware.apply(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+    await expect(hardware.configure(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
       code: 'property-refused',
       properties: ['hardwareAddress'],
     });
@@ -338,8 +338,8 @@ describe('a VF that is set up', () => {
     card.host.setVf = async (pf, vf, { rate }) =>
       setVf(pf, vf, { rate: { minMbps: 0, maxMbps: 50 * Math.round((rate?.maxMbps ?? 0) / 50) } });
     const wanted = { vf: { rate: { maxMbps: 120 } } };
-    const before = await hardware.read(address, { wanted });
-    await hardware.apply(address, wanted, before);
+    const before = await hardware.snapshot(address, { wanted });
+    await hardware.configure(address, wanted, before);
     expect(card.info(0)?.maxTxRateMbps).toBe(100);
     await hardware.restore(address, before, { changed: wanted.vf });
     expect(card.info(0)?.maxTxRateMbps).toBe(1_000);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { restoreVf } from '../../../../src/driver/claims/index.ts';
 import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import type { StoredDevice } from '../../../../src/driver/state/index.ts';
+import { restore } from '../../../../src/driver/vf/index.ts';
 
 const device: StoredDevice = {
   pciAddress: '0000:01:02.0',
@@ -13,7 +13,7 @@ const device: StoredDevice = {
 const link = { name: 'ens1v0', hardwareAddress: '3c:fd:fe:00:01:00', mtuBytes: 1500, up: false };
 
 /** What is called for a VF that cannot be made again what it was when it was attached. */
-async function restore(before: StoredDevice['before']) {
+async function outcomeOf(before: StoredDevice['before']) {
   const calls: string[] = [];
   const detach = async () => {
     calls.push('detach');
@@ -21,7 +21,7 @@ async function restore(before: StoredDevice['before']) {
   };
   const attachments = { detach };
   const control = { restore: async () => void calls.push('restore') };
-  const restored = restoreVf({ attachments, control }, 'uid', before === undefined ? device : { ...device, before });
+  const restored = restore({ attachments, control }, 'uid', before === undefined ? device : { ...device, before });
   const outcome = await restored.then(
     () => 'restored',
     (error: Error) => error.message,
@@ -29,14 +29,14 @@ async function restore(before: StoredDevice['before']) {
   return { calls, outcome };
 }
 
-describe('restoreVf', () => {
+describe('restore', () => {
   // Found by the simulation: the PF refuses the claim's MAC once the VF has its own again, and the VF was never offered again.
   it('does not make a VF again what its claim had made of it, after the snapshot from before the claim', async () => {
-    expect(await restore({ vf: {}, link })).toEqual({ calls: ['detach', 'restore'], outcome: 'restored' });
+    expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore'], outcome: 'restored' });
   });
 
   it('tries once more where the snapshot has no interface', async () => {
-    expect(await restore({ vf: {} })).toEqual({
+    expect(await outcomeOf({ vf: {} })).toEqual({
       calls: ['detach', 'restore', 'detach'],
       outcome: 'cannot restore hardwareAddress',
     });

@@ -1,8 +1,9 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Settings } from '../../../../src/app/settings.ts';
-import { heldDevices, openVfSource, VfSource, type VfSourceOptions } from '../../../../src/driver/devices/vf-source.ts';
+import { DeviceList, type DeviceListOptions } from '../../../../src/driver/devices/device-list.ts';
+import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
+import { openDevices, type SimulationSettings } from '../../../../src/driver/devices/open-devices.ts';
 import type { StoredClaim, StoredDevice, UnrestoredVf } from '../../../../src/driver/state/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
@@ -30,21 +31,20 @@ beforeEach(() => {
 });
 afterEach(() => node[Symbol.dispose]());
 
-const options = (more: Partial<VfSourceOptions> = {}): VfSourceOptions => ({
+const options = (more: Partial<DeviceListOptions> = {}): DeviceListOptions => ({
   driver: testDriver,
   host: node.connection as unknown as RtnlConnection,
   clock: systemClock,
   held: () => heldDevices(claims),
   unrestored: () => unrestored,
   sysfsRoot: node.root,
-  stateDir: node.root,
   logger,
   ...more,
 });
-const open = (policyPath?: string, more: Partial<VfSourceOptions> = {}) =>
-  new VfSource(options({ ...(policyPath === undefined ? {} : { policyPath }), ...more }));
-/** Of real devices. */
-const settings = {} as Settings;
+const open = (policyPath?: string, more: Partial<DeviceListOptions> = {}) =>
+  new DeviceList(options({ ...(policyPath === undefined ? {} : { policyPath }), ...more }));
+const openReal = (more: Partial<DeviceListOptions> = {}) =>
+  openDevices({ simulatePrefix: 'nsim' } satisfies SimulationSettings, { ...options(more), stateDir: node.root });
 const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
   identity: { uid: 'u', namespace: 'default', name: 'c' },
   podUids: ['p'],
@@ -57,7 +57,7 @@ const takeAway = () => {
   rmSync(join(node.root, 'bus/pci/devices', first, 'net'), { recursive: true });
 };
 
-describe('VfSource', () => {
+describe('DeviceList', () => {
   it('offers what it finds, by name and PCI address, and says when that changed', async () => {
     const source = open();
     expect(await source.scan()).toBe(true);
@@ -120,7 +120,7 @@ describe('VfSource', () => {
       reason: 'interface-elsewhere',
     });
     // It would have to write into sysfs, where no kernel answers here.
-    await source.reclaimLost(new AbortController().signal);
+    await source.recreateLost(new AbortController().signal);
     expect(logger.messages('warn')).toEqual([]);
   });
 
@@ -227,7 +227,7 @@ describe('VfSource', () => {
     claims = [claimOf({ pciAddress: nic, name: '0000-81-00-0', before: { driver: 'igb', vf: {} } })];
     node.takeAway('ensN');
     await source.scan();
-    expect(await source.adminInfo({ pciAddress: nic })).toEqual({ hardwareAddress: '00:1b:21:00:00:01' });
+    expect(await source.vfs.adminInfo({ pciAddress: nic })).toEqual({ hardwareAddress: '00:1b:21:00:00:01' });
   });
 
   it('does not start with a policy that is broken from the beginning', async () => {
@@ -252,16 +252,16 @@ describe('VfSource', () => {
   });
 });
 
-describe('VfSource, of a card whose VFs cannot be listed', () => {
+describe('DeviceList, of a card whose VFs cannot be listed', () => {
   // The VF of iceTree that is bound to vfio-pci, so that its PF is asked for its MAC.
   const pf = 'ens785f0np0';
 
   it('starts, offers the devices of all cards, and logs the problem once', async () => {
-    const all = (await openVfSource(settings, options())).offered().map(({ name }) => name);
+    const all = (await openReal()).offered().map(({ name }) => name);
     const error = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
     node.vfInfoErrors[pf] = error;
     logger = new RecordingLogger();
-    await using source = await openVfSource(settings, options());
+    await using source = await openReal();
     expect(source.offered().map(({ name }) => name)).toEqual(all);
     await source.scan();
     expect(logger.lines).toEqual([
@@ -289,16 +289,16 @@ describe('VfSource, of a card whose VFs cannot be listed', () => {
   });
 });
 
-describe('VfSource, on a node whose devices cannot be listed', () => {
+describe('DeviceList, on a node whose devices cannot be listed', () => {
   const lost = new NetlinkError('netlink-lost', 'cannot list links: no answer within 10000 ms', { retriable: true });
   const unlisted = { code: 'devices-unlisted', retriable: true, cause: lost, hint: expect.any(String) };
   let links: RtnlConnection['links'];
   beforeEach(() => {
     links = async () => Promise.reject(lost);
   });
-  const start = async (more: Partial<VfSourceOptions> = {}) => {
+  const start = async (more: Partial<DeviceListOptions> = {}) => {
     const host = { ...node.connection, links: () => links() } as unknown as RtnlConnection;
-    return await openVfSource(settings, options({ host, ...more }));
+    return await openReal({ host, ...more });
   };
 
   it('starts, so that claims can be served and unprepared, and lists them when it can', async () => {
@@ -344,9 +344,9 @@ describe('VfSource, on a node whose devices cannot be listed', () => {
     const source = await start();
     expect(() => source.findUsable('0000-01-10-0')).toThrow(expect.objectContaining(unlisted));
     expect(() => source.attributesOf(first)).toThrow(expect.objectContaining(unlisted));
-    await expect(source.adminInfo({ pciAddress: first })).rejects.toMatchObject(unlisted);
+    await expect(source.vfs.adminInfo({ pciAddress: first })).rejects.toMatchObject(unlisted);
     // What is not a fact of a device is there.
-    expect(source.linkKey(first)).toEqual({ pciAddress: first });
+    expect(source.vfs.linkKey(first)).toEqual({ pciAddress: first });
     links = async () => node.connection.links();
     await source.scan();
     expect(source.findUsable('0000-01-10-0')).toMatchObject({ pciAddress: first });
@@ -363,10 +363,10 @@ describe('VfSource, on a node whose devices cannot be listed', () => {
   });
 });
 
-describe('VfSource, while the kernel does not return from a write', () => {
+describe('DeviceList, while the kernel does not return from a write', () => {
   const name = '0000-01-10-0';
   const taints = [{ key: `${testDriver}/hung`, effect: 'NoSchedule' }];
-  const offeredAs = (source: VfSource) => source.offered().find((device) => device.name === name);
+  const offeredAs = (source: DeviceList) => source.offered().find((device) => device.name === name);
 
   /** A source with a VF whose driver is being bound. */
   async function hang() {
@@ -379,7 +379,7 @@ describe('VfSource, while the kernel does not return from a write', () => {
     const before = source.offered();
     let changes = 0;
     source.watch(() => changes++);
-    await expect(source.reclaimLink(first)).rejects.toMatchObject({ code: 'device-hangs' });
+    await expect(source.vfs.recreate(first)).rejects.toMatchObject({ code: 'device-hangs' });
     const owned = stack.move();
     return {
       ...{ source, before, path: pipe.path, changes: () => changes },

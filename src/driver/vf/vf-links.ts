@@ -28,14 +28,14 @@ export interface VfHost {
    * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
    */
   ensureLink(pciAddress: string, withinMs?: number): Promise<void>;
-  /** The same for a VF that was moved away: its interface is created anew if it is in an unreachable namespace. */
-  reclaimLink(pciAddress: string): Promise<void>;
+  /** The same for a VF that was moved away: its interface is recreated if it is in an unreachable namespace. */
+  recreate(pciAddress: string): Promise<void>;
   /** Whether the VF exists and has no kernel driver. */
   isUnbound(pciAddress: string): Promise<boolean>;
 }
 
-/** Moves the interfaces of VFs from the host's network namespace into pods and back. */
-export class HostLinks {
+/** The interfaces of VFs: attaches them to pods, detaches them, and restores them on the host. */
+export class VfLinks {
   readonly #networks: Networks;
   readonly #vfs: VfHost;
   readonly #keyOf: LinkKey;
@@ -47,11 +47,11 @@ export class HostLinks {
   }
 
   /**
-   * Stores the VF's state on the host before it leaves. One that was attached before, and has left the pod, comes as the pod
+   * Stores a snapshot of the VF on the host before it is attached. One that was attached before, and has left the pod, comes as the pod
    * or a reset has left it: it is restored as far as possible, and configured from outside.
    * @throws SandboxError `vf-missing`; NetlinkError, SriovError
    */
-  async take(task: AttachTask): Promise<Link> {
+  async snapshot(task: AttachTask): Promise<Link> {
     const { device, before, record, assure } = task;
     const { connection, ethtool } = this.#networks.host;
     const wasAttached = device.attachment !== undefined;
@@ -83,7 +83,7 @@ export class HostLinks {
   }
 
   /** Moves the VF into the pod, under the name that its claim gives it. */
-  async moveToPod(link: Link, { device, pod, before }: AttachTask): Promise<Link> {
+  async attach(link: Link, { device, pod, before }: AttachTask): Promise<Link> {
     const { connection, netns } = pod.namespace;
     const name = device.config.interfaceName ?? before?.name ?? link.name;
     const moved = await moveLink(this.#networks.host.connection, link, { connection, netns }, { name });
@@ -92,13 +92,13 @@ export class HostLinks {
   }
 
   /**
-   * Moves the VF back. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a process in
-   * the pod can cause, its interface is created anew.
+   * Moves the VF to the host. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a
+   * process in the pod can cause, its interface is recreated.
    */
-  async returnFromPod(device: StoredDevice, attachment: Pick<Attachment, 'host' | 'netnsPath'>): Promise<void> {
-    const refused = await this.#moveBack(device, attachment).catch((error: unknown) => ({ error }));
+  async detach(device: StoredDevice, attachment: Pick<Attachment, 'host' | 'netnsPath'>): Promise<void> {
+    const refused = await this.#move(device, attachment).catch((error: unknown) => ({ error }));
     try {
-      await this.#vfs.reclaimLink(device.pciAddress);
+      await this.#vfs.recreate(device.pciAddress);
     } catch (error) {
       throw refused === undefined ? error : refused.error;
     }
@@ -108,12 +108,10 @@ export class HostLinks {
     return (await findOn(this.#networks.host.connection, device, this.#keyOf)) !== undefined;
   }
 
-  /** Moves back a VF of which nothing is stored, from whatever namespace it is in. */
-  async takeBack(device: StoredDevice): Promise<void> {
+  /** Detaches a VF of which no attachment is stored, from whatever namespace it is in. */
+  async detachLost(device: StoredDevice): Promise<void> {
     const netnsPath = await this.#locate(device);
-    await (netnsPath === undefined
-      ? this.#vfs.reclaimLink(device.pciAddress)
-      : this.returnFromPod(device, { netnsPath }));
+    await (netnsPath === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, { netnsPath }));
   }
 
   /** @returns the path of the sandbox's namespace that the VF is in */
@@ -127,10 +125,7 @@ export class HostLinks {
   }
 
   /** Under its old name, so that a name that the pod has chosen never appears on the host. */
-  async #moveBack(
-    device: StoredDevice,
-    { host, netnsPath }: Pick<Attachment, 'host' | 'netnsPath'>,
-  ): Promise<undefined> {
+  async #move(device: StoredDevice, { host, netnsPath }: Pick<Attachment, 'host' | 'netnsPath'>): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;
     const link = await new PodLinks(namespace, this.#keyOf).find(device);
@@ -140,7 +135,7 @@ export class HostLinks {
     await moveLink(namespace.connection, link, this.#networks.host, change, { acceptOtherName: true });
   }
 
-  /** @returns the properties of the VF's interface on the host that could not be restored */
+  /** @returns the properties of the VF's interface that could not be restored */
   async restore(device: StoredDevice, before: LinkState): Promise<RestoreFailure[]> {
     const { connection, ethtool } = this.#networks.host;
     const link = await findOn(connection, device, this.#keyOf);

@@ -1,0 +1,80 @@
+import { type ClosedField, closedFields } from '../driver/api/claim-fields.ts';
+import { type CniUse, cniUses } from '../driver/api/cni-rules.ts';
+import { type LayoutName, layoutNames } from '../framework/metadata/layouts/layout.ts';
+
+/** How many virtual functions to simulate. */
+export interface Simulation {
+  pfs: number;
+  vfsPerPf: number;
+}
+
+/**
+ * Parses seconds, such as `60` or `0.5`, into milliseconds.
+ * @throws Error with what is allowed
+ */
+export function parseSeconds(text: string): number {
+  const ms = Math.round(Number(text) * 1_000);
+  if (text.trim() !== '' && ms >= 100 && ms <= 86_400_000) return ms;
+  throw new Error('give seconds, from 0.1 to 86400');
+}
+
+/**
+ * Parses `8` (one PF with 8 VFs) or `2x4` (two PFs with 4 each).
+ * @throws Error with what is allowed
+ */
+export function parseSimulation(text: string): Simulation {
+  const [, pfs, vfs] = /^(?:(\d+)x)?(\d+)$/.exec(text) ?? [];
+  const simulation = { pfs: Number(pfs ?? 1), vfsPerPf: Number(vfs) };
+  const valid = simulation.pfs >= 1 && simulation.pfs <= 8 && simulation.vfsPerPf >= 1 && simulation.vfsPerPf <= 128;
+  if (!valid) throw new Error('give VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4');
+  return simulation;
+}
+
+/** Comma-separated names of runtime handlers, in which `*` stands for any characters; may be empty. */
+export function parseHandlers(text: string): string[] {
+  const names = [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
+  // Source: RuntimeClass `handler`, a DNS label.
+  if (names.every((name) => /^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$/.test(name))) return names;
+  throw new Error('give names of runtime handlers, lower-case, with * for any characters, such as kata,kata-*');
+}
+
+/** Comma-separated layout names, at least one. */
+export function parseLayouts(text: string): LayoutName[] {
+  return parseNames(text, layoutNames);
+}
+
+/** Comma-separated uses of CNI plugins; may be empty. */
+export function parseCniUses(text: string): CniUse[] {
+  return text.trim() === '' ? [] : parseNames(text, cniUses);
+}
+
+/** Comma-separated names, or `*` for all; may be empty. */
+export function parseList(text: string): string[] {
+  return [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
+}
+
+/** Comma-separated paths of closed fields; may be empty. */
+export function parseClaimFields(text: string): ClosedField[] {
+  return text.trim() === '' ? [] : parseNames(text, closedFields);
+}
+
+/** @throws Error with what is allowed */
+export function parseBoolean(text: string): boolean {
+  if (text === 'true' || text === '1') return true;
+  if (text === 'false' || text === '0') return false;
+  throw new Error('true or false is needed');
+}
+
+function parseNames<Name extends string>(text: string, known: readonly Name[]): Name[] {
+  const names = [...new Set(text.split(',').map((name) => name.trim()))];
+  const unknown = names.filter((name) => !(known as readonly string[]).includes(name));
+  if (unknown.length > 0) throw new Error(`unknown: ${unknown.join(', ')}; known are ${known.join(', ')}`);
+  return names as Name[];
+}
+
+/** A driver name is a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1 `DriverNameMaxLength`. */
+export function parseDriverName(text: string): string {
+  const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
+  if (text.length <= 63 && new RegExp(`^${label}(\\.${label})*$`).test(text)) return text;
+  throw new Error('a lower-case DNS name of at most 63 characters is needed, such as sriov.netdra.dev');
+}

@@ -1,0 +1,258 @@
+import type { DeviceAttributes } from '../../framework/metadata/index.ts';
+import type { Device } from '../../framework/resourceslice/index.ts';
+import { defined } from '../../lib/defined.ts';
+import { explain, NetdraError } from '../../lib/errors.ts';
+import {
+  deviceAttributes,
+  type HeldFacts,
+  Inventory,
+  type InventoryReport,
+  type NetworkDevice,
+} from '../../node/inventory/index.ts';
+import type { HungWrite } from '../../node/sriov/index.ts';
+import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
+import { PolicyFile } from './policy-file.ts';
+import { Quarantine, type QuarantineOptions } from './quarantine.ts';
+import { ScanReport } from './scan-report.ts';
+import { ScanSchedule, type ScanScheduleOptions } from './scan-schedule.ts';
+
+export interface DeviceListOptions
+  extends QuarantineOptions,
+    ScanScheduleOptions,
+    Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange'> {
+  /** File with an InventoryPolicy. */
+  policyPath?: string;
+}
+
+/** A device whose kernel driver does not return from a write. */
+export interface HungDevice extends HungWrite {
+  /** Name in its pool; absent if it is not offered, such as a PF. */
+  name?: string;
+}
+
+/** The node's VFs and NICs, real or simulated: which there are, and which of them are offered. */
+export class DeviceList implements AsyncDisposable {
+  /** The same devices, as attachments and the driver reach them on the host. */
+  readonly vfs: HostVfs;
+  readonly #options: DeviceListOptions;
+  readonly #inventory: Inventory;
+  readonly #policyFile: PolicyFile | undefined;
+  readonly #quarantine: Quarantine;
+  readonly #schedule: ScanSchedule;
+  readonly #report: ScanReport;
+  readonly #stop = new AbortController();
+  #devices: NetworkDevice[] = [];
+  /** PCI addresses of VFs that no claim holds and whose interface is in another network namespace. */
+  #elsewhere: string[] = [];
+  #isListed = false;
+  /** Why the last scan failed; absent: it did not. */
+  #failure: unknown;
+  #watching: Promise<void> | undefined;
+  #onChange: (() => void) | undefined;
+
+  constructor(options: DeviceListOptions) {
+    this.#options = options;
+    const { host, clock, policyPath, held, logger } = options;
+    this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
+    this.vfs = new HostVfs({
+      ...options,
+      deviceAt: (pciAddress) => this.#at(pciAddress),
+      assertListed: () => this.#assertListed(),
+      onHungChange: (hung) => this.#hungChanged(hung),
+    });
+    const { sysfs, isSimulated: simulated } = this.vfs;
+    this.#inventory = new Inventory({ sysfs, connection: host, simulated, clock });
+    this.#quarantine = new Quarantine(options, () => this.vfs.hungWrites);
+    this.#schedule = new ScanSchedule(options, () => ({
+      held: JSON.stringify([...held()]),
+      quarantine: this.#quarantine.fingerprint(),
+    }));
+    this.#report = new ScanReport(logger);
+  }
+
+  /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
+  get isListed(): boolean {
+    return this.#isListed;
+  }
+
+  /** Why the devices could not be listed last time. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  /**
+   * Scans for the first time. Claims can be served and unprepared without a list of devices, so a failure is only logged,
+   * and {@link watch} tries again.
+   * @throws NetdraError `policy-invalid`
+   */
+  async start(): Promise<void> {
+    await this.#followPolicy();
+    await this.#scan().catch((error: unknown) => {
+      if (!(error instanceof NetdraError)) throw error;
+      this.#failed(error, 'error');
+    });
+  }
+
+  /**
+   * Lists the node's devices. Devices of claims stay as they were first seen, because a claim's changes are not
+   * properties of the device. So do hung devices, whatever sysfs shows of them meanwhile.
+   * @returns whether the offered devices changed
+   * @throws NetdraError `policy-invalid` if there is no valid earlier policy; SriovError, NetlinkError
+   */
+  async scan(): Promise<boolean> {
+    await this.#followPolicy();
+    return await this.#scan();
+  }
+
+  /** Scans whenever something may have changed, until disposed. */
+  watch(onChange: () => void): void {
+    const { signal } = this.#stop;
+    this.#onChange = onChange;
+    // Changes between the first scan and the first tick are not reported.
+    this.#schedule.request();
+    const watch = async () => {
+      for (;;) {
+        await this.#schedule.tick(signal);
+        try {
+          await this.#followPolicy();
+          if (this.#schedule.isDue() && (await this.#scan())) onChange();
+        } catch (error) {
+          this.#failed(error, 'warn');
+        }
+      }
+    };
+    // The sleep rejects on disposal.
+    this.#watching ??= watch().catch(() => undefined);
+  }
+
+  async [Symbol.asyncDispose]() {
+    this.#onChange = undefined;
+    this.#schedule[Symbol.dispose]();
+    this.#stop.abort();
+    this.vfs[Symbol.dispose]();
+    await this.#watching;
+  }
+
+  /** Offered devices, sorted by PCI address. Hung devices have a taint. */
+  offered(): Device[] {
+    return this.#quarantine.withoutWithdrawn(this.#devices).map((device) => ({
+      name: device.name,
+      attributes: deviceAttributes(device),
+      ...this.#quarantine.taintsOf(device.pciAddress),
+    }));
+  }
+
+  /** Devices whose kernel driver does not return from a write. */
+  hung(): HungDevice[] {
+    return this.#quarantine.hung.map((write) => ({ ...write, ...defined({ name: this.#at(write.device)?.name }) }));
+  }
+
+  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  withdrawHung(): void {
+    this.#quarantine.dropTaints();
+    this.#onChange?.();
+  }
+
+  find(name: string): NetworkDevice | undefined {
+    return this.#devices.find((device) => device.name === name);
+  }
+
+  /**
+   * Finds a device that is about to be prepared for a claim.
+   * @throws SriovError `device-hangs`; NetdraError `devices-unlisted`
+   */
+  findUsable(name: string): NetworkDevice | undefined {
+    this.#assertListed();
+    const device = this.find(name);
+    if (device !== undefined) this.#quarantine.check(device.pciAddress);
+    return device;
+  }
+
+  /** @throws NetdraError `devices-unlisted` */
+  attributesOf(pciAddress: string): DeviceAttributes {
+    this.#assertListed();
+    const device = this.#at(pciAddress);
+    return device === undefined ? {} : deviceAttributes(device);
+  }
+
+  /**
+   * Recreates simulated VFs that are in another network namespace although no claim holds them: nothing else uses them.
+   * A real one may be in use by a CNI plugin and is left where it is.
+   */
+  async recreateLost(signal: AbortSignal): Promise<void> {
+    if (!this.vfs.isSimulated) return;
+    for (const pciAddress of this.#elsewhere) {
+      if (signal.aborted) return;
+      if (!this.#options.held().has(pciAddress)) await this.vfs.recreate(pciAddress);
+    }
+  }
+
+  #at(pciAddress: string): NetworkDevice | undefined {
+    return this.#devices.find((device) => device.pciAddress === pciAddress);
+  }
+
+  async #scan(): Promise<boolean> {
+    this.#schedule.started();
+    const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
+    const hung = this.#devices.filter(({ pciAddress }) => this.#quarantine.isHung(pciAddress));
+    const asFound = hung.map(({ pciAddress }): [string, HeldFacts] => [pciAddress, {}]);
+    const held = new Map([...asFound, ...this.#options.held()]);
+    const report = await this.#inventory.scan(held);
+    this.#readReport(report);
+    const seen = report.devices.map((device) =>
+      held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
+    );
+    this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
+    const changed = this.#report.setOffered(this.offered()) || !this.#isListed;
+    this.#isListed = true;
+    this.#failure = undefined;
+    return changed;
+  }
+
+  #readReport(report: InventoryReport): void {
+    // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
+    if (this.#report.log(report) && report.problems.length > 0) this.#schedule.request();
+    const elsewhere = report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
+    this.#elsewhere = elsewhere.map(({ pciAddress }) => pciAddress);
+  }
+
+  /** Logs each failure once. */
+  #failed(error: unknown, level: 'warn' | 'error'): void {
+    this.#schedule.request();
+    const isKnown = this.#failure !== undefined && explain(this.#failure) === explain(error);
+    this.#failure = error;
+    if (!isKnown) this.#options.logger[level]({ err: error }, 'devices cannot be listed');
+  }
+
+  #assertListed(): void {
+    if (this.#isListed) return;
+    const { hint = 'the driver tries again every two seconds' } =
+      this.#failure instanceof NetdraError ? this.#failure : {};
+    const details = { cause: this.#failure, retriable: true, hint };
+    throw new NetdraError('devices-unlisted', 'the devices of this node could not be listed yet', details);
+  }
+
+  /** A device can be missing from sysfs halfway through an unbind. */
+  #hungAndUnseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
+    const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));
+    return this.#devices.filter(({ pciAddress }) => this.#quarantine.isHung(pciAddress) && !isSeen.has(pciAddress));
+  }
+
+  #hungChanged(hung: readonly HungWrite[]): void {
+    const { logger } = this.#options;
+    if (hung.length === 0) logger.info({}, 'the kernel has returned from all writes');
+    else logger.error({ hung }, 'the kernel does not return from these writes: their devices are quarantined');
+    this.#onChange?.();
+  }
+
+  async #followPolicy(): Promise<void> {
+    const { logger, policyPath } = this.#options;
+    const fault = await this.#policyFile?.follow((policy) => {
+      this.#inventory.policy = policy;
+      this.#schedule.request();
+      logger.info({ path: policyPath }, 'inventory policy in force');
+    });
+    if (fault !== undefined)
+      logger.error({ err: fault }, 'inventory policy rejected; the last valid one stays in force');
+  }
+}

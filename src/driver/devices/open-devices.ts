@@ -1,0 +1,27 @@
+import { join } from 'node:path';
+import { SimulatedNic, type SimulatedNicOptions } from '../../node/sriov/index.ts';
+import { DeviceList, type DeviceListOptions } from './device-list.ts';
+
+/** Which VFs are simulated in place of the node's own. */
+export interface SimulationSettings {
+  /** Absent: the node's own devices are used. */
+  simulate?: Pick<SimulatedNicOptions, 'pfs' | 'vfsPerPf'> | undefined;
+  /** Prefix of all simulated interface names. */
+  simulatePrefix: string;
+}
+
+/**
+ * Finds the devices of this node, after creating them if they are to be simulated. They may not be listed yet.
+ * @throws SriovError, NetlinkError if they cannot be simulated; NetdraError `policy-invalid`
+ */
+export async function openDevices(
+  { simulate, simulatePrefix: namePrefix }: SimulationSettings,
+  { stateDir, ...options }: Omit<DeviceListOptions, 'nic'> & { stateDir: string },
+): Promise<DeviceList> {
+  const dir = join(stateDir, 'simulated');
+  const nic = simulate && new SimulatedNic({ ...simulate, namePrefix, dir, connection: options.host });
+  await nic?.start();
+  const devices = new DeviceList(nic === undefined ? options : { ...options, nic });
+  await devices.start();
+  return devices;
+}

@@ -1,0 +1,73 @@
+import type { DeviceTaint } from '../../framework/resourceslice/index.ts';
+import type { HeldDevices } from '../../node/inventory/index.ts';
+import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
+import type { UnrestoredVf } from '../state/index.ts';
+
+export interface QuarantineOptions {
+  /** Name of the driver: the prefix of its taints. */
+  driver: string;
+  /** Devices that are prepared for claims now. */
+  held: () => HeldDevices;
+  /** VFs that are not offered until they are restored. */
+  unrestored: () => readonly UnrestoredVf[];
+}
+
+/**
+ * Keeps devices from new claims: those whose kernel driver hangs in a write, and VFs that could not be restored. A hung
+ * device stays offered with a taint; all others are withdrawn.
+ * Decision: docs/decisions/0022-hung-devices-are-tainted.md
+ */
+export class Quarantine {
+  readonly #options: QuarantineOptions;
+  readonly #hungWrites: () => readonly HungWrite[];
+  #keepsTaints = true;
+
+  /** @param hungWrites writes that the kernel has not returned from */
+  constructor(options: QuarantineOptions, hungWrites: () => readonly HungWrite[]) {
+    this.#options = options;
+    this.#hungWrites = hungWrites;
+  }
+
+  get hung(): readonly HungWrite[] {
+    return this.#hungWrites();
+  }
+
+  isHung(pciAddress: string): boolean {
+    return this.hung.some(({ device }) => device === pciAddress);
+  }
+
+  /** For an API server that does not store taints: hung devices that no claim holds are withdrawn instead. */
+  dropTaints(): void {
+    this.#keepsTaints = false;
+  }
+
+  /** An unrestored VF is withdrawn, except while it hangs: what can be restored is known when the kernel returns. */
+  withoutWithdrawn<D extends { pciAddress: string }>(devices: readonly D[]): D[] {
+    const unrestored = new Set(this.#options.unrestored().map(({ device }) => device.pciAddress));
+    return devices.filter(({ pciAddress }) => {
+      if (!this.isHung(pciAddress)) return !unrestored.has(pciAddress);
+      return this.#keepsTaints || this.#options.held().has(pciAddress);
+    });
+  }
+
+  taintsOf(pciAddress: string): { taints?: DeviceTaint[] } {
+    if (!this.#keepsTaints || !this.isHung(pciAddress)) return {};
+    return { taints: [{ key: `${this.#options.driver}/hung`, effect: 'NoSchedule' }] };
+  }
+
+  /** @throws SriovError `device-hangs` if the device cannot be prepared for a claim now */
+  check(pciAddress: string): void {
+    const hung = this.hung.find(({ device }) => device === pciAddress);
+    if (hung === undefined) return;
+    const { device, path } = hung;
+    throw new SriovError('device-hangs', `${device}: the kernel has not returned from an earlier write to ${path}`, {
+      ...{ device, path, retriable: true, hint: hungWriteHint },
+    });
+  }
+
+  /** Differs when other devices are in quarantine. */
+  fingerprint(): string {
+    const unrestored = this.#options.unrestored().map(({ device }) => device.pciAddress);
+    return JSON.stringify([unrestored, this.hung.map(({ device }) => device)]);
+  }
+}

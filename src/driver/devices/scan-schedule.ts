@@ -1,0 +1,108 @@
+import type { Clock } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
+
+/** On an otherwise quiet node, devices that appear or vanish are noticed within this time. */
+const rescanMs = 2_000;
+/** The same on a busy node, for example while pods come and go: reading 80 VFs takes some 35 ms. */
+const busyRescanMs = 10_000;
+/** Changes that no event reports are noticed within this time. */
+const longestRescanMs = 30_000;
+/** Scans after a change: the inventory considers a VF lost when it has missed it twice. */
+const scansPerChange = 2;
+
+export interface ScanScheduleOptions {
+  clock: Clock;
+  /** Reports changes of the node's devices and interfaces. Absent: they are polled. */
+  watchHost?: (onChange: () => void) => Disposable;
+  logger: Logger;
+}
+
+/** What a scan depends on besides the node, each as a text that differs after a change. */
+export interface ScanInputs {
+  held: string;
+  quarantine: string;
+}
+
+/** Decides when the node's devices are scanned. */
+export class ScanSchedule implements Disposable {
+  readonly #options: ScanScheduleOptions;
+  readonly #read: () => ScanInputs;
+  #inputs: ScanInputs = { held: '', quarantine: '' };
+  #hostWatch: Disposable | undefined;
+  /** Whether changes of the node are reported; otherwise it is scanned at each tick. */
+  #isWatched = true;
+  /** How many scans are due even without further changes. */
+  #scansLeft = 0;
+  #scannedAtMs = 0;
+  /** Whether the node or claims have changed since the last tick. */
+  #isBusy = false;
+
+  constructor(options: ScanScheduleOptions, read: () => ScanInputs) {
+    this.#options = options;
+    this.#read = read;
+  }
+
+  /** Waits for the next tick. Watches the node from then on, so that no change after the scan is missed. */
+  async tick(signal: AbortSignal): Promise<void> {
+    await this.#options.clock.sleep(rescanMs, signal);
+    this.#watchHost();
+  }
+
+  /** To be called when a scan starts. */
+  started(): void {
+    this.#scannedAtMs = this.#options.clock.nowMs();
+  }
+
+  /** Requests scans at the next ticks. */
+  request(): void {
+    this.#scansLeft = scansPerChange;
+  }
+
+  /** Whether something may have changed and a scan is due. To be called once for each tick. */
+  isDue(): boolean {
+    const isUrgent = this.#followInputs();
+    const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;
+    const isBusy = this.#isBusy;
+    this.#isBusy = false;
+    if (this.#isWatched && !isUrgent) {
+      if (this.#scansLeft === 0 && sinceMs < longestRescanMs) return false;
+      if (isBusy && sinceMs < busyRescanMs) return false;
+    }
+    this.#scansLeft = Math.max(0, this.#scansLeft - 1);
+    return true;
+  }
+
+  [Symbol.dispose](): void {
+    this.#hostWatch?.[Symbol.dispose]();
+  }
+
+  /** @returns whether devices are to be withdrawn or offered again */
+  #followInputs(): boolean {
+    const { held, quarantine } = this.#inputs;
+    this.#inputs = this.#read();
+    if (this.#inputs.held !== held) this.#isBusy = true;
+    const isUrgent = this.#inputs.quarantine !== quarantine;
+    if (this.#isBusy || isUrgent) this.request();
+    return isUrgent;
+  }
+
+  /**
+   * Watches the node until its next change. Further messages would cost as much as the first and carry no more
+   * information: each pod that comes or goes causes some forty.
+   */
+  #watchHost(): void {
+    const { logger, watchHost } = this.#options;
+    const wasWatched = this.#isWatched;
+    try {
+      this.#hostWatch ??= watchHost?.(() => {
+        this.#isBusy = true;
+        this.#hostWatch?.[Symbol.dispose]();
+        this.#hostWatch = undefined;
+      });
+      this.#isWatched = this.#hostWatch !== undefined;
+    } catch (error) {
+      this.#isWatched = false;
+      if (wasWatched) logger.warn({ err: error }, 'cannot watch the devices for changes; scanning every two seconds');
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
+import type { Logger } from '../../lib/logger.ts';
+import { linkIdentity, type NetworkDevice } from '../../node/inventory/index.ts';
+import type { LinkEthtool, RtnlConnection, VfIdentity, VfInfo } from '../../node/netlink/index.ts';
+import {
+  DeviceNodes,
+  DriverBinding,
+  HostLinks,
+  type HungWrite,
+  KernelWriter,
+  type KernelWriterOptions,
+  SimulatedControl,
+  type SimulatedNic,
+  Sysfs,
+  type VfAddress,
+  VfHardware,
+} from '../../node/sriov/index.ts';
+import type { VfControl } from './control.ts';
+import type { VfHost } from './vf-links.ts';
+
+/** Firmware takes a while to enable VFs. */
+const vfsOnMs = 120_000;
+
+export interface HostVfsOptions {
+  /** Connection into the host's network namespace. */
+  host: RtnlConnection;
+  /** For the same namespace. Absent: ethtool settings are not restored. */
+  ethtool?: LinkEthtool;
+  clock: Clock;
+  /** Where sysfs is mounted; default `/sys`. */
+  sysfsRoot?: string;
+  /** Absent: the node's own devices are used. */
+  nic?: SimulatedNic;
+  /** Options for writes to sysfs. */
+  kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
+  /** A known device, by its PCI address. */
+  deviceAt: (pciAddress: string) => NetworkDevice | undefined;
+  /** Throws if no devices are known yet: what is unknown is not absent. */
+  assertListed: () => void;
+  /** Called when a device begins to hang, and when it no longer hangs. */
+  onHungChange: (hung: readonly HungWrite[]) => void;
+  logger: Logger;
+}
+
+/** The node's VFs, real or simulated, from the host side: their hardware, and their links while they are in no pod. */
+export class HostVfs implements VfHost, Disposable {
+  readonly sysfs: Sysfs;
+  /** Changes VFs from the host side. */
+  readonly control: VfControl;
+  readonly #hardware: VfHardware | undefined;
+  readonly #links: HostLinks;
+  readonly #nic: SimulatedNic | undefined;
+  /** For writes that the kernel may never return from. */
+  readonly #kernel: KernelWriter;
+  readonly #deviceAt: HostVfsOptions['deviceAt'];
+  readonly #assertListed: () => void;
+  readonly #logger: Logger;
+
+  constructor(options: HostVfsOptions) {
+    const { host, ethtool, clock, sysfsRoot = '/sys', nic, kernelWrites, onHungChange, deviceAt, logger } = options;
+    const kernel = new KernelWriter({ clock, ...kernelWrites, onChange: onHungChange });
+    const binding = new DriverBinding(sysfsRoot, (path, text, device) => kernel.write(path, text, device));
+    const nodes = new DeviceNodes(sysfsRoot);
+    this.#kernel = kernel;
+    this.#nic = nic;
+    this.#deviceAt = deviceAt;
+    this.#assertListed = options.assertListed;
+    this.#logger = logger;
+    this.#links = new HostLinks({ binding, host, clock });
+    this.sysfs = nic?.sysfs ?? new Sysfs(sysfsRoot, (...write) => kernel.write(...write, vfsOnMs));
+    if (nic === undefined) this.#hardware = new VfHardware({ binding, host, clock, nodes, ...defined({ ethtool }) });
+    this.control = this.#hardware ?? new SimulatedControl();
+  }
+
+  get isSimulated(): boolean {
+    return this.#nic !== undefined;
+  }
+
+  /** Writes that the kernel has not returned from, one for each device. */
+  get hungWrites(): readonly HungWrite[] {
+    return this.#kernel.hung;
+  }
+
+  linkKey(pciAddress: string): VfIdentity {
+    const { interfaceName } = this.#deviceAt(pciAddress) ?? {};
+    return { ...linkIdentity({ pciAddress, simulated: this.isSimulated }), ...defined({ interfaceName }) };
+  }
+
+  async adminInfo(address: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
+    if (this.#hardware === undefined) return undefined;
+    if (address.pfAddress !== undefined) return await this.#hardware.info(address);
+    // A plain NIC has no PF to ask: it keeps its own address in user space.
+    this.#assertListed();
+    const { hardwareAddress } = this.#deviceAt(address.pciAddress) ?? {};
+    return hardwareAddress === undefined ? undefined : { hardwareAddress };
+  }
+
+  async ensureLink(pciAddress: string, withinMs?: number): Promise<void> {
+    if (this.#nic === undefined) await this.#links.ensure(pciAddress, withinMs);
+    else await this.#nic.ensureVf(pciAddress, withinMs);
+  }
+
+  async isUnbound(pciAddress: string): Promise<boolean> {
+    return this.#nic === undefined && (await this.#links.isUnbound(pciAddress));
+  }
+
+  async recreate(pciAddress: string): Promise<void> {
+    const isNew = await (this.#nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
+    if (isNew)
+      this.#logger.warn({ device: pciAddress }, 'VF recreated: the network namespace that it was in cannot be reached');
+  }
+
+  [Symbol.dispose](): void {
+    this.#kernel[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,22 @@
+import { defined } from '../../lib/defined.ts';
+import type { VfWanted } from '../../node/sriov/index.ts';
+import type { VfConfig } from '../state/index.ts';
+
+/** Changes to the VF from outside, made before it moves to a pod; `undefined` if there are none. */
+export function toVfWanted(config: VfConfig): VfWanted | undefined {
+  const vf = toProperties(config);
+  const driver = config.driver === 'kernel' ? 'default' : config.driver;
+  if (driver === undefined && Object.keys(vf).length === 0) return undefined;
+  return { vf, ...defined({ driver }) };
+}
+
+function toProperties({ macAddress, vf = {} }: VfConfig): NonNullable<VfWanted['vf']> {
+  const { vlan, qos = 0, vlanProto, spoofCheck, trust, linkState, minTxRate, maxTxRate } = vf;
+  const rate = defined({ minMbps: minTxRate, maxMbps: maxTxRate });
+  return defined({
+    hardwareAddress: macAddress?.toLowerCase(),
+    vlan: vlan === undefined ? undefined : { id: vlan, priority: qos, ...defined({ protocol: vlanProto }) },
+    ...{ spoofCheck, trust, linkState },
+    rate: Object.keys(rate).length === 0 ? undefined : rate,
+  });
+}
