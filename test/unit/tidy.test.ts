@@ -1,0 +1,140 @@
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { schemaVersion } from '../../src/driver/state/store-schema.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+const repo = fileURLToPath(new URL('../../', import.meta.url));
+const longestFunction = 70;
+const longestFile = 400;
+
+/** Rooms of `src`, and the rooms that each may import. */
+const rooms: Record<string, readonly string[]> = {
+  app: ['driver', 'framework', 'node', 'lib', 'nri'],
+  driver: ['framework', 'node', 'lib', 'nri'],
+  framework: ['lib'],
+  node: ['lib'],
+  lib: [],
+  nri: [],
+};
+
+/** Words and phrases that puzzle readers: name the component that acts, and use the field's term for what it does. */
+const banned = [
+  ...['told', 'tells? of', 'tells? what', 'whoever', 'somebody', 'nobody', 'gives? back', 'given back', 'brings? back'],
+  ...['goes its way', 'as it was found', 'what it was', 'to be had', 'at its end', 'leaves? behind nothing'],
+];
+
+function filesBelow(folder: string, pattern: RegExp): string[] {
+  return readdirSync(join(repo, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && pattern.test(entry.name))
+    .map((entry) => relative(repo, join(entry.parentPath, entry.name)))
+    .filter((path) => !path.includes('node_modules/'));
+}
+
+const read = (path: string) => readFileSync(join(repo, path), 'utf8');
+const sources = ['src', 'nri'].flatMap((folder) => filesBelow(folder, /\.ts$/));
+
+/** First folder below `src`, or `nri`; of other files the path itself. */
+const roomOf = (path: string) => /^(?:src\/)?([^/]+)\//.exec(path)?.[1] ?? path;
+
+/** Imports that leave their room for one that the rule does not allow: `from → to`. */
+function forbiddenImports(path: string, text: string): string[] {
+  const allowed = rooms[roomOf(path)];
+  if (allowed === undefined) return [];
+  return [...text.matchAll(/\b(?:from|import\()\s*'(\.[^']+)'/g)]
+    .map(([, name = '']) => relative(repo, resolve(repo, dirname(path), name)))
+    .filter((target) => /^(src|nri)\//.test(target) && roomOf(target) !== roomOf(path))
+    .filter((target) => !allowed.includes(roomOf(target)))
+    .map((target) => `${path} → ${target}`);
+}
+
+/** Functions over the limit, with all their lines, by Biome's own parser: `path:line: lines`. */
+function longFunctions(folders: string[], limit: number): string[] {
+  using dir = tempDir();
+  const rule = { noExcessiveLinesPerFunction: { level: 'error', options: { maxLines: Math.round(limit / 2) } } };
+  const linter = { rules: { preset: 'none', complexity: rule } };
+  writeFileSync(join(dir.path, 'biome.json'), JSON.stringify({ root: true, linter, assist: { enabled: false } }));
+  const args = ['lint', `--config-path=${dir.path}`, '--reporter=github', '--max-diagnostics=none', ...folders];
+  const { stdout, error } = spawnSync(join(repo, 'node_modules/.bin/biome'), args, { cwd: repo, encoding: 'utf8' });
+  if (error !== undefined) throw error;
+  return [...stdout.matchAll(/noExcessiveLinesPerFunction,file=([^,]+),line=(\d+),endLine=(\d+)/g)]
+    .map(([, path = '', line, end]) => ({ path: relative(repo, path), line, lines: Number(end) - Number(line) + 1 }))
+    .filter(({ lines }) => lines > limit)
+    .map(({ path, line, lines }) => `${path}:${line}: ${lines}`);
+}
+
+describe('the rooms of src', () => {
+  it('are five, beside main.ts', () => {
+    expect(readdirSync(join(repo, 'src')).sort()).toEqual(['app', 'driver', 'framework', 'lib', 'main.ts', 'node']);
+  });
+
+  it('import only the rooms below them', () => {
+    expect(sources.flatMap((path) => forbiddenImports(path, read(path)))).toEqual([]);
+  });
+
+  it('are checked by a rule that finds a forbidden import', () => {
+    const text = "import { a } from '../../driver/a.ts';\nimport { b } from '../../lib/b.ts';";
+    expect(forbiddenImports('src/node/sriov/x.ts', text)).toEqual(['src/node/sriov/x.ts → src/driver/a.ts']);
+  });
+
+  it('are not imported from the folders that are built or shipped without the tests', () => {
+    const shipped = ['src', 'nri', 'programs', 'deploy'].flatMap((folder) => filesBelow(folder, /\.ts$/));
+    const imports = (path: string) =>
+      [...read(path).matchAll(/'((?:\.\.\/)+(?:e2e|test)\/[^']+)'/g)].map(([, to]) => `${path} → ${to}`);
+    expect(shipped.flatMap(imports)).toEqual([]);
+  });
+});
+
+describe('sizes and names', () => {
+  it(`no function has more than ${longestFunction} lines`, () => {
+    expect(longFunctions(['src', 'nri'], longestFunction)).toEqual([]);
+    // The rule finds long functions where there are some.
+    expect(longFunctions(['src/driver'], 40)).not.toEqual([]);
+  });
+
+  it(`no file has more than ${longestFile} lines`, () => {
+    const lines = (path: string) => read(path).split('\n').length - 1;
+    expect(sources.filter((path) => lines(path) > longestFile)).toEqual([]);
+  });
+
+  it('a class or interface of src has its name alone', () => {
+    const places = new Map<string, string[]>();
+    for (const path of sources.filter((each) => each.startsWith('src/'))) {
+      for (const [, name = ''] of read(path).matchAll(/^(?:export )?(?:abstract )?(?:class|interface) (\w+)/gm)) {
+        places.set(name, [...(places.get(name) ?? []), path]);
+      }
+    }
+    expect([...places].filter(([, paths]) => paths.length > 1)).toEqual([]);
+  });
+});
+
+describe('language', () => {
+  const pattern = new RegExp(`\\b(${banned.join('|')})\\b`, 'i');
+  const texts = [
+    ...sources,
+    ...['test', 'e2e'].flatMap((folder) => filesBelow(folder, /\.ts$/)),
+    ...filesBelow('docs', /\.md$/),
+    ...filesBelow('programs', /\.(c|h|md)$/),
+    ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'nri/README.md'],
+  ].filter((path) => path !== 'test/unit/tidy.test.ts');
+
+  it.each(banned)('nothing says "%s"', (words) => {
+    const one = new RegExp(`\\b(${words})\\b`, 'i');
+    const lines = (path: string) =>
+      read(path)
+        .split('\n')
+        .flatMap((line, index) => (one.test(line) ? [`${path}:${index + 1}: ${line.trim()}`] : []));
+    expect(texts.filter((path) => pattern.test(read(path))).flatMap(lines)).toEqual([]);
+  });
+});
+
+it('documentation names the schema of the store', () => {
+  const upgrade = read('docs/upgrade.md');
+  expect(upgrade).toMatch(new RegExp(`\\| 0\\.1\\.0 \\| ${schemaVersion} \\|`));
+  expect(upgrade.replaceAll(/\s+/g, ' ')).toContain(
+    `has schema ${schemaVersion + 1}, this version knows ${schemaVersion}`,
+  );
+  expect(read('CHANGELOG.md')).toContain(`State has schema ${schemaVersion}:`);
+});
