@@ -44,7 +44,7 @@ class Instance implements AsyncDisposable {
     const networks = stack.use(new KernelNetworks({ procSysDir: '/proc/sys', hostPath }));
     const logger = new RecordingLogger();
     const settings = { simulate: { pfs: 1, vfsPerPf: 2 }, simulatePrefix: 'nleft' };
-    const vfs = stack.use(
+    const devices = stack.use(
       await openDevices(settings as Parameters<typeof openDevices>[0], {
         ...{ driver: testDriver, host: networks.host.connection, clock, stateDir: dir, logger },
         held: () => heldDevices(store.claims()),
@@ -54,7 +54,7 @@ class Instance implements AsyncDisposable {
     const runner = stack.use(new CniRunner({ binDirs: [], cacheDir: join(dir, 'cni'), clock, logger }));
     const attachments = new Attachments({
       networks,
-      vfs,
+      vfs: devices.vfs,
       cni: new CniAttacher({ runner, clock, logger }),
       store,
       clock,

@@ -1,8 +1,10 @@
-import type { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync, DatabaseSyncOptions } from 'node:sqlite';
 import { StateError } from './errors.ts';
 
 /** The part of a database that a store uses. */
 export type Database = Pick<DatabaseSync, 'close' | 'exec' | 'isOpen' | 'isTransaction' | 'prepare'>;
+
+export type OpenDatabase = (path: string, options: DatabaseSyncOptions) => Database;
 
 /**
  * The migration from each schema to the next; the first one creates the store. A released step is never changed, and adds only
@@ -29,11 +31,42 @@ const migrations: readonly string[] = [
 
 export const schemaVersion = migrations.length;
 
+/** Opens a store for a tool beside the driver: nothing is created or changed. @throws StateError `store-unusable` */
+export function openToRead(open: OpenDatabase, path: string): Database {
+  const database = open(path, { readOnly: true, timeout: 5_000 });
+  try {
+    checkReadable(database, path);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/**
+ * Opens a store, creates or migrates it, and marks rows of older versions with this boot.
+ * @throws StateError `store-unusable`; SQLite's errors
+ */
+export function openDatabase(open: OpenDatabase, path: string, bootId: string | undefined): Database {
+  const database = open(path, { timeout: 5_000, enableForeignKeyConstraints: true });
+  try {
+    // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
+    // about. docs/decisions/0012-no-sync-at-each-write.md
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
+    migrate(database, path);
+    if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
 /**
  * Migrates a store to the schema of this version.
  * @throws StateError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors
  */
-export function migrate(database: Database, path: string): void {
+function migrate(database: Database, path: string): void {
   // Read within the transaction: another instance of the driver may be migrating, too.
   database.exec('BEGIN IMMEDIATE');
   try {
@@ -53,7 +86,7 @@ export function migrate(database: Database, path: string): void {
  * Checks that this version can read a store without migrating it: an older schema lacks columns, which readers expect.
  * @throws StateError `store-unusable` if a newer version has written it; SQLite's errors
  */
-export function checkReadable(database: Database, path: string): void {
+function checkReadable(database: Database, path: string): void {
   const found = readVersion(database);
   if (found > schemaVersion) throw tooNew(path, found);
 }

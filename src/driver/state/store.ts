@@ -2,72 +2,10 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
-import type { ClaimIdentity, NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
-import type { LinkState } from '../../node/netlink/index.ts';
-import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
-import type { VfConfig } from '../api/vf-config.ts';
 import { StateError } from './errors.ts';
-import { checkReadable, type Database, damagedHint, migrate } from './store-schema.ts';
-
-/** The pod sandbox that a VF is in. */
-export interface SandboxPlace {
-  podUid: string;
-  /** For CNI plugins that ask the API server about the pod; absent in stores of older versions. */
-  podNamespace?: string;
-  podName?: string;
-  sandboxId: string;
-  netnsPath: string;
-}
-
-/**
- * Where a VF is while it is not in the host's network namespace, its earlier state, and its network data there. All of it
- * ends with the attachment.
- */
-export interface Attachment extends SandboxPlace {
-  /**
-   * The VF's interface in the host's namespace, as it is restored on detach. Absent: it has no interface (DPDK), or
-   * another component moves it.
-   */
-  host?: LinkState;
-  /** Present once the VF is configured in this sandbox, until it leaves it. */
-  networkData?: NetworkDeviceData;
-}
-
-/** A VF that is prepared for a claim. */
-export interface StoredDevice {
-  pciAddress: string;
-  /** Of a VF; absent for a plain NIC. */
-  pfAddress?: string;
-  vfIndex?: number;
-  pool: string;
-  name: string;
-  /** Full reference of the request. */
-  request: string;
-  config: VfConfig;
-  /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
-  before?: VfSnapshot;
-  /** How its containers access it; absent until it is prepared. */
-  access?: VfAccess;
-  attachment?: Attachment;
-}
-
-export interface StoredClaim {
-  identity: ClaimIdentity;
-  podUids: string[];
-  /** `preparing` and `unpreparing` are intents: the host may be in any state between before and after. */
-  state: 'preparing' | 'prepared' | 'unpreparing';
-  /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
-  allocation?: string;
-  devices: StoredDevice[];
-}
-
-/** A VF without a claim that could not be restored yet. */
-export interface UnrestoredVf {
-  device: StoredDevice;
-  /** Why, for the operator. */
-  reason: string;
-}
+import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';
+import type { Attachment, StoredClaim, StoredDevice, UnrestoredVf } from './stored.ts';
 
 export interface StoreOptions {
   /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
@@ -75,7 +13,7 @@ export interface StoreOptions {
   /** For tools beside the driver: nothing is created, migrated or changed, and no writer has to wait. */
   readOnly?: boolean;
   /** Default: the file at the path, by `node:sqlite`. */
-  open?: (path: string, options: DatabaseSyncOptions) => Database;
+  open?: OpenDatabase;
 }
 
 /** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
@@ -422,45 +360,12 @@ function toDevice({ pci_address, data }: Row): StoredDevice {
   return { pciAddress: String(pci_address), ...device };
 }
 
-/** Whether the VF has no interface: it is bound to vfio. Known once it is prepared. */
-export function isUserSpace({ access }: Pick<StoredDevice, 'access'>): boolean {
-  return access?.vfio !== undefined;
-}
-
 /** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
 function isDamage(error: unknown): boolean {
   if (error instanceof SyntaxError) return true;
   return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);
 }
 
-type Open = NonNullable<StoreOptions['open']>;
-
 function openFile(path: string, options: DatabaseSyncOptions): Database {
   return new DatabaseSync(path, options);
-}
-
-function openToRead(open: Open, path: string): Database {
-  const database = open(path, { readOnly: true, timeout: 5_000 });
-  try {
-    checkReadable(database, path);
-    return database;
-  } catch (error) {
-    database.close();
-    throw error;
-  }
-}
-
-function openDatabase(open: Open, path: string, bootId: string | undefined): Database {
-  const database = open(path, { timeout: 5_000, enableForeignKeyConstraints: true });
-  try {
-    // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
-    // about. docs/decisions/0012-no-sync-at-each-write.md
-    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
-    migrate(database, path);
-    if (bootId !== undefined) database.prepare('UPDATE claims SET boot_id = ? WHERE boot_id IS NULL').run(bootId);
-    return database;
-  } catch (error) {
-    database.close();
-    throw error;
-  }
 }

@@ -5,8 +5,8 @@ import { attributesFilePrefix } from '../layouts/layout-attributes-json.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import { type ClaimState, claimStateFile, contentOf, readClaimStateSync, requestOf } from './claim-state.ts';
+import type { HeldDirectories } from './held-directories.ts';
 import {
-  type HeldDirectories,
   type HostFile,
   hostPath,
   type Later,

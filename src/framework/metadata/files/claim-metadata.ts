@@ -36,7 +36,8 @@ import {
   writeClaimState,
 } from './claim-state.ts';
 import { ClaimStates } from './claim-states.ts';
-import { HeldDirectories, hostPath } from './host-file.ts';
+import { HeldDirectories } from './held-directories.ts';
+import { hostPath } from './host-file.ts';
 import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
 

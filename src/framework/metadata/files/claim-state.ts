@@ -16,15 +16,8 @@ import { MetadataError } from '../errors.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from '../layouts/layout.ts';
 import { metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
-import {
-  createFile,
-  type HeldDirectories,
-  type HostFile,
-  hostPath,
-  listDir,
-  readFileIfThereSync,
-  removedPrefix,
-} from './host-file.ts';
+import type { HeldDirectories } from './held-directories.ts';
+import { createFile, type HostFile, hostPath, listDir, readFileIfThereSync, removedPrefix } from './host-file.ts';
 
 /** State of one request of a prepared claim. */
 export interface RequestState {

@@ -5,7 +5,7 @@ import { claimDirName } from '../layouts/paths.ts';
 import { readDocuments } from './claim-documents.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import { type ClaimState, claimStateFile, readClaimState } from './claim-state.ts';
-import type { HeldDirectories } from './host-file.ts';
+import type { HeldDirectories } from './held-directories.ts';
 import { recoverState } from './recover-state.ts';
 
 export interface ClaimStatesOptions {

@@ -5,7 +5,8 @@ import { layouts } from '../layouts/layouts.ts';
 import { decodeIfWhole } from './claim-documents.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimState, RequestState } from './claim-state.ts';
-import { type HeldDirectories, type HostFile, listSubdirectories, readFileIfThere } from './host-file.ts';
+import type { HeldDirectories } from './held-directories.ts';
+import { type HostFile, listSubdirectories, readFileIfThere } from './host-file.ts';
 
 /** Layouts whose files carry the claim's UID and the generation. */
 const numbered: readonly LayoutName[] = ['v1', 'kep'];

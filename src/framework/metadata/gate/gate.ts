@@ -2,14 +2,8 @@ import { dirname } from 'node:path';
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { claimStateFile } from '../files/claim-state.ts';
-import {
-  createFile,
-  type HeldDirectories,
-  type HostFile,
-  hostPath,
-  readFileIfThere,
-  removeFile,
-} from '../files/host-file.ts';
+import type { HeldDirectories } from '../files/held-directories.ts';
+import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from '../files/host-file.ts';
 
 /** The OCI hook that keeps containers of a claim from starting. Runtimes run it on the host, as root. */
 export interface GateHook {

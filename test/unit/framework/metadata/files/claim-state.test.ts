@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readClaimState, writeClaimState } from '../../../../../src/framework/metadata/files/claim-state.ts';
-import { HeldDirectories } from '../../../../../src/framework/metadata/files/host-file.ts';
+import { HeldDirectories } from '../../../../../src/framework/metadata/files/held-directories.ts';
 import { tempDir } from '../../../../doubles/temp-dir.ts';
 
 const claim = { namespace: 'default', name: 'nic', uid: 'uid-1' };

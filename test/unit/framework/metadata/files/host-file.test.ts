@@ -12,8 +12,8 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { HeldDirectories } from '../../../../../src/framework/metadata/files/held-directories.ts';
 import {
-  HeldDirectories,
   hostPath,
   putFile,
   readFileIfThere,

@@ -1,0 +1,68 @@
+import type { ClaimIdentity, NetworkDeviceData } from '../../framework/metadata/index.ts';
+import type { LinkState } from '../../node/netlink/index.ts';
+import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
+import type { VfConfig } from '../api/vf-config.ts';
+
+/** The pod sandbox that a VF is in. */
+export interface SandboxPlace {
+  podUid: string;
+  /** For CNI plugins that ask the API server about the pod; absent in stores of older versions. */
+  podNamespace?: string;
+  podName?: string;
+  sandboxId: string;
+  netnsPath: string;
+}
+
+/**
+ * Where a VF is while it is not in the host's network namespace, its earlier state, and its network data there. All of it
+ * ends with the attachment.
+ */
+export interface Attachment extends SandboxPlace {
+  /**
+   * The VF's interface in the host's namespace, as it is restored on detach. Absent: it has no interface (DPDK), or
+   * another component moves it.
+   */
+  host?: LinkState;
+  /** Present once the VF is configured in this sandbox, until it leaves it. */
+  networkData?: NetworkDeviceData;
+}
+
+/** A VF that is prepared for a claim. */
+export interface StoredDevice {
+  pciAddress: string;
+  /** Of a VF; absent for a plain NIC. */
+  pfAddress?: string;
+  vfIndex?: number;
+  pool: string;
+  name: string;
+  /** Full reference of the request. */
+  request: string;
+  config: VfConfig;
+  /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
+  before?: VfSnapshot;
+  /** How its containers access it; absent until it is prepared. */
+  access?: VfAccess;
+  attachment?: Attachment;
+}
+
+export interface StoredClaim {
+  identity: ClaimIdentity;
+  podUids: string[];
+  /** `preparing` and `unpreparing` are intents: the host may be in any state between before and after. */
+  state: 'preparing' | 'prepared' | 'unpreparing';
+  /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
+  allocation?: string;
+  devices: StoredDevice[];
+}
+
+/** A VF without a claim that could not be restored yet. */
+export interface UnrestoredVf {
+  device: StoredDevice;
+  /** Why, for the operator. */
+  reason: string;
+}
+
+/** Whether the VF has no interface: it is bound to vfio. Known once it is prepared. */
+export function isUserSpace({ access }: Pick<StoredDevice, 'access'>): boolean {
+  return access?.vfio !== undefined;
+}

@@ -1,0 +1,155 @@
+import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
+import { errnoCode } from '../../../lib/errors.ts';
+import type { HostFile } from './host-file.ts';
+
+const dirMode = 0o755;
+const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
+
+/**
+ * Directories that stay open from one file to the next: several operations on a claim's files open each directory on
+ * the way only once. An absent directory is not looked up again, since only these operations put files of the claim there:
+ * creating an error takes Node.js longer than the call. Dispose of it at the end; it starts empty afterwards, and can be
+ * used again.
+ */
+export class HeldDirectories implements Disposable {
+  readonly #open = new Map<string, OpenDirectory>();
+  /** Keys of directories that do not exist. */
+  readonly #absent = new Set<string>();
+
+  /** The directory of a file; `undefined` if it does not exist. */
+  find(file: HostFile): OpenDirectory | undefined {
+    return this.#walk(file, false);
+  }
+
+  /** The directory of a file; it is created if it does not exist. */
+  make(file: HostFile): OpenDirectory {
+    return this.#walk(file, true) as OpenDirectory;
+  }
+
+  /** Closes a directory and those in it, before it is removed or moved away: its path may be used again. */
+  forget(directory: HostFile): void {
+    const path = keyOf(directory.base, directory.parts);
+    for (const [key, dir] of this.#open) {
+      if (key !== path && !key.startsWith(`${path}/`)) continue;
+      dir[Symbol.dispose]();
+      this.#open.delete(key);
+    }
+  }
+
+  [Symbol.dispose]() {
+    for (const dir of this.#open.values()) dir[Symbol.dispose]();
+    this.#open.clear();
+    this.#absent.clear();
+  }
+
+  #walk({ base, parts }: HostFile, create: boolean): OpenDirectory | undefined {
+    const [first, ...others] = parts.slice(0, -1);
+    // The operator's directory may be a link; those in it may not.
+    let key = keyOf(base, first === undefined ? [] : [first]);
+    const flags = first === undefined ? 0 : O_NOFOLLOW;
+    let dir =
+      this.#open.get(key) ??
+      this.#hold(key, () => openDirectory(key, flags, create ? 'with parents' : 'never'), create);
+    for (const name of others) {
+      if (dir === undefined) return undefined;
+      const parent: OpenDirectory = dir;
+      key = keyOf(key, [name]);
+      dir = this.#open.get(key) ?? this.#hold(key, (isAbsent) => openInside(parent, name, create, isAbsent), create);
+    }
+    return dir;
+  }
+
+  #hold(
+    key: string,
+    open: (isAbsent: boolean) => OpenDirectory | undefined,
+    create: boolean,
+  ): OpenDirectory | undefined {
+    const isAbsent = this.#absent.has(key);
+    if (isAbsent && !create) return undefined;
+    const dir = open(isAbsent);
+    if (dir === undefined) this.#absent.add(key);
+    else {
+      this.#open.set(key, dir);
+      this.#absent.delete(key);
+    }
+    return dir;
+  }
+}
+
+function keyOf(base: string, parts: readonly string[]): string {
+  return [base, ...parts].join('/');
+}
+
+/** A directory, held open. */
+export class OpenDirectory implements Disposable {
+  readonly #descriptor: number;
+  /** Whether it was created to be opened: then a directory in it exists only if it was opened, too. */
+  readonly isNew: boolean;
+  /** Names of the files that were created in it since. */
+  readonly #files = new Set<string>();
+
+  constructor(path: string, flags: number, isNew = false) {
+    this.#descriptor = openSync(path, flags | O_RDONLY | O_DIRECTORY);
+    this.isNew = isNew;
+  }
+
+  at(name: string): string {
+    return `/proc/self/fd/${this.#descriptor}/${name}`;
+  }
+
+  noteFile(name: string): void {
+    if (this.isNew) this.#files.add(name);
+  }
+
+  /** Whether a file of ours can be in it. */
+  mayHave(name: string): boolean {
+    return !this.isNew || this.#files.has(name);
+  }
+
+  [Symbol.dispose]() {
+    closeSync(this.#descriptor);
+  }
+}
+
+/** @returns `undefined` if it does not exist and is not to be created */
+function openInside(
+  parent: OpenDirectory,
+  name: string,
+  create: boolean,
+  isAbsent: boolean,
+): OpenDirectory | undefined {
+  const path = parent.at(name);
+  if (!parent.isNew && !isAbsent) return openDirectory(path, O_NOFOLLOW, create ? 'itself' : 'never');
+  return create ? createDirectory(path, O_NOFOLLOW, false) : undefined;
+}
+
+/** @returns `undefined` if it does not exist and is not to be created */
+function openDirectory(
+  path: string,
+  flags: number,
+  create: 'never' | 'itself' | 'with parents',
+): OpenDirectory | undefined {
+  try {
+    return new OpenDirectory(path, flags);
+  } catch (error) {
+    if (errnoCode(error) !== 'ENOENT') throw error;
+    return create === 'never' ? undefined : createDirectory(path, flags, create === 'with parents');
+  }
+}
+
+function createDirectory(path: string, flags: number, withParents: boolean): OpenDirectory {
+  const isNew = makeDir(path, withParents);
+  return new OpenDirectory(path, flags, isNew);
+}
+
+/** @returns `false` if it exists already */
+function makeDir(path: string, recursive: boolean): boolean {
+  try {
+    const firstCreated = mkdirSync(path, { recursive, mode: dirMode });
+    // Only with `recursive` does Node.js say what it has created, and accept what exists.
+    return !recursive || firstCreated !== undefined;
+  } catch (error) {
+    if (errnoCode(error) !== 'EEXIST') throw error;
+    return false;
+  }
+}
