@@ -164,7 +164,7 @@ class ReconnectingPlugin implements Plugin {
     await this.#serve(adoptSocket(fd));
   }
 
-  /** Serves one connection until it ends. Resolves to whether it was good for long enough. Does not reject. */
+  /** Serves one connection until it ends. Resolves to true if the connection lasted long enough to reset the backoff. Does not reject. */
   async #serve(socket: Socket): Promise<boolean> {
     const { logger, handlers } = this.#options;
     let connectedAtMs: number | undefined;

@@ -102,6 +102,6 @@ function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOption
     const hint =
       'it registers no plugin while it stops some other pod; if this lasts, it is stuck, and needs a restart';
     const waiting = { plugin: `${index}-${name}`, waitedMs: syncPatienceMs, hint };
-    logger.warn(waiting, 'the runtime does not tell its pods yet');
+    logger.warn(waiting, 'no Synchronize from the runtime yet');
   });
 }

@@ -1,5 +1,5 @@
 // A complete DRA driver. Its devices are scratch directories of the node: a container that claims one finds it under
-// /scratch, and what it got in its metadata file. Prepared claims outlive restarts: who has a directory says a file.
+// /scratch, and what it got in its metadata file. Prepared claims outlive restarts: a file records which claim owns each directory.
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

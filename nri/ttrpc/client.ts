@@ -99,7 +99,7 @@ export class TtrpcClient {
   #receive(frame: TtrpcFrame | OversizeFrame): void {
     const { streamId } = frame;
     if (!this.#pending.has(streamId)) {
-      this.#options.logger.debug({ streamId, type: frame.type }, 'ttrpc frame for no call of ours dropped');
+      this.#options.logger.debug({ streamId, type: frame.type }, 'dropped ttrpc frame for an unknown stream');
     } else if ('oversizeBytes' in frame) {
       this.#settle(streamId, oversizeError(frame.oversizeBytes));
     } else if (frame.type !== FrameType.response) {

@@ -88,7 +88,7 @@ export class TtrpcServer {
     } else if (frame.type === FrameType.data && !this.#calls.has(streamId)) {
       this.#refuse(streamId, 'StreamID is no longer active');
     } else {
-      this.#options.logger.debug({ streamId, type: frame.type }, 'ttrpc frame of a type without a use here ignored');
+      this.#options.logger.debug({ streamId, type: frame.type }, 'ignored ttrpc frame of unsupported type');
     }
   }
 

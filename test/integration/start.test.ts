@@ -148,9 +148,9 @@ describe('netdra run, that cannot work as it is told to', () => {
       await expect.poll(() => said('no connection to the runtime').length, { timeout: 20_000 }).toBe(1);
       // It asks the API server for the slices of the node as soon as it knows what they should be.
       await new Promise((resolve) => setTimeout(resolve, 5_000));
-      expect(said('devices are not offered as they should be')).toEqual([]);
+      expect(said('ResourceSlices not published')).toEqual([]);
       execFileSync('nsenter', [`--mount=/proc/${child.pid}/ns/mnt`, 'umount', '/sys']);
-      const published = () => said('devices are not offered as they should be').length;
+      const published = () => said('ResourceSlices not published').length;
       await expect.poll(published, { timeout: 20_000 }).toBeGreaterThan(0);
       expect(said('devices cannot be listed')).toHaveLength(1);
     } finally {
@@ -173,7 +173,7 @@ describe('netdra run, that cannot work as it is told to', () => {
     createInterface({ input: child.stdout }).on('line', (line) => lines.push(JSON.parse(line)));
     try {
       const said = (msg: string) => lines.filter((line) => line.msg === msg);
-      const offered = () => said('devices are not offered as they should be');
+      const offered = () => said('ResourceSlices not published');
       await expect.poll(() => offered().length, { timeout: 20_000 }).toBeGreaterThan(1);
       const reason =
         /^GET \/apis\/resource\.k8s\.io\/v1\/resourceslices: no answer from the API server: connect ECONNREFUSED 127\.0\.0\.1:1$/;

@@ -201,7 +201,7 @@ describe(`what the driver makes up for, on containerd ${version}`, () => {
       await systemClock.sleep(severalRoundsMs);
       expect(await expectTruth(bench, sandbox, pod)).toBe(index + 2);
     }
-    expect(logger.messages('warn')).toContain('claim prepared again: that was not completed before');
+    expect(logger.messages('warn')).toContain('completed an interrupted prepare');
   });
 
   it('a reboot: nothing of the boot before counts, and what the kubelet prepares again is set up anew', async () => {

@@ -69,7 +69,7 @@ describe.each(containerdSeries)('the tools beside a driver on containerd %s', (v
       message: expect.stringContaining(`containerd ${version}`),
     });
     expect(find('NRI')).toMatchObject({ level: 'ok', message: `answers at ${settings.nriSocket}; 2 s for each event` });
-    expect(find('CDI')).toMatchObject({ level: 'ok', message: `on, ${settings.cdiDir} is looked at` });
+    expect(find('CDI')).toMatchObject({ level: 'ok', message: `on, ${settings.cdiDir} is scanned` });
     expect(find('API server')).toMatchObject({ level: 'ok' });
     expect(find('permissions')).toMatchObject({ level: 'ok' });
     const elsewhere = await doctor(`--cri-socket=${containerd.socketPath}`, `--cdi-dir=${bench.dir}`);
@@ -134,7 +134,7 @@ describe.each(containerdSeries)('the tools beside a driver on containerd %s', (v
         .objects<KubeEvent>('Event')
         .map(({ regarding: { kind, name, uid }, reason, note }) => ({ kind, name, uid, reason, note }));
     const note =
-      "Devices of claim default/on-host are not in the pod's network; it is tried again: pod default/on-host uses the host's network, where it cannot have a VF of its own (remove hostNetwork from the pod, or the claim)";
+      "Devices of claim default/on-host are not attached yet, retrying: pod default/on-host uses the host's network, where it cannot have a VF of its own (remove hostNetwork from the pod, or the claim)";
     await expect
       .poll(events, { timeout: 10_000 })
       .toEqual(

@@ -21,7 +21,7 @@ export function watchEventLoop(logger: Logger, onWindow: (stallMs: number) => vo
     const longestMs = Math.max(0, delays.max / 1e6 - resolutionMs);
     delays.reset();
     const isStall = longestMs > stallMs;
-    if (isStall) logger.warn({ ms: Math.round(longestMs) }, 'the event loop stood still');
+    if (isStall) logger.warn({ ms: Math.round(longestMs) }, 'event loop stalled');
     onWindow(isStall ? longestMs : 0);
   }, everyMs);
   timer.unref();

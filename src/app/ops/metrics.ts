@@ -59,7 +59,7 @@ export class Metrics {
     gauge('dra_metadata_feature_enabled', 'Whether device metadata is written: 0 or 1.').set(
       Number(options.metadataEnabled),
     );
-    this.#metadataWrites = counter('dra_metadata_writes_total', 'Metadata of a request written, first or again.');
+    this.#metadataWrites = counter('dra_metadata_writes_total', 'Metadata writes, including updates.');
     this.#metadataWriteErrors = counter('dra_metadata_write_errors_total', 'Metadata that could not be written.');
     this.#metadataUpdateErrors = counter(
       'dra_metadata_update_errors_total',
@@ -73,7 +73,7 @@ export class Metrics {
     });
     this.#callSeconds = new Histogram({
       name: 'netdra_claim_duration_seconds',
-      help: "Time that the driver's part of a call of the kubelet took.",
+      help: "Duration of prepare and unprepare calls, without the framework's part.",
       labelNames: ['operation', 'result'],
       buckets: callBuckets,
       registers,
@@ -81,15 +81,13 @@ export class Metrics {
     this.#claimErrors = counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']);
     this.#hookSeconds = new Histogram({
       name: 'netdra_hook_duration_seconds',
-      help: "Time that an event of the runtime took, for pods with and without the driver's claims.",
+      help: 'Duration of NRI hooks, for pods with and without claims.',
       labelNames: ['hook', 'result'],
       buckets: callBuckets,
       registers,
     });
     this.#hookErrors = counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']);
-    this.#connected = gauge('netdra_connected', 'Whether the kubelet and the runtime (nri) know the driver: 0 or 1.', [
-      'peer',
-    ]);
+    this.#connected = gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']);
     this.#connects = counter('netdra_connects_total', 'Registrations with the kubelet, connections to the runtime.', [
       'peer',
     ]);
@@ -97,7 +95,10 @@ export class Metrics {
       this.#connected.set({ peer }, 0);
       this.#connects.inc({ peer }, 0);
     }
-    this.#stalls = counter('netdra_event_loop_stalls_total', 'Seconds in which the event loop stood still for long.');
+    this.#stalls = counter(
+      'netdra_event_loop_stalls_total',
+      'Seconds in which the event loop stalled beyond the threshold.',
+    );
     this.#longestStallSeconds = gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.');
     addProcessMetrics(registers);
   }

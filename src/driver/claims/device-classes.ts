@@ -87,7 +87,7 @@ export class DeviceClasses implements AsyncDisposable {
       })
       .catch(async (error: unknown) => {
         if (signal.aborted) return;
-        logger.warn({ err: error }, 'device classes are read for each claim: they cannot be listed');
+        logger.warn({ err: error }, 'cannot list DeviceClasses; reading them per claim');
         await clock.sleep(listAgainMs, signal).catch(() => undefined);
       })
       .finally(() => {

@@ -36,7 +36,7 @@ export class DeviceInfoFiles {
   }
 
   /**
-   * Writes the files of a claim and removes the others that it had. A damaged record is written anew.
+   * Replaces the claim's device-info files. A damaged record is written anew.
    * @throws MetadataError `metadata-io`
    */
   async write(claimUid: string, files: readonly DeviceInfoFile[]): Promise<void> {

@@ -53,30 +53,30 @@ export class FailureEvents {
     const consumers = object.status?.reservedFor?.filter(({ resource }) => resource === 'pods') ?? [];
     const pods = consumers.map(({ name, uid }) => ({ namespace: identity.namespace, name, uid }));
     const note = `Devices of claim ${subject(identity)} cannot be prepared: ${explain(error)}`;
-    this.#tell(identity, pods, { reason: 'DeviceNotPrepared', action: 'Preparing', note });
+    this.#report(identity, pods, { reason: 'DeviceNotPrepared', action: 'Preparing', note });
   }
 
   notUnprepared(claim: ClaimIdentity, error: unknown): void {
     const note = `Devices of claim ${subject(claim)} cannot be released yet: ${explain(error)}`;
-    this.#tell(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
+    this.#report(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
   }
 
   /** @param reason as returned by {@link explain} */
   notAttached(claim: ClaimIdentity, podUids: string[], reason: string): void {
     const pods = this.#podsOf(podUids);
-    const note = `Devices of claim ${subject(claim)} are not in the pod's network; it is tried again: ${reason}`;
-    this.#tell(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
+    const note = `Devices of claim ${subject(claim)} are not attached yet, retrying: ${reason}`;
+    this.#report(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
   /** Nothing is wrong with the device, but its metadata and status may be out of date. */
   flapping(claim: ClaimIdentity, podUids: string[]): void {
-    const note = `Links or addresses in the network of the pod change all the time: metadata and status of claim ${subject(claim)} follow with up to 30 s of delay until they rest.`;
-    this.#tell(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
+    const note = `The pod's network is flapping. Metadata and status of claim ${subject(claim)} are updated at most every 30 s until it settles.`;
+    this.#report(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
   }
 
   /** The pod runs, but its claim does not show the state of its devices. */
   statusNotWritten(claim: ClaimIdentity, podUids: string[], error: unknown): void {
-    this.#tell(claim, this.#podsOf(podUids), {
+    this.#report(claim, this.#podsOf(podUids), {
       reason: 'StatusNotWritten',
       action: 'WritingStatus',
       note: explain(error),
@@ -102,9 +102,9 @@ export class FailureEvents {
         if (this.#lost.has(key)) continue;
         const { podUid: uid, podNamespace: namespace, podName } = attachment ?? {};
         const isKnown = uid !== undefined && namespace !== undefined && podName !== undefined;
-        const note = `Device ${name} (${pciAddress}) of claim ${subject(identity)} is not on the node any more: its card is gone, or its VFs were switched off. The pod has to be replaced.`;
+        const note = `Device ${name} (${pciAddress}) of claim ${subject(identity)} is no longer on the node: the NIC was removed or its VFs were disabled. Delete the pod to reschedule it.`;
         const pods = isKnown ? [{ uid, namespace, name: podName }] : [];
-        this.#tell(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note });
+        this.#report(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note });
       }
     }
     this.#lost = lost;
@@ -113,7 +113,7 @@ export class FailureEvents {
   /** Reports once on the node for each device that begins to hang. Claims that cannot be prepared get events, too. */
   devicesHung(node: string, hung: readonly HungWrite[]): void {
     for (const { device, path, text } of hung.filter((each) => !this.#hung.has(each.device))) {
-      const note = `Device ${device} hangs: the kernel does not return from writing ${JSON.stringify(text)} to ${path}. It is tainted until the kernel returns. What to do: ${hungWriteHint}.`;
+      const note = `Device ${device} hangs: the kernel does not return from writing ${JSON.stringify(text)} to ${path}. It is tainted until the kernel returns; to resolve it, ${hungWriteHint}.`;
       // The kubelet refers to its node in the same way, since it does not know the UID either.
       const regarding = { apiVersion: 'v1', kind: 'Node', name: node, uid: node };
       this.#writer.report({ regarding, type: 'Warning', reason: 'DeviceHung', action: 'Writing', note });
@@ -125,7 +125,7 @@ export class FailureEvents {
     return uids.flatMap((uid) => this.#pods.get(uid)?.name ?? []);
   }
 
-  #tell(claim: ClaimIdentity, pods: PodName[], failure: EventFailure): void {
+  #report(claim: ClaimIdentity, pods: PodName[], failure: EventFailure): void {
     const claimReference = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim', ...claim };
     this.#writer.report({ regarding: claimReference, type: 'Warning', ...failure });
     for (const pod of pods) {

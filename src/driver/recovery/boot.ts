@@ -43,7 +43,7 @@ export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBoo
     });
     store.setAttachments(uid, new Map(claim.devices.map(({ pciAddress }) => [pciAddress, undefined])));
     store.putClaim(afterBoot(claim));
-    logger.info(log, 'the node has booted: the claim is to be prepared again');
+    logger.info(log, 'node rebooted; claim must be prepared again');
   }
   store.forgetUnrestoredOfEarlierBoots();
   return claims.length;

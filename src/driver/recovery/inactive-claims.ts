@@ -98,7 +98,7 @@ export class InactiveClaims {
     };
     if (!(await isDue()) || !(await helper.prepareAgain(identity, isDue, signal))) return;
     const log = { claim: `${identity.namespace}/${identity.name}`, claimUid: identity.uid };
-    logger.warn(log, 'claim prepared again: that was not completed before');
+    logger.warn(log, 'completed an interrupted prepare');
     this.#options.onHandedOver();
   }
 

@@ -87,7 +87,7 @@ export class OrphanedFiles {
   async #remove(what: string, remove: Removal, problems: unknown[]): Promise<void> {
     try {
       const isRemoved = await remove();
-      if (isRemoved) this.#options.logger.warn({ what }, 'removed what a claim has left that is not prepared any more');
+      if (isRemoved) this.#options.logger.warn({ what }, 'removed files of a claim that is no longer prepared');
     } catch (error) {
       // Without the store nothing is known of any claim.
       if (error instanceof StateError) throw error;

@@ -78,8 +78,7 @@ export class DeletedPods implements AsyncDisposable {
       await sandbox.endWaiting();
       logger.debug(log, 'containers of a deleted pod no longer wait');
     } catch (error) {
-      if (!this.#stop.signal.aborted)
-        logger.debug({ ...log, err: error }, 'it is not known whether the pod was deleted');
+      if (!this.#stop.signal.aborted) logger.debug({ ...log, err: error }, 'cannot tell whether the pod was deleted');
     }
   }
 }

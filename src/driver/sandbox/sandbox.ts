@@ -377,6 +377,6 @@ function reportFlapping(
   log: object,
   { logger, onFlapping }: Pick<SandboxDeps, 'logger' | 'onFlapping'>,
 ): void {
-  logger.warn(log, 'links and addresses of the pod change all the time: it is looked at less often');
+  logger.warn(log, 'pod network is flapping; reading it less often');
   for (const { identity } of claims) onFlapping(identity);
 }

@@ -32,7 +32,7 @@ export interface WatchEvent<T> {
 
 export interface KubeClientOptions {
   clock: Clock;
-  /** Name by which the server's audit log knows us. */
+  /** User agent, as it appears in the API server's audit log. */
   userAgent: string;
 }
 

@@ -329,7 +329,7 @@ class Running {
     // Health streams never end on their own.
     this.#streams.abort();
     if ((await this.#draServer?.drain(this.#clock, drainMs)) === false) {
-      logger.warn({ driver, waitedMs: drainMs }, 'calls in flight are told to end');
+      logger.warn({ driver, waitedMs: drainMs }, 'aborting calls in flight');
       this.#calls.abort();
       await this.#draServer?.drain(this.#clock, abortGraceMs);
     }

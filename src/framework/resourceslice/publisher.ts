@@ -183,7 +183,7 @@ export class SlicePublisher implements AsyncDisposable {
 
   #report(error: Error, retryInMs?: number): void {
     const fields = { err: error, reason: explain(error), ...(retryInMs === undefined ? {} : { retryMs: retryInMs }) };
-    this.#options.logger.error(fields, 'devices are not offered as they should be');
+    this.#options.logger.error(fields, 'ResourceSlices not published');
     this.#options.onError?.(error);
   }
 }

@@ -251,7 +251,7 @@ export class CniRunner implements AsyncDisposable {
     for (const err of problems) {
       if (!(err instanceof CniError) || err.retriable) throw err;
       const fields = { err, network: network.name, containerId, ifName };
-      this.#options.logger.warn(fields, 'CNI DEL failed, probably for want of anything to delete');
+      this.#options.logger.warn(fields, 'CNI DEL failed; probably nothing to delete');
     }
   }
 

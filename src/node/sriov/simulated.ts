@@ -189,7 +189,7 @@ export class SimulatedNic {
 }
 
 function nameTaken({ name }: Link): SriovError {
-  return new SriovError('simulation-name-taken', `there is an interface ${name} that is not ours`, {
+  return new SriovError('simulation-name-taken', `interface ${name} exists and was not created by netdra`, {
     device: name,
     hint: 'remove it, or choose another --simulate-prefix',
   });

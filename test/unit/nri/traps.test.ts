@@ -206,7 +206,7 @@ describe('trap 10: a registration during a long stop freezes the node, a second 
   it('waits for as long as it takes, on one connection, and takes no harm from it', async () => {
     const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
     const { runtime, plugin, log } = await stage({ registrationTimeoutMs: 250, syncPatienceMs: 250 }, limits);
-    const told = () => log.entries.filter(({ message }) => message === 'the runtime does not tell its pods yet');
+    const told = () => log.entries.filter(({ message }) => message === 'no Synchronize from the runtime yet');
     await runtime.waitForPlugin('test');
     await pause(300);
     expect(told()).toEqual([]);

@@ -64,7 +64,7 @@ function checkVersion({ name, version }: Runtime): Finding[] {
   const [oldMajor, oldMinor] = oldest[name] ?? [0, 0];
   if (major === undefined || minor === undefined) return [ok(check, message)];
   if (major < oldMajor || (major === oldMajor && minor < oldMinor)) {
-    return [problem(check, `${message} has no NRI that is of use`, `use ${name} ${oldMajor}.${oldMinor} or newer`)];
+    return [problem(check, `${message} has no usable NRI`, `use ${name} ${oldMajor}.${oldMinor} or newer`)];
   }
   if (!leaksSandboxes({ name, version })) return [ok(check, message)];
   const leak = `${message} leaks every sandbox that an NRI plugin refuses or whose start is cancelled, and may then fail to start again with "failed to reserve sandbox name"; the driver refuses none, other plugins may`;
@@ -131,7 +131,7 @@ async function checkCdi({ cdiDir }: RuntimeCheck, { name, version, cdi }: CriRun
   }
   if (specDirs === undefined) return [ok(check, 'on')];
   const dirs = await Promise.all(specDirs.map(resolvePath));
-  if (dirs.includes(await resolvePath(cdiDir))) return [ok(check, `on, ${cdiDir} is looked at`)];
+  if (dirs.includes(await resolvePath(cdiDir))) return [ok(check, `on, ${cdiDir} is scanned`)];
   const message = `on, but it looks at ${specDirs.join(', ') || 'no directory'} and not at ${cdiDir}`;
   const fix =
     name === 'containerd' ? `add it to cdi_spec_dirs in ${file}` : 'add it to cdi_spec_dirs in [crio.runtime]';

@@ -11,5 +11,5 @@ it('tells of a stall that hooks would feel, with its length, and of nothing else
   for (const endsAt = performance.now() + 400; performance.now() < endsAt; );
   while (windows.length < 1) await sleep(50);
   expect(windows[0]).toBeGreaterThanOrEqual(300);
-  expect(logger.messages('warn')).toContain('the event loop stood still');
+  expect(logger.messages('warn')).toContain('event loop stalled');
 });

@@ -125,7 +125,7 @@ describe('runDoctor', () => {
 
   it.each<[string, NodeFaults, RegExp]>([
     ['an old kernel', { kernel: '5.10.0-28-amd64' }, /^problem kernel: Linux 5\.10\.0-28-amd64 does not tell/],
-    ['an old runtime', { cri: containerd('1.6.8') }, /^problem runtime: containerd 1\.6\.8 has no NRI/],
+    ['an old runtime', { cri: containerd('1.6.8') }, /^problem runtime: containerd 1\.6\.8 has no usable NRI/],
     ['a runtime that does not answer', { cri: undefined as never }, /^warning CRI: .*cri\.sock does not answer/],
     ['no VFs', { vfDrivers: [] }, /^warning SR-IOV: ens1f0 \(0000:3b:00\.0\), i40e: 0 of 64 VFs are on$/],
     ['shared groups', { iommu: 'shared' }, /^warning IOMMU groups: 2 VFs share their group/],

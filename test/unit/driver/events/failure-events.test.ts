@@ -141,7 +141,7 @@ describe('FailureEvents', () => {
     events.devicesFound('node-1', [], claims);
     events.devicesFound('node-1', [], claims);
     expect(told()).toEqual(['ResourceClaim fast-net DeviceLost', 'Pod web-0 DeviceLost']);
-    expect(reports[0]?.note).toContain('Device 0000-3b-02-1 (0000:3b:02.1) of claim apps/fast-net is not on the node');
+    expect(reports[0]?.note).toContain('Device 0000-3b-02-1 (0000:3b:02.1) of claim apps/fast-net is no longer on the node');
     events.devicesFound('node-1', [device.name], claims);
     events.devicesFound('node-1', [], claims);
     expect(told()).toHaveLength(4);
@@ -162,7 +162,7 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(
       /^Device 0000:3b:02\.1 hangs: .* to \/sys\/bus\/pci\/devices\/0000:3b:02\.1\/driver\/unbind\./,
     );
-    expect(reports[0]?.note).toContain('What to do: end the process that has the device open');
+    expect(reports[0]?.note).toContain('to resolve it, end the process that has the device open');
     events.devicesHung('node-1', []);
     events.devicesHung('node-1', [hung]);
     expect(told()).toHaveLength(2);

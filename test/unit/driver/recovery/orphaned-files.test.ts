@@ -85,7 +85,7 @@ describe('OrphanedFiles', () => {
   describe('a directory whose record cannot be read', () => {
     const recordPath = (name: string) => join(dir.path, 'dra-device-metadata', `default_${name}`, 'claim.json');
     const files = (name: string) => readdirSync(join(recordPath(name), '..')).sort();
-    const removed = 'removed what a claim has left that is not prepared any more';
+    const removed = 'removed files of a claim that is no longer prepared';
     const replace = (name: string, change: (text: string) => string) =>
       writeFileSync(recordPath(name), change(readFileSync(recordPath(name), 'utf8')));
 

@@ -233,7 +233,7 @@ describe('stopping', () => {
     await helper[Symbol.asyncDispose]();
     await refused;
     expect(signal.aborted).toBe(true);
-    expect(bench.logger.messages('warn')).toEqual(['calls in flight are told to end']);
+    expect(bench.logger.messages('warn')).toEqual(['aborting calls in flight']);
     slow.finish();
   });
 

@@ -357,7 +357,7 @@ describe('delete', () => {
     plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
     await runner.delete(attachmentOf(['sriov', 'tuning']), never);
     expect(plugins.summary()).toEqual(['tuning DEL', 'sriov DEL']);
-    expect(logger.messages('warn')).toEqual(['CNI DEL failed, probably for want of anything to delete']);
+    expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably nothing to delete']);
   });
 
   it('does not take an error that may pass for success', async () => {
