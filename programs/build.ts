@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { run } from '../e2e/node/packages/run.ts';
+import { run } from '../scripts/packages/run.ts';
 import { findCompiler, findMuslCompiler } from './toolchain.ts';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));

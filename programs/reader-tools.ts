@@ -1,8 +1,8 @@
 import { chmodSync, existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { findFolderWith, pathFolders } from '../e2e/node/packages/host-programs.ts';
-import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../e2e/vm/cache.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from '../e2e/vm/packages/package-root.ts';
+import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../scripts/packages/cache.ts';
+import { findFolderWith, pathFolders } from '../scripts/packages/host-programs.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../scripts/packages/package-root.ts';
 import { findMuslCompiler, ToolchainError } from './toolchain.ts';
 
 /** What the examples' readers are written for. */

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type DebianPackage, fetchDebianPackages, packageFolder } from '../e2e/node/packages/debian-packages.ts';
-import { findFolderWith, pathFolders } from '../e2e/node/packages/host-programs.ts';
+import { type DebianPackage, fetchDebianPackages, packageFolder } from '../scripts/packages/debian-packages.ts';
+import { findFolderWith, pathFolders } from '../scripts/packages/host-programs.ts';
 import { NetdraError } from '../src/lib/errors.ts';
 
 /** A compiler that is needed and not there. */

@@ -3,9 +3,9 @@
  * `dist/programs`. Prints the path of the program. Called by `npm run build:programs`.
  */
 import { statSync } from 'node:fs';
-import { cacheFolder } from '../e2e/node/tools.ts';
 import { buildConsumer } from '../programs/build.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
+import { cacheFolder } from './packages/cache-folder.ts';
 
 try {
   const log = (line: string) => console.error(`netdra: ${line}`);

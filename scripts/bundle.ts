@@ -29,7 +29,7 @@ async function buildOwnGate(architecture: Architecture): Promise<string> {
   }
   // Not imported at the top: the Dockerfile has neither the builder nor its dependencies.
   const { buildGate } = await import('../programs/build.ts');
-  const { cacheFolder } = await import('../e2e/node/tools.ts');
+  const { cacheFolder } = await import('./packages/cache-folder.ts');
   const cacheDir = cacheFolder(process.env);
   return buildGate({ outDir: 'dist/programs', cacheDir, log: (line) => console.error(`netdra: ${line}`) });
 }

@@ -4,9 +4,9 @@
  * `node scripts/fetch-cluster-tools.ts`.
  */
 import { fetchKind } from '../e2e/kind/debian-kind.ts';
-import { cacheFolder } from '../e2e/node/tools.ts';
 import { fetchConsumerPackages } from '../e2e/release/consumer-image.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
+import { cacheFolder } from './packages/cache-folder.ts';
 
 try {
   const log = (line: string) => console.error(`netdra: ${line}`);

@@ -3,9 +3,9 @@
  * `node scripts/fetch-program-tools.ts`.
  */
 
-import { cacheFolder } from '../e2e/node/tools.ts';
 import { fetchConsumerTools } from '../programs/reader-tools.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
+import { cacheFolder } from './packages/cache-folder.ts';
 
 try {
   fetchConsumerTools(cacheFolder(process.env), process.env, (line) => console.error(`netdra: ${line}`));

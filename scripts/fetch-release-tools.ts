@@ -5,11 +5,11 @@
  */
 import { parseArgs } from 'node:util';
 import { fetchPromtool } from '../deploy/alerts/promtool.ts';
-import { cacheFolder } from '../e2e/node/tools.ts';
 import { buildDriverImage } from '../e2e/release/driver-image.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
 import { fetchRegistry } from '../e2e/release/registry.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
+import { cacheFolder } from './packages/cache-folder.ts';
 
 const { values } = parseArgs({ options: { 'without-image': { type: 'boolean', default: false } } });
 const log = (line: string) => console.error(`netdra: ${line}`);

@@ -1,10 +1,10 @@
 /** Renders deploy/manifests/netdra.yaml from the chart, and the chart's rules from the schemas: `npm run manifests`. */
 import { writeFileSync } from 'node:fs';
 import { renderRules } from '../deploy/admission/rules.ts';
-import { cacheFolder } from '../e2e/node/tools.ts';
 import { renderManifest } from '../e2e/release/chart.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
 import { explain, NetdraError } from '../src/lib/errors.ts';
+import { cacheFolder } from './packages/cache-folder.ts';
 
 try {
   await fetchHelm(cacheFolder(process.env), (line) => console.error(`netdra: ${line}`));

@@ -4,8 +4,8 @@
  * among the tests of vitest.config.ts.
  */
 import { describePair, fetchClusterPrograms, type ProgramChoice, testedPairs, toEnv } from '../e2e/cluster/programs.ts';
-import { cacheFolder } from '../e2e/node/tools.ts';
 import { explain } from '../src/lib/errors.ts';
+import { cacheFolder } from './packages/cache-folder.ts';
 import { runCommand } from './run-command.ts';
 import { formatFailures, formatTable, isSuccess, type PartResult, readVitestSummary } from './test-table.ts';
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
-import { type DebianPackage, fetchDebianPackages, packageFolder } from '../../e2e/node/packages/debian-packages.ts';
-import { findFolderWith, isProgram, pathFolders } from '../../e2e/node/packages/host-programs.ts';
+import { type DebianPackage, fetchDebianPackages, packageFolder } from '../../scripts/packages/debian-packages.ts';
+import { findFolderWith, isProgram, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 
 const prometheus: DebianPackage = { name: 'prometheus', suite: 'bookworm' };

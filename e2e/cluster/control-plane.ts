@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
-import { run } from '../node/packages/run.ts';
+import { run } from '../../scripts/packages/run.ts';
 import { CertificateAuthority, makeSigningKey } from './node/certificates.ts';
 import { Program } from './node/program.ts';
 

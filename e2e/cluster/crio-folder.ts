@@ -1,7 +1,7 @@
 import { join } from 'node:path';
+import { isProgram } from '../../scripts/packages/host-programs.ts';
+import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
-import { isProgram } from '../node/packages/host-programs.ts';
-import { run } from '../node/packages/run.ts';
 import type { CrioPrograms } from './node/crio.ts';
 
 /** CRI-O's own default comes first. */

@@ -1,6 +1,6 @@
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { runCommand } from '../../scripts/run-command.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
-import { cacheFolder } from '../node/tools.ts';
 import { fetchClusterPrograms, type ProgramChoice, toEnv } from './programs.ts';
 
 export const print = (line: string) => console.error(`netdra: ${line}`);

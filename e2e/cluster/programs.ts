@@ -1,7 +1,7 @@
 import { join } from 'node:path';
+import { type DebianPackage, fetchDebianPackages, packageFolder } from '../../scripts/packages/debian-packages.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms, pinnedVersion } from '../go/build.ts';
-import { type DebianPackage, fetchDebianPackages, packageFolder } from '../node/packages/debian-packages.ts';
 import type { ContainerdSeries } from '../node/tools.ts';
 import { describeCrio, locateCrio } from './crio-folder.ts';
 import type { RuntimePrograms } from './node/real-node.ts';

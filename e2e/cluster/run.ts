@@ -6,11 +6,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { repository, runCommand } from '../../scripts/run-command.ts';
 import { readVitestSummary } from '../../scripts/test-table.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms } from '../go/build.ts';
-import { cacheFolder } from '../node/tools.ts';
 import { findResult, formatCompatibility, type PairResult, withoutResult } from './compatibility.ts';
 import { print, runOnCluster } from './launch.ts';
 import {

@@ -10,12 +10,12 @@
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine, renderTable } from '../../test/bench/render.ts';
 import { discoverVfs } from '../../test/scale/vfs.ts';
 import { goProgramsFolder } from '../go/build.ts';
-import { cacheFolder } from '../node/tools.ts';
 import { readPrograms } from './programs.ts';
 import { LargeCluster } from './scale/large-cluster.ts';
 import { type Placing, placePods } from './scale/placing.ts';

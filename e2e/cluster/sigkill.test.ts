@@ -2,9 +2,9 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
+import { run } from '../../scripts/packages/run.ts';
 import { listCgroupFolders, listFolder, listProcesses } from '../node/host-state.ts';
 import { takeBaseline } from '../node/leftovers.ts';
-import { run } from '../node/packages/run.ts';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const script = 'scripts/in-node.sh';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
+import { type DebianPackage, fetchDebianPackages, packageFolder } from '../../scripts/packages/debian-packages.ts';
+import { isProgram } from '../../scripts/packages/host-programs.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
-import { type DebianPackage, fetchDebianPackages, packageFolder } from '../node/packages/debian-packages.ts';
-import { isProgram } from '../node/packages/host-programs.ts';
 
 /** For tests of kind's arguments, on machines where kind cannot create a cluster. */
 const kindPackage: DebianPackage = { name: 'kind', suite: 'forky' };

@@ -3,9 +3,9 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml } from '@kubernetes/client-node';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
-import { findFolderWith, pathFolders } from '../node/packages/host-programs.ts';
-import { cacheFolder } from '../node/tools.ts';
 
 export const repository = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
 

@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, rmSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
+import { findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { type ClusterTarget, targetVariable } from '../cluster/target.ts';
-import { findFolderWith, pathFolders } from '../node/packages/host-programs.ts';
 import * as commands from './commands.ts';
 import { formatCall, type ProgramCall } from './commands.ts';
 import {

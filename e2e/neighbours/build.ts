@@ -2,9 +2,10 @@
  * Builds the Go programs that are the other side in this suite, before it runs without a network:
  * `node e2e/neighbours/build.ts`.
  */
+
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms } from '../go/build.ts';
-import { cacheFolder } from '../node/tools.ts';
 import { deviceMetadata, nriRuntimes } from './programs.ts';
 
 const log = (line: string) => console.error(`netdra: ${line}`);

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { definedOnly, encodeAllVersions, encodeObject } from '../../src/framework/metadata/document/codec.ts';
 import { formatGoJson } from '../../src/framework/metadata/document/json-stream.ts';
 import { hostPath } from '../../src/framework/metadata/files/host-file.ts';
@@ -18,7 +19,6 @@ import {
 import * as arbitraries from '../../test/unit/framework/metadata/arbitraries.ts';
 import { documentOf, place, recordOf, samples } from '../../test/unit/framework/metadata/samples.ts';
 import { ensureGoPrograms } from '../go/build.ts';
-import { cacheFolder } from '../node/tools.ts';
 import { deviceMetadata } from './programs.ts';
 
 const names = Object.keys(samples);

@@ -6,9 +6,9 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { createPlugin, type Plugin, type PluginHandlers } from '../../nri/index.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { socketPath, until } from '../../test/unit/nri/support.ts';
 import { ensureGoPrograms } from '../go/build.ts';
-import { cacheFolder } from '../node/tools.ts';
 import { GoRuntime, type GoRuntimeOptions } from './go-runtime.ts';
 import { nriRuntimes } from './programs.ts';
 

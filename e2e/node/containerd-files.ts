@@ -1,9 +1,9 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { CommandError, run } from '../../scripts/packages/run.ts';
 import type { ContainerdOptions } from './containerd.ts';
 import { type ContainerdSettings, formatContainerdConfig } from './containerd-config.ts';
 import { pauseImage } from './images.ts';
-import { CommandError, run } from './packages/run.ts';
 import { formatConflist, type PodNetwork } from './pod-network.ts';
 import type { NodeTools } from './tools.ts';
 

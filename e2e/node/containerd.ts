@@ -3,12 +3,12 @@ import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { CommandError } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import type { ContainerdSettings } from './containerd-config.ts';
 import { layOutContainerd } from './containerd-files.ts';
 import { CriError, connectCri } from './cri.ts';
 import { busyboxImage, makeImageArchive, pauseImage } from './images.ts';
-import { CommandError } from './packages/run.ts';
 import type { PodRuntime } from './pod.ts';
 import { claimPodNetwork, type PodNetwork, releasePodNetwork } from './pod-network.ts';
 import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from './teardown.ts';

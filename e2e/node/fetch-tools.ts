@@ -3,10 +3,10 @@
  * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which prevents concurrent runs.
  */
 import { buildGate } from '../../programs/build.ts';
+import { fetchDebianPackages } from '../../scripts/packages/debian-packages.ts';
+import { containerdVersion, findFolderWith, pathFolders } from '../../scripts/packages/host-programs.ts';
+import { ensureIp } from '../../scripts/packages/iproute.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
-import { fetchDebianPackages } from './packages/debian-packages.ts';
-import { containerdVersion, findFolderWith, pathFolders } from './packages/host-programs.ts';
-import { ensureIp } from './packages/iproute.ts';
 import {
   type ContainerdSeries,
   containerdSeries,

@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isProgram, pathFolders } from './packages/host-programs.ts';
+import { isProgram, pathFolders } from '../../scripts/packages/host-programs.ts';
 
 /**
  * Finds a CNI plugin that is in no registry, as a program or a module: the user names the folder, by `--cni-bin DIR` or

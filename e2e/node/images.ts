@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
+import { run } from '../../scripts/packages/run.ts';
 import { encodeOciArchive, type ImageContent } from './oci-image.ts';
-import { run } from './packages/run.ts';
 import type { TarEntry } from './tar.ts';
 
 /** No registry serves these names: the images always come from the archive made here. */

@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { run } from '../../scripts/packages/run.ts';
 import { readSnippets } from '../../test/unit/docs/pages.ts';
 import type { Containerd } from './containerd.ts';
-import { run } from './packages/run.ts';
 import { locateTools } from './tools.ts';
 
 /** Removes what a containerd 2.1 has leaked, with the documented commands. @throws CommandError */

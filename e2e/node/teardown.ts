@@ -2,11 +2,11 @@
 import { readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { run } from '../../scripts/packages/run.ts';
 import { errnoCode } from '../../src/lib/errors.ts';
 import { type CriClient, CriError } from './cri.ts';
 import { endSandbox } from './end-sandbox.ts';
 import { listCgroupFolders, listFolder, listMountPoints, listProcesses, type ProcessInfo } from './host-state.ts';
-import { run } from './packages/run.ts';
 import type { PodNetwork } from './pod-network.ts';
 
 const cniResultsDir = '/var/lib/cni/results';

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { type DebianPackage, packageFolder } from '../../scripts/packages/debian-packages.ts';
+import { isStaticProgram } from '../../scripts/packages/elf.ts';
+import { containerdVersion, findFolderWith, isProgram, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
-import { type DebianPackage, packageFolder } from './packages/debian-packages.ts';
-import { isStaticProgram } from './packages/elf.ts';
-import { containerdVersion, findFolderWith, isProgram, pathFolders } from './packages/host-programs.ts';
 
 /**
  * The two kinds of containerd that the suite runs on: `2.1` is the first 2.x that is 2.1 or newer (configuration
@@ -76,11 +76,6 @@ export function toolSources(env: NodeJS.ProcessEnv): Record<'2.1' | '1.7' | 'run
       fits: (folder) => isStaticProgram(join(folder, 'busybox')),
     },
   };
-}
-
-/** The folder of the cache: `NETDRA_CACHE`, or `.cache` in the repository. */
-export function cacheFolder(env: NodeJS.ProcessEnv): string {
-  return env.NETDRA_CACHE ?? fileURLToPath(new URL('../../.cache', import.meta.url));
 }
 
 /** The folder on the machine or in the cache; `undefined` if the package must be fetched. */

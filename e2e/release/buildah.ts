@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { run } from '../node/packages/run.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
+import { run } from '../../scripts/packages/run.ts';
 
 /** Packages for builds in a chroot: no container runtime, network plugins, user namespaces or signatures. */
 export const buildahPackages: PackageSet = {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { KubernetesObject } from '@kubernetes/client-node';
 import { load, loadAll } from 'js-yaml';
-import { cacheFolder } from '../node/tools.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { type HelmVersion, runHelm, valueArguments } from './helm.ts';
 
 /** The cluster version for Helm; without it, a Helm built by `go build` assumes 1.20. */

@@ -1,13 +1,14 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildConsumer } from '../../programs/build.ts';
+import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../scripts/packages/cache.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
+import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { encodeOciArchive } from '../node/oci-image.ts';
-import { run } from '../node/packages/run.ts';
 import { readTarEntries, type TarEntry } from '../node/tar.ts';
-import { cacheFolder, locateTools, staticProgramsFolder } from '../node/tools.ts';
-import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
+import { locateTools, staticProgramsFolder } from '../node/tools.ts';
 
 /** Same content as e2e/kind/consumer.Dockerfile, with busybox instead of Debian's own commands. */
 export const consumerImage = 'localhost/netdra/consumer:e2e';

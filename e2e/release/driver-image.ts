@@ -16,11 +16,11 @@ import { join } from 'node:path';
 import tls from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { type Architecture, architectures } from '../../deploy/image/layout.ts';
+import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../scripts/packages/cache.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
+import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
-import { run } from '../node/packages/run.ts';
 import { encodeTar, readTarEntries } from '../node/tar.ts';
-import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../vm/cache.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from '../vm/packages/package-root.ts';
 import { buildahPackages, insideFolders, runBuildah, unpackBuildah } from './buildah.ts';
 
 type Log = (line: string) => void;

@@ -1,10 +1,10 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isProgram } from '../../scripts/packages/host-programs.ts';
+import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms, goProgramsFolder } from '../go/build.ts';
-import { isProgram } from '../node/packages/host-programs.ts';
-import { run } from '../node/packages/run.ts';
 
 /** The versions of Helm that are tested with the chart, newest first; names of modules below `e2e/go`. */
 export const helmVersions = ['helm-4', 'helm-3'] as const;

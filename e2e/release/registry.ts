@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { isProgram } from '../../scripts/packages/host-programs.ts';
+import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { ensureGoPrograms, goProgramsFolder } from '../go/build.ts';
-import { isProgram } from '../node/packages/host-programs.ts';
-import { run } from '../node/packages/run.ts';
 
 /** Name of the Go module with crane, below `e2e/go`. */
 const craneModule = 'registry';

@@ -2,11 +2,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type CacheEntry, type CacheLock, takeCacheEntries } from './cache.ts';
+import { type CacheEntry, type CacheLock, takeCacheEntries } from '../../scripts/packages/cache.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
 import { buildGuestImage, guestPackages, imageFiles } from './image/guest-image.ts';
 import { buildModulesDisk, modulesDiskFile } from './image/modules-disk.ts';
 import type { MachineOptions } from './machine.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from './packages/package-root.ts';
 
 const qemuPackages: PackageSet = { suite: 'trixie', packages: ['qemu-system-x86'], without: ['ipxe-qemu', 'passwd'] };
 

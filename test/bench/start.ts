@@ -4,8 +4,8 @@
  */
 import { print } from '../../e2e/cluster/launch.ts';
 import { fetchClusterPrograms, testedPairs, toEnv } from '../../e2e/cluster/programs.ts';
-import { cacheFolder } from '../../e2e/node/tools.ts';
 import { fetchHelm } from '../../e2e/release/helm.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { runCommand } from '../../scripts/run-command.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { chosenNames } from './chosen-names.ts';

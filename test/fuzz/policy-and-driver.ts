@@ -1,7 +1,7 @@
 import { runOnCluster } from '../../e2e/cluster/launch.ts';
 import { fetchClusterPrograms, kubernetesVersions, runtimeNames } from '../../e2e/cluster/programs.ts';
 import { GoBuildError } from '../../e2e/go/build.ts';
-import { cacheFolder } from '../../e2e/node/tools.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import type { Report } from './report.ts';
 
 const choice = { kubernetes: kubernetesVersions[0], runtime: runtimeNames[0] };

@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { loadYaml, type V1ClusterRole, type V1DaemonSet, type V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { cacheFolder } from '../../e2e/node/tools.ts';
 import {
   chartDir,
   packageChart,
@@ -15,6 +14,7 @@ import {
 } from '../../e2e/release/chart.ts';
 import { type HelmVersion, helmVersions, runHelm } from '../../e2e/release/helm.ts';
 import { startRegistry } from '../../e2e/release/registry.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { closedFields } from '../../src/driver/claims/index.ts';
 import { defaultHooklessHandlers, startGateModes } from '../../src/framework/metadata/gate/index.ts';
 import { layoutNames } from '../../src/framework/metadata/index.ts';

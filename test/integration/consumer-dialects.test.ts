@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { cacheFolder } from '../../e2e/node/tools.ts';
 import { locateReaderTool } from '../../programs/reader-tools.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { DeviceInfoFiles, type DialectDevice, formatEnv, viewInDialects } from '../../src/driver/dialects/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { dialectConsumers } from './programs/dialect-consumers.ts';

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml } from '@kubernetes/client-node';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { cacheFolder } from '../../e2e/node/tools.ts';
 import { locateReaderTool } from '../../programs/reader-tools.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { ContainerRoot, vf } from './programs/container-root.ts';
 

@@ -16,8 +16,9 @@ import {
 } from '../../e2e/kind/commands.ts';
 import { locateKind } from '../../e2e/kind/debian-kind.ts';
 import { type KindSettings, parseSettings, readChartFacts, repository, suiteCommand } from '../../e2e/kind/settings.ts';
-import { cacheFolder, locateTools } from '../../e2e/node/tools.ts';
+import { locateTools } from '../../e2e/node/tools.ts';
 import { renderObjects } from '../../e2e/release/chart.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { locatePromtool } from '../../deploy/alerts/promtool.ts';
-import { cacheFolder } from '../../e2e/node/tools.ts';
+import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const deploy = fileURLToPath(new URL('../../deploy', import.meta.url));

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { run } from '../../node/packages/run.ts';
+import { run } from '../../../scripts/packages/run.ts';
 
 /** Paths of a certificate and its key, both PEM. */
 export interface Certificate {

@@ -1,10 +1,10 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { run } from '../../../scripts/packages/run.ts';
 import { formatToml } from '../../node/containerd-config.ts';
 import { connectCri } from '../../node/cri.ts';
 import { makePauseArchive, pauseImage } from '../../node/images.ts';
-import { run } from '../../node/packages/run.ts';
 import type { PodRuntime } from '../../node/pod.ts';
 import { claimPodNetwork, formatConflist, type PodNetwork, releasePodNetwork } from '../../node/pod-network.ts';
 import { endProcesses, removeCgroups, removeNetwork, removePods, unmountBelow } from '../../node/teardown.ts';

@@ -1,8 +1,8 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
+import { CommandError } from '../../../scripts/packages/run.ts';
 import { findForeignPlugin } from '../../node/foreign-cni.ts';
-import { CommandError } from '../../node/packages/run.ts';
-import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
 import { consumerImage, provideConsumerImage } from '../../release/consumer-image.ts';
 import { locateDriverImage } from '../../release/driver-image.ts';

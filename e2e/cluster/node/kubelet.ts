@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { join } from 'node:path';
-import { run } from '../../node/packages/run.ts';
+import { run } from '../../../scripts/packages/run.ts';
 import type { CertificateAuthority } from './certificates.ts';
 import { Program } from './program.ts';
 

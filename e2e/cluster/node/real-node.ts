@@ -4,10 +4,10 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { KubernetesObject } from '@kubernetes/client-node';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
+import { run } from '../../../scripts/packages/run.ts';
 import { listFolder, listProcesses } from '../../node/host-state.ts';
-import { run } from '../../node/packages/run.ts';
 import { endProcesses, killProcess, removeCgroups, unmountBelow } from '../../node/teardown.ts';
-import { cacheFolder } from '../../node/tools.ts';
 import { type Registry, startRegistry } from '../../release/registry.ts';
 import { ControlPlane } from '../control-plane.ts';
 import { type ContainerdPrograms, startContainerdRuntime } from './containerd.ts';

@@ -1,9 +1,9 @@
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { CommandError } from '../../../scripts/packages/run.ts';
 import { repository, runCommand } from '../../../scripts/run-command.ts';
 import { commandsOf } from '../../../test/unit/docs/check-snippet.ts';
 import { readSnippets } from '../../../test/unit/docs/pages.ts';
-import { CommandError } from '../../node/packages/run.ts';
 import { type PagePlan, placeholders, type Site } from './plans.ts';
 
 export interface PageCommand {

@@ -6,6 +6,7 @@ import { loadYaml } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { buildConsumer } from '../../../programs/build.ts';
 import { locateReaderTool } from '../../../programs/reader-tools.ts';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, generateClaim, testDriver } from '../../../test/doubles/objects.ts';
 import { dialectConsumers } from '../../../test/integration/programs/dialect-consumers.ts';
@@ -19,7 +20,7 @@ import {
 import { Bench, ipLinks } from '../bench.ts';
 import { encodeOciArchive } from '../oci-image.ts';
 import { type ContainerSpec, exec, runContainer, type Sandbox, waitForExit } from '../pod.ts';
-import { cacheFolder, staticProgramsFolder } from '../tools.ts';
+import { staticProgramsFolder } from '../tools.ts';
 
 const examples = fileURLToPath(new URL('../../../examples', import.meta.url));
 /** The tool and nothing else, as built by programs/Dockerfile. */

@@ -2,6 +2,8 @@ import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, realpathSync,
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
+import { run } from '../../../scripts/packages/run.ts';
 import { ControlPlane } from '../../cluster/control-plane.ts';
 import { chartTarget, driverNamespace } from '../../cluster/node/driver.ts';
 import { kubeletDir, kubeletSysctls, writeKubeletFiles } from '../../cluster/node/kubelet.ts';
@@ -12,9 +14,7 @@ import { startContainerd } from '../../node/containerd.ts';
 import { type ContainerdSettings, formatContainerdConfig } from '../../node/containerd-config.ts';
 import { pauseImage } from '../../node/images.ts';
 import { importArchive } from '../../node/import-archive.ts';
-import { run } from '../../node/packages/run.ts';
 import { createPodNetwork, formatConflist } from '../../node/pod-network.ts';
-import { cacheFolder } from '../../node/tools.ts';
 import { chartDir } from '../../release/chart.ts';
 import { provideConsumerImage } from '../../release/consumer-image.ts';
 import { driverImage, writeDriverArchive } from '../../release/driver-image.ts';

@@ -3,11 +3,11 @@
  * their requirements, and starts them without a network. Exits with 0 if all tests passed.
  */
 import { join } from 'node:path';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 import { repository } from '../../../scripts/run-command.ts';
 import { explain, NetdraError } from '../../../src/lib/errors.ts';
 import { print, runOnCluster } from '../../cluster/launch.ts';
 import { testedPairs } from '../../cluster/programs.ts';
-import { cacheFolder } from '../../node/tools.ts';
 import { takeMachineParts } from '../parts.ts';
 
 try {

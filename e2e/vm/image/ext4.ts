@@ -1,4 +1,4 @@
-import { run } from '../../node/packages/run.ts';
+import { run } from '../../../scripts/packages/run.ts';
 
 /**
  * Makes a file that holds an ext4 file system with what a folder holds.

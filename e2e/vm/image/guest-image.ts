@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { run } from '../../node/packages/run.ts';
+import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../../scripts/packages/package-root.ts';
+import { run } from '../../../scripts/packages/run.ts';
 import type { TarEntry } from '../../node/tar.ts';
-import { type PackageSet, packageSetFiles, unpackPackageSet } from '../packages/package-root.ts';
 import { encodeCpio } from './cpio.ts';
 import { writeExt4Image } from './ext4.ts';
 import { moduleFiles, parseModulesDep } from './kernel-modules.ts';

@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { run } from '../../node/packages/run.ts';
+import { run } from '../../../scripts/packages/run.ts';
 import { writeExt4Image } from './ext4.ts';
 
 export const modulesDiskFile = 'node_modules.img';

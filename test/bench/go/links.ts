@@ -1,4 +1,4 @@
-import { run } from '../../../e2e/node/packages/run.ts';
+import { run } from '../../../scripts/packages/run.ts';
 
 /** Creates links like simulated VFs: one end of a veth pair each, the other one at a bridge. @returns their names */
 export function makeLinks(count: number): string[] {

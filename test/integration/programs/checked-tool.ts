@@ -1,6 +1,6 @@
 import { join } from 'node:path';
-import { cacheFolder } from '../../../e2e/node/tools.ts';
 import { buildCheckedConsumer, type CheckedPrograms } from '../../../programs/build.ts';
+import { cacheFolder } from '../../../scripts/packages/cache-folder.ts';
 
 /** Long enough for a compiler on a machine with other work. */
 export const buildTimeoutMs = 180_000;

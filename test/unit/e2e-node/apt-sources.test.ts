@@ -5,7 +5,7 @@ import {
   findDebianMirror,
   parseDeb822Sources,
   parseOneLineSources,
-} from '../../../e2e/node/packages/apt-sources.ts';
+} from '../../../scripts/packages/apt-sources.ts';
 
 describe('parseDeb822Sources', () => {
   it('gives a source for each URI and suite', () => {

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { fetchDebianPackages, packageFolder } from '../../../e2e/node/packages/debian-packages.ts';
+import { fetchDebianPackages, packageFolder } from '../../../scripts/packages/debian-packages.ts';
 
 describe('fetchDebianPackages', () => {
   let dir: string;

@@ -2,11 +2,11 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { packageFolder } from '../../../e2e/node/packages/debian-packages.ts';
-import { isStaticProgram } from '../../../e2e/node/packages/elf.ts';
-import { findFolderWith, parseContainerdVersion, pathFolders } from '../../../e2e/node/packages/host-programs.ts';
-import { parseMissingLibraries } from '../../../e2e/node/packages/iproute.ts';
 import { findTool, locateTools, toolSources } from '../../../e2e/node/tools.ts';
+import { packageFolder } from '../../../scripts/packages/debian-packages.ts';
+import { isStaticProgram } from '../../../scripts/packages/elf.ts';
+import { findFolderWith, parseContainerdVersion, pathFolders } from '../../../scripts/packages/host-programs.ts';
+import { parseMissingLibraries } from '../../../scripts/packages/iproute.ts';
 
 let dir: string;
 beforeEach(() => {

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type CacheEntry, takeCacheEntries } from '../../../e2e/vm/cache.ts';
+import { type CacheEntry, takeCacheEntries } from '../../../scripts/packages/cache.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 let dir: ReturnType<typeof tempDir>;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { closeOverDependencies, parseAptDepends } from '../../../e2e/vm/packages/dependencies.ts';
+import { closeOverDependencies, parseAptDepends } from '../../../scripts/packages/dependencies.ts';
 
 /** As apt-cache prints it: alternatives, a virtual package with who provides it, and a package with others in its place. */
 const printed = `app

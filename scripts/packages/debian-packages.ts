@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { NetdraError } from '../../../src/lib/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { type AptSource, findDebianMirror, parseDeb822Sources, parseOneLineSources } from './apt-sources.ts';
 import { run } from './run.ts';
 

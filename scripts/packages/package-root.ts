@@ -1,8 +1,8 @@
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { debianSources, PackageError, prepareApt } from '../../node/packages/debian-packages.ts';
-import { CommandError, run } from '../../node/packages/run.ts';
+import { debianSources, PackageError, prepareApt } from './debian-packages.ts';
 import { closeOverDependencies, parseAptDepends } from './dependencies.ts';
+import { CommandError, run } from './run.ts';
 
 /** Debian packages that are unpacked into one folder, with what they depend on. */
 export interface PackageSet {

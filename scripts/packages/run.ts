@@ -1,5 +1,5 @@
 import { type SpawnSyncOptions, spawnSync } from 'node:child_process';
-import { NetdraError } from '../../../src/lib/errors.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 
 /** A program that could not be started or exited with a code other than 0. */
 export class CommandError extends NetdraError {}

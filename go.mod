@@ -1,2 +1,0 @@
-module x
-go 1.25
