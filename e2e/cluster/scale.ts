@@ -14,13 +14,13 @@ import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { explain, NetdraError } from '../../src/lib/errors.ts';
 import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine, renderTable } from '../../test/bench/render.ts';
-import { discoverVfs } from '../../test/scale/vfs.ts';
 import { goProgramsFolder } from '../go/build.ts';
 import { readPrograms } from './programs.ts';
 import { LargeCluster } from './scale/large-cluster.ts';
 import { type Placing, placePods } from './scale/placing.ts';
 import { PublisherProcess } from './scale/publisher-process.ts';
 import { type Outcome, playPublishing, scenarios } from './scale/publishing.ts';
+import { discoverVfs } from './scale/vfs.ts';
 
 const program = (module: string) => join(goProgramsFolder(cacheFolder(process.env), module), module);
 const ourProgram = join(import.meta.dirname, 'scale/publish.ts');

@@ -1,6 +1,6 @@
-import type { Device } from '../../src/framework/resourceslice/index.ts';
-import { deviceAttributes } from '../../src/node/inventory/index.ts';
-import { TestNode } from '../unit/node/sriov/test-node.ts';
+import type { Device } from '../../../src/framework/resourceslice/index.ts';
+import { deviceAttributes } from '../../../src/node/inventory/index.ts';
+import { TestNode } from '../../../test/unit/node/sriov/test-node.ts';
 
 /**
  * The devices of a node whose card has this many VFs, as discovery finds them in sysfs: with all attributes that a VF
