@@ -1,12 +1,8 @@
 /** One of several cases that are measured in turns. */
 export interface Case {
   name: string;
-  /** Called before each batch, not measured. */
-  enter?(): Promise<void>;
   /** Runs once. @returns the measured value, in the unit of the bench, without any set-up */
   run(): Promise<number>;
-  /** Called after each batch, not measured. */
-  leave?(): Promise<void>;
 }
 
 export interface Rounds {
@@ -36,12 +32,7 @@ export async function interleave(cases: readonly Case[], rounds: Rounds): Promis
 
 async function runBatch(each: Case, count: number): Promise<number[]> {
   const values: number[] = [];
-  await each.enter?.();
-  try {
-    for (let run = 0; run < count; run++) values.push(await each.run());
-  } finally {
-    await each.leave?.();
-  }
+  for (let run = 0; run < count; run++) values.push(await each.run());
   return values;
 }
 

@@ -1,6 +1,6 @@
 import type { Distribution } from './stats.ts';
 
-export type Unit = 'ms' | 'MB' | 'writes' | 'system calls' | 'wake-ups';
+export type Unit = 'ms' | 'MB' | 'wake-ups';
 
 /** One measured value, with its reference. */
 export interface Row {

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -12,26 +11,24 @@ const serverPath = fileURLToPath(new URL('server.ts', import.meta.url));
 
 export interface ReferenceOptions {
   imageDir: string;
-  /** For its sockets. */
+  /** For its socket. */
   dir: string;
   /** Of the API server. */
   apiUrl: string;
 }
 
-/** The process of `server.ts`, bundled and started like the driver, and connections to it. */
+/** The process of `server.ts`, bundled and started like the driver, and a connection to it. */
 export class ReferenceProcess implements AsyncDisposable {
   readonly dra: DraClient;
   readonly #child: ChildProcess;
-  readonly #echo: Socket;
 
-  private constructor(child: ChildProcess, dra: DraClient, echo: Socket) {
+  private constructor(child: ChildProcess, dra: DraClient) {
     this.#child = child;
     this.dra = dra;
-    this.#echo = echo;
   }
 
   static async start({ imageDir, dir, apiUrl }: ReferenceOptions): Promise<ReferenceProcess> {
-    const [grpcPath, echoPath] = [join(dir, 'reference.sock'), join(dir, 'echo.sock')];
+    const grpcPath = join(dir, 'reference.sock');
     // Beside the driver: it reads the same contracts.
     const program = join(imageDir, dirname(programPath), 'reference.mjs');
     await build({
@@ -39,7 +36,7 @@ export class ReferenceProcess implements AsyncDisposable {
       ...{ platform: 'node', format: 'esm', logLevel: 'error' },
       banner: { js: "import { createRequire } from 'node:module';\nconst require = createRequire(import.meta.url);" },
     });
-    const child = spawn(process.execPath, [...nodeFlags, program, grpcPath, echoPath, apiUrl, serviceAccountDir], {
+    const child = spawn(process.execPath, [...nodeFlags, program, grpcPath, apiUrl, serviceAccountDir], {
       stdio: ['ignore', 'pipe', 'inherit'],
       env: { ...process.env, ...nodeEnv(imageDir) },
     });
@@ -48,9 +45,7 @@ export class ReferenceProcess implements AsyncDisposable {
     });
     ended.catch(() => undefined);
     await Promise.race([once(child.stdout!, 'data'), ended]);
-    const echo = connect(echoPath);
-    await once(echo, 'connect');
-    return new ReferenceProcess(child, new DraClient(grpcPath), echo);
+    return new ReferenceProcess(child, new DraClient(grpcPath));
   }
 
   get pid(): number {
@@ -58,16 +53,8 @@ export class ReferenceProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
-  /** Round trip over a unix socket. */
-  async echo(bytes: Buffer): Promise<void> {
-    const answered = once(this.#echo, 'data');
-    this.#echo.write(bytes);
-    await answered;
-  }
-
   async [Symbol.asyncDispose]() {
     this.dra[Symbol.dispose]();
-    this.#echo.destroy();
     if (this.#child.exitCode !== null) return;
     this.#child.kill();
     await once(this.#child, 'exit');

@@ -1,14 +1,13 @@
 /**
  * The reference for the driver, also in a separate process: a gRPC server whose calls only read the claims
- * concerned, with nothing between them and the wire; and an echo on a unix socket.
+ * concerned, with nothing between them and the wire.
  *
- *   node server.ts GRPC_SOCKET ECHO_SOCKET API_SERVER_URL SERVICE_ACCOUNT_FOLDER
+ *   node server.ts GRPC_SOCKET API_SERVER_URL SERVICE_ACCOUNT_FOLDER
  *
  * Prints one line when it is listening.
  */
 import { readFileSync } from 'node:fs';
 import { Agent, get } from 'node:https';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import {
   Server,
@@ -21,7 +20,7 @@ import { loadProto } from '../../../src/lib/proto.ts';
 
 type Call = ServerUnaryCall<{ claims: { namespace: string; name: string }[] }, object>;
 
-const [grpcPath = '', echoPath = '', apiUrl = '', accountDir = ''] = process.argv.slice(2);
+const [grpcPath = '', apiUrl = '', accountDir = ''] = process.argv.slice(2);
 const [token, ca] = ['token', 'ca.crt'].map((name) => readFileSync(join(accountDir, name), 'utf8'));
 const agent = new Agent({ keepAlive: true, maxSockets: 32, ca });
 const headers = { authorization: `Bearer ${token}` };
@@ -52,8 +51,4 @@ await new Promise<void>((resolve, reject) => {
     error ? reject(error) : resolve(),
   );
 });
-const echo = createServer((socket) =>
-  socket.on('data', (chunk) => socket.write(chunk)).on('error', () => socket.destroy()),
-);
-await new Promise<void>((resolve) => echo.listen(echoPath, resolve));
 process.stdout.write('listening\n');
