@@ -1,6 +1,8 @@
+import { describeExampleDriver } from './cases/example-driver.ts';
 import { describeFaults } from './cases/faults.ts';
 import { describeInstalledDriver } from './cases/installed-driver.ts';
 import { describeStorm } from './cases/storm.ts';
+import { describeTools } from './cases/tools.ts';
 import { describeWhereabouts } from './cases/whereabouts.ts';
 import { describeCluster } from './describe-cluster.ts';
 import { InstalledDriver } from './node/driver.ts';
@@ -15,6 +17,9 @@ const options = { simulated: true, admissionPolicies: true };
 const newFeatures = { DRAExtendedResource: true, ResourceHealthStatus: true };
 const featureGates = programs.kubernetesVersion === '1.36' ? {} : newFeatures;
 
+/** Two PFs with 40 VFs each. */
+const simulate = '2x40';
+
 let node: RealNode;
 
 describeCluster(
@@ -23,7 +28,7 @@ describeCluster(
     await using stack = new AsyncDisposableStack();
     node = stack.use(await RealNode.start({ ...programs, featureGates }));
     const { target } = await InstalledDriver.install(node, {
-      simulate: '2x40',
+      simulate,
       cni: true,
       // The check after each test waits for state that only reconciliation restores.
       extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
@@ -38,6 +43,8 @@ describeCluster(
   options,
   (get) => {
     describeInstalledDriver(get, () => node);
+    describeTools(get, () => node, simulate);
+    describeExampleDriver(get, () => node);
     describeWhereabouts(get, () => node);
     describeFaults(get, () => node);
     describeStorm(get, () => node);

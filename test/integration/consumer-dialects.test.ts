@@ -27,7 +27,7 @@ function run(script: string, env: Record<string, string>): string[] {
   return stdout.trim().split('\n');
 }
 
-/** On what real VFs would give; on a real runtime they are in e2e/node and, with real VFs, in e2e/vm. */
+/** On what real VFs would give; on a real runtime: e2e/cluster/cases/installed-driver.ts, e2e/vm/cases/dpdk.test.ts. */
 describe('an unmodified consumer', () => {
   it('of the device plugin: makes arguments for DPDK of the addresses, and finds the vfio files', () => {
     const { env } = viewInDialects({ devicePlugin: { resourceName } }, vfs);

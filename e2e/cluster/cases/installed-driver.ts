@@ -47,13 +47,14 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       },
     );
 
-    it("runs the node's IPAM plugins, and describes devices in the node's device-info folder", async () => {
+    it("runs the node's IPAM plugins, and describes devices in older dialects: variables and the device-info folder", async () => {
       const { cluster, view } = get();
       const range = { subnet: '198.18.9.0/24', rangeStart: '198.18.9.5', rangeEnd: '198.18.9.5' };
+      const resourceName = 'example.com/nic';
       const config = {
         interfaceName: 'net1',
         ipam: { type: 'host-local', ranges: [[range]] },
-        dialects: { deviceInfo: { resourceName: 'example.com/nic' } },
+        dialects: { devicePlugin: { resourceName }, deviceInfo: { resourceName }, sriovNetwork: {} },
       };
       const { metadata } = await cluster.create(testClass(cluster, 'ipam', config));
       try {
@@ -65,6 +66,9 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
         expect(link?.addr_info).toContainEqual(expect.objectContaining({ local: '198.18.9.5', prefixlen: 24 }));
         const [device] = (await view('ipam').metadata('resourceclaims/ipam', 'vf')).devices;
         expect(device?.networkData).toMatchObject({ interfaceName: 'net1', ips: ['198.18.9.5/24'] });
+        const pciAddress = device?.attributes?.['resource.kubernetes.io/pciBusID']?.string;
+        for (const name of ['PCIDEVICE_EXAMPLE_COM_NIC', 'SRIOVNETWORK_PCI_ADDRESSES'])
+          expect(await view('ipam').read('printenv', name), name).toBe(`${pciAddress}\n`);
         expect(readdirSync(deviceInfoDir)).toEqual([expect.stringMatching(/^example\.com-nic-.*-device\.json$/)]);
         await cluster.remove('Pod', 'ipam');
         await expect.poll(() => readdirSync(deviceInfoDir), { timeout: 30_000 }).toEqual([]);

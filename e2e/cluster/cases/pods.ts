@@ -80,6 +80,45 @@ export function describePods(get: GetCluster): void {
       await expect.poll(async () => (await cluster.devices()).length, timeout).toBe(offered);
     });
 
+    it('the file follows each change of the interface with a new generation, also after a restart of the driver', async () => {
+      const { cluster, view } = get();
+      await cluster.create(testClaim(cluster, 'live', [{ name: 'vf', config }]));
+      const containers = [{ name: 'main', capabilities: { add: ['NET_ADMIN'] } }];
+      const pod = { claims: [{ name: 'nic', resourceClaimName: 'live' }], containers };
+      await cluster.create(testPod(cluster, 'live', pod));
+      await cluster.waitUntilRunning('live');
+      const container = view('live');
+      const read = () => container.metadata('resourceclaims/live', 'vf');
+      const changes: { command: string[]; expected: object }[] = [
+        {
+          command: ['addr', 'add', '198.51.100.7/24', 'dev', 'net1'],
+          expected: { networkData: { ips: ['192.0.2.7/24', '198.51.100.7/24'] } },
+        },
+        {
+          command: ['addr', 'del', '192.0.2.7/24', 'dev', 'net1'],
+          expected: { networkData: { ips: ['198.51.100.7/24'] } },
+        },
+        { command: ['link', 'set', 'net1', 'mtu', '1280'], expected: { attributes: { mtu: { int: 1280 } } } },
+        { command: ['link', 'set', 'net1', 'down'], expected: { attributes: { linkUp: { bool: false } } } },
+        { command: ['link', 'set', 'net1', 'up'], expected: { attributes: { linkUp: { bool: true } } } },
+      ];
+      const follow = async ({ command, expected }: (typeof changes)[number]) => {
+        const { generation } = await read();
+        const next = String(generation + 1);
+        // A reader in the container, which waits for it.
+        const waiting = container.read('netdra-metadata', 'wait', 'live/vf', '--generation', next, '--timeout', '30');
+        await container.read('ip', ...command);
+        await waiting;
+        await expect.poll(read, { timeout: 10_000 }).toMatchObject({ devices: [expected] });
+      };
+      for (const change of changes) await follow(change);
+      await cluster.restartDriver();
+      await follow({
+        command: ['link', 'set', 'net1', 'mtu', '1290'],
+        expected: { attributes: { mtu: { int: 1290 } } },
+      });
+    });
+
     it('a pod in a user namespace has its VF and reads its file', async ({ skip }) => {
       const { cluster, view } = get();
       const { runtimeHandlers = [] } = await cluster.nodeStatus();

@@ -6,7 +6,7 @@ import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
-import type { DriverProcess } from '../driver-process.ts';
+import { DriverProcess } from '../driver-process.ts';
 import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../faults/vf-pod.ts';
 import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
@@ -222,6 +222,52 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expect(starting.started).rejects.toThrow(/netdra-gate: the sandbox of the container is being stopped/);
     await bench.endSandboxes(pod);
     expect(performance.now() - deletedAt).toBeLessThan(8_000);
+  });
+
+  it('start while the driver cannot connect over NRI, and it keeps them when it does', async () => {
+    await startDriver();
+    const pods = await Promise.all([0, 1].map((index) => addVfPod(bench, `cut-off-${index}`, index)));
+    for (const pod of pods) await bench.prepare(pod);
+    await killDriver();
+    const waiting: { pod: VfPod; sandbox: Sandbox; starting: Starting }[] = [];
+    const add = async (pod: VfPod) => {
+      const sandbox = await bench.runSandbox(pod);
+      waiting.push({ pod, sandbox, starting: await create(sandbox, pod) });
+    };
+    const expectServed = async () => {
+      for (const { pod, sandbox, starting } of waiting) {
+        expect(await expectTold(await starting.started, sandbox, pod)).toBe(1);
+      }
+    };
+    await add(pods[0]!);
+    await systemClock.sleep(aMoment);
+    const cutOff = new DriverProcess({ ...bench.settings, nriSocket: join(bench.dir, 'no.sock') });
+    driver = cutOff;
+    await expectServed();
+    await add(pods[1]!);
+    await expectServed();
+    expect(cutOff.messages()).not.toContain('connected over NRI');
+    await cutOff.stop();
+    await startDriver();
+    await expectServed();
+  });
+
+  it('end at once when their pod is deleted, also before the driver is connected over NRI', async () => {
+    await startDriver();
+    const pod = await addVfPod(bench, 'deleted-early', 0, { ipam: { type: 'host-local' }, addresses: undefined });
+    await bench.prepare(pod);
+    await killDriver();
+    const { started } = await create(await bench.runSandbox(pod), pod);
+    await systemClock.sleep(aMoment);
+    bench.api.edit<VfPod>('Pod', 'deleted-early', ({ metadata }) =>
+      Object.assign(metadata, { deletionTimestamp: new Date() }),
+    );
+    // The VF cannot be attached: its claim requests a plugin that does not exist.
+    const nriSocket = join(bench.dir, 'no.sock');
+    driver = new DriverProcess({ ...bench.settings, nriSocket, cniBinDirs: ['/nowhere'] });
+    await expect(started).rejects.toThrow(/netdra-gate: the sandbox of the container is being stopped/);
+    await driver.stop();
+    driver = undefined;
   });
 
   it('keep their pod from ending no longer than they wait, with the driver dead', async () => {

@@ -1,6 +1,4 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import type { V1Pod } from '@kubernetes/client-node';
 import { expect } from 'vitest';
 import { Store, type StoredClaim } from '../../../src/driver/state/index.ts';
@@ -63,24 +61,12 @@ export async function expectTruth(bench: Bench, sandbox: Sandbox, pod: VfPod): P
   return await expectTold(await bench.startContainer(sandbox, pod), sandbox, pod);
 }
 
-/** Whether the claim's metadata file has content; it is empty or blank unless the claim's VFs are in a sandbox. */
-export function isTold({ settings }: Bench, pod: VfPod): boolean {
-  const dir = join(settings.kubeletPluginsDir, testDriver, 'dra-device-metadata');
-  return readFileSync(join(dir, `default_${pod.metadata.name}`, 'vf', 'metadata.json'), 'utf8').trim() !== '';
-}
-
 const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, testDriver, 'state.db');
 
 /** Claims in the driver's store. */
 export function storedClaims(bench: Bench): readonly StoredClaim[] {
   using store = new Store(storePath(bench));
   return store.claims();
-}
-
-/** Changes the driver's store behind its back. */
-export function changeStore(bench: Bench, statement: string): void {
-  using database = new DatabaseSync(storePath(bench), { timeout: 5_000 });
-  database.exec(statement);
 }
 
 /** Nothing is left of any pod: no files, specs or rows, and all VFs are in the host's namespace. */

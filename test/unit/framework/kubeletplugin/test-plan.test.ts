@@ -37,7 +37,7 @@ describe('docs/test-plan.md', () => {
       'CDI integration',
       'Cleanup on delete',
     ]) {
-      expect(lines.get(line), line).toMatch(/\.test\.ts\)/);
+      expect(lines.get(line), line).toMatch(/\.\.\/(test|e2e)\/.*\.ts\)/);
     }
   });
 });

@@ -1,0 +1,62 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import type { ClaimView } from '../../../src/app/tools/claims.ts';
+import type { Finding } from '../../../src/app/tools/finding.ts';
+import type { InventoryView } from '../../../src/app/tools/inventory.ts';
+import type { GetCluster } from '../describe-cluster.ts';
+import { nodePaths, type RealNode } from '../node/real-node.ts';
+import { testClaim, testPod } from '../objects.ts';
+
+const mainPath = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
+
+/** The command as operators run it on the node. */
+function netdra(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [mainPath, ...args], (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+    );
+  });
+}
+
+async function readJson<T>(...args: string[]): Promise<T> {
+  const { stdout, stderr } = await netdra(...args, '-o', 'json');
+  if (stdout === '') throw new Error(`netdra ${args.join(' ')}: ${stderr}`);
+  return JSON.parse(stdout) as T;
+}
+
+/** The tools for operators, beside the installed driver. */
+export function describeTools(get: GetCluster, getNode: () => RealNode, simulate: string): void {
+  describe('the tools on the node of a driver', () => {
+    it('doctor finds nothing that keeps the driver from its work, and a wrong CDI directory', async () => {
+      const { runtime, controlPlane } = getNode();
+      const node = [`--cri-socket=${runtime.socketPath}`, `--kubeconfig=${controlPlane.adminKubeconfig}`];
+      const findings = await readJson<Finding[]>('doctor', ...node, `--simulate=${simulate}`);
+      expect(findings.filter(({ level }) => level === 'problem')).toEqual([]);
+      const level = (check: string) => findings.find((finding) => finding.check === check)?.level;
+      for (const check of ['NRI', 'CDI', 'API server', 'permissions']) expect(level(check), check).toBe('ok');
+      const elsewhere = await readJson<Finding[]>('doctor', ...node, `--cdi-dir=${getNode().dir}`);
+      const message = expect.stringContaining('and not at');
+      expect(elsewhere).toContainEqual(expect.objectContaining({ check: 'CDI', level: 'problem', message }));
+    });
+
+    it('claims, inventory and metadata show a VF where it is', async () => {
+      const { cluster } = get();
+      const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24'] };
+      await cluster.create(testClaim(cluster, 'shown', [{ name: 'vf', config }]));
+      await cluster.create(testPod(cluster, 'shown', { claims: [{ name: 'nic', resourceClaimName: 'shown' }] }));
+      await cluster.waitUntilRunning('shown');
+      const dirs = `--kubelet-plugins-dir=${nodePaths.kubeletPlugins}`;
+      const [claim] = await readJson<ClaimView[]>('claims', dirs);
+      const place = { in: 'pod', interfaceName: 'net1', pod: `${cluster.namespace}/shown` };
+      expect(claim).toMatchObject({ name: 'shown', devices: [{ place, ips: ['192.0.2.10/24'], generation: 1 }] });
+      const { devices } = await readJson<InventoryView>('inventory', `--simulate=${simulate}`, dirs);
+      expect(devices.find(({ name }) => name === claim?.devices[0]?.device)).toMatchObject({
+        claim: `${cluster.namespace}/shown`,
+      });
+      const { code, stdout } = await netdra('metadata', `${cluster.namespace}/shown`, dirs);
+      expect(code).toBe(0);
+      expect(stdout).toMatch(/request vf: generation 1\n {2}v1: as it should be .*\n {2}kep: as it should be/);
+    });
+  });
+}
