@@ -1,16 +1,13 @@
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { listCgroupFolders, listProcesses } from '../../e2e/node/host-state.ts';
+import { listProcesses } from '../../e2e/node/host-state.ts';
 
 const script = fileURLToPath(new URL('../../scripts/in-node.sh', import.meta.url));
-const bootstrap = fileURLToPath(new URL('../../scripts/bootstrap.sh', import.meta.url));
-const cgroupParent = process.env.NETDRA_CGROUP_PARENT ?? '';
 
 function inNode(command: string, input = '') {
   const { status, stdout, stderr } = spawnSync('bash', [script, 'bash', '-c', command], { input });
@@ -34,36 +31,11 @@ async function startInNode(command: string): Promise<{ child: ChildProcessWithou
 /** Processes whose command line holds a word that only the test at hand uses. */
 const processesWith = (mark: string) => listProcesses().filter(({ args }) => args.some((arg) => arg.includes(mark)));
 
-async function until(condition: () => boolean, timeoutMs: number): Promise<void> {
-  const deadline = performance.now() + timeoutMs;
-  while (!condition()) {
-    if (performance.now() > deadline) throw new Error(`not so within ${timeoutMs} ms: ${condition}`);
-    await sleep(20);
-  }
-}
-
 describe('scripts/in-node.sh', () => {
   it('hands on exit code, input, output and arguments', () => {
     expect(inNode('cat; echo "$0" >&2; exit 42', 'a b')).toEqual({ status: 42, stdout: 'a b', stderr: 'bash\n' });
     const { stdout } = spawnSync('bash', [script, 'printf', '<%s>', 'two words', '', '$HOME']);
     expect(stdout.toString()).toBe('<two words><><$HOME>');
-  });
-
-  it('gives the command a network with nothing but loopback, which is up', () => {
-    const links = 'ip -j addr | tr -d " \\n"; ls -x /sys/class/net';
-    const { stdout } = inNode(links);
-    expect(stdout).toContain('"operstate":"UNKNOWN"');
-    expect(stdout).toContain('"local":"127.0.0.1"');
-    expect(stdout.trimEnd().endsWith(']lo')).toBe(true);
-  });
-
-  it('gives the command a /run, a /var/lib and a temporary folder of its own', () => {
-    const name = `own-${process.pid}`;
-    const { stdout } = inNode(
-      `touch /run/${name} /var/lib/${name} $TMPDIR/${name}; ls /run /var/run/ /var/lib $TMPDIR`,
-    );
-    expect(stdout.split('\n').filter((line) => line === name)).toHaveLength(4);
-    for (const folder of ['/run', '/var/lib', tmpdir()]) expect(existsSync(join(folder, name))).toBe(false);
   });
 
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('hands %s on to the command, once', async (signal) => {
@@ -94,48 +66,5 @@ describe('scripts/in-node.sh', () => {
     expect(existsSync(join(folder, '..', '..'))).toBe(false);
     expect(processesWith('left-running-mark')).toEqual([]);
     expect(existsSync('/run/netns/left')).toBe(false);
-  });
-
-  it('leaves no process when it is killed itself, and the next node sweeps up its cgroups', async () => {
-    const { child, output } = await startInNode(`
-      for folder in /sys/fs/cgroup /sys/fs/cgroup/*; do
-        if [ -e "$folder/cgroup.procs" ]; then mkdir -p "$folder$NETDRA_CGROUP_PARENT/c"; break; fi
-      done
-      echo "$NETDRA_CGROUP_PARENT"; : killed-script-mark; echo ready; while :; do sleep 0.05; done`);
-    const cgroup = output().split('\n')[0] ?? '';
-    expect(cgroup.startsWith(`${cgroupParent}/netdra-node-`)).toBe(true);
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-    await until(() => processesWith('killed-script-mark').length === 0, 8_000);
-    expect(listCgroupFolders(cgroup)).not.toEqual([]);
-    expect(inNode('true').status).toBe(0);
-    expect(listCgroupFolders(cgroup)).toEqual([]);
-  });
-
-  it('says that it needs root', () => {
-    const bin = mkdtempSync(join(tmpdir(), 'bin-'));
-    writeFileSync(join(bin, 'id'), '#!/bin/sh\necho 1000\n');
-    chmodSync(join(bin, 'id'), 0o755);
-    const env = { ...process.env, PATH: `${bin}:${process.env.PATH}` };
-    for (const args of [
-      [script, 'true'],
-      [bootstrap, '--root', 'true'],
-    ]) {
-      const { status, stderr } = spawnSync('bash', args, { env });
-      expect(status).toBe(1);
-      expect(stderr.toString()).toMatch(/needs root.*\n.*sudo -s/);
-    }
-  });
-});
-
-describe('scripts/bootstrap.sh', () => {
-  it('runs the command in the top folder with the Node.js of the project', () => {
-    const { status, stdout } = spawnSync('bash', [bootstrap, 'node', '-p', 'process.version + " " + process.cwd()'], {
-      cwd: tmpdir(),
-    });
-    expect(status).toBe(0);
-    const [version, cwd] = stdout.toString().trim().split(' ');
-    expect(version).toMatch(/^v(2[4-9]|[3-9]\d)\./);
-    expect(existsSync(join(cwd ?? '', 'package-lock.json'))).toBe(true);
   });
 });

@@ -47,7 +47,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       },
     );
 
-    it("runs the node's IPAM plugins, and describes devices in older dialects: variables and the device-info folder", async () => {
+    it("sets what a class may: the node's IPAM plugins, settings of the kernel, older dialects", async () => {
       const { cluster, view } = get();
       const range = { subnet: '198.18.9.0/24', rangeStart: '198.18.9.5', rangeEnd: '198.18.9.5' };
       const resourceName = 'example.com/nic';
@@ -55,6 +55,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
         interfaceName: 'net1',
         ipam: { type: 'host-local', ranges: [[range]] },
         dialects: { devicePlugin: { resourceName }, deviceInfo: { resourceName }, sriovNetwork: {} },
+        sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 2 },
       };
       const { metadata } = await cluster.create(testClass(cluster, 'ipam', config));
       try {
@@ -69,6 +70,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
         const pciAddress = device?.attributes?.['resource.kubernetes.io/pciBusID']?.string;
         for (const name of ['PCIDEVICE_EXAMPLE_COM_NIC', 'SRIOVNETWORK_PCI_ADDRESSES'])
           expect(await view('ipam').read('printenv', name), name).toBe(`${pciAddress}\n`);
+        expect(await view('ipam').read('cat', '/proc/sys/net/ipv4/conf/net1/arp_ignore')).toBe('2\n');
         expect(readdirSync(deviceInfoDir)).toEqual([expect.stringMatching(/^example\.com-nic-.*-device\.json$/)]);
         await cluster.remove('Pod', 'ipam');
         await expect.poll(() => readdirSync(deviceInfoDir), { timeout: 30_000 }).toEqual([]);

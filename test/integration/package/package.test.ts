@@ -28,6 +28,12 @@ describe('the package', () => {
     expect(Object.keys(manifest.exports)).toEqual(names.map((name) => `./${name}`));
   });
 
+  it('has the example driver that the guide for authors shows, in less than 100 lines', () => {
+    const source = readFileSync(join(repo, 'examples/driver/driver.ts'), 'utf8');
+    expect(readFileSync(join(repo, 'docs/driver-authors.md'), 'utf8')).toContain(`\`\`\`ts\n${source}\`\`\`\n`);
+    expect(source.trimEnd().split('\n').length).toBeLessThan(100);
+  });
+
   it('can be imported by plain Node.js, and does nothing by that', () => {
     const imports = names.map((name) => `import('netdra/${name}')`).join(', ');
     const main = join(app.dir, 'main.js');
