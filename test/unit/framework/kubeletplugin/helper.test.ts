@@ -133,22 +133,6 @@ describe('startKubeletPlugin', () => {
 });
 
 describe('registration', () => {
-  it('facts §2.2: says DRAPlugin, its name, its endpoint, and v1 before v1beta1', async () => {
-    await using bench = await startBench();
-    await expect
-      .poll(() => bench.kubelet.attempts[0]?.info)
-      .toEqual({
-        type: 'DRAPlugin',
-        name: testDriver,
-        endpoint: bench.helper.sockets.dra,
-        supportedVersions: ['v1.DRAPlugin', 'v1beta1.DRAPlugin'],
-      });
-    expect(bench.kubelet.plugins(testDriver)).toMatchObject([{ service: 'v1.DRAPlugin' }]);
-    expect(bench.logger.messages()).toContain('registered with the kubelet');
-    expect(bench.helper.registration).toEqual({ registered: true });
-    await bench.helper.whenRegistered(new AbortController().signal);
-  });
-
   it('facts §2.2: a refusal is reported and answered with an error; the kubelet tries again by itself', async () => {
     let reason: string | undefined = 'not on this node';
     await using bench = await Bench.start({ refuse: () => reason });
@@ -184,20 +168,6 @@ describe('registration', () => {
       hint: expect.stringContaining('plugins_registry'),
     });
     expect(helper.registration).toBeUndefined();
-  });
-
-  it('is found by a kubelet that starts anew', async () => {
-    await using bench = await startBench();
-    await bench.kubelet.restart();
-    await bench.kubelet.waitForDriver(testDriver);
-    expect(bench.logger.messages().filter((message) => message === 'registered with the kubelet')).toHaveLength(2);
-  });
-
-  it('facts §2.7: answers both authorities that the kubelet uses', async () => {
-    // The stand-in registers with the percent-encoded path as :authority, and calls with "localhost".
-    await using bench = await startBench();
-    const { wire } = bench.addPod('a');
-    expect((await bench.kubelet.client(testDriver).nodePrepareResources([wire])).claims[wire.uid]?.error).toBe('');
   });
 });
 

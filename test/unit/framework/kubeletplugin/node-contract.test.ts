@@ -1,8 +1,7 @@
-import { rmSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { decodeStream } from '../../../../src/framework/metadata/index.ts';
-import { buildClaim, buildPod, reserveClaim, testDriver } from '../../../doubles/objects.ts';
+import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
 import { type Behaviour, Bench, preparedDevice, startBench, wireClaim } from './bench.ts';
 
 const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 'node-1', name, ...more });
@@ -57,19 +56,6 @@ describe('KEP-3063 NodePrepareResource', () => {
     expect([bench.cdiSpecs(), bench.metadataText('a', 'vf')]).toEqual([specs, text]);
   });
 
-  it('facts §3.2: after a restart of the kubelet its ids are the old ones, and all can be resolved', async () => {
-    await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
-    const { pod } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
-    const [before] = bench.kubelet.cdiDevicesForContainer(pod, 'main');
-    await bench.kubelet.restart();
-    await bench.kubelet.waitForDriver(testDriver);
-    await bench.kubelet.prepare(pod);
-    // The kubelet adds what it is told to what it knows.
-    expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([before, before]);
-    expect(Object.values(bench.mountsOf(pod))).toEqual([expect.stringContaining('"generation": 1')]);
-  });
-
   it('facts §3.2: is called again when another driver of the pod failed, and gives the same ids', async () => {
     await using bench = await Bench.start();
     let isBroken = true;
@@ -93,63 +79,9 @@ describe('KEP-3063 NodePrepareResource', () => {
     await bench.kubelet.prepare(pod);
     expect(Object.keys(bench.mountsOf(pod))).toHaveLength(2);
   });
-
-  it('facts §1.9: restores the CDI specs after a reboot, and keeps counting generations', async () => {
-    await using bench = await startBench();
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
-    await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a')]);
-    // /var/run is empty, /var/lib is not; driver and kubelet are new.
-    await bench.helper[Symbol.asyncDispose]();
-    rmSync(bench.cdiDir, { recursive: true });
-    const helper = await bench.startHelper();
-    await bench.kubelet.restart();
-    await bench.kubelet.waitForDriver(testDriver);
-    expect(() => bench.mountsOf(pod)).toThrow(/unresolvable CDI devices/);
-    await bench.kubelet.prepare(pod);
-    expect(Object.keys(bench.mountsOf(pod))).toHaveLength(1);
-    const changed = owned('dev-a', { networkData: { ips: ['192.0.2.9/24'] } });
-    expect(await helper.updateRequestMetadata(wire, 'vf', [changed])).toMatchObject({ generation: 2 });
-  });
-
-  it('can be followed by NodeUnprepareResource when it failed', async () => {
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) =>
-        new Map(claims.map(({ identity }) => [identity.uid, { error: new Error('no such VF') }])),
-    });
-    const { pod } = bench.addPod('a');
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/no such VF/);
-    await bench.kubelet.unprepare(pod);
-    expect(bench.kubelet.claimInfo('default', 'a')).toBeUndefined();
-    expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
-  });
 });
 
 describe('KEP-3063 NodeUnprepareResource', () => {
-  it('undoes the work of another process: the driver was started anew since', async () => {
-    await using bench = await startBench();
-    const { pod } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
-    await bench.helper[Symbol.asyncDispose]();
-    await bench.startHelper();
-    await bench.kubelet.unprepare(pod);
-    expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
-  });
-
-  it('is idempotent, also for claims that are gone from the API server', async () => {
-    const { behaviour, holders } = exclusiveDriver();
-    await using bench = await startBench(behaviour);
-    const { pod, wire } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
-    bench.api.delete('ResourceClaim', 'a');
-    for (let round = 0; round < 3; round++) {
-      const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
-      expect(claims[wire.uid]?.error).toBe('');
-    }
-    expect(holders.size).toBe(0);
-    await bench.kubelet.unprepare(pod);
-  });
-
   it('is called again for all drivers when one of them failed', async () => {
     await using bench = await Bench.start();
     let failures = 1;
@@ -178,24 +110,6 @@ describe('KEP-3063 NodeUnprepareResource', () => {
 });
 
 describe('KEP-3063 one claim', () => {
-  it('in several containers of a pod is prepared once', async () => {
-    let calls = 0;
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) => {
-        calls++;
-        return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
-      },
-    });
-    const containers = ['one', 'two', 'three'].map((name) => ({ name, claims: [{ name: 'nic' }] }));
-    const { pod, wire } = bench.addPod('a', { containers });
-    await bench.kubelet.prepare(pod);
-    await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a')]);
-    const [one, ...others] = containers.map(({ name }) => bench.mountsOf(pod, name));
-    expect(Object.values(one ?? {})).toEqual([expect.stringContaining('dev-a')]);
-    expect(others).toEqual([one, one]);
-    expect(calls).toBe(1);
-  });
-
   it('for several pods is prepared before the first and unprepared after the last', async () => {
     const calls: string[] = [];
     await using bench = await startBench({
@@ -220,32 +134,9 @@ describe('KEP-3063 one claim', () => {
     expect(calls).toEqual(['prepare for 2 pods', 'unprepare']);
     expect(bench.cdiSpecs()).toEqual([]);
   });
-
-  it('for several pods is refused with the reason by a driver whose devices cannot be shared', async () => {
-    await using bench = await startBench(exclusiveDriver().behaviour);
-    const { pod, claim } = bench.addPod('a');
-    const other = buildPod('other', { resourceClaims: [{ name: 'nic', resourceClaimName: 'a' }] });
-    reserveClaim(claim, other);
-    bench.api.update(claim);
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(
-      /failed for ResourceClaim a: reserved for 2 pods, a VF can be in one only/,
-    );
-  });
 });
 
 describe('KEP-3063 force-deleted pods', () => {
-  it('have their claims unprepared in time, without pod and claim', async () => {
-    const { behaviour, holders } = exclusiveDriver();
-    await using bench = await startBench(behaviour);
-    const { pod } = bench.addPod('a');
-    await bench.kubelet.prepare(pod);
-    bench.api.delete('ResourceClaim', 'a');
-    expect(holders.size).toBe(1);
-    await bench.kubelet.unprepare(pod);
-    expect(holders.size).toBe(0);
-    expect(bench.claimDirs()).toEqual([]);
-  });
-
   it('can leave a device that another claim is given: the driver refuses it until it is free', async () => {
     const { behaviour } = exclusiveDriver();
     await using bench = await startBench(behaviour);
