@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, mkdirSync, readFileSync, statSync } from 'node:fs';
+import { copyFileSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -8,7 +8,6 @@ import { staticProgramsFolder } from '../../e2e/node/tools.ts';
 import { buildConsumer } from '../../programs/build.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { isStaticProgram } from '../../scripts/packages/elf.ts';
-import { tempDir } from '../doubles/temp-dir.ts';
 import { buildTimeoutMs } from './programs/checked-tool.ts';
 import { ContainerRoot, runProgram, vf } from './programs/container-root.ts';
 
@@ -71,14 +70,5 @@ describe('the static netdra-metadata', () => {
     expect(seen).toHaveLength(300);
     for (const each of seen) expect(new Set(each.split('\n')).size, each).toBe(1);
     expect(new Set(seen).size).toBeGreaterThan(10);
-  });
-
-  it('copies itself for the containers of a pod', async () => {
-    using dir = tempDir();
-    mkdirSync(join(dir.path, 'shared'));
-    expect(runProgram(tool, ['copy-to', join(dir.path, 'shared')])).toMatchObject({ exitCode: 0, stderr: '' });
-    const copy = join(dir.path, 'shared/netdra-metadata');
-    expect(statSync(copy).size).toBe(statSync(tool).size);
-    expect(runProgram(copy, ['version'], {}).stdout).toBe(`${version}\n`);
   });
 });

@@ -1,10 +1,8 @@
-import { spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { deviceAttributes, Inventory } from '../../src/node/inventory/index.ts';
+import { Inventory } from '../../src/node/inventory/index.ts';
 import { findVf, type Link, moveLink, type NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { formatSimulatedAlias, SimulatedNic, Sysfs } from '../../src/node/sriov/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
@@ -59,39 +57,6 @@ async function putIntoPod(pciAddress: string, name = 'net1') {
 const lasting = (links: Link[]) => links.map(({ carrier: _carrier, operState: _operState, ...rest }) => rest);
 
 describe('SimulatedNic.start', () => {
-  it('makes bridges and pairs as iproute2 sees them', async () => {
-    await startNic({ pfs: 2, vfsPerPf: 2 });
-    const links: { ifname: string; master?: string; ifalias?: string; flags: string[]; mtu: number }[] =
-      host.ip('link');
-    const byName = new Map(links.map((link) => [link.ifname, link]));
-    expect([...byName.keys()].sort()).toEqual([
-      'lo',
-      'nsim0',
-      'nsim0p0',
-      'nsim0p1',
-      'nsim0v0',
-      'nsim0v1',
-      'nsim1',
-      'nsim1p0',
-      'nsim1p1',
-      'nsim1v0',
-      'nsim1v1',
-    ]);
-    expect(byName.get('nsim1')).toMatchObject({ linkinfo: { info_kind: 'bridge' } });
-    expect(byName.get('nsim1')!.flags).toContain('UP');
-    expect(byName.get('nsim1p1')).toMatchObject({ master: 'nsim1', mtu: 9216 });
-    expect(byName.get('nsim1p1')!.flags).toContain('UP');
-    expect(byName.get('nsim1v1')).toMatchObject({ ifalias: 'netdra:fe00:01:02.1', mtu: 1500 });
-    expect(byName.get('nsim1v1')!.master).toBeUndefined();
-  });
-
-  it('can be repeated without touching anything', async () => {
-    await startNic();
-    const before = await connection.links();
-    await startNic();
-    expect(lasting(await connection.links())).toEqual(lasting(before));
-  });
-
   it('leaves a VF alone that is in a pod', async () => {
     await startNic();
     const { inPod, link } = await putIntoPod(first);
@@ -131,17 +96,6 @@ describe('SimulatedNic.start', () => {
     expect(peers.map(({ master, up }) => ({ master, up }))).toEqual(Array(4).fill({ master: bridge.index, up: true }));
     expect(vfOf(links, second)?.name).toBe('nsim0v1');
     expect(vfOf(links, 'fe00:00:02.2')?.name).toBe('nsim0v2');
-  });
-
-  it('works when two drivers start at the same time', async () => {
-    using other = RtnlConnection.open(hostHandle);
-    const nics = [createNic(), new SimulatedNic({ pfs: 1, vfsPerPf: 4, namePrefix: 'nsim', dir, connection: other })];
-    await Promise.all(nics.map((nic) => nic.start()));
-    expect(names(await connection.links()).filter((name) => name.startsWith('nsim0v'))).toHaveLength(4);
-    await startNic();
-    for (const { pciAddress } of (await nics[0]!.sysfs.pf('fe00:00:00.0')).vfs) {
-      expect(vfOf(await connection.links(), pciAddress)).toBeDefined();
-    }
   });
 
   it('takes away what a larger simulation left, except for what is in a pod', async () => {
@@ -213,36 +167,6 @@ describe('SimulatedNic.ensureVf', () => {
 });
 
 describe('simulated VFs', () => {
-  it('are offered like real ones, also while they are in pods and after a restart', async () => {
-    const nic = await startNic({ pfs: 2, vfsPerPf: 3 });
-    const inventory = new Inventory({ sysfs: nic.sysfs, connection, simulated: true });
-    const report = await inventory.scan();
-    expect(report).toMatchObject({ excluded: [], problems: [] });
-    expect(report.devices.map(({ name }) => name)).toEqual([
-      'fe00-00-02-0',
-      'fe00-00-02-1',
-      'fe00-00-02-2',
-      'fe00-01-02-0',
-      'fe00-01-02-1',
-      'fe00-01-02-2',
-    ]);
-    const [link] = host.ip('link', 'show', 'dev', 'nsim1v2');
-    expect(deviceAttributes(report.devices[5]!)).toMatchObject({
-      'resource.kubernetes.io/pciBusID': { string: 'fe00:01:02.2' },
-      'resource.kubernetes.io/pcieRoot': { string: 'pcife00:01' },
-      pfName: { string: 'nsim1' },
-      vfIndex: { int: 2 },
-      mac: { string: link.address },
-      mtu: { int: 1500 },
-      simulated: { bool: true },
-    });
-    await putIntoPod(first);
-    const held = new Map([[first, {}]]);
-    expect(await inventory.scan(held)).toEqual(report);
-    const restarted = new Inventory({ sysfs: nic.sysfs, connection, simulated: true });
-    expect(await restarted.scan(held)).toEqual(report);
-  });
-
   it('are not offered once the host leaves by one', async () => {
     const nic = await startNic();
     const { index } = vfOf(await connection.links(), second)!;
@@ -252,26 +176,6 @@ describe('simulated VFs', () => {
     const { devices, excluded } = await new Inventory({ sysfs: nic.sysfs, connection, simulated: true }).scan();
     expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);
     expect(excluded).toMatchObject([{ pciAddress: second, reason: 'carries-default-route', interfaceName: 'nsim0v1' }]);
-  });
-
-  it('carry traffic between pods', async () => {
-    await startNic();
-    const [server, client] = [await putIntoPod(first), await putIntoPod(second)];
-    await server.inPod.addAddress(server.link.index, '192.0.2.1/24');
-    await client.inPod.addAddress(client.link.index, '192.0.2.2/24');
-    const serve = `require('net').createServer((s) => s.end('hello from the other pod')).listen(7000, () => console.log('up'))`;
-    const listening = spawn('nsenter', [`--net=${server.pod.path}`, process.execPath, '-e', serve]);
-    try {
-      await once(listening.stdout, 'data');
-      const ask = `require('net').connect(7000, '192.0.2.1').on('data', (d) => process.stdout.write(d))`;
-      const answer = spawnSync('nsenter', [`--net=${client.pod.path}`, process.execPath, '-e', ask], {
-        timeout: 20_000,
-      });
-      expect(answer.stdout.toString()).toBe('hello from the other pod');
-    } finally {
-      listening.kill('SIGKILL');
-      await once(listening, 'exit');
-    }
   });
 });
 

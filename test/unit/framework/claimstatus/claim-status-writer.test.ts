@@ -132,78 +132,6 @@ describe('ClaimStatusWriter', () => {
     await poll(bench.entries).toHaveLength(1);
   });
 
-  it('leaves the entries of other drivers alone, and what others say of its own devices', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    const gpu = bench.start('gpu.example.com');
-    gpu.set(claim, [{ pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine' }]);
-    await poll(bench.entries).toHaveLength(1);
-    const writer = bench.start();
-    writer.set(claim, [ready('vf-0')]);
-    await poll(bench.entries).toHaveLength(2);
-    const bound = {
-      ...{ type: 'Bound', status: 'True', reason: 'Bound', message: '' },
-      lastTransitionTime: '2026-01-01T00:00:00Z',
-    };
-    bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
-      status?.devices?.find(({ device }) => device === 'vf-0')?.conditions?.push(bound as never);
-    });
-    writer.set(claim, [ready('vf-0', { reason: 'AddressChanged' })]);
-    await poll(() => bench.entries()?.find(({ device }) => device === 'vf-0')?.conditions).toMatchObject([
-      { type: 'Ready', reason: 'AddressChanged' },
-      bound,
-    ]);
-    writer.remove(claim);
-    await bench.startRemovals();
-    await poll(() => bench.entries()?.map(({ driver }) => driver)).toEqual(['gpu.example.com']);
-    gpu.remove(claim);
-    await bench.startRemovals();
-    await poll(() => bench.entries() ?? []).toEqual([]);
-  });
-
-  it('loses nothing when others write at the same time', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    const drivers = [bench.start(), bench.start('gpu.example.com')];
-    const device = (n: number, data: object): DeviceStatus =>
-      n === 0 ? ready('vf-0', { data }) : { pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine', data };
-    for (let round = 1; round <= 10; round++) {
-      drivers.forEach((writer, n) => {
-        writer.set(claim, [device(n, { round })]);
-      });
-      await expect
-        .poll(
-          () => {
-            // After the first conflict it waits for a moment.
-            bench.clock.advance(1_000);
-            return bench.entries()?.map(({ data }) => data);
-          },
-          { timeout: 10_000 },
-        )
-        .toEqual([{ round }, { round }]);
-    }
-    expect(bench.patches().filter(({ status }) => status === 409)).not.toEqual([]);
-    expect(bench.warnings()).toEqual([]);
-  });
-
-  it('makes the patch anew when its indexes do not fit the list any more', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    const gpu = bench.start('gpu.example.com');
-    gpu.set(claim, [{ pool: testNode, device: 'gpu-0', ready: true, reason: 'Fine' }]);
-    await poll(bench.entries).toHaveLength(1);
-    const writer = bench.start();
-    writer.set(claim, [ready('vf-0')]);
-    await poll(bench.entries).toHaveLength(2);
-    gpu.remove(claim);
-    await bench.startRemovals();
-    await poll(bench.entries).toHaveLength(1);
-    writer.set(claim, [ready('vf-0', { reason: 'Changed' })]);
-    await poll(() => bench.entries()?.[0]?.conditions?.[0]?.reason).toBe('Changed');
-    expect(bench.patches().some(({ status }) => status === 422)).toBe(true);
-    expect(bench.warnings()).toEqual([]);
-  });
-
   it('counts a conflict as a failure when no other client has written', async () => {
     await using bench = await startBench();
     bench.api.failNext('PATCH /status', 409, { times: Infinity });
@@ -496,27 +424,6 @@ describe('ClaimStatusWriter', () => {
       await poll(() => bench.patches().length).toBeGreaterThan(before);
     }
     expect(bench.warnings()).toHaveLength(1);
-  });
-
-  it('says which permission is missing since Kubernetes 1.36, once, and works when it is given', async () => {
-    await using bench = await startBench();
-    const claims = ['one', 'two', 'three'].map((name) => bench.createClaim(name));
-    const message = `status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver" permission: no rule allows it for driver "${testDriver}"`;
-    const refused = bench.api.failNext('PATCH /status', 422, { times: Infinity, message });
-    const writer = bench.start();
-    for (const claim of claims) writer.set(claim, [ready('vf-0')]);
-    await poll(() => bench.clock.sleeping()).toHaveLength(3);
-    expect(bench.warnings()).toMatchObject([
-      {
-        code: 'status-forbidden',
-        hint: expect.stringContaining(
-          `resources: [resourceclaims/driver], verbs: ["associated-node:patch"], resourceNames: [${testDriver}]`,
-        ),
-      },
-    ]);
-    refused[Symbol.dispose]();
-    bench.clock.advance(500);
-    await poll(() => ['one', 'two', 'three'].map((name) => bench.entries(name)?.length)).toEqual([1, 1, 1]);
   });
 
   it('says which permission on the status is missing', async () => {
