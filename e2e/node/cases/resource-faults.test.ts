@@ -10,7 +10,6 @@ import { Bench, retry } from '../bench.ts';
 import type { DriverProcess } from '../driver-process.ts';
 import { SmallDisk } from '../faults/small-disk.ts';
 import { addVfPod, expectClean, expectTold, expectTruth } from '../faults/vf-pod.ts';
-import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
 
 const reconcileIntervalMs = 500;
@@ -150,54 +149,6 @@ describe('a node that runs out of something', () => {
     await bench.prepare(next);
     await expectTruth(bench, await bench.runSandbox(next), next);
   });
-
-  it('a VF that vanishes between prepare and hook, and comes back', async () => {
-    await bench.startDriver();
-    const pod = await addVfPod(bench, 'unplugged', 0);
-    await bench.prepare(pod);
-    execFileSync('ip', ['link', 'delete', `${bench.settings.simulatePrefix}0v0`]);
-    await expectTruth(bench, await bench.runSandbox(pod), pod);
-  });
-
-  it('a VF that vanishes while it is in its pod: the pod ends as usual, and the next one has it', async () => {
-    await bench.startDriver();
-    const pod = await addVfPod(bench, 'lost-vf', 0);
-    const sandbox = await bench.startPod(pod);
-    await expectTruth(bench, sandbox, pod);
-    execFileSync('nsenter', [`--net=${sandbox.netnsPath}`, 'ip', 'link', 'delete', 'net1']);
-    await bench.endPod(pod);
-    await expectClean(bench);
-    const next = await addVfPod(bench, 'next', 0);
-    await expectTruth(bench, await bench.startPod(next), next);
-  });
-
-  it.each(['before the hook', 'before the VF is moved', 'after the VF is moved'] as const)(
-    'a network namespace that vanishes %s: no VF is lost',
-    async (when) => {
-      // With host-device, the plugin moves the VF; without it, netdra does, and the plugin assigns addresses.
-      const delegate = when === 'before the VF is moved' ? join(bench.containerd.cniBinDir, 'host-device') : undefined;
-      using plugin = new HeldPlugin(delegate);
-      const cniBinDirs = [plugin.binDir, bench.containerd.cniBinDir];
-      await bench.startDriver({ cniBinDirs });
-      const ipam = { type: 'host-local', dataDir: join(root, 'leases'), ranges: [[{ subnet: '198.18.8.0/24' }]] };
-      const cni = { cniVersion: '1.0.0', name: 'moves', type: plugin.type, device: 'nsim0v0', ipam };
-      const fields = delegate === undefined ? { ipam: { type: plugin.type } } : { attach: 'cni', cni };
-      const pod = await addVfPod(bench, `vanished-${when.replaceAll(' ', '-').toLowerCase()}`, 0, fields);
-      await bench.prepare(pod);
-      plugin.hold('ADD');
-      if (when === 'before the hook') await bench.stopDriver();
-      const { netnsPath } = await bench.runSandbox(pod);
-      if (when !== 'before the hook') await expect.poll(() => plugin.running()).toBe(1);
-      execFileSync('umount', ['--lazy', netnsPath]);
-      rmSync(netnsPath);
-      plugin.release();
-      if (when === 'before the hook') await bench.startDriver({ cniBinDirs });
-      await bench.endSandboxes(pod);
-      await expectTruth(bench, await retry(() => bench.runSandbox(pod)), pod);
-      await bench.endPod(pod);
-      await expectClean(bench);
-    },
-  );
 
   it('EMFILE: containers wait while there is no descriptor left, and start when there is', async () => {
     await using driver = await bench.startProcess();

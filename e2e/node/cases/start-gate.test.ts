@@ -92,23 +92,6 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(generation).toBe(1);
   });
 
-  it('wait while the driver is dead, killed in its hook, and start when it is back', async () => {
-    await startDriver();
-    const pod = await addVfPod(bench, 'killed-in-hook', 0, ipam());
-    plugin.hold('ADD');
-    const sandbox = await bench.startPod(pod);
-    await expect.poll(() => plugin.calls('ADD')).toBeGreaterThan(0);
-    await killDriver();
-    const starting = await create(sandbox, pod);
-    await starting.expectWaiting();
-    plugin.release();
-    await starting.expectWaiting();
-    const backAt = performance.now();
-    await startDriver();
-    expect(await expectTold(await starting.started, sandbox, pod)).toBe(1);
-    expect(performance.now() - backAt).toBeLessThan(10_000);
-  });
-
   it('start with their file when metadata was switched on while the pod runs, without a new sandbox', async () => {
     await startDriver({ enableDeviceMetadata: false, reconcileIntervalMs: 600_000 });
     const pod = await addVfPod(bench, 'switched-on', 0);
@@ -121,22 +104,6 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await bench.kubelet.waitForDriver(testDriver);
     await bench.prepare(pod);
     expect(await expectTruth(bench, sandbox, pod)).toBe(1);
-  });
-
-  it('wait when no hook ever ran, hold no plain pod up, and start when the driver is there', async () => {
-    await startDriver();
-    const pods = await Promise.all([0, 1, 2, 3].map((index) => addVfPod(bench, `missed-${index}`, index)));
-    for (const pod of pods) await bench.prepare(pod);
-    await killDriver();
-    const sandboxes: Sandbox[] = [];
-    for (const pod of pods) sandboxes.push(await bench.runSandbox(pod));
-    const waiting = await Promise.all(pods.map((pod, index) => create(sandboxes[index]!, pod)));
-    for (const each of waiting) await each.expectWaiting();
-    const plain = buildPod('plain');
-    await bench.startContainer(await bench.startPod(plain), plain);
-    await startDriver();
-    for (const [index, pod] of pods.entries())
-      expect(await expectTold(await waiting[index]!.started, sandboxes[index]!, pod)).toBe(1);
   });
 
   it('do not wait for a driver that is dead when their sandbox was served: a container restarts', async () => {

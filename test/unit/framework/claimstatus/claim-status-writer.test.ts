@@ -72,8 +72,6 @@ function entry(device: string, more: Partial<AllocatedDeviceStatus> = {}) {
   return { driver: testDriver, pool: testNode, device, networkData, ...more };
 }
 
-const timestamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
-
 describe('ClaimStatusWriter', () => {
   it('writes what one claim changes all the time six times at once, and then every ten seconds, the newest state', async () => {
     await using bench = await startBench();
@@ -100,24 +98,6 @@ describe('ClaimStatusWriter', () => {
     bench.clock.advance(1_000);
     await bench.startRemovals();
     await poll(() => writer.size).toBe(1);
-  });
-
-  it('writes network data, data and the condition Ready', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    bench.start().set(claim, [ready('vf-0', { data: { mtu: 1400 } }), ready('vf-1')]);
-    await poll(bench.entries).toHaveLength(2);
-    const condition = {
-      ...{ type: 'Ready', status: 'True', reason: 'Attached', message: '' },
-      lastTransitionTime: expect.stringMatching(timestamp),
-    };
-    expect(bench.entries()).toEqual([
-      { ...entry('vf-0'), data: { mtu: 1400 }, conditions: [condition] },
-      { ...entry('vf-1'), conditions: [condition] },
-    ]);
-    expect(bench.patches()).toMatchObject([
-      { contentType: 'application/json-patch+json', body: [{ path: '/metadata/resourceVersion' }, {}], status: 200 },
-    ]);
   });
 
   it('returns at once, and keeps nothing waiting that comes after it', async () => {

@@ -244,5 +244,3 @@ describe('metadata off', () => {
     );
   });
 });
-
-describe('the end', () => {});

@@ -428,14 +428,4 @@ describe('a kubelet', () => {
     await bench.kubelet.prepare(pod);
     expect(sizes).toEqual([3]);
   });
-
-  it('facts §3.2: shows the user what the driver said', async () => {
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) => results(claims, () => ({ error: new Error('VF 3 has no link') })),
-    });
-    const { pod } = bench.addPod('a');
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(
-      'prepare dynamic resources: NodePrepareResources failed for ResourceClaim a: VF 3 has no link',
-    );
-  });
 });

@@ -170,18 +170,6 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
-  it('publishes to a cluster that serves an older version only', async () => {
-    await using bench = await startBench({ draVersions: ['v1beta2'] });
-    const publisher = bench.start();
-    const taints = [{ key: 'down', effect: 'None' as const }];
-    await bench.settle(() => publisher.publish(onePool(devices(2, { taints }))));
-    expect(bench.slices()[0]?.spec.devices).toMatchObject(devices(2, { taints }));
-    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
-    // Asked once for each newer version, not at every request.
-    expect(bench.api.log.filter(({ path, status }) => path.includes('/v1/') && status === 404)).toHaveLength(1);
-    expect(bench.errors).toEqual([]);
-  });
-
   it('follows an upgrade of the cluster', async () => {
     await using bench = await startBench({ draVersions: ['v1beta2'] });
     const publisher = bench.start();

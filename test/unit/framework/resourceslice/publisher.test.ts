@@ -4,49 +4,6 @@ import { testDriver, testNode } from '../../../doubles/objects.ts';
 import { devices, generations, names, onePool, poll, startBench } from './bench.ts';
 
 describe('SlicePublisher', () => {
-  it('publishes a pool, owned by the node', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['POST']);
-    expect(bench.slices()).toMatchObject([
-      {
-        metadata: {
-          name: `${testNode}-${testDriver}-0000`,
-          ownerReferences: [
-            { apiVersion: 'v1', kind: 'Node', name: testNode, uid: bench.node.metadata.uid, controller: true },
-          ],
-        },
-        spec: {
-          driver: testDriver,
-          nodeName: testNode,
-          pool: { name: testNode, generation: 1, resourceSliceCount: 1 },
-          devices: devices(2),
-        },
-      },
-    ]);
-  });
-
-  it('sends attributes of every kind as they are', async () => {
-    await using bench = await startBench();
-    const attributes = {
-      mtu: { int: 1500 },
-      zero: { int: 0 },
-      rdma: { bool: false },
-      vendor: { string: '8086' },
-      firmware: { version: '4.20.1-rc.1' },
-      numaNodes: { ints: [0, 1] },
-      flags: { bools: [true, false] },
-      names: { strings: ['a', ''] },
-      versions: { versions: ['1.0.0'] },
-      'resource.kubernetes.io/pciBusID': { string: '0000:3b:00.1' },
-    };
-    const pool = onePool([{ name: 'vf', attributes }]);
-    const publisher = bench.start();
-    await bench.settle(() => publisher.publish(pool));
-    expect(bench.slices()[0]?.spec.devices).toEqual([{ name: 'vf', attributes }]);
-    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
-  });
-
   it('publishes a pool without devices as one empty slice', async () => {
     await using bench = await startBench();
     const publisher = bench.start();
