@@ -1,6 +1,5 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { NetdraError } from '../../src/lib/errors.ts';
 import type { CallOptions, ContainerConfig, CriClient, PodSandboxConfig } from './cri.ts';
 import { endSandbox } from './end-sandbox.ts';
 import { busyboxImage } from './images.ts';
@@ -156,19 +155,6 @@ export async function exec(
   return { stdout: stdout.toString(), stderr: stderr.toString(), exitCode };
 }
 
-/** Waits for a container to exit, as for an init container. @returns its exit code */
-export async function waitForExit(cri: CriClient, containerId: string, timeoutMs = 30_000): Promise<number> {
-  const deadline = performance.now() + timeoutMs;
-  for (;;) {
-    const { status } = await cri.call('ContainerStatus', { containerId });
-    if (status.state === 'CONTAINER_EXITED') return status.exitCode;
-    if (performance.now() > deadline) {
-      throw new NetdraError('container-runs-on', `container ${containerId} did not end within ${timeoutMs} ms`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 /**
  * Removes all sandboxes of a pod that the runtime lists, including those whose call was not answered. Like the kubelet.
  * @throws CriError
@@ -177,11 +163,4 @@ export async function removePodSandboxes(cri: PodRuntime, podUid: string): Promi
   const { items } = await cri.call('ListPodSandbox', {});
   for (const { id } of items.filter(({ metadata }) => metadata.uid === podUid)) await endSandbox(cri, id);
   removeCgroups(`${cri.cgroupParent}/pod${podUid}`);
-}
-
-/** Stops and removes a pod with its containers. */
-export async function removePod(cri: CriClient, sandbox: Sandbox): Promise<void> {
-  await endSandbox(cri, sandbox.id);
-  // Removing the pod's own cgroup is the kubelet's task.
-  removeCgroups(sandbox.config.linux?.cgroupParent ?? '');
 }

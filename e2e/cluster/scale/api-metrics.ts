@@ -48,11 +48,4 @@ export class ApiMetrics {
       refused: sum('apiserver_request_total', isRefused),
     };
   }
-
-  /** Number of open watches. */
-  openWatches(resource: string): number {
-    const isMeant = (series: string) =>
-      series.startsWith('apiserver_longrunning_requests{') && series.includes(`"${resource}"`);
-    return [...this.#series].reduce((total, [series, value]) => total + (isMeant(series) ? value : 0), 0);
-  }
 }
