@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import type { V1Pod } from '@kubernetes/client-node';
 import { expect } from 'vitest';
 import { Store, type StoredClaim } from '../../../src/driver/state/index.ts';
@@ -67,6 +68,12 @@ const storePath = ({ settings }: Bench) => join(settings.kubeletPluginsDir, test
 export function storedClaims(bench: Bench): readonly StoredClaim[] {
   using store = new Store(storePath(bench));
   return store.claims();
+}
+
+/** Changes the driver's store behind its back. */
+export function changeStore(bench: Bench, statement: string): void {
+  using database = new DatabaseSync(storePath(bench), { timeout: 5_000 });
+  database.exec(statement);
 }
 
 /** Nothing is left of any pod: no files, specs or rows, and all VFs are in the host's namespace. */

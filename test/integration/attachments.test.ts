@@ -1,0 +1,239 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { locateTools } from '../../e2e/node/tools.ts';
+import { Attachments, CniAttacher, KernelNetworks } from '../../src/driver/sandbox/index.ts';
+import { type SandboxPlace, Store, type StoredDevice, type VfConfig } from '../../src/driver/state/index.ts';
+import { systemClock } from '../../src/lib/clock.ts';
+import { CniRunner } from '../../src/node/cni/index.ts';
+import type { VfInfo } from '../../src/node/netlink/index.ts';
+import { RecordingLogger } from '../doubles/logger.ts';
+import { TestNetns } from '../doubles/netns.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+
+const never = new AbortController().signal;
+const pciAddress = (index: number) => `0000:3b:02.${index}`;
+
+/**
+ * Attachments with a real store and real CNI plugins. VFs are ends of veth pairs in the namespace that the test runs in,
+ * told apart by their alias, as simulated ones are.
+ */
+class Bench implements AsyncDisposable {
+  readonly #stack = new AsyncDisposableStack();
+  readonly #dir = this.#stack.use(tempDir()).path;
+  readonly store = this.#stack.use(new Store(join(this.#dir, 'state.db')));
+  readonly logger = new RecordingLogger();
+  readonly #networks = this.#stack.use(new KernelNetworks({ procSysDir: '/proc/sys' }));
+  readonly #leasesDir = join(this.#dir, 'leases');
+  readonly runner = this.#stack.use(
+    new CniRunner({
+      binDirs: [locateTools(process.env).cniBinDir],
+      cacheDir: join(this.#dir, 'cni'),
+      clock: systemClock,
+      logger: this.logger,
+    }),
+  );
+  /** What the PF has set for all VFs. */
+  adminInfo: Omit<VfInfo, 'vfIndex'> | undefined;
+  readonly #attachments = new Attachments({
+    networks: this.#networks,
+    vfs: {
+      linkKey: (address) => ({ alias: `vf ${address}` }),
+      adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
+      ensureLink: async () => undefined,
+      reclaimLink: async () => undefined,
+    },
+    cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),
+    store: this.store,
+    clock: systemClock,
+  });
+
+  /** A pair whose one end is the VF. */
+  createVf(index: number): void {
+    ip(
+      'link',
+      'add',
+      `vf${index}`,
+      'address',
+      `02:00:00:00:00:0${index}`,
+      'type',
+      'veth',
+      'peer',
+      'name',
+      `peer${index}`,
+    );
+    ip('link', 'set', `vf${index}`, 'alias', `vf ${pciAddress(index)}`);
+    ip('link', 'set', `peer${index}`, 'up');
+    // Deleting one end deletes the other, wherever it is; the kernel may have done so with the pod.
+    this.#stack.defer(() => {
+      // The kernel may be at it in this moment: only one that stays is an error.
+      for (let tries = 0; links().includes(`peer${index}`); tries++) {
+        spawnSync('ip', ['link', 'delete', `peer${index}`]);
+        if (tries === 100) throw new Error(`peer${index} cannot be deleted`);
+      }
+    });
+  }
+
+  /** Devices of a claim that is prepared. */
+  prepare(claim: string, devices: { index: number; config: VfConfig; userSpace?: boolean }[]): void {
+    const stored = devices.map(({ index, config, userSpace = false }): StoredDevice => {
+      const vfio = userSpace ? { vfio: { device: '/dev/vfio/42', iommuGroup: '42' } } : {};
+      const address = { pciAddress: pciAddress(index), pfAddress: '0000:3b:00.0', vfIndex: index };
+      return {
+        ...address,
+        pool: 'p',
+        name: `0000-3b-02-${index}`,
+        request: 'vf',
+        config,
+        access: { nodes: [], ...vfio },
+      };
+    });
+    const identity = { uid: claim, namespace: 'default', name: claim };
+    this.store.putClaim({ identity, podUids: ['pod-uid'], state: 'prepared', devices: stored });
+  }
+
+  /** What a sandbox does for all devices of a claim. */
+  async attach(claim: string, pod: TestNetns, sandboxId = 'sandbox1', podUid = 'pod-uid') {
+    using namespace = this.#networks.open(pod.path);
+    if (namespace === undefined) throw new Error(`there is no namespace at ${pod.path}`);
+    const links = this.#attachments.podLinks(namespace);
+    const place: SandboxPlace = { podUid, podNamespace: 'default', podName: 'app', sandboxId, netnsPath: pod.path };
+    const states = [];
+    for (const device of this.devices(claim)) {
+      states.push(await this.#attachments.attach(claim, device, place, links, never));
+    }
+    return states;
+  }
+
+  async detach(claim: string): Promise<void> {
+    for (const device of this.devices(claim)) await this.#attachments.detach(claim, device);
+  }
+
+  async takeBack(claim: string): Promise<void> {
+    for (const device of this.devices(claim)) await this.#attachments.takeBack(device);
+  }
+
+  devices(claim: string): StoredDevice[] {
+    return (this.store.claim(claim)?.devices ?? []).map((device) => ({ ...device }));
+  }
+
+  newPod(): TestNetns {
+    return this.#stack.use(new TestNetns('pod'));
+  }
+
+  ipam(rangeEnd = '10.89.7.20') {
+    const ranges = [[{ subnet: '10.89.7.0/24', rangeStart: '10.89.7.10', rangeEnd }]];
+    return { type: 'host-local', dataDir: this.#leasesDir, ranges };
+  }
+
+  /** Addresses that host-local has given away, in any network. */
+  leases(): string[] {
+    if (!existsSync(this.#leasesDir)) return [];
+    const files = readdirSync(this.#leasesDir).flatMap((network) => readdirSync(join(this.#leasesDir, network)));
+    return files.filter((name) => /^\d+\./.test(name)).sort();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+let bench: Bench;
+beforeEach(() => {
+  bench = new Bench();
+});
+afterEach(() => bench[Symbol.asyncDispose]());
+
+function ip(...args: string[]): string {
+  return execFileSync('ip', args, { encoding: 'utf8' });
+}
+const links = (): string[] => JSON.parse(ip('-j', 'link')).map(({ ifname }: { ifname: string }) => ifname);
+const inPod = (pod: TestNetns) =>
+  pod
+    .ip('addr', 'show')
+    .filter(({ ifname }: { ifname: string }) => ifname !== 'lo')
+    .map(({ ifname, address, mtu }: { ifname: string; address: string; mtu: number }) => ({ ifname, address, mtu }));
+
+describe('a VF in user space', () => {
+  const config = { interfaceName: 'dpdk0', mtu: 9000, addresses: ['2001:DB8:0::7/64'] };
+
+  it('is told by what the PF, the claim and the IPAM plugin say, and has no interface', async () => {
+    bench.adminInfo = { hardwareAddress: '02:bb:00:00:00:07', vlan: { id: 7, priority: 0 } };
+    bench.prepare('dpdk', [{ index: 1, config: { ...config, ipam: bench.ipam() }, userSpace: true }]);
+    const pod = bench.newPod();
+    expect(await bench.attach('dpdk', pod)).toEqual([
+      {
+        interfaceName: 'dpdk0',
+        hardwareAddress: '02:bb:00:00:00:07',
+        ips: ['10.89.7.10/24', '2001:db8::7/64'],
+        tentative: false,
+        mtuBytes: 9000,
+        vlan: 7,
+      },
+    ]);
+    expect(inPod(pod)).toEqual([]);
+    expect(bench.leases()).toEqual(['10.89.7.10']);
+    pod.unmount();
+    await bench.detach('dpdk');
+    expect(bench.leases()).toEqual([]);
+  });
+
+  it('gives the address back that it had in an earlier sandbox of its pod', async () => {
+    bench.prepare('dpdk', [{ index: 1, config: { ipam: bench.ipam() }, userSpace: true }]);
+    await bench.attach('dpdk', bench.newPod(), 'sandbox1');
+    const [state] = await bench.attach('dpdk', bench.newPod(), 'sandbox2');
+    expect(bench.leases().map((address) => `${address}/24`)).toEqual(state?.ips);
+    await bench.detach('dpdk');
+    expect(bench.leases()).toEqual([]);
+  });
+});
+
+describe('a VF that CNI plugins attach', () => {
+  const chain = () => ({
+    cniVersion: '1.0.0',
+    name: 'fast',
+    plugins: [
+      { type: 'host-device', device: 'vf1', ipam: bench.ipam() },
+      { type: 'tuning', capabilities: { mac: true }, mtu: 1400 },
+    ],
+  });
+  const config = (): VfConfig => ({
+    attach: 'cni',
+    cni: chain(),
+    interfaceName: 'net1',
+    macAddress: '02:aa:00:00:00:01',
+  });
+
+  it('is reported as it is in the pod, and goes back as it was, with its address', async () => {
+    bench.createVf(1);
+    bench.prepare('c', [{ index: 1, config: config() }]);
+    const pod = bench.newPod();
+    const [state] = await bench.attach('c', pod);
+    expect(state).toMatchObject({ interfaceName: 'net1', mtuBytes: 1400, ips: ['10.89.7.10/24'] });
+    expect(state?.hardwareAddress).toBe('02:aa:00:00:00:01');
+    const { attachments } = await bench.runner.cachedAttachments();
+    expect(attachments).toMatchObject([
+      {
+        attachment: {
+          deviceId: pciAddress(1),
+          args: {
+            K8S_POD_NAMESPACE: 'default',
+            K8S_POD_NAME: 'app',
+            K8S_POD_UID: 'pod-uid',
+            K8S_POD_INFRA_CONTAINER_ID: 'sandbox1',
+          },
+        },
+        result: { interfaces: [{ name: 'net1' }] },
+      },
+    ]);
+    // Again, as after a restart in the middle: the plugins are not asked twice.
+    expect(await bench.attach('c', pod)).toEqual([state]);
+    expect(bench.leases()).toEqual(['10.89.7.10']);
+    await bench.detach('c');
+    expect(bench.leases()).toEqual([]);
+    const [link] = JSON.parse(ip('-j', 'link', 'show', 'vf1'));
+    expect(link).toMatchObject({ mtu: 1500, address: '02:00:00:00:00:01' });
+    expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+  });
+});
