@@ -81,10 +81,13 @@ const onCluster = (...files: string[]) => [
 ];
 
 /**
- * Cases about the DaemonSet, the same on any version, and the storm, in which all parts are killed that other cases kill
- * one by one. `npm run e2e:cluster -- --kubernetes 1.34` has them, too.
+ * Cases about the DaemonSet and about the example driver, the same on any version, and the storm, in which all parts are
+ * killed that other cases kill one by one. `npm run e2e:cluster -- --kubernetes 1.34` has them, too.
  */
-const onceOnly = ['during a rolling update', 'a drained node', 'running pods keep what they have', 'none fails, none'];
+const onceOnly = [
+  ...['during a rolling update', 'a drained node', 'running pods keep what they have', 'none fails, none'],
+  'the example driver',
+];
 /** On the other pairs parts are killed while fewer pods come, for the sake of time. */
 const fewerPods = { NETDRA_FAULT_PODS: '12' };
 
