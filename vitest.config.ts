@@ -6,7 +6,7 @@ const patient = { poll: { timeout: 10_000 } };
 
 /**
  * `quick` needs neither root nor a container runtime. `integration` needs root and the kernel; `e2e-node` a real
- * containerd too. The last two run inside namespaces of their own (see scripts/node-shell.sh), one file at a time.
+ * containerd too. The last two run inside namespaces of their own (see scripts/in-node.sh), one file at a time.
  */
 export default defineConfig({
   test: {
