@@ -42,7 +42,7 @@ class Bench implements AsyncDisposable {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
       ensureLink: async () => undefined,
-      reclaimLink: async () => undefined,
+      recreate: async () => undefined,
     },
     cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),
     store: this.store,
@@ -111,7 +111,7 @@ class Bench implements AsyncDisposable {
   }
 
   async takeBack(claim: string): Promise<void> {
-    for (const device of this.devices(claim)) await this.#attachments.takeBack(device);
+    for (const device of this.devices(claim)) await this.#attachments.detachLost(device);
   }
 
   devices(claim: string): StoredDevice[] {

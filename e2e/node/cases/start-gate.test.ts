@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Settings } from '../../../src/app/settings.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
-import { buildPod, testDriver } from '../../../test/doubles/objects.ts';
+import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { DriverProcess } from '../driver-process.ts';
 import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../faults/vf-pod.ts';

@@ -141,7 +141,9 @@ describe('FailureEvents', () => {
     events.devicesFound('node-1', [], claims);
     events.devicesFound('node-1', [], claims);
     expect(told()).toEqual(['ResourceClaim fast-net DeviceLost', 'Pod web-0 DeviceLost']);
-    expect(reports[0]?.note).toContain('Device 0000-3b-02-1 (0000:3b:02.1) of claim apps/fast-net is no longer on the node');
+    expect(reports[0]?.note).toContain(
+      'Device 0000-3b-02-1 (0000:3b:02.1) of claim apps/fast-net is no longer on the node',
+    );
     events.devicesFound('node-1', [device.name], claims);
     events.devicesFound('node-1', [], claims);
     expect(told()).toHaveLength(4);
