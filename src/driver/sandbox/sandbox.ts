@@ -19,7 +19,8 @@ const tentative = { everyMs: 500, reads: 10 };
 /**
  * Phase of a sandbox.
  * `pending`: nothing was done yet. `attaching`: VFs are being attached, also those that have left the pod; retried after a
- * failure. `ready`: VFs are attached and metadata is written. `detaching`: VFs are being detached; retried after a failure. `gone`: no VF is in it.
+ * failure. `ready`: VFs are attached and metadata is written. `detaching`: VFs are being detached; retried after a failure.
+ * `gone`: no VF is in it.
  */
 export type Phase = 'pending' | 'attaching' | 'ready' | 'detaching' | 'gone';
 
@@ -290,7 +291,7 @@ export class Sandbox implements AsyncDisposable {
     return failed;
   }
 
-  /** Reports a claim that cannot be served. One that is ready stays so: containers may start with what it last was. */
+  /** Reports a claim that cannot be served. One that is ready stays ready: its VFs were not read, so nothing is known to be wrong. */
   async #fail(identity: ClaimIdentity, error: unknown): Promise<FailedWork> {
     const { onFailure, logger, claims } = this.#deps;
     const failed = this.#progress.failed(identity, error);
