@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import type { StartGatePort } from '../driver/ports.ts';
 import type { KubeClient } from '../framework/kube/index.ts';
 import {
   chooseStartGate,
@@ -8,7 +9,6 @@ import {
   isHookless,
   readRuntimeHandlers,
 } from '../framework/metadata/gate/index.ts';
-import type { ClaimMetadataOptions } from '../framework/metadata/index.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { Settings } from './settings.ts';
 
@@ -16,19 +16,11 @@ import type { Settings } from './settings.ts';
 const gateTimeoutSeconds = 100;
 const readNodeMs = 10_000;
 
-/** What keeps containers of this node from starting before their devices are ready. */
-export interface NodeGate {
-  /** Absent: containers lack their metadata file until then. */
-  hook?: NonNullable<ClaimMetadataOptions['gate']>;
-  /** Whether containers of a runtime handler run the hook. */
-  runsHooks: (runtimeHandler: string) => boolean;
-}
-
 /** Chooses the start gate and installs its program. @throws GateError */
 export async function openStartGate(
   settings: Settings,
   { kube, dataDir, logger }: { kube: KubeClient; dataDir: string; logger: Logger },
-): Promise<NodeGate> {
+): Promise<StartGatePort> {
   const { nodeName, startGate, hooklessRuntimeHandlers } = settings;
   // A restart while the API server is unreachable must not change an earlier choice.
   const isInstalled = existsSync(gateProgramPath(dataDir));

@@ -1,17 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-
-/** Sources of the gauges. Each function is called at each scrape. */
-export interface MetricSources {
-  /** How many devices are offered to the scheduler. */
-  devicesOffered(): number;
-  /** How many claims are in each state of the store. */
-  claimsByState(): Record<string, number>;
-  /** How many devices are in a pod's sandbox now. */
-  devicesAttached(): number;
-  /** How many requests have a metadata file. */
-  metadataFiles(): Promise<number>;
-}
+import type { NodeFacts } from '../../driver/ports.ts';
 
 export interface MetricsOptions {
   driver: string;
@@ -109,7 +98,7 @@ export class Metrics {
   }
 
   /** Adds the gauges that are read at each scrape. To be called once, when their sources exist. */
-  readFrom(sources: MetricSources): void {
+  readFrom(sources: NodeFacts): void {
     const registers = [this.#registry];
     const add = (name: string, help: string, read: () => number | Promise<number>) =>
       new Gauge({

@@ -1,10 +1,12 @@
 import type { PluginHandlers } from '../../../nri/index.ts';
+import type { NodeObserver } from '../../driver/ports.ts';
 import type { MetadataCalls } from '../../driver/sandbox/index.ts';
 import { type DraPlugin, failureOf } from '../../framework/kubeletplugin/plugin.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import { intercept } from '../../lib/intercept.ts';
 import type { Metrics } from './metrics.ts';
+import type { Operations } from './operations.ts';
 
 /** The label value for an error: our own codes are few, and all other errors count as one. */
 function codeOf(error: unknown): string {
@@ -70,4 +72,20 @@ export function observeHandlers(handlers: PluginHandlers, metrics: Metrics, cloc
     }
   };
   return intercept(handlers, ({ name, next }) => (untimed.includes(name) ? next() : observe(name, next)));
+}
+
+/** Metrics and readiness of a node's driver. */
+export function observerOf(
+  ops: Pick<Operations, 'metrics' | 'setConnected' | 'setPublished'>,
+  clock: Clock,
+): NodeObserver {
+  const { metrics } = ops;
+  return {
+    plugin: (plugin) => observePlugin(plugin, metrics, clock),
+    files: (files) => observeFiles(files, metrics, clock),
+    handlers: (handlers) => observeHandlers(handlers, metrics, clock),
+    connected: (peer, failure) => ops.setConnected(peer, failure),
+    published: (failure) => ops.setPublished(failure),
+    started: (facts) => metrics.readFrom(facts),
+  };
 }

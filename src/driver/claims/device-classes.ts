@@ -12,6 +12,8 @@ export interface DeviceClassesOptions {
   resources: Pick<ResourceApi, 'request' | 'list' | 'watch'>;
   clock: Clock;
   logger: Logger;
+  /** From 0 up to 1; default `Math.random`. */
+  random?: () => number;
 }
 
 const path = 'deviceclasses';

@@ -6,6 +6,7 @@ import {
   deviceAttributes,
   type HeldFacts,
   Inventory,
+  type InventoryOptions,
   type InventoryReport,
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
@@ -20,6 +21,7 @@ export interface DeviceListOptions
   extends QuarantineOptions,
     ScanScheduleOptions,
     Omit<HostVfsOptions, 'assertListed' | 'deviceAt' | 'onHungChange'> {
+  host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
   policyPath?: string;
 }

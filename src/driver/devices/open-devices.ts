@@ -10,13 +10,18 @@ export interface SimulationSettings {
   simulatePrefix: string;
 }
 
+export type OpenDevicesOptions = Omit<DeviceListOptions, 'nic'> & {
+  host: SimulatedNicOptions['connection'];
+  stateDir: string;
+};
+
 /**
  * Finds the devices of this node, after creating them if they are to be simulated. They may not be listed yet.
  * @throws SriovError, NetlinkError if they cannot be simulated; NetdraError `policy-invalid`
  */
 export async function openDevices(
   { simulate, simulatePrefix: namePrefix }: SimulationSettings,
-  { stateDir, ...options }: Omit<DeviceListOptions, 'nic'> & { stateDir: string },
+  { stateDir, ...options }: OpenDevicesOptions,
 ): Promise<DeviceList> {
   const dir = join(stateDir, 'simulated');
   const nic = simulate && new SimulatedNic({ ...simulate, namePrefix, dir, connection: options.host });

@@ -1,4 +1,4 @@
-import type { KubeClient } from '../../framework/kube/index.ts';
+import type { KubeApi } from '../../framework/kube/index.ts';
 import type { EventSeries, KubeEvent } from './event.ts';
 
 /** Access to events in the API server. */
@@ -9,7 +9,7 @@ export interface EventsApi {
   repeat(event: KubeEvent, series: EventSeries, signal: AbortSignal): Promise<void>;
 }
 
-export function createEventsApi(kube: KubeClient): EventsApi {
+export function createEventsApi(kube: Pick<KubeApi, 'request'>): EventsApi {
   const pathOf = ({ metadata: { namespace } }: KubeEvent) => `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
   return {
     async create(event, signal) {

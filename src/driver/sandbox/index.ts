@@ -1,11 +1,11 @@
-export { CniCleanUp } from '../recovery/cni-clean-up.ts';
+export { CniCleanUp, type CniCleanUpOptions } from '../recovery/cni-clean-up.ts';
 export { CniAttacher, type CniPlugins } from '../vf/cni-attacher.ts';
 export { Attachments, type VfHost } from '../vf/index.ts';
 export { KernelNetworks, type LinkConnection, type NetworkNamespace, type Networks } from '../vf/networks.ts';
-export { toDeviceStatuses } from './device-status.ts';
 export { SandboxError } from './errors.ts';
 export type { MetadataCalls } from './metadata-writer.ts';
 export type { SandboxFacts } from './pod.ts';
 export type { Phase } from './sandbox.ts';
 export type { SandboxRegistry } from './sandbox-registry.ts';
 export { createSandboxSide, type SandboxSide, type SandboxSideOptions } from './side.ts';
+export { StatusReport } from './status-report.ts';

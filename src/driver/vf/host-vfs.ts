@@ -2,29 +2,26 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { linkIdentity, type NetworkDevice } from '../../node/inventory/index.ts';
-import type { LinkEthtool, RtnlConnection, VfIdentity, VfInfo } from '../../node/netlink/index.ts';
+import type { LinkEthtool, VfIdentity, VfInfo } from '../../node/netlink/index.ts';
 import {
-  DeviceNodes,
-  DriverBinding,
+  type Card,
   HostLinks,
   type HungWrite,
-  KernelWriter,
   type KernelWriterOptions,
+  openCard,
   SimulatedControl,
   type SimulatedNic,
-  Sysfs,
+  type Sysfs,
   type VfAddress,
   VfHardware,
+  type VfHardwareOptions,
 } from '../../node/sriov/index.ts';
 import type { VfControl } from './control.ts';
 import type { VfHost } from './vf-links.ts';
 
-/** Firmware takes a while to enable VFs. */
-const vfsOnMs = 120_000;
-
 export interface HostVfsOptions {
   /** Connection into the host's network namespace. */
-  host: RtnlConnection;
+  host: VfHardwareOptions['host'];
   /** For the same namespace. Absent: ethtool settings are not restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
@@ -34,6 +31,8 @@ export interface HostVfsOptions {
   nic?: SimulatedNic;
   /** Options for writes to sysfs. */
   kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
+  /** Opens the node's PCI functions. Default: those of sysfs. @param onHang called as `KernelWriterOptions.onChange` */
+  openCard?: (onHang: (hung: readonly HungWrite[]) => void) => Card;
   /** A known device, by its PCI address. */
   deviceAt: (pciAddress: string) => NetworkDevice | undefined;
   /** Throws if no devices are known yet: what is unknown is not absent. */
@@ -52,23 +51,22 @@ export class HostVfs implements VfHost, Disposable {
   readonly #links: HostLinks;
   readonly #nic: SimulatedNic | undefined;
   /** For writes that the kernel may never return from. */
-  readonly #kernel: KernelWriter;
+  readonly #kernel: Card['writes'];
   readonly #deviceAt: HostVfsOptions['deviceAt'];
   readonly #assertListed: () => void;
   readonly #logger: Logger;
 
   constructor(options: HostVfsOptions) {
     const { host, ethtool, clock, sysfsRoot = '/sys', nic, kernelWrites, onHungChange, deviceAt, logger } = options;
-    const kernel = new KernelWriter({ clock, ...kernelWrites, onChange: onHungChange });
-    const binding = new DriverBinding(sysfsRoot, (path, text, device) => kernel.write(path, text, device));
-    const nodes = new DeviceNodes(sysfsRoot);
-    this.#kernel = kernel;
+    const writes = { clock, ...kernelWrites, onChange: onHungChange };
+    const { binding, nodes, ...card } = options.openCard?.(onHungChange) ?? openCard(sysfsRoot, writes);
+    this.#kernel = card.writes;
     this.#nic = nic;
     this.#deviceAt = deviceAt;
     this.#assertListed = options.assertListed;
     this.#logger = logger;
     this.#links = new HostLinks({ binding, host, clock });
-    this.sysfs = nic?.sysfs ?? new Sysfs(sysfsRoot, (...write) => kernel.write(...write, vfsOnMs));
+    this.sysfs = nic?.sysfs ?? card.sysfs;
     if (nic === undefined) this.#hardware = new VfHardware({ binding, host, clock, nodes, ...defined({ ethtool }) });
     this.control = this.#hardware ?? new SimulatedControl();
   }

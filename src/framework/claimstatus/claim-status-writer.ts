@@ -39,6 +39,8 @@ export interface ClaimStatusWriterOptions {
   driver: string;
   clock: Clock;
   logger: Logger;
+  /** From 0 up to 1, for the pause after a conflict; default `Math.random`. */
+  random?: () => number;
   /**
    * Called when a claim's status cannot be written and several attempts, or the kind of failure, show that it needs
    * intervention: once for each claim, until its status is written again.
@@ -184,7 +186,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   /** @throws ClaimStatusError `status-dropped`, ClaimGone, KubeError */
   async #write(entry: StatusEntry, devices: DeviceStatus[], signal: AbortSignal): Promise<void> {
     const { claim } = entry;
-    const { driver, clock, logger } = this.#options;
+    const { driver, clock, logger, random = Math.random } = this.#options;
     const now = `${new Date().toISOString().slice(0, 19)}Z`;
     for (let conflicts = 1; ; conflicts++) {
       entry.stored ??= toStoredStatus(claim, await this.#api.read(claim, signal));
@@ -199,7 +201,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       } catch (error) {
         if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
         // The first conflict is most likely due to an old version, that of an earlier write; later ones are races.
-        if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * Math.random(), signal);
+        if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * random(), signal);
         // An index that does not fit a newer list makes the patch invalid before the version is compared.
         entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));
         if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;

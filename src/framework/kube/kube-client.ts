@@ -30,6 +30,9 @@ export interface WatchEvent<T> {
   object: T;
 }
 
+/** The API server as its users see it. */
+export type KubeApi = Pick<KubeClient, 'request' | 'watch'>;
+
 export interface KubeClientOptions {
   clock: Clock;
   /** User agent, as it appears in the API server's audit log. */

@@ -1,5 +1,5 @@
 import { isKubeError, KubeError } from './errors.ts';
-import type { KubeClient, KubeRequest, WatchEvent } from './kube-client.ts';
+import type { KubeApi, KubeRequest, WatchEvent } from './kube-client.ts';
 import { fromResourceVersion, type ResourceVersion, resourceVersions, toResourceVersion } from './resource-versions.ts';
 import type { KubeList, ResourceClaim } from './types.ts';
 
@@ -18,10 +18,10 @@ export type ResourceRequest = Omit<KubeRequest, 'path'> & {
  * cluster that is upgraded meanwhile or whose servers differ.
  */
 export class ResourceApi {
-  readonly #client: KubeClient;
+  readonly #client: KubeApi;
   #version: ResourceVersion = resourceVersions[0];
 
-  constructor(client: KubeClient) {
+  constructor(client: KubeApi) {
     this.#client = client;
   }
 

@@ -1,4 +1,4 @@
-import { isKubeError, type KubeClient, type ObjectMeta, type ResourceApi, type WatchEvent } from '../kube/index.ts';
+import { isKubeError, type KubeApi, type ObjectMeta, type ResourceApi, type WatchEvent } from '../kube/index.ts';
 import { SliceError } from './errors.ts';
 import type { ResourceSlice } from './model.ts';
 
@@ -19,7 +19,7 @@ export interface SliceApi {
 
 /** @param place driver and node of the slices */
 export function createSliceApi(
-  client: KubeClient,
+  client: Pick<KubeApi, 'request'>,
   resources: ResourceApi,
   place: { driver: string; nodeName: string },
 ): SliceApi {
@@ -52,7 +52,7 @@ function withKind(slice: ResourceSlice) {
   return { ...rest, kind: 'ResourceSlice' };
 }
 
-async function readNodeUid(client: KubeClient, nodeName: string, signal: AbortSignal): Promise<string> {
+async function readNodeUid(client: Pick<KubeApi, 'request'>, nodeName: string, signal: AbortSignal): Promise<string> {
   let node: { metadata?: ObjectMeta };
   try {
     node = await client.request({ method: 'GET', path: `/api/v1/nodes/${nodeName}`, signal });

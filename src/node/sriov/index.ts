@@ -1,3 +1,4 @@
+export { type Card, openCard } from './card.ts';
 export { DeviceNodes } from './device-nodes.ts';
 export { DriverBinding, isVfio, type WriteFile } from './driver-binding.ts';
 export { SriovError, type SriovErrorCode, UnknownVfStateError } from './errors.ts';
@@ -15,6 +16,7 @@ export {
   type VfAccess,
   type VfAddress,
   VfHardware,
+  type VfHardwareOptions,
   type VfSnapshot,
   type VfWanted,
 } from './vf-hardware.ts';

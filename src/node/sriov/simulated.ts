@@ -18,7 +18,7 @@ export interface SimulatedNicOptions extends SimulationPlan {
   /** Directory of the sysfs tree; it holds nothing else. */
   dir: string;
   /** Connection into the namespace that acts as the host. */
-  connection: RtnlConnection;
+  connection: Pick<RtnlConnection, 'links' | 'link' | 'createBridge' | 'createVeth' | 'deleteLink' | 'setLink'>;
   clock?: Clock;
 }
 

@@ -44,7 +44,11 @@ const options = (more: Partial<DeviceListOptions> = {}): DeviceListOptions => ({
 const open = (policyPath?: string, more: Partial<DeviceListOptions> = {}) =>
   new DeviceList(options({ ...(policyPath === undefined ? {} : { policyPath }), ...more }));
 const openReal = (more: Partial<DeviceListOptions> = {}) =>
-  openDevices({ simulatePrefix: 'nsim' } satisfies SimulationSettings, { ...options(more), stateDir: node.root });
+  openDevices({ simulatePrefix: 'nsim' } satisfies SimulationSettings, {
+    ...options(more),
+    host: node.connection as unknown as RtnlConnection,
+    stateDir: node.root,
+  });
 const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({
   identity: { uid: 'u', namespace: 'default', name: 'c' },
   podUids: ['p'],

@@ -1,0 +1,85 @@
+import { join } from 'node:path';
+import { createPlugin } from '../../nri/index.ts';
+import packageInfo from '../../package.json' with { type: 'json' };
+import type { NodePorts, NodeSettings } from '../driver/ports.ts';
+import { readBootId } from '../driver/recovery/index.ts';
+import { KernelNetworks } from '../driver/sandbox/index.ts';
+import { ClaimLocks, Store } from '../driver/state/index.ts';
+import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
+import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
+import { systemClock as clock } from '../lib/clock.ts';
+import { defined } from '../lib/defined.ts';
+import type { Logger } from '../lib/logger.ts';
+import { createOneByOne } from '../lib/one-by-one.ts';
+import { CniRunner } from '../node/cni/index.ts';
+import { NetworkWatch } from '../node/netlink/index.ts';
+import { InstanceToken, Operations, observerOf } from './ops/index.ts';
+import type { Settings } from './settings.ts';
+import { openStartGate } from './start-gate.ts';
+
+/** Where the ports come from, and who closes them. */
+interface PortsOptions {
+  access: ApiAccess;
+  /** Gets everything that is to be closed at the end. */
+  stack: AsyncDisposableStack;
+  logger: Logger;
+}
+
+/**
+ * Opens this machine and its neighbours for the driver: the only place where real clocks, sockets and clients are made.
+ * @throws NetdraError of what cannot be opened
+ */
+export async function openPorts(
+  settings: Settings & NodeSettings,
+  { access, stack, logger }: PortsOptions,
+): Promise<NodePorts> {
+  const { stateDir, dataDir, cniBinDirs: binDirs } = settings;
+  const ops = stack.use(await startOperations(settings, logger));
+  const kube = stack.use(new KubeClient(access, { clock, userAgent: 'netdra' }));
+  const bootId = await readBootId(settings.bootIdPath);
+  const store = stack.use(new Store(join(stateDir, 'state.db'), { bootId }));
+  const gate = await openStartGate(settings, { kube, dataDir, logger });
+  const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
+  const locks = stack.use(new ClaimLocks(join(stateDir, 'claims.lock'), clock));
+  return {
+    ...{ clock, logger, random: Math.random, kube },
+    kernel: { networks, watchHost: (onChange) => NetworkWatch.openHost(onChange) },
+    disk: { bootId, store, locks, gate, later: createOneByOne() },
+    kubelet: {
+      serve: (plugin, options) =>
+        startKubeletPlugin(plugin, {
+          ...{ ...options, registryDir: settings.kubeletRegistryDir, podUid: settings.podUid, clock, logger },
+          health: true,
+          // The driver itself serializes access to whatever two claims could share.
+          serialize: false,
+        }),
+    },
+    runtime: {
+      connect: (handlers) =>
+        createPlugin({
+          name: settings.nriPluginName,
+          index: settings.nriPluginIndex,
+          socketPath: settings.nriSocket,
+          env: process.env,
+          handlers,
+          logger,
+        }),
+    },
+    cni: stack.use(new CniRunner({ binDirs, cacheDir: join(stateDir, 'cni'), clock, logger })),
+    observer: observerOf(ops, clock),
+  };
+}
+
+async function startOperations(settings: Settings & NodeSettings, logger: Logger): Promise<Operations> {
+  const { podUid, stateDir, httpAddress, httpTlsDir } = settings;
+  return await Operations.start({
+    driver: settings.driverName,
+    version: packageInfo.version,
+    metadataEnabled: settings.enableDeviceMetadata,
+    clock,
+    logger,
+    waitForAddress: podUid !== undefined,
+    ...(podUid === undefined ? {} : { token: InstanceToken.open(join(stateDir, 'instance-token')) }),
+    ...defined({ address: httpAddress, tlsDir: httpTlsDir }),
+  });
+}

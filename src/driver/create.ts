@@ -1,0 +1,327 @@
+import { ClaimStatusWriter, createClaimStatusApi, withClaimStatus } from '../framework/claimstatus/index.ts';
+import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
+import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
+import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from '../framework/metadata/index.ts';
+import { createSliceApi, dropsTaints, SlicePublisher } from '../framework/resourceslice/index.ts';
+import { defined } from '../lib/defined.ts';
+import { explain } from '../lib/errors.ts';
+import { parseCidr } from '../node/netlink/index.ts';
+import {
+  AllocationCheck,
+  createKubeNamespaceReader,
+  createKubeNetworkAttachmentReader,
+  DeviceClasses,
+  Driver,
+} from './claims/index.ts';
+import type { DeviceList } from './devices/device-list.ts';
+import { DeviceReport } from './devices/device-report.ts';
+import { heldDevices } from './devices/held-devices.ts';
+import { openDevices } from './devices/open-devices.ts';
+import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
+import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
+import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
+import {
+  endEarlierBoots,
+  InactiveClaims,
+  ObservedVfs,
+  OrphanedFiles,
+  Reconciler,
+  UnrestoredVfs,
+} from './recovery/index.ts';
+import {
+  Attachments,
+  CniAttacher,
+  CniCleanUp,
+  createSandboxSide,
+  type SandboxRegistry,
+  StatusReport,
+} from './sandbox/index.ts';
+
+/** The driver of one node. Disposing stops it; prepared claims stay prepared, and the ports stay open. */
+export interface NetworkNode extends AsyncDisposable {
+  /** Serves sandboxes whose containers wait, connects to the runtime, and offers the devices. */
+  start(): Promise<void>;
+  /** Waits until the runtime delivers pod events. @throws ConnectionClosedError if the driver stops first */
+  whenConnected(): Promise<void>;
+}
+
+interface Base extends NodePorts {
+  settings: NodeSettings;
+  /** Owner of the parts. */
+  stack: AsyncDisposableStack;
+  decorate: NonNullable<NodePorts['decorate']>;
+  resources: ResourceApi;
+  podUidsOf: (claim: ClaimIdentity) => string[];
+}
+
+interface Parts
+  extends ReturnType<typeof createAttachments>,
+    ReturnType<typeof createReports>,
+    ReturnType<typeof createClaims> {
+  devices: DeviceList;
+  metadata: ClaimMetadata;
+  kubelet: KubeletSide;
+}
+
+/**
+ * Composes the driver of a node from its parts. From here on, calls of the kubelet are served.
+ * @throws NetdraError of the part that cannot be created
+ */
+export async function createNode(ports: NodePorts, settings: NodeSettings): Promise<NetworkNode> {
+  await using stack = new AsyncDisposableStack();
+  const { logger, kube, observer, decorate = (_name, part) => part } = ports;
+  const { store } = ports.disk;
+  const { driverName: driver, nodeName: node } = settings;
+  const podUidsOf = ({ uid }: ClaimIdentity) => store.claim(uid)?.podUids ?? [];
+  const base: Base = { ...ports, settings, stack, decorate, resources: new ResourceApi(kube), podUidsOf };
+
+  // Until it exists, this instance has served no sandbox, and serves all of them once it does.
+  let sandboxes: SandboxRegistry | undefined;
+  const onPending = (claim: ClaimIdentity) => sandboxes?.requeuePods(podUidsOf(claim));
+  const { metadata, devices } = await findDevices(base, onPending);
+  const moves = createAttachments(base, devices);
+  const reports = createReports(base, devices);
+  const { publisher, events, status } = reports;
+  const claims = createClaims(base, devices, moves.attachments);
+  const plugin = withClaimEvents(observer.plugin(withClaimStatus(claims.driver, reports.statusWriter)), events);
+  const kubelet = await serveKubelet(base, plugin, metadata, publisher);
+  const parts: Parts = { ...moves, ...reports, ...claims, devices, metadata, kubelet };
+  const { hooks, registry, deletedPods, waitingSandboxes } = createSandboxes(base, parts, () => reconciler.nudge());
+  sandboxes = registry;
+  const runtime = stack.use(
+    ports.runtime.connect({
+      ...observer.handlers(withPodEvents(hooks, events)),
+      connected: () => observer.connected('nri'),
+      disconnected: (error) => {
+        hooks.disconnected();
+        observer.connected('nri', error === undefined ? 'closed' : explain(error));
+      },
+    }),
+  );
+  const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
+  const onUnpublished = (reason: string) => observer.published(reason);
+  const report = new DeviceReport({ node, devices, store, publisher, kubelet, events, onUnpublished });
+  const owned = stack.move();
+  return {
+    async start() {
+      // The runtime registers us once every sandbox has answered it; one whose containers are waiting does not answer.
+      await waitingSandboxes.serve();
+      runtime.start();
+      for (const part of [waitingSandboxes, moves.cniCleanUp, reconciler, deletedPods]) part.start();
+      status.reportAttached();
+      report.report();
+      devices.watch(() => report.report());
+      observer.started(factsOf(base, devices, metadata));
+      logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
+    },
+    whenConnected: async () => void (await runtime.whenConnected()),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+async function findDevices(
+  { disk, kernel: { networks, ...sources }, clock, logger, settings, stack }: Base,
+  onPending: (claim: ClaimIdentity) => void,
+) {
+  const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy } = settings;
+  const { attributesDir, downwardApiDir } = settings;
+  const { store, bootId, gate, later } = disk;
+  const metadata = new ClaimMetadata({
+    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId },
+    layouts: settings.metadataLayouts.map((name) => layouts[name]),
+    // Claims that already have metadata keep it, so the object is always built.
+    enabled: settings.enableDeviceMetadata,
+    attributesOf: ({ pool, name }) => {
+      const device = pool === nodeName ? devices.find(name) : undefined;
+      return device && devices.attributesOf(device.pciAddress);
+    },
+    onRecovered: ({ namespace, name, uid }, err) => {
+      logger.warn({ claim: `${namespace}/${name}`, claimUid: uid, err }, 'damaged record of a claim is written anew');
+    },
+    onPending,
+    ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
+  });
+  // Must run before anything reads the VF snapshots of an earlier boot.
+  await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
+  const { connection: host, ethtool } = networks.host;
+  const devices = stack.use(
+    await openDevices(settings, {
+      ...{ driver, host, stateDir, clock, logger, ...sources },
+      held: () => heldDevices(store.claims()),
+      unrestored: () => store.unrestored(),
+      ...defined({ ethtool, policyPath: inventoryPolicy }),
+    }),
+  );
+  return { metadata, devices };
+}
+
+function createAttachments(
+  { kernel, disk: { store }, cni: runner, clock, logger, stack, decorate }: Base,
+  devices: DeviceList,
+) {
+  const cni = new CniAttacher({ runner, clock, logger });
+  const { networks } = kernel;
+  return {
+    attachments: new Attachments({ networks, vfs: decorate('vfs', devices.vfs), cni, store, clock }),
+    cniCleanUp: stack.use(new CniCleanUp({ runner, store, clock, logger })),
+  };
+}
+
+/** Reports to the API server; they may be late. */
+function createReports({ kube, resources, observer, stack, podUidsOf, ...base }: Base, devices: DeviceList) {
+  const { clock, logger, random, disk, settings } = base;
+  const { driverName: driver, nodeName } = settings;
+  const publisher = stack.use(
+    new SlicePublisher(createSliceApi(kube, resources, { driver, nodeName }), {
+      ...{ driver, nodeName, clock, logger, random },
+      onError: (error) => {
+        observer.published(explain(error));
+        if (dropsTaints(error)) devices.withdrawHung();
+      },
+      onSynced: () => observer.published(),
+    }),
+  );
+  const options = { controller: driver, instance: nodeName, clock, logger };
+  const events = new FailureEvents(stack.use(new EventWriter(createEventsApi(kube), options)));
+  const statusWriter = stack.use(
+    new ClaimStatusWriter(createClaimStatusApi(resources), {
+      ...{ driver, clock, logger, random },
+      onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
+    }),
+  );
+  return { publisher, events, statusWriter, status: new StatusReport({ store: disk.store, writer: statusWriter }) };
+}
+
+function createClaims(
+  { kube, resources, kernel, disk, settings, stack, ...base }: Base,
+  devices: DeviceList,
+  attachments: Attachments,
+) {
+  const { clock, logger, random } = base;
+  const { driverName: driver, nodeName, cdiDir: dir, stateDir } = settings;
+  const { store, locks } = disk;
+  const control = base.decorate('control', devices.vfs.control);
+  const deviceSpecs = new CdiSpecs({ dir, driver, class: 'device' });
+  const dialectFiles = new DialectFiles({
+    specs: new CdiSpecs({ dir, driver, class: 'dialects' }),
+    deviceInfo: new DeviceInfoFiles({
+      dir: settings.deviceInfoDir,
+      recordDir: `${stateDir}/device-info`,
+    }),
+  });
+  const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
+  const networkDriver = new Driver({
+    ...{ driver, store, attachments, control, deviceSpecs, dialectFiles, locks, logger },
+    inventory: { pool: nodeName, find: (name) => devices.findUsable(name) },
+    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
+    networkAttachments: createKubeNetworkAttachmentReader(kube),
+    namespaces: createKubeNamespaceReader(kube),
+    cni: settings.cni,
+    allocations: new AllocationCheck({ driver, classes }),
+    openClaimFields: settings.openClaimFields,
+    nodeNetworks: async () => {
+      const addresses = await kernel.networks.host.connection.reachableAddresses();
+      return addresses.filter(({ scope }) => scope === 'global').map(({ cidr }) => parseCidr(cidr));
+    },
+  });
+  return { driver: networkDriver, control, deviceSpecs, dialectFiles };
+}
+
+async function serveKubelet(
+  { kubelet, observer, resources, settings, stack }: Base,
+  plugin: DraPlugin,
+  metadata: ClaimMetadata,
+  publisher: SlicePublisher,
+): Promise<KubeletSide> {
+  const { driverName: driver, dataDir } = settings;
+  return stack.use(
+    await kubelet.serve(plugin, {
+      ...{ driver, dataDir, claims: resources, metadata },
+      // The kubelet deletes our slices while the driver is unavailable.
+      onRegistration: (registration) => {
+        observer.connected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);
+        if (registration.registered) publisher.recheck();
+      },
+    }),
+  );
+}
+
+function createSandboxes(
+  { kube, kernel, disk, settings, stack, podUidsOf, ...base }: Base,
+  parts: Parts,
+  nudge: () => void,
+) {
+  const { store, locks, gate } = disk;
+  const { devices, metadata, attachments, events, status, driver, kubelet } = parts;
+  const { clock, logger, observer } = base;
+  const side = createSandboxSide({
+    ...{ driver: settings.driverName, store, locks, attachments, networks: kernel.networks, metadata, clock, logger },
+    files: observer.files(kubelet),
+    attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
+    assure: (claim, device) => driver.assure(claim, device),
+    isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
+    isFilePlace: (path) => metadata.isFilePlace(path),
+    isFileOf: (claim, path) => metadata.isFileOf(claim, path),
+    isGateOf: (claim, args) => metadata.isGateOf(claim, args),
+    runsHooks: gate.runsHooks,
+    liveUpdates: settings.liveUpdates,
+    onWritten: (claim, isSettled) => status.report(claim, isSettled),
+    onFailure: (claim, reason) => {
+      status.report(claim, true, reason);
+      events.notAttached(claim, podUidsOf(claim), reason);
+    },
+    onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),
+    onSynchronized: nudge,
+    onOtherPod: nudge,
+  });
+  for (const part of [side.registry, side.deletedPods, side.waitingSandboxes]) stack.use(part);
+  return side;
+}
+
+function createReconciler(
+  { disk, resources, settings, stack, decorate, clock, logger }: Base,
+  parts: Parts,
+  registry: SandboxRegistry,
+  nudge: () => void,
+) {
+  const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs } = settings;
+  const { store, locks } = disk;
+  const { devices, metadata, attachments, control, kubelet: helper } = parts;
+  const metadataSpecs = new CdiSpecs({ dir: settings.cdiDir, driver, class: 'metadata' });
+  const specs = decorate('specs', [parts.deviceSpecs, metadataSpecs, parts.dialectFiles]);
+  const sandboxes = decorate('sandboxes', registry);
+  const inactive = new InactiveClaims({
+    ...{ driver, pool, store, sandboxes, claims: resources, metadata, helper, clock, logger },
+    // The next pod may already exist.
+    onHandedOver: nudge,
+  });
+  const orphans = new OrphanedFiles({ store, metadata, specs, helper, logger });
+  const unrestored = new UnrestoredVfs({ store, attachments, control, locks, logger });
+  const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
+  const tasks = [
+    { name: 'sandboxes', run: async () => registry.requeueAll() },
+    { name: 'VFs to restore', run: (signal: AbortSignal) => unrestored.sweep(signal) },
+    { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
+    { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
+    { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
+    { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
+    { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
+  ];
+  return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));
+}
+
+function factsOf({ disk: { store } }: Base, devices: DeviceList, metadata: ClaimMetadata) {
+  const held = () => store.claims().flatMap((claim) => claim.devices);
+  return {
+    devicesOffered: () => devices.offered().length,
+    claimsByState: () => countBy(store.claims().map(({ state }) => state)),
+    devicesAttached: () => held().filter(({ attachment }) => attachment !== undefined).length,
+    metadataFiles: () => metadata.countFiles(),
+  };
+}
+
+function countBy(names: string[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
+}

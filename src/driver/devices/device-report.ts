@@ -1,0 +1,40 @@
+import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import type { SlicePublisher } from '../../framework/resourceslice/index.ts';
+import { explain } from '../../lib/errors.ts';
+import type { FailureEvents } from '../events/index.ts';
+import type { Store } from '../state/index.ts';
+import { deviceHealth } from './device-health.ts';
+import type { DeviceList } from './device-list.ts';
+
+export interface DeviceReportOptions {
+  /** Name of the node, and of its pool: so it is unique in the cluster. */
+  node: string;
+  devices: Pick<DeviceList, 'failure' | 'hung' | 'isListed' | 'offered'>;
+  store: Pick<Store, 'claims'>;
+  publisher: Pick<SlicePublisher, 'publish'>;
+  kubelet: Pick<KubeletPluginHelper, 'setHealth'>;
+  events: Pick<FailureEvents, 'devicesFound' | 'devicesHung'>;
+  /** Called with the reason while no devices can be published. */
+  onUnpublished: (reason: string) => void;
+}
+
+/** Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users what was lost or hangs. */
+export class DeviceReport {
+  readonly #options: DeviceReportOptions;
+
+  constructor(options: DeviceReportOptions) {
+    this.#options = options;
+  }
+
+  report(): void {
+    const { node, devices, store, publisher, kubelet, events, onUnpublished } = this.#options;
+    // An empty list would withdraw all devices, and report those of claims as lost.
+    if (!devices.isListed) return onUnpublished(`devices cannot be listed: ${explain(devices.failure)}`);
+    const offered = devices.offered();
+    const names = offered.map(({ name }) => name);
+    publisher.publish({ pools: { [node]: { devices: offered } } });
+    kubelet.setHealth(deviceHealth(node, names, store.claims(), devices.hung()));
+    events.devicesFound(node, names, store.claims());
+    events.devicesHung(node, devices.hung());
+  }
+}

@@ -1,0 +1,137 @@
+import type { Plugin, PluginHandlers } from '../../nri/index.ts';
+import type { KubeApi } from '../framework/kube/index.ts';
+import type { DraPlugin, KubeletPluginHelper, KubeletPluginOptions } from '../framework/kubeletplugin/index.ts';
+import type { ClaimMetadataOptions, LayoutName } from '../framework/metadata/index.ts';
+import type { Clock } from '../lib/clock.ts';
+import type { Logger } from '../lib/logger.ts';
+import type { ClosedField, CniRules } from './claims/index.ts';
+import type { OpenDevicesOptions, SimulationSettings } from './devices/open-devices.ts';
+import type { InactiveClaimsOptions, OrphanedFilesOptions, ReconcileTask } from './recovery/index.ts';
+import type { CniCleanUpOptions, CniPlugins, MetadataCalls, Networks, VfHost } from './sandbox/index.ts';
+import type { Locks, Store } from './state/index.ts';
+import type { VfControl } from './vf/index.ts';
+
+/** What the driver does, independent of the machine that it runs on. Directories are absolute. */
+export interface NodeSettings extends SimulationSettings {
+  driverName: string;
+  nodeName: string;
+  /** The driver's own directory below the kubelet's `plugins`. */
+  dataDir: string;
+  stateDir: string;
+  cdiDir: string;
+  metadataLayouts: LayoutName[];
+  /** Host directory for the layout `attributes-json`; absent: the same path as in the container. */
+  attributesDir?: string;
+  /** Host directory for the layout `downward-api`, with a directory for each pod; absent: `/etc/dra`. */
+  downwardApiDir?: string;
+  /** Host directory for device-info files. */
+  deviceInfoDir: string;
+  enableDeviceMetadata: boolean;
+  /** Whether metadata follows changes in running pods. */
+  liveUpdates: boolean;
+  /** Closed fields of VFConfig that claims may set where their DeviceClass does not. */
+  openClaimFields: ClosedField[];
+  /** What CNI plugins may do. */
+  cni: CniRules;
+  /** Path of a file with an InventoryPolicy. */
+  inventoryPolicy?: string | undefined;
+  /** How often stored and actual state are compared, ms. */
+  reconcileIntervalMs: number;
+}
+
+/** Everything outside of the driver: the operating system and its neighbours, real or simulated (`npm run simulate`). */
+export interface NodePorts {
+  clock: Clock;
+  logger: Logger;
+  /** From 0 up to 1: spreads requests of many nodes to the API server. */
+  random: () => number;
+  kernel: KernelPort;
+  disk: DiskPort;
+  kube: KubeApi;
+  kubelet: KubeletPort;
+  runtime: RuntimePort;
+  /** Runs CNI plugins. */
+  cni: CniPlugins & CniCleanUpOptions['runner'];
+  observer: NodeObserver;
+  /** Replaces a part before others get it, for experiments with faulty ones. */
+  decorate?: <Name extends keyof NodeParts>(name: Name, part: NodeParts[Name]) => NodeParts[Name];
+}
+
+export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard'> {
+  networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
+  /** Reports changes of the host's devices and interfaces. */
+  watchHost: (onChange: () => void) => Disposable;
+}
+
+export interface DiskPort {
+  /** Of the node's current boot. */
+  bootId: string;
+  store: Store;
+  /** Shared with other instances of the driver. */
+  locks: Locks;
+  /** The start gate's program, once it is installed, and who runs it. */
+  gate: StartGatePort;
+  /** Runs the removal of files in the background; absent: unprepare waits for it. */
+  later?: NonNullable<ClaimMetadataOptions['later']>;
+}
+
+/** What keeps containers of this node from starting before their devices are ready. */
+export interface StartGatePort {
+  /** Absent: containers lack their metadata file until then. */
+  hook?: NonNullable<ClaimMetadataOptions['gate']>;
+  /** Whether containers of a runtime handler run the hook. */
+  runsHooks: (runtimeHandler: string) => boolean;
+}
+
+export interface KubeletPort {
+  /** Serves a plugin to the kubelet until disposed. */
+  serve(
+    plugin: DraPlugin,
+    options: Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'claims' | 'onRegistration'> & {
+      metadata: NonNullable<KubeletPluginOptions['metadata']>;
+    },
+  ): Promise<KubeletSide>;
+}
+
+export type KubeletSide = MetadataCalls &
+  Pick<KubeletPluginHelper, 'setHealth' | 'reclaim' | 'prepareAgain'> &
+  AsyncDisposable;
+
+export interface RuntimePort {
+  /** A plugin that connects to the container runtime once it is started. */
+  connect(handlers: PluginHandlers): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable;
+}
+
+/** What operators see: metrics and readiness. */
+export interface NodeObserver {
+  plugin(plugin: DraPlugin): DraPlugin;
+  files(files: MetadataCalls): MetadataCalls;
+  handlers(handlers: PluginHandlers): PluginHandlers;
+  /** @param failure why the peer does not know the driver */
+  connected(peer: 'kubelet' | 'nri', failure?: string): void;
+  /** @param failure why the API server does not have the slices as wanted */
+  published(failure?: string): void;
+  /** Called once, when the driver has started. */
+  started(facts: NodeFacts): void;
+}
+
+/** Figures that may be read at any time. */
+export interface NodeFacts {
+  /** How many devices are offered to the scheduler. */
+  devicesOffered(): number;
+  /** How many claims are in each state of the store. */
+  claimsByState(): Record<string, number>;
+  /** How many devices are in a pod's sandbox now. */
+  devicesAttached(): number;
+  /** How many requests have a metadata file. */
+  metadataFiles(): Promise<number>;
+}
+
+/** The parts that {@link NodePorts.decorate} gets. */
+export interface NodeParts {
+  vfs: VfHost;
+  control: VfControl;
+  sandboxes: InactiveClaimsOptions['sandboxes'];
+  specs: OrphanedFilesOptions['specs'];
+  task: ReconcileTask;
+}
