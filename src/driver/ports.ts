@@ -57,7 +57,7 @@ export interface NodePorts {
   decorate?: <Name extends keyof NodeParts>(name: Name, part: NodeParts[Name]) => NodeParts[Name];
 }
 
-export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard'> {
+export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy'> {
   networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
   /** Reports changes of the host's devices and interfaces. */
   watchHost: (onChange: () => void) => Disposable;

@@ -12,6 +12,7 @@ import {
 } from '../../node/inventory/index.ts';
 import type { HungWrite } from '../../node/sriov/index.ts';
 import { HostVfs, type HostVfsOptions } from '../vf/host-vfs.ts';
+import { heldDevices } from './held-devices.ts';
 import { PolicyFile } from './policy-file.ts';
 import { Quarantine, type QuarantineOptions } from './quarantine.ts';
 import { ScanReport } from './scan-report.ts';
@@ -24,6 +25,8 @@ export interface DeviceListOptions
   host: HostVfsOptions['host'] & InventoryOptions['connection'];
   /** File with an InventoryPolicy. */
   policyPath?: string;
+  /** Where the policy comes from instead. */
+  policy?: Pick<PolicyFile, 'follow'>;
 }
 
 /** A device whose kernel driver does not return from a write. */
@@ -38,7 +41,7 @@ export class DeviceList implements AsyncDisposable {
   readonly vfs: HostVfs;
   readonly #options: DeviceListOptions;
   readonly #inventory: Inventory;
-  readonly #policyFile: PolicyFile | undefined;
+  readonly #policyFile: DeviceListOptions['policy'];
   readonly #quarantine: Quarantine;
   readonly #schedule: ScanSchedule;
   readonly #report: ScanReport;
@@ -55,7 +58,7 @@ export class DeviceList implements AsyncDisposable {
   constructor(options: DeviceListOptions) {
     this.#options = options;
     const { host, clock, policyPath, held, logger } = options;
-    this.#policyFile = policyPath === undefined ? undefined : new PolicyFile(policyPath);
+    this.#policyFile = options.policy ?? (policyPath === undefined ? undefined : new PolicyFile(policyPath));
     this.vfs = new HostVfs({
       ...options,
       deviceAt: (pciAddress) => this.#at(pciAddress),
@@ -97,7 +100,7 @@ export class DeviceList implements AsyncDisposable {
 
   /**
    * Lists the node's devices. Devices of claims stay as they were first seen, because a claim's changes are not
-   * properties of the device. So do hung devices, whatever sysfs shows of them meanwhile.
+   * properties of the device. So do devices to be restored, and hung ones, whatever sysfs shows of them meanwhile.
    * @returns whether the offered devices changed
    * @throws NetdraError `policy-invalid` if there is no valid earlier policy; SriovError, NetlinkError
    */
@@ -198,7 +201,9 @@ export class DeviceList implements AsyncDisposable {
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
     const hung = this.#devices.filter(({ pciAddress }) => this.#quarantine.isHung(pciAddress));
     const asFound = hung.map(({ pciAddress }): [string, HeldFacts] => [pciAddress, {}]);
-    const held = new Map([...asFound, ...this.#options.held()]);
+    // A VF may go to the next claim as soon as it is restored, before it is seen again.
+    const unrestored = heldDevices([{ devices: this.#options.unrestored().map(({ device }) => device) }]);
+    const held = new Map([...asFound, ...unrestored, ...this.#options.held()]);
     const report = await this.#inventory.scan(held);
     this.#readReport(report);
     const seen = report.devices.map((device) =>

@@ -3,7 +3,7 @@ import type { HeldDevices, HeldFacts } from '../../node/inventory/index.ts';
 import type { StoredClaim } from '../state/index.ts';
 
 /** Original state of the devices that claims hold, as far as their claims have changed it. */
-export function heldDevices(claims: readonly StoredClaim[]): HeldDevices {
+export function heldDevices(claims: readonly Pick<StoredClaim, 'devices'>[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(
     devices.map(({ pciAddress, before, attachment }): [string, HeldFacts] => {

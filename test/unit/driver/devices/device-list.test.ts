@@ -113,6 +113,29 @@ describe('DeviceList', () => {
     expect(restarted.attributesOf(first)).toMatchObject({ driver: { string: '' } });
   });
 
+  it('knows a VF that is being restored as it was before its claim, since the next claim may have it at once', async () => {
+    const before = {
+      driver: 'igbvf',
+      vf: {},
+      link: { name: 'enp1s0f0v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 },
+    };
+    const [device] = claimOf({ before: before as unknown as NonNullable<StoredDevice['before']> }).devices;
+    unrestored = [{ device: device!, reason: 'the driver was killed between unbind and probe' }];
+    takeAway();
+    rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
+    const source = open();
+    await source.scan();
+    unrestored = [];
+    claims = [claimOf({})];
+    await source.scan();
+    const { attributes } = source.offered().find(({ name }) => name === '0000-01-10-0') ?? {};
+    expect(attributes).toMatchObject({
+      driver: { string: 'igbvf' },
+      mac: { string: '02:00:00:00:00:01' },
+      mtu: { int: 1500 },
+    });
+  });
+
   it('neither offers nor takes back a real VF that another component has moved away', async () => {
     node.takeAway('enp1s0f0v0');
     rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
