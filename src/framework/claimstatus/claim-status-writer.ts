@@ -32,6 +32,8 @@ const conflictPauseMs = 10;
 const perClaim = { burst: 6, everyMs: 10_000 };
 /** How soon a write that waits for its turn notices a removal. */
 const removalPollMs = 1_000;
+/** This long after the start of a writer, the instance of the driver that it replaces in a rolling update has ended. */
+const replacedMs = 120_000;
 /** A failure is persistent after this many attempts in a row: 8 s. */
 const persistentFailures = 5;
 
@@ -58,6 +60,8 @@ interface StatusEntry {
   settlesAtMs: number | undefined;
   /** Status as last read or written; `undefined` if it has to be read. */
   stored: StoredStatus | undefined;
+  /** Whether an earlier instance of the driver may write after us. */
+  isContested: boolean;
   /** Why the status is not written; `undefined` once it is. */
   failure: { kind: string; attempts: number; isReported: boolean } | undefined;
   running: Promise<void> | undefined;
@@ -77,11 +81,13 @@ export class ClaimStatusWriter implements AsyncDisposable {
   /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
   readonly #noted = new Map<string, StoredStatus>();
   readonly #limit: RateLimit;
+  readonly #aloneAtMs: number;
 
   constructor(api: ClaimStatusApi, options: ClaimStatusWriterOptions) {
     this.#api = api;
     this.#options = options;
     this.#limit = new RateLimit({ ...perClaim, clock: options.clock });
+    this.#aloneAtMs = options.clock.nowMs() + replacedMs;
   }
 
   /**
@@ -125,9 +131,13 @@ export class ClaimStatusWriter implements AsyncDisposable {
     // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
     const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
     this.#noted.delete(claim.uid);
+    const isContested = this.#options.clock.nowMs() < this.#aloneAtMs;
     const entry = this.#entries.get(claim.uid) ?? {
-      ...{ claim, wanted, isRemoval, settlesAtMs: undefined, stored, failure: undefined, running: undefined },
+      ...{ claim, wanted, isRemoval, stored, isContested },
+      ...{ settlesAtMs: undefined, failure: undefined, running: undefined },
     };
+    if (entry.isContested && !isContested) entry.stored = undefined;
+    entry.isContested = isContested;
     this.#entries.set(claim.uid, entry);
     entry.wanted = wanted;
     entry.isRemoval = isRemoval;

@@ -173,6 +173,24 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
+  it('reads a status once more when the instance that it has replaced must have ended, which may have written last', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim();
+    const [old, next] = [bench.start(), bench.start()];
+    next.set(claim, [ready('vf-0')]);
+    await poll(() => bench.entries()?.[0]?.conditions?.[0]?.status).toBe('True');
+    old.set(claim, [{ pool: testNode, device: 'vf-0', ready: false, reason: 'NotAttached' }]);
+    await poll(() => bench.entries()?.[0]?.conditions?.[0]?.status).toBe('False');
+    await old[Symbol.asyncDispose]();
+    bench.clock.advance(120_000);
+    next.set(claim, [ready('vf-0')]);
+    await poll(() => bench.entries()?.[0]?.conditions?.[0]?.status).toBe('True');
+    const reads = bench.api.requests('GET /resourceclaims/').length;
+    next.set(claim, [ready('vf-0')]);
+    await next[Symbol.asyncDispose]();
+    expect(bench.api.requests('GET /resourceclaims/')).toHaveLength(reads);
+  });
+
   it('keeps the time since when a device is ready, and notes when that changes', async () => {
     await using bench = await startBench();
     const claim = bench.createClaim();
