@@ -5,6 +5,7 @@ import type { SimClaim } from './api-server.ts';
 import type { SimVf } from './hardware.ts';
 import { directoriesOf, periodicSleepsMs } from './instance.ts';
 import type { Namespace, SimLink } from './kernel.ts';
+import { Reports } from './reports.ts';
 import type { SimContainer, SimSandbox } from './runtime.ts';
 import type { Process } from './simulator.ts';
 import type { Node, SimPod } from './world.ts';
@@ -34,6 +35,7 @@ export class Checks {
   readonly #goneSince = new Map<string, number>();
   /** PCI addresses of VFs that were moved out of the host's namespace for a claim. */
   readonly #away = new Set<string>();
+  readonly reports: Reports;
   #filesChanged = false;
   #isPlaceChanged = false;
   #violation: Violation | undefined;
@@ -41,6 +43,7 @@ export class Checks {
 
   constructor(node: Node) {
     this.#node = node;
+    this.reports = new Reports(node);
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
       removed: (link, by) => this.#leaves(link, by),
@@ -131,6 +134,12 @@ export class Checks {
     return due.filter((pod) => !running.has(pod)).map(({ uid }) => `${uid} does not run`);
   }
 
+  /** What slices, status, health and readiness say, and the node does not. */
+  disagreements(): string[] {
+    // A pod whose VF was reset with the card has to be deleted.
+    return this.reports.disagreements(this.#resets === 0 ? ({ id }) => !this.#changed.has(id) : undefined);
+  }
+
   /** All differences of the node from its state before the first pod. */
   remaining(): string[] {
     const { pods, hardware, cni, kernel, runtime, kubelet } = this.#node;
@@ -158,6 +167,7 @@ export class Checks {
     if (cni.entries.size > 0) remaining.push(`${cni.entries.size} CNI attachments`);
     const strangers = kernel.host.links.filter(({ name, parentDevice }) => name !== 'lo' && parentDevice === undefined);
     remaining.push(...strangers.map(({ name }) => `link ${name}`));
+    remaining.push(...this.disagreements());
     for (const sandbox of runtime.list()) remaining.push(`sandbox ${sandbox.id}`);
     return remaining;
   }

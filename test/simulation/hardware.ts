@@ -1,5 +1,14 @@
-import { NetlinkError, type VfChange, type VfIdentity, type VfInfo } from '../../src/node/netlink/index.ts';
-import { DeviceNodes, DriverBinding, isVfio, SriovError } from '../../src/node/sriov/index.ts';
+import { NetlinkError, type VfChange, type VfInfo } from '../../src/node/netlink/index.ts';
+import {
+  type Card,
+  DeviceNodes,
+  DriverBinding,
+  isVfio,
+  type PciFunction,
+  type Pf,
+  SriovError,
+  Sysfs,
+} from '../../src/node/sriov/index.ts';
 import {
   changeSettings,
   defaultVfSettings,
@@ -102,9 +111,14 @@ export class Hardware {
   /** Differences from the VF's initial state; those that a reset of the card undoes do not count. */
   changesOf(vf: SimVf): string[] {
     const now = this.stateOf(vf);
-    const found = JSON.parse(this.#found[vf.vfIndex] ?? '{}');
+    const found = this.foundStateOf(vf);
     if (vf.wasReset) return vf.link?.namespace.isHost === true ? [] : ['its interface is not on the host'];
     return differences(found, JSON.parse(JSON.stringify(now)), '');
+  }
+
+  /** As it was before the first pod. */
+  foundStateOf(vf: SimVf): { driver?: string; link?: Pick<SimLink, 'hardwareAddress' | 'mtuBytes'> } {
+    return JSON.parse(this.#found[vf.vfIndex] ?? '{}');
   }
 
   stateOf(vf: SimVf): VfState {
@@ -181,7 +195,7 @@ function differences(found: unknown, now: unknown, path: string): string[] {
 }
 
 /** sysfs of the card, for one process: each step of the kernel is a call. */
-export class SimBinding extends DriverBinding {
+class SimBinding extends DriverBinding {
   readonly #hardware: Hardware;
   readonly #process: Process;
   readonly #simulator: Simulator;
@@ -281,7 +295,7 @@ function failed(device: string, message: string): SriovError {
 }
 
 /** The character devices of vfio. */
-export class SimDeviceNodes extends DeviceNodes {
+class SimDeviceNodes extends DeviceNodes {
   readonly #hardware: Hardware;
 
   constructor(hardware: Hardware) {
@@ -295,6 +309,64 @@ export class SimDeviceNodes extends DeviceNodes {
   }
 }
 
-export function linkKey(pciAddress: string): VfIdentity {
-  return { pciAddress };
+/** What sysfs shows of the card. Reading takes no time: the kernel has it in memory. */
+class SimSysfs extends Sysfs {
+  readonly #hardware: Hardware;
+
+  constructor(hardware: Hardware) {
+    super('/nonexistent');
+    this.#hardware = hardware;
+  }
+
+  override async networkFunctions() {
+    return { pfs: [pfAddress], others: [] };
+  }
+
+  override async rdmaDevices() {
+    return new Map<string, string[]>();
+  }
+
+  override async pf(pciAddress: string): Promise<Pf> {
+    const vfs = this.#hardware.vfs.map(({ vfIndex, pciAddress: address }) => ({ vfIndex, pciAddress: address }));
+    return { ...(await this.pciFunction(pciAddress)), totalVfs: 8, vfs };
+  }
+
+  override async pciFunction(pciAddress: string): Promise<PciFunction> {
+    const facts = { pciAddress, vendor: '8086', numaNode: 0, pcieRoot: 'pci0000:00', iommuPeers: [] };
+    if (pciAddress === pfAddress) return { ...facts, device: '1592', driver: 'ice', iommuGroup: '39' };
+    const vf = this.#hardware.find(pciAddress);
+    if (vf === undefined) throw new SriovError('sysfs-unreadable', `${pciAddress} is not there`, { retriable: true });
+    const iommuGroup = `${40 + vf.vfIndex}`;
+    return { ...facts, device: '1889', iommuGroup, ...(vf.driver === undefined ? {} : { driver: vf.driver }) };
+  }
+
+  override async interfaces(pciAddress: string) {
+    return (
+      this.#linksOf(pciAddress)?.map(({ name, hardwareAddress, mtuBytes }) => ({ name, hardwareAddress, mtuBytes })) ??
+      []
+    );
+  }
+
+  override async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
+    return this.#linksOf(pciAddress)?.map(({ name }) => name);
+  }
+
+  override async port() {
+    return { linkType: 'ethernet' as const, linkSpeedMbps: 100_000 };
+  }
+
+  /** Those on the host; `undefined` if there is none anywhere. */
+  #linksOf(pciAddress: string): SimLink[] | undefined {
+    const link = pciAddress === pfAddress ? this.#hardware.pfLink : this.#hardware.find(pciAddress)?.link;
+    return link && [link].filter(({ namespace }) => namespace.isHost);
+  }
+}
+
+export function openSimCard(hardware: Hardware, process: Process, simulator: Simulator): Card {
+  return {
+    sysfs: new SimSysfs(hardware),
+    binding: new SimBinding(hardware, process, simulator),
+    nodes: new SimDeviceNodes(hardware),
+    writes: { hung: [], [Symbol.dispose]: () => undefined },
+  };
 }

@@ -1,30 +1,19 @@
 import { join } from 'node:path';
-import { allCni, Driver } from '../../src/driver/claims/index.ts';
-import {
-  endEarlierBoots,
-  InactiveClaims,
-  ObservedVfs,
-  OrphanedFiles,
-  Reconciler,
-  UnrestoredVfs,
-} from '../../src/driver/recovery/index.ts';
-import {
-  Attachments,
-  CniAttacher,
-  CniCleanUp,
-  createSandboxSide,
-  type SandboxSide,
-} from '../../src/driver/sandbox/index.ts';
+import type { PluginHandlers } from '../../nri/index.ts';
+import { Readiness } from '../../src/app/ops/readiness.ts';
+import { allCni } from '../../src/driver/claims/index.ts';
+import { createNode, type NetworkNode } from '../../src/driver/create.ts';
+import type { KubeletPort, NodeObserver, NodePorts, NodeSettings } from '../../src/driver/ports.ts';
 import { ClaimLocks, Store, type StoreOptions } from '../../src/driver/state/index.ts';
 import { CallQueue } from '../../src/framework/kubeletplugin/call-queue.ts';
 import { FileLock } from '../../src/framework/kubeletplugin/file-lock.ts';
+import type { DeviceHealth } from '../../src/framework/kubeletplugin/index.ts';
 import { type MetadataFiles, PluginCalls } from '../../src/framework/kubeletplugin/plugin-calls.ts';
 import { shareMetadataFiles } from '../../src/framework/kubeletplugin/shared-metadata-files.ts';
-import { CdiSpecs, ClaimMetadata, type DeviceAttributes, layouts } from '../../src/framework/metadata/index.ts';
 import type { Logger } from '../../src/lib/logger.ts';
-import { HostLinks, VfHardware } from '../../src/node/sriov/index.ts';
+import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
-import { linkKey, SimBinding, SimDeviceNodes } from './hardware.ts';
+import { openSimCard } from './hardware.ts';
 import { SimNetworks } from './networks.ts';
 import { Process, SimulatedClock } from './simulator.ts';
 import type { Node } from './world.ts';
@@ -44,223 +33,191 @@ export function directoriesOf({ root }: Directories) {
 }
 
 export const reconcileMs = 10_000;
-/** Periodic sleeps of the driver: reconciliation, and checks of pods and waiting sandboxes. */
-export const periodicSleepsMs = [reconcileMs, 2_000, 1_000];
+/** Periodic sleeps of the driver: reconciliation, checks of pods, waiting sandboxes and devices, and of its slices. */
+export const periodicSleepsMs = [reconcileMs, 2_000, 1_000, 2_000, 300_000];
 const lockPollMs = 100;
 
-/** One instance of the driver: the composition of `src/app/app.ts`, on the simulated node. */
+/** One instance of the driver, on the simulated node: real code behind simulated ports. */
 export class Instance {
   readonly process: Process;
-  readonly calls: PluginCalls;
-  readonly side: SandboxSide;
   readonly store: Store;
-  readonly metadata: ClaimMetadata;
-  readonly clock: SimulatedClock;
-  readonly #reconciler: Reconciler;
-  readonly #cniCleanUp: CniCleanUp;
-  readonly #endBoots: () => Promise<unknown>;
+  /** Where the kubelet and the runtime reach it; absent until it serves them. */
+  calls: PluginCalls | undefined;
+  handlers: PluginHandlers = {};
+  /** Whether the kubelet knows it. */
   isStarted = false;
+  /** Health of its devices, as the kubelet knows it. */
+  health: readonly DeviceHealth[] = [];
+  readonly readiness = new Readiness();
+  readonly #node: Node;
+  readonly #clock: SimulatedClock;
+  readonly #isShared: boolean;
+  readonly #logger: Logger;
+  readonly #unfinished = new Set<Promise<unknown>>();
+  #driver: NetworkNode | undefined;
 
   constructor(node: Node, name: string, isShared: boolean) {
-    const { simulator, kernel, hardware } = node;
-    const process = new Process(simulator, name);
-    const clock = new SimulatedClock(simulator, process);
-    const logger = loggerOf(node, process);
-    const driver = driverName;
-    const { dataDir, cdiDir, stateDir, database } = directoriesOf(node.directories);
+    const process = new Process(node.simulator, name);
+    this.#node = node;
+    this.#isShared = isShared;
     this.process = process;
-    this.clock = clock;
-    const bootId = `boot-${node.bootCount}`;
-
+    this.#clock = new SimulatedClock(node.simulator, process);
+    this.#logger = loggerOf(node, process);
     const open: StoreOptions['open'] = (path, options) => node.databases.open(path, options);
-    const store = openStore(node, process, database, { bootId, open });
-    this.store = store;
-    process.onEnd(() => store[Symbol.dispose]());
-    const attributesOf = (): DeviceAttributes => ({ kind: { string: 'vf' } });
-    const metadata = new ClaimMetadata({
-      driver,
-      dataDir,
-      cdiDir,
+    const { database } = directoriesOf(node.directories);
+    this.store = openStore(node, process, database, { bootId: `boot-${node.bootCount}`, open });
+    process.onEnd(() => this.store[Symbol.dispose]());
+  }
+
+  async start(): Promise<void> {
+    const ports = this.#ports();
+    const { plant, directories } = this.#node;
+    this.#driver = await createNode(plant?.(ports, directoriesOf(directories)) ?? ports, this.#settings());
+    await this.#driver.start();
+  }
+
+  /** As on SIGTERM. */
+  async stop(): Promise<void> {
+    await this.#driver?.[Symbol.asyncDispose]();
+  }
+
+  /** A call of the kubelet, which a stop waits for. */
+  async call<T>(send: (calls: PluginCalls) => Promise<T>): Promise<T> {
+    if (this.calls === undefined) throw new Error('the driver does not listen yet');
+    const answer = send(this.calls);
+    const settled = answer.catch(() => undefined).finally(() => this.#unfinished.delete(settled));
+    this.#unfinished.add(settled);
+    return await answer;
+  }
+
+  #settings(): NodeSettings {
+    const { dataDir, cdiDir, stateDir } = directoriesOf(this.#node.directories);
+    return {
+      ...{ driverName, nodeName, dataDir, cdiDir, stateDir },
+      deviceInfoDir: join(stateDir, 'device-info-of-multus'),
       attributesDir: join(dataDir, 'attributes'),
       downwardApiDir: join(dataDir, 'pods'),
-      layouts: [layouts.v1],
-      gate: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
-      attributesOf,
-      bootId,
-      onPending: ({ uid }) => this.side?.registry.requeuePods(store.claim(uid)?.podUids ?? []),
-      now: () => new Date(simulator.nowMs),
-    });
-    this.metadata = metadata;
-
-    const system = {
-      simulator,
-      kernel,
-      hardware,
-      process,
-      isLost: () => simulator.tape.chance(node.faults.lostRate, 'kernel'),
-    };
-    const networks = new SimNetworks(system);
-    const host = networks.host.connection;
-    const binding = new SimBinding(hardware, process, simulator);
-    const control = new VfHardware({ binding, host, clock, nodes: new SimDeviceNodes(hardware) });
-    const links = new HostLinks({ binding, host, clock });
-    const vfs = {
-      linkKey,
-      adminInfo: control.info.bind(control),
-      ensureLink: links.ensure.bind(links),
-      isUnbound: links.isUnbound.bind(links),
-      recreate: async (pciAddress: string) => void (await links.recreate(pciAddress)),
-    };
-    const lockClock = { ...clockFunctions(clock), sleep: (_ms: number) => clock.sleep(lockPollMs) };
-    const locks = new ClaimLocks(join(stateDir, 'claims.lock'), lockClock);
-    process.onEnd(() => locks[Symbol.dispose]());
-    const runner = node.cni.plugins(process);
-    const cni = new CniAttacher({ runner, clock, logger });
-    this.#cniCleanUp = new CniCleanUp({ runner, store, clock, logger });
-    const attachments = new Attachments({ networks, vfs, cni, store, clock });
-    const deviceSpecs = new CdiSpecs({ dir: cdiDir, driver, class: 'device' });
-    const metadataSpecs = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
-    const claims = node.apiServer.reader(process);
-    const networkDriver = new Driver({
-      driver,
-      store,
-      inventory: {
-        pool: nodeName,
-        find: (device) => {
-          const vf = hardware.vfs.find((each) => each.name === device);
-          return vf && { ...addressOf(vf), simulated: false };
-        },
-      },
-      attachments,
-      control,
-      attributesOf,
-      deviceSpecs,
-      dialectFiles: { write: async () => new Map(), removeClaim: async () => undefined },
-      networkAttachments: { readNetworkAttachment: async () => ({}) },
+      metadataLayouts: ['v1'],
+      enableDeviceMetadata: true,
+      liveUpdates: this.#node.plan.liveUpdates,
       openClaimFields: [],
       cni: allCni,
-      allocations: { check: async () => undefined },
-      namespaces: { readLabels: async () => ({}) },
-      nodeNetworks: async () => [],
-      locks,
-      logger,
-    });
+      reconcileIntervalMs: reconcileMs,
+      simulate: undefined,
+      simulatePrefix: '',
+    };
+  }
+
+  #ports(): NodePorts {
+    const { simulator, kernel, hardware, faults, apiServer, cni, bootCount, directories } = this.#node;
+    const { process } = this;
+    const isLost = () => simulator.tape.chance(faults.lostRate, 'kernel');
+    const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost });
+    const locks = new ClaimLocks(join(directoriesOf(directories).stateDir, 'claims.lock'), this.#lockClock());
+    process.onEnd(() => locks[Symbol.dispose]());
+    const gate = {
+      hook: { program: '/opt/netdra/netdra-gate', timeoutSeconds: 100 },
+      runsHooks: () => true,
+    };
+    return {
+      clock: this.#clock,
+      logger: this.#logger,
+      random: () => 0,
+      kernel: {
+        networks,
+        watchHost: (onChange) => networks.host.watch(onChange),
+        openCard: () => openSimCard(hardware, process, simulator),
+        policy: this.#policyFile(),
+      },
+      disk: { bootId: `boot-${bootCount}`, store: this.store, locks, gate },
+      kube: apiServer.client(process),
+      kubelet: { serve: async (plugin, options) => this.#serve(plugin, options) },
+      runtime: {
+        connect: (handlers) => {
+          this.handlers = handlers;
+          return {
+            start: () => void simulator.schedule(5, process, 'connect', () => this.#node.connectToRuntime(this)),
+            whenConnected: () => new Promise(() => undefined),
+            [Symbol.asyncDispose]: async () => undefined,
+          };
+        },
+      },
+      cni: cni.plugins(process),
+      observer: this.#observer(),
+    };
+  }
+
+  /** The kubelet plugin helper without its sockets. */
+  #serve(...[plugin, { metadata, claims, onRegistration }]: Parameters<KubeletPort['serve']>) {
+    const { dataDir } = directoriesOf(this.#node.directories);
+    const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
     const lockOf = (file: string) => {
-      if (!isShared) return undefined;
-      const lock = new HeldFileLock(join(dataDir, file), lockClock);
-      process.onEnd(() => lock.breakFree());
+      if (!this.#isShared) return undefined;
+      const lock = new HeldFileLock(join(dataDir, file), this.#lockClock());
+      this.process.onEnd(() => lock.breakFree());
       return lock;
     };
     const filesLock = lockOf('files.lock');
     const files: MetadataFiles = filesLock === undefined ? metadata : shareMetadataFiles(metadata, filesLock, clock);
     const queue = new CallQueue(lockOf('calls.lock'));
-    const calls = new PluginCalls(networkDriver, {
-      driver,
-      claims,
-      metadata: files,
-      queue,
-      serialize: false,
-      clock,
-      logger,
-    });
+    const calls = new PluginCalls(plugin, { driver, claims, metadata: files, queue, serialize: false, clock, logger });
     this.calls = calls;
-    this.side = createSandboxSide({
-      driver,
-      store,
-      metadata,
-      locks,
-      attachments,
-      networks,
-      files: {
-        updateRequestMetadata: (claim, request, devices) => files.update(claim, request, devices),
-        withdrawMetadata: (claim, requests) => files.withdraw(claim, requests),
-        openGate: (claim, sandboxId) => files.openGate(claim, sandboxId),
-        holdGate: (claim, sandboxId, reason) => files.holdGate(claim, sandboxId, reason),
-        endGate: (claim, sandboxId) => files.endGate(claim, sandboxId),
+    this.#node.simulator.schedule(5, this.process, 'registered', () => {
+      this.isStarted = true;
+      onRegistration?.({ registered: true });
+    });
+    return {
+      setHealth: (health: readonly DeviceHealth[]) => {
+        this.health = health;
       },
-      attributesOf,
-      assure: (claim, device) => networkDriver.assure(claim, device),
-      isWanted: ({ uid }, signal) => node.apiServer.isPodWanted(process, uid, signal),
-      isFilePlace: (path) => metadata.isFilePlace(path),
-      isFileOf: (claim, path) => metadata.isFileOf(claim, path),
-      isGateOf: (claim, args) => metadata.isGateOf(claim, args),
-      runsHooks: () => true,
-      liveUpdates: node.plan.liveUpdates,
-      onFailure: () => undefined,
-      onFlapping: () => undefined,
-      onSynchronized: () => this.#reconciler.nudge(),
-      onOtherPod: () => this.#reconciler.nudge(),
-      clock,
-      logger,
-    });
-    const { registry } = this.side;
-    const inactive = new InactiveClaims({
-      driver,
-      pool: nodeName,
-      store,
-      sandboxes: registry,
-      claims,
-      metadata,
-      helper: calls,
-      onHandedOver: () => this.#reconciler.nudge(),
-      clock,
-      logger,
-    });
-    const orphans = new OrphanedFiles({
-      store,
-      metadata,
-      specs: [deviceSpecs, metadataSpecs],
-      helper: calls,
-      logger,
-    });
-    const unrestored = new UnrestoredVfs({ store, attachments, control, locks, logger });
-    const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
-    this.#reconciler = new Reconciler({
-      tasks: [
-        { name: 'sandboxes', run: async () => registry.requeueAll() },
-        { name: 'VFs to restore', run: (signal) => unrestored.sweep(signal) },
-        { name: 'observed VFs', run: (signal) => observed.sweep(signal) },
-        { name: 'claims', run: (signal) => inactive.sweep(signal) },
-        { name: 'files', run: (signal) => orphans.sweep(signal) },
-        { name: 'CNI attachments', run: (signal) => this.#cniCleanUp.sweep(signal) },
-      ],
-      everyMs: reconcileMs,
-      clock,
-      logger,
-    });
-    this.#endBoots = () => endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
+      reclaim: calls.reclaim.bind(calls),
+      prepareAgain: calls.prepareAgain.bind(calls),
+      updateRequestMetadata: files.update.bind(files),
+      withdrawMetadata: files.withdraw.bind(files),
+      openGate: files.openGate.bind(files),
+      holdGate: files.holdGate.bind(files),
+      endGate: files.endGate.bind(files),
+      [Symbol.asyncDispose]: async () => {
+        this.isStarted = false;
+        await Promise.all(this.#unfinished);
+      },
+    };
   }
 
-  async start(): Promise<void> {
-    await this.#endBoots();
-    this.isStarted = true;
-    await this.side.waitingSandboxes.serve();
-    this.side.waitingSandboxes.start();
-    this.#cniCleanUp.start();
-    this.#reconciler.start();
-    this.side.deletedPods.start();
+  /** Without its text. */
+  #policyFile(): NonNullable<NodePorts['kernel']['policy']> {
+    let known: InventoryPolicy | undefined;
+    return {
+      follow: async (onChange) => {
+        const { policy } = this.#node;
+        if (policy !== known) onChange(policy);
+        known = policy;
+        return undefined;
+      },
+    };
   }
 
-  /** As on SIGTERM. */
-  async stop(): Promise<void> {
-    this.isStarted = false;
-    await this.#reconciler[Symbol.asyncDispose]();
-    await this.side.registry[Symbol.asyncDispose]();
-    await this.side.deletedPods[Symbol.asyncDispose]();
-    await this.side.waitingSandboxes[Symbol.asyncDispose]();
-    await this.#cniCleanUp[Symbol.asyncDispose]();
+  #observer(): NodeObserver {
+    const state = (failure?: string) =>
+      failure === undefined ? ({ ok: true } as const) : { ok: false, reason: failure };
+    return {
+      plugin: (plugin) => plugin,
+      files: (files) => files,
+      handlers: (handlers) => handlers,
+      connected: (peer, failure) => this.readiness.set(peer, state(failure)),
+      published: (failure) => this.readiness.set('slices', state(failure)),
+      started: () => undefined,
+    };
   }
-}
 
-function addressOf({ pciAddress, vfIndex }: { pciAddress: string; vfIndex: number }) {
-  return { pciAddress, pfAddress: '0000:01:00.0', vfIndex };
-}
-
-function clockFunctions(clock: SimulatedClock) {
-  return {
-    nowMs: () => clock.nowMs(),
-    deadline: (timeoutMs: number, parent?: AbortSignal) => clock.deadline(timeoutMs, parent),
-  };
+  #lockClock() {
+    const clock = this.#clock;
+    return {
+      nowMs: () => clock.nowMs(),
+      deadline: (timeoutMs: number, parent?: AbortSignal) => clock.deadline(timeoutMs, parent),
+      sleep: (_ms: number) => clock.sleep(lockPollMs),
+    };
+  }
 }
 
 /** A file lock that the end of its process releases. */
@@ -298,7 +255,7 @@ function openStore(node: Node, process: Process, path: string, options: StoreOpt
       node.failStore();
       node.simulator.trace(process.name, () => `store ${name} ${JSON.stringify(args.map(summary))}`);
       const result = original(...args);
-      node.onStored();
+      node.onStored(name, args[0], process);
       process.point(`after store ${name}`);
       return result;
     };

@@ -193,9 +193,11 @@ export class Kubelet {
         timeoutMs: claimTimeoutMs,
         signal,
         handle: (ended) =>
-          instance.calls.nodePrepareResources(
-            due.map(({ identity }) => identity),
-            { timeoutMs: claimTimeoutMs, signal: ended },
+          instance.call((calls) =>
+            calls.nodePrepareResources(
+              due.map(({ identity }) => identity),
+              { timeoutMs: claimTimeoutMs, signal: ended },
+            ),
           ),
       });
       for (const info of due) {
@@ -228,7 +230,8 @@ export class Kubelet {
       to: instance.process,
       what: `NodeUnprepareResources of ${info.identity.name}`,
       timeoutMs: claimTimeoutMs,
-      handle: (signal) => instance.calls.nodeUnprepareResources([info.identity], { timeoutMs: claimTimeoutMs, signal }),
+      handle: (signal) =>
+        instance.call((calls) => calls.nodeUnprepareResources([info.identity], { timeoutMs: claimTimeoutMs, signal })),
     }).finally(() => this.#unpreparing.delete(info));
     const error = answers.get(uid)?.error;
     if (error !== undefined) throw new Error(error);

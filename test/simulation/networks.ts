@@ -105,6 +105,15 @@ export class SimConnection implements LinkConnection {
     );
   }
 
+  /** All addresses in the simulation can be reached. */
+  reachableAddresses(): Promise<Address[]> {
+    return this.addresses();
+  }
+
+  async defaultRoutes(): Promise<Route[]> {
+    return [];
+  }
+
   addAddress(index: number, cidr: string): Promise<void> {
     return this.#ask(`addAddress ${cidr}`, () => this.#options.kernel.addAddress(this.#namespace, index, cidr));
   }
@@ -173,7 +182,7 @@ export class SimConnection implements LinkConnection {
 
 /** The namespaces of the simulated node, for one process. */
 export class SimNetworks implements Networks {
-  readonly host: { readonly netns: NetworkNamespace['netns']; readonly connection: SimConnection };
+  readonly host: { readonly connection: SimConnection } & Pick<NetworkNamespace, 'netns' | 'watch'>;
   readonly #options: SystemOptions;
   readonly #open = new Map<number, { namespace: Namespace; reference: Reference }>();
   #nextFd = 3;

@@ -38,7 +38,7 @@ export type Fault =
       forMs: number;
     }
   | {
-      kind: 'API server away' | 'disk full' | 'disk error' | 'store error';
+      kind: 'API server away' | 'disk full' | 'disk error' | 'store error' | 'change policy';
       atMs: number;
       forMs: number;
     }
@@ -84,7 +84,8 @@ export interface Plan {
   isShared: boolean;
 }
 
-const horizonMs = 40_000;
+/** All faults have ended by then. */
+const horizonMs = 36_000;
 
 export function drawPlan(tape: Tape): Plan {
   const podCount = tape.weighted([
@@ -223,6 +224,7 @@ function drawFaults(tape: Tape, pods: readonly PodPlan[]): Fault[] {
       [1, 'disk error'],
       [1, 'store error'],
       [2, 'update driver'],
+      [1, 'change policy'],
     ]);
     if (kind === 'update driver') return { kind, atMs, forMs: 3 * forMs, isKilled: tape.chance(0.5) };
     if (kind === 'restart kubelet') return { kind, atMs, forMs, isStateLost: tape.chance(0.15) };

@@ -94,7 +94,7 @@ function report({ seed, rule, message, shortest }: Finding): void {
 
 /** @returns the exit code */
 async function replay(seed: number, planted: string | undefined, isWhole: boolean): Promise<number> {
-  using simulation = await openSimulation(planted);
+  using simulation = openSimulation(planted);
   const first = await simulation.run(seed, true);
   let outcome: Pick<typeof first, 'violation' | 'trace'> = first;
   if (first.violation !== undefined && !isWhole) {

@@ -56,6 +56,10 @@ interface Connection {
 }
 
 const nriTimeoutMs = 2_000;
+const runtimeInfo = {
+  ...{ name: 'simulated', version: '1', nriVersion: '1' },
+  ...{ registrationTimeoutMs: 5_000, requestTimeoutMs: nriTimeoutMs },
+};
 const stateTimeoutMs = 2_000;
 const gatePollMs = 500;
 const gateTimeoutMs = 100_000;
@@ -100,9 +104,10 @@ export class Runtime {
       const pods = [...this.sandboxes.values()].filter(({ isListed }) => isListed);
       const containers = [...this.containers.values()].filter(({ state }) => state !== 'exited');
       await this.#tell(connection, 'Synchronize', () =>
-        instance.side.hooks.synchronize(pods.map(viewOf), containers.map(viewOfContainer)),
+        instance.handlers.synchronize?.(pods.map(viewOf), containers.map(viewOfContainer)),
       );
       if (!connection.isOpen) return;
+      instance.handlers.connected?.(runtimeInfo);
       instance.process.onEnd(() => this.#close(connection));
       this.#connections.push(connection);
     });
@@ -136,7 +141,7 @@ export class Runtime {
       await this.#work('cluster network', 20, 3_000, signal);
       this.#startPause(sandbox);
       await this.#event(`RunPodSandbox ${id}`, (instance, context) =>
-        instance.side.hooks.runPodSandbox(viewOf(sandbox), context),
+        instance.handlers.runPodSandbox?.(viewOf(sandbox), context),
       );
       await this.#work('task', 5, 500, signal);
     } catch (error) {
@@ -148,7 +153,7 @@ export class Runtime {
       else this.#endPause(sandbox);
       sandbox.isListed = isLeaked && tape.chance(0.3) && this.#mayBeUnknown(sandbox);
       await this.#event(`RemovePodSandbox ${id}`, (instance, context) =>
-        instance.side.hooks.removePodSandbox(viewOf(sandbox), context),
+        instance.handlers.removePodSandbox?.(viewOf(sandbox), context),
       ).catch(() => undefined);
       if (!isLeaked) this.sandboxes.delete(id);
       throw error;
@@ -174,7 +179,7 @@ export class Runtime {
     };
     await this.#work('snapshot', 5, 500, signal);
     await this.#event(`CreateContainer in ${sandboxId}`, (instance, context) =>
-      instance.side.hooks.createContainer(viewOf(sandbox), viewOfContainer(container), context),
+      instance.handlers.createContainer?.(viewOf(sandbox), viewOfContainer(container), context),
     );
     this.#ready(sandboxId);
     // CRI-O runs hooks here: if they fail, the kubelet retries.
@@ -225,7 +230,7 @@ export class Runtime {
     const isPathFirst = this.#node.plan.flavour === 'cri-o';
     if (isPathFirst) this.#unmount(sandbox);
     await this.#event(`StopPodSandbox ${id}`, (instance, context) =>
-      instance.side.hooks.stopPodSandbox(viewOf(sandbox), context),
+      instance.handlers.stopPodSandbox?.(viewOf(sandbox), context),
     );
     sandbox.state = 'stopped';
     sandbox.isListed = this.#node.plan.listsStopped;
@@ -239,7 +244,7 @@ export class Runtime {
     if (sandbox === undefined) return;
     if (sandbox.state !== 'stopped') await this.stopPodSandbox(id, signal);
     await this.#event(`RemovePodSandbox ${id}`, (instance, context) =>
-      instance.side.hooks.removePodSandbox(viewOf(sandbox), context),
+      instance.handlers.removePodSandbox?.(viewOf(sandbox), context),
     );
     this.#unmount(sandbox);
     this.#forget(sandbox);
@@ -373,7 +378,7 @@ export class Runtime {
 
   async #event(
     what: string,
-    send: (instance: Instance, context: { timeoutMs: number; signal: AbortSignal }) => Promise<void>,
+    send: (instance: Instance, context: { timeoutMs: number; signal: AbortSignal }) => void | Promise<void>,
   ): Promise<void> {
     await this.#nri.run('plugins', async () => {
       for (const connection of [...this.#connections]) {
@@ -402,7 +407,7 @@ export class Runtime {
     this.#connections = this.#connections.filter((each) => each !== connection);
     const { instance } = connection;
     this.#node.simulator.schedule(1, instance.process, 'disconnected', () => {
-      instance.side.hooks.disconnected();
+      instance.handlers.disconnected?.(undefined);
       this.#node.reconnect(instance);
     });
   }

@@ -4,6 +4,7 @@ import { Violation } from './checks.ts';
 import { MemoryDatabases } from './databases.ts';
 import type { Disk } from './disk.ts';
 import { type Directories, directoriesOf } from './instance.ts';
+import type { Plant } from './planted/plant.ts';
 import { EndlessSchedule, Simulator, type TraceLine } from './simulator.ts';
 import type { Tape } from './tape.ts';
 import { Node } from './world.ts';
@@ -20,10 +21,12 @@ export interface Outcome {
 export class Workplace implements Disposable {
   readonly directories: Directories;
   readonly disk: Disk;
+  readonly plant: Plant | undefined;
   readonly databases = new MemoryDatabases();
   readonly #database: Database;
 
-  constructor(root: string, disk: Disk) {
+  constructor(root: string, disk: Disk, plant?: Plant) {
+    this.plant = plant;
     this.directories = { root };
     this.disk = disk;
     const { database } = directoriesOf(this.directories);

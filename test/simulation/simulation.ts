@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Disk } from './disk.ts';
+import type { Plant } from './planted/plant.ts';
 import { type Outcome, runSchedule, Workplace } from './schedule.ts';
 import { shrink } from './shrink.ts';
 import { Tape } from './tape.ts';
@@ -20,8 +21,9 @@ export class Simulation implements Disposable {
   readonly #disk = new Disk();
   readonly #place: Workplace;
 
-  constructor(root = scratchDir()) {
-    this.#place = new Workplace(root, this.#disk);
+  /** @param plant a bug for the driver */
+  constructor(plant?: Plant) {
+    this.#place = new Workplace(scratchDir(), this.#disk, plant);
   }
 
   async run(seed: number, isTraced = false): Promise<Outcome & { values: readonly number[] }> {
@@ -48,7 +50,7 @@ export class Simulation implements Disposable {
 }
 
 /** A tmpfs if available: a schedule writes some hundred files. */
-export function scratchDir(): string {
+function scratchDir(): string {
   const name = `netdra-simulation-${process.pid}-${Math.random().toString(36).slice(2)}`;
   for (const base of ['/dev/shm', tmpdir()]) {
     try {

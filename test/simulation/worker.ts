@@ -23,7 +23,7 @@ const maxFindings = 20;
 const maxShortened = 3;
 
 async function work(task: WorkerTask, send: (message: WorkerMessage) => Promise<void>): Promise<void> {
-  using simulation = await openSimulation(task.planted);
+  using simulation = openSimulation(task.planted);
   let findings = 0;
   let steps = 0;
   let schedules = 0;

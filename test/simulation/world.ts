@@ -1,5 +1,6 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
 import { CniNode } from './cni.ts';
@@ -10,6 +11,7 @@ import { type Directories, directoriesOf, Instance } from './instance.ts';
 import { Kernel } from './kernel.ts';
 import { Kubelet } from './kubelet.ts';
 import { type ClaimPlan, drawPlan, type Fault, type Plan, type PodPlan } from './plan.ts';
+import type { Plant } from './planted/plant.ts';
 import { rpc } from './rpc.ts';
 import { Runtime, type SimContainer } from './runtime.ts';
 import type { Process, Simulator } from './simulator.ts';
@@ -34,8 +36,10 @@ export interface SimPod {
 const everySecondMs = 1_000;
 /** Time for pods to run, once there are no more faults. */
 const runMs = 300_000;
+/** Time for slices and status to show it. */
+const reportMs = 240_000;
 /** How long they continue to run afterwards. */
-const runOnMs = 30_000;
+const runOnMs = 20_000;
 /** Time for a node to return to its initial state, once there are no more faults and all pods were deleted. */
 export const settleMs = 600_000;
 const settleStepMs = 2_000;
@@ -45,6 +49,7 @@ export interface Place {
   directories: Directories;
   disk: Disk;
   databases: MemoryDatabases;
+  plant: Plant | undefined;
 }
 
 /** The node, the cluster around it, and the events that affect both. */
@@ -59,11 +64,15 @@ export class Node {
   readonly kubelet: Kubelet;
   readonly directories: Directories;
   readonly databases: MemoryDatabases;
+  /** A bug of the driver. */
+  readonly plant: Plant | undefined;
   readonly checks: Checks;
   readonly pods: SimPod[] = [];
   readonly instances: Instance[] = [];
   readonly faults = { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 };
   isCalm = false;
+  /** The operator's choice of devices. */
+  policy: InventoryPolicy = {};
   bootCount = 1;
   readonly #disk: Disk;
   readonly #processes = new Set<Process>();
@@ -72,7 +81,8 @@ export class Node {
   #claimCount = 0;
   surprise: unknown;
 
-  constructor(simulator: Simulator, { directories, disk, databases }: Place) {
+  constructor(simulator: Simulator, { directories, disk, databases, plant }: Place) {
+    this.plant = plant;
     this.simulator = simulator;
     this.directories = directories;
     this.databases = databases;
@@ -123,6 +133,7 @@ export class Node {
     await simulator.runUntil(plan.calmAtMs, check);
     this.#calmDown();
     await this.#await('not-running', runMs, () => this.checks.waiting(), check);
+    await this.#await('not-reported', reportMs, () => this.checks.disagreements(), check);
     await simulator.runUntil(simulator.nowMs + runOnMs, check);
     simulatorTrace(this, 'all pods are deleted');
     for (const pod of this.pods) this.#delete(pod, false);
@@ -191,8 +202,9 @@ export class Node {
     this.surprise ??= error;
   }
 
-  onStored(): void {
+  onStored(change: string, argument: unknown, process: Process): void {
     this.checks.storeChanged();
+    if (/^(release|delete)Claim$/.test(change)) this.checks.reports.released(String(argument), process);
   }
 
   failStore(): void {
@@ -241,10 +253,10 @@ export class Node {
       this.#restartLater();
     });
     this.simulator.schedule(20, process, 'start', () => {
-      instance.start().then(
-        () => this.simulator.schedule(5, process, 'connect', () => this.connectToRuntime(instance)),
-        () => process.kill(),
-      );
+      instance.start().catch((error: unknown) => {
+        simulatorTrace(this, `${name} cannot start: ${(error as Error).message}`);
+        process.kill();
+      });
     });
   }
 
@@ -313,7 +325,8 @@ export class Node {
     const allocations = new Map<SimClaim, SimClaim['devices']>();
     for (const claim of claims.filter(({ devices }) => devices.length === 0)) {
       const { vfs, adminAccess, isOneRequest } = claim.plan;
-      const available = this.hardware.vfs.filter(({ name }) => adminAccess || !taken.has(name));
+      const offered = new Set(this.apiServer.offered().map(({ name }) => name));
+      const available = this.hardware.vfs.filter(({ name }) => offered.has(name) && (adminAccess || !taken.has(name)));
       const free = (this.simulator.tape.chance(0.4) ? available.toReversed() : available).slice(0, vfs);
       if (free.length < vfs) return void this.#bindLater(pod, index);
       const devices = free.map(({ name: device }, index) => {
@@ -324,7 +337,7 @@ export class Node {
     }
     for (const [claim, devices] of allocations) claim.devices = devices;
     for (const claim of claims) {
-      this.apiServer.claims.set(claim.name, claim);
+      this.apiServer.add(claim);
       claim.reservedFor.push(pod.uid);
     }
     pod.claims = claims.map(({ name }) => name);
@@ -339,7 +352,7 @@ export class Node {
 
   #createClaim(plan: ClaimPlan, isTemplate: boolean): SimClaim {
     const name = `claim-${++this.#claimCount}`;
-    return { uid: `uid-${name}`, name, plan, devices: [], reservedFor: [], isTemplate };
+    return { uid: `uid-${name}`, name, plan, devices: [], reservedFor: [], isTemplate, status: [] };
   }
 
   #bindLater(pod: SimPod, index: number): void {
@@ -390,7 +403,7 @@ export class Node {
         break;
       }
       case 'API server away':
-        apiServer.downUntilMs = nowMs + fault.forMs;
+        apiServer.goDown(fault.forMs);
         break;
       case 'disk full':
         faults.diskFullUntilMs = nowMs + fault.forMs;
@@ -401,10 +414,18 @@ export class Node {
       case 'store error':
         faults.storeErrors += 1;
         break;
+      case 'change policy':
+        this.policy = simulator.tape.pick<InventoryPolicy>([{ pfs: [] }, { pfs: [{ select: {}, vfs: '0' }] }]);
+        simulator.schedule(fault.forMs, undefined, 'policy is changed back', () => this.#resetPolicy());
+        break;
       case 'update driver':
         this.#update(fault);
         break;
     }
+  }
+
+  #resetPolicy(): void {
+    this.policy = {};
   }
 
   /** All processes end, the card is reset to its initial state, and the content of tmpfs is lost. */
@@ -484,6 +505,7 @@ export class Node {
     Object.assign(faults, { lostRate: 0, diskFullUntilMs: 0, diskErrors: 0, storeErrors: 0 });
     cni.failureRate = 0;
     cni.hangRate = 0;
+    this.#resetPolicy();
     apiServer.errorRate = 0;
     apiServer.downUntilMs = 0;
     for (const { process } of this.instances) process.killAfter(Number.POSITIVE_INFINITY);

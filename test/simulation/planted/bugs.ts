@@ -1,252 +1,342 @@
-import type { PlantedBug } from './plant.ts';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { PodSandbox } from '../../../nri/index.ts';
+import type { StoredDevice } from '../../../src/driver/state/index.ts';
+import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
+import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
+import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
+import type { VfHardware } from '../../../src/node/sriov/index.ts';
+import {
+  all,
+  altered,
+  inHandlers,
+  inHelper,
+  inKubelet,
+  inPart,
+  inPlugin,
+  inRequests,
+  inSandboxes,
+  inStore,
+  onHost,
+  onNamespaces,
+  type Plant,
+  type PlantedBug,
+} from './plant.ts';
 
-const noReset = {
-  file: 'src/node/sriov/vf-hardware.ts',
-  replace: '{ reset = true, changed',
-  by: '{ reset = false, changed',
-};
+/** The reset of a VF undoes a lot, and hides what else is not undone. */
+const noReset = inPart('control', (control) => {
+  const { restore } = control as VfHardware;
+  return altered(control, {
+    restore: (address, before) => restore.call(control as VfHardware, address, before, { reset: false }),
+  });
+});
 
-/** Defects of earlier versions, put back where the code of today has their place. */
+/** The sandboxes that the runtime has shown, by id. */
+function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Parameters<typeof inHandlers>[0]): Plant {
+  return (ports, directories) => {
+    const seen = new Map<string, PodSandbox>();
+    const note = (pod: PodSandbox) => void seen.set(pod.id, pod);
+    const noting = inHandlers((handlers) => ({
+      async runPodSandbox(pod, context) {
+        note(pod);
+        await handlers.runPodSandbox?.(pod, context);
+      },
+      async synchronize(pods, containers) {
+        for (const pod of pods) note(pod);
+        await handlers.synchronize?.(pods, containers);
+      },
+    }));
+    // The change comes first: what it adds to a list is not new.
+    return all(noting, inHandlers(change(seen)))(ports, directories);
+  };
+}
+
+function devicesOf(store: Parameters<Parameters<typeof inStore>[0]>[0], uid: string): StoredDevice[] {
+  return store.claim(uid)?.devices ?? [];
+}
+
+/** Defects of earlier versions, as the driver would behave with them. */
 export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'blocked-by-a-name',
     what: 'a name that cannot be restored keeps the claim from being unprepared (B1)',
-    changes: [
+    plant: all(
       noReset,
-      { file: 'src/node/netlink/link-state.ts', replace: 'if (altNames.includes(name)) {', by: 'if (!altNames) {' },
-      {
-        file: 'src/driver/claims/driver.ts',
-        replace: '      return explain(error);\n',
-        by: '      throw error;\n',
-      },
-    ],
+      // The interface's own name, which udev has made an alternative one.
+      onHost((connection) => ({
+        async removeAltNames(index, keep = []) {
+          const { altNames = [] } = (await connection.link({ index })) ?? {};
+          await connection.removeAltNames(index, [...keep, ...altNames.filter((name) => /^ens1v/.test(name))]);
+        },
+      })),
+      inStore((store) => ({
+        deleteClaim(uid, unrestored = []) {
+          if (unrestored.length > 0) throw new Error(unrestored[0]?.reason);
+          store.deleteClaim(uid, unrestored);
+        },
+      })),
+    ),
   },
   {
     name: 'data-of-the-earlier-sandbox',
     what: 'the network data of the earlier sandbox is stored with the new attachment (B2)',
-    changes: [
-      {
-        file: 'src/driver/vf/attachments.ts',
-        replace: '{ ...place, ...(host === undefined ? {} : { host }) }',
-        by: '{ ...place, ...(host === undefined ? {} : { host }), ...(old?.networkData && { networkData: old.networkData }) }',
+    plant: inStore((store) => ({
+      setAttachments(uid, changes) {
+        const known = new Map(devicesOf(store, uid).map((device) => [device.pciAddress, device.attachment]));
+        const kept = [...changes].map(([pciAddress, attachment]) => {
+          const networkData = attachment?.networkData ?? known.get(pciAddress)?.networkData;
+          return [pciAddress, attachment && { ...attachment, ...(networkData && { networkData }) }] as const;
+        });
+        store.setAttachments(uid, new Map(kept));
       },
-    ],
+    })),
   },
   {
     name: 'starts-without-gate',
     what: 'containers start although their VF is not there yet (B3)',
-    changes: [
-      {
-        file: 'src/framework/metadata/files/claim-metadata.ts',
-        replace: '...(isGated ? { hooks',
-        by: '...(!isGated ? { hooks',
-      },
-    ],
+    plant: inKubelet((serve, { cdiDir }) => (plugin, options) => {
+      const { metadata } = options;
+      const prepare: typeof metadata.prepare = async (...call) => {
+        const ids = await metadata.prepare(...call);
+        for (const file of readdirSync(cdiDir).filter((each) => /^[^.].*_metadata_.*\.json$/.test(each))) {
+          const spec = JSON.parse(readFileSync(join(cdiDir, file), 'utf8'));
+          for (const { containerEdits } of spec.devices) delete containerEdits.hooks;
+          writeFileSync(join(cdiDir, file), JSON.stringify(spec));
+        }
+        return ids;
+      };
+      return serve(plugin, { ...options, metadata: altered(metadata, { prepare }) });
+    }),
   },
   {
     name: 'no-handover',
     what: 'a claim that passes to the next pod is never served there (B4)',
-    changes: [
-      {
-        file: 'src/driver/recovery/inactive-claims.ts',
-        replace: "return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };",
-        by: 'return undefined;',
-      },
-    ],
+    plant: inHelper(() => ({ prepareAgain: async () => false })),
   },
   {
     name: 'properties-left-by-cni',
     what: 'what a CNI plugin has set through the PF stays for the next claim (B5)',
-    changes: [
-      {
-        file: 'src/driver/claims/driver.ts',
-        replace: 'if (device.pfAddress === undefined && wanted === undefined) return undefined;',
-        by: 'if (wanted === undefined) return undefined;',
-      },
-    ],
+    plant: inPart('control', (control) =>
+      altered(control, {
+        snapshot: async (address) =>
+          toVfWanted((address as StoredDevice).config) === undefined
+            ? (undefined as never)
+            : await control.snapshot(address),
+      }),
+    ),
   },
   {
     name: 'forgotten-rebind',
     what: 'a VF that was left without a driver by a kill gets none in the second prepare (B6)',
-    changes: [
-      {
-        file: 'src/node/sriov/vf-hardware.ts',
-        replace: 'else if (current === undefined) await this.#binding.bind(pciAddress, before.driver);',
-        by: '',
-      },
-    ],
+    plant: inPart('control', (control) =>
+      altered(control, {
+        async configure(address, wanted, before) {
+          const { driver: _driver, ...rest } = before;
+          await control.configure(address, wanted, wanted.driver === undefined ? rest : before);
+        },
+      }),
+    ),
   },
   {
     name: 'endless-work',
     what: 'a sandbox that has left the list of the runtime is worked on for ever (B7)',
-    changes: [
-      {
-        file: 'src/driver/sandbox/sandbox-registry.ts',
-        replace:
-          'if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));\n    else if (isMissing || isLeftover)',
-        by: 'if (isLeftover && netnsPath === sandboxId)',
-      },
-      {
-        file: 'src/driver/sandbox/sandbox-registry.ts',
-        replace: 'if (facts.podUid === podUid && facts.sandboxId !== sandboxId)',
-        by: 'if (facts.podUid === podUid && facts.sandboxId === podUid)',
-      },
-    ],
+    plant: all(
+      onNamespaces(() => false),
+      seenSandboxes((seen) => (handlers) => ({
+        synchronize(pods, containers) {
+          const missing = [...seen.values()].filter(({ id }) => !pods.some((pod) => pod.id === id));
+          return handlers.synchronize?.([...pods, ...missing], containers);
+        },
+      })),
+    ),
   },
   {
     name: 'admin-access-takes-the-vf',
     what: 'a claim with adminAccess takes the VF from its user (B8)',
-    changes: [
-      {
-        file: 'src/driver/claims/device-resolver.ts',
-        replace: 'filter(({ adminAccess }) => adminAccess !== true)',
-        by: 'filter(() => true)',
-      },
-    ],
+    plant: inPlugin((plugin) => ({
+      prepareResourceClaims: (claims, context) =>
+        plugin.prepareResourceClaims(
+          claims.map((claim) => ({
+            ...claim,
+            results: claim.results.map(({ adminAccess: _adminAccess, ...result }) => result),
+          })),
+          context,
+        ),
+    })),
   },
   {
     name: 'allocation-ignored',
     what: 'a claim that was allocated anew keeps the VF that it had before (B9)',
-    changes: [
-      {
-        file: 'src/driver/claims/driver.ts',
-        replace: "const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;",
-        by: "const isAgain = known?.state === 'prepared';",
+    plant: inStore((store) => ({
+      claim(uid) {
+        const { allocation: _allocation, ...claim } = store.claim(uid) ?? {};
+        return 'identity' in claim ? (claim as ReturnType<typeof store.claim>) : undefined;
       },
-    ],
+    })),
   },
   {
     name: 'end-of-an-old-sandbox',
     what: "the end of a pod's old sandbox ends its new one, too (B13)",
-    changes: [
-      {
-        file: 'src/driver/sandbox/sandbox-registry.ts',
-        replace: '    await this.#end(sandbox);\n',
-        by: '    const isOf = (each: Entry) => each.sandbox.facts.podUid === facts.podUid;\n    await Promise.all([...this.#entries.values()].filter(isOf).map((each) => this.#end(each.sandbox)));\n',
+    plant: seenSandboxes((seen) => (handlers) => ({
+      async removePodSandbox(pod, context) {
+        await handlers.removePodSandbox?.(pod, context);
+        const others = [...seen.values()].filter(({ id, uid }) => id !== pod.id && uid === pod.uid);
+        for (const other of others) await handlers.removePodSandbox?.(other, context);
       },
-    ],
+    })),
   },
   {
     name: 'alternative-names-stay',
     what: 'alternative names of a VF are not restored (B14)',
-    changes: [
-      {
-        file: 'src/node/netlink/link-state.ts',
-        replace: "  await steps.run('altNames', () => restoreAltNames(connection, index, before.altNames));\n",
-        by: '',
-      },
-    ],
+    plant: onHost(() => ({ addAltName: async () => undefined, removeAltNames: async () => undefined })),
   },
   {
     name: 'erased-attachment',
     what: 'preparing a claim again in one instance erases what the other has stored (B15)',
-    changes: [
-      {
-        file: 'src/driver/state/store.ts',
-        replace: 'const attachment = known === undefined ? given : known.attachment;',
-        by: 'const attachment = known ? given : given;',
+    plant: all(
+      inStore((store) => ({
+        putClaim(claim, unrestored) {
+          store.putClaim(claim, unrestored);
+          const given = claim.devices.map(({ pciAddress, attachment }) => [pciAddress, attachment] as const);
+          store.setAttachments(claim.identity.uid, new Map(given));
+        },
+      })),
+      (ports) => {
+        const mutex = new KeyedMutex();
+        const locks = { run: mutex.run.bind(mutex), runAll: mutex.runAll.bind(mutex) };
+        return { ...ports, disk: { ...ports.disk, locks } };
       },
-      {
-        file: 'src/driver/state/claim-locks.ts',
-        replace: 'while (!this.#guard(() => tryLockByte(this.#descriptor, offset)))',
-        by: 'while (!this.#guard(() => tryLockByte(this.#descriptor, offset)) && offset < 0)',
-      },
-    ],
+    ),
   },
   {
     name: 'lost-with-its-namespace',
     what: 'a VF in a namespace without a path is given up (A2)',
-    changes: [
+    plant: all(
       noReset,
-      {
-        file: 'src/driver/vf/vf-links.ts',
-        replace: '    await this.#vfs.recreate(device.pciAddress);\n',
-        by: '',
-      },
-    ],
+      inPart('vfs', (vfs) => altered(vfs, { recreate: async () => undefined })),
+    ),
   },
   {
     name: 'opened-too-early',
     what: 'the gate is opened before the metadata is written',
-    changes: [
-      {
-        file: 'src/driver/sandbox/metadata-writer.ts',
-        replace: 'const isNew = this.#recordNetworkData(identity, known);',
-        by: 'const isNew = this.#recordNetworkData(identity, known);\n    await files.openGate(identity, sandboxId).catch(() => undefined);',
+    plant: inHelper((helper, { disk: { store } }, { dataDir }) => ({
+      async updateRequestMetadata(claim, request, devices) {
+        const [attachment] = devicesOf(store, claim.uid).flatMap((device) => device.attachment ?? []);
+        if (attachment !== undefined) {
+          const gate = join(dataDir, 'dra-device-metadata', `${claim.namespace}_${claim.name}`, 'gate');
+          writeFileSync(gate, formatGate({ state: 'served', sandboxId: attachment.sandboxId }));
+        }
+        return await helper.updateRequestMetadata(claim, request, devices);
       },
-      {
-        file: 'src/framework/metadata/files/claim-metadata.ts',
-        replace: '      checkAllWritten(state, claim);\n',
-        by: '',
-      },
-    ],
+    })),
   },
   {
     name: 'fails-instead-of-waiting',
     what: 'a container whose metadata is late fails, and with restartPolicy Never its pod (A4)',
-    changes: [
-      {
-        file: 'src/framework/metadata/files/claim-metadata.ts',
-        replace: 'const isGated = gate !== undefined;',
-        by: 'const isGated = gate === undefined;',
-      },
-    ],
+    plant: (ports) => ({ ...ports, disk: { ...ports.disk, gate: { runsHooks: () => true } } }),
   },
   {
     name: 'lost-namespaces-mean-host',
     what: "a sandbox whose namespaces containerd 2.4 has lost is taken for one on the host's network",
-    changes: [{ file: 'src/driver/sandbox/pod.ts', replace: 'namespaces.length === 0', by: 'namespaces.length < 0' }],
+    plant: inSandboxes((pod) =>
+      pod.namespaces.length > 0 ? pod : { ...pod, namespaces: [{ type: 'pid', path: '' }] },
+    ),
   },
   {
     name: 'leftovers-keep-claims',
     what: 'a sandbox that is left of a runtime that was killed while it made it keeps the claim from the next pod',
-    changes: [
-      {
-        file: 'src/driver/sandbox/sandbox-registry.ts',
-        replace: 'return ofPod.some(({ hasContainers }) => hasContainers || isListNew);',
-        by: 'return ofPod.length > 0;',
-      },
-    ],
+    plant: inPart('sandboxes', (sandboxes) =>
+      altered(sandboxes, { mayHaveContainers: (podUid) => sandboxes.hasPod(podUid) }),
+    ),
   },
   {
     name: 'names-of-the-earlier-pod',
     what: 'a claim that passes to another pod keeps interface names that are taken there',
-    changes: [{ file: 'src/driver/claims/driver.ts', replace: 'if (work.isHandedOver)', by: 'if (false)' }],
+    plant: inStore((store) => ({
+      putClaim(claim, unrestored) {
+        const known = store.claim(claim.identity.uid);
+        const isHandedOver = known?.state === 'prepared' && !claim.podUids.some((uid) => known.podUids.includes(uid));
+        const devices = claim.devices.map((device): StoredDevice => {
+          const { interfaceName } = known?.devices.find(({ name }) => name === device.name)?.config ?? {};
+          const isKept = isHandedOver && interfaceName !== undefined;
+          return isKept ? { ...device, config: { ...device.config, interfaceName } } : device;
+        });
+        store.putClaim({ ...claim, devices }, unrestored);
+      },
+    })),
   },
   {
     name: 'list-is-complete',
     what: 'a container that is being created while the runtime lists its containers is taken for none',
-    changes: [
-      { file: 'src/driver/sandbox/sandbox-registry.ts', replace: 'hasContainers || isListNew', by: 'hasContainers' },
-    ],
+    plant: (ports, directories) => {
+      const shown = new Set<string>();
+      return all(
+        inHandlers((handlers) => ({
+          synchronize(pods, containers) {
+            shown.clear();
+            const ids = new Set(containers.map(({ podSandboxId }) => podSandboxId));
+            for (const { id, uid } of pods) if (ids.has(id)) shown.add(uid);
+            return handlers.synchronize?.(pods, containers);
+          },
+          createContainer(pod, container, context) {
+            shown.add(pod.uid);
+            return handlers.createContainer?.(pod, container, context);
+          },
+        })),
+        inPart('sandboxes', (sandboxes) =>
+          altered(sandboxes, { mayHaveContainers: (podUid) => shown.has(podUid) && sandboxes.hasPod(podUid) }),
+        ),
+      )(ports, directories);
+    },
   },
   {
     name: 'earlier-sandbox-served-late',
     what: 'an instance that has waited for the lock takes the VF out of the next sandbox of its pod',
-    changes: [
-      { file: 'src/driver/sandbox/claim-work.ts', replace: 'if (networks.isGone(place.netnsPath))', by: 'if (false)' },
-    ],
+    plant: (ports, directories) => {
+      const isLocked = new AsyncLocalStorage<boolean>();
+      const { locks } = ports.disk;
+      const run: typeof locks.run = (uid, task) => locks.run(uid, () => isLocked.run(true, task));
+      const changed = { ...ports, disk: { ...ports.disk, locks: altered(locks, { run }) } };
+      return onNamespaces((path, isGone) => isLocked.getStore() !== true && isGone(path))(changed, directories);
+    },
   },
   {
     name: 'unfinished-spec-stays',
     what: 'what a killed process has left of a CDI spec is not found when nothing else is left of its claim',
-    changes: [
-      {
-        file: 'src/framework/metadata/files/cdi.ts',
-        replace: 'const isTemporary = file',
-        by: 'const isTemporary = false && file',
-      },
-    ],
+    plant: inPart('specs', (specs, _ports, { cdiDir }) =>
+      specs.map((each) =>
+        altered(each, {
+          async claimUids() {
+            const files = readdirSync(cdiDir).filter((file) => !file.startsWith('.'));
+            return (await each.claimUids()).filter((uid) => files.some((file) => file.includes(`_${uid}_`)));
+          },
+        }),
+      ),
+    ),
   },
   {
     name: 'observed-vf-left-behind',
     what: 'a VF that another component has moved stays in a sandbox that the runtime has lost',
-    changes: [
-      {
-        file: 'src/driver/recovery/observed-vfs.ts',
-        replace: 'if (!sandboxes.isFresh) return',
-        by: 'if (true) return',
-      },
-    ],
+    plant: inPart('task', (task) => (task.name === 'observed VFs' ? { ...task, run: async () => undefined } : task)),
+  },
+  {
+    name: 'status-stays',
+    what: 'the status of a claim keeps what was written first',
+    plant: inRequests(async (request, send) => {
+      const isChange =
+        Array.isArray(request.body) &&
+        request.body.some(({ op, path }) => op === 'replace' && path !== '/metadata/resourceVersion');
+      return await send(
+        isChange ? { ...request, method: 'GET', path: request.path.replace(/\/status$/, '') } : request,
+      );
+    }),
+  },
+  {
+    name: 'slices-stay',
+    what: 'a VF that is not restored stays in its slice',
+    plant: inRequests(async (request, send) => {
+      return request.method === 'PUT' ? (request.body as unknown) : await send(request);
+    }),
   },
 ];

@@ -1,63 +1,135 @@
-import { readFileSync } from 'node:fs';
-import { registerHooks } from 'node:module';
-import { fileURLToPath } from 'node:url';
+import type { Plugin, PluginHandlers, PodSandbox } from '../../../nri/index.ts';
+import type { KubeletSide, NodeParts, NodePorts } from '../../../src/driver/ports.ts';
+import type { KubeRequest } from '../../../src/framework/kube/index.ts';
+import type { DraPlugin } from '../../../src/framework/kubeletplugin/index.ts';
 
-/** A bug that is inserted into the code while it is loaded. */
+/** Directories of the driver. */
+export interface Directories {
+  dataDir: string;
+  cdiDir: string;
+}
+
+/** Puts a bug between the driver and its ports. */
+export type Plant = (ports: NodePorts, directories: Directories) => NodePorts;
+
+/** A bug that can be switched on for a simulation: no code is changed for it. */
 export interface PlantedBug {
   name: string;
   /** The defect that it reintroduces. */
   what: string;
-  changes: readonly SourceChange[];
+  plant: Plant;
 }
 
-export interface SourceChange {
-  /** Path from the root of the project. */
-  file: string;
-  /** Occurs exactly once. */
-  replace: string;
-  by: string;
-}
-
-const root = new URL('../../../', import.meta.url).href;
-const parameter = 'planted';
-
-/**
- * Loads another copy of a module, and of all project modules that it needs, with a bug in it. Modules outside the project
- * are shared.
- * @param module path from the root of the project
- * @throws Error if the code that a change replaces does not exist, or occurs more than once
- */
-export async function loadPlanted(module: string, bug: PlantedBug): Promise<unknown> {
-  for (const change of bug.changes) applyTo(readFileSync(fileURLToPath(root + change.file), 'utf8'), bug, change);
-  const suffix = `?${parameter}=${bug.name}`;
-  const hooks = registerHooks({
-    resolve(specifier, context, next) {
-      const resolved = next(specifier, context);
-      const isOurs = resolved.url.startsWith(root) && !resolved.url.includes('/node_modules/');
-      if (!isOurs || context.parentURL?.endsWith(suffix) !== true || resolved.url.endsWith('.json')) return resolved;
-      return { ...resolved, url: resolved.url + suffix };
-    },
-    load(url, context, next) {
-      const loaded = next(url, context);
-      if (!url.endsWith(suffix)) return loaded;
-      const file = url.slice(root.length, -suffix.length);
-      const source = bug.changes
-        .filter((change) => change.file === file)
-        .reduce((text, change) => applyTo(text, bug, change), String(loaded.source));
-      return { ...loaded, source };
+/** An object with other methods in the place of some. Calls that it makes to itself are not affected. */
+export function altered<T extends object>(object: T, changes: Partial<T>): T {
+  return new Proxy(object, {
+    get(target, key) {
+      const change = changes[key as keyof T];
+      if (change !== undefined) return change;
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === 'function' ? value.bind(target) : value;
     },
   });
-  try {
-    return await import(root + module + suffix);
-  } finally {
-    hooks.deregister();
-  }
 }
 
-function applyTo(source: string, { name }: PlantedBug, { file, replace, by }: SourceChange): string {
-  const parts = source.split(replace);
-  if (parts.length !== 2) {
-    throw new Error(`planted bug ${name}: ${file} has the code that it changes ${parts.length - 1} times, not once`);
-  }
-  return parts.join(by);
+/** Several bugs at once. */
+export function all(...plants: readonly Plant[]): Plant {
+  return (ports, directories) => plants.reduce((before, plant) => plant(before, directories), ports);
+}
+
+/** Changes a part of the driver. */
+export function inPart<Name extends keyof NodeParts>(
+  name: Name,
+  change: (part: NodeParts[Name], ports: NodePorts, directories: Directories) => NodeParts[Name],
+): Plant {
+  return (ports, directories) => ({
+    ...ports,
+    decorate: (each, part) => {
+      const before = ports.decorate?.(each, part) ?? part;
+      return each === (name as string) ? (change(before as never, ports, directories) as never) : before;
+    },
+  });
+}
+
+/** Changes the store. */
+export function inStore(change: (store: NodePorts['disk']['store']) => Partial<NodePorts['disk']['store']>): Plant {
+  return (ports) => {
+    const { store } = ports.disk;
+    return { ...ports, disk: { ...ports.disk, store: altered(store, change(store)) } };
+  };
+}
+
+/** Changes the driver as the kubelet calls it. */
+export function inPlugin(change: (plugin: DraPlugin) => Partial<DraPlugin>): Plant {
+  return inKubelet((serve) => (plugin, options) => serve({ ...plugin, ...change(plugin) }, options));
+}
+
+/** Changes the calls of the driver to the plugin helper. */
+export function inHelper(
+  change: (helper: KubeletSide, ports: NodePorts, directories: Directories) => Partial<KubeletSide>,
+): Plant {
+  return (ports, directories) =>
+    inKubelet((serve) => async (...call) => {
+      const helper = await serve(...call);
+      return { ...helper, ...change(helper, ports, directories) };
+    })(ports, directories);
+}
+
+export function inKubelet(
+  change: (serve: NodePorts['kubelet']['serve'], directories: Directories) => NodePorts['kubelet']['serve'],
+): Plant {
+  return (ports, directories) => ({ ...ports, kubelet: { serve: change(ports.kubelet.serve, directories) } });
+}
+
+/** Changes the driver as the runtime calls it. */
+export function inHandlers(change: (handlers: PluginHandlers, ports: NodePorts) => PluginHandlers): Plant {
+  return (ports) => ({
+    ...ports,
+    runtime: {
+      connect: (handlers): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable =>
+        ports.runtime.connect({ ...handlers, ...change(handlers, ports) }),
+    },
+  });
+}
+
+/** Changes all sandboxes that the runtime shows. */
+export function inSandboxes(change: (pod: PodSandbox) => PodSandbox): Plant {
+  return inHandlers((handlers) => ({
+    synchronize: (pods, containers) => handlers.synchronize?.(pods.map(change), containers),
+    runPodSandbox: (pod, context) => handlers.runPodSandbox?.(change(pod), context),
+    stopPodSandbox: (pod, context) => handlers.stopPodSandbox?.(change(pod), context),
+    removePodSandbox: (pod, context) => handlers.removePodSandbox?.(change(pod), context),
+    createContainer: (pod, container, context) => handlers.createContainer?.(change(pod), container, context),
+  }));
+}
+
+type HostConnection = NodePorts['kernel']['networks']['host']['connection'];
+
+/** Changes the host's rtnetlink. */
+export function onHost(change: (connection: HostConnection) => Partial<HostConnection>): Plant {
+  return (ports) => {
+    const { networks } = ports.kernel;
+    const host = { ...networks.host, connection: altered(networks.host.connection, change(networks.host.connection)) };
+    return { ...ports, kernel: { ...ports.kernel, networks: altered(networks, { host }) } };
+  };
+}
+
+/** Whether a namespace is gone, as the driver sees it. */
+export function onNamespaces(isGone: (path: string, known: (path: string) => boolean) => boolean): Plant {
+  return (ports) => {
+    const { networks } = ports.kernel;
+    const changed = altered(networks, { isGone: (path) => isGone(path, (each) => networks.isGone(each)) });
+    return { ...ports, kernel: { ...ports.kernel, networks: changed } };
+  };
+}
+
+/** Changes requests to the API server. */
+export function inRequests(
+  answer: (request: KubeRequest, send: (request: KubeRequest) => Promise<unknown>) => Promise<unknown>,
+): Plant {
+  return (ports) => {
+    const { kube } = ports;
+    const request = async <T>(each: KubeRequest) => (await answer(each, (sent) => kube.request(sent))) as T;
+    return { ...ports, kube: { ...kube, request } };
+  };
 }

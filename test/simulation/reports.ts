@@ -1,0 +1,125 @@
+import type { AllocatedDeviceStatus } from '../../src/framework/kube/index.ts';
+import type { Device } from '../../src/framework/resourceslice/index.ts';
+import { driverName, type SimClaim } from './api-server.ts';
+import type { SimVf } from './hardware.ts';
+import type { Instance } from './instance.ts';
+import type { SimSandbox } from './runtime.ts';
+import type { Process } from './simulator.ts';
+import type { Node } from './world.ts';
+
+/** Compares what the driver reports to the cluster with the node. What it reports may be late, so this is for calm times. */
+export class Reports {
+  readonly #node: Node;
+  /** By claim UID: the process that has released its devices. */
+  readonly #releasedBy = new Map<string, Process>();
+
+  constructor(node: Node) {
+    this.#node = node;
+  }
+
+  /** A process has stored that a claim is not prepared any more. */
+  released(claimUid: string, process: Process): void {
+    this.#releasedBy.set(claimUid, process);
+  }
+
+  /** @param isUnchanged whether the pod has left the interfaces in its sandbox as they were; absent: status is not checked */
+  disagreements(isUnchanged: ((sandbox: SimSandbox) => boolean) | undefined): string[] {
+    const instance = this.#node.registered();
+    if (instance === undefined) return ['the driver does not run'];
+    return [
+      ...(instance.readiness.ready ? [] : [`the driver is not ready: ${instance.readiness.report()}`]),
+      ...this.#ofSlices(instance),
+      ...this.#ofHealth(instance),
+      ...(isUnchanged === undefined ? [] : this.#ofStatus(instance, isUnchanged)),
+    ];
+  }
+
+  /** Each VF that is usable is offered exactly once; one that is not restored, or that something else has taken, is not. */
+  #ofSlices({ store }: Instance): string[] {
+    const { apiServer, hardware } = this.#node;
+    const offered = Map.groupBy(apiServer.offered(), ({ name }) => name);
+    const unrestored = new Set(store.unrestored().map(({ device }) => device.pciAddress));
+    const strangers = [...offered.keys()].filter((name) => !hardware.vfs.some((vf) => vf.name === name));
+    const problems = strangers.map((name) => `${name} is offered and does not exist`);
+    for (const vf of hardware.vfs) {
+      const isHeld = store.holderOf(vf.pciAddress) !== undefined;
+      const isLost = !isHeld && vf.link !== undefined && !vf.link.namespace.isHost;
+      const expected = unrestored.has(vf.pciAddress) || isLost ? 0 : 1;
+      const [device, ...more] = offered.get(vf.name) ?? [];
+      const count = device === undefined ? 0 : 1 + more.length;
+      if (count !== expected) problems.push(`${vf.name} is offered ${count} times, not ${expected}`);
+      if (device !== undefined) problems.push(...this.#differencesOf(device, vf, isHeld));
+    }
+    return problems;
+  }
+
+  /** What a claim changes of a VF is no property of the device. */
+  #differencesOf({ name, attributes = {} }: Device, vf: SimVf, isHeld: boolean): string[] {
+    if (isHeld && vf.wasReset) return [];
+    const { driver, link } = isHeld ? this.#node.hardware.foundStateOf(vf) : vf;
+    const expected = {
+      pciAddress: { string: vf.pciAddress },
+      vfIndex: { int: vf.vfIndex },
+      driver: { string: driver ?? '' },
+      ...(link === undefined ? {} : { mac: { string: link.hardwareAddress }, mtu: { int: link.mtuBytes } }),
+    };
+    return Object.entries(expected).flatMap(([key, value]) => {
+      const offered = JSON.stringify(attributes[key]);
+      return offered === JSON.stringify(value)
+        ? []
+        : [`${name} is offered with ${key} ${offered}, not ${JSON.stringify(value)}`];
+    });
+  }
+
+  #ofHealth({ health }: Instance): string[] {
+    return this.#node.apiServer.offered().flatMap(({ name }) => {
+      const states = health.filter(({ deviceName }) => deviceName === name).map((each) => each.health);
+      return states.join() === 'healthy'
+        ? []
+        : [`the health of ${name} is reported as ${states.join(' and ') || 'nothing'}`];
+    });
+  }
+
+  #ofStatus({ store }: Instance, isUnchanged: (sandbox: SimSandbox) => boolean): string[] {
+    const running = [...this.#node.runtime.containers.values()].filter(({ state }) => state === 'running');
+    return [...this.#node.apiServer.claims.values()].flatMap((claim) => {
+      const entries = claim.status.filter(({ driver }) => driver === driverName);
+      if (store.claim(claim.uid) === undefined) {
+        // The removal of an entry does not survive the end of the process: most claims are deallocated soon.
+        const isDue = this.#releasedBy.get(claim.uid)?.isAlive === true;
+        return isDue
+          ? entries.map(({ device }) => `${claim.name} is not prepared, and its status shows ${device}`)
+          : [];
+      }
+      const sandbox = running.find(({ sandbox: { pod } }) => claim.reservedFor.includes(pod.uid))?.sandbox;
+      if (sandbox === undefined || store.claim(claim.uid)?.state !== 'prepared') return [];
+      return this.#differencesOfStatus(claim, entries, isUnchanged(sandbox));
+    });
+  }
+
+  /** The devices of a running pod. */
+  #differencesOfStatus({ name, devices }: SimClaim, entries: AllocatedDeviceStatus[], isUnchanged: boolean): string[] {
+    return devices
+      .filter(({ adminAccess }) => !adminAccess)
+      .flatMap(({ device }) => {
+        const vf = this.#node.hardware.vfs.find((each) => each.name === device);
+        const found = entries.filter((entry) => entry.device === device);
+        const link = isUnchanged ? vf?.link : undefined;
+        const expected = [
+          'True',
+          vf?.pciAddress,
+          ...(link === undefined ? [] : [link.name, link.hardwareAddress, [...link.addresses.keys()].sort().join()]),
+        ];
+        const shown = found.map(({ conditions = [], data, networkData }) => [
+          conditions.find(({ type }) => type === 'Ready')?.status,
+          (data as { pciAddress?: string } | undefined)?.pciAddress,
+          ...(link === undefined
+            ? []
+            : [networkData?.interfaceName, networkData?.hardwareAddress, (networkData?.ips ?? []).join()]),
+        ]);
+        return JSON.stringify(shown) === JSON.stringify([expected])
+          ? []
+          : [`the status of ${name} says of ${device} ${JSON.stringify(shown)}, not ${JSON.stringify(expected)}`];
+      });
+  }
+}
