@@ -42,7 +42,7 @@ export async function openPorts(
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
   const locks = stack.use(new ClaimLocks(join(stateDir, 'claims.lock'), clock));
   return {
-    ...{ clock, logger, random: Math.random, kube },
+    ...{ clock, now: () => new Date(), logger, random: Math.random, kube },
     kernel: { networks, watchHost: (onChange) => NetworkWatch.openHost(onChange) },
     disk: { bootId, store, locks, gate, later: createOneByOne() },
     kubelet: {

@@ -120,14 +120,14 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 }
 
 async function findDevices(
-  { disk, kernel: { networks, ...sources }, clock, logger, settings, stack }: Base,
+  { disk, kernel: { networks, ...sources }, clock, now, logger, settings, stack }: Base,
   onPending: (claim: ClaimIdentity) => void,
 ) {
   const { driverName: driver, nodeName, dataDir, stateDir, inventoryPolicy } = settings;
   const { attributesDir, downwardApiDir } = settings;
   const { store, bootId, gate, later } = disk;
   const metadata = new ClaimMetadata({
-    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId },
+    ...{ driver, dataDir, cdiDir: settings.cdiDir, bootId, now },
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
     // Claims that already have metadata keep it, so the object is always built.
     enabled: settings.enableDeviceMetadata,

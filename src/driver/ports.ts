@@ -42,6 +42,8 @@ export interface NodeSettings extends SimulationSettings {
 /** Everything outside of the driver: the operating system and its neighbours, real or simulated (`npm run simulate`). */
 export interface NodePorts {
   clock: Clock;
+  /** The time that files have. */
+  now: () => Date;
   logger: Logger;
   /** From 0 up to 1: spreads requests of many nodes to the API server. */
   random: () => number;

@@ -121,6 +121,7 @@ export class Instance {
     };
     return {
       clock: this.#clock,
+      now: () => new Date(simulator.nowMs),
       logger: this.#logger,
       random: () => 0,
       kernel: {
