@@ -133,7 +133,7 @@ export function describeLayouts(get: () => ReleaseSite): void {
       const entries = logs().flatMap((log) => log.split('\n').map((line) => JSON.parse(line) as LogEntry));
       const warnings = entries.filter(({ level, time }) => level >= warning && time >= since);
       // That one is about the machine of the test.
-      expect(warnings.filter(({ msg }) => msg !== 'the event loop stood still')).toEqual([]);
+      expect(warnings.filter(({ msg }) => msg !== 'event loop stalled')).toEqual([]);
     });
   });
 }

@@ -26,7 +26,7 @@ import type { AllocationCheck } from './allocation-check.ts';
 import { ClaimBatch } from './claim-batch.ts';
 import { DeviceResolver, type DeviceResolverOptions, type PassingClaim } from './device-resolver.ts';
 import { DriverError } from './errors.ts';
-import { fingerprintOf } from './fingerprint.ts';
+import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 
 export interface DriverOptions extends Omit<DeviceResolverOptions, 'claimsOfPod'> {
   store: Store;
@@ -118,7 +118,7 @@ export class Driver implements DraPlugin {
     );
   }
 
-  async #resolve(work: Work, signal: AbortSignal): Promise<void> {
+  async #resolve(work: PrepareWork, signal: AbortSignal): Promise<void> {
     const { claim, known, allocation } = work;
     if (work.isAgain) return;
     // A partly prepared claim was checked before, and its class may have been deleted since.
@@ -134,7 +134,7 @@ export class Driver implements DraPlugin {
   }
 
   /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
-  #reserve(work: Work, passing: readonly PassingClaim[]): void {
+  #reserve(work: PrepareWork, passing: readonly PassingClaim[]): void {
     if (work.isHandedOver) work.devices = this.#resolver.renameInterfaces(work.claim, work.devices, passing);
     if (work.isAgain) return;
     // The first snapshot counts: an earlier attempt may have changed the VF.
@@ -150,7 +150,7 @@ export class Driver implements DraPlugin {
    * After a restart of the kubelet, VFs that are in their pod stay as they are. The others are configured again, since the PF
    * may have been reset.
    */
-  async #configureAll(work: Work): Promise<void> {
+  async #configureAll(work: PrepareWork): Promise<void> {
     const { claim, devices, isAgain } = work;
     for (const device of devices) await (isAgain ? this.assure(claim, device) : this.#configure(claim, device));
     const complete: StoredDevice[] = [];
@@ -167,13 +167,13 @@ export class Driver implements DraPlugin {
     work.prepared = isDeferredOnly ? [] : prepared;
   }
 
-  #finish(work: Work): void {
+  #finish(work: PrepareWork): void {
     // In one transaction with the claim, so that only one of two claims gets a group.
     for (const [device, members] of work.groups) this.#checkGroup(work.claim, device, members);
     this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
   }
 
-  async #snapshotAll(work: Work): Promise<void> {
+  async #snapshotAll(work: PrepareWork): Promise<void> {
     if (work.isAgain) return;
     try {
       const known: StoredDevice[] = [];
@@ -342,57 +342,6 @@ export class Driver implements DraPlugin {
 /** Whether a device has a CDI spec, or may have one: its claim was not fully prepared. */
 function mayHaveSpec({ access }: StoredDevice): boolean {
   return access === undefined || access.nodes.length > 0;
-}
-
-/** A claim that is being prepared. */
-interface Work {
-  readonly uid: string;
-  readonly claim: AllocatedClaim;
-  readonly podUids: string[];
-  readonly allocation: string;
-  /** Whether it is already prepared with its current allocation. */
-  readonly isAgain: boolean;
-  /** Whether it is, and now passes to another pod than those that it was prepared for. */
-  readonly isHandedOver: boolean;
-  /** Its stored state when the call begins. */
-  readonly known: StoredClaim | undefined;
-  /** Its earlier devices, unless they were restored. */
-  earlier: readonly StoredDevice[];
-  /** Its earlier VFs that could not be restored. */
-  unrestored: UnrestoredVf[];
-  devices: StoredDevice[];
-  /** Members of the IOMMU groups of those that go to user space. */
-  groups: [StoredDevice, string[]][];
-  /** The answer to the kubelet. */
-  prepared: PreparedDevice[];
-}
-
-function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): Work {
-  const allocation = fingerprintOf(claim);
-  const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
-  const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
-  const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
-  return {
-    ...{ uid: claim.identity.uid, claim, allocation, isAgain, isHandedOver, known, podUids },
-    earlier: known?.devices ?? [],
-    unrestored: [],
-    devices: isAgain ? known.devices : [],
-    groups: [],
-    prepared: [],
-  };
-}
-
-function storedOf({ claim: { identity }, podUids, allocation, devices }: Work): Omit<StoredClaim, 'state'> {
-  return { identity, podUids, allocation, devices };
-}
-
-/**
- * The pods that a prepared claim is for: those that it was prepared for while it is reserved for them, and then the next one.
- * The kubelet makes no call for a pod that takes over a prepared claim, and a VF is in one pod at a time.
- */
-function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
-  const kept = known.podUids.filter((uid) => podUids.includes(uid));
-  return kept.length > 0 ? kept : podUids.slice(0, 1);
 }
 
 /** @throws DriverError `claim-shared` */

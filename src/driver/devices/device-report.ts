@@ -29,7 +29,10 @@ export class DeviceReport {
   report(): void {
     const { node, devices, store, publisher, kubelet, events, onUnpublished } = this.#options;
     // An empty list would withdraw all devices, and report those of claims as lost.
-    if (!devices.isListed) return onUnpublished(`devices cannot be listed: ${explain(devices.failure)}`);
+    if (!devices.isListed) {
+      onUnpublished(`devices cannot be listed: ${explain(devices.failure)}`);
+      return;
+    }
     const offered = devices.offered();
     const names = offered.map(({ name }) => name);
     publisher.publish({ pools: { [node]: { devices: offered } } });

@@ -3,24 +3,24 @@ import type { RestoreFailure } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
 /** What could not be restored: a path into `VfSnapshot`, and why. */
-export interface Failure {
+export interface PropertyFailure {
   property: string;
   error: unknown;
 }
 
-export function toFailures(property: string, error: unknown): Failure[] {
+export function toFailures(property: string, error: unknown): PropertyFailure[] {
   const named = error instanceof SriovError ? error.properties : [];
   return named.length === 0 ? [{ property, error }] : named.map((each) => ({ property: `${property}.${each}`, error }));
 }
 
-export function linkFailures(failures: RestoreFailure[]): Failure[] {
+export function linkFailures(failures: RestoreFailure[]): PropertyFailure[] {
   return failures.map(({ property, error }) => ({
     property: property === 'link' ? 'link' : `link.${property}`,
     error,
   }));
 }
 
-export function incomplete(pciAddress: string, failures: Failure[]): SriovError {
+export function incomplete(pciAddress: string, failures: PropertyFailure[]): SriovError {
   const properties = [...new Set(failures.map(({ property }) => property))];
   const errors = [...new Set(failures.map(({ error }) => error))];
   const text = (error: unknown) => (error instanceof Error ? error.message : String(error));

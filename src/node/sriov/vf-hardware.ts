@@ -19,7 +19,7 @@ import { SriovError, UnknownVfStateError } from './errors.ts';
 import { assertNoVfProperties } from './plain-nic.ts';
 import { noAddress, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
 import { isRepresentor } from './representor.ts';
-import { type Failure, incomplete, linkFailures, toFailures } from './restore-failures.ts';
+import { incomplete, linkFailures, type PropertyFailure, toFailures } from './restore-failures.ts';
 import { VfProperties } from './vf-properties.ts';
 
 /** Which VF, and of which PF. A plain NIC has neither PF nor index. */
@@ -196,7 +196,7 @@ export class VfHardware {
     { reset = true, changed = {} }: RestoreOptions = {},
   ): Promise<void> {
     const { pciAddress } = address;
-    const failures: Failure[] = [];
+    const failures: PropertyFailure[] = [];
     const step = async (property: string, task: () => Promise<void>): Promise<void> => {
       await task().catch((error: unknown) => failures.push(...toFailures(property, error)));
     };

@@ -1,31 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
 import { KeyedMutex } from '../../../lib/keyed-mutex.ts';
-import {
-  baseRequest,
-  type ClaimIdentity,
-  type DeviceAttributes,
-  type DeviceMetadata,
-  type MetadataDocument,
-} from '../document/document.ts';
+import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
-import {
-  checkGateHook,
-  closeGate,
-  type Gate,
-  type GateHook,
-  gateHook,
-  isGateOf,
-  readGate,
-  writeGate,
-} from '../gate/gate.ts';
+import { checkGateHook, closeGate, type Gate, gateHook, isGateOf, readGate, writeGate } from '../gate/gate.ts';
 import type { WaitingSandbox } from '../gate/waiting-sandbox.ts';
-import { defaultHostDirs, type HostDirs, type Layout, type LayoutName } from '../layouts/layout.ts';
+import { defaultHostDirs, type LayoutName } from '../layouts/layout.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import { type ClaimDir, countContents, listDirs, listWaiting, removeClaimless } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
-import type { ClaimRecord, DeviceName, PreparedContent } from './claim-record.ts';
+import type { ClaimMetadataOptions, MetadataUpdate } from './claim-metadata-options.ts';
+import type { ClaimRecord, PreparedContent } from './claim-record.ts';
 import {
   type ClaimState,
   contentOf,
@@ -40,49 +26,6 @@ import { HeldDirectories } from './held-directories.ts';
 import { hostPath } from './host-file.ts';
 import { checkAllWritten, checkOwnership, findUnwritten } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
-
-export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
-  driver: string;
-  /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
-  dataDir: string;
-  cdiDir: string;
-  /**
-   * That claims get when they are prepared. A claim keeps those that it has until it is unprepared, whatever this says:
-   * another instance, or an earlier one, may have prepared it.
-   */
-  layouts: readonly Layout[];
-  /** `false`: no files for new claims; those that are laid down already keep theirs. Default: `true`. */
-  enabled?: boolean;
-  /**
-   * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox,
-   * whatever the layouts, and also without files. Absent: their files are missing until the first update, and the
-   * runtime refuses the containers. A claim switches from one to the other when it is prepared again.
-   */
-  gate?: GateHook;
-  /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */
-  attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
-  /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
-  bootId?: string;
-  /**
-   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
-   * claim was served before, its pod's sandbox has to be served again.
-   */
-  onPending?: (claim: ClaimIdentity) => void;
-  /** Called when a prepare writes the damaged record of a claim anew. */
-  onRecovered?: (claim: ClaimIdentity, problem: MetadataError) => void;
-  /** Runs a task in the background: the removal of a claim's files. Default: unprepare waits for it. */
-  later?: (task: () => Promise<void>) => void;
-  /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
-  now?: () => Date;
-}
-
-/** Result of an update. */
-export interface MetadataUpdate {
-  /** Of the file; 0 if metadata is off and the claim has no file. */
-  generation: number;
-  /** Whether a file was written; `false` if all of them had this content already. */
-  isWritten: boolean;
-}
 
 /**
  * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts: before generation 1 a

@@ -46,7 +46,7 @@ const open = (policyPath?: string, more: Partial<DeviceListOptions> = {}) =>
 const openReal = (more: Partial<DeviceListOptions> = {}) =>
   openDevices({ simulatePrefix: 'nsim' } satisfies SimulationSettings, {
     ...options(more),
-    host: node.connection as unknown as RtnlConnection,
+    host: (more.host ?? node.connection) as unknown as RtnlConnection,
     stateDir: node.root,
   });
 const claimOf = (device: Partial<StoredDevice>): StoredClaim => ({

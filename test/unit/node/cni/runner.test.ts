@@ -155,10 +155,7 @@ describe('add', () => {
     expect(plugins.summary()).toEqual([]);
     await runner.add(attachment, never);
     await runner.deleteLost(attachment, never);
-    expect([await cachedCount(), logger.messages('warn')]).toEqual([
-      0,
-      ['CNI DEL failed, probably for want of anything to delete'],
-    ]);
+    expect([await cachedCount(), logger.messages('warn')]).toEqual([0, ['CNI DEL failed; probably nothing to delete']]);
     await runner.add(attachment, never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });

@@ -1,0 +1,60 @@
+import type { AllocatedClaim, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
+import type { StoredClaim, StoredDevice, UnrestoredVf } from '../state/index.ts';
+import { fingerprintOf } from './fingerprint.ts';
+
+/** A claim that is being prepared. */
+export interface PrepareWork {
+  readonly uid: string;
+  readonly claim: AllocatedClaim;
+  readonly podUids: string[];
+  readonly allocation: string;
+  /** Whether it is already prepared with its current allocation. */
+  readonly isAgain: boolean;
+  /** Whether it is, and now passes to another pod than those that it was prepared for. */
+  readonly isHandedOver: boolean;
+  /** Its stored state when the call begins. */
+  readonly known: StoredClaim | undefined;
+  /** Its earlier devices, unless they were restored. */
+  earlier: readonly StoredDevice[];
+  /** Its earlier VFs that could not be restored. */
+  unrestored: UnrestoredVf[];
+  devices: StoredDevice[];
+  /** Members of the IOMMU groups of those that go to user space. */
+  groups: [StoredDevice, string[]][];
+  /** The answer to the kubelet. */
+  prepared: PreparedDevice[];
+}
+
+export function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): PrepareWork {
+  const allocation = fingerprintOf(claim);
+  const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
+  const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
+  const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
+  return {
+    ...{ uid: claim.identity.uid, claim, allocation, isAgain, isHandedOver, known, podUids },
+    earlier: known?.devices ?? [],
+    unrestored: [],
+    devices: isAgain ? known.devices : [],
+    groups: [],
+    prepared: [],
+  };
+}
+
+/** What is stored of the claim. */
+export function storedOf({
+  claim: { identity },
+  podUids,
+  allocation,
+  devices,
+}: PrepareWork): Omit<StoredClaim, 'state'> {
+  return { identity, podUids, allocation, devices };
+}
+
+/**
+ * The pods that a prepared claim is for: those that it was prepared for while it is reserved for them, and then the next one.
+ * The kubelet makes no call for a pod that takes over a prepared claim, and a VF is in one pod at a time.
+ */
+function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
+  const kept = known.podUids.filter((uid) => podUids.includes(uid));
+  return kept.length > 0 ? kept : podUids.slice(0, 1);
+}
