@@ -205,11 +205,11 @@ export class FakeRuntime implements AsyncDisposable {
    * @throws TtrpcError the first refusal
    */
   createContainer(pod: PodInput, container: Partial<Container>): Promise<void> {
-    const told = this.#events.then(async () => {
+    const delivered = this.#events.then(async () => {
       for (const plugin of [...this.#plugins]) await plugin.createContainer(pod, container);
     });
-    this.#events = told.catch(() => undefined);
-    return told;
+    this.#events = delivered.catch(() => undefined);
+    return delivered;
   }
 
   #isContainerd(): boolean {
@@ -217,12 +217,12 @@ export class FakeRuntime implements AsyncDisposable {
   }
 
   #event(event: PodEventName, pod: PodInput, admit: () => boolean): Promise<void> {
-    const told = this.#events.then(async () => {
+    const delivered = this.#events.then(async () => {
       if (!admit()) return;
       for (const plugin of [...this.#plugins]) await plugin.notify(event, pod);
     });
-    this.#events = told.catch(() => undefined);
-    return told;
+    this.#events = delivered.catch(() => undefined);
+    return delivered;
   }
 
   #accept(socket: Socket): void {

@@ -45,7 +45,9 @@ export function takeMachineParts(options: PartsOptions): MachineParts {
 
 function cacheEntries({ repository, env, log }: PartsOptions): CacheEntry[] {
   const firstInit = readSource('guest/first-root.sh');
-  const unpacking = ['packages/package-root.ts', 'packages/dependencies.ts'].map(readSource);
+  const unpacking = ['../../scripts/packages/package-root.ts', '../../scripts/packages/dependencies.ts'].map(
+    readSource,
+  );
   const imaging = ['guest-image.ts', 'cpio.ts', 'ext4.ts', 'kernel-modules.ts'].map((name) =>
     readSource(`image/${name}`),
   );

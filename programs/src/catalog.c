@@ -114,7 +114,7 @@ static bool add_requests(struct loader *loader, const struct candidate *file, co
     const char *name = base_request(loader->arena, json_string_of(json_member(entry, name_key)));
     if (file->request != NULL && strcmp(file->request, name) != 0) {
       struct problem problem;
-      fail(&problem, exit_malformed, "%s is no metadata of request %s: it tells of %s", file->path, file->request, name);
+      fail(&problem, exit_malformed, "%s is no metadata of request %s: it describes %s", file->path, file->request, name);
       add_complaint(loader, &problem);
       return false;
     }

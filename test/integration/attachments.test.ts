@@ -17,7 +17,7 @@ const pciAddress = (index: number) => `0000:3b:02.${index}`;
 
 /**
  * Attachments with a real store and real CNI plugins. VFs are ends of veth pairs in the namespace that the test runs in,
- * told apart by their alias, as simulated ones are.
+ * distinguished by their alias, as simulated ones are.
  */
 class Bench implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
@@ -159,7 +159,7 @@ const inPod = (pod: TestNetns) =>
 describe('a VF in user space', () => {
   const config = { interfaceName: 'dpdk0', mtu: 9000, addresses: ['2001:DB8:0::7/64'] };
 
-  it('is told by what the PF, the claim and the IPAM plugin say, and has no interface', async () => {
+  it('is described by data of the PF, the claim and the IPAM plugin, and has no interface', async () => {
     bench.adminInfo = { hardwareAddress: '02:bb:00:00:00:07', vlan: { id: 7, priority: 0 } };
     bench.prepare('dpdk', [{ index: 1, config: { ...config, ipam: bench.ipam() }, userSpace: true }]);
     const pod = bench.newPod();

@@ -148,7 +148,7 @@ describe('the chart as the suite installs it', () => {
     expect(container?.args).toContain('--simulate=8');
   });
 
-  it('has what the tests are told of it', () => {
+  it('matches the facts that the tests read from the values', () => {
     const { driverName, kubeletPlugin, deviceClasses } = readChartFacts(settings.values);
     const names = objects.flatMap(({ kind, metadata }) => (kind === 'DeviceClass' ? [metadata?.name] : []));
     expect(names).toEqual([deviceClasses.kernel.name, deviceClasses.dpdk.name]);

@@ -107,7 +107,7 @@ async function changeEverything({ pod, podEthtool, podIoctl }: Setup, index: num
 }
 
 describe('a link that a pod had', () => {
-  it('is what it was: names, MAC, MTU, flags, group, queues, limits, features, channels, XDP, qdiscs, addresses', async () => {
+  it('gets back its original names, MAC, MTU, flags, group, queues, limits, features, channels, XDP, qdiscs, addresses', async () => {
     const { host } = setup;
     host.exec('ip', 'link', 'set', 'ens1f0v0', 'alias', 'VF 0', 'mtu', '1400', 'txqueuelen', '500', 'group', '5');
     host.exec('ip', 'link', 'set', 'ens1f0v0', 'gso_max_size', '40000', 'up');
@@ -276,7 +276,7 @@ describe('a link on its way back to the host', () => {
     }
   });
 
-  it('is left alone if it is what it was', async () => {
+  it('is left alone if it is in its original state', async () => {
     const { index } = await setup.vf();
     await setup.hostConnection.setLink(index, { up: true });
     const before = await setup.state(index);

@@ -27,7 +27,7 @@ describe('NetworkWatch', () => {
     ['another MTU', ['link', 'set', 'vf0', 'mtu', '1300']],
     ['another MAC', ['link', 'set', 'vf0', 'address', '02:00:00:00:00:09']],
     ['a link that goes up', ['link', 'set', 'vf0', 'up']],
-  ])('tells of %s', async (_, command) => {
+  ])('reports %s', async (_, command) => {
     let changes = 0;
     using handle = netns.open();
     using _watch = NetworkWatch.open(handle, () => changes++);
@@ -35,7 +35,7 @@ describe('NetworkWatch', () => {
     await expect.poll(() => changes).toBeGreaterThan(0);
   });
 
-  it('tells of the end of duplicate address detection', async () => {
+  it('reports the end of duplicate address detection', async () => {
     netns.exec('ip', 'link', 'set', 'vf0', 'up');
     using handle = netns.open();
     const isTentative = () => netns.exec('ip', '-6', 'addr', 'show', 'dev', 'vf0').includes('tentative');
@@ -66,7 +66,7 @@ describe('NetworkWatch', () => {
 });
 
 describe('NetworkWatch, when more changes than its socket has room for', () => {
-  it('goes on, and tells of what comes afterwards', async () => {
+  it('goes on, and reports later changes', async () => {
     let changes = 0;
     using handle = netns.open();
     using _watch = NetworkWatch.open(handle, () => changes++);

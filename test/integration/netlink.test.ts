@@ -342,7 +342,7 @@ describe('errors', () => {
     await expect(setup.hostConnection.deleteLink(4711)).rejects.toMatchObject({ errno: 'ENODEV' });
     await expect(readNetworkState(setup.hostConnection, 4711)).rejects.toMatchObject({ errno: 'ENODEV' });
     expect(await setup.hostConnection.link({ index: 4711 })).toBeUndefined();
-    expect(await setup.hostConnection.link({ name: 'nobody' })).toBeUndefined();
+    expect(await setup.hostConnection.link({ name: 'absent' })).toBeUndefined();
   });
 
   it.each([
@@ -383,7 +383,7 @@ describe('errors', () => {
 });
 
 describe('network namespaces', () => {
-  it('are told apart by what they are, not by their path', () => {
+  it('are identified by their inode, not by their path', () => {
     using own = NetnsHandle.own();
     using again = setup.pod.open();
     expect(own.isHost()).toBe(true);

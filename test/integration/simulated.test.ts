@@ -82,7 +82,7 @@ describe('SimulatedNic.start', () => {
     expect(lasting(await connection.links())).toEqual(lasting(before));
   });
 
-  it('makes again what somebody has deleted or taken down', async () => {
+  it('restores links that another process has deleted or taken down', async () => {
     await startNic();
     const at = async (name: string) => (await connection.link({ name }))!.index;
     await connection.deleteLink(await at('nsim0v2'));

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { tempDir } from '../doubles/temp-dir.ts';
 
 const mainPath = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-const nobody = 65_534;
+const unprivileged = 65_534;
 
 interface LogLine {
   level: number;
@@ -18,13 +18,13 @@ interface LogLine {
   err?: { message: string; code?: string };
 }
 
-describe('netdra run, that cannot work as it is told to', () => {
+describe('netdra run with settings that it cannot work with', () => {
   let dir: ReturnType<typeof tempDir>;
   beforeEach(() => {
     dir = tempDir();
     chmodSync(dir.path, 0o755);
     for (const name of ['plugins', 'registry', 'cdi', 'attributes']) mkdirSync(path(name));
-    // Port 1 of a network of its own: nobody is there.
+    // Port 1 of a network of its own: nothing listens there.
     write('kubeconfig', kubeconfig('https://127.0.0.1:1'));
   });
   afterEach(() => dir[Symbol.dispose]());
@@ -100,13 +100,13 @@ describe('netdra run, that cannot work as it is told to', () => {
     ['registry', '--kubelet-registry-dir', 'registry'],
     ['cdi', '--cdi-dir', 'cdi'],
   ])('says that it may not write to its directory %s', (name, flag, shown) => {
-    chownSync(path(name), nobody, nobody);
+    chownSync(path(name), unprivileged, unprivileged);
     const line = new RegExp(`cannot write to \\S+/${shown} \\(EACCES\\) \\(.*${flag}\\)\n$`);
     expectOneLine(start([]), line);
   });
 
   it('says that it may not write to a directory that only a flag brings in', () => {
-    chownSync(path('attributes'), nobody, nobody);
+    chownSync(path('attributes'), unprivileged, unprivileged);
     const state = start([`--state-dir=${path('attributes', 'state')}`]);
     expectOneLine(state, /cannot write to \S+\/state, which would be made in \S+\/attributes \(EACCES\) .*--state-dir/);
     const layout = ['--metadata-layouts=v1,attributes-json', `--attributes-dir=${path('attributes')}`];

@@ -55,7 +55,7 @@ export class ApiServer {
   readonly #simulator: Simulator;
   readonly #watchers = new Set<Watcher>();
   readonly #changes: Change[] = [];
-  /** By claim UID: what it was at its last version. */
+  /** By claim UID: the last version and its content. */
   readonly #versions = new Map<string, { version: number; text: string }>();
   #version = 1;
   /** Existing pods. */

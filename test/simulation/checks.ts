@@ -118,7 +118,11 @@ export class Checks {
 
   /** A pod with restartPolicy Never has ended: the reason must not be a missing VF or a timeout. */
   podFailed(pod: SimPod, { startError }: SimContainer): void {
-    if (startError === undefined || pod.isDeleted || !/in time|mount source|not prepared|nobody stops/.test(startError))
+    if (
+      startError === undefined ||
+      pod.isDeleted ||
+      !/in time|mount source|not prepared|does not stop/.test(startError)
+    )
       return;
     this.#violation ??= new Violation('pod-failed', `${pod.uid} has failed for good: ${startError}`);
   }
@@ -163,7 +167,7 @@ export class Checks {
     for (const dir of [join(dataDir, 'dra-device-metadata'), cdiDir]) {
       if (existsSync(dir)) remaining.push(...readdirSync(dir).map((file) => `file ${file}`));
     }
-    for (const address of cni.addresses) remaining.push(`address ${address} was not given back`);
+    for (const address of cni.addresses) remaining.push(`address ${address} was not released`);
     if (cni.entries.size > 0) remaining.push(`${cni.entries.size} CNI attachments`);
     const strangers = kernel.host.links.filter(({ name, parentDevice }) => name !== 'lo' && parentDevice === undefined);
     remaining.push(...strangers.map(({ name }) => `link ${name}`));
@@ -244,7 +248,7 @@ export class Checks {
       );
       const unknown = (data?.ips ?? []).filter((address) => address.startsWith('10.9.') && !known.includes(address));
       if (unknown.length > 0)
-        throw new Violation('wrong-metadata', `${where}, which names ${unknown}, given to nobody`);
+        throw new Violation('wrong-metadata', `${where}, which names ${unknown}, assigned to no sandbox`);
       return;
     }
     if (this.#changed.has(sandbox.id)) return;
@@ -253,15 +257,15 @@ export class Checks {
       hardwareAddress: link.hardwareAddress,
       ips: [...link.addresses.keys()].sort().join(),
     };
-    const told = {
+    const written = {
       interfaceName: data?.interfaceName,
       hardwareAddress: data?.hardwareAddress,
       ips: (data?.ips ?? []).join(),
     };
-    if (JSON.stringify(actual) === JSON.stringify(told)) return;
+    if (JSON.stringify(actual) === JSON.stringify(written)) return;
     throw new Violation(
       'wrong-metadata',
-      `${where}: ${JSON.stringify(told)} in the file, ${JSON.stringify(actual)} in the kernel`,
+      `${where}: ${JSON.stringify(written)} in the file, ${JSON.stringify(actual)} in the kernel`,
     );
   }
 

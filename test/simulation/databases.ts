@@ -36,7 +36,7 @@ export class MemoryDatabases implements Disposable {
   }
 }
 
-/** Once closed it stays closed, whoever uses its connection afterwards. */
+/** Once closed it stays closed, even if its connection is reused. */
 class MemoryDatabase implements Database {
   readonly #onClose: () => void;
   #connection: Connection | undefined;

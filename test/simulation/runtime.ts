@@ -292,7 +292,7 @@ export class Runtime {
   }
 
   /**
-   * Whether plugins may be told of the sandbox though the kubelet is not. Real runtimes give both the same list. With a VF that
+   * Whether the sandbox may be reported to plugins but not to the kubelet. Real runtimes give both the same list. With a VF that
    * another component has moved, only the kubelet can have it moved back.
    */
   #mayBeUnknown({ pod }: SimSandbox): boolean {
@@ -358,7 +358,7 @@ export class Runtime {
           if (gate.state === 'ended') {
             const isRight = sandbox.isEnding || sandbox.state !== 'ready' || sandbox.pod.isDeleted;
             throw new Error(
-              isRight ? 'the sandbox is being stopped' : 'the gate is ended, and nobody stops the sandbox',
+              isRight ? 'the sandbox is being stopped' : 'the gate is ended, and the kubelet does not stop the sandbox',
             );
           }
         }

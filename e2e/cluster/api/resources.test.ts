@@ -154,7 +154,7 @@ describe('slices that the driver publishes to a real API server', () => {
       status: claim.status,
     });
     expect(resources.version).toBe(version);
-    await expect(resources.readClaim('default', 'nobody')).rejects.toMatchObject({ code: 'api-not-found' });
+    await expect(resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
   });
 });
 

@@ -133,7 +133,7 @@ describe('a node that runs out of something', () => {
     await bench.startDriver();
   });
 
-  it('directories that somebody has removed are made again', async () => {
+  it('directories that another process has removed are created again', async () => {
     // The interval ensures that no reconciliation recreates them before the container's first attempt.
     await bench.startDriver({ reconcileIntervalMs: 60_000 });
     const [pod, next] = [await addVfPod(bench, 'first', 0), await addVfPod(bench, 'second', 1)];

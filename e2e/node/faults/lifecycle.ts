@@ -103,19 +103,19 @@ export class Lifecycle {
         ips: addr_info.filter(({ scope }) => scope === 'global').map(({ local, prefixlen }) => `${local}/${prefixlen}`),
       }))
       .sort((a, b) => a.interfaceName.localeCompare(b.interfaceName));
-    const told = await this.#told(container);
-    if (expected.length !== 2 || !isDeepStrictEqual(told, expected)) {
-      throw new LossError(`told ${JSON.stringify(told)}, but ip says ${JSON.stringify(expected)}`);
+    const written = await this.#readMetadata(container);
+    if (expected.length !== 2 || !isDeepStrictEqual(written, expected)) {
+      throw new LossError(`metadata says ${JSON.stringify(written)}, but ip says ${JSON.stringify(expected)}`);
     }
   }
 
-  async #told(container: RunningContainer) {
-    const told = [];
-    for (const request of this.#requests) told.push(...(await this.#toldOf(request, container)));
-    return told.sort((a, b) => (a.interfaceName ?? '').localeCompare(b.interfaceName ?? ''));
+  async #readMetadata(container: RunningContainer) {
+    const written = [];
+    for (const request of this.#requests) written.push(...(await this.#readMetadataOf(request, container)));
+    return written.sort((a, b) => (a.interfaceName ?? '').localeCompare(b.interfaceName ?? ''));
   }
 
-  async #toldOf(request: string, container: RunningContainer) {
+  async #readMetadataOf(request: string, container: RunningContainer) {
     const dir = `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/${this.#pod.metadata.name}`;
     const path = `${dir}/${request}/${testDriver}-metadata.json`;
     const { stdout, stderr, exitCode } = await container.exec('cat', path);

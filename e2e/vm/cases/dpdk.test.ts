@@ -54,8 +54,8 @@ describe('a VF for DPDK', () => {
     ]);
     const { generation, devices } = await readMetadata(running);
     expect(generation).toBe(1);
-    const [told] = devices;
-    expect(told).toMatchObject({
+    const [device] = devices;
+    expect(device).toMatchObject({
       attributes: {
         driver: { string: 'vfio-pci' },
         vlan: { int: 9 },
@@ -77,7 +77,7 @@ describe('a VF for DPDK', () => {
     expect(JSON.parse(info)).toEqual({
       [vf.pciAddress]: {
         generic: { deviceID: vf.pciAddress },
-        vfio: { mount: '/dev/vfio/vfio', 'dev-mount': told?.attributes?.vfioDevice?.string },
+        vfio: { mount: '/dev/vfio/vfio', 'dev-mount': device?.attributes?.vfioDevice?.string },
       },
     });
     expect(new Set(kinds)).toEqual(new Set(['character special file']));

@@ -125,7 +125,7 @@ describe('a VF that a pod has changed in every way', () => {
     await misuse(setup);
   });
 
-  it.each([false, true])('is what it was after it was taken back; reset: %s', async (reset) => {
+  it.each([false, true])('is in its original state after it was taken back; reset: %s', async (reset) => {
     const { host, hostHandle, podHandle, vf, hardware, address } = setup;
     {
       using pod = RtnlConnection.open(podHandle);
@@ -143,7 +143,7 @@ describe('a VF that a pod has changed in every way', () => {
   });
 
   it.each([false, true])(
-    'is what it was after its namespace ended, and nothing was scrubbed; reset: %s',
+    'is in its original state after its namespace ended, and nothing was scrubbed; reset: %s',
     async (reset) => {
       const { vf, hardware, address } = setup;
       setup.endPod();

@@ -51,7 +51,7 @@ function holdNetns(): Disposable & { pid: number } {
 }
 
 /** The fixture compares all VFs once more after all pods have ended. */
-describe('after unprepare a VF is what it was before', () => {
+describe('after unprepare a VF is in its original state', () => {
   it('when the pod is stopped', async ({ node, vfs }) => {
     const vf = vfs[3]!;
     const pod = createPod(node, 'stopped', vf);

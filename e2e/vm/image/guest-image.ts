@@ -70,7 +70,7 @@ export function buildGuestImage(dir: string, firstInit: string, aptDir: string):
 }
 
 /**
- * Removes the modules that nobody loads here, unpacks the others, since the emulated processor takes long for that, and
+ * Removes the modules that no test loads, unpacks the others, since the emulated processor takes long for that, and
  * makes the tables for modprobe.
  * @returns paths of those for the first root, in the order in which they are to be loaded
  */

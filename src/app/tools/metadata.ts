@@ -75,9 +75,9 @@ export function formatClaimFiles(terminal: Terminal, view: ClaimFilesView): stri
   const { claim, requests, files, documents, gate } = view;
   const title = `claim ${claim.namespace}/${claim.name} (${claim.uid})`;
   const lines = requests.flatMap(({ name, base, generation }) => {
-    const told = generation === 0 ? 'not written yet' : `generation ${generation}`;
+    const written = generation === 0 ? 'not written yet' : `generation ${generation}`;
     return [
-      `request ${name}: ${told}`,
+      `request ${name}: ${written}`,
       ...files
         .filter(({ request }) => request === base)
         .map(({ layout, path, state }) => `  ${layout}: ${styleState(terminal, state)}  ${path}`),

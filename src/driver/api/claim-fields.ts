@@ -2,7 +2,7 @@ import type { VfConfig } from '../state/index.ts';
 
 /**
  * Fields that claims may not set unless the class or the operator opens them: they affect the node, or the network of
- * others. The API decides who may write a claim; whoever may write a class is an administrator.
+ * others. The API decides who may write a claim; only administrators may write a class.
  */
 export const closedFields = [
   /** vfio gives a program control of the device's memory access, and takes the interface from the node. */

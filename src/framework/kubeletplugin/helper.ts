@@ -24,7 +24,7 @@ import {
 
 /** Less than a pod's default grace period of 30 s, so that there is time left to stop cleanly. */
 const defaultDrainMs = 20_000;
-/** Time for a driver to end its calls once it is told to. */
+/** Time for a driver to end its calls once they are aborted. */
 const abortGraceMs = 2_000;
 /** Time for the kubelet's last call about the registration. */
 const registrationDrainMs = 1_000;
@@ -95,7 +95,7 @@ export interface StartGate {
 
 /**
  * A driver that is served to the kubelet. Disposing stops it: the registration socket is removed first, so that the
- * kubelet turns to another instance; calls in flight end, or are told to after `drainMs`. Claims stay prepared.
+ * kubelet turns to another instance; calls in flight end, or are aborted after `drainMs`. Claims stay prepared.
  */
 export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDisposable {
   /** Where it listens. */

@@ -87,7 +87,7 @@ function isAttributeValue(key: string): boolean {
 }
 
 /**
- * Finds what a server dropped from what it was sent: fields that it does not know, or whose feature is off.
+ * Finds what a server dropped from the slice that was sent: fields that it does not know, or whose feature is off.
  * @returns one problem for each field of each device
  */
 export function findDroppedFields(sent: SliceSpec, stored: SliceSpec): SliceProblem[] {

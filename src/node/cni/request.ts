@@ -61,7 +61,7 @@ export function createEnvironment(attachment: CniAttachment, options: Environmen
   };
 }
 
-/** Many plugins refuse arguments that they do not know, unless told to ignore them. */
+/** Many plugins reject unknown arguments unless IgnoreUnknown is set. */
 function formatArgs(args: Record<string, string>): string {
   const entries = Object.entries(args);
   if (entries.length === 0) return '';

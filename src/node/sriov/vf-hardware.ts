@@ -50,7 +50,7 @@ export interface SnapshotOptions {
 }
 
 export interface RestoreOptions {
-  /** What the claim has set through the PF: a snapshot of an older version may lack what it was before. */
+  /** What the claim has set through the PF: a snapshot of an older version may lack the original values. */
   changed?: VfPropertiesWanted;
   /**
    * Whether a VF's kernel driver is unbound and bound again even if it is the right one, which resets the function:

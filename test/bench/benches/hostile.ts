@@ -51,7 +51,7 @@ export const hostileBench: Bench = {
     };
     const batch = join(options.workDir, 'hostile.batch');
     writeFileSync(batch, changes(addressCount[effort]));
-    progress('hostile: nobody is');
+    progress('hostile: no attacker');
     await measure(Math.ceil(runs / 10));
     const quiet = await measure();
     const under = async (netns: TestNetns) => {

@@ -15,7 +15,10 @@ function checkNetwork(text: string): void {
     if (plugin.ipam?.type) checkType(plugin.ipam.type);
     const place = { containerId: 'c1', netnsPath: '/run/netns/a', ifName: 'net1', deviceId: '0000:3b:02.1' };
     const request = JSON.parse(formatRequest(plugin, { network, ...place }));
-    expectThat(request.type === plugin.type && request.name === network.name, 'the plugin is told something else');
+    expectThat(
+      request.type === plugin.type && request.name === network.name,
+      'the request names another plugin or network',
+    );
   }
 }
 

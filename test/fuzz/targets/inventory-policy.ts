@@ -41,12 +41,12 @@ export const target: FuzzTarget = {
     const path = join(scratchDir(), 'policy.yaml');
     writeFileSync(path, input);
     const file = new PolicyFile(path);
-    let told = 0;
+    let reports = 0;
     await file.follow((policy) => {
-      told++;
+      reports++;
       for (const { vfs = '0' } of policy.pfs ?? []) expectThat(/^[\d,-]+$/.test(vfs), `a range ${vfs}`);
     });
-    expectThat(told === 1, `the policy was told ${told} times`);
-    await file.follow(() => expectThat(false, 'the same policy was told again'));
+    expectThat(reports === 1, `the policy was reported ${reports} times`);
+    await file.follow(() => expectThat(false, 'the same policy was reported again'));
   },
 };

@@ -13,7 +13,7 @@ export interface PackedApp {
 }
 
 /**
- * A project of somebody else's that has installed netdra: built, packed, unpacked into its `node_modules`, with what it
+ * A third-party project that has installed netdra: built, packed, unpacked into its `node_modules`, with what it
  * depends on beside it. Nothing in it leads into our sources.
  * @param dir an empty folder outside of the repository
  * @param programs packages of ours that the project's author has, too
@@ -32,7 +32,7 @@ export function makePackedApp(dir: string, programs: string[] = []): PackedApp {
   const { dependencies } = JSON.parse(readFileSync(join(packageDir, 'package.json'), 'utf8'));
   for (const name of [...Object.keys(dependencies), ...programs]) link(join(dir, 'app/node_modules', name), name);
   writeFileSync(join(dir, 'app/package.json'), JSON.stringify({ name: 'app', type: 'module' }));
-  // Lays down the commands, as an installation does at its end.
+  // Creates the links to the commands, the last step of an installation.
   run(join(dir, 'app'), 'npm', ['rebuild', '--ignore-scripts', '--cache', join(dir, 'npm-cache'), 'netdra']);
   return { dir: join(dir, 'app'), packageDir };
 }

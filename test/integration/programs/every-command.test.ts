@@ -96,7 +96,7 @@ describe.each(situations)('%s', (_what, prepare, expected) => {
     const args = ['--root', root.path, ...layout, ...commands[command]];
     const { exitCode, stdout, stderr } = runProgram(tool, args);
     if ('exitCode' in expected) {
-      // Nobody but `wait` knows that the file is only not there yet.
+      // Only `wait` expects a file that does not exist yet.
       const code = command === 'wait' && expected.exitCode === 1 ? 4 : expected.exitCode;
       expect({ exitCode, stdout }).toEqual({ exitCode: code, stdout: '' });
       expect(stderr).toMatch(/^netdra-metadata: .*\n$/);

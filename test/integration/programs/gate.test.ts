@@ -223,7 +223,7 @@ describe('a container for which nothing will come', () => {
     expect(await waiter.outcome).toMatchObject({ code: 1, stderr: message('the container has ended') });
   });
 
-  it('ends when that process is dead and nobody has taken note of it', async () => {
+  it('ends when that process is dead but its parent has not reaped it', async () => {
     // A shell that becomes a program which does not wait for its children.
     const script = 'sleep 1000 & echo $!; exec sleep 1000';
     const parent = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'ignore'] });
@@ -450,7 +450,7 @@ describe('what cannot be understood fails at once', () => {
     });
   });
 
-  it('what somebody else put into the gate reaches no terminal', async () => {
+  it('what another process wrote into the gate reaches no terminal', async () => {
     const gate = Buffer.from(`netdra-gate 1\nwaiting ${sandbox} \x1b[31mred\u202e ä\x07${'x'.repeat(2000)}\n`);
     writeFileSync(join(claimDir, 'gate'), gate);
     const { stderr } = await run();

@@ -163,7 +163,7 @@ describe('a file that is not written yet', () => {
   it.each([
     ['empty', ''],
     ['blank, as a withdrawn one is', ' \n\t '.repeat(100)],
-  ])('%s: is no metadata yet, and no half of the devices is told', (_what, content) => {
+  ])('%s: is no metadata yet, and no partial list of devices is printed', (_what, content) => {
     root.write(nicFile, document());
     root.write(other, content);
     const stderr = `netdra-metadata: ${root.path}${other} is empty: its driver has not written it yet, or has withdrawn it\n`;
@@ -205,7 +205,7 @@ describe('a malformed file', () => {
     ['attributes', document(device({ attributes: [] })), 'attributes: an object expected, a list found'],
     ['ips', document(device({ networkData: { ips: [1] } })), 'ips: strings expected, a number found'],
     ['a MAC', document(device({ networkData: { hardwareAddress: 7 } })), 'hardwareAddress: a string expected'],
-    ['of another request', document({ requests: [{ name: 'gpu' }] }), 'of request vf: it tells of gpu'],
+    ['of another request', document({ requests: [{ name: 'gpu' }] }), 'of request vf: it describes gpu'],
     ['not UTF-8', Buffer.from('{"kind":"\xff"}', 'latin1'), 'UTF-8 expected, but byte 0xff at offset 9'],
     ['overlong UTF-8', Buffer.from('{"kind":"\xc0\xaf"}', 'latin1'), 'UTF-8 expected'],
     ['a NUL in a text', '{"kind":"a\\u0000b"}', 'a string without \\u0000 expected'],
@@ -369,7 +369,7 @@ describe('exec', () => {
     expect({ stdout, exitCode }).toEqual({ stdout: 'net1 -a 0000:3b:02.1,x=1 -- -i\n', exitCode: 7 });
   });
 
-  it('waits first when it is told to, and says why it does not start', async () => {
+  it('waits first when an option requires it, and says why it does not start', async () => {
     expect(run('exec', 'nic/vf', '--timeout', '0', '--', 'true').exitCode).toBe(4);
     expect(run('exec', 'nic/vf', '--', 'true').exitCode).toBe(1);
     await root.prepare({ claim: 'nic', devices: [vf(1)] });

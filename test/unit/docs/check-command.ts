@@ -86,7 +86,7 @@ export const programs = [
 ];
 
 /**
- * What keeps a command line of a page from being one that works, as far as can be told without the cluster that it is for.
+ * What keeps a command line of a page from being one that works, as far as can be checked without its cluster.
  * Our own commands go through our own parsers; commands of others have to be of a form that is known here.
  * @param isMention within a sentence, where what a command needs may be left out
  * @returns `undefined` if there is nothing
@@ -189,7 +189,7 @@ function findFormProblem(words: string[]): string | undefined {
     .filter((each) => `${plain.join(' ')} `.startsWith(`${each} `))
     .sort((left, right) => right.length - left.length)[0];
   if (form === undefined)
-    return `nobody covers ${plain.slice(0, 3).join(' ')}: add it to test/unit/docs/check-command.ts`;
+    return `no check covers ${plain.slice(0, 3).join(' ')}: add it to test/unit/docs/check-command.ts`;
   const unknown = given.find(([name]) => !others[form]?.includes(name));
   if (unknown !== undefined) return `${form} has no option ${unknown[0]} that is known here`;
   return findArgumentProblem(plain.slice(form.split(' ').length), given);

@@ -27,7 +27,7 @@ const kubernetesTypes: Record<string, string> = {
   'v1 Pod': 'V1Pod',
 };
 
-/** Kinds of other projects, which pages show as what users come from. Nobody here can check more than that they are objects. */
+/** Kinds of other projects, which pages show as what users come from. The only check is that they are objects. */
 const foreignKinds = [
   'k8s.cni.cncf.io/v1 NetworkAttachmentDefinition',
   'sriovnetwork.k8snetworkplumbingwg.io/v1alpha1 DeviceAttributes',
@@ -79,7 +79,7 @@ function findObjectProblems(object: SomeObject): string[] {
   if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));
   const type = kubernetesTypes[name];
   if (type !== undefined) return [...findTypeProblems(object, type), ...findOpaqueProblems(object, schemaFor(object))];
-  return foreignKinds.includes(name) ? [] : [`nobody checks objects of ${name}: see test/unit/docs/check-document.ts`];
+  return foreignKinds.includes(name) ? [] : [`no check for objects of ${name}: see test/unit/docs/check-document.ts`];
 }
 
 type ConfigSchema = typeof vfConfigSchema | typeof classConfigSchema;

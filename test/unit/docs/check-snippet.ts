@@ -43,7 +43,7 @@ export function findSnippetProblems({ page, info, content }: Snippet): string[] 
     case 'text':
       return [];
     default:
-      return [`nobody looks at blocks of ${info || 'no kind'}: see test/unit/docs/check-snippet.ts`];
+      return [`no check for blocks of ${info || 'no kind'}: see test/unit/docs/check-snippet.ts`];
   }
 }
 
@@ -99,7 +99,7 @@ function findTomlProblems(content: string): string[] {
   return lines.filter((line) => !patterns.some((pattern) => pattern.test(line))).map((line) => `${line}: no TOML`);
 }
 
-/** Sequence diagrams: every line is of a known form, and who takes part is told before. */
+/** Sequence diagrams: every line is of a known form, and participants are declared first. */
 function findDiagramProblems(content: string): string[] {
   const [head, ...lines] = content.split('\n').filter((line) => line.trim() !== '');
   if (head !== 'sequenceDiagram') return [`${head}: only sequence diagrams are looked at`];
@@ -116,6 +116,6 @@ function findDiagramProblems(content: string): string[] {
     const [, over] = /^\s*Note (?:over|left of|right of) (\w+(?:,\s*\w+)?): \S.*$/.exec(line) ?? [];
     const names = [from, to, ...(over?.split(/,\s*/) ?? [])].filter((name) => name !== undefined);
     if (names.length === 0) return [`${line.trim()}: no line of a sequence diagram`];
-    return names.filter((name) => !known.has(name)).map((name) => `${line.trim()}: nobody is called ${name}`);
+    return names.filter((name) => !known.has(name)).map((name) => `${line.trim()}: no participant is called ${name}`);
   });
 }

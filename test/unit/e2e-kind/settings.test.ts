@@ -17,7 +17,7 @@ const reject = (argv: string[], more: NodeJS.ProcessEnv = {}) => {
 };
 
 describe('the settings of npm run e2e:kind', () => {
-  it('never take the cluster of KUBECONFIG unless they are told to', () => {
+  it('never take the cluster of KUBECONFIG without --existing', () => {
     const mine = { KUBECONFIG: '/mine' };
     expect(parse([], mine)).toMatchObject({ mode: 'kind', kubeconfig: '/cache/kind/netdra-e2e/kubeconfig' });
     const argv = ['--existing', '--no-install', '--consumer-image', 'c:1'];
@@ -44,7 +44,7 @@ describe('the settings of npm run e2e:kind', () => {
     for (const option of suiteCommand().options) expect(option.description, option.long).not.toBe('');
   });
 
-  it('become what the tests are told, and they take it', () => {
+  it('become the target of the tests, which accept it', () => {
     const target = targetOf(parse([]));
     expect(clusterTargetSchema.parse(target)).toEqual(target);
     expect(readTarget({ [targetVariable]: JSON.stringify(target) })).toEqual(target);

@@ -41,7 +41,7 @@ describe('npm run e2e:kind', () => {
     expect(text).not.toContain('still there');
   });
 
-  it('works with podman, whose archives need to be told of several images', async () => {
+  it('works with podman, which needs an option to save several images to one archive', async () => {
     using programs = new FakePrograms(['podman', 'kind', 'helm', 'vitest']);
     const { result, calls } = await run(programs);
     expect(result).toBe(true);

@@ -41,7 +41,7 @@ function answersIn(sent: Buffer): Map<number, TtrpcResponse> {
   return answers;
 }
 
-/** A socket on which somebody listens who is no runtime, and a plugin that connects to it. */
+/** A socket on which a server listens that is no runtime, and a plugin that connects to it. */
 async function meet(handlers: PluginHandlers = {}) {
   const dir = tempDir();
   const path = join(dir.path, 'nri.sock');
@@ -78,7 +78,7 @@ describe('a plugin whose socket carries nonsense', () => {
     ],
     ['100,000 empty frames', Buffer.concat(Array(100_000).fill(encodeMuxHeader(1, 0)))],
     [
-      'frames for connections that nobody opened',
+      'frames for connections that were never opened',
       Buffer.concat([0, 3, 0x7fffffff, 0xffffffff].map((id) => inMux(header(1), id))),
     ],
     [

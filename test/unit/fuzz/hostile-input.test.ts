@@ -11,7 +11,7 @@ import { DriverBench } from '../driver/claims/driver-bench.ts';
 
 type Claim = ReturnType<typeof buildClaim>;
 
-/** The driver behind its socket, with an API server that knows whatever claims it is told. */
+/** The driver behind its socket, with an API server that returns any claim added to it, unchecked. */
 async function startDriver(layoutNames: readonly LayoutName[] = ['v1', 'kep']) {
   const stack = new AsyncDisposableStack();
   const bench = stack.use(new DriverBench());
@@ -75,7 +75,7 @@ describe('a claim whose name is no name', () => {
     ['uid', 'a/b'],
   ])('is refused for its %s %j by itself, and nothing is written or removed anywhere', async (field, text) => {
     await using driver = await startDriver(layoutNames);
-    writeFileSync(join(driver.bench.dir, 'beside.json'), 'of somebody else');
+    writeFileSync(join(driver.bench.dir, 'beside.json'), 'of another program');
     const hostile = driver.add(field === 'name' ? text : 'fast-net', field === 'name' ? {} : { [field]: text });
     const good = driver.add('good', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
     const { claims } = await driver.kubelet.nodePrepareResources([hostile, good]);
@@ -83,7 +83,7 @@ describe('a claim whose name is no name', () => {
     expect(claims[good.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-2' }] });
     await driver.kubelet.nodeUnprepareResources([hostile, good]);
     expect(driver.files()).toEqual(['beside.json']);
-    expect(readFileSync(join(driver.bench.dir, 'beside.json'), 'utf8')).toBe('of somebody else');
+    expect(readFileSync(join(driver.bench.dir, 'beside.json'), 'utf8')).toBe('of another program');
   });
 });
 

@@ -30,7 +30,7 @@ function launch(): Launched {
 }
 
 describe('a plugin that the runtime starts', () => {
-  it('counts as connected without being told what exists, which an old runtime does not tell', async () => {
+  it('counts as connected without a Synchronize, which an old runtime does not send', async () => {
     const { socket, lines, ended } = launch();
     const runtime = new FakeRuntime({ nriVersion: undefined, pods: [{ id: 'old' }] });
     runtime.launch(socket);
@@ -38,7 +38,7 @@ describe('a plugin that the runtime starts', () => {
     await runtime.runPodSandbox({ id: 'new' });
     await runtime.stop();
     await ended;
-    // It tells of the end only because it took itself for connected.
+    // It reports the disconnection only because it considered itself connected.
     expect(lines.map((line) => (line as { what: string }).what)).toEqual([
       'configure',
       'run',

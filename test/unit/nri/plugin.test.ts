@@ -32,7 +32,7 @@ describe('createPlugin', () => {
 describe('createContainer', () => {
   const container = { id: 'c-1', podSandboxId: 'sandbox-1', name: 'app', cdiDevices: ['vendor.example/class=device'] };
 
-  it('tells of the container that is about to be made, and lets it be made', async () => {
+  it('reports the container that is about to be created, and lets it be created', async () => {
     const seen: unknown[] = [];
     const { runtime } = await stage({
       handlers: { createContainer: (ofPod, { name, cdiDevices }) => void seen.push([ofPod.uid, name, cdiDevices]) },
@@ -197,7 +197,7 @@ describe('a connected plugin', () => {
     expect(runtime.plugins).toEqual([]);
   });
 
-  it('only logs what fails where nobody can be told', async () => {
+  it('only logs the failures that it cannot report to the runtime', async () => {
     const fail = (what: string) => () => {
       throw new Error(what);
     };

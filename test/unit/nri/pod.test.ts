@@ -57,7 +57,7 @@ const container = fc.record({
 });
 
 describe('parsePodSandbox', () => {
-  it('gives back over the wire what the runtime meant', () =>
+  it('restores from the wire what the runtime encoded', () =>
     fc.assert(
       fc.property(pod, (original) => {
         const bytes = podSandboxRequest.encode({ pod: formatPodSandbox(original) });
@@ -103,7 +103,7 @@ describe('parsePodSandbox', () => {
 });
 
 describe('parseContainer', () => {
-  it('gives back over the wire what the runtime meant', () =>
+  it('restores from the wire what the runtime encoded', () =>
     fc.assert(
       fc.property(container, (original) => {
         const bytes = synchronizeRequest.encode({ containers: [formatContainer(original)] });

@@ -9,7 +9,7 @@ import { createTtrpcCodec } from '../../../nri/ttrpc/codec.ts';
 import { createNriCodec } from '../../../nri/wire.ts';
 
 describe('loadMessages', () => {
-  it('finds the files in the source tree and wherever it is told', () => {
+  it('finds the files in the source tree and in a given directory', () => {
     expect(() => createNriCodec()).not.toThrow();
     expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, protoDir: defaultProtoDir() })).not.toThrow();
   });

@@ -44,7 +44,7 @@ describe('a plugin whose runtime restarts', () => {
     }
   }, 10_000);
 
-  it('makes whoever asks meanwhile wait for the new connection', async () => {
+  it('makes callers that ask meanwhile wait for the new connection', async () => {
     const { runtime, plugin } = await stage({});
     await runtime.waitForPlugin('test');
     await runtime.stop();

@@ -115,7 +115,7 @@ export interface LogEntry {
   message: string;
 }
 
-/** A logger that keeps what it is told. */
+/** A logger that keeps its entries. */
 export function recordingLogger() {
   const entries: LogEntry[] = [];
   const at = (level: LogEntry['level']) => (fields: object, message: string) =>

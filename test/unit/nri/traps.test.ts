@@ -206,16 +206,16 @@ describe('trap 10: a registration during a long stop freezes the node, a second 
   it('waits for as long as it takes, on one connection, and takes no harm from it', async () => {
     const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
     const { runtime, plugin, log } = await stage({ registrationTimeoutMs: 250, syncPatienceMs: 250 }, limits);
-    const told = () => log.entries.filter(({ message }) => message === 'no Synchronize from the runtime yet');
+    const warnings = () => log.entries.filter(({ message }) => message === 'no Synchronize from the runtime yet');
     await runtime.waitForPlugin('test');
     await pause(300);
-    expect(told()).toEqual([]);
+    expect(warnings()).toEqual([]);
     const block = runtime.blockSync();
     await runtime.restart();
     await until(() => runtime.accepted === 2);
     await pause(700);
     expect([plugin.connected, runtime.accepted]).toEqual([false, 2]);
-    expect(told()).toMatchObject([
+    expect(warnings()).toMatchObject([
       { level: 'warn', fields: { waitedMs: 250, hint: expect.stringContaining('stuck') } },
     ]);
     block[Symbol.dispose]();

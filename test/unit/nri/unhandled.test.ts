@@ -10,7 +10,7 @@ describe('whatever goes wrong', () => {
     process.on('unhandledRejection', listener);
     onTestFinished(() => void process.off('unhandledRejection', listener));
 
-    // Promises that nobody keeps.
+    // Promises that no caller awaits.
     const nowhere = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
     nowhere.start();
     nowhere.whenConnected();
@@ -22,7 +22,7 @@ describe('whatever goes wrong', () => {
     channel.close(new Error('broken'));
     client.call('s', 'm', Buffer.alloc(0));
 
-    // Handlers that fail when nobody listens any more.
+    // Handlers that fail after the runtime has disconnected.
     const fail = Promise.withResolvers<never>();
     fail.promise.catch(() => undefined);
     let entered = 0;

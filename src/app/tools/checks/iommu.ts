@@ -36,7 +36,7 @@ async function findingWithout(check: string, sysDir: string, procDir: string, ca
 function fixFor(commandLine: string): string {
   const isAsked = /\b(intel_iommu=on|amd_iommu=on)\b/.test(commandLine);
   return isAsked
-    ? 'the kernel is told to use it, so switch on VT-d or AMD-Vi in the firmware'
+    ? 'the kernel command line enables it, so switch on VT-d or AMD-Vi in the firmware'
     : 'switch on VT-d or AMD-Vi in the firmware, and boot with intel_iommu=on iommu=pt (AMD: iommu=pt)';
 }
 

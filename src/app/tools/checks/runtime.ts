@@ -112,7 +112,7 @@ function enableNri(runtime: Runtime | undefined): string {
   if (runtime === undefined) return `in containerd: ${containerd}; in CRI-O: enable_nri = true in [crio.nri]`;
   if (runtime.name !== 'containerd')
     return 'set enable_nri = true in [crio.nri] of /etc/crio/crio.conf, and restart CRI-O';
-  const isDefault = /^v?1\./.test(runtime.version) ? ' (off unless told in 1.7)' : '';
+  const isDefault = /^v?1\./.test(runtime.version) ? ' (off by default in 1.7)' : '';
   return containerd + isDefault;
 }
 

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { watchEventLoop } from '../../../../src/app/ops/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 
-it('tells of a stall that hooks would feel, with its length, and of nothing else', async () => {
+it('reports a stall long enough to delay hooks, with its length, and nothing else', async () => {
   const logger = new RecordingLogger();
   const windows: number[] = [];
   using _watch = watchEventLoop(logger, (stallMs) => windows.push(stallMs));

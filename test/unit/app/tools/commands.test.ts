@@ -42,7 +42,7 @@ const document = (devices: object[]) => ({
 });
 
 describe('netdra doctor', () => {
-  it('gives programs JSON, and a code that tells of problems', () => {
+  it('prints JSON for programs, and exits with a code that signals problems', () => {
     using dir = tempDir();
     const flags = ['--kubelet-plugins-dir', '--kubelet-registry-dir', '--cdi-dir', '--nri-socket', '--cri-socket'];
     const { status, stdout } = netdra(['doctor', '-o', 'json', ...flags.map((flag) => `${flag}=${dir.path}/none`)]);

@@ -82,7 +82,7 @@ describe('runDoctor', () => {
     });
     node.write('proc/self/mountinfo', mount('/', 'rw,noexec') + mount(plugins, 'rw,relatime'));
     expect((await node.findingOf('start gate'))?.level).toBe('ok');
-    // Once it is installed, the kernel is asked: root may not run what is nobody's to run either.
+    // Once it is installed, the kernel is asked: even root may not run a file without an execute bit.
     node.write('plugins/sriov.netdra.dev/bin/netdra-gate', '');
     expect(await node.findingOf('start gate')).toMatchObject({
       level: 'problem',
@@ -105,8 +105,8 @@ describe('runDoctor', () => {
     const off = await findingOf('IOMMU', { iommu: 'none' });
     expect(off).toMatchObject({ level: 'warning', message: expect.stringContaining('(DPDK) fail') });
     expect(off?.fix).toContain('intel_iommu=on');
-    const told = await findingOf('IOMMU', { iommu: 'none', commandLine: 'ro intel_iommu=on iommu=pt' });
-    expect(told?.fix).toContain('the kernel is told to use it');
+    const requested = await findingOf('IOMMU', { iommu: 'none', commandLine: 'ro intel_iommu=on iommu=pt' });
+    expect(requested?.fix).toContain('the kernel command line enables it');
     const bound = await findingOf('IOMMU', { iommu: 'none', vfDrivers: ['vfio-pci'] });
     expect(bound).toMatchObject({ level: 'problem', message: 'off, but 1 VFs are bound to vfio-pci' });
   });
@@ -209,7 +209,7 @@ describe('runDoctor, of the API server', () => {
     api.denyAccess({ verb: 'delete', resource: 'resourceslices' });
     expect((await askAbout(api)).slice(1)).toEqual([
       'problem permissions: may not delete resourceslices: devices are not offered',
-      'warning permissions: may not patch resourceclaims/status: claims do not tell what their devices are like',
+      'warning permissions: may not patch resourceclaims/status: the status of claims does not describe their devices',
       'warning permissions: may not patch events: pods and claims get no events',
     ]);
   });
@@ -226,7 +226,7 @@ describe('runDoctor, of the API server', () => {
     expect(await node.findingOf('permissions')).toMatchObject({
       level: 'warning',
       message:
-        'may not associated-node:patch resourceclaims/driver sriov.netdra.dev: claims do not tell what their devices are like',
+        'may not associated-node:patch resourceclaims/driver sriov.netdra.dev: the status of claims does not describe their devices',
     });
     await using old = await ApiServer.start({ minorVersion: 35 });
     for (const verb of verbs) old.denyAccess({ verb, ...entries });

@@ -67,7 +67,7 @@ describe('viewClaimFiles', () => {
     expect(await shown()).toBe('start gate: ended in sandbox s-1');
   });
 
-  it('shows what containers are told', async () => {
+  it('shows the metadata that containers see', async () => {
     await update();
     const found = await view();
     expect(found.requests).toMatchObject([{ name: 'vf', generation: 1 }]);
@@ -82,7 +82,7 @@ describe('viewClaimFiles', () => {
     expect(text).toContain('      vfIndex = 0\n');
   });
 
-  it('finds files that are missing, and those that somebody has changed', async () => {
+  it('finds files that are missing, and those that another process has changed', async () => {
     await update();
     const [v1, kep] = (await view()).files;
     rmSync(kep?.path ?? '');

@@ -63,7 +63,7 @@ describe('docs/troubleshooting.md', () => {
     expect(isSaid(text)).toBe(true);
   });
 
-  it('can tell what nobody says', () => {
+  it('recognizes text that no source contains', () => {
     expect(lines.length + cells.length).toBeGreaterThan(35);
     expect(isSaid('claim … may not eat …, since it is Friday')).toBe(false);
     expect(isSaid('the card cannot fly to … of VF …')).toBe(false);

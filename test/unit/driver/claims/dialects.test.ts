@@ -27,7 +27,7 @@ function envOf(cdiDeviceIds: string[]): Record<string, string> {
   return Object.fromEntries(assignments.map((text) => text.split(/=(.*)/s).slice(0, 2)));
 }
 
-/** The CDI ids of each device that the kubelet is told of. */
+/** The CDI ids of each device that the driver returns to the kubelet. */
 async function prepared(claim: AllocatedClaim): Promise<string[][]> {
   const result = await bench.prepare(claim);
   if (result === undefined || 'error' in result) throw result?.error;
@@ -60,7 +60,7 @@ describe('a request whose class asks for older dialects', () => {
     ]);
   });
 
-  it('has its device files as well, and tells of them', async () => {
+  it('includes its device files and describes them', async () => {
     const dialects = { devicePlugin: { resourceName }, sriovNetwork: {} };
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci', dialects })] });
     const [ids = []] = await prepared(claim);
@@ -154,12 +154,12 @@ describe('the variable of a whole pod', () => {
     expect(envOf(ofB).SRIOVNETWORK_PCI_ADDRESSES).toBe('0000:00:00.2');
     const ofA = (await prepared(a)).flat();
     for (const ids of [ofA, ofB]) expect(envOf(ids).SRIOVNETWORK_PCI_ADDRESSES).toBe('0000:00:00.1,0000:00:00.2');
-    // Each by itself tells of its own device.
+    // Each by itself describes its own device.
     expect(envOf(ofB)).toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_2');
     expect(envOf(ofB)).not.toHaveProperty('SRIOVNETWORK_VF_DEVICE_dev_1');
   });
 
-  it.each(['a', 'b'])('brings back nothing of a claim that ends while that of %s is written', async (slow) => {
+  it.each(['a', 'b'])('does not restore files of a claim that ends while those of %s are written', async (slow) => {
     const pods = [buildPod('app')];
     const [ending, starting] = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));
     await prepared(ending!);

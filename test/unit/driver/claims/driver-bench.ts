@@ -21,7 +21,7 @@ import { RecordingLogger } from '../../../doubles/logger.ts';
 import { buildClaim, buildPod, type ClaimOptions, testDriver, testNode } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
-/** A claim as the framework hands it to the driver; each has a pod of its own unless told otherwise. */
+/** A claim as the framework hands it to the driver; each has a pod of its own unless `more` names others. */
 export function allocated(name: string, devices: string[], more: Partial<ClaimOptions> = {}): AllocatedClaim {
   const options = { requests: [{ name: 'vf', devices }], pods: [buildPod(`${name}-pod`)], ...more };
   const object = buildClaim(name, options);
@@ -39,7 +39,7 @@ const config = (source: 'FromClass' | 'FromClaim', fields: object, requests: str
 export const fromClass = (fields: object, requests?: string[]) => config('FromClass', fields, requests);
 export const fromClaim = (fields: object, requests?: string[]) => config('FromClaim', fields, requests);
 
-/** VFs that are what they were told, and what was done to them. */
+/** VFs that take every configuration, and a record of the calls on them. */
 export class FakeControl implements VfControl {
   readonly calls: string[] = [];
   /** Options of the calls to read and restore. */

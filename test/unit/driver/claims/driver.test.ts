@@ -329,7 +329,7 @@ describe('a request with admin access', () => {
 });
 
 describe('a claim that is prepared again', () => {
-  it('keeps where its VF is, what it was before, and its config, without looking anything up', async () => {
+  it('keeps the attachment, original state and config of its VF, without looking anything up', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
@@ -404,7 +404,7 @@ describe('VFs that are changed from outside', () => {
       state: 'preparing',
       devices: [1, 2, 3].map((index) => ({ name: `dev-${index}`, before: { vf: { trust: false } } })),
     });
-    // Nobody else may have the ones that are still untouched: the retry needs them.
+    // No other claim may take the devices that are still untouched: the retry needs them.
     expect(await bench.prepare(allocated('other', ['dev-3']))).toMatchObject(refusal('device-in-use'));
     bench.control.failures.clear();
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
@@ -476,7 +476,7 @@ describe('VFs that are changed from outside', () => {
     },
   );
 
-  it('are read for every VF, whoever attaches it, and restored', async () => {
+  it('are read for every VF, whichever component attaches it, and restored', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ attach: 'observe' })] });
     await bench.prepare(claim);
     await bench.unprepare(claim);
@@ -516,7 +516,7 @@ describe('a claim that was allocated anew while it was prepared', () => {
     return claim;
   }
 
-  it('gives back what is not allocated any more before it gets what is', async () => {
+  it('releases devices that are no longer allocated before it prepares those that are', async () => {
     const { identity } = await prepareForUserSpace();
     expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });
     expect(bench.released).toEqual(['dev-1']);
@@ -595,7 +595,7 @@ describe('device files', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('vfio-pci');
   });
 
-  it('are refused where what else is asked needs an interface, whoever has bound the driver', async () => {
+  it('are refused where the rest of the config needs an interface, also if an administrator bound it', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const config = [fromClaim({ routes: [{ destination: '198.51.100.0/24' }] })];
     expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject(

@@ -7,7 +7,7 @@ import { tempDir } from '../../../doubles/temp-dir.ts';
 const head = 'apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n';
 
 describe('PolicyFile', () => {
-  it('tells of a policy once, and again when the file changes', async () => {
+  it('reports a policy once, and again when the file changes', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     const file = new PolicyFile(path);

@@ -22,7 +22,7 @@ describe('DeviceInfoFiles', () => {
   });
   afterEach(() => root[Symbol.dispose]());
 
-  it('are readable for all, writable for nobody, in a directory that all can enter', async () => {
+  it('are world-readable and read-only, in a world-accessible directory', async () => {
     await files.write('a', [one]);
     expect(readFileSync(join(dir(), one.name), 'utf8')).toBe(one.text);
     expect(statSync(join(dir(), one.name)).mode & 0o777).toBe(0o444);
@@ -30,7 +30,7 @@ describe('DeviceInfoFiles', () => {
     expect(names()).toEqual([one.name]);
   });
 
-  it('replace what somebody has left there, and can be written again', async () => {
+  it('replace files that another process has left there, and can be rewritten', async () => {
     mkdirSync(dir(), { recursive: true });
     writeFileSync(join(dir(), one.name), 'old');
     chmodSync(join(dir(), one.name), 0o444);
@@ -48,7 +48,7 @@ describe('DeviceInfoFiles', () => {
     await files.removeClaim('never heard of');
   });
 
-  it('stay when somebody else has written them since, or another claim has them', async () => {
+  it('stay when another process has overwritten them, or another claim uses them', async () => {
     await files.write('a', [one, two]);
     await files.write('b', [two]);
     rmSync(join(dir(), one.name));

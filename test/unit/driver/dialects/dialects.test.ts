@@ -35,7 +35,7 @@ it('takes the devices that the driver stores', () => {
   });
 });
 
-it('says nothing without being told to', () => {
+it('writes nothing unless a dialect is configured', () => {
   expect(viewInDialects({}, [dpdk])).toEqual({ env: {}, deviceInfoFiles: [] });
 });
 

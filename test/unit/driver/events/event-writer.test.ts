@@ -39,7 +39,7 @@ function report(note: string, more: Partial<EventReport> = {}): EventReport {
 }
 
 describe('EventWriter', () => {
-  it('tells of an object in its namespace, as the API wants it', async () => {
+  it("writes an event on an object to the object's namespace, in the form that the API requires", async () => {
     await using bench = await startBench();
     bench.writer.report(report('no VF'));
     await poll(bench.events).toHaveLength(1);
@@ -146,7 +146,7 @@ describe('EventWriter', () => {
     expect(bench.logger.lines.find(({ level }) => level === 'warn')?.fields.reason).toContain('role lacks this');
   });
 
-  it('counts an event that was made although the answer was lost as told', async () => {
+  it('treats an event as written when the server created it but the response was lost', async () => {
     await using bench = await startBench();
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 409);
     bench.writer.report(report('no VF'));

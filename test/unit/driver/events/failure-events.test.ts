@@ -21,8 +21,8 @@ function record() {
   const reports: EventReport[] = [];
   const events = new FailureEvents({ report: (report) => void reports.push(report) });
   /** `ResourceClaim fast-net DeviceLost` */
-  const told = () => reports.map(({ regarding: { kind, name }, reason }) => `${kind} ${name} ${reason}`);
-  return { events, reports, told };
+  const reported = () => reports.map(({ regarding: { kind, name }, reason }) => `${kind} ${name} ${reason}`);
+  return { events, reports, reported };
 }
 
 const signal = new AbortController().signal;
@@ -36,10 +36,10 @@ describe('withClaimEvents', () => {
     hint: 'it is free again when that claim is unprepared',
   });
 
-  it('tells claim and pod in words why a claim cannot be prepared', async () => {
-    const { events, reports, told } = record();
+  it('reports on claim and pod why the claim cannot be prepared', async () => {
+    const { events, reports, reported } = record();
     await withClaimEvents(failing(error), events).prepareResourceClaims([claim], { signal });
-    expect(told()).toEqual(['ResourceClaim fast-net DeviceNotPrepared', 'Pod web-0 DeviceNotPrepared']);
+    expect(reported()).toEqual(['ResourceClaim fast-net DeviceNotPrepared', 'Pod web-0 DeviceNotPrepared']);
     expect(reports[1]).toMatchObject({
       regarding: { apiVersion: 'v1', ...pod },
       related: { kind: 'ResourceClaim', ...identity },
@@ -48,23 +48,23 @@ describe('withClaimEvents', () => {
     });
   });
 
-  it('tells the claim that its devices are not given back; the pod may be gone', async () => {
-    const { events, told } = record();
+  it('reports on the claim alone that its devices are not released; the pod may be gone', async () => {
+    const { events, reported } = record();
     await withClaimEvents(failing(error), events).unprepareResourceClaims([identity], { signal });
-    expect(told()).toEqual(['ResourceClaim fast-net DeviceNotReturned']);
+    expect(reported()).toEqual(['ResourceClaim fast-net DeviceNotReturned']);
   });
 
   it('hands a failure of the whole call on, and says nothing of what went well', async () => {
-    const { events, told } = record();
+    const { events, reported } = record();
     const broken: DraPlugin = {
       prepareResourceClaims: () => Promise.reject(error),
       unprepareResourceClaims: async () => new Map([['c-1', undefined]]),
     };
     const observed = withClaimEvents(broken, events);
     await observed.unprepareResourceClaims([identity], { signal });
-    expect(told()).toEqual([]);
+    expect(reported()).toEqual([]);
     await expect(observed.prepareResourceClaims([claim], { signal })).rejects.toBe(error);
-    expect(told()).toHaveLength(2);
+    expect(reported()).toHaveLength(2);
   });
 });
 
@@ -84,26 +84,26 @@ describe('withPodEvents', () => {
   const sandbox = { ...pod, id: 's-1' } as never;
   const context = { timeoutMs: 2_000, signal };
 
-  it('tells pods by name that it has seen, until they are gone', async () => {
-    const { events, told } = record();
+  it('reports on pods that it has seen, by name, until they are gone', async () => {
+    const { events, reported } = record();
     const handlers = withPodEvents({ synchronize() {}, runPodSandbox() {}, removePodSandbox() {} }, events);
     await handlers.runPodSandbox?.(sandbox, context);
     events.notAttached(identity, ['p-1', 'p-2'], 'no such VF');
-    expect(told()).toEqual(['ResourceClaim fast-net DeviceNotAttached', 'Pod web-0 DeviceNotAttached']);
+    expect(reported()).toEqual(['ResourceClaim fast-net DeviceNotAttached', 'Pod web-0 DeviceNotAttached']);
     await handlers.removePodSandbox?.(sandbox, context);
     events.notAttached(identity, ['p-1'], 'no such VF');
-    expect(told()).toHaveLength(3);
+    expect(reported()).toHaveLength(3);
     await handlers.synchronize?.([sandbox], []);
     events.notAttached(identity, ['p-1'], 'no such VF');
-    expect(told()).toHaveLength(5);
+    expect(reported()).toHaveLength(5);
   });
 
-  it('tells a pod why its container is held back, and holds it back', async () => {
-    const { events, reports, told } = record();
+  it('reports on a pod why its container is held back, and holds it back', async () => {
+    const { events, reports, reported } = record();
     const error = new Error('container main cannot have the metadata of claim apps/fast-net: no such VF');
     const handlers = withPodEvents({ createContainer: () => Promise.reject(error) }, events);
     await expect(handlers.createContainer?.(sandbox, { name: 'main' } as never, context)).rejects.toBe(error);
-    expect(told()).toEqual(['Pod web-0 ContainerHeldBack']);
+    expect(reported()).toEqual(['Pod web-0 ContainerHeldBack']);
     expect(reports[0]?.note).toBe(error.message);
   });
 });
@@ -111,21 +111,21 @@ describe('withPodEvents', () => {
 describe('FailureEvents', () => {
   // B13
   it('goes on reporting on a pod that has another sandbox when an old one is removed', () => {
-    const { events, told } = record();
+    const { events, reported } = record();
     for (const id of ['s-1', 's-2']) events.sandboxSeen({ id, ...pod });
     events.sandboxGone({ id: 's-1', ...pod });
     events.notAttached(identity, ['p-1'], 'no such VF');
-    expect(told()).toContain('Pod web-0 DeviceNotAttached');
+    expect(reported()).toContain('Pod web-0 DeviceNotAttached');
     events.sandboxGone({ id: 's-2', ...pod });
     events.notAttached(identity, ['p-1'], 'no such VF');
-    expect(told().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
+    expect(reported().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
   });
 
   it('reports a status that cannot be written on the claim and on its pods', () => {
-    const { events, told, reports } = record();
+    const { events, reported, reports } = record();
     events.sandboxSeen({ id: 's-1', ...pod });
     events.statusNotWritten(identity, ['p-1'], new Error('status of claim apps/fast-net cannot be written'));
-    expect(told()).toEqual(['ResourceClaim fast-net StatusNotWritten', 'Pod web-0 StatusNotWritten']);
+    expect(reported()).toEqual(['ResourceClaim fast-net StatusNotWritten', 'Pod web-0 StatusNotWritten']);
     expect(reports[0]?.note).toBe('status of claim apps/fast-net cannot be written');
   });
 
@@ -134,23 +134,23 @@ describe('FailureEvents', () => {
   const held = [{ identity, podUids: ['p-1'], state: 'prepared', devices: [{ ...device, attachment }] }];
   const claims = held as unknown as StoredClaim[];
 
-  it('tells of a device that a pod has and that is gone, once for each loss', () => {
-    const { events, told, reports } = record();
+  it('reports a missing device that a pod uses, once for each loss', () => {
+    const { events, reported, reports } = record();
     events.devicesFound('node-1', [device.name], claims);
-    expect(told()).toEqual([]);
+    expect(reported()).toEqual([]);
     events.devicesFound('node-1', [], claims);
     events.devicesFound('node-1', [], claims);
-    expect(told()).toEqual(['ResourceClaim fast-net DeviceLost', 'Pod web-0 DeviceLost']);
+    expect(reported()).toEqual(['ResourceClaim fast-net DeviceLost', 'Pod web-0 DeviceLost']);
     expect(reports[0]?.note).toContain(
       'Device 0000-3b-02-1 (0000:3b:02.1) of claim apps/fast-net is no longer on the node',
     );
     events.devicesFound('node-1', [device.name], claims);
     events.devicesFound('node-1', [], claims);
-    expect(told()).toHaveLength(4);
+    expect(reported()).toHaveLength(4);
   });
 
   it('reports a device that hangs on the node, once, with its path and what to do', () => {
-    const { events, told, reports } = record();
+    const { events, reported, reports } = record();
     const hung = {
       device: '0000:3b:02.1',
       path: '/sys/bus/pci/devices/0000:3b:02.1/driver/unbind',
@@ -159,7 +159,7 @@ describe('FailureEvents', () => {
     events.devicesHung('node-1', []);
     events.devicesHung('node-1', [hung]);
     events.devicesHung('node-1', [hung]);
-    expect(told()).toEqual(['Node node-1 DeviceHung']);
+    expect(reported()).toEqual(['Node node-1 DeviceHung']);
     expect(reports[0]?.regarding).toEqual({ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-1' });
     expect(reports[0]?.note).toMatch(
       /^Device 0000:3b:02\.1 hangs: .* to \/sys\/bus\/pci\/devices\/0000:3b:02\.1\/driver\/unbind\./,
@@ -167,6 +167,6 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toContain('to resolve it, end the process that has the device open');
     events.devicesHung('node-1', []);
     events.devicesHung('node-1', [hung]);
-    expect(told()).toHaveLength(2);
+    expect(reported()).toHaveLength(2);
   });
 });

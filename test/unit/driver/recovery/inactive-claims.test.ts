@@ -61,7 +61,7 @@ async function sweep(
   const reclaimed: string[] = [];
   const reads: string[] = [];
   const handedOver: string[] = [];
-  let told = 0;
+  let notified = 0;
   const logger = new RecordingLogger();
   const inactive = new InactiveClaims({
     driver: testDriver,
@@ -87,7 +87,7 @@ async function sweep(
         return due;
       },
     },
-    onHandedOver: () => told++,
+    onHandedOver: () => notified++,
     clock: systemClock,
     logger,
   });
@@ -95,7 +95,7 @@ async function sweep(
   for (let sweeps = options.sweeps ?? 1; sweeps > 0; sweeps--) {
     failure = await inactive.sweep(never).catch((error: unknown) => error);
   }
-  return { reclaimed, handedOver, told, failure, reads, logger, inactive, known };
+  return { reclaimed, handedOver, notified, failure, reads, logger, inactive, known };
 }
 
 const refuse = (code: ConstructorParameters<typeof KubeError>[0]) => () => {
@@ -206,16 +206,16 @@ describe('InactiveClaims', () => {
     });
 
     it('is prepared for that one', async () => {
-      const { reclaimed, handedOver, told } = await sweep(reservedFor(next), {
+      const { reclaimed, handedOver, notified } = await sweep(reservedFor(next), {
         sandboxes: [{ of: next.metadata.uid }],
       });
-      expect([reclaimed, handedOver, told]).toEqual([[], [name], 1]);
+      expect([reclaimed, handedOver, notified]).toEqual([[], [name], 1]);
     });
 
     it('stays with its pod while it is reserved for that, too, or while that has containers', async () => {
       const waiting = await sweep(reservedFor(pod, next));
       const running = await sweep(reservedFor(next), { sandboxes: [{ of: podUid }] });
-      for (const { handedOver, told } of [waiting, running]) expect([handedOver, told]).toEqual([[], 0]);
+      for (const { handedOver, notified } of [waiting, running]) expect([handedOver, notified]).toEqual([[], 0]);
     });
 
     it('passes to that one although a sandbox of the first one is left', async () => {
@@ -245,8 +245,8 @@ describe('InactiveClaims', () => {
         const sandboxes: Known[] = [{ of: next.metadata.uid }];
         expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
         const passed = { ...stored, podUids: [next.metadata.uid], state: 'preparing' as const };
-        const { handedOver, told } = await sweep(reservedFor(next), { claim: passed, sandboxes });
-        expect([handedOver, told]).toEqual([[name], 1]);
+        const { handedOver, notified } = await sweep(reservedFor(next), { claim: passed, sandboxes });
+        expect([handedOver, notified]).toEqual([[name], 1]);
       },
     );
 
@@ -265,8 +265,8 @@ describe('InactiveClaims', () => {
 
     it('is not prepared when it was given up meanwhile', async () => {
       let asked = 0;
-      const { handedOver, told } = await sweep(() => (asked++ === 0 ? reservedFor(next)() : object));
-      expect([asked, handedOver, told]).toEqual([2, [], 0]);
+      const { handedOver, notified } = await sweep(() => (asked++ === 0 ? reservedFor(next)() : object));
+      expect([asked, handedOver, notified]).toEqual([2, [], 0]);
     });
   });
 });

@@ -181,7 +181,7 @@ describe('OrphanedFiles', () => {
     expect(claimDirs()).toEqual(['default_new']);
   });
 
-  it('removes specs that no directory tells of, of both classes', async () => {
+  it('removes specs without a claim directory, of both classes', async () => {
     cdi(`${testDriver}_device_uid-x_dev-1.json`, `${testDriver}/device`);
     cdi(`${testDriver}_metadata_uid-y_vf.json`, `${testDriver}/metadata`);
     await orphans.sweep(never);
@@ -199,14 +199,14 @@ describe('OrphanedFiles', () => {
     expect(specs()).toEqual([`.${testDriver}_metadata_uid-here_vf.json.tmp`]);
   });
 
-  it('removes what is left of older dialects, and what the host was told of them', async () => {
+  it('removes leftover dialect specs, and their device-info files on the host', async () => {
     const infoFiles = () => readdirSync(join(dir.path, 'devinfo')).sort();
     const config = { deviceInfo: { resourceName: 'intel.com/nic' }, sriovNetwork: {} };
     for (const [index, uid] of ['uid-x', 'uid-here'].entries()) {
       const device = { name: `dev-${index}`, pciAddress: `0000:3b:02.${index}` };
       await dialectFiles.write(uid, [{ name: 'vf', config, devices: [device] }], [device]);
     }
-    // Only the driver's own note tells of a claim without variables.
+    // A claim without variables is known from the driver's own record only.
     const third = { name: 'dev-2', pciAddress: '0000:3b:02.2' };
     const { deviceInfo } = config;
     await dialectFiles.write('uid-y', [{ name: 'vf', config: { deviceInfo }, devices: [third] }], []);

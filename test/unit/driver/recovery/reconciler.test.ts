@@ -27,7 +27,7 @@ describe('Reconciler', () => {
   });
 
   describe('when its own tasks request rounds', () => {
-    /** Rounds are counted; a task requests another one in this way, as often as it is told to. */
+    /** Rounds are counted; a task requests another one in this way, `requests` times at most. */
     function createNudging(nudge: (reconciler: Reconciler) => unknown) {
       const counted = { rounds: 0, requests: Number.POSITIVE_INFINITY };
       const bench = create([
@@ -140,7 +140,7 @@ describe('Reconciler', () => {
     expect(logger.lines).toMatchObject([{ level: 'warn', fields: { task: 'bad' } }]);
   });
 
-  it('makes one round at a time, and ends with it when it is told to', async () => {
+  it('makes one round at a time, and aborts it when it is stopped', async () => {
     let running = 0;
     let most = 0;
     const hang = (signal: AbortSignal) =>

@@ -21,7 +21,7 @@ function resetPf(): void {
 describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
   const claim = () => allocated('c', ['dev-1'], wanted);
 
-  it('the VF is made what the claim wants when the kubelet prepares it again, and what it was is still known', async () => {
+  it('the VF is configured again when the kubelet prepares it again, and its original state is kept', async () => {
     const first = claim();
     await bench.prepare(first);
     resetPf();
@@ -32,7 +32,7 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
     expect(bench.control.calls.at(-1)).toBe(`restore ${pci} {"driver":"igbvf","vf":{"trust":false}}`);
   });
 
-  it('and before it goes to its pod, when nobody prepares it again', async () => {
+  it('and before it moves to its pod, when the kubelet does not prepare it again', async () => {
     const first = claim();
     await bench.prepare(first);
     resetPf();
@@ -41,7 +41,7 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
     expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
   });
 
-  it('but not while it is in its pod, nor one that somebody else moves', async () => {
+  it('but not while it is in its pod, nor one that another component moves', async () => {
     const first = claim();
     await bench.prepare(first);
     const stored = bench.store.claim(first.identity.uid)!;
@@ -65,7 +65,7 @@ describe('a PF that is reset (sriov_numvfs 0, then N) while its VF is prepared',
 });
 
 describe('a node that has booted', () => {
-  it('reads anew what its VFs are, sets them up again, and gives back what was found then', async () => {
+  it('reads the state of its VFs anew, configures them again, and restores the state read after the boot', async () => {
     const claim = allocated('c', ['dev-1'], wanted);
     await bench.prepare(claim);
     const stored = bench.store.claim(claim.identity.uid)!;

@@ -30,13 +30,13 @@ const tell = (access: StoredDevice['access'], more: object = {}) =>
   });
 
 describe('toDeviceMetadata', () => {
-  it('tells of a VF in user space what DPDK needs, and nothing of what it was before', () => {
+  it('describes a VF in user space as DPDK needs it, without the attributes of its kernel interface', () => {
     const vfio = { device: '/dev/vfio/42', iommuGroup: '42' };
-    const told = tell(
+    const metadata = tell(
       { driver: 'mlx5_vfio_pci', vfio, nodes: ['/dev/vfio/vfio', '/dev/vfio/42'] },
       { interfaceName: 'dpdk0', mtuBytes: 9000, vlan: 7 },
     );
-    expect(told.attributes).toEqual({
+    expect(metadata.attributes).toEqual({
       'resource.kubernetes.io/pciBusID': { string: '0000:3b:02.1' },
       driver: { string: 'mlx5_vfio_pci' },
       iommuGroup: { string: '42' },
@@ -47,7 +47,7 @@ describe('toDeviceMetadata', () => {
       rdma: { bool: false },
       rdmaDevice: { string: '' },
     });
-    expect(told.networkData).toEqual({
+    expect(metadata.networkData).toEqual({
       interfaceName: 'dpdk0',
       ips: ['192.0.2.1/24'],
       hardwareAddress: '02:00:00:00:00:02',
@@ -55,10 +55,14 @@ describe('toDeviceMetadata', () => {
   });
 
   it('tells the driver that a VF has now, and the RDMA device that its claim asked for', () => {
-    const { attributes: told } = tell({ driver: 'iavf', rdmaDevice: 'irdma1', nodes: ['/dev/infiniband/uverbs1'] });
-    expect(told).toMatchObject({ driver: { string: 'iavf' }, rdma: { bool: true }, rdmaDevice: { string: 'irdma1' } });
-    expect(told).not.toHaveProperty('vfioDevice');
-    expect(told).not.toHaveProperty('vlan');
+    const { attributes: shown } = tell({ driver: 'iavf', rdmaDevice: 'irdma1', nodes: ['/dev/infiniband/uverbs1'] });
+    expect(shown).toMatchObject({
+      driver: { string: 'iavf' },
+      rdma: { bool: true },
+      rdmaDevice: { string: 'irdma1' },
+    });
+    expect(shown).not.toHaveProperty('vfioDevice');
+    expect(shown).not.toHaveProperty('vlan');
   });
 
   it('keeps what the inventory has where nothing else is known', () => {

@@ -12,7 +12,7 @@ const device: StoredDevice = {
 };
 const link = { name: 'ens1v0', hardwareAddress: '3c:fd:fe:00:01:00', mtuBytes: 1500, up: false };
 
-/** What is called for a VF that cannot be made again what it was when it was attached. */
+/** The calls made for a VF whose state from before its attachment cannot be restored. */
 async function outcomeOf(before: StoredDevice['before']) {
   const calls: string[] = [];
   const detach = async () => {

@@ -19,7 +19,7 @@ async function collect<T>(values: AsyncIterable<T>): Promise<T[]> {
 }
 
 describe('readJsonLines', () => {
-  it('gives back what was written, wherever the bytes are cut', async () => {
+  it('returns what was written, wherever the bytes are cut', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.jsonValue()), fc.array(fc.nat()), async (values, places) => {
         const bytes = Buffer.from(values.map((value) => `${JSON.stringify(value)}\n`).join(''));

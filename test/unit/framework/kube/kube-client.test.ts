@@ -66,7 +66,7 @@ describe('KubeClient', () => {
     [429, 'api-throttled', true],
     [500, 'api-failed', true],
     [503, 'api-failed', true],
-  ])('tells what an answer %i means', async (status, code, retriable) => {
+  ])('maps status %i to an error code', async (status, code, retriable) => {
     await using bench = await startBench();
     bench.api.failNext(nodes, status, { message: 'so it is', reason: 'Because' });
     const error = await failureOf(bench.client.request({ method: 'GET', path: `${nodes}/n` }));
@@ -77,7 +77,7 @@ describe('KubeClient', () => {
   it('tells an object that is not there from an API that is not there', async () => {
     await using bench = await startBench();
     const get = (path: string) => failureOf(bench.client.request({ method: 'GET', path }));
-    expect(await get(`${nodes}/nobody`)).toMatchObject({ code: 'api-not-found' });
+    expect(await get(`${nodes}/absent`)).toMatchObject({ code: 'api-not-found' });
     expect(await get('/apis/example.com/v1/things')).toMatchObject({ code: 'api-unserved' });
     expect(await get('/api/v1/things/a')).toMatchObject({ code: 'api-unserved' });
   });
@@ -138,7 +138,7 @@ describe('KubeClient', () => {
     expect(await second).toBe(reason);
   });
 
-  it('says that nobody is there', async () => {
+  it('reports that no API server listens', async () => {
     const server = createServer();
     const url = await listen(server);
     await new Promise((resolve) => server.close(resolve));
@@ -196,7 +196,7 @@ describe('KubeClient', () => {
 });
 
 describe('KubeClient.watch', () => {
-  it('gives what happens, from a version on, until it is told to stop', async () => {
+  it('yields the events from a version on, until it is aborted', async () => {
     await using bench = await startBench();
     const list = await bench.client.request<{ metadata: { resourceVersion: string } }>({ method: 'GET', path: nodes });
     bench.api.create(buildNode('a'));

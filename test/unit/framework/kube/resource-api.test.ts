@@ -38,7 +38,7 @@ describe('ResourceApi', () => {
 
   it('does not look elsewhere for an object that is not there', async () => {
     await using bench = await startBench();
-    await expect(bench.resources.readClaim('default', 'nobody')).rejects.toMatchObject({ code: 'api-not-found' });
+    await expect(bench.resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
     expect(bench.versions()).toEqual(['v1 404']);
   });
 

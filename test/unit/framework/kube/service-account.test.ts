@@ -52,7 +52,7 @@ describe('ServiceAccount', () => {
 });
 
 describe('hasServiceAccount', () => {
-  it('needs both what every pod is told and what is mounted', () => {
+  it('needs both the environment of a pod and the mounted token', () => {
     const dir = mount({ token: 'a' });
     expect(hasServiceAccount({ env, dir })).toBe(true);
     expect(hasServiceAccount({ env: {}, dir })).toBe(false);

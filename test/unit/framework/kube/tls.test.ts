@@ -12,7 +12,7 @@ import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 
-/** An HTTPS server that tells what it knows of its client, and counts connections. */
+/** An HTTPS server that returns what it knows about its client, and counts connections. */
 async function startServer(own: Certificate, clients: Certificate[] = []) {
   let connections = 0;
   const options = {
@@ -59,7 +59,7 @@ describe('KubeClient over TLS', () => {
     expect(server.connections()).toBe(1);
   });
 
-  it('refuses a server that somebody else vouches for', async () => {
+  it('refuses a server whose certificate another authority signed', async () => {
     await using server = await startServer(createCertificate('server'));
     const other = createCertificate('other');
     using client = connect({ server: server.url, caData: base64(other.certificate), skipTLSVerify: false });

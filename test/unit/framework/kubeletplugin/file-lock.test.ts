@@ -87,7 +87,7 @@ describe('FileLock', { timeout: 60_000 }, () => {
     expect({ most, turns }).toEqual({ most: 1, turns: 20 });
   });
 
-  it('keeps other processes out until it is given back', async () => {
+  it('keeps other processes out until it is released', async () => {
     const path = join(dir.path, 'calls.lock');
     const child = await startHolder(path);
     const lock = new FileLock(path, systemClock);

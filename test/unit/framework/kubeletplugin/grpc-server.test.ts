@@ -23,7 +23,7 @@ describe('GrpcServer', () => {
     expect(statSync(join(dir.path, 'a.sock')).mode & 0o777).toBe(0o600);
   });
 
-  it('leaves its path at once when it is told to end, and not that of a successor', async () => {
+  it('removes its socket as soon as it drains, and leaves the socket of a successor alone', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'a.sock');
     using first = await GrpcServer.start(path, []);

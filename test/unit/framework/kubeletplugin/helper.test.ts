@@ -245,7 +245,7 @@ describe('stopping', () => {
   });
 });
 
-/** A socket file with nobody behind it. */
+/** A socket file on which no process listens. */
 async function leaveSocket(path: string): Promise<void> {
   mkdirSync(dirname(path), { recursive: true });
   const server = createServer();

@@ -183,7 +183,7 @@ describe('KEP-3063 a claim of the same name with another UID', () => {
     expect(bench.cdiSpecs()).toEqual([`${testDriver}_metadata_${next.wire.uid}_vf.json`]);
   });
 
-  it('facts §1.8: cannot be told apart by an update of the old one, which is refused', async () => {
+  it('facts §1.8: is not changed by an update of the old one, which is refused', async () => {
     await using bench = await startBench();
     const old = bench.addPod('a');
     bench.api.delete('ResourceClaim', 'a');

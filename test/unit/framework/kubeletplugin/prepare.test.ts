@@ -44,7 +44,7 @@ describe('NodePrepareResources', () => {
     ['is not there', undefined, /get resource claims: retrieve claim default\/a: .*not found/],
     ['is not allocated', { allocated: false }, /get resource claims: claim default\/a not allocated$/],
     ['got replaced', { uid: 'another' }, /get resource claims: claim default\/a got replaced$/],
-    ['is reserved for nobody', { pods: [] }, /get resource claims: claim default\/a is not reserved for any pod$/],
+    ['is reserved for no pod', { pods: [] }, /get resource claims: claim default\/a is not reserved for any pod$/],
   ])('facts §3.1: fails the whole call, with code Unknown, when a claim %s', async (_what, stored, message) => {
     const called: string[] = [];
     await using bench = await startBench({
@@ -303,7 +303,7 @@ describe('calls at once', () => {
     clock.advance(1_001);
     await refusals;
     expect(calls[0]?.signal.aborted).toBe(true);
-    // The driver does not heed it: its turn lasts until it ends, and nobody else gets in between.
+    // The driver ignores the abort: its turn lasts until it ends, and no other call gets in between.
     const third = client.nodePrepareResources([second!]);
     await systemClock.sleep(50);
     expect(calls).toHaveLength(1);
@@ -396,7 +396,7 @@ describe('NodeUnprepareResources', () => {
     });
   });
 
-  it('facts §1.9: keeps the files of a claim whose devices the driver could not give back', async () => {
+  it('facts §1.9: keeps the files of a claim whose devices the driver could not release', async () => {
     await using bench = await startBench({
       unprepareResourceClaims: async (claims) =>
         new Map(claims.map(({ uid, name }) => [uid, name === 'stuck' ? new Error('VF is stuck') : undefined])),

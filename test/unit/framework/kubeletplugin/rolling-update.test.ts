@@ -95,7 +95,7 @@ describe('a rolling update', () => {
     expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');
   });
 
-  it('facts §2.6: removes the sockets of instances that were killed, and of nobody else', async () => {
+  it('facts §2.6: removes the sockets of instances that were killed, and no others', async () => {
     await using bench = await Bench.start();
     const other = await bench.startHelper({}, { driver: 'other.example', podUid: oldUid });
     const alive = await bench.startHelper({}, { podUid: oldUid });
@@ -186,7 +186,7 @@ describe('two instances in processes of their own', { timeout: 60_000 }, () => {
     }
     const lines = journal();
     expect(lines).toHaveLength(16);
-    // Each call is over before the next one begins, whoever has it.
+    // Each call ends before the next one begins, whichever instance serves it.
     for (let n = 0; n < lines.length; n += 2) expect(lines[n + 1]).toBe(lines[n]?.replace('begin', 'end'));
     expect(new Set(lines)).toHaveProperty('size', 4);
   });

@@ -90,7 +90,7 @@ describe('chooseSocketPaths', () => {
 });
 
 describe('sockets of instances', () => {
-  it('are told from those of other drivers, whose names may begin alike', () => {
+  it('are distinguished from those of other drivers, whose names may begin alike', () => {
     expect(isInstanceRegistrationSocket(driver, `${driver}-${podUid}-reg.sock`)).toBe(true);
     for (const name of [
       `${driver}-reg.sock`,

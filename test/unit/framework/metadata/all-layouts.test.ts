@@ -275,7 +275,7 @@ describe('a claim that is prepared again', () => {
     });
   });
 
-  it('does not bring back what was withdrawn', async () => {
+  it('does not restore metadata that was withdrawn', async () => {
     const metadata = bench.start();
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', devices);
@@ -392,7 +392,7 @@ describe('claims of the same name in two namespaces', () => {
     expect([metadata.isFileOf(other, path('downward-api')), metadata.isFileOf(other, theirs)]).toEqual([false, true]);
   });
 
-  it('are still kept apart when one of them is unprepared, and not told apart when a record is damaged', async () => {
+  it('are still kept apart when one of them is unprepared, but not when a record is damaged', async () => {
     const metadata = bench.start();
     await metadata.prepare(record, new Map());
     expect(metadata.isFileOf(other, path('downward-api'))).toBe(false);

@@ -39,7 +39,7 @@ describe('docs/metadata.md', () => {
     const shown = blocks.map(([, path = '']) => path);
     for (const name of layoutNames) expect(shown).toContain(`test/golden/${name}/kernel.golden`);
     expect(shown).toContain('test/golden/cdi/kernel-gate.golden');
-    // No example that nobody checks.
+    // Every JSON example is compared with a golden file.
     expect(text.match(/^```json$/gm)).toHaveLength(blocks.length);
   });
 

@@ -8,7 +8,7 @@ const claim = { namespace: 'n', name: 'c', uid: 'u' };
 const record: ClaimRecord = { claim, requests: { vf: { name: 'vf', devices: [{ pool: 'p', name: 'd' }] } } };
 
 describe('a claim that is unprepared', () => {
-  it('is gone before its files are freed, and what a crash leaves of it is nobody’s', async () => {
+  it('is gone before its files are freed, and what a crash leaves of it belongs to no claim', async () => {
     using dir = tempDir();
     const tasks: (() => Promise<void>)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };

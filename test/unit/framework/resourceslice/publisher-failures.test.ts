@@ -63,7 +63,7 @@ describe('SlicePublisher, when something fails', () => {
     await using bench = await startBench();
     const publisher = bench.start();
     await bench.settle(() => publisher.publish(onePool(devices(1))));
-    // Somebody is quicker, between our list and our write.
+    // Another client writes between our list and our write.
     bench.api.delay('PUT /resourceslices/', 50);
     publisher.publish(onePool(devices(2)));
     await poll(() => bench.api.requests('PUT /resourceslices/')).toHaveLength(1);

@@ -37,7 +37,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(generations(bench.slices())).toEqual([1, 1, 1, 1]);
   });
 
-  it('looks at once when it is told to, as at a registration', async () => {
+  it('checks its slices at once on request, as after a registration', async () => {
     await using bench = await startBench();
     const publisher = bench.start();
     await bench.settle(() => publisher.publish(onePool(devices(1))));
@@ -64,7 +64,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     });
   });
 
-  it('removes a slice that somebody added to its pool', async () => {
+  it('removes a slice that another client added to its pool', async () => {
     await using bench = await startBench();
     const publisher = bench.start();
     await bench.settle(() => publisher.publish(onePool(devices(2))));
@@ -74,7 +74,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(bench.slices()).toEqual([mine]);
   });
 
-  it('goes above a generation that somebody set', async () => {
+  it('goes above a generation that another client set', async () => {
     await using bench = await startBench();
     const publisher = bench.start();
     await bench.settle(() => publisher.publish(onePool(devices(200))));
@@ -86,7 +86,7 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(generations(bench.slices())).toEqual([71, 71]);
   });
 
-  it('waits longer each time with somebody who insists', async () => {
+  it('backs off further each time another client repeats its change', async () => {
     await using bench = await startBench();
     const publisher = bench.start();
     await bench.settle(() => publisher.publish(onePool(devices(1))));

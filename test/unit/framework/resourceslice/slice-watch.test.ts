@@ -42,7 +42,7 @@ function startBench() {
 const isOurs = ({ metadata }: ResourceSlice) => metadata.resourceVersion === '11';
 
 describe('SliceWatch', () => {
-  it('tells of changes, not of bookmarks', async () => {
+  it('reports changes, not bookmarks', async () => {
     const bench = startBench();
     await bench.send('12');
     expect(bench.changes()).toBe(1);

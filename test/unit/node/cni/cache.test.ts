@@ -27,7 +27,7 @@ function entryOf({
 const onlyFile = () => join(dir, readdirSync(dir)[0]!);
 
 describe('CniCache', () => {
-  it('gives back what was written, also to another process', async () => {
+  it('returns what was written, also to another process', async () => {
     const entry: CacheEntry = {
       ...entryOf(),
       attachment: { ...entryOf().attachment, args: { A: 'b' }, deviceId: '0000:3b:02.1', capabilities: { mac: 'x' } },

@@ -37,7 +37,7 @@ describe('inventoryPolicySchema', () => {
     expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
   });
 
-  it('can be told as JSON Schema, for the chart', () => {
+  it('can be exported as JSON Schema, for the chart', () => {
     const schema = z.toJSONSchema(inventoryPolicySchema) as { properties: object };
     expect(Object.keys(schema.properties)).toEqual(['apiVersion', 'kind', 'pfs', 'nics', 'resourceName']);
   });

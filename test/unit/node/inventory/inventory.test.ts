@@ -161,7 +161,7 @@ describe('Inventory, of VFs', () => {
     ]);
   });
 
-  it('offers VFs of a card that the node uses only when it is told to', async () => {
+  it('offers VFs of a card that the node uses only if the policy allows it', async () => {
     node.routes = [defaultRoute(node.indexOf('ensA'))];
     const { excluded } = await node.inventory().scan();
     expect(excluded.map(({ pciAddress, reason, interfaceName }) => [pciAddress, reason, interfaceName])).toEqual([
@@ -337,7 +337,7 @@ describe('Inventory, switching VFs on', () => {
     expect(readFileSync(file(pfA, 'sriov_numvfs'), 'utf8').trim()).toBe('2');
   });
 
-  it('leaves a card alone that the node uses, unless it is told to', async () => {
+  it('leaves a card alone that the node uses, unless the policy allows it', async () => {
     lay();
     node.routes = [defaultRoute(30)];
     await node.inventory(policy).scan();
@@ -467,7 +467,7 @@ describe('Inventory, of whole NICs', () => {
     expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
   });
 
-  it('does not offer one whose interface somebody has taken to another namespace', async () => {
+  it('does not offer one whose interface another process has moved to another namespace', async () => {
     node.takeAway('ensP');
     rmSync(file(plain, 'net'), { recursive: true });
     const { devices, excluded } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: plain } }] }).scan();

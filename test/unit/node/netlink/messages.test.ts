@@ -117,7 +117,7 @@ describe('encodeLinkChange', () => {
     { broadcastAddress: 'ff'.repeat(40) },
   ])('refuses %j', (change) => expect(() => encodeLinkChange(1, change)).toThrow(invalid));
 
-  it('changes no flag unless told to', () => {
+  it('changes no flag that the change does not name', () => {
     const flagsAndMask = (change: object) => Buffer.concat(encodeLinkChange(1, change)).subarray(8, 16);
     expect(flagsAndMask({ mtuBytes: 1500 })).toEqual(Buffer.alloc(8));
     expect(flagsAndMask({ up: true })).toEqual(Buffer.concat([putU32(1), putU32(1)]));

@@ -30,7 +30,7 @@ const netns = { fd: 3, path: '/run/netns/host' };
 const nameTaken = () => new NetlinkError('netlink-refused', 'the name is taken', { errno: 'EEXIST' });
 const vf = { parentDevice: '0000:3b:02.0', hardwareAddress: '02:00:00:00:00:01' };
 
-/** A pod with the VF, and a host, between which the kernel moves what it is told to. */
+/** A pod with the VF, and a host, between which the kernel moves links on request. */
 function open({ onMove }: { onMove: (host: Namespace, change: LinkChange, attempt: number) => void }) {
   const [host, pod] = [new Namespace('lo', 'pf0'), new Namespace('lo')];
   const link = pod.add('net1', vf);

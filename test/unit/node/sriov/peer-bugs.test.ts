@@ -75,7 +75,7 @@ describe('discovery, where other drivers fail', () => {
     expect(device?.rdmaDevices).toEqual([]);
   });
 
-  it('a shared IOMMU group can be told before a pod is sent to it', async () => {
+  it('a shared IOMMU group is visible before a pod is scheduled to it', async () => {
     using node = new TestNode([...ixgbeTree, ...igbTree]);
     const shared = Object.values(await node.attributes()).filter(({ iommuGroupShared }) => iommuGroupShared);
     expect(shared.map(({ driver }) => driver)).toEqual(Array(4).fill('ixgbevf'));

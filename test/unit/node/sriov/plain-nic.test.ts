@@ -46,7 +46,7 @@ describe('VfHardware, of a plain NIC', () => {
     expect((await control.snapshot(nic)).driver).toBe('igb');
   });
 
-  it('leaves a MAC to be set in the pod, but refuses one that nobody could set', async () => {
+  it('leaves a MAC to be set in the pod, but refuses one that no component could set', async () => {
     using node = new TestNode(withDriver('vfio-pci'));
     const control = hardwareOf(node);
     const vf = { hardwareAddress: '02:00:00:00:00:01' };

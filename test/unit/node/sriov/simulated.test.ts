@@ -103,7 +103,7 @@ describe('writeFileTree', () => {
       Object.entries(entries).map(([path, entry]) => [path, typeof entry === 'string' ? { text: entry } : entry]),
     );
 
-  it('makes the directory hold just what it was told', async () => {
+  it('makes the directory hold exactly the given tree', async () => {
     await writeFileTree(dir.path, tree({ 'a/b': '1', 'a/c': { target: 'b' }, 'x/y/z': '2' }));
     writeFileSync(join(dir.path, 'a/stray'), '');
     await writeFileTree(dir.path, tree({ 'a/b': '3', 'a/c': { target: '../d' }, d: '4' }));

@@ -57,7 +57,7 @@ describe('VfHardware', () => {
   ];
 
   it.each(wishes)(
-    'makes a VF what it was, after %j: driver, MAC, name, MTU, up, and what the PF has',
+    "restores a VF to its original state after %j: driver, MAC, name, MTU, up, and the PF's settings",
     async (wanted) => {
       const { state, changed, restored } = await thereAndBack(wanted);
       expect(changed).not.toEqual(state);
@@ -184,7 +184,7 @@ describe('a VF that its pod has changed', () => {
   }
 
   it.each([true, false])(
-    'is what it was, whether it is reset (%s) or not, though nothing was wanted of it',
+    'is back in its original state, whether it is reset (%s) or not, though its claim changed nothing',
     async (reset) => {
       const { card, hardware, state, before } = await prepare();
       await hardware.configure(card.address(0), {}, before);
@@ -403,7 +403,7 @@ describe('what a card cannot do', () => {
     expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
   });
 
-  it('is told even if the card does not say what it has', async () => {
+  it('is reported even if the card does not report its settings', async () => {
     const { card, hardware } = open({ info: {}, unsupported: ['trust'] });
     const before = await hardware.snapshot(card.address(0));
     expect(before.vf).not.toHaveProperty('trust');
@@ -413,7 +413,7 @@ describe('what a card cannot do', () => {
     await hardware.restore(card.address(0), before);
   });
 
-  it('does not keep the driver from being given back', async () => {
+  it('does not keep the driver from being restored', async () => {
     const unsupported: SriovCardOptions['unsupported'] = [];
     const { card, hardware } = open({ unsupported });
     const before = await hardware.snapshot(card.address(0));

@@ -43,7 +43,7 @@ describe('Mux', () => {
     const [one, two] = [collect(mux.open(1)), collect(mux.open(2))];
     for (const [id, text] of [
       [2, 'b'],
-      [9, 'nobody'],
+      [9, 'unknown'],
       [1, 'a'],
       [0, 'reserved'],
       [2, ''],

@@ -122,7 +122,7 @@ describe('FakeRuntime, as the Go code does,', () => {
     await raw.mux.closed;
   });
 
-  it('waits for a silent connection and lets nobody in before that time is over', async () => {
+  it('waits for a silent connection and admits no other before that time is over', async () => {
     const { runtime, path, log } = await start({ registrationTimeoutMs: 80 });
     const silent = connectRaw(path, {});
     await until(() => runtime.accepted === 1);

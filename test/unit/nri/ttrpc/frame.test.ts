@@ -36,7 +36,7 @@ function print(frames: (TtrpcFrame | OversizeFrame)[]): string {
 }
 
 describe('TtrpcFrameDecoder', () => {
-  it('gives back what was encoded, wherever the stream is cut', () =>
+  it('returns what was encoded, wherever the stream is cut', () =>
     fc.assert(
       fc.property(fc.array(frame), fc.array(fc.nat({ max: 2000 })), (frames, offsets) => {
         const stream = Buffer.concat(frames.map(encodeTtrpcFrame));

@@ -162,7 +162,7 @@ describe('TtrpcServer', () => {
     expect(answers()).toEqual([]);
   });
 
-  it('answers by itself before the deadline if it is told to, and drops what comes later', async () => {
+  it('answers by itself before the deadline if configured to, and drops what comes later', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const release = Promise.withResolvers<void>();

@@ -109,7 +109,7 @@ describe('ClaimMetadata', () => {
     expect(statSync(file, { bigint: true }).mtimeNs).toBe(before);
   });
 
-  it('writes a file again that somebody has removed, in the same generation', async () => {
+  it('writes a file again that another process removed, in the same generation', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     unlinkSync(file);
@@ -211,7 +211,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
   });
 
-  it('writes a file anew that somebody damaged or removed, and goes on counting', async () => {
+  it('rewrites a file that another process damaged or removed, and keeps its generation', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     writeFileSync(file, '{"kind":');

@@ -44,7 +44,7 @@ afterEach(() => bench[Symbol.dispose]());
 
 const claimDir = () => join(bench.dataDir, 'dra-device-metadata/default_fast-net');
 
-/** Puts a link to a directory of somebody else in the place of a directory of ours. */
+/** Replaces a directory of the driver with a link to a foreign directory. */
 function replaceByLink(path: string): string {
   const elsewhere = join(bench.path, 'elsewhere');
   mkdirSync(elsewhere);
@@ -217,7 +217,7 @@ describe('files and directories', () => {
     const files = ['a', 'b'].map((name) => ({ base: dir.path, parts: ['pod', name] }));
     for (const file of files) {
       await putFile(file, 'x', held);
-      // By somebody else.
+      // Without the cache, as another process would.
       await removeFile(file);
       await removeEmptyDir({ base: dir.path, parts: ['pod'] });
       expect(await readFileIfThere(file, held)).toBeUndefined();

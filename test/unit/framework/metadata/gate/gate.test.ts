@@ -134,7 +134,7 @@ describe('a claim with a gate', () => {
     expect(gateText()).toBeUndefined();
     await metadata.update(claim, 'two', [{ driver, pool: 'node-1', name: 'dev-2' }]);
     await metadata.openGate(claim, a);
-    // A request that is not prepared any more keeps nobody waiting.
+    // A request that is no longer prepared does not hold up the gate.
     await metadata.withdraw(claim);
     await metadata.prepare(record, new Map());
     await serve(b);
@@ -155,7 +155,7 @@ describe('a claim with a gate', () => {
     expect([gateText(), await metadata.gateOf(other)]).toEqual([undefined, undefined]);
   });
 
-  it('takes a gate that somebody damaged for a closed one', async () => {
+  it('treats a damaged gate file as closed', async () => {
     await metadata.prepare(record, new Map());
     await serve(a);
     for (const text of ['', 'netdra-gate 2\nserved sandbox-a\n', 'netdra-gate 1\nserved\n', '\0']) {

@@ -92,7 +92,7 @@ describe('ClaimMetadata.waiting', () => {
     ]);
   });
 
-  it('leaves out what a program that was killed has left, and what it was writing', async () => {
+  it('leaves out the expired file of a killed program, and its unfinished file', async () => {
     write('s1', text, 6_000);
     write('s2', text, -6_000);
     write('s3.tmp');

@@ -75,7 +75,7 @@ describe('readMetadataFile', () => {
     await expect(readMetadata(path)).rejects.toMatchObject({ code: 'metadata-not-found', path, retriable: false });
   });
 
-  it('does not read without end: a huge file, a directory, a pipe that nobody writes', async () => {
+  it('does not read without end: a huge file, a directory, a pipe without a writer', async () => {
     const file = openSync(path, 'w');
     ftruncateSync(file, 64 * 1024 ** 3);
     closeSync(file);
