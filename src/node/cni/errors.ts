@@ -63,7 +63,7 @@ export const unknownContainerCode = 3;
 const pluginCodeHints: Record<number, string> = {
   1: 'set cniVersion to one that this plugin supports, or install a newer plugin',
   2: 'remove that field from the network configuration, or install a plugin that knows it',
-  4: 'the plugin rejects its environment variables: check the interface name and the arguments',
+  4: 'the plugin rejects its CNI environment variables: check the interface name and the arguments',
   5: 'the plugin could not read or write: check space and permissions of its state directory',
   6: 'the plugin could not decode its configuration: compare the types of the fields with its documentation',
   7: 'correct the network configuration as the message says',

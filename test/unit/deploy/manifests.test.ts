@@ -28,7 +28,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     ]);
   });
 
-  it('mounts every directory that the driver gets as a flag, under the path that it has on the node', () => {
+  it('mounts every directory that a flag passes to the driver, under the path that it has on the node', () => {
     const driverDir = `${flag('kubelet-plugins-dir')}/${flag('driver-name')}`;
     const dirs = [
       driverDir,
