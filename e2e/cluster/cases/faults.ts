@@ -136,7 +136,7 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       const log = globSync(`/var/log/pods/${cluster.target.driverNamespace}_netdra-*/*/*.log`)
         .map((path) => readFileSync(path, 'utf8'))
         .join('');
-      const noticed = log.split('\n').filter((line) => line.includes('the node has booted'));
+      const noticed = log.split('\n').filter((line) => line.includes('node rebooted'));
       expect(noticed, log).toHaveLength(5);
     });
   });

@@ -84,7 +84,7 @@ export function describeTrouble(get: GetCluster, { simulated, admissionPolicies 
         const [device] = (await view('lost').metadata('resourceclaims/lost', 'vf')).devices;
         const offered = (await cluster.devices()).length;
         await nodeFiles.loseSimulatedVf(device?.attributes?.['resource.kubernetes.io/pciBusID']?.string ?? '');
-        const text = `Device ${device?.name} .* of claim ${cluster.namespace}/lost is not on the node any more`;
+        const text = `Device ${device?.name} .* of claim ${cluster.namespace}/lost is no longer on the node`;
         await expect
           .poll(() => notes(get(), 'DeviceLost'), eventTimeout)
           .toEqual([
