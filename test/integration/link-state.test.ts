@@ -107,7 +107,7 @@ async function changeEverything({ pod, podEthtool, podIoctl }: Setup, index: num
 }
 
 describe('a link that a pod had', () => {
-  it('regains its names, MAC, MTU, flags, group, queues, limits, features, channels, XDP, qdiscs, addresses', async () => {
+  it('regains names, MAC, MTU, flags, group, queues, limits, features, channels, XDP, qdiscs, addresses', async () => {
     const { host } = setup;
     host.exec('ip', 'link', 'set', 'ens1f0v0', 'alias', 'VF 0', 'mtu', '1400', 'txqueuelen', '500', 'group', '5');
     host.exec('ip', 'link', 'set', 'ens1f0v0', 'gso_max_size', '40000', 'up');

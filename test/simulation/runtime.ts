@@ -292,8 +292,8 @@ export class Runtime {
   }
 
   /**
-   * Whether the sandbox may be reported to plugins but not to the kubelet. Real runtimes give both the same list. With a VF that
-   * another component has moved, only the kubelet can have it moved back.
+   * Whether the sandbox may be reported to plugins but not to the kubelet. Real runtimes give both the same
+   * list. With a VF that another component has moved, only the kubelet can have it moved back.
    */
   #mayBeUnknown({ pod }: SimSandbox): boolean {
     return !pod.claims.some((name) => this.#node.apiServer.claims.get(name)?.plan.attach === 'observe');

@@ -112,7 +112,7 @@ spec:
     [
       'a stranger in a diagram',
       block('mermaid', 'sequenceDiagram\n  participant a\n  a->>b: x'),
-      /no participant is called/,
+      /no participant is called b/,
     ],
     ['a semicolon in a diagram', block('mermaid', 'sequenceDiagram\n  participant a\n  a->>a: x; y'), /a semicolon/],
     ['another diagram', block('mermaid', 'graph TD'), /only sequence diagrams/],

@@ -34,13 +34,13 @@ const permissionsOf = (driverName: string): Permission[] => [
   { ...{ group: '', resource: 'nodes', level: problem }, verbs: ['get'], effect: 'devices are not offered' },
   {
     ...{ group: 'resource.k8s.io', resource: 'resourceclaims/status', level: warning },
-    ...{ verbs: ['patch'], effect: 'the status of claims does not describe their devices' },
+    ...{ verbs: ['patch'], effect: 'claim status does not describe devices' },
   },
   {
     // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
     ...{ group: 'resource.k8s.io', resource: 'resourceclaims/driver', name: driverName, since: 36, level: warning },
     ...{ verbs: ['associated-node:patch', 'arbitrary-node:patch'], anyVerb: true },
-    effect: 'the status of claims does not describe their devices',
+    effect: 'claim status does not describe devices',
   },
   {
     ...{ group: '', resource: 'pods', level: warning },

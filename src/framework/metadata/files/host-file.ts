@@ -59,8 +59,9 @@ export function hostPath({ base, parts }: HostFile): string {
 /**
  * Writes a whole file: temporary file in the same directory, then rename; an empty file is created at once. For files
  * that no container has mounted yet: a bind mount pins the inode and would keep showing the old content. The temporary
- * name starts with a dot and ends in `.tmp`, which CDI scanners ignore; it is always the same, so that what a killed process
- * left disappears with the next write or removal. No fsync: after a power loss the kubelet prepares the claim again.
+ * name starts with a dot and ends in `.tmp`, which CDI scanners ignore; it is always the same, so that what a killed
+ * process left disappears with the next write or removal. No fsync: after a power loss the kubelet prepares the claim
+ * again.
  * @param options.mode of the file from the start; default: everybody may read it
  * @throws MetadataError `metadata-io`
  */

@@ -209,7 +209,7 @@ describe('runDoctor, of the API server', () => {
     api.denyAccess({ verb: 'delete', resource: 'resourceslices' });
     expect((await askAbout(api)).slice(1)).toEqual([
       'problem permissions: may not delete resourceslices: devices are not offered',
-      'warning permissions: may not patch resourceclaims/status: the status of claims does not describe their devices',
+      'warning permissions: may not patch resourceclaims/status: claim status does not describe devices',
       'warning permissions: may not patch events: pods and claims get no events',
     ]);
   });
@@ -226,7 +226,7 @@ describe('runDoctor, of the API server', () => {
     expect(await node.findingOf('permissions')).toMatchObject({
       level: 'warning',
       message:
-        'may not associated-node:patch resourceclaims/driver sriov.netdra.dev: the status of claims does not describe their devices',
+        'may not associated-node:patch resourceclaims/driver sriov.netdra.dev: claim status does not describe devices',
     });
     await using old = await ApiServer.start({ minorVersion: 35 });
     for (const verb of verbs) old.denyAccess({ verb, ...entries });

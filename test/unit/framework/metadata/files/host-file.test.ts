@@ -217,7 +217,7 @@ describe('files and directories', () => {
     const files = ['a', 'b'].map((name) => ({ base: dir.path, parts: ['pod', name] }));
     for (const file of files) {
       await putFile(file, 'x', held);
-      // Without the cache, as another process would.
+      // Without the held directories, as another process would.
       await removeFile(file);
       await removeEmptyDir({ base: dir.path, parts: ['pod'] });
       expect(await readFileIfThere(file, held)).toBeUndefined();
