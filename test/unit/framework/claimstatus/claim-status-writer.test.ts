@@ -93,8 +93,8 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries()).toMatchObject([{ networkData: ip(40) }]);
     // Its end is not held up.
     writer.set(claim, [ready('vf-0', { networkData: ip(41) })]);
-    writer.remove(claim);
     await poll(() => bench.clock.sleeping()).toEqual([1_000]);
+    writer.remove(claim);
     bench.clock.advance(1_000);
     await bench.startRemovals();
     await poll(() => writer.size).toBe(1);
