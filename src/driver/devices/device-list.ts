@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
 import type { Device } from '../../framework/resourceslice/index.ts';
 import { defined } from '../../lib/defined.ts';
@@ -199,21 +200,32 @@ export class DeviceList implements AsyncDisposable {
   async #scan(): Promise<boolean> {
     this.#schedule.started();
     const known = new Map(this.#devices.map((device) => [device.pciAddress, device]));
-    const hung = this.#devices.filter(({ pciAddress }) => this.#quarantine.isHung(pciAddress));
-    const asFound = hung.map(({ pciAddress }): [string, HeldFacts] => [pciAddress, {}]);
-    // A VF may go to the next claim as soon as it is restored, before it is seen again.
-    const unrestored = heldDevices([{ devices: this.#options.unrestored().map(({ device }) => device) }]);
-    const held = new Map([...asFound, ...unrestored, ...this.#options.held()]);
-    const report = await this.#inventory.scan(held);
+    const before = this.#heldNow();
+    const report = await this.#inventory.scan(before);
+    const after = this.#heldNow();
+    // What the scan saw of a VF that another instance prepared meanwhile may be what its claim made of it.
+    const isMixed = ({ pciAddress }: NetworkDevice) =>
+      !known.has(pciAddress) && !isDeepStrictEqual(before.get(pciAddress), after.get(pciAddress));
+    if (report.devices.some(isMixed)) return await this.#scan();
     this.#readReport(report);
-    const seen = report.devices.map((device) =>
-      held.has(device.pciAddress) ? (known.get(device.pciAddress) ?? device) : device,
-    );
+    const seen = report.devices.map((device) => {
+      const isHeld = before.has(device.pciAddress) || after.has(device.pciAddress);
+      return isHeld ? (known.get(device.pciAddress) ?? device) : device;
+    });
     this.#devices = [...seen, ...this.#hungAndUnseen(seen)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     const changed = this.#report.setOffered(this.offered()) || !this.#isListed;
     this.#isListed = true;
     this.#failure = undefined;
     return changed;
+  }
+
+  /** What is known of devices that need not look as they are: those of claims, to be restored, or hung. */
+  #heldNow(): Map<string, HeldFacts> {
+    const hung = this.#devices.filter(({ pciAddress }) => this.#quarantine.isHung(pciAddress));
+    const asFound = hung.map(({ pciAddress }): [string, HeldFacts] => [pciAddress, {}]);
+    // A VF may go to the next claim as soon as it is restored, before it is seen again.
+    const unrestored = heldDevices([{ devices: this.#options.unrestored().map(({ device }) => device) }]);
+    return new Map([...asFound, ...unrestored, ...this.#options.held()]);
   }
 
   #readReport(report: InventoryReport): void {

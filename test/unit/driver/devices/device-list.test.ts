@@ -136,6 +136,47 @@ describe('DeviceList', () => {
     });
   });
 
+  it('sees a VF that another instance prepares during the first scan as it was before its claim', async () => {
+    const before = {
+      driver: 'igbvf',
+      vf: {},
+      link: { name: 'enp1s0f0v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 },
+    };
+    let isReserved = false;
+    const held = () => {
+      if (isReserved) return heldDevices(claims);
+      isReserved = true;
+      claims = [claimOf({ before: before as unknown as NonNullable<StoredDevice['before']> })];
+      takeAway();
+      rmSync(join(node.root, 'bus/pci/devices', first, 'driver'));
+      return heldDevices([claimOf({})]);
+    };
+    const source = open(undefined, { held });
+    await source.scan();
+    const { attributes } = source.offered().find(({ name }) => name === '0000-01-10-0') ?? {};
+    expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: '02:00:00:00:00:01' } });
+  });
+
+  it('keeps what is known of a VF that is prepared during a scan', async () => {
+    let isNext = false;
+    const source = open(undefined, {
+      held: () => {
+        const found = heldDevices(claims);
+        if (isNext) {
+          isNext = false;
+          claims = [claimOf({})];
+          takeAway();
+        }
+        return found;
+      },
+    });
+    await source.scan();
+    const known = source.offered();
+    isNext = true;
+    await source.scan();
+    expect(source.offered()).toEqual(known);
+  });
+
   it('neither offers nor takes back a real VF that another component has moved away', async () => {
     node.takeAway('enp1s0f0v0');
     rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
