@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Document is what a driver tells of a request. Attributes are unions; this program reads strings.
+// Document describes the devices of a request. Attributes are unions; this program reads strings.
 type Document struct {
 	APIVersion string
 	Requests   []struct {
