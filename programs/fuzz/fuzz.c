@@ -1,5 +1,5 @@
 /*
- * Feeds the parsers with what no writer writes: `fuzz SECONDS SEED FILE...`. Each round takes one of the files, changes
+ * Feeds the parsers with what no writer writes: `fuzz ROUNDS SEED FILE...`. Each round takes one of the files, changes
  * it at random places or replaces it by random bytes, and parses it as a document, as the commands of netdra-metadata do, and
  * as netdra-gate's input: a container's state, a gate, a timeout. It is built with sanitizers, which end it at the first wrong
  * access. Prints how many texts were documents and how many were not, how many were states and how many gates; the round
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
 #include "device.h"
@@ -198,15 +197,15 @@ static struct text load(const char *path) {
 
 int main(int argc, char **argv) {
   struct text seeds[max_seeds];
-  size_t seed_count = 0, documents = 0, rounds = 0, states = 0, gates = 0;
-  if (argc < 4 || argc > 3 + max_seeds) die(exit_usage, "fuzz SECONDS SEED FILE...");
+  size_t seed_count = 0, documents = 0, states = 0, gates = 0;
+  if (argc < 4 || argc > 3 + max_seeds) die(exit_usage, "fuzz ROUNDS SEED FILE...");
   for (char **path = argv + 3; *path != NULL; path++) seeds[seed_count++] = load(*path);
   struct text text = {malloc(max_bytes), 0};
   FILE *sink = fopen("/dev/null", "w");
-  time_t end = time(NULL) + strtol(argv[1], NULL, 10);
+  size_t rounds = strtoull(argv[1], NULL, 10);
   state = strtoull(argv[2], NULL, 10);
   if (text.bytes == NULL || sink == NULL) return exit_system;
-  for (; time(NULL) <= end; rounds++) {
+  for (size_t round = 0; round < rounds; round++) {
     make_text(&text, seeds, seed_count);
     documents += use_text(&text, sink);
     use_in_gate(&text, &states, &gates);

@@ -13,21 +13,14 @@ beforeAll(() => {
 }, buildTimeoutMs);
 
 describe('the parsers', () => {
-  /** `npm run fuzz` runs longer. */
-  const seconds = 3;
-  const timeoutMs = (seconds + 60) * 1000;
-
-  it(
-    'survive inputs that no writer writes',
-    async () => {
-      const seed = fc.sample(fc.nat(), 1)[0] ?? 0;
-      const { counts, failure } = await fuzzPrograms(built, seconds, seed);
-      expect(failure, `seed ${seed}`).toBeUndefined();
-      // All paths through the code were taken, each often.
-      for (const count of Object.values(counts)) expect(count).toBeGreaterThan(500);
-    },
-    timeoutMs,
-  );
+  it('survive inputs that no writer writes', async () => {
+    const seed = fc.sample(fc.nat(), 1)[0] ?? 0;
+    // `npm run fuzz` runs longer.
+    const { counts, failure } = await fuzzPrograms(built, 10_000, seed);
+    expect(failure, `seed ${seed}`).toBeUndefined();
+    // All paths through the code were taken, each often.
+    for (const count of Object.values(counts)) expect(count).toBeGreaterThan(300);
+  }, 180_000);
 
   /** JSON as this tool takes it: no NUL in a text, at most as deep as a document is. */
   const text = fc.string({ unit: 'binary' }).map((each) => each.toWellFormed().replaceAll('\0', ''));
