@@ -4,7 +4,8 @@ import type { ClaimMetadata } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
-import type { Store, StoredClaim } from '../state/index.ts';
+import { StateError, type Store, type StoredClaim } from '../state/index.ts';
+import { eachByItself } from './each-by-itself.ts';
 
 /** This many sweeps in a row: a kubelet that knows the claim repeats a failed call sooner. */
 const sweepsForKubelet = 3;
@@ -55,35 +56,41 @@ export class InactiveClaims {
     this.#options = options;
   }
 
-  /** Does nothing while the runtime's list is not up to date. An API server that does not answer ends the sweep. */
+  /**
+   * Does nothing while the runtime's list is not up to date. An API server that does not answer ends the sweep.
+   * @throws KubeError, StateError; what has failed for single claims, after all were tried
+   */
   async sweep(signal: AbortSignal): Promise<void> {
-    const { store, helper, logger } = this.#options;
-    const claims = store.claims();
+    const claims = this.#options.store.claims();
     const known = new Set(claims.map(({ identity }) => identity.uid));
     for (const uid of this.#sweeps.keys()) if (!known.has(uid)) this.#sweeps.delete(uid);
-    for (const claim of claims) {
-      if (signal.aborted || !this.#options.sandboxes.isFresh) return;
-      // First without waiting for its turn, since most claims need nothing.
-      const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
-      const { uid, namespace, name } = claim.identity;
-      if (verdict === undefined) {
-        this.#sweeps.delete(uid);
-        await this.#complete(claim, signal);
-        continue;
-      }
-      const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
-      this.#sweeps.set(uid, sweeps);
-      if (sweeps < verdict.sweeps) continue;
-      const log = { claim: `${namespace}/${name}`, claimUid: uid };
-      const isStill = async (turn: AbortSignal) => (await this.#judgeAgain(uid, turn))?.action === verdict.action;
-      if (verdict.action === 'hand-over') {
-        if (!(await helper.prepareAgain(claim.identity, isStill, signal))) continue;
-        logger.info(log, 'claim passes to the next pod that it is reserved for');
-        this.#options.onHandedOver();
-      } else {
-        logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
-        await helper.reclaim(claim.identity, isStill, signal);
-      }
+    const concernsAll = (error: unknown) => isKubeError(error) || error instanceof StateError;
+    await eachByItself(claims, (claim) => this.#handle(claim, signal), concernsAll);
+  }
+
+  async #handle(claim: StoredClaim, signal: AbortSignal): Promise<void> {
+    const { helper, logger, sandboxes } = this.#options;
+    if (signal.aborted || !sandboxes.isFresh) return;
+    // First without waiting for its turn, since most claims need nothing.
+    const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
+    const { uid, namespace, name } = claim.identity;
+    if (verdict === undefined) {
+      this.#sweeps.delete(uid);
+      await this.#complete(claim, signal);
+      return;
+    }
+    const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
+    this.#sweeps.set(uid, sweeps);
+    if (sweeps < verdict.sweeps) return;
+    const log = { claim: `${namespace}/${name}`, claimUid: uid };
+    const isStill = async (turn: AbortSignal) => (await this.#judgeAgain(uid, turn))?.action === verdict.action;
+    if (verdict.action === 'hand-over') {
+      if (!(await helper.prepareAgain(claim.identity, isStill, signal))) return;
+      logger.info(log, 'claim passes to the next pod that it is reserved for');
+      this.#options.onHandedOver();
+    } else {
+      logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
+      await helper.reclaim(claim.identity, isStill, signal);
     }
   }
 

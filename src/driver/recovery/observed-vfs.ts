@@ -1,7 +1,15 @@
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { Attachments, SandboxRegistry } from '../sandbox/index.ts';
-import { isUserSpace, type Locks, type Store, type StoredClaim, type StoredDevice } from '../state/index.ts';
+import {
+  isUserSpace,
+  type Locks,
+  StateError,
+  type Store,
+  type StoredClaim,
+  type StoredDevice,
+} from '../state/index.ts';
+import { eachByItself } from './each-by-itself.ts';
 
 /** The kubelet gives a sandbox four minutes to start; the component that attaches its VFs may need part of that. */
 const longestStartMs = 240_000;
@@ -32,13 +40,26 @@ export class ObservedVfs {
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, sandboxes, locks } = this.#options;
     if (!sandboxes.isFresh) return this.#awaySinceMs.clear();
+    const claims = store.claims().map(({ identity, ...claim }) => [identity.uid, unseenDevices(claim)] as const);
+    const unseen = claims.flatMap(([uid, devices]) => devices.map(({ pciAddress }) => ({ uid, pciAddress })));
     const away = new Set<string>();
-    for (const { identity, ...claim } of store.claims()) {
-      for (const { pciAddress } of unseenDevices(claim)) {
-        if (signal.aborted || !sandboxes.isFresh) return;
-        if (await locks.run(identity.uid, () => this.#isAway(identity.uid, pciAddress))) away.add(pciAddress);
-      }
+    try {
+      await eachByItself(
+        unseen,
+        async ({ uid, pciAddress }) => {
+          if (signal.aborted || !sandboxes.isFresh) return;
+          // Also one that fails: it is tried again in the next sweep, not after another four minutes.
+          away.add(pciAddress);
+          if (!(await locks.run(uid, () => this.#isAway(uid, pciAddress)))) away.delete(pciAddress);
+        },
+        (error) => error instanceof StateError,
+      );
+    } finally {
+      if (!signal.aborted && sandboxes.isFresh) this.#forgetAllBut(away);
     }
+  }
+
+  #forgetAllBut(away: ReadonlySet<string>): void {
     for (const pciAddress of this.#awaySinceMs.keys()) if (!away.has(pciAddress)) this.#awaySinceMs.delete(pciAddress);
   }
 

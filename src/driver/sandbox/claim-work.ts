@@ -43,11 +43,11 @@ export class ClaimWork {
    * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
    */
   async serve({ uid }: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
-    const { store, locks, writer, networks } = this.#options;
+    const { locks, writer, networks } = this.#options;
     return await locks.run(uid, async () => {
       signal.throwIfAborted();
-      const claim = store.claim(uid);
-      if (claim?.state !== 'prepared' || !claim.podUids.includes(place.podUid)) return 'gone';
+      const claim = this.#preparedFor(place.podUid, uid);
+      if (claim === undefined) return 'gone';
       const { identity, devices } = claim;
       const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
       if (isElsewhere) {
@@ -78,6 +78,17 @@ export class ClaimWork {
       if (lost.length > 0) return { withdrawn: left(lost, place, asOneError(errors)) };
       if (errors.length > 0) throw asOneError(errors);
       return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
+    });
+  }
+
+  /** Completes a claim that holds no VF, such as one with `adminAccess` only: it needs nothing of the pod's network. */
+  async serveWithoutVfs({ uid }: ClaimIdentity, place: Pick<SandboxPlace, 'podUid' | 'sandboxId'>): Promise<Served> {
+    const { locks, writer } = this.#options;
+    return await locks.run(uid, async () => {
+      const claim = this.#preparedFor(place.podUid, uid);
+      if (claim === undefined || claim.devices.length > 0) return 'gone';
+      await writer.write(claim.identity, place.sandboxId, []);
+      return 'ready';
     });
   }
 
@@ -117,6 +128,11 @@ export class ClaimWork {
   /** Ends containers that wait for the claim in the sandbox, also while an attempt to attach its VFs is under way. */
   async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
     await this.#options.writer.end(identity, sandboxId);
+  }
+
+  #preparedFor(podUid: string, claimUid: string): StoredClaim | undefined {
+    const claim = this.#options.store.claim(claimUid);
+    return claim?.state === 'prepared' && claim.podUids.includes(podUid) ? claim : undefined;
   }
 
   /** @returns `undefined` if the VF was attached here and has left the pod */

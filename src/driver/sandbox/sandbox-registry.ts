@@ -84,6 +84,20 @@ export class SandboxRegistry implements AsyncDisposable {
     return [...this.#entries.values()].flatMap(({ sandbox }) => (sandbox.phase === 'attaching' ? [sandbox] : []));
   }
 
+  /**
+   * Whether a sandbox of which nothing but a waiting container is known may be the pod's current one. Not while there is
+   * another one which the runtime has shown as such, or has the pod's VFs.
+   */
+  mayBeCurrent({ podUid, sandboxId }: Pick<SandboxFacts, 'podUid' | 'sandboxId'>): boolean {
+    const current = this.#current.get(podUid);
+    if (current === sandboxId) return true;
+    const known = current === undefined ? [] : [this.find(current)?.facts];
+    return ![...known, ...this.#attachmentsOf(podUid)].some((other) => {
+      if (other?.netnsPath === undefined || other.sandboxId === sandboxId) return false;
+      return !this.#deps.networks.isGone(other.netnsPath);
+    });
+  }
+
   find(sandboxId: string): Sandbox | undefined {
     return this.#entries.get(sandboxId)?.sandbox;
   }
@@ -177,16 +191,15 @@ export class SandboxRegistry implements AsyncDisposable {
   #livesIn(podUid: string, sandboxId: string): boolean {
     const current = this.#current.get(podUid);
     if (current !== undefined) return current === sandboxId;
-    const attached = this.#deps.store
-      .claimsOfPod(podUid)
-      .flatMap(({ devices }) => devices.flatMap((d) => d.attachment ?? []));
-    return !attached.some(
+    return !this.#attachmentsOf(podUid).some(
       (other) =>
-        other.podUid === podUid &&
-        other.sandboxId !== sandboxId &&
-        this.has(other.sandboxId) &&
-        !this.#deps.networks.isGone(other.netnsPath),
+        other.sandboxId !== sandboxId && this.has(other.sandboxId) && !this.#deps.networks.isGone(other.netnsPath),
     );
+  }
+
+  /** Where the store has VFs of a pod. */
+  #attachmentsOf(podUid: string): Attachment[] {
+    return this.#storedAttachments().filter((attachment) => attachment.podUid === podUid);
   }
 
   /** The pod's other sandboxes are remains of earlier attempts. */

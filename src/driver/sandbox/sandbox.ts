@@ -3,8 +3,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { Retry } from '../../lib/retry.ts';
-import type { SandboxPlace, Store, StoredClaim } from '../state/index.ts';
-import type { PodLinks } from '../vf/index.ts';
+import type { Store, StoredClaim } from '../state/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
 import type { ClaimWork, Served } from './claim-work.ts';
@@ -34,7 +33,7 @@ const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
 
 export interface SandboxDeps {
   store: Pick<Store, 'claims' | 'claimsOfPod'>;
-  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve'>;
+  claims: Pick<ClaimWork, 'detach' | 'end' | 'hold' | 'podLinks' | 'serve' | 'serveWithoutVfs'>;
   networks: Networks;
   ends: Pick<NamespaceEnds, 'watch'>;
   /** Called for each claim that is not ready after an attempt to attach it. */
@@ -178,28 +177,31 @@ export class Sandbox implements AsyncDisposable {
   }
 
   async #work(): Promise<void> {
-    this.#pass ??= this.#run().finally(() => {
-      this.#pass = undefined;
-    });
+    this.#pass ??= this.#run();
     await this.#pass;
   }
 
   /** Runs a pass, and another one at once if the wanted state or something in the pod has changed meanwhile. */
   async #run(): Promise<void> {
-    for (;;) {
-      const goal = this.#wanted;
-      this.#isTrying = goal !== 'ready' || this.#isTryDue;
-      this.#isTryDue = false;
-      if (this.#isTrying) this.#retry.cancel();
-      const failed = await (goal === 'ready' ? this.#attach() : this.#detach(goal)).catch((error: unknown) => [
-        { error },
-      ]);
-      this.#isTrying = false;
-      if (goal !== this.#wanted) continue;
-      this.#conclude(failed);
-      if (goal === 'ready' && (this.#isDirty || this.#isTryDue)) continue;
-      if (this.#lastError !== undefined) throw this.#lastError;
-      return;
+    try {
+      for (;;) {
+        const goal = this.#wanted;
+        this.#isTrying = goal !== 'ready' || this.#isTryDue;
+        this.#isTryDue = false;
+        if (this.#isTrying) this.#retry.cancel();
+        const failed = await (goal === 'ready' ? this.#attach() : this.#detach(goal)).catch((error: unknown) => [
+          { error },
+        ]);
+        this.#isTrying = false;
+        if (goal !== this.#wanted) continue;
+        this.#conclude(failed);
+        if (goal === 'ready' && (this.#isDirty || this.#isTryDue)) continue;
+        if (this.#lastError !== undefined) throw this.#lastError;
+        return;
+      }
+    } finally {
+      // In the same step as the last look: a request that comes later must start a pass of its own.
+      this.#pass = undefined;
     }
   }
 
@@ -228,34 +230,41 @@ export class Sandbox implements AsyncDisposable {
 
   async #serveAll(due: readonly StoredClaim[]): Promise<FailedWork[]> {
     const { networks, claims } = this.#deps;
+    const { signal } = this.#attaching;
     const failed: FailedWork[] = [];
+    const serve = async ({ identity }: StoredClaim, work: Promise<Served>) => {
+      const error = await this.#served(identity, work);
+      if (error !== undefined) failed.push(await this.#fail(identity, error));
+    };
+    const withVfs = due.filter(({ devices }) => devices.length > 0);
+    for (const claim of due) {
+      if (!withVfs.includes(claim)) await serve(claim, claims.serveWithoutVfs(claim.identity, this.facts));
+    }
+    if (withVfs.length === 0) return failed;
     try {
       using namespace = openNamespaceOf(this.facts, networks);
       const place = { ...this.facts, netnsPath: namespace.netns.path };
       const pod = claims.podLinks(namespace, () => this.#startFollowing(namespace));
       // First those that are ready: they are only read, and attaching the others may take long.
       const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
-      for (const { identity } of due.toSorted((one, other) => isReady(other) - isReady(one))) {
-        const error = await this.#serve(identity, place, pod);
-        if (error !== undefined) failed.push(await this.#fail(identity, error));
+      for (const claim of withVfs.toSorted((one, other) => isReady(other) - isReady(one))) {
+        await serve(claim, claims.serve(claim.identity, place, pod, signal));
       }
     } catch (error) {
-      this.#attaching.signal.throwIfAborted();
+      signal.throwIfAborted();
       // There is no namespace in which any of them could be served.
-      for (const { identity } of due) failed.push(await this.#fail(identity, error));
+      for (const { identity } of withVfs) failed.push(await this.#fail(identity, error));
     }
     return failed;
   }
 
   /** @returns why it was not served */
-  async #serve(identity: ClaimIdentity, place: SandboxPlace, pod: PodLinks): Promise<unknown> {
-    const { signal } = this.#attaching;
-    const { uid } = identity;
+  async #served({ uid }: ClaimIdentity, work: Promise<Served>): Promise<unknown> {
     let served: Served;
     try {
-      served = await this.#deps.claims.serve(identity, place, pod, signal);
+      served = await work;
     } catch (error) {
-      if (signal.aborted) throw error;
+      if (this.#attaching.signal.aborted) throw error;
       return error;
     }
     if (typeof served === 'object') {

@@ -12,7 +12,7 @@ const everyMs = 1_000;
 export interface WaitingSandboxesOptions {
   metadata: Pick<ClaimMetadata, 'waiting'>;
   store: Pick<Store, 'claim'>;
-  registry: Pick<SandboxRegistry, 'adopt' | 'isComplete' | 'isLocated'>;
+  registry: Pick<SandboxRegistry, 'adopt' | 'isComplete' | 'isLocated' | 'mayBeCurrent'>;
   networks: Pick<Networks, 'isGone'>;
   clock: Clock;
   logger: Logger;
@@ -89,12 +89,16 @@ export class WaitingSandboxes implements AsyncDisposable {
     }
   }
 
-  /** Whether its network namespace is there, and the claim is prepared for its pod. @throws StateError `store-unusable` */
-  #isToBeServed({ claim, podUid, netnsPath }: WaitingSandbox): boolean {
-    const { store, networks } = this.#options;
+  /**
+   * Whether its network namespace is there, the claim is prepared for its pod, and the pod is not known to be in another one.
+   * @throws StateError `store-unusable`
+   */
+  #isToBeServed(sandbox: WaitingSandbox): boolean {
+    const { store, networks, registry } = this.#options;
+    const { claim, podUid, netnsPath } = sandbox;
     const stored = store.claim(claim.uid);
     const isPrepared = stored?.state === 'prepared' && stored.podUids.includes(podUid);
-    return isPrepared && netnsPath !== undefined && !networks.isGone(netnsPath);
+    return isPrepared && netnsPath !== undefined && !networks.isGone(netnsPath) && registry.mayBeCurrent(sandbox);
   }
 }
 

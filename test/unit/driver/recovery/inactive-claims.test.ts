@@ -7,7 +7,7 @@ import { KubeError, type ResourceClaim } from '../../../../src/framework/kube/in
 import { CallQueue } from '../../../../src/framework/kubeletplugin/call-queue.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { PluginCalls } from '../../../../src/framework/kubeletplugin/plugin-calls.ts';
-import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { ClaimMetadata, layouts, MetadataError } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
@@ -172,6 +172,29 @@ describe('InactiveClaims', () => {
     const starting = await sweep(() => object, { sandboxes, sweeps: 3 });
     expect([starting.reclaimed, starting.handedOver, starting.reads.length]).toEqual([[], [], 3]);
     expect((await sweep(() => object, { sandboxes, covers: false })).handedOver).toEqual([name]);
+  });
+
+  it('handles the other claims when one cannot be handled, and reports that one', async () => {
+    const other = { ...stored, identity: { ...stored.identity, name: 'other', uid: 'other' } };
+    const handled: string[] = [];
+    const inactive = new InactiveClaims({
+      ...{ driver: testDriver, pool: testNode },
+      store: { claims: () => [stored, other], claim: () => stored },
+      sandboxes: new KnownSandboxes([{ of: podUid }]),
+      claims: { readClaim: async () => object as unknown as ResourceClaim },
+      metadata: {
+        covers: async (claim) => {
+          if (claim.uid === uid) throw new MetadataError('metadata-version-unknown', 'the record is newer');
+          handled.push(claim.name);
+          return true;
+        },
+      },
+      helper: { reclaim: async () => false, prepareAgain: async () => false },
+      onHandedOver: () => undefined,
+      ...{ clock: systemClock, logger: new RecordingLogger() },
+    });
+    await expect(inactive.sweep(never)).rejects.toThrow('the record is newer');
+    expect(handled).toEqual(['other']);
   });
 
   it('does nothing while it is not known which sandboxes there are', async () => {

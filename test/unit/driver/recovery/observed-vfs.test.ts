@@ -30,7 +30,10 @@ function startBench(claim = prepared) {
     },
     attachments: {
       isOnHost: async () => state.isOnHost,
-      detachLost: async ({ name }) => void takenBack.push(name),
+      detachLost: async ({ name }) => {
+        if (name === 'vf-stuck') throw new Error('the kernel does not return');
+        takenBack.push(name);
+      },
     },
     locks: new KeyedMutex(),
     ...{ clock, logger },
@@ -50,6 +53,14 @@ describe('a VF that another component has left in a sandbox which the runtime ha
     expect(await sweep(239_999)).toEqual([]);
     expect(await sweep(1)).toEqual(['vf-1']);
     expect(logger.lines).toMatchObject([{ level: 'warn', fields: { claim: 'default/fast-net', device: 'vf-1' } }]);
+  });
+
+  it('is moved back although another one cannot be', async () => {
+    const stuck = { ...device, name: 'vf-stuck', pciAddress: '0000:3b:02.0' };
+    const { sweep } = startBench({ ...prepared, devices: [stuck, device] });
+    await sweep();
+    await expect(sweep(240_000)).rejects.toThrow('the kernel does not return');
+    expect(await sweep(-1)).toEqual(['vf-1']);
   });
 
   it.each([

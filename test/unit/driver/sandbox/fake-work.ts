@@ -26,6 +26,11 @@ export class FakeWork {
     return this.answer;
   }
 
+  async serveWithoutVfs({ name }: ClaimIdentity): Promise<Served> {
+    this.done.push(`serve ${name}`);
+    return 'ready';
+  }
+
   async end({ name }: ClaimIdentity) {
     this.done.push(`end ${name}`);
     if (this.endFailure !== undefined) throw this.endFailure;

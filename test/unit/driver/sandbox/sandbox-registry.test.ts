@@ -57,6 +57,7 @@ describe('SandboxRegistry', () => {
           put(name, claim.podUids[0] ?? '');
           return 1;
         },
+        serveWithoutVfs: async () => 'ready',
         hold: async () => undefined,
         end: async () => undefined,
       },
@@ -264,6 +265,20 @@ describe('SandboxRegistry', () => {
     await registry.adopt(facts('s1', 'pod'), false).want('ready');
     await turns();
     expect(done).toEqual(['detach a from s2', 'serve a in s1']);
+  });
+
+  it('does not take a sandbox for the current one while the pod is known to be in another, or has its VFs there', async () => {
+    const mayBe = (...ids: string[]) => ids.map((id) => registry.mayBeCurrent(facts(id, 'pod')));
+    put('a', 'pod', 's2');
+    expect(mayBe('s1', 's2')).toEqual([false, true]);
+    put('a', 'pod');
+    expect(mayBe('s1', 's2')).toEqual([true, true]);
+    registry.synchronize([facts('s2', 'pod')], new Set(['s2']));
+    registry.expire();
+    expect(mayBe('s1', 's2')).toEqual([false, true]);
+    networks.gone.add(pathOf('s2'));
+    expect(mayBe('s1')).toEqual([true]);
+    await turns();
   });
 
   it('takes a listed sandbox with containers for the one that the pod lives in', async () => {

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { SandboxError } from '../../../../src/driver/sandbox/index.ts';
 import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
+import type { SandboxFacts } from '../../../../src/driver/sandbox/pod.ts';
 import { Sandbox, type SandboxDeps } from '../../../../src/driver/sandbox/sandbox.ts';
 import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -10,11 +11,11 @@ import { FakeWork } from './fake-work.ts';
 
 const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
 const device = { pciAddress: '0000:01:10.0', pool: 'n', name: 'dev', request: 'vf', config: {} };
-const claim = (name: string): StoredClaim => ({
+const claim = (name: string, devices = [device]): StoredClaim => ({
   identity: { namespace: 'apps', name, uid: name },
   podUids: ['pod'],
   state: 'prepared',
-  devices: [device],
+  devices,
 });
 
 describe('Sandbox', () => {
@@ -25,12 +26,13 @@ describe('Sandbox', () => {
   let claims: StoredClaim[];
   let failures: string[];
   let sandbox: Sandbox;
-  const open = (liveUpdates = false) =>
-    new Sandbox(facts, {
+  const open = (liveUpdates = false, of: SandboxFacts = facts) =>
+    new Sandbox(of, {
       store: { claims: () => claims, claimsOfPod: () => claims },
       claims: {
         podLinks: work.podLinks,
         serve: work.serve.bind(work),
+        serveWithoutVfs: work.serveWithoutVfs.bind(work),
         detach: work.detach.bind(work),
         hold: async ({ name }, _, reason) => void work.done.push(`hold ${name}: ${reason}`),
         end: work.end.bind(work),
@@ -135,6 +137,39 @@ describe('Sandbox', () => {
     await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'netns-missing', retriable: true });
     expect(work.done.filter((call) => call.startsWith('serve'))).toEqual([]);
   });
+
+  it('serves a claim without VFs of its own in a pod on the host network', async () => {
+    const { netnsPath: _, ...onHost } = facts;
+    claims = [claim('monitor', []), claim('a')];
+    sandbox = open(false, onHost);
+    await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'host-network' });
+    expect([sandbox.isReady('monitor'), failures.map((failure) => failure.slice(0, 2))]).toEqual([true, ['a:']]);
+    claims = [claim('monitor', [])];
+    await sandbox.refresh();
+    expect([sandbox.phase, clock.sleeping()]).toEqual(['ready', []]);
+  });
+
+  it.each(Array.from({ length: 20 }, (_, turn) => turn))(
+    'handles a request that comes %i turns after the last claim was served',
+    async (delay) => {
+      const requested = async (request: () => Promise<void>) => {
+        claims = [claim('a')];
+        work = new FakeWork();
+        sandbox = open();
+        const held = Promise.withResolvers<void>();
+        work.hold = held.promise;
+        const ready = sandbox.want('ready').catch(() => undefined);
+        await turns();
+        held.resolve();
+        for (let turn = 0; turn < delay; turn++) await Promise.resolve();
+        await request();
+        await ready;
+        return work.done.slice(1);
+      };
+      expect(await requested(() => sandbox.want('gone'))).toEqual(['detach a']);
+      expect(await requested(() => sandbox.refresh())).toEqual(['serve a']);
+    },
+  );
 
   it('reads tentative addresses again, for some seconds', async () => {
     work.answer = 'tentative';

@@ -17,6 +17,7 @@ describe('WaitingSandboxes', () => {
   /** What was asked of the registry, and what it knows. */
   let adopted: SandboxFacts[];
   let known: Set<string>;
+  let earlier: Set<string>;
   let isComplete: boolean;
   let serve: (sandboxId: string) => Promise<void>;
   let listing: () => Promise<void>;
@@ -41,6 +42,7 @@ describe('WaitingSandboxes', () => {
     prepared = new Map();
     adopted = [];
     known = new Set();
+    earlier = new Set();
     isComplete = false;
     serve = async () => undefined;
     listing = async () => undefined;
@@ -55,6 +57,7 @@ describe('WaitingSandboxes', () => {
       store: { claim: (uid) => prepared.get(uid) },
       registry: {
         isLocated: (id) => known.has(id),
+        mayBeCurrent: ({ sandboxId }) => !earlier.has(sandboxId),
         adopt(facts) {
           adopted.push(facts);
           known.add(facts.sandboxId);
@@ -125,6 +128,7 @@ describe('WaitingSandboxes', () => {
     ['whose claim is not known', () => prepared.delete('claim-a')],
     ['whose claim is that of another pod', () => put('a', 'prepared', ['other'])],
     ['that the runtime has shown', () => known.add('s-a')],
+    ['where the pod has another one', () => earlier.add('s-a')],
     [
       'where the pod announces two',
       () => announced.push(announcement('a', { sandboxId: 's-a2', netnsPath: '/netns/a2' })),
