@@ -185,7 +185,7 @@ function createReports({ kube, resources, observer, stack, podUidsOf, ...base }:
   const events = new FailureEvents(stack.use(new EventWriter(createEventsApi(kube), options)));
   const statusWriter = stack.use(
     new ClaimStatusWriter(createClaimStatusApi(resources), {
-      ...{ driver, clock, logger, random },
+      ...{ driver, pool: nodeName, clock, logger, random },
       onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
     }),
   );

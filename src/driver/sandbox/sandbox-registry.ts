@@ -212,7 +212,8 @@ export class SandboxRegistry implements AsyncDisposable {
     }
   }
 
-  #add(facts: SandboxFacts, hasContainers: boolean): Sandbox {
+  #add(listed: SandboxFacts, hasContainers: boolean): Sandbox {
+    const facts = this.#located(listed);
     const found = this.#entries.get(facts.sandboxId);
     if (found !== undefined && found.sandbox.phase !== 'gone') {
       found.isListed = true;
@@ -223,6 +224,23 @@ export class SandboxRegistry implements AsyncDisposable {
     const sandbox = new Sandbox(facts, this.#deps);
     this.#entries.set(facts.sandboxId, { sandbox, isListed: true, hasContainers, missingSinceMs: undefined });
     return sandbox;
+  }
+
+  /**
+   * With the network namespace that is stored, if the runtime names none: containerd 2.4 leaves it out when its path is gone,
+   * for example after a node's death, so that the sandbox looks like one on the host's network.
+   */
+  #located(facts: SandboxFacts): SandboxFacts {
+    if (facts.netnsPath !== undefined) return facts;
+    try {
+      const stored = this.#storedAttachments().find(({ sandboxId }) => sandboxId === facts.sandboxId);
+      if (stored === undefined) return facts;
+      const { isNetnsUnknown: _, ...rest } = facts;
+      return { ...rest, netnsPath: stored.netnsPath };
+    } catch {
+      // A store that cannot be read is reported by the work that needs it, and concerns no pod without a claim.
+      return facts;
+    }
   }
 
   #addStored({ sandboxId, podUid, podNamespace, podName, netnsPath }: Attachment): void {

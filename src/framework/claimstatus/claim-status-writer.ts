@@ -5,10 +5,10 @@ import { RateLimit } from '../../lib/rate-limit.ts';
 import { Slots } from '../../lib/slots.ts';
 import { isKubeError, type ResourceClaim } from '../kube/index.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
-import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
+import { type DeviceStatus, isSameDevice, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
 import type { ClaimStatusApi } from './status-api.ts';
-import { type StoredStatus, statusPatch } from './status-patch.ts';
+import { type EntryOwner, isOf, type StoredStatus, statusPatch } from './status-patch.ts';
 
 /** The kubelet's calls need the API server too, and take precedence. */
 const maxParallel = 4;
@@ -37,8 +37,7 @@ const replacedMs = 120_000;
 /** A failure is persistent after this many attempts in a row: 8 s. */
 const persistentFailures = 5;
 
-export interface ClaimStatusWriterOptions {
-  driver: string;
+export interface ClaimStatusWriterOptions extends EntryOwner {
   clock: Clock;
   logger: Logger;
   /** From 0 up to 1, for the pause after a conflict; default `Math.random`. */
@@ -99,7 +98,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /**
-   * @param devices all of the driver's devices of the claim; its entries for other devices are removed
+   * @param devices all of the driver's devices of the claim; its entries for other devices are removed. One that the claim is
+   * not allocated, or not any more, is left out
    * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
    */
   set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
@@ -201,8 +201,10 @@ export class ClaimStatusWriter implements AsyncDisposable {
     for (let conflicts = 1; ; conflicts++) {
       entry.stored ??= toStoredStatus(claim, await this.#api.read(claim, signal));
       const { stored } = entry;
-      const wanted = devices.map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now));
-      const patch = statusPatch(stored, driver, wanted);
+      const wanted = devices
+        .map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now))
+        .filter((entry) => stored.allocated.some((each) => isSameDevice(each, entry)));
+      const patch = statusPatch(stored, this.#options, wanted);
       if (patch.length === 0) return;
       // If the response is lost, the claim has to be read again.
       entry.stored = undefined;
@@ -217,7 +219,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
         if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
         continue;
       }
-      const kept = entry.stored.devices?.filter((each) => each.driver === driver) ?? [];
+      const kept = entry.stored.devices?.filter((each) => isOf(this.#options, each)) ?? [];
       if (kept.length === 0 && wanted.length > 0) throw droppedError(claim);
       logger.debug({ claim: subject(claim), devices: wanted.length }, 'claim status written');
       return;
@@ -265,7 +267,8 @@ function isGone(error: unknown): boolean {
 function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceClaim): StoredStatus {
   if (metadata?.uid !== uid) throw new ClaimGone();
   const { resourceVersion = '' } = metadata;
-  return { resourceVersion, ...(status?.devices && { devices: status.devices }) };
+  const allocated = status?.allocation?.devices?.results ?? [];
+  return { resourceVersion, allocated, ...(status?.devices && { devices: status.devices }) };
 }
 
 function droppedError(claim: ClaimIdentity): ClaimStatusError {

@@ -61,8 +61,10 @@ export function readyCondition(entry: AllocatedDeviceStatus | undefined): Condit
   return entry?.conditions?.find(({ type }) => type === 'Ready');
 }
 
-/** Source: list map keys of `status.devices`. */
-export function isSameDevice(left: AllocatedDeviceStatus, right: AllocatedDeviceStatus): boolean {
-  const keys = ({ driver, pool, device, shareID = '' }: AllocatedDeviceStatus) => [driver, pool, device, shareID];
+/** Identifies a device, or a share of one. Source: list map keys of `status.devices`. */
+export type DeviceId = Pick<AllocatedDeviceStatus, 'driver' | 'pool' | 'device' | 'shareID'>;
+
+export function isSameDevice(left: DeviceId, right: DeviceId): boolean {
+  const keys = ({ driver, pool, device, shareID = '' }: DeviceId) => [driver, pool, device, shareID];
   return isDeepStrictEqual(keys(left), keys(right));
 }

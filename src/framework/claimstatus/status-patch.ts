@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedDeviceStatus, Condition, JsonPatchOperation } from '../kube/index.ts';
-import { isSameDevice, readyCondition } from './device-status.ts';
+import { type DeviceId, isSameDevice, readyCondition } from './device-status.ts';
 
 /** A claim's `status.devices` as stored by the API server. */
 export interface StoredStatus {
@@ -8,10 +8,19 @@ export interface StoredStatus {
   resourceVersion: string;
   /** Entries of all drivers; absent if the claim has none. */
   devices?: AllocatedDeviceStatus[];
+  /** Devices that the claim is allocated: the API server refuses entries for any others. */
+  allocated: readonly DeviceId[];
+}
+
+/** Whose entries a writer keeps. */
+export interface EntryOwner {
+  driver: string;
+  /** Only those of devices in this pool: an instance on another node may have entries in the same claim. Default: all. */
+  pool?: string;
 }
 
 /**
- * The changes that make `wanted` the only entries of a driver; empty if they already are.
+ * The changes that make `wanted` the only entries of their owner; empty if they already are.
  *
  * A JSON patch, because it names our own entries only: entries of other drivers never pass through us. A merge patch
  * would carry the whole list, in which the API server sorts the keys of `data` and JavaScript rounds integers beyond
@@ -19,10 +28,10 @@ export interface StoredStatus {
  */
 export function statusPatch(
   { resourceVersion, devices }: StoredStatus,
-  driver: string,
+  owner: EntryOwner,
   wanted: readonly AllocatedDeviceStatus[],
 ): JsonPatchOperation[] {
-  const present = [...(devices ?? []).entries()].filter(([, entry]) => entry.driver === driver);
+  const present = [...(devices ?? []).entries()].filter(([, entry]) => isOf(owner, entry));
   const replaced = present.flatMap(([index, entry]): JsonPatchOperation[] => {
     const next = wanted.find((each) => isSameDevice(each, entry));
     if (next === undefined || isWritten(entry, next)) return [];
@@ -41,6 +50,10 @@ export function statusPatch(
   return changes.length === 0
     ? []
     : [{ op: 'replace', path: '/metadata/resourceVersion', value: resourceVersion }, ...changes];
+}
+
+export function isOf({ driver, pool }: EntryOwner, entry: DeviceId): boolean {
+  return entry.driver === driver && (pool === undefined || entry.pool === pool);
 }
 
 function additions(added: AllocatedDeviceStatus[], isListThere: boolean): JsonPatchOperation[] {

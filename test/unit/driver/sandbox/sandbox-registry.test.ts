@@ -146,12 +146,19 @@ describe('SandboxRegistry', () => {
     expect(registry.isLocated('s1')).toBe(true);
   });
 
-  it('finds the namespace of a sandbox that the runtime does not name in what is stored', async () => {
+  it.each([
+    ['that the runtime has lost the namespaces of', { isNetnsUnknown: true as const }],
+    // containerd 2.4 after a node's death: as for a pod on the host's network.
+    ['that the runtime lists without a network namespace', {}],
+  ])('finds the namespace of a sandbox %s in what is stored', async (_what, listed) => {
     put('a', 'pod-s1', 's1');
-    const { netnsPath: _unknown, ...lost } = { ...facts('s1'), isNetnsUnknown: true as const };
-    registry.synchronize([lost], none);
+    const { netnsPath: _unknown, ...known } = facts('s1');
+    registry.synchronize([{ ...known, ...listed }], none);
     await turns();
     expect([done, registry.isComplete]).toEqual([['serve a in s1'], true]);
+    networks.gone.add(pathOf('s1'));
+    await requeue();
+    expect(done.at(-1)).toBe('detach a from s1');
   });
 
   it('detaches VFs when their sandbox is stopped, and forgets it', async () => {

@@ -27,10 +27,10 @@ async function startBench() {
   const failures: [string, ClaimStatusError][] = [];
   const clock = new ManualClock();
   const owned = stack.move();
-  const start = (driver = testDriver) =>
+  const start = (driver = testDriver, pool?: string) =>
     owned.use(
       new ClaimStatusWriter(createClaimStatusApi(resources), {
-        ...{ driver, clock, logger },
+        ...{ driver, clock, logger, ...(pool === undefined ? {} : { pool }) },
         onPersistentFailure: ({ name }, error) => failures.push([name, error]),
       }),
     );
@@ -123,9 +123,10 @@ describe('ClaimStatusWriter', () => {
   it('counts it as a failure when another client writes the claim without a pause', async () => {
     await using bench = await startBench();
     const claim = bench.createClaim();
+    const { status = {} } = bench.api.get<ResourceClaim>('ResourceClaim', claim.name) ?? {};
     let version = 0;
     const api: ClaimStatusApi = {
-      read: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {} }),
+      read: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {}, status }),
       patch: async () => {
         throw new KubeError('api-conflict', 'the object has been modified');
       },
@@ -296,6 +297,28 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
+  it('writes only what the claim is allocated, as after a restart of a node whose claims are elsewhere by now', async () => {
+    await using bench = await startBench();
+    const claim = bench.createClaim('fast-net', 1);
+    const writer = bench.start();
+    writer.set(claim, [ready('vf-0'), ready('vf-1')]);
+    await poll(bench.entries).toMatchObject([entry('vf-0')]);
+    bench.api.edit<ResourceClaim>('ResourceClaim', 'fast-net', ({ status }) => {
+      for (const result of status?.allocation?.devices?.results ?? []) result.pool = 'node-2';
+      for (const each of status?.devices ?? []) each.pool = 'node-2';
+    });
+    // The same driver, on the node that the claim was on before.
+    const other = bench.start(testDriver, testNode);
+    const patches = bench.patches().length;
+    other.set(claim, [ready('vf-0')]);
+    await poll(() => bench.api.log.filter(({ method }) => method === 'GET').length).toBeGreaterThan(1);
+    other.remove(claim);
+    await bench.startRemovals();
+    await poll(() => other.size).toBe(0);
+    expect(bench.entries()).toMatchObject([{ ...entry('vf-0'), pool: 'node-2' }]);
+    expect([bench.patches().length - patches, bench.failures, bench.warnings()]).toEqual([0, [], []]);
+  });
+
   it('writes nothing to an unprepared claim that was deallocated meanwhile', async () => {
     await using bench = await startBench();
     const claim = bench.createClaim();
@@ -437,10 +460,10 @@ describe('ClaimStatusWriter', () => {
     await using bench = await startBench();
     const claim = bench.createClaim();
     const writer = bench.start();
-    bench.api.failNext('PATCH /status', 422, { message: 'vf-99: must be an allocated device in the claim' });
-    writer.set(claim, [ready('vf-99')]);
+    bench.api.failNext('PATCH /status', 422, { message: 'ips: must be in canonical form' });
+    writer.set(claim, [ready('vf-0', { networkData: { ips: ['::FFFF/64'] } })]);
     await poll(() => bench.failures).toMatchObject([['fast-net', { code: 'status-invalid' }]]);
-    expect(String(bench.failures[0]?.[1].cause)).toContain('must be an allocated device in the claim');
+    expect(String(bench.failures[0]?.[1].cause)).toContain('must be in canonical form');
     await poll(() => bench.clock.sleeping()).toEqual([]);
     writer.set(claim, [ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
