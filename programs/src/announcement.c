@@ -105,7 +105,7 @@ void announce(struct announcement *announcement, int directory, const struct oci
   char text[max_text_bytes];
   *announcement = (struct announcement){.file = -1};
   if (container->pod_uid == NULL || !is_plain_name(container->sandbox, strlen(container->sandbox), max_sandbox_bytes)) return;
-  snprintf(announced_name, sizeof announced_name, "waiting.%s", container->sandbox);
+  snprintf(announced_name, sizeof announced_name, "waiting.%s.%ld", container->sandbox, (long)getpid());
   announced_directory = directory;
   handle_signals();
   announcement->file = create(directory, announced_name, text, format(text, container));

@@ -10,8 +10,8 @@ struct announcement {
 };
 
 /*
- * Writes `waiting.SANDBOX` into an open directory: a driver that starts can then serve the sandbox before it connects to the
- * runtime, which cannot report this sandbox while a hook runs. Without the announcement containers only wait longer, so it
+ * Writes `waiting.SANDBOX.PID` into an open directory: a driver that starts can then serve the sandbox before it connects to
+ * the runtime, which cannot report this sandbox while a hook runs. Without the announcement containers only wait longer, so it
  * reports no errors. A process has one announcement; a signal that ends the process removes it.
  */
 void announce(struct announcement *announcement, int directory, const struct oci_state *container);

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "announcement.h"
@@ -17,20 +19,51 @@ enum { poll_ms = 200 };
 
 bool is_orphan(pid_t parent) { return getppid() != parent; }
 
-/* Whether the container's first process has ended; a zombie counts as ended, an unknown state as running. */
-static bool has_ended(pid_t pid) {
-  char path[32], stat[512];
-  if (pid == 0) return false;
+/*
+ * What the kernel says of a process, from its state on. Source: proc_pid_stat(5). Returns NULL with errno if it says nothing.
+ */
+static const char *read_process(pid_t pid, char *stat, size_t size) {
+  char path[32];
   snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
   int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return errno == ENOENT && access("/proc/self/stat", F_OK) == 0;
-  ssize_t length = read(file, stat, sizeof stat - 1);
-  bool is_gone = length < 0 && errno == ESRCH;
+  if (file < 0) return NULL;
+  ssize_t length = read(file, stat, size - 1);
+  int reason = errno;
   close(file);
-  stat[length < 0 ? 0 : length] = '\0';
+  errno = reason;
+  if (length < 0) return NULL;
+  stat[length] = '\0';
   // `pid (name) state`: the name can contain any character.
   const char *name_end = strrchr(stat, ')');
-  return is_gone || (name_end != NULL && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0));
+  errno = EBADMSG;
+  return name_end == NULL || name_end[1] != ' ' ? NULL : name_end + 2;
+}
+
+/* Whether the container's first process has ended; a zombie counts as ended, an unknown state as running. */
+static bool has_ended(pid_t pid) {
+  char stat[512];
+  if (pid == 0) return false;
+  const char *process = read_process(pid, stat, sizeof stat);
+  if (process == NULL) return errno == ESRCH || (errno == ENOENT && access("/proc/self/stat", F_OK) == 0);
+  return *process == 'Z' || *process == 'X';
+}
+
+/* How long ago the container's first process has started, which is just before its first hook; 0 if that is not known. */
+static long age_ms(pid_t pid) {
+  enum { fields_before_start = 19 };
+  char stat[512], *end;
+  struct timespec now;
+  const char *field = pid == 0 ? NULL : read_process(pid, stat, sizeof stat);
+  for (int index = 0; field != NULL && index < fields_before_start; index++) {
+    field = strchr(field, ' ');
+    if (field != NULL) field++;
+  }
+  if (field == NULL || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  unsigned long long ticks = strtoull(field, &end, 10);
+  if (end == field) return 0;
+  long long started_ms = (long long)(ticks * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK));
+  long long age = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000 - started_ms;
+  return age < 0 ? 0 : (long)age;
 }
 
 /* Whether the directory was removed, and perhaps recreated for another claim of that name. */
@@ -45,19 +78,38 @@ static bool fail_unprepared(struct problem *problem) {
   return fail(problem, exit_not_found, "the claim is not prepared on this node any more");
 }
 
+/* Whether a call may succeed a moment later: the node is short of something, or its disk does not answer. */
+static bool is_temporary(int reason) {
+  static const int reasons[] = {EMFILE, ENFILE, ENOMEM, EIO, EINTR, EAGAIN};
+  for (size_t index = 0; index < sizeof reasons / sizeof *reasons; index++) {
+    if (reasons[index] == reason) return true;
+  }
+  return false;
+}
+
 bool gate_open(struct gate_wait *wait, struct problem *problem) {
-  wait->directory = open(wait->claim_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (wait->directory >= 0) return true;
-  if (errno == ENOENT || errno == ENOTDIR) return fail_unprepared(problem);
-  return fail(problem, exit_system, "the claim's directory cannot be opened: %s", strerror(errno));
+  wait->deadline_ms -= age_ms(wait->container.pid);
+  for (;;) {
+    wait->directory = open(wait->claim_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (wait->directory >= 0) return true;
+    int reason = errno;
+    if (reason == ENOENT || reason == ENOTDIR) return fail_unprepared(problem);
+    if (!is_temporary(reason) || now_ms() >= wait->deadline_ms || is_orphan(wait->parent)) {
+      return fail(problem, exit_system, "the claim's directory cannot be opened: %s", strerror(reason));
+    }
+    sleep_ms(poll_ms);
+  }
 }
 
 static bool is_about(const struct gate *gate, const struct gate_wait *wait) {
   return strcmp(gate->sandbox, wait->container.sandbox) == 0;
 }
 
-static bool fail_late(const struct gate *gate, const struct gate *last, struct problem *problem) {
+/* @param last what the driver said last of this sandbox; `unreadable` why the gate says nothing now, if that is a failure */
+static bool fail_late(const struct gate *gate, const struct gate *last, const struct problem *unreadable,
+                      struct problem *problem) {
   static const char late[] = "the devices of the claim were not ready in time";
+  if (unreadable->code != exit_ok) return fail(problem, exit_timeout, "%s: %.900s", late, unreadable->text);
   if (last->reason[0] != '\0') return fail(problem, exit_timeout, "%s: %s", late, last->reason);
   if (last->state != gate_silent) return fail(problem, exit_timeout, "%s: the driver gives no reason", late);
   if (gate->state == gate_served) {
@@ -94,8 +146,10 @@ static bool wait_until_served(const struct gate_wait *wait, int inotify, struct 
                               struct problem *problem) {
   struct gate gate, last = {.state = gate_silent};
   for (;;) {
-    if (!gate_read(wait->directory, &gate, problem)) return false;
-    if (is_about(&gate, wait)) {
+    // One that cannot be read now may be in a moment, or be written by another version of the driver.
+    struct problem unreadable = {0};
+    bool is_read = gate_read(wait->directory, &gate, &unreadable);
+    if (is_read && is_about(&gate, wait)) {
       if (gate.state == gate_served) return true;
       if (gate.state == gate_ended) return fail(problem, exit_not_found, "the sandbox of the container is being stopped");
       last = gate;
@@ -104,7 +158,7 @@ static bool wait_until_served(const struct gate_wait *wait, int inotify, struct 
     if (has_ended(wait->container.pid)) return fail(problem, exit_not_found, "the container has ended");
     if (is_orphan(wait->parent)) return fail(problem, exit_not_found, "the container runtime has given the container up");
     long left = wait->deadline_ms - now_ms();
-    if (left <= 0) return fail_late(&gate, &last, problem);
+    if (left <= 0) return fail_late(&gate, &last, &unreadable, problem);
     refresh_announcement(announcement);
     await_change(inotify, left < poll_ms ? left : poll_ms);
   }
@@ -112,9 +166,9 @@ static bool wait_until_served(const struct gate_wait *wait, int inotify, struct 
 
 bool gate_wait(const struct gate_wait *wait, struct problem *problem) {
   struct gate gate;
-  if (!gate_read(wait->directory, &gate, problem)) return false;
+  struct problem unreadable = {0};
   // The usual case; it works without a running driver.
-  if (gate.state == gate_served && is_about(&gate, wait)) return true;
+  if (gate_read(wait->directory, &gate, &unreadable) && gate.state == gate_served && is_about(&gate, wait)) return true;
   struct announcement announcement;
   announce(&announcement, wait->directory, &wait->container);
   int inotify = watch(wait->directory);

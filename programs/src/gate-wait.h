@@ -9,15 +9,18 @@ struct gate_wait {
   int directory; /* claim_dir, open */
   struct oci_state container;
   pid_t parent;     /* of this process when it started: the runtime */
-  long deadline_ms; /* as of now_ms */
+  long deadline_ms; /* as of now_ms; counted from the start of this process until gate_open */
 };
 
-/* Opens the claim's directory. Fails with exit_not_found if there is none: the claim is not prepared. */
+/*
+ * Opens the claim's directory. Fails with exit_not_found if there is none: the claim is not prepared. Counts the time from
+ * the start of the container's first process: the hooks of a container run one after the other, and have one deadline.
+ */
 bool gate_open(struct gate_wait *wait, struct problem *problem);
 
 /*
  * Returns when the container's sandbox is served. Fails with exit_timeout, with exit_not_found when the sandbox has ended,
- * the claim's directory was removed or nothing waits any more, and with the codes of gate_read.
+ * the claim's directory was removed or nothing waits any more. A gate that cannot be read counts as silent until then.
  */
 bool gate_wait(const struct gate_wait *wait, struct problem *problem);
 

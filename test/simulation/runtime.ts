@@ -346,7 +346,7 @@ export class Runtime {
     const { sandbox } = container;
     const endsAtMs = simulator.nowMs + gateTimeoutMs;
     const inode = inodeOf(claimDir);
-    const announcement = join(claimDir, `waiting.${sandbox.id}`);
+    const announcement = join(claimDir, `waiting.${sandbox.id}.1`);
     container.isAtGate = true;
     try {
       for (;;) {

@@ -59,7 +59,7 @@ async function serve(id = sandbox) {
 
 /** What a runtime writes, shortened. */
 const stateOf = (annotations: unknown = containerd, more: object = {}) =>
-  JSON.stringify({ ociVersion: '1.0.2', id: 'c', status: 'creating', pid: process.pid, annotations, ...more });
+  JSON.stringify({ ociVersion: '1.0.2', id: 'c', status: 'creating', annotations, ...more });
 
 interface Outcome {
   code: number | null;
@@ -172,6 +172,37 @@ describe('a container that comes too early', () => {
     expect(ms).toBeGreaterThanOrEqual(300);
   });
 
+  it('has one deadline for all its hooks: so many seconds after its first process has started', async () => {
+    const init = spawn('sleep', ['1000'], { stdio: 'ignore' });
+    await sleep(1_500);
+    const { code, ms } = await run(stateOf(containerd, { pid: init.pid }), '2');
+    expect(code).toBe(4);
+    expect(ms).toBeLessThan(1_500);
+    // Its time is over, and an open gate lets it pass all the same.
+    await serve();
+    expect(await run(stateOf(containerd, { pid: init.pid }), '2')).toMatchObject({ code: 0 });
+    init.kill('SIGKILL');
+  });
+
+  it.each([
+    ['the directory', 3],
+    ['the gate', 4],
+  ])('waits while it cannot open %s, for want of file descriptors', async (_what, limit) => {
+    await serve();
+    const args = ['--claim-dir', claimDir, '--timeout', '50'];
+    const child = spawn(program, args, { stdio: ['pipe', 'ignore', 'pipe'] });
+    const stderr = text(child.stderr);
+    const setLimit = (files: number) =>
+      expect(spawnSync('prlimit', [`--pid=${child.pid}`, `--nofile=${files}:64`]).status).toBe(0);
+    await sleep(400);
+    setLimit(limit);
+    child.stdin.end(stateOf());
+    await sleep(700);
+    expect(child.exitCode).toBe(null);
+    setLimit(64);
+    expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
+  });
+
   it('remembers what the driver said last of its sandbox', async () => {
     await metadata.holdGate(claim, sandbox, 'CNI is slow');
     const waiter = new Run(stateOf(), '1.5');
@@ -273,7 +304,7 @@ describe('a container that waits announces its sandbox', () => {
     'io.kubernetes.pod.name': pod.podName,
   };
   const announced = () => readdirSync(claimDir).filter((name) => name.includes('waiting'));
-  const file = () => join(claimDir, `waiting.${sandbox}`);
+  const nameOf = ({ child }: Run) => `waiting.${sandbox}.${child.pid}`;
   const expected = { claim, sandboxId: sandbox, ...pod };
 
   it.each([
@@ -281,9 +312,8 @@ describe('a container that waits announces its sandbox', () => {
     ['CRI-O', ofCrio],
   ])('which the driver reads, until it is served: %s', async (_runtime, annotations) => {
     const waiter = await waiting(stateOf(annotations));
-    expect(announced()).toEqual([`waiting.${sandbox}`]);
-    expect(statSync(file()).mode & 0o777).toBe(0o600);
-    // This test's process, whose network namespace has no name.
+    expect(announced()).toEqual([nameOf(waiter)]);
+    expect(statSync(join(claimDir, nameOf(waiter))).mode & 0o777).toBe(0o600);
     expect(await metadata.waiting()).toEqual({ sandboxes: [expected], problems: [] });
     await serve();
     expect(await waiter.outcome).toMatchObject({ code: 0, stderr: '' });
@@ -313,7 +343,7 @@ describe('a container that waits announces its sandbox', () => {
   it('for as long as it waits', async () => {
     const waiter = await waiting(stateOf(ofContainerd));
     const longAgo = new Date('2026-01-01');
-    utimesSync(file(), longAgo, longAgo);
+    utimesSync(join(claimDir, nameOf(waiter)), longAgo, longAgo);
     expect((await metadata.waiting()).sandboxes).toEqual([]);
     await vi.waitFor(async () => expect((await metadata.waiting()).sandboxes).toEqual([expected]), 20_000);
     await metadata.endGate(claim, sandbox);
@@ -334,12 +364,25 @@ describe('a container that waits announces its sandbox', () => {
     expect(announced()).toEqual([]);
   });
 
-  it('over what one that was killed has left', async () => {
-    for (const name of [`waiting.${sandbox}`, `.waiting.${sandbox}.tmp`]) symlinkSync('/nowhere', join(claimDir, name));
-    const waiter = await waiting(stateOf(ofContainerd));
+  it('also when another one of the sandbox has ended', async () => {
+    const [first, second] = [await waiting(stateOf(ofContainerd)), await waiting(stateOf(ofContainerd))];
+    first.child.kill('SIGTERM');
+    await first.outcome;
+    expect(announced()).toEqual([nameOf(second)]);
     expect((await metadata.waiting()).sandboxes).toEqual([expected]);
     await serve();
-    await waiter.outcome;
+    await second.outcome;
+    expect(announced()).toEqual([]);
+  });
+
+  it('over what one that was killed has left', async () => {
+    const script =
+      'for name in "waiting.$1.$$" ".waiting.$1.$$.tmp"; do ln -s /nowhere "$2/$name"; done; exec "$0" --claim-dir "$2" --timeout 50';
+    const child = spawn('sh', ['-c', script, program, sandbox, claimDir], { stdio: ['pipe', 'ignore', 'inherit'] });
+    child.stdin.end(stateOf(ofContainerd));
+    await vi.waitFor(async () => expect((await metadata.waiting()).sandboxes).toEqual([expected]), 20_000);
+    await serve();
+    await once(child, 'close');
     expect(announced()).toEqual([]);
   });
 
@@ -359,10 +402,13 @@ describe('a container that waits announces its sandbox', () => {
   });
 
   it('unless it cannot: it waits all the same, and says nothing of that', async () => {
-    mkdirSync(join(claimDir, `.waiting.${sandbox}.tmp`));
-    const waiter = await waiting(stateOf(ofContainerd));
+    const script = 'mkdir "$2/.waiting.$1.$$.tmp"; exec "$0" --claim-dir "$2" --timeout 50';
+    const child = spawn('sh', ['-c', script, program, sandbox, claimDir], { stdio: ['pipe', 'ignore', 'pipe'] });
+    const stderr = text(child.stderr);
+    child.stdin.end(stateOf(ofContainerd));
+    await sleep(400);
     await serve();
-    expect(await waiter.outcome).toMatchObject({ code: 0, stderr: '' });
+    expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
   });
 
   it('and does not when it need not wait', async () => {
@@ -414,7 +460,9 @@ describe('what cannot be understood fails at once', () => {
     expect(await once(child, 'close')).toEqual([5, null]);
     expect(await stderr).toBe(message('the runtime does not end what it says of the container', 'unknown'));
   });
+});
 
+describe('a gate that cannot be understood', () => {
   const refused = 'the file gate cannot be understood: ';
   it.each<[string, string | Buffer, string]>([
     ['of another version', `netdra-gate 2\nserved ${sandbox}\n`, 'it is of another version of the driver, or damaged'],
@@ -426,31 +474,36 @@ describe('what cannot be understood fails at once', () => {
     ['with an empty sandbox', 'netdra-gate 1\nserved  x\n', 'it names no sandbox'],
     ['with a long sandbox', `netdra-gate 1\nserved ${'a'.repeat(129)}\n`, 'it names no sandbox'],
     ['too long', `netdra-gate 1\nwaiting a ${'x'.repeat(5000)}\n`, 'it is too long'],
-  ])('a gate %s', async (_what, gate, reason) => {
+  ])('%s: the container waits, and says so when its time is over', async (_what, gate, reason) => {
     writeFileSync(join(claimDir, 'gate'), gate);
-    expect(await run(stateOf(), '50')).toMatchObject({ code: 3, stderr: message(refused + reason) });
+    expect(await run()).toMatchObject({ code: 4, stderr: message(`${late}: ${refused}${reason}`) });
   });
 
-  it('a gate that is no file: a directory, a link, a pipe', async () => {
+  it('a newer version that an older one replaces: the container starts', async () => {
+    writeFileSync(join(claimDir, 'gate'), `netdra-gate 2\nwaiting ${sandbox}\n`);
+    const waiter = await waiting();
+    await metadata.withdraw(claim);
+    await serve();
+    expect(await waiter.outcome).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  it('no file: a directory, a link, a pipe', async () => {
     const gate = join(claimDir, 'gate');
+    const irregular = { code: 4, stderr: message(`${late}: ${refused}it is not a regular file`) };
     mkdirSync(gate);
-    expect(await run(stateOf(), '50')).toMatchObject({
-      code: 3,
-      stderr: message(`${refused}it is not a regular file`),
-    });
+    expect(await run()).toMatchObject(irregular);
     rmSync(gate, { recursive: true });
     writeFileSync(join(dir.path, 'elsewhere'), `netdra-gate 1\nserved ${sandbox}\n`);
     symlinkSync(join(dir.path, 'elsewhere'), gate);
-    expect(await run(stateOf(), '50')).toMatchObject({ code: 5, stderr: expect.stringContaining('cannot be opened') });
+    expect(await run()).toMatchObject({ code: 4, stderr: expect.stringContaining('cannot be opened') });
     rmSync(gate);
     await once(spawn('mkfifo', [gate]), 'close');
-    expect(await run(stateOf(), '50')).toMatchObject({
-      code: 3,
-      stderr: message(`${refused}it is not a regular file`),
-    });
+    expect(await run()).toMatchObject(irregular);
   });
+});
 
-  it('what another process wrote into the gate reaches no terminal', async () => {
+describe('text that another process wrote into the gate', () => {
+  it('reaches no terminal', async () => {
     const gate = Buffer.from(`netdra-gate 1\nwaiting ${sandbox} \x1b[31mred\u202e ä\x07${'x'.repeat(2000)}\n`);
     writeFileSync(join(claimDir, 'gate'), gate);
     const { stderr } = await run();

@@ -17,7 +17,8 @@ export interface WaitingSandbox {
 
 type Announcement = Omit<WaitingSandbox, 'claim'>;
 
-const prefix = 'waiting.';
+/** The id of the sandbox, and that of the program's process: several may wait in one sandbox. */
+const fileName = /^waiting\.(?<sandboxId>.+)\.\d+$/;
 /** More bytes than the program ever writes, and more files than there are waiting programs for one claim. */
 const limits = { bytes: 4096, files: 64 };
 /** The program refreshes its file every second; an older one was left by a killed program. */
@@ -58,13 +59,13 @@ export async function readAnnouncements(
   now: Date,
 ): Promise<{ announcements: Announcement[]; problems: MetadataError[] }> {
   const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
-  const names = (await listDir(hostPath(claimDir))).filter((name) => name.startsWith(prefix)).sort();
+  const names = (await listDir(hostPath(claimDir))).filter((name) => fileName.test(name)).sort();
   const announcements: Announcement[] = [];
   const problems: MetadataError[] = [];
   for (const name of names.slice(0, limits.files)) {
     try {
       const file = { ...claimDir, parts: [...claimDir.parts, name] };
-      const announcement = readAnnouncement(file, name.slice(prefix.length), now);
+      const announcement = readAnnouncement(file, fileName.exec(name)?.groups?.sandboxId ?? '', now);
       if (announcement !== undefined) announcements.push(announcement);
     } catch (error) {
       if (!(error instanceof MetadataError)) throw error;

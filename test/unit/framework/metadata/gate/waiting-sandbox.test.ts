@@ -74,7 +74,7 @@ describe('ClaimMetadata.waiting', () => {
   afterEach(() => bench[Symbol.dispose]());
 
   function write(sandboxId: string, content = text, ageMs = 1_000): void {
-    const path = join(claimDir, `waiting.${sandboxId}`);
+    const path = join(claimDir, `waiting.${sandboxId}.4711`);
     const time = new Date(now.getTime() - ageMs);
     writeFileSync(path, content);
     utimesSync(path, time, time);
@@ -95,18 +95,17 @@ describe('ClaimMetadata.waiting', () => {
   it('leaves out the expired file of a killed program, and its unfinished file', async () => {
     write('s1', text, 6_000);
     write('s2', text, -6_000);
-    write('s3.tmp');
     writeFileSync(join(claimDir, '.waiting.s4.tmp'), 'netdra-wai');
     const { sandboxes } = await metadata.waiting();
-    expect(sandboxes.map(({ sandboxId }) => sandboxId)).toEqual(['s3.tmp']);
+    expect(sandboxes.map(({ sandboxId }) => sandboxId)).toEqual([]);
     expect(await problems()).toEqual([]);
   });
 
   it('says which it cannot read, and lists the others', async () => {
     write('damaged', 'netdra-waiting 1\n');
     write('large', 'x'.repeat(5_000));
-    symlinkSync('/etc/passwd', join(claimDir, 'waiting.link'));
-    mkdirSync(join(claimDir, 'waiting.directory'));
+    symlinkSync('/etc/passwd', join(claimDir, 'waiting.link.1'));
+    mkdirSync(join(claimDir, 'waiting.directory.1'));
     write('s1');
     expect((await metadata.waiting()).sandboxes.map(({ sandboxId }) => sandboxId)).toEqual(['s1']);
     expect((await problems()).sort()).toEqual(['metadata-io', 'metadata-io', 'metadata-io', 'metadata-malformed']);
