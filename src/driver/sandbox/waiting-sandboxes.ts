@@ -76,12 +76,10 @@ export class WaitingSandboxes implements AsyncDisposable {
       // Sandboxes that the runtime has shown are served and retried already.
       return current(sandboxes)
         .filter((each) => !registry.isLocated(each.sandboxId) && this.#isToBeServed(each))
-        .map(async ({ claim: _claim, ...facts }) => {
-          // A failure is logged by the sandbox.
-          await registry
-            .adopt(facts, true)
-            .want('ready')
-            .catch(() => undefined);
+        .flatMap(({ claim: _claim, ...facts }) => {
+          const sandbox = registry.adopt(facts, true);
+          // One that has failed is tried again after its own pauses. Failures are logged by the sandbox.
+          return sandbox.failure === undefined ? [sandbox.want('ready').catch(() => undefined)] : [];
         });
     } catch (error) {
       logger.warn({ err: error }, 'waiting containers not served before the runtime is connected');

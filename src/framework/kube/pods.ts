@@ -8,8 +8,13 @@ export interface PodReference {
   uid: string;
 }
 
+interface Pod {
+  metadata?: { uid?: string; deletionTimestamp?: string };
+  status?: { phase?: string };
+}
+
 /**
- * Whether a pod exists and is not being deleted.
+ * Whether a pod exists, is not being deleted, and has not ended: an evicted one stays as `Failed`.
  * @throws KubeError if the API server does not give an answer
  */
 export async function isPodWanted(
@@ -19,10 +24,9 @@ export async function isPodWanted(
 ): Promise<boolean> {
   try {
     const path = `/api/v1/namespaces/${namespace}/pods/${name}`;
-    const pod = await client.request<{ metadata?: { uid?: string; deletionTimestamp?: string } }>({
-      ...{ method: 'GET', path, signal },
-    });
-    return pod.metadata?.uid === uid && pod.metadata.deletionTimestamp === undefined;
+    const { metadata, status } = await client.request<Pod>({ method: 'GET', path, signal });
+    const isOver = status?.phase === 'Failed' || status?.phase === 'Succeeded';
+    return metadata?.uid === uid && metadata.deletionTimestamp === undefined && !isOver;
   } catch (error) {
     if (isKubeError(error, 'api-not-found')) return false;
     throw error;

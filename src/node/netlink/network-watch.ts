@@ -42,9 +42,14 @@ export class NetworkWatch implements Disposable {
    */
   static openHost(onChange: () => void): NetworkWatch {
     const watch = new NetworkWatch(onChange);
-    watch.#add(joinGroups(Protocol.ROUTE, networkGroups));
-    watch.#add(joinGroups(Protocol.KOBJECT_UEVENT, deviceGroups));
-    return watch;
+    try {
+      watch.#add(joinGroups(Protocol.ROUTE, networkGroups));
+      watch.#add(joinGroups(Protocol.KOBJECT_UEVENT, deviceGroups));
+      return watch;
+    } catch (error) {
+      watch[Symbol.dispose]();
+      throw error;
+    }
   }
 
   [Symbol.dispose](): void {
@@ -72,9 +77,14 @@ export class NetworkWatch implements Disposable {
 function joinGroups(protocol: Protocol, groups: readonly number[]): RawNetlinkSocket {
   const expected = lowestFreeDescriptor();
   const socket = new RawNetlinkSocket(protocol);
-  dropSilently(socket.address().port, expected);
-  for (const group of groups) socket.addMembership(group);
-  return socket;
+  try {
+    dropSilently(socket.address().port, expected);
+    for (const group of groups) socket.addMembership(group);
+    return socket;
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
 }
 
 /** The descriptor that the kernel gives to the next file, unless a thread opens one first. */

@@ -102,7 +102,8 @@ function removeStale(dir: string): void {
   for (const name of readdirSync(dir)) {
     const path = join(dir, name);
     if (!name.startsWith(`.${programName}.`) || !name.endsWith('.tmp')) continue;
-    if ((statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now()) < Date.now() - staleMs) rmSync(path);
+    if ((statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now()) < Date.now() - staleMs)
+      rmSync(path, { force: true });
   }
 }
 

@@ -18,6 +18,7 @@ describe('WaitingSandboxes', () => {
   let adopted: SandboxFacts[];
   let known: Set<string>;
   let earlier: Set<string>;
+  let failed: Set<string>;
   let isComplete: boolean;
   let serve: (sandboxId: string) => Promise<void>;
   let listing: () => Promise<void>;
@@ -43,6 +44,7 @@ describe('WaitingSandboxes', () => {
     adopted = [];
     known = new Set();
     earlier = new Set();
+    failed = new Set();
     isComplete = false;
     serve = async () => undefined;
     listing = async () => undefined;
@@ -61,7 +63,8 @@ describe('WaitingSandboxes', () => {
         adopt(facts) {
           adopted.push(facts);
           known.add(facts.sandboxId);
-          return { want: () => serve(facts.sandboxId) } as unknown as Sandbox;
+          const failure = failed.has(facts.sandboxId) ? { error: new Error('no VF'), attempts: 1 } : undefined;
+          return { failure, want: () => serve(facts.sandboxId) } as unknown as Sandbox;
         },
         get isComplete() {
           return isComplete;
@@ -146,6 +149,15 @@ describe('WaitingSandboxes', () => {
     announced = [announcement('a'), announcement('a', { claim })];
     await waiting.serve();
     expect(ids()).toEqual(['s-a']);
+  });
+
+  it('leaves one that has failed to its own pauses', async () => {
+    const asked: string[] = [];
+    serve = async (id) => void asked.push(id);
+    announced = [announcement('a'), announcement('b')];
+    failed.add('s-a');
+    await waiting.serve();
+    expect([ids(), asked]).toEqual([['s-a', 's-b'], ['s-b']]);
   });
 
   it('looks every second while the runtime does not know all sandboxes, and not once it does', async () => {
