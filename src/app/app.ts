@@ -5,10 +5,17 @@ import { layoutDirectories } from './layout-directories.ts';
 import { openPorts } from './ports.ts';
 import { labelDirectories } from './selinux.ts';
 import type { Settings } from './settings.ts';
+import { openRecords } from './tools/stored-claims.ts';
 import { checkWritableDirectories, driverDirectories } from './writable-directories.ts';
 
 /** The running driver. Disposing stops it; prepared claims stay prepared. */
 export type App = Pick<NetworkNode, 'whenConnected'> & AsyncDisposable;
+
+/** Before the store is opened to be written: the driver may not be able to start here. */
+async function layoutsToWrite(settings: Settings, { dataDir, stateDir }: { dataDir: string; stateDir: string }) {
+  using opened = openRecords(`${stateDir}/state.db`, dataDir);
+  return await layoutDirectories(settings, dataDir, opened.records);
+}
 
 /**
  * Starts the driver on this machine. The order matters: sandboxes of containers that wait are served before the plugin
@@ -23,7 +30,7 @@ export async function startApp(settings: Settings, logger: Logger): Promise<App>
   await using stack = new AsyncDisposableStack();
   const access = await openApiAccess(settings.kubeconfig);
   checkWritableDirectories(driverDirectories(settings));
-  const layoutDirs = await layoutDirectories(settings, dataDir);
+  const layoutDirs = await layoutsToWrite(settings, node);
   checkWritableDirectories(layoutDirs);
   const layoutPaths = layoutDirs.map(({ path }) => path);
   labelDirectories(dataDir, layoutPaths, logger);

@@ -36,6 +36,7 @@ import {
   type SandboxRegistry,
   StatusReport,
 } from './sandbox/index.ts';
+import { StoredRecords } from './state/index.ts';
 
 /** The driver of one node. Disposing stops it; prepared claims stay prepared, and the ports stay open. */
 export interface NetworkNode extends AsyncDisposable {
@@ -138,6 +139,7 @@ async function findDevices(
     onRecovered: ({ namespace, name, uid }, err) => {
       logger.warn({ claim: `${namespace}/${name}`, claimUid: uid, err }, 'damaged record of a claim is written anew');
     },
+    records: new StoredRecords({ store, dataDir }),
     onPending,
     ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
   });

@@ -160,6 +160,7 @@ export class Checks {
       for (const { identity, state } of instance.store.claims())
         remaining.push(`${identity.name} is stored as ${state}`);
       remaining.push(...this.#unexpectedWork(instance.process));
+      remaining.push(...instance.store.records.names().map((name) => `record ${name}`));
       for (const { device, reason } of instance.store.unrestored()) {
         remaining.push(`${device.name} is stored as not restored: ${reason}`);
       }

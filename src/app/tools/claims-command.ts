@@ -16,15 +16,17 @@ export function claimsCommand(): Command {
 async function claims(options: ClaimsOptions): Promise<void> {
   const { formatClaims, viewClaims } = await import('./claims.ts');
   const { inspectClaim } = await import('../../framework/metadata/index.ts');
-  const { readStoredClaims } = await import('./stored-claims.ts');
+  const { openRecords, readStoredClaims } = await import('./stored-claims.ts');
   const { RtnlConnection } = await import('../../node/netlink/index.ts');
   const { dataDir, stateDir } = driverDirs(options);
   const { driverName, attributesDir, downwardApiDir } = options;
+  const storePath = `${stateDir}/state.db`;
   using host = RtnlConnection.open();
+  using opened = openRecords(storePath, dataDir);
   const view = await viewClaims({
-    claims: readStoredClaims(`${stateDir}/state.db`),
+    claims: readStoredClaims(storePath),
     host,
-    inspect: (claim) => inspectClaim(driverName, { dataDir, attributesDir, downwardApiDir }, claim),
+    inspect: (claim) => inspectClaim(driverName, { dataDir, attributesDir, downwardApiDir }, claim, opened.records),
   });
   writeOutput(options, view, formatClaims);
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { driverDirs, runTool, type ToolOptions, toolCommand, writeOutput } from './command.ts';
 
-const flags = ['driverName', 'kubeletPluginsDir', 'attributesDir', 'downwardApiDir'] as const;
+const flags = ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'] as const;
 type MetadataOptions = ToolOptions<(typeof flags)[number]>;
 
 /** `netdra metadata`: the metadata that containers get. Exit code 1 if anything is wrong with it. */
@@ -22,8 +22,11 @@ async function metadata(subject: string, options: MetadataOptions): Promise<void
   // Names of namespaces and claims have neither slashes nor a leading dot.
   const isClaim = /^[a-z0-9][^/]*\/[^/]+$/.test(subject) && !existsSync(subject);
   if (isClaim) {
-    const dirs = { dataDir: driverDirs(options).dataDir, attributesDir, downwardApiDir };
-    const view = await viewClaimFiles(driverName, dirs, subject);
+    const { openRecords } = await import('./stored-claims.ts');
+    const { dataDir, stateDir } = driverDirs(options);
+    using opened = openRecords(`${stateDir}/state.db`, dataDir);
+    const dirs = { dataDir, attributesDir, downwardApiDir };
+    const view = await viewClaimFiles(driverName, dirs, subject, opened.records);
     writeOutput(options, view, formatClaimFiles);
     if (!isGood(view)) process.exitCode = 1;
     return;

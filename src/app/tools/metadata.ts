@@ -1,4 +1,5 @@
 import {
+  type ClaimRecords,
   type DecodedMetadata,
   type DeviceAttribute,
   type HostDirs,
@@ -42,9 +43,14 @@ export interface ClaimFilesView extends InspectedClaim {
 }
 
 /** @throws NetdraError `claim-not-prepared`; MetadataError */
-export async function viewClaimFiles(driver: string, dirs: HostDirs, subject: string): Promise<ClaimFilesView> {
+export async function viewClaimFiles(
+  driver: string,
+  dirs: HostDirs,
+  subject: string,
+  records?: ClaimRecords,
+): Promise<ClaimFilesView> {
   const [namespace = '', name = ''] = subject.split('/');
-  const inspected = await inspectClaim(driver, dirs, { namespace, name });
+  const inspected = await inspectClaim(driver, dirs, { namespace, name }, records);
   if (inspected === undefined) {
     throw new NetdraError('claim-not-prepared', `claim ${subject} is not prepared on this node`, {
       claim: subject,

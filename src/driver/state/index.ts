@@ -11,3 +11,4 @@ export {
   type StoredDevice,
   type UnrestoredVf,
 } from './stored.ts';
+export { StoredRecords } from './stored-records.ts';

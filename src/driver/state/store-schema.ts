@@ -27,7 +27,12 @@ const migrations: readonly string[] = [
       pci_address TEXT PRIMARY KEY, data TEXT NOT NULL, reason TEXT NOT NULL, boot_id TEXT
     ) STRICT;
   `,
+  // The framework's records of claims, which older versions keep in files.
+  'CREATE TABLE records (dir TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT',
 ];
+
+/** The first schema with a table of records. */
+export const recordsSince = 4;
 
 export const schemaVersion = migrations.length;
 
@@ -91,7 +96,7 @@ function checkReadable(database: Database, path: string): void {
   if (found > schemaVersion) throw tooNew(path, found);
 }
 
-function readVersion(database: Database): number {
+export function readVersion(database: Database): number {
   return Number(database.prepare('PRAGMA user_version').get()?.user_version);
 }
 

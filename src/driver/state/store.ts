@@ -4,7 +4,16 @@ import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node
 import { isDeepStrictEqual } from 'node:util';
 import { deepFreeze } from '../../lib/freeze.ts';
 import { StateError } from './errors.ts';
-import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';
+import { RecordTable } from './record-table.ts';
+import {
+  type Database,
+  damagedHint,
+  type OpenDatabase,
+  openDatabase,
+  openToRead,
+  readVersion,
+  recordsSince,
+} from './store-schema.ts';
 import type { Attachment, StoredClaim, StoredDevice, UnrestoredVf } from './stored.ts';
 
 export interface StoreOptions {
@@ -30,9 +39,12 @@ const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE
  */
 export class Store implements Disposable {
   readonly #database: Database;
-  readonly #path: string;
+  /** Of the database file. */
+  readonly path: string;
   readonly #bootId: string | undefined;
   readonly #isReadOnly: boolean;
+  /** The framework's records of claims. */
+  readonly records: RecordTable;
   readonly #statements = new Map<string, StatementSync>();
   /** The claims that were read last; absent if all have to be read again. */
   #known: { dataVersion: unknown; claims: readonly StoredClaim[] } | undefined;
@@ -43,7 +55,7 @@ export class Store implements Disposable {
 
   /** @param path of the database file; it and its directory are made if missing, unless `readOnly` */
   constructor(path: string, { bootId, readOnly = false, open = openFile }: StoreOptions = {}) {
-    this.#path = path;
+    this.path = path;
     this.#bootId = bootId;
     this.#isReadOnly = readOnly;
     this.#database = this.#guard(() => {
@@ -51,6 +63,8 @@ export class Store implements Disposable {
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
       return openDatabase(open, path, bootId);
     });
+    const query = (sql: string, ...values: string[]) => this.#guard(() => this.#prepare(sql).all(...values));
+    this.records = new RecordTable(query, { isReadOnly: readOnly, exists: this.#version() >= recordsSince });
   }
 
   claim(uid: string): StoredClaim | undefined {
@@ -293,6 +307,10 @@ export class Store implements Disposable {
     return this.#prepare('PRAGMA data_version').get()?.data_version;
   }
 
+  #version(): number {
+    return this.#guard(() => readVersion(this.#database));
+  }
+
   /** There are only a handful of statements. */
   #prepare(sql: string): StatementSync {
     const known = this.#statements.get(sql) ?? this.#database.prepare(sql);
@@ -322,9 +340,9 @@ export class Store implements Disposable {
       return task();
     } catch (cause) {
       if (cause instanceof StateError) throw cause;
-      throw new StateError('store-unusable', `state store ${this.#path} cannot be used`, {
+      throw new StateError('store-unusable', `state store ${this.path} cannot be used`, {
         cause,
-        path: this.#path,
+        path: this.path,
         retriable: !isDamage(cause),
         hint: this.#hintFor(cause),
       });

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { layoutDirectories } from '../../../src/app/layout-directories.ts';
 import type { Settings } from '../../../src/app/settings.ts';
 import { checkWritableDirectories } from '../../../src/app/writable-directories.ts';
-import type { LayoutName } from '../../../src/framework/metadata/index.ts';
+import { type LayoutName, RecordFiles } from '../../../src/framework/metadata/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { Bench } from '../framework/metadata/bench.ts';
 import { recordOf, samples } from '../framework/metadata/samples.ts';
@@ -19,7 +19,11 @@ afterEach(() => bench[Symbol.dispose]());
 
 const directories = (metadataLayouts: LayoutName[]) => {
   const { attributesDir, downwardApiDir, dataDir } = bench;
-  return layoutDirectories({ metadataLayouts, attributesDir, downwardApiDir } as Settings, dataDir);
+  return layoutDirectories(
+    { metadataLayouts, attributesDir, downwardApiDir } as Settings,
+    dataDir,
+    new RecordFiles(dataDir),
+  );
 };
 const paths = async (metadataLayouts: LayoutName[]) => (await directories(metadataLayouts)).map(({ path }) => path);
 

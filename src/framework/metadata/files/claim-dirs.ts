@@ -1,9 +1,12 @@
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
+import type { LayoutName } from '../layouts/layout.ts';
 import { metadataDirName } from '../layouts/layout-v1.ts';
 import { readDocuments } from './claim-documents.ts';
-import { type ClaimState, listClaimDirs, readClaimStateIn } from './claim-state.ts';
+import type { ClaimRecords } from './claim-records.ts';
+import type { ClaimState } from './claim-state.ts';
+import { ClaimStates } from './claim-states.ts';
 import { removedPrefix, removeTree } from './host-file.ts';
 
 /** A metadata directory in the driver's own directory. */
@@ -16,13 +19,13 @@ export interface ClaimDir {
 }
 
 /** @throws MetadataError `metadata-io` if the directories cannot be listed */
-export async function listDirs(dataDir: string): Promise<ClaimDir[]> {
-  const { claims, removed } = await listClaimDirs(dataDir);
-  const found = claims.map(async (dir): Promise<ClaimDir> => {
-    const { state, problem } = await readDir(dataDir, dir);
+export async function listDirs(states: ClaimStates): Promise<ClaimDir[]> {
+  const { claims, removed } = await states.dirs();
+  const found = claims.map((dir): ClaimDir => {
+    const { state, problem } = readDir(states, dir);
     return { dir, ...(state && { claim: state.claim }), ...(problem && { problem }) };
   });
-  return [...(await Promise.all(found)), ...removed.map((dir) => ({ dir }))];
+  return [...found, ...removed.map((dir) => ({ dir }))];
 }
 
 /**
@@ -30,11 +33,11 @@ export async function listDirs(dataDir: string): Promise<ClaimDir[]> {
  * @param isVisible whether containers find the files of a claim
  * @throws MetadataError `metadata-io` if the directories cannot be listed
  */
-export async function countContents(dataDir: string, isVisible: (state: ClaimState) => boolean): Promise<number> {
+export async function countContents(states: ClaimStates, isVisible: (state: ClaimState) => boolean): Promise<number> {
   let count = 0;
-  for (const dir of (await listClaimDirs(dataDir)).claims) {
-    const { state, problem } = await readDir(dataDir, dir);
-    if (problem !== undefined) count += await countDocuments(dataDir, dir);
+  for (const dir of (await states.dirs()).claims) {
+    const { state, problem } = readDir(states, dir);
+    if (problem !== undefined) count += await countDocuments(states.dataDir, dir);
     else if (state !== undefined && isVisible(state)) {
       count += Object.values(state.requests).filter(({ content }) => content !== undefined).length;
     }
@@ -48,16 +51,16 @@ export async function countContents(dataDir: string, isVisible: (state: ClaimSta
  * @throws MetadataError `metadata-io` if the directories cannot be listed
  */
 export async function listWaiting(
-  dataDir: string,
+  states: ClaimStates,
   now: Date,
 ): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
   const sandboxes: WaitingSandbox[] = [];
   const problems: MetadataError[] = [];
-  for (const dir of (await listClaimDirs(dataDir)).claims) {
+  for (const dir of (await states.dirs()).claims) {
     try {
-      const found = await readAnnouncements(dataDir, dir, now);
+      const found = await readAnnouncements(states.dataDir, dir, now);
       problems.push(...found.problems);
-      const state = found.announcements.length === 0 ? undefined : await readClaimStateIn(dataDir, dir);
+      const state = found.announcements.length === 0 ? undefined : states.readIn(dir);
       if (state !== undefined) sandboxes.push(...found.announcements.map((each) => ({ claim: state.claim, ...each })));
     } catch (error) {
       if (!(error instanceof MetadataError)) throw error;
@@ -72,15 +75,15 @@ export async function listWaiting(
  * @returns whether it was removed: it may have a record by now
  * @throws MetadataError `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
  */
-export async function removeClaimless(dataDir: string, dir: string): Promise<boolean> {
-  if (!dir.startsWith(removedPrefix) && (await readClaimStateIn(dataDir, dir)) !== undefined) return false;
-  await removeTree({ base: dataDir, parts: [metadataDirName, dir] });
+export async function removeClaimless(states: ClaimStates, dir: string): Promise<boolean> {
+  if (!dir.startsWith(removedPrefix) && states.readIn(dir) !== undefined) return false;
+  await removeTree({ base: states.dataDir, parts: [metadataDirName, dir] });
   return true;
 }
 
-async function readDir(dataDir: string, dir: string): Promise<{ state?: ClaimState; problem?: MetadataError }> {
+function readDir(states: ClaimStates, dir: string): { state?: ClaimState; problem?: MetadataError } {
   try {
-    const state = await readClaimStateIn(dataDir, dir);
+    const state = states.readIn(dir);
     return state === undefined ? {} : { state };
   } catch (error) {
     if (error instanceof MetadataError) return { problem: error };
@@ -97,4 +100,18 @@ async function countDocuments(dataDir: string, dir: string): Promise<number> {
     if (error instanceof MetadataError) return 0;
     throw error;
   }
+}
+
+/**
+ * The layouts that prepared claims have, as far as their records can be read.
+ * @throws MetadataError `metadata-io`; errors of the driver's own records
+ */
+export async function readLayoutsInUse(records: ClaimRecords, dataDir: string): Promise<Set<LayoutName>> {
+  const states = new ClaimStates(records, dataDir);
+  const inUse = new Set<LayoutName>();
+  // An unreadable record is left to the calls that need it.
+  for (const dir of (await states.dirs()).claims) {
+    for (const layout of readDir(states, dir).state?.layouts ?? []) inUse.add(layout);
+  }
+  return inUse;
 }

@@ -2,9 +2,11 @@ import { basename, dirname, join, normalize } from 'node:path';
 import type { ClaimIdentity } from '../document/document.ts';
 import { type HostDirs, type LayoutName, placeOf, type SharedFile } from '../layouts/layout.ts';
 import { attributesFilePrefix } from '../layouts/layout-attributes-json.ts';
+import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { layouts } from '../layouts/layouts.ts';
 import { claimDirName } from '../layouts/paths.ts';
-import { type ClaimState, claimStateFile, contentOf, readClaimStateSync, requestOf } from './claim-state.ts';
+import { type ClaimState, contentOf, requestOf } from './claim-state.ts';
+import type { ClaimStates } from './claim-states.ts';
 import type { HeldDirectories } from './held-directories.ts';
 import {
   type HostFile,
@@ -24,11 +26,18 @@ import {
 export class ClaimFiles {
   readonly #driver: string;
   readonly #dirs: HostDirs;
+  readonly #states: Pick<ClaimStates, 'readIn' | 'remove'>;
   readonly #later: Later | undefined;
 
-  constructor(options: { driver: string; dirs: HostDirs; later: Later | undefined }) {
+  constructor(options: {
+    driver: string;
+    dirs: HostDirs;
+    states: Pick<ClaimStates, 'readIn' | 'remove'>;
+    later: Later | undefined;
+  }) {
     this.#driver = options.driver;
     this.#dirs = options.dirs;
+    this.#states = options.states;
     this.#later = options.later;
   }
 
@@ -67,8 +76,7 @@ export class ClaimFiles {
 
   /** Whether a path is a file of a prepared claim whose content comes with an update. */
   isContentFile(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, path: string): boolean {
-    const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, claim)));
-    if (path.startsWith(`${claimDir}/`)) return true;
+    if (path.startsWith(`${hostPath(claimDirectory(this.#dirs.dataDir, claim))}/`)) return true;
     if (dirname(dirname(path)) !== normalize(this.#dirs.downwardApiDir)) return false;
     const file = basename(path);
     // Request names have no dots, claim names may.
@@ -79,7 +87,7 @@ export class ClaimFiles {
   /** Claims of the same name in two namespaces have their files in different pod directories. */
   #isPodDir(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, dir: string): boolean {
     try {
-      return readClaimStateSync(this.#dirs.dataDir, claimDirName(claim))?.podUid === dir;
+      return this.#states.readIn(claimDirName(claim))?.podUid === dir;
     } catch {
       // An unreadable record must not let a container start.
       return true;
@@ -88,14 +96,13 @@ export class ClaimFiles {
 
   /** Whether a path could be such a file, of any claim. */
   isContentPlace(path: string): boolean {
-    const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, { namespace: 'any', name: 'any' })));
-    if (path.startsWith(`${dirname(claimDir)}/`)) return true;
+    if (path.startsWith(`${hostPath({ base: this.#dirs.dataDir, parts: [metadataDirName] })}/`)) return true;
     return dirname(dirname(path)) === normalize(this.#dirs.downwardApiDir) && path.endsWith('.json');
   }
 
   /** Removes all files of a claim, the state last: what a crash leaves can still be found. */
   async remove(state: ClaimState, held: HeldDirectories): Promise<void> {
-    const claimDir = dirname(hostPath(claimStateFile(this.#dirs.dataDir, state.claim)));
+    const claimDir = hostPath(claimDirectory(this.#dirs.dataDir, state.claim));
     for (const base of Object.keys(state.requests)) {
       for (const [, file] of this.#files(state, base)) {
         // Files in the claim's own directory are removed with it.
@@ -106,10 +113,11 @@ export class ClaimFiles {
     await this.removeClaimDir(state.claim, held);
   }
 
+  /** Removes the claim's own directory, and then its record. */
   async removeClaimDir(claim: ClaimIdentity, held: HeldDirectories): Promise<void> {
-    const { base, parts } = claimStateFile(this.#dirs.dataDir, claim);
-    const dir: HostFile = { base, parts: parts.slice(0, -1) };
+    const dir = claimDirectory(this.#dirs.dataDir, claim);
     await (this.#later === undefined ? removeTree(dir, held) : takeTreeAway(dir, this.#later, held));
+    this.#states.remove(claim);
   }
 
   /** Removes a claim's files outside its own directory when there is no state that names them. */

@@ -3,12 +3,15 @@ import type { MetadataError } from '../errors.ts';
 import type { GateHook } from '../gate/gate.ts';
 import type { HostDirs, Layout } from '../layouts/layout.ts';
 import type { DeviceName } from './claim-record.ts';
+import type { ClaimRecords } from './claim-records.ts';
 
 export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>> {
   driver: string;
   /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
   dataDir: string;
   cdiDir: string;
+  /** Where the records of claims are. Default: in files beside those of the claims. */
+  records?: ClaimRecords;
   /**
    * That claims get when they are prepared. A claim keeps those that it has until it is unprepared, whatever this says:
    * another instance, or an earlier one, may have prepared it.

@@ -1,26 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
+import { defined } from '../../../lib/defined.ts';
 import { KeyedMutex } from '../../../lib/keyed-mutex.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata, type MetadataDocument } from '../document/document.ts';
 import { validateDevices } from '../document/validate.ts';
 import { MetadataError } from '../errors.ts';
 import { checkGateHook, closeGate, type Gate, gateHook, isGateOf, readGate, writeGate } from '../gate/gate.ts';
 import type { WaitingSandbox } from '../gate/waiting-sandbox.ts';
-import { defaultHostDirs, type LayoutName } from '../layouts/layout.ts';
+import { defaultHostDirs, type HostDirs, type LayoutName } from '../layouts/layout.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import { CdiSpecs, type ContainerEdits } from './cdi.ts';
 import { type ClaimDir, countContents, listDirs, listWaiting, removeClaimless } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
 import type { ClaimMetadataOptions, MetadataUpdate } from './claim-metadata-options.ts';
 import type { ClaimRecord, PreparedContent } from './claim-record.ts';
-import {
-  type ClaimState,
-  contentOf,
-  findRequest,
-  hasGate,
-  readClaimStateSync,
-  requestOf,
-  writeClaimState,
-} from './claim-state.ts';
+import { RecordFiles } from './claim-records.ts';
+import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
 import { ClaimStates } from './claim-states.ts';
 import { HeldDirectories } from './held-directories.ts';
 import { hostPath } from './host-file.ts';
@@ -35,6 +29,7 @@ import { prepareState, withContent } from './prepare-state.ts';
  */
 export class ClaimMetadata {
   readonly #options: ClaimMetadataOptions;
+  readonly #dirs: HostDirs;
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
   readonly #states: ClaimStates;
@@ -49,9 +44,9 @@ export class ClaimMetadata {
     this.#options = options;
     this.#layouts = layouts.map(({ name }) => name);
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
-    const dirs = { dataDir, attributesDir, downwardApiDir };
-    this.#files = new ClaimFiles({ driver, dirs, later: options.later });
-    this.#states = new ClaimStates({ driver, dirs, now: () => this.#now(), onRecovered: options.onRecovered });
+    this.#dirs = { dataDir, attributesDir, downwardApiDir };
+    this.#states = new ClaimStates(options.records ?? new RecordFiles(dataDir), dataDir);
+    this.#files = new ClaimFiles({ driver, dirs: this.#dirs, states: this.#states, later: options.later });
     this.#cdi = new CdiSpecs({ dir: cdiDir, driver, class: 'metadata' });
   }
 
@@ -64,7 +59,9 @@ export class ClaimMetadata {
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
     return await this.#inTurn(record.claim, async (held) => {
-      const { state: found, isRecorded } = await this.#states.readOrRecover(record, held);
+      const { driver, onRecovered } = this.#options;
+      const recovery = { driver, dirs: this.#dirs, now: this.#now(), held, ...defined({ onRecovered }) };
+      const { state: found, isRecorded } = await this.#states.readOrRecover(record, recovery);
       const kept = found?.claim.uid === record.claim.uid ? found : undefined;
       const state = this.#nextState(record, contents, kept);
       // Everything is checked before anything is written.
@@ -84,7 +81,7 @@ export class ClaimMetadata {
       };
       // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook.
       await writeSpecs(true);
-      if (!isRecorded || !isDeepStrictEqual(state, kept)) await writeClaimState(this.#options.dataDir, state, held);
+      if (!isRecorded || !isDeepStrictEqual(state, kept)) await this.#states.write(state, held);
       for (const base of Object.keys(state.requests)) await this.#files.layDown(state, base, held);
       await writeSpecs(false);
       if (await this.#isPending(state, held)) this.#options.onPending?.(state.claim);
@@ -110,7 +107,7 @@ export class ClaimMetadata {
       const after = withContent(before, devices, this.#now());
       const next = { ...state, requests: { ...state.requests, [base]: after } };
       // The state is written first, so that no generation is ever given out twice.
-      if (after !== before) await writeClaimState(this.#options.dataDir, next, held);
+      if (after !== before) await this.#states.write(next, held);
       const isWritten = await this.#files.layDown(next, base, held);
       return { generation: after.generation, isWritten };
     });
@@ -137,7 +134,7 @@ export class ClaimMetadata {
       const next = { ...state, requests: { ...state.requests, ...Object.fromEntries(withdrawn) } };
       const isVisible = over.some(([, { content }]) => content !== undefined);
       // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
-      if (isVisible) await writeClaimState(this.#options.dataDir, next, held);
+      if (isVisible) await this.#states.write(next, held);
       for (const [base] of over) await this.#files.layDown(next, base, held);
     });
   }
@@ -192,7 +189,7 @@ export class ClaimMetadata {
    * @throws MetadataError `metadata-io`
    */
   async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
-    return await listWaiting(this.#options.dataDir, this.#now());
+    return await listWaiting(this.#states, this.#now());
   }
 
   /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
@@ -233,12 +230,12 @@ export class ClaimMetadata {
 
   /** The metadata directories in the driver's own directory, with their claims. @throws MetadataError `metadata-io` */
   async list(): Promise<ClaimDir[]> {
-    return await listDirs(this.#options.dataDir);
+    return await listDirs(this.#states);
   }
 
   /** How many requests have a file that containers find. @throws MetadataError `metadata-io` */
   async countFiles(): Promise<number> {
-    return await countContents(this.#options.dataDir, (state) => state.layouts.length > 0);
+    return await countContents(this.#states, (state) => state.layouts.length > 0);
   }
 
   /**
@@ -248,7 +245,7 @@ export class ClaimMetadata {
    */
   async removeUnclaimed(dir: string): Promise<boolean> {
     // The mutex of a claim that may be about to be prepared: its directory would have this name.
-    return await this.#mutex.run(dir, () => removeClaimless(this.#options.dataDir, dir));
+    return await this.#mutex.run(dir, () => removeClaimless(this.#states, dir));
   }
 
   /**
@@ -289,7 +286,7 @@ export class ClaimMetadata {
   /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
   isGated(claim: ClaimIdentity): boolean {
     try {
-      const state = readClaimStateSync(this.#options.dataDir, claimDirName(claim));
+      const state = this.#states.readIn(claimDirName(claim));
       if (state?.claim.uid !== claim.uid) return false;
       return Object.values(state.requests).every(({ isGated }) => isGated === true);
     } catch {

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { deepFreeze } from '../../../lib/freeze.ts';
 import {
   bool,
@@ -14,10 +13,7 @@ import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
 import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from '../layouts/layout.ts';
-import { metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
-import type { HeldDirectories } from './held-directories.ts';
-import { createFile, type HostFile, hostPath, listDir, readFileIfThereSync, removedPrefix } from './host-file.ts';
 
 /** State of one request of a prepared claim. */
 export interface RequestState {
@@ -53,80 +49,22 @@ export interface ClaimState {
 
 const schema = 1;
 
-/** Beside the directories of the claim's requests. Only single files are mounted, so no container sees it. */
-export function claimStateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
-  return stateFileIn(dataDir, claimDirName(claim));
-}
-
-function stateFileIn(dataDir: string, dir: string): HostFile {
-  return { base: dataDir, parts: [metadataDirName, dir, 'claim.json'] };
+export function formatClaimState(state: ClaimState): string {
+  return `${formatGoJson({ schema, ...state })}\n`;
 }
 
 /**
- * Names of the directories of claims, and of removed ones that are not fully deleted yet.
- * @throws MetadataError `metadata-io`
+ * @param dir name of the claim's directory under which the record was found
+ * @param where the record is, for messages
+ * @throws MetadataError `metadata-malformed` for a damaged record, `metadata-version-unknown` for that of a newer version: an
+ * unreadable state never counts as "nothing prepared"
  */
-export async function listClaimDirs(dataDir: string): Promise<{ claims: string[]; removed: string[] }> {
-  const dirs = await listDir(join(dataDir, metadataDirName));
-  const isRemoved = (name: string) => name.startsWith(removedPrefix);
-  return { claims: dirs.filter((name) => !isRemoved(name)), removed: dirs.filter(isRemoved) };
-}
-
-/** The layouts that prepared claims have, as far as their records can be read. @throws MetadataError `metadata-io` */
-export async function readLayoutsInUse(dataDir: string): Promise<Set<LayoutName>> {
-  const inUse = new Set<LayoutName>();
-  for (const dir of (await listClaimDirs(dataDir)).claims) {
-    try {
-      for (const layout of readClaimStateSync(dataDir, dir)?.layouts ?? []) inUse.add(layout);
-    } catch (error) {
-      // An unreadable record is left to the calls that need it.
-      if (!(error instanceof MetadataError)) throw error;
-    }
-  }
-  return inUse;
-}
-
-/** @throws MetadataError `metadata-io` */
-export async function writeClaimState(dataDir: string, state: ClaimState, held: HeldDirectories): Promise<void> {
-  await createFile(claimStateFile(dataDir, state.claim), `${formatGoJson({ schema, ...state })}\n`, { held });
-}
-
-/**
- * @returns `undefined` if the claim is not prepared
- * @throws MetadataError `metadata-io`; `metadata-malformed` for a damaged record, `metadata-version-unknown` for that of
- * a newer version: an unreadable state never counts as "nothing prepared"
- */
-export async function readClaimState(
-  dataDir: string,
-  claim: Pick<ClaimIdentity, 'namespace' | 'name'>,
-  held?: HeldDirectories,
-): Promise<ClaimState | undefined> {
-  return await readClaimStateIn(dataDir, claimDirName(claim), held);
-}
-
-/** The same, by the name of the claim's directory. */
-export async function readClaimStateIn(
-  dataDir: string,
-  dir: string,
-  held?: HeldDirectories,
-): Promise<ClaimState | undefined> {
-  return readClaimStateSync(dataDir, dir, held);
-}
-
-/** The same, for callers that cannot wait. */
-export function readClaimStateSync(dataDir: string, dir: string, held?: HeldDirectories): ClaimState | undefined {
-  const file = stateFileIn(dataDir, dir);
-  const text = readFileIfThereSync(file, held);
-  return text === undefined ? undefined : parseClaimState(text, file, dir);
-}
-
-/** @param dir name of the claim's directory in which the file was found */
-function parseClaimState(text: string, file: HostFile, dir: string): ClaimState {
-  const state = parsed.get(text) ?? parseRecord(text, hostPath(file));
+export function parseClaimState(text: string, dir: string, where: string): ClaimState {
+  const state = parsed.get(text) ?? parseRecord(text, where);
   // The record decides what is removed with a claim: that of another claim must not be taken for ours.
   if (isIn(state, dir)) return state;
   const cause = new Error(`it is that of claim ${state.claim.namespace}/${state.claim.name}`);
-  throw damaged(hostPath(file), 'is damaged', cause);
+  throw damaged(where, 'is damaged', cause);
 }
 
 function isIn({ claim }: ClaimState, dir: string): boolean {

@@ -1,35 +1,64 @@
+import { join } from 'node:path';
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
-import type { HostDirs } from '../layouts/layout.ts';
+import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import { readDocuments } from './claim-documents.ts';
+import type { ClaimMetadataOptions } from './claim-metadata-options.ts';
 import type { ClaimRecord } from './claim-record.ts';
-import { type ClaimState, claimStateFile, readClaimState } from './claim-state.ts';
+import type { ClaimRecords } from './claim-records.ts';
+import { type ClaimState, formatClaimState, parseClaimState } from './claim-state.ts';
 import type { HeldDirectories } from './held-directories.ts';
-import { recoverState } from './recover-state.ts';
-
-export interface ClaimStatesOptions {
-  driver: string;
-  dirs: HostDirs;
-  now: () => Date;
-  /** Called when the damaged record of a claim is about to be written anew. */
-  onRecovered: ((claim: ClaimIdentity, problem: MetadataError) => void) | undefined;
-}
+import { listDir, removedPrefix } from './host-file.ts';
+import { type Recovery, recoverState } from './recover-state.ts';
 
 /**
  * Reads the states of claims. Only a missing record means that a claim is not prepared; what cannot be read is an
  * error, except where a method says otherwise.
  */
 export class ClaimStates {
-  readonly #options: ClaimStatesOptions;
+  readonly dataDir: string;
+  readonly #records: ClaimRecords;
 
-  constructor(options: ClaimStatesOptions) {
-    this.#options = options;
+  /** @param dataDir the driver's directory below the kubelet's `plugins` */
+  constructor(records: ClaimRecords, dataDir: string) {
+    this.#records = records;
+    this.dataDir = dataDir;
   }
 
-  /** @throws MetadataError `metadata-io`, `metadata-malformed`, `metadata-version-unknown` */
-  async read(claim: ClaimIdentity, held?: HeldDirectories): Promise<ClaimState | undefined> {
-    return await readClaimState(this.#options.dirs.dataDir, claim, held);
+  /**
+   * @returns `undefined` if the claim is not prepared
+   * @throws MetadataError `metadata-io`, `metadata-malformed`, `metadata-version-unknown`; errors of the driver's own records
+   */
+  async read(claim: Pick<ClaimIdentity, 'namespace' | 'name'>, held?: HeldDirectories) {
+    return this.readIn(claimDirName(claim), held);
+  }
+
+  /** The same, by the name of the claim's directory, and for callers that cannot wait. */
+  readIn(dir: string, held?: HeldDirectories): ClaimState | undefined {
+    const text = this.#records.read(dir, held);
+    return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
+  }
+
+  async write(state: ClaimState, held: HeldDirectories): Promise<void> {
+    await this.#records.write(claimDirName(state.claim), formatClaimState(state), held);
+  }
+
+  /** After everything else of the claim was removed. */
+  remove(claim: Pick<ClaimIdentity, 'namespace' | 'name'>): void {
+    this.#records.remove(claimDirName(claim));
+  }
+
+  /**
+   * Names of the directories of claims, also of those that have only a record left, and of removed ones that are not fully
+   * deleted yet.
+   * @throws MetadataError `metadata-io`
+   */
+  async dirs(): Promise<{ claims: string[]; removed: string[] }> {
+    const all = await listDir(join(this.dataDir, metadataDirName));
+    const isRemoved = (name: string) => name.startsWith(removedPrefix);
+    const claims = new Set([...all.filter((name) => !isRemoved(name)), ...this.#records.names()]);
+    return { claims: [...claims], removed: all.filter(isRemoved) };
   }
 
   /** @throws MetadataError `metadata-io`, `metadata-version-unknown` */
@@ -47,20 +76,21 @@ export class ClaimStates {
    */
   async readOrRecover(
     record: ClaimRecord,
-    held: HeldDirectories,
+    { onRecovered, ...recovery }: Omit<Recovery, 'hadRecord'> & Pick<ClaimMetadataOptions, 'onRecovered'>,
   ): Promise<{ state: ClaimState | undefined; isRecorded: boolean }> {
-    const { driver, dirs, now, onRecovered } = this.#options;
+    const { held } = recovery;
     let problem: MetadataError | undefined;
     try {
       const state = await this.read(record.claim, held);
       // A claim without a directory, as most are at first, has no files.
-      const hasFiles = held.find(claimStateFile(dirs.dataDir, record.claim)) !== undefined;
+      const { base, parts } = claimDirectory(this.dataDir, record.claim);
+      const hasFiles = held.find({ base, parts: [...parts, 'any'] }) !== undefined;
       if (state !== undefined || !hasFiles) return { state, isRecorded: true };
     } catch (error) {
       if (!isCode(error, 'metadata-malformed')) throw error;
       problem = error;
     }
-    const state = await recoverState(record, { driver, dirs, hadRecord: problem !== undefined, now: now(), held });
+    const state = await recoverState(record, { ...recovery, hadRecord: problem !== undefined });
     if (problem !== undefined) onRecovered?.(record.claim, problem);
     return { state, isRecorded: false };
   }
@@ -81,7 +111,7 @@ export class ClaimStates {
    * @throws MetadataError `metadata-io`
    */
   async isOfOther(claim: ClaimIdentity): Promise<boolean> {
-    const documents = await readDocuments(this.#options.dirs.dataDir, claimDirName(claim));
+    const documents = await readDocuments(this.dataDir, claimDirName(claim));
     return documents.length > 0 && documents.every(({ document }) => document.claim.uid !== claim.uid);
   }
 }

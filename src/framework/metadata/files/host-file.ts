@@ -179,7 +179,11 @@ export function readSmallFile(file: HostFile, maxBytes: number): { text: string;
 
 /** Removes a file and its temporary file; neither has to exist. @throws MetadataError `metadata-io` */
 export async function removeFile(file: HostFile, held?: HeldDirectories): Promise<void> {
-  await inDirectory(file, held, (dir) => {
+  removeFileSync(file, held);
+}
+
+export function removeFileSync(file: HostFile, held?: HeldDirectories): void {
+  inDirectory(file, held, (dir) => {
     for (const name of [temporaryName(nameOf(file)), nameOf(file)]) {
       try {
         if (isThere(dir.at(name))) unlinkSync(dir.at(name));
@@ -198,7 +202,7 @@ export function temporaryName(name: string): string {
 /** Removes a directory and its content; a link in its place is removed itself. @throws MetadataError `metadata-io` */
 export async function removeTree(file: HostFile, held?: HeldDirectories): Promise<void> {
   held?.forget(file);
-  await inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
+  inDirectory(file, held, (dir) => rmSync(dir.at(nameOf(file)), { recursive: true, force: true }));
 }
 
 /** Runs a task in the background. */
@@ -213,7 +217,7 @@ export type Later = (task: () => Promise<void>) => void;
 export async function takeTreeAway(file: HostFile, later: Later, held?: HeldDirectories): Promise<void> {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
   held?.forget(file);
-  await inDirectory(file, held, (dir) => {
+  inDirectory(file, held, (dir) => {
     renameSync(dir.at(nameOf(file)), dir.at(nameOf(removed)));
     later(async () => {
       using own = new HeldDirectories();
@@ -243,7 +247,7 @@ async function removeDirectory(path: string): Promise<void> {
 /** Removes a directory if it is empty. @throws MetadataError `metadata-io` */
 export async function removeEmptyDir(file: HostFile, held?: HeldDirectories): Promise<void> {
   held?.forget(file);
-  await inDirectory(file, held, (dir) => {
+  inDirectory(file, held, (dir) => {
     try {
       rmdirSync(dir.at(nameOf(file)));
     } catch (error) {
@@ -276,11 +280,7 @@ export async function listSubdirectories(directory: HostFile): Promise<string[]>
   }
 }
 
-async function inDirectory(
-  file: HostFile,
-  held: HeldDirectories | undefined,
-  task: (dir: OpenDirectory) => void,
-): Promise<void> {
+function inDirectory(file: HostFile, held: HeldDirectories | undefined, task: (dir: OpenDirectory) => void): void {
   using own = new HeldDirectories();
   try {
     const dir = (held ?? own).find(file);

@@ -2,7 +2,9 @@ import type { ClaimIdentity } from '../document/document.ts';
 import { type Gate, readGate } from '../gate/gate.ts';
 import { type HostDirs, type LayoutName, placeOf } from '../layouts/layout.ts';
 import { layouts } from '../layouts/layouts.ts';
-import { type ClaimState, contentOf, hasGate, readClaimState, requestOf } from './claim-state.ts';
+import { claimDirName } from '../layouts/paths.ts';
+import { type ClaimRecords, RecordFiles } from './claim-records.ts';
+import { type ClaimState, contentOf, hasGate, parseClaimState, requestOf } from './claim-state.ts';
 import { hostPath, readFileIfThere } from './host-file.ts';
 
 /** A file of a prepared claim on the host, and whether it is correct. */
@@ -37,9 +39,12 @@ export async function inspectClaim(
   driver: string,
   dirs: HostDirs,
   claim: Pick<ClaimIdentity, 'namespace' | 'name'>,
+  records: ClaimRecords = new RecordFiles(dirs.dataDir),
 ): Promise<InspectedClaim | undefined> {
-  const state = await readClaimState(dirs.dataDir, claim);
-  if (state === undefined) return undefined;
+  const dir = claimDirName(claim);
+  const text = records.read(dir);
+  if (text === undefined) return undefined;
+  const state = parseClaimState(text, dir, records.locate(dir));
   const bases = Object.keys(state.requests).sort();
   const files = bases.flatMap((base) => state.layouts.map((layout) => inspectFile(driver, dirs, state, base, layout)));
   const { podClaimName, podUid } = state;

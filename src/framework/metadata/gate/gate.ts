@@ -1,9 +1,8 @@
-import { dirname } from 'node:path';
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
-import { claimStateFile } from '../files/claim-state.ts';
 import type { HeldDirectories } from '../files/held-directories.ts';
 import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from '../files/host-file.ts';
+import { claimDirectory } from '../layouts/layout-v1.ts';
 
 /** The OCI hook that keeps containers of a claim from starting. Runtimes run it on the host, as root. */
 export interface GateHook {
@@ -45,7 +44,7 @@ export function isGateOf(dataDir: string, claim: ClaimIdentity, hookArgs: readon
 }
 
 function claimDirOf(dataDir: string, claim: ClaimIdentity): string {
-  return dirname(hostPath(gateFile(dataDir, claim)));
+  return hostPath(claimDirectory(dataDir, claim));
 }
 
 /** The hook for the CDI spec of a claim's request. */
@@ -115,8 +114,8 @@ function oneLine(text: string): string {
 
 /** In the claim's directory, so that waiting programs notice the removal of either. */
 function gateFile(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
-  const { base, parts } = claimStateFile(dataDir, claim);
-  return { base, parts: [...parts.slice(0, -1), 'gate'] };
+  const { base, parts } = claimDirectory(dataDir, claim);
+  return { base, parts: [...parts, 'gate'] };
 }
 
 function invalid(message: string): MetadataError {

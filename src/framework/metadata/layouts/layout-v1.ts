@@ -1,4 +1,5 @@
 import { encodeAllVersions } from '../document/codec.ts';
+import type { ClaimIdentity } from '../document/document.ts';
 import type { HostFile } from '../files/host-file.ts';
 import type { HostDirs, Layout, RequestPlace } from './layout.ts';
 import { claimDirName, pathPart } from './paths.ts';
@@ -24,8 +25,13 @@ export const v1: Layout = {
 
 /** A file in the request's directory. Source: KEP-5304 "Directory structure on host". */
 export function requestFile({ dataDir }: HostDirs, place: RequestPlace, file: string): HostFile {
-  const request = pathPart(place.request, 'request');
-  return { base: dataDir, parts: [metadataDirName, claimDirName(place.claim), request, file] };
+  const { base, parts } = claimDirectory(dataDir, place.claim);
+  return { base, parts: [...parts, pathPart(place.request, 'request'), file] };
+}
+
+/** The directory of a claim in the driver's own directory. @throws MetadataError `metadata-name-invalid` */
+export function claimDirectory(dataDir: string, claim: Pick<ClaimIdentity, 'namespace' | 'name'>): HostFile {
+  return { base: dataDir, parts: [metadataDirName, claimDirName(claim)] };
 }
 
 /** In the driver's directory, with a directory for each claim in it. */

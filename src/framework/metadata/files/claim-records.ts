@@ -1,0 +1,63 @@
+import { metadataDirName } from '../layouts/layout-v1.ts';
+import type { HeldDirectories } from './held-directories.ts';
+import { createFile, type HostFile, hostPath, readFileIfThereSync, removeFileSync } from './host-file.ts';
+
+/**
+ * Where the records of prepared claims are kept, each as a text under the name of its claim's directory. A driver with a
+ * store of its own keeps them there, so that its own facts and these cannot contradict each other.
+ */
+export interface ClaimRecords {
+  /**
+   * @returns `undefined` if there is none
+   * @throws if it cannot be read: that never counts as "nothing prepared"
+   */
+  read(dir: string, held?: HeldDirectories): string | undefined;
+  /** Replaces a record as a whole, or creates it. */
+  write(dir: string, record: string, held?: HeldDirectories): Promise<void>;
+  /** Called when everything else of the claim was removed, its directory included. */
+  remove(dir: string): void;
+  /** Names under which there are records: of claims whose directory may be gone. */
+  names(): string[];
+  /** Where a record is, for messages. */
+  locate(dir: string): string;
+}
+
+/**
+ * Records in files, for drivers without a store: beside the directories of the claim's requests. Only single files are
+ * mounted, so no container sees it.
+ */
+export class RecordFiles implements ClaimRecords {
+  readonly #dataDir: string;
+
+  constructor(dataDir: string) {
+    this.#dataDir = dataDir;
+  }
+
+  /** @throws MetadataError `metadata-io` */
+  read(dir: string, held?: HeldDirectories): string | undefined {
+    return readFileIfThereSync(this.#file(dir), held);
+  }
+
+  /** @throws MetadataError `metadata-io` */
+  async write(dir: string, record: string, held?: HeldDirectories): Promise<void> {
+    await createFile(this.#file(dir), record, held && { held });
+  }
+
+  /** @throws MetadataError `metadata-io` */
+  remove(dir: string): void {
+    removeFileSync(this.#file(dir));
+  }
+
+  /** Each is in its claim's directory. */
+  names(): string[] {
+    return [];
+  }
+
+  locate(dir: string): string {
+    return hostPath(this.#file(dir));
+  }
+
+  #file(dir: string): HostFile {
+    return { base: this.#dataDir, parts: [metadataDirName, dir, 'claim.json'] };
+  }
+}
