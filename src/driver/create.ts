@@ -140,6 +140,7 @@ async function findDevices(
       logger.warn({ claim: `${namespace}/${name}`, claimUid: uid, err }, 'damaged record of a claim is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
+    onPrepared: ({ uid }) => store.completeClaim(uid),
     onPending,
     ...defined({ later, gate: gate.hook, attributesDir, downwardApiDir }),
   });
@@ -293,7 +294,7 @@ function createReconciler(
   const specs = decorate('specs', [parts.deviceSpecs, metadataSpecs, parts.dialectFiles]);
   const sandboxes = decorate('sandboxes', registry);
   const inactive = new InactiveClaims({
-    ...{ driver, pool, store, sandboxes, claims: resources, metadata, helper, clock, logger },
+    ...{ driver, pool, store, sandboxes, claims: resources, helper, clock, logger },
     // The next pod may already exist.
     onHandedOver: nudge,
   });

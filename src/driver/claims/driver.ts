@@ -92,7 +92,7 @@ export class Driver implements DraPlugin {
 
   /**
    * With the locks of the claims held. They are stored three times: when their VFs are reserved, when the original state of
-   * the VFs is known, and when everything that containers need is laid down.
+   * the VFs is known, and when the VFs are ready. The framework lays the metadata down after that, see `Store.completeClaim`.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
@@ -170,7 +170,8 @@ export class Driver implements DraPlugin {
   #finish(work: PrepareWork): void {
     // In one transaction with the claim, so that only one of two claims gets a group.
     for (const [device, members] of work.groups) this.#checkGroup(work.claim, device, members);
-    this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
+    const isServed = work.isAgain && work.known?.state === 'prepared';
+    this.#options.store.putClaim({ ...storedOf(work), state: isServed ? 'prepared' : 'configured' });
   }
 
   async #snapshotAll(work: PrepareWork): Promise<void> {

@@ -8,7 +8,7 @@ export interface PrepareWork {
   readonly claim: AllocatedClaim;
   readonly podUids: string[];
   readonly allocation: string;
-  /** Whether it is already prepared with its current allocation. */
+  /** Whether its devices are already configured for its current allocation. */
   readonly isAgain: boolean;
   /** Whether it is, and now passes to another pod than those that it was prepared for. */
   readonly isHandedOver: boolean;
@@ -27,7 +27,8 @@ export interface PrepareWork {
 
 export function toWork(claim: AllocatedClaim, known: StoredClaim | undefined): PrepareWork {
   const allocation = fingerprintOf(claim);
-  const isAgain = known?.state === 'prepared' && (known.allocation ?? allocation) === allocation;
+  const isConfigured = known?.state === 'configured' || known?.state === 'prepared';
+  const isAgain = isConfigured && (known.allocation ?? allocation) === allocation;
   const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
   const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
   return {

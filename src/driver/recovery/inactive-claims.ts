@@ -1,6 +1,5 @@
 import { isKubeError } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
-import type { ClaimMetadata } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
@@ -19,7 +18,6 @@ export interface InactiveClaimsOptions {
   store: Pick<Store, 'claim' | 'claims'>;
   sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'mayHaveContainers'>;
   claims: ClaimReader;
-  metadata: Pick<ClaimMetadata, 'covers'>;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
   /** Called after a claim was prepared for another pod. */
   onHandedOver: () => void;
@@ -27,8 +25,8 @@ export interface InactiveClaimsOptions {
   logger: Logger;
 }
 
-/** What to do with a claim: unprepare it, or prepare it for the next pod. */
-type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' }) & {
+/** What to do with a claim: unprepare it, prepare it for the next pod, or complete its prepare, which was interrupted. */
+type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 'complete' }) & {
   /** In how many sweeps in a row this must be the verdict. */
   sweeps: number;
 };
@@ -44,8 +42,8 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' })
  * Claims that are now reserved for other pods are prepared for the next one. The kubelet makes no call for a pod that takes
  * over a prepared claim, so nothing else names that pod to the driver.
  *
- * Claims of pods on the node that are not prepared, or whose metadata describes other devices, are prepared again: the driver
- * was killed, or failed, while it prepared a claim that had been allocated again.
+ * Claims of pods on the node that are only partly prepared are prepared again: the driver was killed, or failed, while it prepared
+ * a claim that had been allocated again.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
@@ -71,47 +69,38 @@ export class InactiveClaims {
   async #handle(claim: StoredClaim, signal: AbortSignal): Promise<void> {
     const { helper, logger, sandboxes } = this.#options;
     if (signal.aborted || !sandboxes.isFresh) return;
-    // First without waiting for its turn, since most claims need nothing.
-    const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
     const { uid, namespace, name } = claim.identity;
+    // First without waiting for its turn, since most claims need nothing.
+    const verdict = await this.#verdictOn(claim, signal);
     if (verdict === undefined) {
       this.#sweeps.delete(uid);
-      await this.#complete(claim, signal);
       return;
     }
     const sweeps = (this.#sweeps.get(uid) ?? 0) + 1;
     this.#sweeps.set(uid, sweeps);
     if (sweeps < verdict.sweeps) return;
     const log = { claim: `${namespace}/${name}`, claimUid: uid };
-    const isStill = async (turn: AbortSignal) => (await this.#judgeAgain(uid, turn))?.action === verdict.action;
-    if (verdict.action === 'hand-over') {
-      if (!(await helper.prepareAgain(claim.identity, isStill, signal))) return;
-      logger.info(log, 'claim passes to the next pod that it is reserved for');
-      this.#options.onHandedOver();
-    } else {
+    const isStill = async (turn: AbortSignal) => {
+      const now = this.#options.store.claim(uid);
+      return now !== undefined && (await this.#verdictOn(now, turn))?.action === verdict.action;
+    };
+    if (verdict.action === 'give-up') {
       logger.warn({ ...log, reason: verdict.reason }, 'claim unprepared: no kubelet will ask for it');
       await helper.reclaim(claim.identity, isStill, signal);
+      return;
     }
-  }
-
-  async #complete({ identity, podUids }: StoredClaim, signal: AbortSignal): Promise<void> {
-    const { store, sandboxes, metadata, helper, logger } = this.#options;
-    // Until the pod has a sandbox, the kubelet repeats its call.
-    if (!podUids.some((uid) => sandboxes.hasPod(uid))) return;
-    const isDue = async () => {
-      const claim = store.claim(identity.uid);
-      if (claim?.state === 'preparing') return claim.podUids.some((uid) => sandboxes.hasPod(uid));
-      return claim?.state === 'prepared' && !(await metadata.covers(identity, claim.devices));
-    };
-    if (!(await isDue()) || !(await helper.prepareAgain(identity, isDue, signal))) return;
-    const log = { claim: `${identity.namespace}/${identity.name}`, claimUid: identity.uid };
-    logger.warn(log, 'completed an interrupted prepare');
+    if (!(await helper.prepareAgain(claim.identity, isStill, signal))) return;
+    if (verdict.action === 'complete') logger.warn(log, 'completed an interrupted prepare');
+    else logger.info(log, 'claim passes to the next pod that it is reserved for');
     this.#options.onHandedOver();
   }
 
-  async #judgeAgain(uid: string, signal: AbortSignal): Promise<Verdict | undefined> {
-    const claim = this.#options.store.claim(uid);
-    return claim === undefined || this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
+  async #verdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
+    const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
+    // Until the pod has a sandbox, the kubelet repeats its call.
+    const isPartly = claim.state === 'preparing' || claim.state === 'configured';
+    const isStuck = isPartly && claim.podUids.some((uid) => this.#options.sandboxes.hasPod(uid));
+    return verdict ?? (isStuck ? { action: 'complete', sweeps: 1 } : undefined);
   }
 
   #isInUse({ podUids, devices }: StoredClaim): boolean {
@@ -147,7 +136,8 @@ export class InactiveClaims {
     // With its old devices or, if it was allocated again between the two pods, with others of this node. A claim that is being
     // prepared or unprepared is left to the kubelet, unless the next pod has a sandbox already. Otherwise that pod might wait
     // for a device which this claim still holds.
-    const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
+    const isDue =
+      state === 'prepared' || state === 'configured' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
     return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
   }
 }

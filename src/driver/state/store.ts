@@ -146,6 +146,14 @@ export class Store implements Disposable {
     });
   }
 
+  /** The metadata of a claim was laid down: it is prepared now, if its devices are ready. */
+  completeClaim(uid: string): void {
+    this.#guard(() => {
+      this.#changed.add(uid);
+      this.#run("UPDATE claims SET state = 'prepared' WHERE uid = ? AND state = 'configured'", uid);
+    });
+  }
+
   /**
    * Stores several changes in one transaction, since a transaction takes longer than the changes in it. A change that throws
    * is undone by itself, and need not fail the others.

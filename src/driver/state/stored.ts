@@ -48,8 +48,11 @@ export interface StoredDevice {
 export interface StoredClaim {
   identity: ClaimIdentity;
   podUids: string[];
-  /** `preparing` and `unpreparing` are intents: the host may be in any state between before and after. */
-  state: 'preparing' | 'prepared' | 'unpreparing';
+  /**
+   * `preparing` and `unpreparing` are intents: the host may be in any state between before and after. `configured`: the devices
+   * are ready, and the framework lays the metadata down for the first time. `prepared`: all is done, and sandboxes are served.
+   */
+  state: 'preparing' | 'configured' | 'prepared' | 'unpreparing';
   /** Identifies the allocation that it was prepared for; absent in stores of older versions. */
   allocation?: string;
   devices: StoredDevice[];

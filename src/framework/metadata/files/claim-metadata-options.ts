@@ -29,6 +29,8 @@ export interface ClaimMetadataOptions extends Partial<Omit<HostDirs, 'dataDir'>>
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
   /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
+  /** Called at the end of each prepare: everything that containers will mount is laid down. What it throws fails the prepare. */
+  onPrepared?: (claim: ClaimIdentity) => void;
   /**
    * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
    * claim was served before, its pod's sandbox has to be served again.

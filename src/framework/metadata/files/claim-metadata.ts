@@ -67,7 +67,10 @@ export class ClaimMetadata {
       // Everything is checked before anything is written.
       if (state !== undefined) this.#files.check(state);
       if (found !== undefined && (kept === undefined || state === undefined)) await this.#remove(found, held);
-      if (state === undefined) return new Map();
+      if (state === undefined) {
+        this.#options.onPrepared?.(record.claim);
+        return new Map();
+      }
       await this.#closeGateUnlessValid(state, kept, held);
       const ids = new Map<string, string>();
       const writeSpecs = async (gated: boolean) => {
@@ -84,6 +87,7 @@ export class ClaimMetadata {
       if (!isRecorded || !isDeepStrictEqual(state, kept)) await this.#states.write(state, held);
       for (const base of Object.keys(state.requests)) await this.#files.layDown(state, base, held);
       await writeSpecs(false);
+      this.#options.onPrepared?.(state.claim);
       if (await this.#isPending(state, held)) this.#options.onPending?.(state.claim);
       return ids;
     });
@@ -203,28 +207,6 @@ export class ClaimMetadata {
       await this.#files.removeStrays(claim);
       if (typeof state !== 'object' && !(await this.#states.isOfOther(claim)))
         await this.#files.removeClaimDir(claim, held);
-    });
-  }
-
-  /**
-   * Whether a claim was laid down for these devices: otherwise an update is refused. Also true if metadata is off and
-   * there is nothing to lay down: no gate, or no container that would wait at it.
-   * `false` for a damaged record, which the next prepare writes anew.
-   * @param devices those whose metadata is deferred
-   * @throws MetadataError `metadata-io`, `metadata-version-unknown`
-   */
-  async covers(
-    claim: ClaimIdentity,
-    devices: readonly { request: string; pool: string; name: string }[],
-  ): Promise<boolean> {
-    const state = await this.#states.readUnlessDamaged(claim);
-    if (state === 'damaged') return false;
-    if (state?.claim.uid !== claim.uid) {
-      return !this.#isEnabled && (this.#options.gate === undefined || devices.length === 0);
-    }
-    return devices.every(({ request, pool, name }) => {
-      const prepared = findRequest(state.requests, baseRequest(request))?.devices ?? [];
-      return prepared.some((device) => device.pool === pool && device.name === name);
     });
   }
 

@@ -61,14 +61,6 @@ export class ClaimStates {
     return { claims: [...claims], removed: all.filter(isRemoved) };
   }
 
-  /** @throws MetadataError `metadata-io`, `metadata-version-unknown` */
-  async readUnlessDamaged(claim: ClaimIdentity): Promise<ClaimState | 'damaged' | undefined> {
-    return await this.read(claim).catch((error: unknown) => {
-      if (isCode(error, 'metadata-malformed')) return 'damaged';
-      throw error;
-    });
-  }
-
   /**
    * For a claim that is being prepared: what its files show if its record is damaged, or gone while they are there.
    * @returns `isRecorded`: whether this is what the record says

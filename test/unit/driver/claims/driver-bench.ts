@@ -155,7 +155,10 @@ export class DriverBench implements Disposable {
   }
 
   async prepareAll(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
-    return await this.driver.prepareResourceClaims(claims, { signal: new AbortController().signal });
+    const results = await this.driver.prepareResourceClaims(claims, { signal: new AbortController().signal });
+    // As the framework does when it has laid the metadata down.
+    for (const [uid, result] of results) if (!('error' in result)) this.store.completeClaim(uid);
+    return results;
   }
 
   async unprepare({ identity }: AllocatedClaim): Promise<Error | undefined> {

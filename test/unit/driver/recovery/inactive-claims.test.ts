@@ -1,4 +1,3 @@
-import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { InactiveClaims } from '../../../../src/driver/recovery/index.ts';
@@ -54,7 +53,7 @@ class KnownSandboxes {
 /** What becomes of the claim when the API server says this of it. */
 async function sweep(
   answer: () => unknown,
-  options: { sandboxes?: Known[]; claim?: StoredClaim; covers?: boolean; sweeps?: number } = {},
+  options: { sandboxes?: Known[]; claim?: StoredClaim; sweeps?: number } = {},
 ) {
   const known = new KnownSandboxes(options.sandboxes ?? []);
   const claim = options.claim ?? stored;
@@ -74,7 +73,6 @@ async function sweep(
         return answer() as ResourceClaim;
       },
     },
-    metadata: { covers: async () => options.covers ?? true },
     helper: {
       reclaim: async ({ name: asked }, isOver, signal) => {
         const over = await isOver(signal);
@@ -171,25 +169,27 @@ describe('InactiveClaims', () => {
     expect((await sweep(refuse('api-not-found'), { sandboxes, sweeps: 3 })).reclaimed).toEqual([name]);
     const starting = await sweep(() => object, { sandboxes, sweeps: 3 });
     expect([starting.reclaimed, starting.handedOver, starting.reads.length]).toEqual([[], [], 3]);
-    expect((await sweep(() => object, { sandboxes, covers: false })).handedOver).toEqual([name]);
+    expect((await sweep(() => object, { sandboxes, claim: { ...stored, state: 'configured' } })).handedOver).toEqual([
+      name,
+    ]);
   });
 
   it('handles the other claims when one cannot be handled, and reports that one', async () => {
-    const other = { ...stored, identity: { ...stored.identity, name: 'other', uid: 'other' } };
+    const [first, other] = ['preparing', 'configured'].map((state) => ({ ...stored, state }) as StoredClaim);
+    Object.assign(other!, { identity: { ...stored.identity, name: 'other', uid: 'other' } });
     const handled: string[] = [];
     const inactive = new InactiveClaims({
       ...{ driver: testDriver, pool: testNode },
-      store: { claims: () => [stored, other], claim: () => stored },
+      store: { claims: () => [first!, other!], claim: () => stored },
       sandboxes: new KnownSandboxes([{ of: podUid }]),
       claims: { readClaim: async () => object as unknown as ResourceClaim },
-      metadata: {
-        covers: async (claim) => {
+      helper: {
+        reclaim: async () => false,
+        prepareAgain: async (claim) => {
           if (claim.uid === uid) throw new MetadataError('metadata-version-unknown', 'the record is newer');
-          handled.push(claim.name);
-          return true;
+          return handled.push(claim.name) > 0;
         },
       },
-      helper: { reclaim: async () => false, prepareAgain: async () => false },
       onHandedOver: () => undefined,
       ...{ clock: systemClock, logger: new RecordingLogger() },
     });
@@ -280,10 +280,11 @@ describe('InactiveClaims', () => {
 
     it('is prepared again when the driver was ended before its metadata was laid down', async () => {
       const sandboxes: Known[] = [{ of: podUid }];
-      const { handedOver, reads } = await sweep(() => object, { sandboxes, covers: false });
-      expect([handedOver, reads]).toEqual([[name], []]);
-      const ending = { ...stored, state: 'unpreparing' as const };
-      expect((await sweep(() => object, { sandboxes, covers: false, claim: ending })).handedOver).toEqual([]);
+      for (const state of ['preparing', 'configured', 'prepared', 'unpreparing'] as const) {
+        const { handedOver, reads } = await sweep(() => object, { sandboxes, claim: { ...stored, state } });
+        const isPartly = state === 'preparing' || state === 'configured';
+        expect([state, handedOver, reads]).toEqual([state, isPartly ? [name] : [], []]);
+      }
     });
 
     it('is not prepared when it was given up meanwhile', async () => {
@@ -307,7 +308,11 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
     const logger = new RecordingLogger();
     const dirs = { dataDir: join(bench.dir, 'plugins'), cdiDir: bench.cdiDir };
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
-    const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
+    const { store } = bench;
+    const metadata = new ClaimMetadata({
+      ...{ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate },
+      onPrepared: ({ uid: prepared }) => store.completeClaim(prepared),
+    });
     const calls = new PluginCalls(bench.driver, {
       ...{ driver: testDriver, claims, metadata, queue: new CallQueue(), serialize: false, clock: systemClock, logger },
     });
@@ -315,12 +320,12 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
     expect(answers.get(claim.identity.uid)?.error).toBeUndefined();
     counts.reads = 0;
     const inactive = new InactiveClaims({
-      ...{ driver: testDriver, pool: testNode, store: bench.store, claims, metadata, helper: calls },
+      ...{ driver: testDriver, pool: testNode, store, claims, helper: calls },
       sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
       onHandedOver: () => counts.handedOver++,
       ...{ clock: systemClock, logger },
     });
-    return { ...dirs, metadata, inactive, counts, logger };
+    return { inactive, counts, logger };
   }
 
   // With adminAccess it holds no device, and its metadata is complete at prepare: nothing of it is left to complete.
@@ -330,23 +335,5 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
     const { inactive, counts, logger } = await prepareOn(bench, allocated('monitor', [], { requests }), enabled);
     for (let n = 0; n < 3; n++) await inactive.sweep(never);
     expect([counts, logger.messages('warn')]).toEqual([{ reads: 0, handedOver: 0 }, []]);
-  });
-
-  it('is prepared again if its record is damaged or gone, and its generation does not go back', async () => {
-    using bench = new DriverBench();
-    const claim = allocated('nic', ['dev-1']);
-    const { dataDir, metadata, inactive, counts } = await prepareOn(bench, claim);
-    const path = join(dataDir, 'dra-device-metadata/default_nic/claim.json');
-    const update = async (ip: string) => {
-      const device = { driver: testDriver, pool: testNode, name: 'dev-1', networkData: { ips: [ip] } };
-      return (await metadata.update(claim.identity, 'vf', [device])).generation;
-    };
-    expect([await update('192.0.2.1/24'), await update('192.0.2.2/24')]).toEqual([1, 2]);
-    for (const [index, damage] of [() => writeFileSync(path, ''), () => rmSync(path)].entries()) {
-      damage();
-      for (let n = 0; n < 3; n++) await inactive.sweep(never);
-      expect(counts.handedOver).toBe(index + 1);
-      expect(await update('192.0.2.2/24')).toBe(index + 3);
-    }
   });
 });

@@ -74,30 +74,22 @@ describe('ClaimMetadata', () => {
     expect(statSync(file).mode & 0o777).toBe(0o644);
   });
 
-  it('tells whether what was laid down is about the devices of the claim', async () => {
-    const device = { request: 'vf', pool: 'node-1', name: 'dev-1' };
-    expect(await metadata.covers(claim, [device])).toBe(false);
-    await metadata.prepare(record, new Map());
-    expect(await metadata.covers(claim, [device])).toBe(true);
-    expect(await metadata.covers(claim, [{ ...device, name: 'dev-2' }])).toBe(false);
-    expect(await metadata.covers(claim, [device, { ...device, request: 'other' }])).toBe(false);
-    expect(await metadata.covers({ ...claim, uid: '2a-uid' }, [device])).toBe(false);
+  it('reports that a claim is prepared when everything is laid down, also if there is nothing to lay down', async () => {
+    const reported: [string, boolean][] = [];
     const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
-    const off = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled: false });
-    expect(await off.covers(claim, [device])).toBe(true);
-  });
-
-  it('has nothing to lay down for a claim without deferred devices while metadata is off, also with a gate', async () => {
-    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
-    const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
-    const off = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled: false, gate });
-    await off.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
-    expect(await off.covers(claim, [])).toBe(true);
-    expect(await off.covers(claim, [{ request: 'vf', pool: 'node-1', name: 'dev-1' }])).toBe(false);
-    const on = new ClaimMetadata({ driver, dataDir, cdiDir, layouts: [layouts.v1], gate });
-    expect(await on.covers(claim, [])).toBe(false);
-    await on.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
-    expect(await on.covers(claim, [])).toBe(true);
+    const prepare = (enabled: boolean) =>
+      new ClaimMetadata({
+        ...{ driver, dataDir, cdiDir, layouts: [layouts.v1], enabled },
+        gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
+        onPrepared: ({ uid }) => reported.push([uid, readdirSync(cdiDir).some((name) => name.includes(uid))]),
+      }).prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
+    mkdirSync(cdiDir, { recursive: true });
+    await prepare(false);
+    await prepare(true);
+    expect(reported).toEqual([
+      [claim.uid, false],
+      [claim.uid, true],
+    ]);
   });
 
   it('writes nothing when nothing changed', async () => {
@@ -248,11 +240,7 @@ describe('ClaimMetadata', () => {
         path: recordPath(),
         hint: expect.stringContaining('delete the pods'),
       });
-      // Reconciliation then prepares it again.
-      const device = { request: 'vf', pool: 'node-1', name: 'dev-1' };
-      expect(await metadata.covers(claim, [device])).toBe(false);
       await open().prepare(record, new Map());
-      expect(await metadata.covers(claim, [device])).toBe(true);
       expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 3 });
       expect(await generationOf()).toBe(3);
     });
@@ -267,7 +255,6 @@ describe('ClaimMetadata', () => {
       };
       await expect(metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).rejects.toMatchObject(refused);
       await expect(metadata.prepare(record, new Map())).rejects.toMatchObject(refused);
-      await expect(metadata.covers(claim, [])).rejects.toMatchObject(refused);
       expect([readFileSync(recordPath(), 'utf8'), await generationOf()]).toEqual(['{"schema":2}', 2]);
     });
 
@@ -275,7 +262,6 @@ describe('ClaimMetadata', () => {
       replaceByDirectory();
       const refused = { code: 'metadata-io', path: recordPath(), retriable: true };
       await expect(metadata.prepare(record, new Map())).rejects.toMatchObject(refused);
-      await expect(metadata.covers(claim, [])).rejects.toMatchObject(refused);
       await expect(metadata.unprepare(claim)).rejects.toMatchObject(refused);
       expect(await generationOf()).toBe(2);
     });
