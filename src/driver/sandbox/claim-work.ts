@@ -3,7 +3,7 @@ import type { Locks, SandboxPlace, Store, StoredClaim, StoredDevice } from '../s
 import { type Attachments, left, type PodLinks } from '../vf/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { asOneError, type SandboxError } from './errors.ts';
-import type { DeviceReading, MetadataWriter } from './metadata-writer.ts';
+import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-writer.ts';
 import { netnsMissing } from './pod.ts';
 import type { Wanted } from './sandbox.ts';
 
@@ -12,7 +12,8 @@ export interface ClaimWorkOptions {
   locks: Locks;
   attachments: Attachments;
   networks: Pick<Networks, 'isGone'>;
-  writer: MetadataWriter;
+  writer: Pick<MetadataWriter, 'write'>;
+  files: MetadataCalls;
   /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
   assure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
 }
@@ -43,7 +44,7 @@ export class ClaimWork {
    * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
    */
   async serve({ uid }: ClaimIdentity, place: SandboxPlace, pod: PodLinks, signal: AbortSignal): Promise<Served> {
-    const { locks, writer, networks } = this.#options;
+    const { locks, writer, files, networks } = this.#options;
     return await locks.run(uid, async () => {
       signal.throwIfAborted();
       const claim = this.#preparedFor(place.podUid, uid);
@@ -54,7 +55,7 @@ export class ClaimWork {
         // While we waited for the lock, another instance may have served the pod's next sandbox.
         if (networks.isGone(place.netnsPath)) throw netnsMissing(place);
         // First, so that no container starts with the metadata of an earlier sandbox of the pod.
-        await writer.withdraw(identity, requestsOf(devices));
+        await files.withdrawMetadata(identity, requestsOf(devices));
       }
       const readings: DeviceReading[] = [];
       const lost: StoredDevice[] = [];
@@ -98,15 +99,15 @@ export class ClaimWork {
    * @returns how many VFs were in it
    */
   async detach({ uid }: ClaimIdentity, sandboxId: string, goal: Exclude<Wanted, 'ready'>): Promise<number> {
-    const { store, locks, writer, attachments } = this.#options;
+    const { store, locks, files, attachments } = this.#options;
     return await locks.run(uid, async () => {
       const claim = store.claim(uid);
       if (claim === undefined) return 0;
       const { identity, devices } = claim;
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
       // Before any VF is detached: the files must not describe a VF that is gone.
-      if (here.length > 0) await writer.withdraw(identity, requestsOf(devices));
-      if (goal === 'gone') await writer.end(identity, sandboxId);
+      if (here.length > 0) await files.withdrawMetadata(identity, requestsOf(devices));
+      if (goal === 'gone') await files.endGate(identity, sandboxId);
       const errors: unknown[] = [];
       for (const device of here) {
         await attachments.detach(uid, { ...device }).catch((error: unknown) => errors.push(error));
@@ -118,16 +119,16 @@ export class ClaimWork {
 
   /** Records why containers wait for the claim in the sandbox: they fail with it when their time is over. */
   async hold({ uid }: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
-    const { store, locks, writer } = this.#options;
+    const { store, locks, files } = this.#options;
     await locks.run(uid, async () => {
       const claim = store.claim(uid);
-      if (claim?.state === 'prepared') await writer.hold(claim.identity, sandboxId, reason);
+      if (claim?.state === 'prepared') await files.holdGate(claim.identity, sandboxId, reason);
     });
   }
 
   /** Ends containers that wait for the claim in the sandbox, also while an attempt to attach its VFs is under way. */
   async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
-    await this.#options.writer.end(identity, sandboxId);
+    await this.#options.files.endGate(identity, sandboxId);
   }
 
   #preparedFor(podUid: string, claimUid: string): StoredClaim | undefined {
@@ -148,8 +149,8 @@ export class ClaimWork {
 
   /** First the files: if we are interrupted, the next call finds again that the VF is not in the pod. */
   async #withdrawLost(identity: ClaimIdentity, device: StoredDevice): Promise<void> {
-    const { writer, attachments } = this.#options;
-    await writer.withdraw(identity, requestsOf([device]));
+    const { files, attachments } = this.#options;
+    await files.withdrawMetadata(identity, requestsOf([device]));
     attachments.recordNetworkData(identity.uid, new Map([[device, undefined]]));
   }
 }

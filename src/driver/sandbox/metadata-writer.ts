@@ -76,21 +76,6 @@ export class MetadataWriter {
     if (known.length > 0) this.#report(identity, isSettled);
   }
 
-  /** Blanks the claim's files and keeps containers from starting, until the next `write`. */
-  async withdraw(identity: ClaimIdentity, requests: readonly string[]): Promise<void> {
-    await this.#options.files.withdrawMetadata(identity, requests);
-  }
-
-  /** Records why containers wait for the claim. */
-  async hold(identity: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
-    await this.#options.files.holdGate(identity, sandboxId, reason);
-  }
-
-  /** Ends containers that wait in a sandbox that is gone. */
-  async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
-    await this.#options.files.endGate(identity, sandboxId);
-  }
-
   /** Reports a write, whose failure must not affect the metadata. */
   #report(identity: ClaimIdentity, isSettled: boolean): void {
     const { logger, onWritten } = this.#options;

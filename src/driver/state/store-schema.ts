@@ -36,6 +36,12 @@ export const recordsSince = 4;
 
 export const schemaVersion = migrations.length;
 
+/**
+ * How long a change waits for that of another instance. SQLite sleeps meanwhile, and with it everything else in this process:
+ * less than the two seconds after which a container runtime goes on without us.
+ */
+const busyMs = 1_000;
+
 /** Opens a store for a tool beside the driver: nothing is created or changed. @throws StateError `store-unusable` */
 export function openToRead(open: OpenDatabase, path: string): Database {
   const database = open(path, { readOnly: true, timeout: 5_000 });
@@ -53,7 +59,7 @@ export function openToRead(open: OpenDatabase, path: string): Database {
  * @throws StateError `store-unusable`; SQLite's errors
  */
 export function openDatabase(open: OpenDatabase, path: string, bootId: string | undefined): Database {
-  const database = open(path, { timeout: 5_000, enableForeignKeyConstraints: true });
+  const database = open(path, { timeout: busyMs, enableForeignKeyConstraints: true });
   try {
     // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
     // about. docs/decisions/0012-no-sync-at-each-write.md

@@ -28,7 +28,7 @@ it('does not take a VF out of the next sandbox of its pod for a sandbox that is 
     store: { claim: () => claim },
     locks: new KeyedMutex(),
     networks: { isGone: (path: string) => path === place('first').netnsPath },
-    writer: { withdraw: async ({ name }: { name: string }) => void withdrawn.push(name) },
+    files: { withdrawMetadata: async ({ name }: { name: string }) => void withdrawn.push(name) },
   } as unknown as ClaimWorkOptions);
   const serving = work.serve(claim.identity, place('first'), {} as never, new AbortController().signal);
   await expect(serving).rejects.toMatchObject({ code: 'netns-missing' });
@@ -114,6 +114,7 @@ describe('the VFs of a claim', () => {
     work = new ClaimWork({
       ...{ store, attachments, locks: new KeyedMutex() as unknown as ClaimWorkOptions['locks'] },
       networks: { isGone: () => false },
+      files,
       writer: new MetadataWriter({ driver: testDriver, attachments, files, attributesOf: () => ({}), logger }),
       assure: async (_, { name, attachment }) => void calls.push(`assure ${name}, ${attachment?.sandboxId ?? 'free'}`),
     });
