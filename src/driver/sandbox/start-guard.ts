@@ -10,16 +10,10 @@ const lastingAttempts = 3;
 
 export interface StartGuardOptions {
   store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
-  /** The start gates of claims. */
-  metadata: Pick<ClaimMetadata, 'isGated'>;
-  /** Whether an OCI hook makes a container wait for a claim. */
-  isGateOf: (claim: ClaimIdentity, hookArgs: readonly string[]) => boolean;
+  /** The start gates and metadata files of claims. */
+  metadata: Pick<ClaimMetadata, 'isFileOf' | 'isFilePlace' | 'isGated' | 'isGateOf'>;
   /** Whether the runtime handler of a pod runs OCI hooks. */
   runsHooks: (runtimeHandler: string) => boolean;
-  /** Whether a path on the host could be a metadata file, of whatever claim. */
-  isFilePlace: (path: string) => boolean;
-  /** Whether it is a metadata file of a claim. */
-  isFileOf: (claim: ClaimIdentity, path: string) => boolean;
   /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
   onOtherPod: () => void;
 }
@@ -44,8 +38,8 @@ export class StartGuard {
     container: Pick<Container, 'createRuntimeHooks' | 'mounts' | 'name'>,
     sandbox: Pick<Sandbox, 'failureOf' | 'isEnding' | 'isReady'>,
   ): void {
-    const { store, isFilePlace, isFileOf, onOtherPod } = this.#options;
-    const sources = container.mounts.map(({ source }) => source).filter(isFilePlace);
+    const { store, metadata, onOtherPod } = this.#options;
+    const sources = container.mounts.map(({ source }) => source).filter((source) => metadata.isFilePlace(source));
     const claims = this.#claimsOf(pod, sources.length > 0).filter(({ devices }) => devices.length > 0);
     for (const claim of claims) {
       if (claim.state !== 'prepared') {
@@ -59,7 +53,11 @@ export class StartGuard {
     if (sources.length === 0) return;
     // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
     const other = store.claims().find(({ identity, podUids, devices }) => {
-      return devices.length > 0 && !podUids.includes(pod.uid) && sources.some((source) => isFileOf(identity, source));
+      return (
+        devices.length > 0 &&
+        !podUids.includes(pod.uid) &&
+        sources.some((source) => metadata.isFileOf(identity, source))
+      );
     });
     if (other === undefined) return;
     onOtherPod();
@@ -108,7 +106,7 @@ export class StartGuard {
   }
 
   #hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: Pick<Container, 'createRuntimeHooks'>): boolean {
-    return createRuntimeHooks.some(({ args }) => this.#options.isGateOf(claim, args));
+    return createRuntimeHooks.some(({ args }) => this.#options.metadata.isGateOf(claim, args));
   }
 
   /** @returns why the container is not to be created; `undefined` if it waits by itself */

@@ -39,11 +39,13 @@ describe('StartGuard', () => {
     gated = new Set([identity.uid]);
     guard = new StartGuard({
       store,
-      metadata: { isGated: ({ uid }) => gated.has(uid) },
-      isGateOf: ({ namespace, name }, args) => args.includes(`/files/${namespace}_${name}`),
+      metadata: {
+        isGated: ({ uid }) => gated.has(uid),
+        isGateOf: ({ namespace, name }, args) => args.includes(`/files/${namespace}_${name}`),
+        isFilePlace: (path) => path.startsWith('/files/'),
+        isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
+      },
       runsHooks: (handler) => handler !== 'runsc',
-      isFilePlace: (path) => path.startsWith('/files/'),
-      isFileOf: ({ namespace, name }, path) => path.startsWith(`/files/${namespace}_${name}/`),
       onOtherPod: () => otherPods++,
     });
     store.putClaim({ identity, podUids: ['pod-1'], state: 'prepared', devices: [device] });
