@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { isKubeError, type KubeErrorCode } from '../../framework/kube/index.ts';
+import { isKubeError, type KubeErrorCode, retryPauseMs } from '../../framework/kube/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
+import { pauses } from '../../lib/waiting-times.ts';
 import { type EventReport, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
 import type { EventsApi } from './events-api.ts';
 
@@ -16,7 +17,6 @@ const repeatMs = 30_000;
 const perObject = { burst: 10, everyMs: 300_000 };
 /** Maximum number of tracked events; more are dropped. */
 const maxEvents = 500;
-const retryMs = { first: 1_000, last: 30_000 };
 const maxFailures = 6;
 /** Not found refers to the namespace. */
 const hopelessCodes: KubeErrorCode[] = ['api-forbidden', 'api-invalid', 'api-not-found', 'api-unserved'];
@@ -189,7 +189,7 @@ export class EventWriter implements AsyncDisposable {
     this.#logged.add(code);
     logger[level]({ err: error, reason: explain(error) }, 'event not written');
     if (!isKubeError(error) || hopelessCodes.includes(error.code) || failures + 1 >= maxFailures) return undefined;
-    return Math.max(error.retryAfterMs ?? 0, Math.min(retryMs.first * 2 ** failures, retryMs.last));
+    return retryPauseMs(error, failures, pauses.event);
   }
 
   #forgetOld(nowMs: number): void {

@@ -1,6 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { pauses } from '../../lib/waiting-times.ts';
 
 /** One task of each reconciliation round. */
 export interface ReconcileTask {
@@ -14,9 +16,6 @@ export interface ReconcilerOptions {
   clock: Clock;
   logger: Logger;
 }
-
-/** The first pause before a round that the tasks themselves have requested for the second time in a row. */
-const firstPauseMs = 1_000;
 
 /**
  * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server
@@ -90,8 +89,10 @@ export class Reconciler implements AsyncDisposable {
     const { everyMs } = this.#options;
     const wake = this.#wake.promise;
     const isNudged = await this.#sleep(everyMs, [wake, this.#ownWake.promise], signal);
-    const pauseMs = this.#ownNudges === 0 ? 0 : Math.min(firstPauseMs * 2 ** (this.#ownNudges - 1), everyMs);
-    if (isNudged && this.#isOwnNudge && pauseMs > 0) await this.#sleep(pauseMs, [wake], signal);
+    if (isNudged && this.#isOwnNudge && this.#ownNudges > 0) {
+      const ms = Math.min(pauseMs(this.#ownNudges - 1, pauses.reconcile), everyMs);
+      await this.#sleep(ms, [wake], signal);
+    }
     this.#ownNudges = this.#isOwnNudge ? this.#ownNudges + 1 : 0;
     this.#isOwnNudge = false;
     this.#wake = Promise.withResolvers<void>();

@@ -1,9 +1,11 @@
+import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
-import { Slots } from '../../lib/slots.ts';
-import { isKubeError, type ResourceClaim } from '../kube/index.ts';
+import { pauses } from '../../lib/waiting-times.ts';
+import { isKubeError, type ResourceClaim, retryPauseMs } from '../kube/index.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
 import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
@@ -12,7 +14,6 @@ import { type StoredStatus, statusPatch } from './status-patch.ts';
 
 /** The kubelet's calls need the API server too, and take precedence. */
 const maxParallel = 4;
-const retryMs = { first: 500, last: 30_000, forbidden: 300_000 };
 /** An unprepared claim is usually deleted soon after, and its status with it. */
 const maxRemovalFailures = 8;
 /**
@@ -27,7 +28,6 @@ const removalDelayMs = 5_000;
 const settling = { longestMs: 3_000, pollMs: 500 };
 /** How often a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
 const maxConflicts = 5;
-const conflictPauseMs = 10;
 /** Rate limit per claim: a burst, then one write every ten seconds. A pod can change its links as often as it likes. */
 const perClaim = { burst: 6, everyMs: 10_000 };
 /** How soon a write that waits for its turn notices a removal. */
@@ -76,7 +76,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   readonly #api: ClaimStatusApi;
   readonly #options: ClaimStatusWriterOptions;
   readonly #stop = new AbortController();
-  readonly #slots = new Slots(maxParallel);
+  readonly #slots = new KeyedMutex(maxParallel);
   readonly #entries = new Map<string, StatusEntry>();
   /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
   readonly #noted = new Map<string, StoredStatus>();
@@ -155,7 +155,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       await this.#awaitTurn(entry, signal);
       const { wanted } = entry;
       try {
-        await this.#slots.run(() => this.#write(entry, wanted, signal));
+        await this.#slots.run('', () => this.#write(entry, wanted, signal));
         entry.failure = undefined;
       } catch (error) {
         if (signal.aborted) return;
@@ -211,7 +211,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       } catch (error) {
         if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
         // The first conflict is most likely due to an old version, that of an earlier write; later ones are races.
-        if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * random(), signal);
+        if (conflicts > 1) await clock.sleep(pauseMs(conflicts - 1, pauses.claimStatusConflict) * random(), signal);
         // An index that does not fit a newer list makes the patch invalid before the version is compared.
         entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));
         if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
@@ -245,9 +245,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
     if (isDue) onPersistentFailure?.(entry.claim, error);
 
     if (isFinal) return undefined;
-    const last = error.code === 'status-forbidden' ? retryMs.forbidden : retryMs.last;
-    const askedMs = isKubeError(cause) ? (cause.retryAfterMs ?? 0) : 0;
-    return Math.max(askedMs, Math.min(retryMs.first * 2 ** Math.min(attempts - 1, 20), last));
+    const { claimStatus, claimStatusForbidden } = pauses;
+    return retryPauseMs(cause, attempts - 1, error.code === 'status-forbidden' ? claimStatusForbidden : claimStatus);
   }
 
   #forget(entry: StatusEntry): void {

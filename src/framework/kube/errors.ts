@@ -1,3 +1,4 @@
+import { type Pauses, pauseMs } from '../../lib/backoff.ts';
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
 /**
@@ -41,6 +42,12 @@ export class KubeError extends NetdraError<KubeErrorCode> {
 
 export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is KubeError {
   return error instanceof KubeError && (codes.length === 0 || codes.includes(error.code));
+}
+
+/** The pause before the next attempt, ms: not less than the server asks for. @param earlierFailures in a row */
+export function retryPauseMs(error: unknown, earlierFailures: number, pauses: Pauses): number {
+  const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
+  return Math.max(askedMs, pauseMs(earlierFailures, pauses));
 }
 
 const codes: Record<number, KubeErrorCode> = {

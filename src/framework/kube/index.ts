@@ -1,5 +1,5 @@
 export { type ApiAccess, openApiAccess } from './api-access.ts';
-export { isKubeError, KubeError, type KubeErrorCode } from './errors.ts';
+export { isKubeError, KubeError, type KubeErrorCode, retryPauseMs } from './errors.ts';
 export { type KubeApi, KubeClient, type KubeClientOptions, type KubeRequest, type WatchEvent } from './kube-client.ts';
 export { ListWatch } from './list-watch.ts';
 export { isPodWanted, type PodReference } from './pods.ts';

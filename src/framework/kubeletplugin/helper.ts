@@ -2,18 +2,16 @@ import { join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { ClaimIdentity, ClaimMetadata, DeviceMetadata, MetadataUpdate } from '../metadata/index.ts';
-import { CallQueue } from './call-queue.ts';
 import type { ClaimReader } from './claims.ts';
 import { createDraService, draVersions } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
-import { FileLock } from './file-lock.ts';
 import { GrpcServer, type GrpcService } from './grpc-server.ts';
 import { type DeviceHealth, HealthBoard } from './health.ts';
 import { createHealthService, healthVersions } from './health-service.ts';
+import { InstanceLock, shareMetadataFiles } from './instance-lock.ts';
 import type { DraPlugin } from './plugin.ts';
 import { type MetadataFiles, PluginCalls } from './plugin-calls.ts';
 import { Registration, type RegistrationStatus } from './registration.ts';
-import { shareMetadataFiles } from './shared-metadata-files.ts';
 import { removeDeadSockets } from './socket-file.ts';
 import {
   chooseSocketPaths,
@@ -180,7 +178,7 @@ class Running {
   readonly #metadata: MetadataFiles | undefined;
   readonly #calls: PluginCalls;
   readonly #health: HealthBoard | undefined;
-  readonly #filesLock: FileLock | undefined;
+  readonly #filesLock: InstanceLock | undefined;
   readonly #streams = new AbortController();
   readonly #updates = new Set<Promise<unknown>>();
   readonly #servers = new DisposableStack();
@@ -208,19 +206,14 @@ class Running {
     this.#clock = clock;
     this.sockets = chooseSocketPaths(options);
     const lock = (name: string) =>
-      podUid === undefined ? undefined : this.#locks.use(new FileLock(join(dataDir, name), clock));
+      podUid === undefined ? undefined : this.#locks.use(new InstanceLock(join(dataDir, name), clock));
     this.#filesLock = lock('files.lock');
     this.#metadata = metadata && this.#filesLock ? shareMetadataFiles(metadata, this.#filesLock, clock) : metadata;
-    const queue = new CallQueue(lock('calls.lock'));
     const { claims, serialize = true } = options;
     this.#calls = new PluginCalls(plugin, {
-      driver,
-      claims,
+      ...{ driver, claims, serialize, clock, logger },
       metadata: this.#metadata,
-      queue,
-      serialize,
-      clock,
-      logger,
+      lock: lock('calls.lock'),
     });
     this.#health = options.health === true ? new HealthBoard() : undefined;
     this.registration = new Registration({

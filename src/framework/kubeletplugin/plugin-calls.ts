@@ -1,11 +1,13 @@
+import { abortable } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata } from '../metadata/index.ts';
-import { abortable, type CallQueue } from './call-queue.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, DraCalls, WireDevice } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
+import type { InstanceLock } from './instance-lock.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
 import { resolvePreparedClaim } from './prepared-claim.ts';
 
@@ -13,6 +15,8 @@ import { resolvePreparedClaim } from './prepared-claim.ts';
 const longestCallMs = 42_000;
 /** The same share of a shorter timeout. */
 const shareOfTimeout = 14 / 15;
+/** A node has some hundred pods. Calls beyond this limit are refused, and the kubelet retries them. */
+const maxWaiting = 1_000;
 
 /** The operations on the files of claims. */
 export type MetadataFiles = Pick<
@@ -25,7 +29,8 @@ export interface PluginCallsOptions {
   claims: ClaimReader;
   /** Absent: device metadata is off, no CDI specs and no files. */
   metadata: MetadataFiles | undefined;
-  queue: CallQueue;
+  /** Held while any call is at work; absent: there are no other instances. */
+  lock: InstanceLock | undefined;
   /** Whether calls about different claims wait for each other too. */
   serialize: boolean;
   clock: Clock;
@@ -43,6 +48,7 @@ export class PluginCalls implements DraCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();
+  readonly #turns = new KeyedMutex();
   #lastRequestId = 0;
 
   constructor(plugin: DraPlugin, options: PluginCallsOptions) {
@@ -116,8 +122,19 @@ export class PluginCalls implements DraCalls {
   }
 
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    const { queue, serialize } = this.#options;
-    return await queue.run(signal, serialize ? ['all'] : claims.map(({ uid }) => uid), task);
+    const { lock, serialize } = this.#options;
+    if (this.#turns.waiting >= maxWaiting) throw aborted(`${maxWaiting} calls are waiting already`);
+    let isOurTurn = false;
+    const inTurn = async () => {
+      isOurTurn = true;
+      using _ = await failWith('serialize gRPC: lock file', async () => lock?.acquire(signal));
+      return await task();
+    };
+    return await this.#turns
+      .runAll(serialize ? ['all'] : claims.map(({ uid }) => uid), inTurn, signal)
+      .catch((cause) => {
+        throw isOurTurn ? cause : aborted('serialize gRPC: the calls before this one have not ended', cause);
+      });
   }
 
   /**
@@ -139,7 +156,7 @@ export class PluginCalls implements DraCalls {
     logger.debug({ ...facts, claims: claims.map(subject) }, 'call from the kubelet');
     try {
       const running = task(facts, { call: AbortSignal.any([work, signal]), work });
-      const answer = await abortable(running, work, `${method} did not end in time`);
+      const answer = await abortable(running, work, () => aborted(`${method} did not end in time`, work.reason));
       logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'call answered');
       return answer;
     } catch (error) {
@@ -253,6 +270,10 @@ function take(ids: Map<string, string>, requests: string[]): string[] {
 
 function subject(claim: ClaimIdentity): string {
   return `${claim.namespace}/${claim.name}`;
+}
+
+function aborted(message: string, cause?: unknown): KubeletPluginError {
+  return new KubeletPluginError('call-aborted', message, { cause, retriable: true });
 }
 
 /** Prefixes any error of the step, in the Go helper's words. */

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
+import { onAbort } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 
@@ -110,11 +111,4 @@ async function atMost(ms: number, promise: Promise<unknown>, clock: Clock): Prom
   } finally {
     over.abort();
   }
-}
-
-/** Calls back when the signal fires, immediately if it has fired already, until disposed. */
-export function onAbort(signal: AbortSignal, callback: () => void): Disposable {
-  if (signal.aborted) callback();
-  else signal.addEventListener('abort', callback, { once: true });
-  return { [Symbol.dispose]: () => signal.removeEventListener('abort', callback) };
 }

@@ -4,7 +4,6 @@ import { describe, expect, it } from 'vitest';
 import { InactiveClaims } from '../../../../src/driver/recovery/index.ts';
 import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import { KubeError, type ResourceClaim } from '../../../../src/framework/kube/index.ts';
-import { CallQueue } from '../../../../src/framework/kubeletplugin/call-queue.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { PluginCalls } from '../../../../src/framework/kubeletplugin/plugin-calls.ts';
 import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
@@ -286,7 +285,7 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
     const calls = new PluginCalls(bench.driver, {
-      ...{ driver: testDriver, claims, metadata, queue: new CallQueue(), serialize: false, clock: systemClock, logger },
+      ...{ driver: testDriver, claims, metadata, lock: undefined, serialize: false, clock: systemClock, logger },
     });
     const answers = await calls.nodePrepareResources([claim.identity], { timeoutMs: 45_000, signal: never });
     expect(answers.get(claim.identity.uid)?.error).toBeUndefined();
