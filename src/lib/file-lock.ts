@@ -2,8 +2,11 @@ import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import koffi from 'koffi';
 import type { Clock } from './clock.ts';
+import type { ErrorDetails } from './errors.ts';
 import { KeyedMutex } from './keyed-mutex.ts';
 import { periods } from './waiting-times.ts';
+
+type LockErrorClass = new (code: 'lock-unavailable', message: string, details: ErrorDetails) => Error;
 
 /**
  * Locks between processes: each byte of an empty file is one, locked by fcntl(2) for an open file description. The kernel
@@ -17,22 +20,24 @@ import { periods } from './waiting-times.ts';
 export class FileLock implements Disposable {
   readonly #path: string;
   readonly #clock: Clock;
+  readonly #LockError: LockErrorClass;
   readonly #turns = new KeyedMutex();
   /** Descriptors of the locks that are held. */
   readonly #held = new Set<number>();
 
-  /** @throws Error of the operating system, e.g. with code `EACCES` */
-  constructor(path: string, clock: Clock) {
+  /** @param LockError thrown, also by `acquire`, as `lock-unavailable` if the file cannot be opened or locked */
+  constructor(path: string, clock: Clock, LockError: LockErrorClass) {
     this.#path = path;
     this.#clock = clock;
-    mkdirSync(dirname(path), { recursive: true, mode: 0o750 });
+    this.#LockError = LockError;
+    this.#guard(() => mkdirSync(dirname(path), { recursive: true, mode: 0o750 }));
     closeSync(this.#open());
   }
 
   /**
    * Waits until the lock is acquired; disposing releases it.
    * @param byte the offset, which need not be within the file
-   * @throws Error of the operating system; the signal's reason if it fires before
+   * @throws LockError; the signal's reason if it fires before
    */
   async acquire(byte: number, signal?: AbortSignal): Promise<Disposable> {
     using stack = new DisposableStack();
@@ -41,7 +46,7 @@ export class FileLock implements Disposable {
     const descriptor = this.#open();
     this.#held.add(descriptor);
     stack.defer(() => this.#close(descriptor));
-    while (!tryLockByte(descriptor, byte)) await this.#clock.sleep(periods.fileLock, signal);
+    while (!this.#guard(() => tryLockByte(descriptor, byte))) await this.#clock.sleep(periods.fileLock, signal);
     return stack.move();
   }
 
@@ -51,12 +56,23 @@ export class FileLock implements Disposable {
   }
 
   #open(): number {
-    return openSync(this.#path, 'a+', 0o600);
+    return this.#guard(() => openSync(this.#path, 'a+', 0o600));
   }
 
   /** Only once: its number may be that of another file by then. */
   #close(descriptor: number): void {
     if (this.#held.delete(descriptor)) closeSync(descriptor);
+  }
+
+  #guard<T>(task: () => T): T {
+    try {
+      return task();
+    } catch (cause) {
+      throw new this.#LockError('lock-unavailable', `cannot lock file ${this.#path}`, {
+        ...{ cause, path: this.#path, retriable: true },
+        hint: 'check the permissions of its directory, and that its file system supports locks',
+      });
+    }
   }
 }
 

@@ -13,17 +13,11 @@ export interface Locks {
 
 /** One lock for each claim, in a file that instances of the driver share. */
 export class ClaimLocks implements Locks, Disposable {
-  readonly #path: string;
   readonly #lock: FileLock;
 
   /** @throws StateError `lock-unavailable` */
   constructor(path: string, clock: Clock) {
-    this.#path = path;
-    try {
-      this.#lock = new FileLock(path, clock);
-    } catch (cause) {
-      throw this.#unavailable(cause);
-    }
+    this.#lock = new FileLock(path, clock, StateError);
   }
 
   async run<T>(claimUid: string, task: () => Promise<T>): Promise<T> {
@@ -33,26 +27,13 @@ export class ClaimLocks implements Locks, Disposable {
   async runAll<T>(claimUids: readonly string[], task: () => Promise<T>): Promise<T> {
     using held = new DisposableStack();
     // Each once and always in the same order, so that two calls never wait for each other.
-    for (const offset of [...new Set(claimUids.map(offsetOf))].sort((a, b) => a - b)) {
-      const lock = this.#lock.acquire(offset).catch((cause) => {
-        throw this.#unavailable(cause);
-      });
-      held.use(await lock);
-    }
+    const offsets = [...new Set(claimUids.map(offsetOf))].sort((a, b) => a - b);
+    for (const offset of offsets) held.use(await this.#lock.acquire(offset));
     return await task();
   }
 
   [Symbol.dispose](): void {
     this.#lock[Symbol.dispose]();
-  }
-
-  #unavailable(cause: unknown): StateError {
-    return new StateError('lock-unavailable', `cannot lock file ${this.#path}`, {
-      cause,
-      path: this.#path,
-      retriable: true,
-      hint: 'check the permissions of its directory, and that its file system supports locks',
-    });
   }
 }
 

@@ -21,11 +21,7 @@ export class InstanceLock implements Disposable {
   /** @throws KubeletPluginError `lock-unavailable` */
   constructor(path: string, clock: Clock) {
     this.#path = path;
-    try {
-      this.#lock = new FileLock(path, clock);
-    } catch (cause) {
-      throw this.#unavailable(cause);
-    }
+    this.#lock = new FileLock(path, clock, KubeletPluginError);
   }
 
   /** @throws KubeletPluginError `lock-unavailable`, `call-aborted` if the signal fires first */
@@ -36,7 +32,7 @@ export class InstanceLock implements Disposable {
       this.#held ??= await this.#lock.acquire(lockedByte, signal);
       this.#users++;
     } catch (cause) {
-      if (!signal.aborted) throw this.#unavailable(cause);
+      if (!signal.aborted) throw cause;
       const message = `another instance holds lock ${this.#path}`;
       throw new KubeletPluginError('call-aborted', message, { cause, path: this.#path, retriable: true });
     }
@@ -53,14 +49,6 @@ export class InstanceLock implements Disposable {
     if (this.#users > 0) return;
     this.#held?.[Symbol.dispose]();
     this.#held = undefined;
-  }
-
-  #unavailable(cause: unknown): KubeletPluginError {
-    return new KubeletPluginError('lock-unavailable', `cannot lock file ${this.#path}`, {
-      cause,
-      path: this.#path,
-      hint: 'check the permissions of its directory; the file itself may be removed while no instance runs',
-    });
   }
 }
 
