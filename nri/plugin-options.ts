@@ -56,21 +56,12 @@ export interface BackoffOptions {
 }
 
 /** The options with their defaults. */
-export interface ResolvedOptions {
-  name: string;
-  index: string;
-  handlers: PluginHandlers;
-  socketPath: string;
+export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | 'protoDir'>> & {
+  backoff: Required<BackoffOptions>;
   /** Descriptor of the socket that the runtime handed over. */
   fd: number | undefined;
-  logger: Logger;
-  backoff: Required<BackoffOptions>;
-  registrationTimeoutMs: number;
-  syncPatienceMs: number;
-  answerBeforeDeadlineMs: number;
-  disposeTimeoutMs: number;
   protoDir: string | undefined;
-}
+};
 
 /** @throws OptionError */
 export function resolveOptions(options: PluginOptions): ResolvedOptions {

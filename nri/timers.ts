@@ -33,3 +33,18 @@ export function settledWithin(work: Promise<unknown>, ms: number): Promise<boole
     );
   });
 }
+
+/** Delays between attempts: bounds of the first and of all others, ms, and a number from 0 up to 1. */
+export interface BackoffLimits {
+  initialMs: number;
+  maxMs: number;
+  random: () => number;
+}
+
+/**
+ * The delay after so many attempts, ms: the bound doubles each time, and the delay is somewhere in its upper half, so that
+ * many nodes do not connect in step and none connects at once.
+ */
+export function backoffMs(attempts: number, { initialMs, maxMs, random }: BackoffLimits): number {
+  return Math.min(maxMs, initialMs * 2 ** attempts) * (0.5 + 0.5 * random());
+}
