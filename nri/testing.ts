@@ -205,11 +205,9 @@ export class FakeRuntime implements AsyncDisposable {
    * @throws TtrpcError the first refusal
    */
   createContainer(pod: PodInput, container: Partial<Container>): Promise<void> {
-    const delivered = this.#events.then(async () => {
+    return this.#inTurn(async () => {
       for (const plugin of [...this.#plugins]) await plugin.createContainer(pod, container);
     });
-    this.#events = delivered.catch(() => undefined);
-    return delivered;
   }
 
   #isContainerd(): boolean {
@@ -217,10 +215,14 @@ export class FakeRuntime implements AsyncDisposable {
   }
 
   #event(event: PodEventName, pod: PodInput, admit: () => boolean): Promise<void> {
-    const delivered = this.#events.then(async () => {
+    return this.#inTurn(async () => {
       if (!admit()) return;
       for (const plugin of [...this.#plugins]) await plugin.notify(event, pod);
     });
+  }
+
+  #inTurn(deliver: () => Promise<void>): Promise<void> {
+    const delivered = this.#events.then(deliver);
     this.#events = delivered.catch(() => undefined);
     return delivered;
   }

@@ -57,3 +57,24 @@ export async function repeat(clock: Clock, pauseMs: number, signal: AbortSignal,
     // The signal has fired.
   }
 }
+
+/**
+ * Waits for a promise for some time, or until the signal fires.
+ * @returns whether it was resolved
+ * @throws what it was rejected with
+ */
+export async function resolvesWithin(
+  clock: Clock,
+  timeoutMs: number,
+  promise: Promise<unknown>,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  const over = new AbortController();
+  using _ = onAbort(signal, () => over.abort());
+  const late = clock.sleep(timeoutMs, over.signal).catch(() => undefined);
+  try {
+    return await Promise.race([promise.then(() => true), late.then(() => false)]);
+  } finally {
+    over.abort();
+  }
+}

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pauseMs } from '../../lib/backoff.ts';
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 
@@ -86,30 +86,16 @@ export class Reconciler implements AsyncDisposable {
   }
 
   async #pause(signal: AbortSignal): Promise<void> {
-    const { everyMs } = this.#options;
+    const { everyMs, clock } = this.#options;
     const wake = this.#wake.promise;
-    const isNudged = await this.#sleep(everyMs, [wake, this.#ownWake.promise], signal);
+    const isNudged = await resolvesWithin(clock, everyMs, Promise.race([wake, this.#ownWake.promise]), signal);
     if (isNudged && this.#isOwnNudge && this.#ownNudges > 0) {
       const ms = Math.min(pauseMs(this.#ownNudges - 1, pauses.reconcile), everyMs);
-      await this.#sleep(ms, [wake], signal);
+      await resolvesWithin(clock, ms, wake, signal);
     }
     this.#ownNudges = this.#isOwnNudge ? this.#ownNudges + 1 : 0;
     this.#isOwnNudge = false;
     this.#wake = Promise.withResolvers<void>();
     this.#ownWake = Promise.withResolvers<void>();
-  }
-
-  /** @returns whether it was woken */
-  async #sleep(ms: number, wakers: readonly Promise<void>[], signal: AbortSignal): Promise<boolean> {
-    const woken = new AbortController();
-    const sleeping = this.#options.clock.sleep(ms, AbortSignal.any([signal, woken.signal])).then(
-      () => false,
-      () => true,
-    );
-    try {
-      return await Promise.race([sleeping, ...wakers.map((waker) => waker.then(() => true))]);
-    } finally {
-      woken.abort();
-    }
   }
 }

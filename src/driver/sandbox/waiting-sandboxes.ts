@@ -1,5 +1,5 @@
 import type { ClaimMetadata, WaitingSandbox } from '../../framework/metadata/index.ts';
-import { type Clock, repeat } from '../../lib/clock.ts';
+import { type Clock, repeat, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { periods } from '../../lib/waiting-times.ts';
 import type { Store } from '../state/index.ts';
@@ -36,11 +36,9 @@ export class WaitingSandboxes implements AsyncDisposable {
   async serve(): Promise<void> {
     const { clock, logger } = this.#options;
     const startedAt = clock.nowMs();
-    using deadline = clock.deadline(budgetMs, this.#stop.signal);
-    const late = new Promise<void>((resolve) => deadline.signal.addEventListener('abort', () => resolve()));
     const work = await this.#adopt();
     if (work.length === 0) return;
-    await Promise.race([Promise.all(work), late]);
+    await resolvesWithin(clock, startedAt + budgetMs - clock.nowMs(), Promise.all(work), this.#stop.signal);
     const ms = Math.round(clock.nowMs() - startedAt);
     logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
   }

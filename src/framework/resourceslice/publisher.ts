@@ -1,5 +1,5 @@
 import { pauseMs } from '../../lib/backoff.ts';
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses, periods } from '../../lib/waiting-times.ts';
@@ -134,20 +134,13 @@ export class SlicePublisher implements AsyncDisposable {
 
   /** Waits for a time, or until something has happened. */
   async #pause(ms: number, hasHappened: () => boolean): Promise<void> {
-    const pause = new AbortController();
-    const signal = AbortSignal.any([pause.signal, this.#stop.signal]);
-    let isOver = false;
-    const over = this.#options.clock
-      .sleep(ms, signal)
-      .catch(() => undefined)
-      .then(() => {
-        isOver = true;
-      });
-    while (!isOver && !hasHappened()) {
+    const { clock } = this.#options;
+    const { signal } = this.#stop;
+    const endsAtMs = clock.nowMs() + ms;
+    for (let leftMs = ms; leftMs > 0 && !hasHappened() && !signal.aborted; leftMs = endsAtMs - clock.nowMs()) {
       this.#wake = Promise.withResolvers();
-      await Promise.race([over, this.#wake.promise]);
+      await resolvesWithin(clock, leftMs, this.#wake.promise, signal);
     }
-    pause.abort();
   }
 
   /** @returns whether something of ours had to be restored @throws the first error that kept a pool from publication */
