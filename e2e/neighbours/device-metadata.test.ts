@@ -149,14 +149,14 @@ function withLongAttributes(device: DeviceMetadata): DeviceMetadata {
 
 /** A device in the form that Go decodes into the type `kubeletplugin.Device`, which has no JSON names. */
 function asHelperDevice(request: string, { pool, name, attributes, networkData }: DeviceMetadata): object {
-  const metadata = definedOnly({ attributes, networkData });
+  const metadata = defined({ attributes, networkData });
   return { requests: [request], poolName: pool, deviceName: name, metadata };
 }
 
 /** A document in the shape of the type `v1alpha1.DeviceMetadata`. */
 function asGoPrints({ claim, generation, podClaimName, request, devices }: MetadataDocument): object {
   const requests = [devices.length === 0 ? { name: request } : { name: request, devices }];
-  return definedOnly({
+  return defined({
     kind: 'DeviceMetadata',
     apiVersion: 'metadata.resource.k8s.io/v1alpha1',
     metadata: { ...claim, generation },

@@ -5,11 +5,10 @@ import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
 import { pauses } from '../../lib/waiting-times.ts';
-import { isKubeError, type ResourceClaim, retryPauseMs } from '../kube/index.ts';
+import { isKubeError, type ResourceApi, type ResourceClaim, retryPauseMs } from '../kube/index.ts';
 import type { ClaimIdentity } from '../metadata/index.ts';
 import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
-import type { ClaimStatusApi } from './status-api.ts';
 import { type StoredStatus, statusPatch } from './status-patch.ts';
 
 /** The kubelet's calls need the API server too, and take precedence. */
@@ -36,6 +35,8 @@ const removalPollMs = 1_000;
 const replacedMs = 120_000;
 /** A failure is persistent after this many attempts in a row: 8 s. */
 const persistentFailures = 5;
+
+export type ClaimStatusApi = Pick<ResourceApi, 'readClaim' | 'patchClaimStatus'>;
 
 export interface ClaimStatusWriterOptions {
   driver: string;
@@ -199,7 +200,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     const { driver, clock, logger, random = Math.random } = this.#options;
     const now = `${new Date().toISOString().slice(0, 19)}Z`;
     for (let conflicts = 1; ; conflicts++) {
-      entry.stored ??= toStoredStatus(claim, await this.#api.read(claim, signal));
+      entry.stored ??= toStoredStatus(claim, await this.#api.readClaim(claim.namespace, claim.name, signal));
       const { stored } = entry;
       const wanted = devices.map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now));
       const patch = statusPatch(stored, driver, wanted);
@@ -207,13 +208,13 @@ export class ClaimStatusWriter implements AsyncDisposable {
       // If the response is lost, the claim has to be read again.
       entry.stored = undefined;
       try {
-        entry.stored = toStoredStatus(claim, await this.#api.patch(claim, patch, signal));
+        entry.stored = toStoredStatus(claim, await this.#api.patchClaimStatus(claim, patch, signal));
       } catch (error) {
         if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
         // The first conflict is most likely due to an old version, that of an earlier write; later ones are races.
         if (conflicts > 1) await clock.sleep(pauseMs(conflicts - 1, pauses.claimStatusConflict) * random(), signal);
         // An index that does not fit a newer list makes the patch invalid before the version is compared.
-        entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));
+        entry.stored = toStoredStatus(claim, await this.#api.readClaim(claim.namespace, claim.name, signal));
         if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
         continue;
       }

@@ -3,7 +3,6 @@ import {
   type ClaimStatusApi,
   type ClaimStatusError,
   ClaimStatusWriter,
-  createClaimStatusApi,
   type DeviceStatus,
   withClaimStatus,
 } from '../../../../src/framework/claimstatus/index.ts';
@@ -29,7 +28,7 @@ async function startBench() {
   const owned = stack.move();
   const start = (driver = testDriver) =>
     owned.use(
-      new ClaimStatusWriter(createClaimStatusApi(resources), {
+      new ClaimStatusWriter(resources, {
         ...{ driver, clock, logger },
         onPersistentFailure: ({ name }, error) => failures.push([name, error]),
       }),
@@ -125,8 +124,8 @@ describe('ClaimStatusWriter', () => {
     const claim = bench.createClaim();
     let version = 0;
     const api: ClaimStatusApi = {
-      read: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {} }),
-      patch: async () => {
+      readClaim: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {} }),
+      patchClaimStatus: async () => {
         throw new KubeError('api-conflict', 'the object has been modified');
       },
     };
