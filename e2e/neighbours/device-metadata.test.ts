@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
-import { definedOnly, encodeAllVersions, encodeObject } from '../../src/framework/metadata/document/codec.ts';
+import { encodeAllVersions, encodeObject } from '../../src/framework/metadata/document/codec.ts';
 import { formatGoJson } from '../../src/framework/metadata/document/json-stream.ts';
 import { hostPath } from '../../src/framework/metadata/files/host-file.ts';
 import {
@@ -16,6 +16,7 @@ import {
   type MetadataDocument,
   readMetadataFile,
 } from '../../src/framework/metadata/index.ts';
+import { defined } from '../../src/lib/defined.ts';
 import * as arbitraries from '../../test/unit/framework/metadata/arbitraries.ts';
 import { documentOf, place, recordOf, samples } from '../../test/unit/framework/metadata/samples.ts';
 import { ensureGoPrograms } from '../go/build.ts';
