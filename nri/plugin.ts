@@ -8,16 +8,13 @@ import { backoffMs, pause } from './timers.ts';
 import { createTtrpcCodec, type TtrpcCodec } from './ttrpc/codec.ts';
 import { createNriCodec, type NriCodec } from './wire.ts';
 
-/** A plugin that keeps itself registered with the node's container runtime. */
 export interface Plugin extends AsyncDisposable {
   /**
    * Starts to connect, and reconnects whenever the connection is lost. A second call does nothing.
    * @throws ConnectionClosedError after the plugin was disposed of
    */
   start(): void;
-  /** Whether the runtime sends events now. */
   readonly connected: boolean;
-  /** The runtime we are connected to. */
   readonly runtime: RuntimeInfo | undefined;
   /**
    * Waits until the runtime sends events.

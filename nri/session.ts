@@ -19,11 +19,9 @@ export type SessionOptions = Pick<
   nri: NriCodec;
   /** Whether the runtime started this process and handed it the socket. */
   launched: boolean;
-  /** Called once, when events begin to arrive. */
   onReady: (runtime: RuntimeInfo) => void;
 };
 
-/** One connection to a runtime, from the registration to its end. */
 export class Session {
   /** Resolves, never rejects, when the connection has ended: with `registration-failed` if the runtime did not accept us. */
   readonly closed: Promise<Error | undefined>;
@@ -66,7 +64,6 @@ export class Session {
     await this.idle(handlerTimeoutMs);
   }
 
-  /** Waits for running handlers, but no longer than `timeoutMs`. */
   async idle(timeoutMs: number): Promise<void> {
     await settledWithin(Promise.all([this.#server.idle(timeoutMs), this.#service.idle()]), timeoutMs);
   }

@@ -33,14 +33,12 @@ export interface FakeRuntimeOptions {
   configureFirst?: boolean;
   /** Maximum size of one message with existing pods and containers, bytes. Default 4 MiB, as in Go. */
   maxSyncBytes?: number;
-  /** Pods and containers that exist when the runtime starts. */
   pods?: PodInput[];
   containers?: Partial<Container>[];
   logger?: Logger;
   protoDir?: string;
 }
 
-/** A pod with as many details as a test needs. */
 export type PodInput = Partial<PodSandbox> & Pick<PodSandbox, 'id'>;
 
 /**
@@ -88,7 +86,6 @@ export class FakeRuntime implements AsyncDisposable {
     return this.#plugins;
   }
 
-  /** Number of connections since the beginning, whatever became of them. */
   get accepted(): number {
     return this.#accepted;
   }
@@ -143,7 +140,6 @@ export class FakeRuntime implements AsyncDisposable {
     this.#serve(socket, { ...this.#facts, config }, this.#facts.nriVersion !== undefined);
   }
 
-  /** Waits until a plugin of that name gets events. */
   async waitForPlugin(name: string): Promise<FakePlugin> {
     for (;;) {
       const found = this.#plugins.find((plugin) => plugin.name === name);
@@ -152,7 +148,6 @@ export class FakeRuntime implements AsyncDisposable {
     }
   }
 
-  /** Waits until no plugin of that name gets events. */
   async waitForLoss(name: string): Promise<void> {
     while (this.#plugins.some((plugin) => plugin.name === name)) await this.#change();
   }
@@ -275,7 +270,6 @@ export class FakeRuntime implements AsyncDisposable {
   }
 }
 
-/** Creates a runtime that listens. */
 export async function startFakeRuntime(options: FakeRuntimeOptions): Promise<FakeRuntime> {
   const runtime = new FakeRuntime(options);
   await runtime.start();

@@ -1,7 +1,6 @@
 import { NriError } from '../errors.ts';
 import { FrameReader } from '../frame-reader.ts';
 
-/** Length of the header before each payload. */
 export const muxHeaderBytes = 8;
 
 /**
@@ -32,7 +31,6 @@ export function encodeMuxHeader(connectionId: number, payloadBytes: number): Buf
   return bytes;
 }
 
-/** Finds the frames in a stream of bytes, however it is split. */
 export class MuxFrameDecoder {
   readonly #reader: FrameReader;
   readonly #maxPayloadBytes: number;

@@ -15,7 +15,6 @@ import { StatusCode, TtrpcError } from '../ttrpc/status.ts';
 import { type NriCodec, pluginService, runtimeService } from '../wire.ts';
 import { goChannel } from './go-channel.ts';
 
-/** What a plugin's connection needs to know about its runtime. */
 export interface FakeRuntimeFacts
   extends Required<
     Pick<

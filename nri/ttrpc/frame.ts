@@ -1,7 +1,6 @@
 import { FrameReader } from '../frame-reader.ts';
 import { StatusCode, TtrpcError } from './status.ts';
 
-/** Length of the header before the data of each frame. */
 export const ttrpcHeaderBytes = 10;
 /** Maximum data of a frame. Go refuses to send more and discards what it receives. */
 export const maxDataBytes = 4 * 1024 * 1024;
@@ -25,7 +24,6 @@ export interface TtrpcFrame extends FrameHead {
 
 /** A frame that announced more than `maxDataBytes`; its data is discarded as it comes in. */
 export interface OversizeFrame extends FrameHead {
-  /** Length that the header announced. */
   oversizeBytes: number;
 }
 
@@ -52,7 +50,6 @@ export function oversizeError(bytes: number): TtrpcError {
   );
 }
 
-/** Finds the frames in a stream of bytes, however it is split. Accepts any bytes. */
 export class TtrpcFrameDecoder {
   readonly #reader = new FrameReader({ headerBytes: ttrpcHeaderBytes, lengthAt: 0, maxBodyBytes: maxDataBytes });
 

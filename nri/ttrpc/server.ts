@@ -15,7 +15,6 @@ import {
 } from './frame.ts';
 import { StatusCode, TtrpcError, toStatus } from './status.ts';
 
-/** What a method learns about its call, besides the request message. */
 export interface CallInfo {
   /** How long the caller was willing to wait when it sent the request; absent if it did not say. */
   timeoutMs: number | undefined;
@@ -32,7 +31,6 @@ interface RunningCall {
   abort: AbortController;
 }
 
-/** Answer of a method. */
 export interface Reply {
   /** The encoded response message; absent if it is empty. */
   payload?: Uint8Array;

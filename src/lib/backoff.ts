@@ -30,12 +30,10 @@ export class Backoff implements Disposable {
     this.#work = work;
   }
 
-  /** Failures in a row. */
   get attempts(): number {
     return this.#attempts;
   }
 
-  /** Whether the work is going to be repeated. */
   get isScheduled(): boolean {
     return this.#timer !== undefined;
   }
@@ -65,7 +63,6 @@ export class Backoff implements Disposable {
     );
   }
 
-  /** Drops what is scheduled. */
   cancel(): void {
     this.#timer?.abort();
     this.#timer = undefined;

@@ -16,7 +16,6 @@ export class KeyedMutex {
     this.#limit = limit;
   }
 
-  /** How many tasks wait. */
   get waiting(): number {
     return [...this.#queues.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
   }

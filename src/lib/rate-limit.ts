@@ -27,7 +27,6 @@ export class RateLimit {
     return true;
   }
 
-  /** Time until the key has a token, ms. */
   waitMs(key: string): number {
     const { burst, everyMs, clock } = this.#options;
     const nowMs = clock.nowMs();

@@ -51,7 +51,6 @@ export interface ClaimStatusWriterOptions {
   onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
 }
 
-/** The status of one claim. */
 interface StatusEntry {
   claim: ClaimIdentity;
   /** Empty: the driver's entries are to be removed. */
@@ -117,7 +116,6 @@ export class ClaimStatusWriter implements AsyncDisposable {
     return this.#entries.size;
   }
 
-  /** Drops pending writes. */
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await Promise.all([...this.#entries.values()].map(({ running }) => running));

@@ -20,9 +20,7 @@ export type KubeErrorCode =
 
 export interface KubeErrorDetails extends ErrorDetails {
   httpStatus?: number;
-  /** The server's own reason, e.g. `AlreadyExists`. */
   reason?: string;
-  /** How long the server asks us to wait. */
   retryAfterMs?: number;
 }
 
@@ -65,7 +63,6 @@ const hints: Partial<Record<KubeErrorCode, string>> = {
   'api-forbidden': "the driver's role lacks this permission: compare it with deploy/manifests/netdra.yaml",
 };
 
-/** The part of a `Status` object that we read. */
 interface Status {
   kind?: string;
   message?: string;

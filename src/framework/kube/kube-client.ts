@@ -17,7 +17,6 @@ export interface KubeRequest {
   /** From the root: `/api/v1/nodes/n`. */
   path: string;
   query?: Record<string, string>;
-  /** Sent as JSON. */
   body?: object;
   /** Type of the body; default `application/json`. */
   contentType?: string;
@@ -30,7 +29,6 @@ export interface WatchEvent<T> {
   object: T;
 }
 
-/** The API server as its users see it. */
 export type KubeApi = Pick<KubeClient, 'request' | 'watch'>;
 
 export interface KubeClientOptions {

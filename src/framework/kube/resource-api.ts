@@ -25,7 +25,6 @@ export class ResourceApi {
     this.#client = client;
   }
 
-  /** The version that was served last. */
   get version(): ResourceVersion {
     return this.#version;
   }
@@ -50,7 +49,6 @@ export class ResourceApi {
     for await (const { type, object } of events) yield { type, object: fromResourceVersion(object, version) };
   }
 
-  /** @throws KubeError `api-not-found`, … */
   async readClaim(namespace: string, name: string, signal?: AbortSignal): Promise<ResourceClaim> {
     const path = `namespaces/${namespace}/resourceclaims/${name}`;
     return await this.request<ResourceClaim>({ method: 'GET', path, ...(signal === undefined ? {} : { signal }) });

@@ -12,7 +12,6 @@ export type HealthVersion = (typeof healthVersions)[number];
 export interface HealthServiceOptions {
   board: HealthBoard;
   clock: Clock;
-  /** Ends all streams. */
   signal: AbortSignal;
 }
 

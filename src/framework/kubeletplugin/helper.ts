@@ -96,7 +96,6 @@ export interface StartGate {
  * kubelet turns to another instance; calls in flight end, or are aborted after `drainMs`. Claims stay prepared.
  */
 export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDisposable {
-  /** Where it listens. */
   readonly sockets: Readonly<SocketPaths>;
   /** The kubelet's last answer; `undefined`: it has not found us yet. */
   readonly registration: RegistrationStatus | undefined;
@@ -169,7 +168,6 @@ export async function startKubeletPlugin(
   };
 }
 
-/** The parts of a helper, from start to stop. */
 class Running {
   readonly sockets: SocketPaths;
   readonly registration: Registration;

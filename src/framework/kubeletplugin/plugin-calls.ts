@@ -18,7 +18,6 @@ const shareOfTimeout = 14 / 15;
 /** A node has some hundred pods. Calls beyond this limit are refused, and the kubelet retries them. */
 const maxWaiting = 1_000;
 
-/** The operations on the files of claims. */
 export type MetadataFiles = Pick<
   ClaimMetadata,
   'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
@@ -37,13 +36,11 @@ export interface PluginCallsOptions {
   logger: Logger;
 }
 
-/** Fields that every log line about a call carries. */
 interface CallFacts {
   requestId: number;
   method: string;
 }
 
-/** Passes the kubelet's calls on to the driver. */
 export class PluginCalls implements DraCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;

@@ -4,7 +4,6 @@ import type { Logger } from '../../lib/logger.ts';
 import { lazyService } from '../../lib/proto.ts';
 import { KubeletPluginError } from './errors.ts';
 
-/** The kubelet's answer to our registration. */
 export type RegistrationStatus = { registered: true } | { registered: false; error: string };
 
 export interface RegistrationOptions {
@@ -52,7 +51,6 @@ export class Registration {
     });
   }
 
-  /** gRPC service and handlers. */
   service() {
     const { definition } = lazyService('plugin-registration.proto', 'pluginregistration.Registration', {
       GetInfo: { streams: false },

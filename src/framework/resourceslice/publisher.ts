@@ -46,9 +46,7 @@ export class SlicePublisher implements AsyncDisposable {
   /** Wanted pools; `undefined` for a pool that stays as it is, since it would be refused. */
   #pools = new Map<string, Pool | undefined>();
   #loop: Promise<void> | undefined;
-  /** A check was requested. */
   #asked = false;
-  /** Another writer changed our slices. */
   #changed = false;
   #wake = Promise.withResolvers<void>();
 
@@ -132,7 +130,6 @@ export class SlicePublisher implements AsyncDisposable {
     return Math.round(ms * (1 + share * this.#random()));
   }
 
-  /** Waits for a time, or until something has happened. */
   async #pause(ms: number, hasHappened: () => boolean): Promise<void> {
     const { clock } = this.#options;
     const { signal } = this.#stop;
@@ -177,7 +174,6 @@ export class SlicePublisher implements AsyncDisposable {
   }
 }
 
-/** Delay before the next attempt, after so many earlier failures in a row. */
 function retryDelayMs(error: unknown, failures: number): number {
   if (isKubeError(error) && !error.retriable && failures >= 5) return retryPauseMs(error, failures, pauses.refused);
   const isConflict = isKubeError(error, 'api-conflict', 'api-expired');

@@ -7,7 +7,6 @@ import type { SliceApi } from './slice-api.ts';
 export interface SliceWatchOptions {
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1. */
   random: () => number;
   onChange: () => void;
 }

@@ -26,7 +26,6 @@ export const sliceLimits = {
   bindingConditions: 4,
 } as const;
 
-/** Reports what is wrong with a field. */
 type Report = (field: string, message: string) => void;
 
 /** Taints, counters and lists as attribute values halve the number of devices that a slice can hold. */

@@ -29,7 +29,6 @@ export interface NetworkDeviceData {
 export interface DeviceMetadata {
   driver: string;
   pool: string;
-  /** Device name within the pool. */
   name: string;
   attributes?: DeviceAttributes;
   networkData?: NetworkDeviceData;

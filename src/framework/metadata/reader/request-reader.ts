@@ -8,7 +8,6 @@ import { metadataFileSuffix, v1ContainerDir } from '../layouts/layout-v1.ts';
 import { pathPart } from '../layouts/paths.ts';
 import { readMetadata } from './reader.ts';
 
-/** A request of a claim, as the author of a pod knows it. */
 export type RequestQuery = (
   | /** `metadata.name` of a claim that the pod names. */ { claim: string }
   | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string }
@@ -24,7 +23,6 @@ export interface ReaderOptions {
   root?: string;
 }
 
-/** Data about a request from all drivers together. */
 export interface RequestMetadata {
   claim: ClaimIdentity;
   podClaimName?: string;

@@ -53,12 +53,10 @@ function formatVersion({ claim, files }: RequestMetadata): string {
   return JSON.stringify([claim.uid, files.map(({ path, generation }) => [path, generation])]);
 }
 
-/** File changes reported by the kernel. */
 class FileChanges implements Disposable {
   readonly #watchers = new Map<string, FSWatcher>();
   #changed = Promise.withResolvers<void>();
 
-  /** Resolves with the next change from now on. */
   next(): Promise<void> {
     this.#changed = Promise.withResolvers<void>();
     return this.#changed.promise;
