@@ -99,11 +99,7 @@ export class PluginCalls implements DraCalls {
     );
     const refs = claims.map(({ identity }) => identity);
     this.#reportStrangers(facts, refs, results);
-    return await answerEach(
-      claims,
-      (claim) => claim.identity.uid,
-      (claim, uid) => this.#answer(facts, claim, results.get(uid)),
-    );
+    return await answerEach(refs, ({ uid }, index) => this.#answer(facts, claims[index]!, results.get(uid)));
   }
 
   async #unprepare(facts: CallFacts, refs: ClaimIdentity[], signal: AbortSignal) {
@@ -111,11 +107,7 @@ export class PluginCalls implements DraCalls {
       this.#plugin.unprepareResourceClaims(refs, { signal }),
     );
     this.#reportStrangers(facts, refs, results);
-    return await answerEach(
-      refs,
-      ({ uid }) => uid,
-      (claim) => this.#cleanUp(facts, claim, results),
-    );
+    return await answerEach(refs, (claim) => this.#cleanUp(facts, claim, results));
   }
 
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
@@ -162,21 +154,41 @@ export class PluginCalls implements DraCalls {
     }
   }
 
-  async #answer(
-    facts: CallFacts,
-    claim: AllocatedClaim,
-    result: PrepareResult | undefined,
-  ): Promise<{ devices: WireDevice[]; error?: string }> {
-    const log = { ...facts, claim: subject(claim.identity), claimUid: claim.identity.uid };
-    try {
+  async #answer(facts: CallFacts, claim: AllocatedClaim, result: PrepareResult | undefined) {
+    const devices: WireDevice[] = [];
+    const error = await this.#logged(facts, claim.identity, 'prepared', async () => {
       if (result === undefined) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
       if ('error' in result) throw result.error;
-      const devices = await this.#layDown(claim, result.devices);
-      this.#options.logger.info({ ...log, devices: devices.length }, 'claim prepared');
-      return { devices };
+      devices.push(...(await this.#layDown(claim, result.devices)));
+      return { devices: devices.length };
+    });
+    return { devices, ...error };
+  }
+
+  async #cleanUp(facts: CallFacts, claim: ClaimIdentity, results: ReadonlyMap<string, Error | undefined>) {
+    return await this.#logged(facts, claim, 'unprepared', async () => {
+      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
+      const error = results.get(claim.uid);
+      if (error !== undefined) throw error;
+      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
+      return {};
+    });
+  }
+
+  /** Logs how the work on a claim ends. @param task returns more to log @returns what the kubelet is to know of a failure */
+  async #logged(
+    facts: CallFacts,
+    { namespace, name, uid }: ClaimIdentity,
+    done: 'prepared' | 'unprepared',
+    task: () => Promise<object>,
+  ): Promise<{ error?: string }> {
+    const log = { ...facts, claim: `${namespace}/${name}`, claimUid: uid };
+    try {
+      this.#options.logger.info({ ...log, ...(await task()) }, `claim ${done}`);
+      return {};
     } catch (error) {
-      this.#options.logger.error({ ...log, err: error }, 'claim not prepared');
-      return { devices: [], error: explain(error) };
+      this.#options.logger.error({ ...log, err: error }, `claim not ${done}`);
+      return { error: explain(error) };
     }
   }
 
@@ -187,25 +199,6 @@ export class PluginCalls implements DraCalls {
     const ids =
       metadata === undefined ? new Map<string, string>() : await metadata.prepare(prepared.record, prepared.contents);
     return prepared.devices.flatMap((device) => toWire(device, ids));
-  }
-
-  async #cleanUp(
-    facts: CallFacts,
-    claim: ClaimIdentity,
-    results: ReadonlyMap<string, Error | undefined>,
-  ): Promise<{ error?: string }> {
-    const log = { ...facts, claim: subject(claim), claimUid: claim.uid };
-    try {
-      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-      const error = results.get(claim.uid);
-      if (error !== undefined) throw error;
-      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
-      this.#options.logger.info(log, 'claim unprepared');
-      return {};
-    } catch (error) {
-      this.#options.logger.error({ ...log, err: error }, 'claim not unprepared');
-      return { error: explain(error) };
-    }
   }
 
   /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */
@@ -226,16 +219,12 @@ function isDone(answer: { error?: string } | undefined): boolean {
 }
 
 /** Exactly one answer for each claim, by UID; the files of the claims are written concurrently. */
-async function answerEach<Claim, Answer>(
-  claims: Claim[],
-  uidOf: (claim: Claim) => string,
-  answer: (claim: Claim, uid: string) => Promise<Answer>,
-): Promise<Map<string, Answer>> {
-  const entries = claims.map(async (claim): Promise<[string, Answer]> => {
-    const uid = uidOf(claim);
-    return [uid, await answer(claim, uid)];
-  });
-  return new Map(await Promise.all(entries));
+async function answerEach<T>(
+  claims: ClaimIdentity[],
+  answer: (claim: ClaimIdentity, index: number) => Promise<T>,
+): Promise<Map<string, T>> {
+  const answers = await Promise.all(claims.map(answer));
+  return new Map(claims.map(({ uid }, index) => [uid, answers[index]!]));
 }
 
 /**
