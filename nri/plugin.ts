@@ -4,7 +4,7 @@ import { ConnectionClosedError, toError } from './errors.ts';
 import { type PluginOptions, type ResolvedOptions, resolveOptions } from './plugin-options.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
 import { Session } from './session.ts';
-import { backoffMs, pause } from './timers.ts';
+import { backoffMs, onAbort, pause } from './timers.ts';
 import { createTtrpcCodec, type TtrpcCodec } from './ttrpc/codec.ts';
 import { createNriCodec, type NriCodec } from './wire.ts';
 
@@ -79,12 +79,10 @@ class ReconnectingPlugin implements Plugin {
 
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
     const { promise: aborted, reject } = Promise.withResolvers<never>();
-    const onAbort = () => reject(signal?.reason);
-    if (signal?.aborted) onAbort();
-    else signal?.addEventListener('abort', onAbort, { once: true });
+    const listener = onAbort(signal, () => reject(signal?.reason));
     const ready = Promise.race([aborted, this.#ready.promise]);
     // A dropped promise must not cause an unhandled rejection when the plugin is disposed of.
-    ready.catch(() => undefined).finally(() => signal?.removeEventListener('abort', onAbort));
+    ready.catch(() => undefined).finally(() => listener[Symbol.dispose]());
     return ready;
   }
 

@@ -6,7 +6,7 @@ import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { isKubeError, type ResourceApi, type ResourceClaim, retryPauseMs } from '../kube/index.ts';
-import type { ClaimIdentity } from '../metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../metadata/index.ts';
 import { type DeviceStatus, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
 import { type StoredStatus, statusPatch } from './status-patch.ts';
@@ -103,12 +103,12 @@ export class ClaimStatusWriter implements AsyncDisposable {
    * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
    */
   set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
-    this.#want(claim, structuredClone(devices), { isSettled });
+    this.#want(claim, structuredClone(devices), false, isSettled);
   }
 
   /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */
   remove(claim: ClaimIdentity): void {
-    this.#want(claim, [], { isRemoval: true });
+    this.#want(claim, [], true, true);
   }
 
   /** Number of tracked claims: those that were set and not removed, and those with writes under way. */
@@ -121,11 +121,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
   }
 
-  #want(
-    claim: ClaimIdentity,
-    wanted: DeviceStatus[],
-    { isRemoval = false, isSettled = true }: { isRemoval?: boolean; isSettled?: boolean },
-  ): void {
+  #want(claim: ClaimIdentity, wanted: DeviceStatus[], isRemoval: boolean, isSettled: boolean): void {
     if (this.#stop.signal.aborted) return;
     // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
     const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
@@ -158,7 +154,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
         entry.failure = undefined;
       } catch (error) {
         if (signal.aborted) return;
-        if (isGone(error)) return this.#forget(entry);
+        if (isGone(error)) return void this.#entries.delete(entry.claim.uid);
         const delayMs = this.#fail(entry, error);
         const isInVain = entry.isRemoval && (entry.failure?.attempts ?? 0) >= maxRemovalFailures;
         if (delayMs !== undefined && !isInVain) {
@@ -168,7 +164,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       }
       // A newer state has replaced this one.
       if (entry.wanted !== wanted) continue;
-      if (entry.isRemoval) this.#forget(entry);
+      if (entry.isRemoval) this.#entries.delete(entry.claim.uid);
       return;
     }
   }
@@ -218,7 +214,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       }
       const kept = entry.stored.devices?.filter((each) => each.driver === driver) ?? [];
       if (kept.length === 0 && wanted.length > 0) throw droppedError(claim);
-      logger.debug({ claim: subject(claim), devices: wanted.length }, 'claim status written');
+      logger.debug({ claim: claimName(claim), devices: wanted.length }, 'claim status written');
       return;
     }
   }
@@ -226,7 +222,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   /** @returns the delay before a retry, ms; `undefined` if a retry would be useless */
   #fail(entry: StatusEntry, cause: unknown): number | undefined {
     const { driver, logger, onPersistentFailure } = this.#options;
-    const error = toStatusError(cause, subject(entry.claim), driver);
+    const error = toStatusError(cause, claimName(entry.claim), driver);
     // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
     const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
     // Each kind of failure is logged once, until no claim has it any more.
@@ -247,10 +243,6 @@ export class ClaimStatusWriter implements AsyncDisposable {
     const { claimStatus, claimStatusForbidden } = pauses;
     return retryPauseMs(cause, attempts - 1, error.code === 'status-forbidden' ? claimStatusForbidden : claimStatus);
   }
-
-  #forget(entry: StatusEntry): void {
-    this.#entries.delete(entry.claim.uid);
-  }
 }
 
 class ClaimGone extends Error {}
@@ -267,11 +259,7 @@ function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceCl
 }
 
 function droppedError(claim: ClaimIdentity): ClaimStatusError {
-  const message = `the API server did not keep the status of the devices of claim ${subject(claim)}`;
+  const message = `the API server did not keep the status of the devices of claim ${claimName(claim)}`;
   const hint = 'Kubernetes 1.33 or newer has it; the feature gate is DRAResourceClaimDeviceStatus';
-  return new ClaimStatusError('status-dropped', message, { claim: subject(claim), hint });
-}
-
-function subject({ namespace, name }: ClaimIdentity): string {
-  return `${namespace}/${name}`;
+  return new ClaimStatusError('status-dropped', message, { claim: claimName(claim), hint });
 }

@@ -1,5 +1,5 @@
 import type { ErrorDetails } from '../../lib/errors.ts';
-import type { ClaimIdentity } from '../metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, ClaimObject } from './plugin.ts';
 
@@ -29,7 +29,7 @@ export async function fetchClaims(
 }
 
 async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: AbortSignal): Promise<AllocatedClaim> {
-  const subject = `${claim.namespace}/${claim.name}`;
+  const subject = claimName(claim);
   const refuse = (message: string, more: ErrorDetails = {}) =>
     new KubeletPluginError('claim-unavailable', message, { claim: subject, ...more });
   const object = await reader.readClaim(claim.namespace, claim.name, signal).catch((cause) => {

@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { baseRequest, type ClaimIdentity, type ClaimMetadata } from '../metadata/index.ts';
+import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, DraCalls, WireDevice } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
@@ -142,14 +142,14 @@ export class PluginCalls implements DraCalls {
     const startMs = clock.nowMs();
     using deadline = clock.deadline(Math.min(longestCallMs, timeoutMs * shareOfTimeout), this.#stopping.signal);
     const work = deadline.signal;
-    logger.debug({ ...facts, claims: claims.map(subject) }, 'call from the kubelet');
+    logger.debug({ ...facts, claims: claims.map(claimName) }, 'call from the kubelet');
     try {
       const running = task(facts, { call: AbortSignal.any([work, signal]), work });
       const answer = await abortable(running, work, () => aborted(`${method} did not end in time`, work.reason));
       logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'call answered');
       return answer;
     } catch (error) {
-      logger.error({ ...facts, claims: claims.map(subject), err: error }, 'call failed');
+      logger.error({ ...facts, claims: claims.map(claimName), err: error }, 'call failed');
       throw error;
     }
   }
@@ -178,11 +178,11 @@ export class PluginCalls implements DraCalls {
   /** Logs how the work on a claim ends. @param task returns more to log @returns what the kubelet is to know of a failure */
   async #logged(
     facts: CallFacts,
-    { namespace, name, uid }: ClaimIdentity,
+    claim: ClaimIdentity,
     done: 'prepared' | 'unprepared',
     task: () => Promise<object>,
   ): Promise<{ error?: string }> {
-    const log = { ...facts, claim: `${namespace}/${name}`, claimUid: uid };
+    const log = { ...facts, claim: claimName(claim), claimUid: claim.uid };
     try {
       this.#options.logger.info({ ...log, ...(await task()) }, `claim ${done}`);
       return {};
@@ -252,10 +252,6 @@ function take(ids: Map<string, string>, requests: string[]): string[] {
     ids.delete(request);
     return id === undefined ? [] : [id];
   });
-}
-
-function subject(claim: ClaimIdentity): string {
-  return `${claim.namespace}/${claim.name}`;
 }
 
 function aborted(message: string, cause?: unknown): KubeletPluginError {

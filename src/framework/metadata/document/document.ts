@@ -41,6 +41,11 @@ export interface ClaimIdentity {
   uid: string;
 }
 
+/** How a claim is called in messages. */
+export function claimName({ namespace, name }: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+  return `${namespace}/${name}`;
+}
+
 /**
  * One metadata document: the devices of one request of one claim, as one driver serves them. Version-independent; the
  * layouts turn it into bytes. Source: KEP-5304, "Metadata file schema".
