@@ -34,27 +34,18 @@ export interface Container {
 }
 
 /** Fills in fields that are absent on the wire. */
-export function parseContainer(wire: WireContainer): Container {
+export function parseContainer(message: WireContainer): Container {
+  const { linux = {}, hooks = {}, createdAt = 0, startedAt = 0, finishedAt = 0, ...wire } = message;
   return {
-    id: wire.id ?? '',
-    podSandboxId: wire.podSandboxId ?? '',
-    name: wire.name ?? '',
+    ...{ id: '', podSandboxId: '', name: '', args: [], env: [], pid: 0, exitCode: 0, ...wire },
+    ...{ createdAtNs: createdAt, startedAtNs: startedAt, finishedAtNs: finishedAt },
     state: states[wire.state ?? 0] ?? 'unknown',
     labels: { ...wire.labels },
     annotations: { ...wire.annotations },
-    args: wire.args ?? [],
-    env: wire.env ?? [],
-    mounts: (wire.mounts ?? []).map(({ destination = '', type = '', source = '', options = [] }) => {
-      return { destination, type, source, options };
-    }),
-    createRuntimeHooks: (wire.hooks?.createRuntime ?? []).map(({ path = '', args = [] }) => ({ path, args })),
-    namespaces: parseNamespaces(wire.linux?.namespaces),
-    cgroupsPath: wire.linux?.cgroupsPath ?? '',
-    pid: wire.pid ?? 0,
-    createdAtNs: wire.createdAt ?? 0,
-    startedAtNs: wire.startedAt ?? 0,
-    finishedAtNs: wire.finishedAt ?? 0,
-    exitCode: wire.exitCode ?? 0,
+    mounts: (wire.mounts ?? []).map((mount) => ({ destination: '', type: '', source: '', options: [], ...mount })),
+    createRuntimeHooks: (hooks.createRuntime ?? []).map((hook) => ({ path: '', args: [], ...hook })),
+    namespaces: parseNamespaces(linux.namespaces),
+    cgroupsPath: linux.cgroupsPath ?? '',
     cdiDevices: (wire.cdiDevices ?? []).map(({ name = '' }) => name),
   };
 }

@@ -1,39 +1,25 @@
 import { createConnection, Socket } from 'node:net';
 import { NriError } from './errors.ts';
-
-/** `not-connected`: nothing listens on the runtime's socket. */
-export class DialError extends NriError {
-  constructor(path: string, cause: Error) {
-    super('not-connected', `cannot connect to ${path}: ${cause.message}`, {
-      cause,
-      hint: 'is NRI enabled in the runtime, and the directory of its socket mounted (not the socket itself)?',
-    });
-  }
-}
+import { onAbort } from './timers.ts';
 
 /**
  * Connects to a unix socket.
- * @throws DialError, or the signal's reason
+ * @throws NriError `not-connected` if nothing listens there, or the signal's reason
  */
-export function dial(path: string, signal: AbortSignal): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    if (signal.aborted) return reject(signal.reason);
-    const socket = createConnection({ path });
-    const onAbort = () => {
-      socket.destroy();
-      reject(signal.reason);
-    };
-    signal.addEventListener('abort', onAbort, { once: true });
-    // Stays on the socket: without a listener an error before the next owner takes over would end the process.
-    socket.on('error', (cause) => {
-      signal.removeEventListener('abort', onAbort);
-      reject(new DialError(path, cause));
-    });
-    socket.once('connect', () => {
-      signal.removeEventListener('abort', onAbort);
-      resolve(socket);
-    });
+export async function dial(path: string, signal: AbortSignal): Promise<Socket> {
+  signal.throwIfAborted();
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  const socket = createConnection({ path }, () => resolve(socket));
+  // Stays on the socket: without a listener an error before the next owner takes over would end the process.
+  socket.on('error', (cause) => {
+    const hint = 'is NRI enabled in the runtime, and the directory of its socket mounted (not the socket itself)?';
+    reject(new NriError('not-connected', `cannot connect to ${path}: ${cause.message}`, { cause, hint }));
   });
+  using _ = onAbort(signal, () => {
+    socket.destroy();
+    reject(signal.reason);
+  });
+  return await promise;
 }
 
 /**

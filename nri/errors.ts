@@ -1,6 +1,5 @@
 import { inspect } from 'node:util';
 
-/** What an error can carry besides its message. */
 export interface NriErrorDetails {
   cause?: unknown;
   /** What the reader can do about it, as a clause. */
@@ -37,7 +36,6 @@ export class OptionError extends NriError {
   }
 }
 
-/** The thrown value as an Error, whatever it is. */
 export function toError(thrown: unknown): Error {
   if (thrown instanceof Error) return thrown;
   const text = typeof thrown === 'string' ? thrown : inspect(thrown);

@@ -16,7 +16,6 @@ export function podEventName(event: number): PodEventName | undefined {
   return podEventNames.find((name) => PodEvent[name] === event);
 }
 
-/** The bit of an event in a subscription. */
 export function eventBit(event: number): number {
   return 1 << (event - 1);
 }

@@ -2,7 +2,6 @@ import type { Container } from './container.ts';
 import type { PodSandbox } from './pod.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
 
-/** What a pod handler learns about its call. */
 export interface CallContext {
   /** How long the runtime waits for the answer, from when it asked. After that it continues as if all were well. */
   timeoutMs: number;
@@ -43,7 +42,6 @@ export interface PluginHandlers {
    * Adjusting it is not supported. Subscribing to this costs a call for every container of the node.
    */
   createContainer?: ContainerHandler;
-  /** Events arrive from now on. */
   connected?(runtime: RuntimeInfo): void;
   /** No more events arrive; those missed are lost. Only after `connected`. `error` says why, if anything went wrong. */
   disconnected?(error: Error | undefined): void;

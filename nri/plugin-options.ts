@@ -3,7 +3,6 @@ import type { PluginHandlers } from './handlers.ts';
 import { type Logger, silentLogger } from './logger.ts';
 import { defaultRegistrationTimeoutMs } from './runtime-info.ts';
 
-/** Where runtimes listen unless they are configured otherwise. */
 export const defaultSocketPath = '/var/run/nri/nri.sock';
 
 export interface PluginOptions {
@@ -19,7 +18,6 @@ export interface PluginOptions {
    * it (`NRI_PLUGIN_SOCKET`), which is then used instead of `socketPath`, without reconnecting. Absent: ignored.
    */
   env?: Readonly<Record<string, string | undefined>>;
-  /** Default: nothing is logged. */
   logger?: Logger;
   backoff?: BackoffOptions;
   /** How long the runtime may take to answer the registration, ms. Default 5000. */
@@ -55,24 +53,13 @@ export interface BackoffOptions {
   random?: () => number;
 }
 
-/** The options with their defaults. */
-export interface ResolvedOptions {
-  name: string;
-  index: string;
-  handlers: PluginHandlers;
-  socketPath: string;
+export type ResolvedOptions = Required<Omit<PluginOptions, 'env' | 'backoff' | 'protoDir'>> & {
+  backoff: Required<BackoffOptions>;
   /** Descriptor of the socket that the runtime handed over. */
   fd: number | undefined;
-  logger: Logger;
-  backoff: Required<BackoffOptions>;
-  registrationTimeoutMs: number;
-  syncPatienceMs: number;
-  answerBeforeDeadlineMs: number;
-  disposeTimeoutMs: number;
   protoDir: string | undefined;
-}
+};
 
-/** @throws OptionError */
 export function resolveOptions(options: PluginOptions): ResolvedOptions {
   const { name, index, handlers } = options;
   if (!/^[A-Za-z0-9_.+-]+$/.test(name)) {

@@ -31,7 +31,6 @@ export class PluginService {
   readonly services: Services;
   readonly #options: PluginServiceOptions;
   readonly #sync = new SyncParts(syncLimits);
-  /** Work that continues after its call was answered. */
   readonly #afterwards = new Set<Promise<void>>();
   #runtime: RuntimeInfo | undefined;
   #isReady = false;

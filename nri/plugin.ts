@@ -1,24 +1,20 @@
 import type { Socket } from 'node:net';
-import { Backoff } from './backoff.ts';
 import { adoptSocket, dial } from './dial.ts';
 import { ConnectionClosedError, toError } from './errors.ts';
 import { type PluginOptions, type ResolvedOptions, resolveOptions } from './plugin-options.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
 import { Session } from './session.ts';
-import { pause } from './timers.ts';
+import { backoffMs, onAbort, pause } from './timers.ts';
 import { createTtrpcCodec, type TtrpcCodec } from './ttrpc/codec.ts';
 import { createNriCodec, type NriCodec } from './wire.ts';
 
-/** A plugin that keeps itself registered with the node's container runtime. */
 export interface Plugin extends AsyncDisposable {
   /**
    * Starts to connect, and reconnects whenever the connection is lost. A second call does nothing.
    * @throws ConnectionClosedError after the plugin was disposed of
    */
   start(): void;
-  /** Whether the runtime sends events now. */
   readonly connected: boolean;
-  /** The runtime we are connected to. */
   readonly runtime: RuntimeInfo | undefined;
   /**
    * Waits until the runtime sends events.
@@ -44,21 +40,16 @@ export function createPlugin(options: PluginOptions): Plugin {
   return new ReconnectingPlugin(resolved, createTtrpcCodec(resolved.protoDir), createNriCodec(resolved.protoDir));
 }
 
-interface Waiter {
-  resolve(runtime: RuntimeInfo): void;
-  reject(reason: unknown): void;
-}
-
 class ReconnectingPlugin implements Plugin {
-  readonly finished: Promise<void>;
+  readonly #finished = Promise.withResolvers<void>();
+  readonly finished = this.#finished.promise;
   readonly #options: ResolvedOptions;
   readonly #ttrpc: TtrpcCodec;
   readonly #nri: NriCodec;
   readonly #stop = new AbortController();
-  readonly #waiters = new Set<Waiter>();
-  readonly #resolveFinished: () => void;
+  /** Settles when the runtime sends events, or never will. */
+  #ready = pendingRuntime();
   #started = false;
-  #isFinished = false;
   #session: Session | undefined;
   #runtime: RuntimeInfo | undefined;
   #disposing: Promise<void> | undefined;
@@ -67,9 +58,6 @@ class ReconnectingPlugin implements Plugin {
     this.#options = options;
     this.#ttrpc = ttrpc;
     this.#nri = nri;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.finished = promise;
-    this.#resolveFinished = () => resolve();
   }
 
   get connected(): boolean {
@@ -90,24 +78,12 @@ class ReconnectingPlugin implements Plugin {
   }
 
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
-    const { promise, resolve, reject } = Promise.withResolvers<RuntimeInfo>();
+    const { promise: aborted, reject } = Promise.withResolvers<never>();
+    const listener = onAbort(signal, () => reject(signal?.reason));
+    const ready = Promise.race([aborted, this.#ready.promise]);
     // A dropped promise must not cause an unhandled rejection when the plugin is disposed of.
-    promise.catch(() => undefined);
-    if (signal?.aborted) reject(signal.reason);
-    else if (this.#runtime !== undefined) resolve(this.#runtime);
-    else if (this.#isFinished) reject(new ConnectionClosedError('the plugin'));
-    else {
-      const waiter: Waiter = { resolve, reject };
-      this.#waiters.add(waiter);
-      const onAbort = () => {
-        this.#waiters.delete(waiter);
-        reject(signal?.reason);
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
-      const forget = () => signal?.removeEventListener('abort', onAbort);
-      promise.then(forget, forget);
-    }
-    return promise;
+    ready.catch(() => undefined).finally(() => listener[Symbol.dispose]());
+    return ready;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -123,30 +99,27 @@ class ReconnectingPlugin implements Plugin {
   }
 
   #finish(): void {
-    this.#isFinished = true;
-    for (const waiter of this.#waiters) waiter.reject(new ConnectionClosedError('the plugin'));
-    this.#waiters.clear();
-    this.#resolveFinished();
+    this.#ready.reject(new ConnectionClosedError('the plugin'));
+    this.#finished.resolve();
   }
 
   /** The runtime's socket comes and goes with the runtime; the plugin reconnects each time, but not immediately. */
   async #keepConnected(): Promise<void> {
     const { socketPath, backoff } = this.#options;
     const { signal } = this.#stop;
-    const dialing = new Backoff({ ...backoff, maxMs: backoff.dialMaxMs });
-    const registering = new Backoff(backoff);
+    let dials = 0;
+    let connections = 0;
     let reported: string | undefined;
     while (!signal.aborted) {
       try {
         const socket = await dial(socketPath, signal);
-        dialing.reset();
+        dials = 0;
         reported = undefined;
-        const stable = await this.#serve(socket);
-        if (stable) registering.reset();
-        await pause(registering.nextMs(), signal);
+        if (await this.#serve(socket)) connections = 0;
+        await pause(backoffMs(connections++, backoff), signal);
       } catch (error) {
         reported = this.#reportDialError(error, reported);
-        await pause(dialing.nextMs(), signal);
+        await pause(backoffMs(dials++, { ...backoff, maxMs: backoff.dialMaxMs }), signal);
       }
     }
   }
@@ -181,6 +154,7 @@ class ReconnectingPlugin implements Plugin {
     this.#session = session;
     const error = await session.closed;
     this.#session = undefined;
+    if (this.#runtime !== undefined) this.#ready = pendingRuntime();
     this.#runtime = undefined;
     if (!this.#stop.signal.aborted) {
       logger.warn({ err: error, registered: connectedAtMs !== undefined }, 'connection to the runtime lost');
@@ -194,8 +168,7 @@ class ReconnectingPlugin implements Plugin {
     const { logger, handlers, name, index } = this.#options;
     this.#runtime = runtime;
     logger.info({ plugin: `${index}-${name}`, runtime: runtime.name, version: runtime.version }, 'connected over NRI');
-    for (const waiter of this.#waiters) waiter.resolve(runtime);
-    this.#waiters.clear();
+    this.#ready.resolve(runtime);
     this.#notify('connected', () => handlers.connected?.(runtime));
   }
 
@@ -206,4 +179,10 @@ class ReconnectingPlugin implements Plugin {
       this.#options.logger.error({ err: toError(error), handler }, 'handler failed');
     }
   }
+}
+
+function pendingRuntime(): PromiseWithResolvers<RuntimeInfo> {
+  const ready = Promise.withResolvers<RuntimeInfo>();
+  ready.promise.catch(() => undefined);
+  return ready;
 }

@@ -32,20 +32,14 @@ export interface LinuxNamespace {
 }
 
 /** Fills in fields that are absent on the wire. */
-export function parsePodSandbox(wire: WirePod): PodSandbox {
+export function parsePodSandbox({ linux = {}, ...wire }: WirePod): PodSandbox {
   return {
-    id: wire.id ?? '',
-    name: wire.name ?? '',
-    uid: wire.uid ?? '',
-    namespace: wire.namespace ?? '',
+    ...{ id: '', name: '', uid: '', namespace: '', runtimeHandler: '', pid: 0, ips: [], ...wire },
     labels: { ...wire.labels },
     annotations: { ...wire.annotations },
-    runtimeHandler: wire.runtimeHandler ?? '',
-    pid: wire.pid ?? 0,
-    ips: wire.ips ?? [],
-    namespaces: parseNamespaces(wire.linux?.namespaces),
-    cgroupParent: wire.linux?.cgroupParent ?? '',
-    cgroupsPath: wire.linux?.cgroupsPath ?? '',
+    namespaces: parseNamespaces(linux.namespaces),
+    cgroupParent: linux.cgroupParent ?? '',
+    cgroupsPath: linux.cgroupsPath ?? '',
   };
 }
 

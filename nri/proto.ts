@@ -3,17 +3,10 @@ import { fileURLToPath } from 'node:url';
 import { type AnyDefinition, loadSync, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
 import { NriError } from './errors.ts';
 
-/** `undecodable`: bytes that are not a message of the expected type. */
-export class DecodeError extends NriError {
-  constructor(type: string, cause: unknown) {
-    super('undecodable', `cannot decode ${type}`, { cause });
-  }
-}
-
 /** Encodes and decodes messages of one type. Absent fields stay absent in both directions. */
 export interface MessageCodec<T> {
   encode(message: T): Buffer;
-  /** @throws DecodeError */
+  /** @throws NriError `undecodable`: bytes that are not a message of this type */
   decode(bytes: Buffer): T;
 }
 
@@ -59,7 +52,7 @@ export function messageCodec<T extends object>(messages: PackageDefinition, type
       try {
         return definition.deserialize(bytes) as T;
       } catch (cause) {
-        throw new DecodeError(type, cause);
+        throw new NriError('undecodable', `cannot decode ${type}`, { cause });
       }
     },
   };

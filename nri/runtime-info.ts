@@ -4,7 +4,6 @@ import type { WireConfigureRequest } from './wire.ts';
 export const defaultRegistrationTimeoutMs = 5_000;
 export const defaultRequestTimeoutMs = 2_000;
 
-/** The runtime at the other end, as it introduced itself. */
 export interface RuntimeInfo {
   /** `containerd` or `cri-o`. */
   name: string;

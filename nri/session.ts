@@ -1,9 +1,8 @@
 import type { Duplex } from 'node:stream';
 import { NriError, toError } from './errors.ts';
-import type { PluginHandlers } from './handlers.ts';
-import type { Logger } from './logger.ts';
 import { MuxConnection } from './mux/frame.ts';
 import { Mux } from './mux/mux.ts';
+import type { ResolvedOptions } from './plugin-options.ts';
 import { PluginService } from './plugin-service.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
 import { after, settledWithin } from './timers.ts';
@@ -12,32 +11,19 @@ import type { TtrpcCodec } from './ttrpc/codec.ts';
 import { TtrpcServer } from './ttrpc/server.ts';
 import { type NriCodec, runtimeService } from './wire.ts';
 
-/** `registration-failed`: the runtime did not accept the plugin; `cause` is its answer, or the lack of one. */
-export class RegistrationError extends NriError {
-  constructor(plugin: string, cause: unknown) {
-    super('registration-failed', `the runtime did not register plugin ${plugin}: ${toError(cause).message}`, { cause });
-  }
-}
-
-export interface SessionOptions {
-  name: string;
-  index: string;
+export type SessionOptions = Pick<
+  ResolvedOptions,
+  'name' | 'index' | 'handlers' | 'logger' | 'registrationTimeoutMs' | 'syncPatienceMs' | 'answerBeforeDeadlineMs'
+> & {
   ttrpc: TtrpcCodec;
   nri: NriCodec;
-  handlers: PluginHandlers;
-  logger: Logger;
-  registrationTimeoutMs: number;
-  syncPatienceMs: number;
-  answerBeforeDeadlineMs: number;
   /** Whether the runtime started this process and handed it the socket. */
   launched: boolean;
-  /** Called once, when events begin to arrive. */
   onReady: (runtime: RuntimeInfo) => void;
-}
+};
 
-/** One connection to a runtime, from the registration to its end. */
 export class Session {
-  /** Resolves, never rejects, when the connection has ended. */
+  /** Resolves, never rejects, when the connection has ended: with `registration-failed` if the runtime did not accept us. */
   readonly closed: Promise<Error | undefined>;
   readonly #mux: Mux;
   readonly #server: TtrpcServer;
@@ -78,7 +64,6 @@ export class Session {
     await this.idle(handlerTimeoutMs);
   }
 
-  /** Waits for running handlers, but no longer than `timeoutMs`. */
   async idle(timeoutMs: number): Promise<void> {
     await settledWithin(Promise.all([this.#server.idle(timeoutMs), this.#service.idle()]), timeoutMs);
   }
@@ -91,7 +76,10 @@ export class Session {
     const payload = nri.registerPluginRequest.encode({ pluginName: name, pluginIdx: index });
     client.call(runtimeService, 'RegisterPlugin', payload, { timeoutMs: registrationTimeoutMs }).then(
       () => logger.debug({ name, index }, 'NRI plugin registered'),
-      (error) => this.#mux.close(new RegistrationError(`${index}-${name}`, error)),
+      (cause) => {
+        const message = `the runtime did not register plugin ${index}-${name}: ${toError(cause).message}`;
+        this.#mux.close(new NriError('registration-failed', message, { cause }));
+      },
     );
   }
 }

@@ -1,7 +1,6 @@
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import type { WireContainer, WirePod } from './wire.ts';
 
-/** Existing pods and containers of the runtime, as they are on the wire. */
 export interface SyncState {
   pods: WirePod[];
   containers: WireContainer[];
@@ -14,7 +13,6 @@ export interface SyncLimits {
   entries: number;
 }
 
-/** Joins the parts in which a runtime sends what exists. */
 export class SyncParts {
   readonly #limits: SyncLimits;
   #bytes = 0;

@@ -33,14 +33,12 @@ export interface FakeRuntimeOptions {
   configureFirst?: boolean;
   /** Maximum size of one message with existing pods and containers, bytes. Default 4 MiB, as in Go. */
   maxSyncBytes?: number;
-  /** Pods and containers that exist when the runtime starts. */
   pods?: PodInput[];
   containers?: Partial<Container>[];
   logger?: Logger;
   protoDir?: string;
 }
 
-/** A pod with as many details as a test needs. */
 export type PodInput = Partial<PodSandbox> & Pick<PodSandbox, 'id'>;
 
 /**
@@ -88,7 +86,6 @@ export class FakeRuntime implements AsyncDisposable {
     return this.#plugins;
   }
 
-  /** Number of connections since the beginning, whatever became of them. */
   get accepted(): number {
     return this.#accepted;
   }
@@ -143,7 +140,6 @@ export class FakeRuntime implements AsyncDisposable {
     this.#serve(socket, { ...this.#facts, config }, this.#facts.nriVersion !== undefined);
   }
 
-  /** Waits until a plugin of that name gets events. */
   async waitForPlugin(name: string): Promise<FakePlugin> {
     for (;;) {
       const found = this.#plugins.find((plugin) => plugin.name === name);
@@ -152,7 +148,6 @@ export class FakeRuntime implements AsyncDisposable {
     }
   }
 
-  /** Waits until no plugin of that name gets events. */
   async waitForLoss(name: string): Promise<void> {
     while (this.#plugins.some((plugin) => plugin.name === name)) await this.#change();
   }
@@ -205,11 +200,9 @@ export class FakeRuntime implements AsyncDisposable {
    * @throws TtrpcError the first refusal
    */
   createContainer(pod: PodInput, container: Partial<Container>): Promise<void> {
-    const delivered = this.#events.then(async () => {
+    return this.#inTurn(async () => {
       for (const plugin of [...this.#plugins]) await plugin.createContainer(pod, container);
     });
-    this.#events = delivered.catch(() => undefined);
-    return delivered;
   }
 
   #isContainerd(): boolean {
@@ -217,10 +210,14 @@ export class FakeRuntime implements AsyncDisposable {
   }
 
   #event(event: PodEventName, pod: PodInput, admit: () => boolean): Promise<void> {
-    const delivered = this.#events.then(async () => {
+    return this.#inTurn(async () => {
       if (!admit()) return;
       for (const plugin of [...this.#plugins]) await plugin.notify(event, pod);
     });
+  }
+
+  #inTurn(deliver: () => Promise<void>): Promise<void> {
+    const delivered = this.#events.then(deliver);
     this.#events = delivered.catch(() => undefined);
     return delivered;
   }
@@ -273,7 +270,6 @@ export class FakeRuntime implements AsyncDisposable {
   }
 }
 
-/** Creates a runtime that listens. */
 export async function startFakeRuntime(options: FakeRuntimeOptions): Promise<FakeRuntime> {
   const runtime = new FakeRuntime(options);
   await runtime.start();

@@ -1,3 +1,5 @@
+import type { Container } from './container.ts';
+import type { LinuxNamespace, PodSandbox } from './pod.ts';
 import { loadMessages, type MessageCodec, messageCodec } from './proto.ts';
 
 /** Full names of the two services, and the methods that we know of. */
@@ -5,43 +7,28 @@ export const pluginService = 'nri.pkg.api.v1alpha1.Plugin';
 export const runtimeService = 'nri.pkg.api.v1alpha1.Runtime';
 
 /** Messages as they are on the wire: what is absent there is absent here. See `proto/nri.proto`. */
-export interface WirePod {
-  id?: string;
-  name?: string;
-  uid?: string;
-  namespace?: string;
-  labels?: Record<string, string>;
-  annotations?: Record<string, string>;
-  runtimeHandler?: string;
+export type WirePod = Partial<Omit<PodSandbox, 'namespaces' | 'cgroupParent' | 'cgroupsPath'>> & {
   linux?: { cgroupParent?: string; cgroupsPath?: string; namespaces?: WireNamespace[] };
-  pid?: number;
-  ips?: string[];
-}
+};
 
-export interface WireNamespace {
-  type?: string;
-  path?: string;
-}
+export type WireNamespace = Partial<LinuxNamespace>;
 
-export interface WireContainer {
-  id?: string;
-  podSandboxId?: string;
-  name?: string;
+/** Fields that are on the wire as they are in a container. */
+type PlainContainerFields = Pick<
+  Container,
+  'id' | 'podSandboxId' | 'name' | 'labels' | 'annotations' | 'args' | 'env' | 'pid' | 'exitCode'
+>;
+
+export type WireContainer = Partial<PlainContainerFields> & {
   state?: number;
-  labels?: Record<string, string>;
-  annotations?: Record<string, string>;
-  args?: string[];
-  env?: string[];
-  mounts?: { destination?: string; type?: string; source?: string; options?: string[] }[];
-  hooks?: { createRuntime?: { path?: string; args?: string[] }[] };
+  mounts?: Partial<Container['mounts'][number]>[];
+  hooks?: { createRuntime?: Partial<Container['createRuntimeHooks'][number]>[] };
   linux?: { namespaces?: WireNamespace[]; cgroupsPath?: string };
-  pid?: number;
   createdAt?: number;
   startedAt?: number;
   finishedAt?: number;
-  exitCode?: number;
   cdiDevices?: { name?: string }[];
-}
+};
 
 export interface WireConfigureRequest {
   config?: string;

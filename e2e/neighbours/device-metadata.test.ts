@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
-import { definedOnly, encodeAllVersions, encodeObject } from '../../src/framework/metadata/document/codec.ts';
+import { encodeAllVersions, encodeObject } from '../../src/framework/metadata/document/codec.ts';
 import { formatGoJson } from '../../src/framework/metadata/document/json-stream.ts';
 import { hostPath } from '../../src/framework/metadata/files/host-file.ts';
 import {
@@ -16,6 +16,7 @@ import {
   type MetadataDocument,
   readMetadataFile,
 } from '../../src/framework/metadata/index.ts';
+import { defined } from '../../src/lib/defined.ts';
 import * as arbitraries from '../../test/unit/framework/metadata/arbitraries.ts';
 import { documentOf, place, recordOf, samples } from '../../test/unit/framework/metadata/samples.ts';
 import { ensureGoPrograms } from '../go/build.ts';
@@ -149,14 +150,14 @@ function withLongAttributes(device: DeviceMetadata): DeviceMetadata {
 
 /** A device in the form that Go decodes into the type `kubeletplugin.Device`, which has no JSON names. */
 function asHelperDevice(request: string, { pool, name, attributes, networkData }: DeviceMetadata): object {
-  const metadata = definedOnly({ attributes, networkData });
+  const metadata = defined({ attributes, networkData });
   return { requests: [request], poolName: pool, deviceName: name, metadata };
 }
 
 /** A document in the shape of the type `v1alpha1.DeviceMetadata`. */
 function asGoPrints({ claim, generation, podClaimName, request, devices }: MetadataDocument): object {
   const requests = [devices.length === 0 ? { name: request } : { name: request, devices }];
-  return definedOnly({
+  return defined({
     kind: 'DeviceMetadata',
     apiVersion: 'metadata.resource.k8s.io/v1alpha1',
     metadata: { ...claim, generation },

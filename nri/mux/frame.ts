@@ -1,7 +1,6 @@
-import { ByteFiller } from '../byte-filler.ts';
 import { NriError } from '../errors.ts';
+import { FrameReader } from '../frame-reader.ts';
 
-/** Length of the header before each payload. */
 export const muxHeaderBytes = 8;
 
 /**
@@ -24,14 +23,6 @@ export interface MuxFrame {
   payload: Buffer;
 }
 
-/** `mux-frame-too-long`: the announced length exceeds that of any frame, so this is probably not a frame at all. */
-export class MuxFrameError extends NriError {
-  constructor(connectionId: number, payloadBytes: number, maxBytes: number) {
-    const text = `multiplexer frame of ${payloadBytes} bytes for connection ${connectionId}, at most ${maxBytes} are taken`;
-    super('mux-frame-too-long', text, { hint: 'is the other side an NRI runtime?' });
-  }
-}
-
 /** The 8 bytes before a payload: u32 connection id, u32 length; big endian. Source: containerd/nri pkg/net/multiplex */
 export function encodeMuxHeader(connectionId: number, payloadBytes: number): Buffer {
   const bytes = Buffer.allocUnsafe(muxHeaderBytes);
@@ -40,43 +31,27 @@ export function encodeMuxHeader(connectionId: number, payloadBytes: number): Buf
   return bytes;
 }
 
-/** Finds the frames in a stream of bytes, however it is split. */
 export class MuxFrameDecoder {
+  readonly #reader: FrameReader;
   readonly #maxPayloadBytes: number;
-  readonly #header = new ByteFiller(muxHeaderBytes);
-  readonly #payload = new ByteFiller(0);
-  #inPayload = false;
 
   constructor(maxPayloadBytes = maxMuxPayloadBytes) {
+    this.#reader = new FrameReader({ headerBytes: muxHeaderBytes, lengthAt: 4, maxBodyBytes: maxPayloadBytes });
     this.#maxPayloadBytes = maxPayloadBytes;
   }
 
   /**
    * @param emit called for each frame that `chunk` completes, in order
-   * @throws MuxFrameError as soon as a header announces too much, before anything is allocated for it. The decoder
-   * cannot continue after that.
+   * @throws NriError `mux-frame-too-long` as soon as a header announces too much; the decoder cannot continue after that
    */
   push(chunk: Uint8Array, emit: (frame: MuxFrame) => void): void {
-    let offset = 0;
-    while (offset < chunk.length) {
-      offset = this.#inPayload ? this.#payload.take(chunk, offset) : this.#header.take(chunk, offset);
-      if (!this.#inPayload && this.#header.full) this.#startPayload();
-      if (this.#inPayload && this.#payload.full) this.#finish(emit);
-    }
-  }
-
-  #startPayload(): void {
-    const length = this.#header.bytes.readUInt32BE(4);
-    if (length > this.#maxPayloadBytes) {
-      throw new MuxFrameError(this.#header.bytes.readUInt32BE(0), length, this.#maxPayloadBytes);
-    }
-    this.#payload.reset(length);
-    this.#inPayload = true;
-  }
-
-  #finish(emit: (frame: MuxFrame) => void): void {
-    this.#inPayload = false;
-    this.#header.rewind();
-    emit({ connectionId: this.#header.bytes.readUInt32BE(0), payload: this.#payload.bytes });
+    this.#reader.push(
+      chunk,
+      (header, payload) => emit({ connectionId: header.readUInt32BE(0), payload }),
+      (header, bytes) => {
+        const text = `multiplexer frame of ${bytes} bytes for connection ${header.readUInt32BE(0)}, at most ${this.#maxPayloadBytes} are taken`;
+        throw new NriError('mux-frame-too-long', text, { hint: 'is the other side an NRI runtime?' });
+      },
+    );
   }
 }

@@ -49,7 +49,6 @@ export class Mux {
     socket.on('data', (chunk: Buffer) => this.#receive(decoder, chunk));
   }
 
-  /** The logical connection with this id. */
   open(connectionId: number): Channel {
     return {
       send: (frame) => this.#send(connectionId, frame),

@@ -2,10 +2,11 @@ import type { Duplex } from 'node:stream';
 import { type Container, formatContainer } from '../container.ts';
 import { NriError, toError } from '../errors.ts';
 import { eventBit, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
-import type { Logger } from '../logger.ts';
 import { MuxConnection } from '../mux/frame.ts';
 import { Mux } from '../mux/mux.ts';
 import { formatPodSandbox, type PodSandbox } from '../pod.ts';
+import type { FakeRuntimeOptions } from '../testing.ts';
+import { settledWithin } from '../timers.ts';
 import { TtrpcClient } from '../ttrpc/client.ts';
 import type { TtrpcCodec } from '../ttrpc/codec.ts';
 import { maxDataBytes } from '../ttrpc/frame.ts';
@@ -14,22 +15,17 @@ import { StatusCode, TtrpcError } from '../ttrpc/status.ts';
 import { type NriCodec, pluginService, runtimeService } from '../wire.ts';
 import { goChannel } from './go-channel.ts';
 
-/** What a plugin's connection needs to know about its runtime. */
-export interface FakeRuntimeFacts {
-  name: string;
-  version: string;
-  /** From v0.12 on there is a method for each event. */
+export interface FakeRuntimeFacts
+  extends Required<
+    Pick<
+      FakeRuntimeOptions,
+      'name' | 'version' | 'registrationTimeoutMs' | 'requestTimeoutMs' | 'configureFirst' | 'maxSyncBytes' | 'logger'
+    >
+  > {
   nriVersion: string | undefined;
   config: string;
-  registrationTimeoutMs: number;
-  requestTimeoutMs: number;
-  /** Configure the plugin before its registration is answered. */
-  configureFirst: boolean;
-  /** Size at which existing pods and containers are split into parts, bytes. */
-  maxSyncBytes: number;
   ttrpc: TtrpcCodec;
   nri: NriCodec;
-  logger: Logger;
 }
 
 /** The runtime's end of one plugin's connection, with Go's rules for fatal errors. */
@@ -76,13 +72,14 @@ export class FakePlugin {
   async start(): Promise<void> {
     const { registrationTimeoutMs } = this.#runtime;
     try {
-      await timeLimit(this.#registered.promise, registrationTimeoutMs, 'plugin registration timed out');
+      if (!(await settledWithin(this.#registered.promise, registrationTimeoutMs))) {
+        throw new NriError('time-limit', 'plugin registration timed out');
+      }
+      await this.#registered.promise;
       await this.#configure();
       this.#configured.resolve();
     } catch (cause) {
-      const error = new NriError('plugin-refused', `failed to start plugin: ${toError(cause).message}`, { cause });
-      this.close(error);
-      throw error;
+      throw this.#refuse('start', cause);
     }
   }
 
@@ -98,12 +95,14 @@ export class FakePlugin {
         }
       }
     } catch (cause) {
-      const error = new NriError('plugin-refused', `failed to synchronize plugin: ${toError(cause).message}`, {
-        cause,
-      });
-      this.close(error);
-      throw error;
+      throw this.#refuse('synchronize', cause);
     }
+  }
+
+  #refuse(what: string, cause: unknown): NriError {
+    const error = new NriError('plugin-refused', `failed to ${what} plugin: ${toError(cause).message}`, { cause });
+    this.close(error);
+    return error;
   }
 
   /**
@@ -237,14 +236,4 @@ function hasMethodPerEvent(nriVersion: string | undefined): boolean {
 /** The middle number of a version; all versions so far begin with 0. */
 function minorVersion(nriVersion: string | undefined): number {
   return Number(/^v?0\.(\d+)/.exec(nriVersion ?? '')?.[1] ?? 0);
-}
-
-async function timeLimit<T>(work: Promise<T>, ms: number, message: string): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new NriError('time-limit', message)), ms);
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -10,7 +10,6 @@ export interface Channel {
   send(frame: Buffer): void;
   /** Sets the receiver of incoming data. To be called once, in the same tick in which the channel was created. */
   receive(receiver: ChannelReceiver): void;
-  /** Closes the underlying connection, with all its channels. */
   close(error?: Error): void;
 }
 

@@ -23,10 +23,6 @@ export interface CallOptions {
   timeoutMs?: number;
 }
 
-interface PendingCall {
-  settle(result: Buffer | Error): void;
-}
-
 /** Stream ids are 32 bits wide, ours are odd, and none may be used twice. */
 const lastStreamId = 2 ** 32 - 1;
 
@@ -34,7 +30,8 @@ const lastStreamId = 2 ** 32 - 1;
 export class TtrpcClient {
   readonly #channel: Channel;
   readonly #options: TtrpcClientOptions;
-  readonly #pending = new Map<number, PendingCall>();
+  /** What settles each call that was not answered yet, by stream id. */
+  readonly #pending = new Map<number, (result: Buffer | Error) => void>();
   #nextStreamId = 1;
   #closed: ConnectionClosedError | undefined;
 
@@ -67,12 +64,10 @@ export class TtrpcClient {
       const streamId = frame.readUInt32BE(4);
       const onTimeout = () => this.#settle(streamId, new CallTimeoutError(`${service}/${method}`, timeoutMs ?? 0));
       const cancel = timeoutMs === undefined ? () => undefined : after(timeoutMs, onTimeout);
-      this.#pending.set(streamId, {
-        settle(result) {
-          cancel();
-          if (result instanceof Error) reject(result);
-          else resolve(result);
-        },
+      this.#pending.set(streamId, (result) => {
+        cancel();
+        if (result instanceof Error) reject(result);
+        else resolve(result);
       });
       this.#channel.send(frame);
     } catch (error) {
@@ -121,9 +116,8 @@ export class TtrpcClient {
   }
 
   #settle(streamId: number, result: Buffer | Error): void {
-    const call = this.#pending.get(streamId);
+    this.#pending.get(streamId)?.(result);
     this.#pending.delete(streamId);
-    call?.settle(result);
   }
 
   #end(error: Error | undefined): void {

@@ -9,7 +9,6 @@ export interface TtrpcRequest {
   metadata?: { key?: string; value?: string }[];
 }
 
-/** Content of a response frame. */
 export interface TtrpcResponse {
   status?: { code?: number; message?: string };
   payload?: Uint8Array;

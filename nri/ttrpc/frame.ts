@@ -1,7 +1,6 @@
-import { ByteFiller } from '../byte-filler.ts';
+import { FrameReader } from '../frame-reader.ts';
 import { StatusCode, TtrpcError } from './status.ts';
 
-/** Length of the header before the data of each frame. */
 export const ttrpcHeaderBytes = 10;
 /** Maximum data of a frame. Go refuses to send more and discards what it receives. */
 export const maxDataBytes = 4 * 1024 * 1024;
@@ -12,20 +11,19 @@ export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 /** Flags of a request: the caller will send data frames. A unary call has none. */
 export const requestOpensStream = 0x02;
 
-export interface TtrpcFrame {
+interface FrameHead {
   streamId: number;
   /** A `FrameType`, or an unknown number: those are to be ignored. */
   type: number;
   flags: number;
+}
+
+export interface TtrpcFrame extends FrameHead {
   data: Buffer;
 }
 
 /** A frame that announced more than `maxDataBytes`; its data is discarded as it comes in. */
-export interface OversizeFrame {
-  streamId: number;
-  type: number;
-  flags: number;
-  /** Length that the header announced. */
+export interface OversizeFrame extends FrameHead {
   oversizeBytes: number;
 }
 
@@ -52,54 +50,19 @@ export function oversizeError(bytes: number): TtrpcError {
   );
 }
 
-/**
- * Finds the frames in a stream of bytes, however it is split. Accepts any bytes: a frame that is too long is reported
- * when its header is complete, before anything is allocated for it, and then skipped.
- */
 export class TtrpcFrameDecoder {
-  readonly #header = new ByteFiller(ttrpcHeaderBytes);
-  readonly #data = new ByteFiller(0);
-  #inData = false;
-  #skipBytes = 0;
+  readonly #reader = new FrameReader({ headerBytes: ttrpcHeaderBytes, lengthAt: 0, maxBodyBytes: maxDataBytes });
 
-  /** @param emit called for each frame that `chunk` completes, in order */
+  /** @param emit called in order, for each frame that `chunk` completes and each header that announces too much */
   push(chunk: Uint8Array, emit: (frame: TtrpcFrame | OversizeFrame) => void): void {
-    let offset = 0;
-    while (offset < chunk.length) {
-      if (this.#skipBytes > 0) {
-        const skipped = Math.min(this.#skipBytes, chunk.length - offset);
-        this.#skipBytes -= skipped;
-        offset += skipped;
-        continue;
-      }
-      offset = this.#inData ? this.#data.take(chunk, offset) : this.#header.take(chunk, offset);
-      if (!this.#inData && this.#header.full) this.#startData(emit);
-      if (this.#inData && this.#data.full) this.#finish(emit);
-    }
+    this.#reader.push(
+      chunk,
+      (header, data) => emit({ ...parseHead(header), data }),
+      (header, oversizeBytes) => emit({ ...parseHead(header), oversizeBytes }),
+    );
   }
+}
 
-  #startData(emit: (frame: OversizeFrame) => void): void {
-    const length = this.#header.bytes.readUInt32BE(0);
-    if (length <= maxDataBytes) {
-      this.#data.reset(length);
-      this.#inData = true;
-      return;
-    }
-    this.#skipBytes = length;
-    const head = this.#takeHeader();
-    emit({ ...head, oversizeBytes: length });
-  }
-
-  #finish(emit: (frame: TtrpcFrame) => void): void {
-    this.#inData = false;
-    const head = this.#takeHeader();
-    emit({ ...head, data: this.#data.bytes });
-  }
-
-  #takeHeader(): { streamId: number; type: number; flags: number } {
-    const { bytes } = this.#header;
-    const head = { streamId: bytes.readUInt32BE(4), type: bytes.readUInt8(8), flags: bytes.readUInt8(9) };
-    this.#header.rewind();
-    return head;
-  }
+function parseHead(header: Buffer): FrameHead {
+  return { streamId: header.readUInt32BE(4), type: header.readUInt8(8), flags: header.readUInt8(9) };
 }

@@ -1,6 +1,6 @@
 import { ConnectionClosedError, toError } from '../errors.ts';
 import type { Logger } from '../logger.ts';
-import { settledWithin } from '../timers.ts';
+import { after, settledWithin } from '../timers.ts';
 import type { Channel } from './channel.ts';
 import { payloadField, type TtrpcCodec, type TtrpcRequest, type TtrpcResponse } from './codec.ts';
 import {
@@ -13,12 +13,24 @@ import {
   type TtrpcFrame,
   TtrpcFrameDecoder,
 } from './frame.ts';
-import { type CallInfo, ServerCall } from './server-call.ts';
 import { StatusCode, TtrpcError, toStatus } from './status.ts';
 
-export type { CallInfo } from './server-call.ts';
+export interface CallInfo {
+  /** How long the caller was willing to wait when it sent the request; absent if it did not say. */
+  timeoutMs: number | undefined;
+  /** Aborts when the caller no longer waits for the answer: deadline passed or connection closed. */
+  signal: AbortSignal;
+  /** Side information as received, e.g. a `traceparent`. Keys may repeat. */
+  metadata: readonly { key?: string; value?: string }[];
+}
 
-/** Answer of a method. */
+interface RunningCall {
+  service: string;
+  method: string;
+  timeoutMs: number | undefined;
+  abort: AbortController;
+}
+
 export interface Reply {
   /** The encoded response message; absent if it is empty. */
   payload?: Uint8Array;
@@ -52,7 +64,7 @@ export class TtrpcServer {
   readonly #channel: Channel;
   readonly #services: Services;
   readonly #options: TtrpcServerOptions;
-  readonly #calls = new Map<number, ServerCall>();
+  readonly #calls = new Map<number, RunningCall>();
   readonly #atWork = new Set<Promise<void>>();
   #lastStreamId = 0;
 
@@ -125,30 +137,43 @@ export class TtrpcServer {
   }
 
   #start(streamId: number, method: Method, request: TtrpcRequest): void {
-    const { answerBeforeDeadlineMs, logger } = this.#options;
-    const call = new ServerCall(request, answerBeforeDeadlineMs, (error) => {
-      logger.warn({ method: call.method, timeoutMs: call.info.timeoutMs }, 'method is late, refused in its place');
-      this.#answerOnce(streamId, call, error);
-    });
+    const { service = '', method: name = '', timeoutNano = 0 } = request;
+    // In nanoseconds, 0 for "no limit".
+    const timeoutMs = timeoutNano === 0 ? undefined : Math.max(0, timeoutNano / 1e6);
+    const call: RunningCall = { service, method: name, timeoutMs, abort: new AbortController() };
     this.#calls.set(streamId, call);
+    const cancelTimer = this.#limitTime(streamId, call);
     const work = this.#run(streamId, method, request, call).finally(() => {
-      call[Symbol.dispose]();
+      cancelTimer?.();
       this.#atWork.delete(work);
     });
     this.#atWork.add(work);
   }
 
-  async #run(streamId: number, method: Method, request: TtrpcRequest, call: ServerCall): Promise<void> {
-    try {
-      const reply = await method(Buffer.from(request.payload ?? []), call.info);
-      this.#answerOnce(streamId, call, reply);
-    } catch (error) {
-      this.#answerOnce(streamId, call, toError(error));
-    }
+  #limitTime(streamId: number, call: RunningCall): (() => void) | undefined {
+    const { answerBeforeDeadlineMs, logger } = this.#options;
+    const { method, timeoutMs, abort } = call;
+    if (timeoutMs === undefined) return undefined;
+    const waitMs = Math.max(timeoutMs - (answerBeforeDeadlineMs ?? 0), timeoutMs / 2);
+    return after(waitMs, () => {
+      const text = `${method} was not done within ${Math.round(waitMs)} of ${Math.round(timeoutMs)} ms`;
+      const error = new TtrpcError(StatusCode.deadlineExceeded, text);
+      if (answerBeforeDeadlineMs !== undefined) {
+        logger.warn({ method, timeoutMs }, 'method is late, refused in its place');
+        this.#answerOnce(streamId, call, error);
+      }
+      abort.abort(error);
+    });
+  }
+
+  async #run(streamId: number, method: Method, request: TtrpcRequest, call: RunningCall): Promise<void> {
+    const info = { timeoutMs: call.timeoutMs, signal: call.abort.signal, metadata: request.metadata ?? [] };
+    const answer = await (async () => method(Buffer.from(request.payload ?? []), info))().catch(toError);
+    this.#answerOnce(streamId, call, answer);
   }
 
   /** The method and the deadline may both try to answer; only the first one does. */
-  #answerOnce(streamId: number, call: ServerCall, answer: Reply | Error): void {
+  #answerOnce(streamId: number, call: RunningCall, answer: Reply | Error): void {
     const { service, method } = call;
     const { logger } = this.#options;
     const err = answer instanceof Error ? answer : undefined;
@@ -192,7 +217,7 @@ export class TtrpcServer {
 
   #end(error: Error | undefined): void {
     const reason = new ConnectionClosedError('the ttrpc connection', error);
-    for (const call of this.#calls.values()) call.abort(reason);
+    for (const { abort } of this.#calls.values()) abort.abort(reason);
     this.#calls.clear();
   }
 }

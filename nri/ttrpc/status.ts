@@ -1,6 +1,5 @@
 import { NriError, type NriErrorDetails } from '../errors.ts';
 
-/** The status codes of gRPC, which ttrpc uses. */
 export const StatusCode = {
   ok: 0,
   cancelled: 1,

@@ -9,8 +9,8 @@ import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
 import { systemClock as clock } from '../lib/clock.ts';
 import { defined } from '../lib/defined.ts';
+import { KeyedMutex } from '../lib/keyed-mutex.ts';
 import type { Logger } from '../lib/logger.ts';
-import { createOneByOne } from '../lib/one-by-one.ts';
 import { CniRunner } from '../node/cni/index.ts';
 import { NetworkWatch } from '../node/netlink/index.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
@@ -41,10 +41,12 @@ export async function openPorts(
   const gate = await openStartGate(settings, { kube, dataDir, logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
   const locks = stack.use(new ClaimLocks(join(stateDir, 'claims.lock'), clock));
+  const removals = new KeyedMutex();
   return {
     ...{ clock, now: () => new Date(), logger, random: Math.random, kube },
     kernel: { networks, watchHost: (onChange) => NetworkWatch.openHost(onChange) },
-    disk: { bootId, store, locks, gate, later: createOneByOne() },
+    // What a failed removal leaves is found by the next reconciliation.
+    disk: { bootId, store, locks, gate, later: (task) => void removals.run('', task).catch(() => undefined) },
     kubelet: {
       serve: (plugin, options) =>
         startKubeletPlugin(plugin, {

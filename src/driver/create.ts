@@ -1,4 +1,4 @@
-import { ClaimStatusWriter, createClaimStatusApi, withClaimStatus } from '../framework/claimstatus/index.ts';
+import { ClaimStatusWriter, withClaimStatus } from '../framework/claimstatus/index.ts';
 import { isPodWanted, ResourceApi } from '../framework/kube/index.ts';
 import type { DraPlugin } from '../framework/kubeletplugin/index.ts';
 import { CdiSpecs, type ClaimIdentity, ClaimMetadata, layouts } from '../framework/metadata/index.ts';
@@ -18,7 +18,7 @@ import { DeviceReport } from './devices/device-report.ts';
 import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
-import { createEventsApi, EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
+import { EventWriter, FailureEvents, withClaimEvents, withPodEvents } from './events/index.ts';
 import type { KubeletSide, NodePorts, NodeSettings } from './ports.ts';
 import {
   endEarlierBoots,
@@ -185,9 +185,9 @@ function createReports({ kube, resources, observer, stack, podUidsOf, ...base }:
     }),
   );
   const options = { controller: driver, instance: nodeName, clock, logger };
-  const events = new FailureEvents(stack.use(new EventWriter(createEventsApi(kube), options)));
+  const events = new FailureEvents(stack.use(new EventWriter(kube, options)));
   const statusWriter = stack.use(
-    new ClaimStatusWriter(createClaimStatusApi(resources), {
+    new ClaimStatusWriter(resources, {
       ...{ driver, pool: nodeName, clock, logger, random },
       onPersistentFailure: (claim, error) => events.statusNotWritten(claim, podUidsOf(claim), error),
     }),

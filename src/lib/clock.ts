@@ -1,3 +1,5 @@
+import { onAbort } from './abort.ts';
+
 /** An `AbortSignal` that fires at a deadline, and the means to drop the timer early. */
 export interface Deadline extends Disposable {
   readonly signal: AbortSignal;
@@ -20,34 +22,59 @@ export const systemClock: Clock = {
   deadline(timeoutMs, parent) {
     const controller = new AbortController();
     const endsAt = performance.now() + timeoutMs;
-    const abort = (reason: unknown) => controller.abort(reason);
     const timer = setTimeout(
-      () => abort(new DOMException(`deadline of ${timeoutMs} ms passed`, 'TimeoutError')),
+      () => controller.abort(new DOMException(`deadline of ${timeoutMs} ms passed`, 'TimeoutError')),
       timeoutMs,
     );
-    const onParentAbort = () => abort(parent?.reason);
-    if (parent?.aborted) onParentAbort();
-    else parent?.addEventListener('abort', onParentAbort, { once: true });
+    const listener = onAbort(parent, () => controller.abort(parent?.reason));
     return {
       signal: controller.signal,
       remainingMs: () => Math.max(0, endsAt - performance.now()),
       [Symbol.dispose]() {
         clearTimeout(timer);
-        parent?.removeEventListener('abort', onParentAbort);
+        listener[Symbol.dispose]();
       },
     };
   },
-  sleep: (ms, signal) =>
-    new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(signal.reason);
-      const onAbort = () => {
-        clearTimeout(timer);
-        reject(signal?.reason);
-      };
-      const timer = setTimeout(() => {
-        signal?.removeEventListener('abort', onAbort);
-        resolve();
-      }, ms);
-      signal?.addEventListener('abort', onAbort, { once: true });
-    }),
+  async sleep(ms, signal) {
+    signal?.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    using stack = new DisposableStack();
+    stack.adopt(setTimeout(resolve, ms), clearTimeout);
+    stack.use(onAbort(signal, () => reject(signal?.reason)));
+    await promise;
+  },
 };
+
+/** Runs a task again and again, each time after a pause, until the signal fires. Never rejects: tasks handle their failures. */
+export async function repeat(clock: Clock, pauseMs: number, signal: AbortSignal, task: () => unknown): Promise<void> {
+  try {
+    for (;;) {
+      await clock.sleep(pauseMs, signal);
+      await task();
+    }
+  } catch {
+    // The signal has fired.
+  }
+}
+
+/**
+ * Waits for a promise for some time, or until the signal fires.
+ * @returns whether it was resolved
+ * @throws the reason of its rejection
+ */
+export async function resolvesWithin(
+  clock: Clock,
+  timeoutMs: number,
+  promise: Promise<unknown>,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  const over = new AbortController();
+  using _ = onAbort(signal, () => over.abort());
+  const late = clock.sleep(timeoutMs, over.signal).catch(() => undefined);
+  try {
+    return await Promise.race([promise.then(() => true), late.then(() => false)]);
+  } finally {
+    over.abort();
+  }
+}

@@ -1,6 +1,5 @@
 import { printable } from './printable.ts';
 
-/** What an error can carry besides its message. */
 export interface ErrorDetails {
   cause?: unknown;
   /** The claim it is about, as `namespace/name`. */

@@ -1,4 +1,3 @@
-/** A call of one of an object's methods. */
 export type MethodCall<T> = {
   [Name in keyof T]-?: NonNullable<T[Name]> extends (...args: infer Args) => infer Result
     ? { readonly name: Name; readonly args: Args /** Continues with the call. */; readonly next: () => Result }

@@ -1,24 +1,65 @@
+import { onAbort } from './abort.ts';
+
+/** Of one key: how many tasks run, and the starts of those that wait. */
+interface Queue {
+  running: number;
+  waiting: Set<() => void>;
+}
+
 /** Runs tasks with the same key one after the other, in the order of the calls; other keys do not wait. */
 export class KeyedMutex {
-  readonly #tails = new Map<string, Promise<void>>();
+  readonly #limit: number;
+  readonly #queues = new Map<string, Queue>();
 
-  async run<T>(key: string, task: () => Promise<T>): Promise<T> {
-    const previous = this.#tails.get(key);
-    const { promise: tail, resolve: release } = Promise.withResolvers<void>();
-    this.#tails.set(key, tail);
-    try {
-      await previous;
-      return await task();
-    } finally {
-      release();
-      if (this.#tails.get(key) === tail) this.#tails.delete(key);
-    }
+  /** @param limit how many tasks with the same key may run at once */
+  constructor(limit = 1) {
+    this.#limit = limit;
+  }
+
+  get waiting(): number {
+    return [...this.#queues.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
+  }
+
+  /** @throws the signal's reason if it fires while the task waits */
+  async run<T>(key: string, task: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    using _ = await this.acquire(key, signal);
+    return await task();
   }
 
   /** Runs a task under several keys at once: it waits for all tasks that use one of them. */
-  async runAll<T>(keys: readonly string[], task: () => Promise<T>): Promise<T> {
+  async runAll<T>(keys: readonly string[], task: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    using held = new DisposableStack();
     // Each key once and always in the same order, so that two tasks never wait for each other.
-    const unique = [...new Set(keys)].sort().reverse();
-    return await unique.reduce((inner, key) => () => this.run(key, inner), task)();
+    for (const key of [...new Set(keys)].sort()) held.use(await this.acquire(key, signal));
+    return await task();
   }
+
+  /** Waits for the turn of a task that ends when the result is disposed. @throws the signal's reason if it fires before */
+  async acquire(key: string, signal?: AbortSignal): Promise<Disposable> {
+    signal?.throwIfAborted();
+    const queue = this.#queues.get(key) ?? { running: 0, waiting: new Set() };
+    this.#queues.set(key, queue);
+    if (queue.running < this.#limit) queue.running++;
+    else await waitIn(queue, signal);
+    return { [Symbol.dispose]: () => this.#end(key, queue) };
+  }
+
+  #end(key: string, queue: Queue): void {
+    const [next] = queue.waiting;
+    if (next === undefined) {
+      queue.running--;
+      if (queue.running === 0) this.#queues.delete(key);
+    } else {
+      queue.waiting.delete(next);
+      next();
+    }
+  }
+}
+
+/** Resolves when a task that has ended leaves its place to this one. */
+async function waitIn({ waiting }: Queue, signal: AbortSignal | undefined): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  waiting.add(resolve);
+  using _ = onAbort(signal, () => waiting.delete(resolve) && reject(signal?.reason));
+  await promise;
 }

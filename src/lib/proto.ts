@@ -21,7 +21,6 @@ export function loadProto(file: string, dir = defaultDir): PackageDefinition {
 /** A service whose contract is loaded with the first message that is received or sent. */
 export interface LazyService {
   definition: ServiceDefinition;
-  /** Loads the contract now. */
   load(): void;
 }
 

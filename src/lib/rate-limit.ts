@@ -11,7 +11,8 @@ export interface RateLimitOptions {
 /** Token bucket for each key: a burst, then one per interval. Keys whose bucket is full again are forgotten. */
 export class RateLimit {
   readonly #options: RateLimitOptions;
-  readonly #buckets = new Map<string, { tokens: number; atMs: number }>();
+  /** By key: when its bucket is full again, ms of the clock. */
+  readonly #fullAtMs = new Map<string, number>();
 
   constructor(options: RateLimitOptions) {
     this.#options = options;
@@ -19,32 +20,17 @@ export class RateLimit {
 
   /** Takes a token of the key. @returns whether there was one */
   take(key: string): boolean {
-    this.#forgetFull();
-    const tokens = this.#tokens(key);
-    if (tokens < 1) return false;
-    this.#buckets.set(key, { tokens: tokens - 1, atMs: this.#options.clock.nowMs() });
+    const nowMs = this.#options.clock.nowMs();
+    for (const [each, fullAtMs] of this.#fullAtMs) if (fullAtMs <= nowMs) this.#fullAtMs.delete(each);
+    if (this.waitMs(key) > 0) return false;
+    this.#fullAtMs.set(key, (this.#fullAtMs.get(key) ?? nowMs) + this.#options.everyMs);
     return true;
   }
 
-  /** Time until the key has a token, ms. */
   waitMs(key: string): number {
-    return Math.max(0, Math.ceil((1 - this.#tokens(key)) * this.#options.everyMs));
-  }
-
-  get size(): number {
-    return this.#buckets.size;
-  }
-
-  #tokens(key: string): number {
     const { burst, everyMs, clock } = this.#options;
-    const bucket = this.#buckets.get(key);
-    if (bucket === undefined) return burst;
-    return Math.min(burst, bucket.tokens + (clock.nowMs() - bucket.atMs) / everyMs);
-  }
-
-  #forgetFull(): void {
-    for (const key of this.#buckets.keys()) {
-      if (this.#tokens(key) >= this.#options.burst) this.#buckets.delete(key);
-    }
+    const nowMs = clock.nowMs();
+    const missingMs = (this.#fullAtMs.get(key) ?? nowMs) - nowMs;
+    return Math.max(0, Math.ceil(missingMs - (burst - 1) * everyMs));
   }
 }

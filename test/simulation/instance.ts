@@ -5,11 +5,9 @@ import { allCni } from '../../src/driver/claims/index.ts';
 import { createNode, type NetworkNode } from '../../src/driver/create.ts';
 import type { KubeletPort, NodeObserver, NodePorts, NodeSettings } from '../../src/driver/ports.ts';
 import { ClaimLocks, Store, type StoreOptions } from '../../src/driver/state/index.ts';
-import { CallQueue } from '../../src/framework/kubeletplugin/call-queue.ts';
-import { FileLock } from '../../src/framework/kubeletplugin/file-lock.ts';
 import type { DeviceHealth } from '../../src/framework/kubeletplugin/index.ts';
+import { InstanceLock, shareMetadataFiles } from '../../src/framework/kubeletplugin/instance-lock.ts';
 import { type MetadataFiles, PluginCalls } from '../../src/framework/kubeletplugin/plugin-calls.ts';
-import { shareMetadataFiles } from '../../src/framework/kubeletplugin/shared-metadata-files.ts';
 import type { Logger } from '../../src/lib/logger.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
@@ -154,14 +152,15 @@ export class Instance {
     const [clock, logger, driver] = [this.#clock, this.#logger, driverName];
     const lockOf = (file: string) => {
       if (!this.#isShared) return undefined;
-      const lock = new HeldFileLock(join(dataDir, file), this.#lockClock());
-      this.process.onEnd(() => lock.breakFree());
+      const lock = new InstanceLock(join(dataDir, file), this.#lockClock());
+      this.process.onEnd(() => lock[Symbol.dispose]());
       return lock;
     };
     const filesLock = lockOf('files.lock');
     const files: MetadataFiles = filesLock === undefined ? metadata : shareMetadataFiles(metadata, filesLock, clock);
-    const queue = new CallQueue(lockOf('calls.lock'));
-    const calls = new PluginCalls(plugin, { driver, claims, metadata: files, queue, serialize: false, clock, logger });
+    const calls = new PluginCalls(plugin, {
+      ...{ driver, claims, metadata: files, lock: lockOf('calls.lock'), serialize: false, clock, logger },
+    });
     this.calls = calls;
     this.#node.simulator.schedule(5, this.process, 'registered', () => {
       this.isStarted = true;
@@ -218,27 +217,6 @@ export class Instance {
       deadline: (timeoutMs: number, parent?: AbortSignal) => clock.deadline(timeoutMs, parent),
       sleep: (_ms: number) => clock.sleep(lockPollMs),
     };
-  }
-}
-
-/** A file lock that the end of its process releases. */
-class HeldFileLock extends FileLock {
-  readonly #held = new Set<Disposable>();
-
-  override async acquire(signal: AbortSignal): Promise<Disposable> {
-    const lock = await super.acquire(signal);
-    this.#held.add(lock);
-    return {
-      [Symbol.dispose]: () => {
-        if (this.#held.delete(lock)) lock[Symbol.dispose]();
-      },
-    };
-  }
-
-  breakFree(): void {
-    for (const lock of this.#held) lock[Symbol.dispose]();
-    this.#held.clear();
-    this[Symbol.dispose]();
   }
 }
 

@@ -1,12 +1,7 @@
 import type { V1ClusterRole, V1PolicyRule } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createEventsApi, EventWriter, FailureEvents, type KubeEvent } from '../../../src/driver/events/index.ts';
-import {
-  type ClaimStatusApi,
-  ClaimStatusWriter,
-  createClaimStatusApi,
-  type DeviceStatus,
-} from '../../../src/framework/claimstatus/index.ts';
+import { EventWriter, FailureEvents, type KubeEvent } from '../../../src/driver/events/index.ts';
+import { type ClaimStatusApi, ClaimStatusWriter, type DeviceStatus } from '../../../src/framework/claimstatus/index.ts';
 import type { AllocatedDeviceStatus, KubeList } from '../../../src/framework/kube/index.ts';
 import type { ClaimIdentity } from '../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
@@ -84,11 +79,11 @@ async function writeForeign(claim: ClaimIdentity, generation: number): Promise<A
 
 function open(user: ApiUser, change = (api: ClaimStatusApi) => api) {
   const logger = new RecordingLogger();
-  const eventWriter = new EventWriter(createEventsApi(user.client), {
+  const eventWriter = new EventWriter(user.client, {
     ...{ controller: testDriver, instance: testNode, clock: systemClock, logger },
   });
   const events = new FailureEvents(eventWriter);
-  const api = change(createClaimStatusApi(user.resources));
+  const api = change(user.resources);
   const writer = new ClaimStatusWriter(api, {
     ...{ driver: testDriver, clock: systemClock, logger },
     onPersistentFailure: (claim, error) => events.statusNotWritten(claim, [], error),
@@ -149,11 +144,11 @@ describe('claim status on a real API server, with the permissions of the driver'
     let generation = 0;
     const conflicts: number[] = [];
     await using status = open(driver, (api) => ({
-      ...api,
-      async patch(...call) {
+      readClaim: (...call) => api.readClaim(...call),
+      async patchClaimStatus(...call) {
         // Between the read on which the patch is based and the patch itself.
         if (conflicts.length < 3) await writeForeign(claim, ++generation);
-        return await api.patch(...call).catch((error) => {
+        return await api.patchClaimStatus(...call).catch((error) => {
           conflicts.push(error.httpStatus);
           throw error;
         });

@@ -1,6 +1,7 @@
 import { ListWatch, type ObjectMeta, type ResourceApi } from '../../framework/kube/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { periods } from '../../lib/waiting-times.ts';
 
 /** The part of a resource.k8s.io/v1 DeviceClass that an allocation repeats. */
 export interface DeviceClass {
@@ -17,7 +18,6 @@ export interface DeviceClassesOptions {
 }
 
 const path = 'deviceclasses';
-const listAgainMs = 60_000;
 
 /**
  * The cluster's DeviceClasses: listed when one is read for the first time, and watched from then on. So a node without
@@ -90,7 +90,7 @@ export class DeviceClasses implements AsyncDisposable {
       .catch(async (error: unknown) => {
         if (signal.aborted) return;
         logger.warn({ err: error }, 'cannot list DeviceClasses; reading them per claim');
-        await clock.sleep(listAgainMs, signal).catch(() => undefined);
+        await clock.sleep(periods.deviceClasses, signal).catch(() => undefined);
       })
       .finally(() => {
         this.#listing = undefined;

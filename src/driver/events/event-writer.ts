@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { isKubeError, type KubeErrorCode } from '../../framework/kube/index.ts';
+import { isKubeError, type KubeApi, type KubeErrorCode, retryPauseMs } from '../../framework/kube/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
+import { pauses } from '../../lib/waiting-times.ts';
 import { type EventReport, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
-import type { EventsApi } from './events-api.ts';
 
 /** Events with the same text within this time are one, with a count. Source: client-go `tools/events`, `finishTime`. */
 const seriesEndsMs = 360_000;
@@ -16,7 +16,6 @@ const repeatMs = 30_000;
 const perObject = { burst: 10, everyMs: 300_000 };
 /** Maximum number of tracked events; more are dropped. */
 const maxEvents = 500;
-const retryMs = { first: 1_000, last: 30_000 };
 const maxFailures = 6;
 /** Not found refers to the namespace. */
 const hopelessCodes: KubeErrorCode[] = ['api-forbidden', 'api-invalid', 'api-not-found', 'api-unserved'];
@@ -50,7 +49,7 @@ interface EventEntry {
  * within six minutes is a series, with a count; different ones about one object are limited.
  */
 export class EventWriter implements AsyncDisposable {
-  readonly #api: EventsApi;
+  readonly #kube: Pick<KubeApi, 'request'>;
   readonly #options: EventWriterOptions;
   readonly #entries = new Map<string, EventEntry>();
   readonly #limit: RateLimit;
@@ -60,8 +59,8 @@ export class EventWriter implements AsyncDisposable {
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
 
-  constructor(api: EventsApi, options: EventWriterOptions) {
-    this.#api = api;
+  constructor(kube: Pick<KubeApi, 'request'>, options: EventWriterOptions) {
+    this.#kube = kube;
     this.#options = options;
     this.#limit = new RateLimit({ ...perObject, clock: options.clock });
   }
@@ -159,7 +158,7 @@ export class EventWriter implements AsyncDisposable {
 
   async #create(event: KubeEvent, signal: AbortSignal): Promise<void> {
     try {
-      await this.#api.create(event, signal);
+      await this.#kube.request({ method: 'POST', path: pathOf(event), body: event, signal });
     } catch (error) {
       // The response to an earlier attempt was lost.
       if (!isKubeError(error, 'api-conflict')) throw error;
@@ -169,7 +168,11 @@ export class EventWriter implements AsyncDisposable {
   async #repeat(entry: EventEntry, signal: AbortSignal): Promise<void> {
     const { event, count, lastSeen } = entry;
     try {
-      await this.#api.repeat(event, { count, lastObservedTime: formatMicroTime(lastSeen) }, signal);
+      await this.#kube.request({
+        ...{ method: 'PATCH', path: `${pathOf(event)}/${event.metadata.name}`, signal },
+        contentType: 'application/merge-patch+json',
+        body: { series: { count, lastObservedTime: formatMicroTime(lastSeen) } },
+      });
       entry.toldCount = count;
     } catch (error) {
       if (!isKubeError(error, 'api-not-found')) throw error;
@@ -189,7 +192,7 @@ export class EventWriter implements AsyncDisposable {
     this.#logged.add(code);
     logger[level]({ err: error, reason: explain(error) }, 'event not written');
     if (!isKubeError(error) || hopelessCodes.includes(error.code) || failures + 1 >= maxFailures) return undefined;
-    return Math.max(error.retryAfterMs ?? 0, Math.min(retryMs.first * 2 ** failures, retryMs.last));
+    return retryPauseMs(error, failures, pauses.event);
   }
 
   #forgetOld(nowMs: number): void {
@@ -197,6 +200,10 @@ export class EventWriter implements AsyncDisposable {
       if (entry.running === undefined && nowMs - entry.lastSeenMs > seriesEndsMs) this.#entries.delete(key);
     }
   }
+}
+
+function pathOf({ metadata: { namespace } }: KubeEvent): string {
+  return `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
 }
 
 /** The object's name and a random suffix, as other controllers do it. */

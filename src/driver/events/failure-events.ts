@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
 import type { StoredClaim } from '../state/index.ts';
@@ -52,25 +52,25 @@ export class FailureEvents {
   notPrepared({ identity, object }: AllocatedClaim, error: unknown): void {
     const consumers = object.status?.reservedFor?.filter(({ resource }) => resource === 'pods') ?? [];
     const pods = consumers.map(({ name, uid }) => ({ namespace: identity.namespace, name, uid }));
-    const note = `Devices of claim ${subject(identity)} cannot be prepared: ${explain(error)}`;
+    const note = `Devices of claim ${claimName(identity)} cannot be prepared: ${explain(error)}`;
     this.#report(identity, pods, { reason: 'DeviceNotPrepared', action: 'Preparing', note });
   }
 
   notUnprepared(claim: ClaimIdentity, error: unknown): void {
-    const note = `Devices of claim ${subject(claim)} cannot be released yet: ${explain(error)}`;
+    const note = `Devices of claim ${claimName(claim)} cannot be released yet: ${explain(error)}`;
     this.#report(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
   }
 
   /** @param reason as returned by {@link explain} */
   notAttached(claim: ClaimIdentity, podUids: string[], reason: string): void {
     const pods = this.#podsOf(podUids);
-    const note = `Devices of claim ${subject(claim)} are not attached yet, retrying: ${reason}`;
+    const note = `Devices of claim ${claimName(claim)} are not attached yet, retrying: ${reason}`;
     this.#report(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
   /** Nothing is wrong with the device, but its metadata and status may be out of date. */
   flapping(claim: ClaimIdentity, podUids: string[]): void {
-    const note = `The pod's network is flapping. Metadata and status of claim ${subject(claim)} are updated at most every 30 s until it settles.`;
+    const note = `The pod's network is flapping. Metadata and status of claim ${claimName(claim)} are updated at most every 30 s until it settles.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
   }
 
@@ -102,7 +102,7 @@ export class FailureEvents {
         if (this.#lost.has(key)) continue;
         const { podUid: uid, podNamespace: namespace, podName } = attachment ?? {};
         const isKnown = uid !== undefined && namespace !== undefined && podName !== undefined;
-        const note = `Device ${name} (${pciAddress}) of claim ${subject(identity)} is no longer on the node: the NIC was removed or its VFs were disabled. Delete the pod to reschedule it.`;
+        const note = `Device ${name} (${pciAddress}) of claim ${claimName(identity)} is no longer on the node: the NIC was removed or its VFs were disabled. Delete the pod to reschedule it.`;
         const pods = isKnown ? [{ uid, namespace, name: podName }] : [];
         this.#report(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note });
       }
@@ -136,8 +136,4 @@ export class FailureEvents {
 
 function podReference({ namespace, name, uid }: PodName): ObjectReference {
   return { apiVersion: 'v1', kind: 'Pod', namespace, name, uid };
-}
-
-function subject({ namespace, name }: ClaimIdentity): string {
-  return `${namespace}/${name}`;
 }

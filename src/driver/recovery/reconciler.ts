@@ -1,6 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Clock } from '../../lib/clock.ts';
+import { pauseMs } from '../../lib/backoff.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { pauses } from '../../lib/waiting-times.ts';
 
 /** One task of each reconciliation round. */
 export interface ReconcileTask {
@@ -14,9 +16,6 @@ export interface ReconcilerOptions {
   clock: Clock;
   logger: Logger;
 }
-
-/** The first pause before a round that the tasks themselves have requested for the second time in a row. */
-const firstPauseMs = 1_000;
 
 /**
  * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server
@@ -87,28 +86,16 @@ export class Reconciler implements AsyncDisposable {
   }
 
   async #pause(signal: AbortSignal): Promise<void> {
-    const { everyMs } = this.#options;
+    const { everyMs, clock } = this.#options;
     const wake = this.#wake.promise;
-    const isNudged = await this.#sleep(everyMs, [wake, this.#ownWake.promise], signal);
-    const pauseMs = this.#ownNudges === 0 ? 0 : Math.min(firstPauseMs * 2 ** (this.#ownNudges - 1), everyMs);
-    if (isNudged && this.#isOwnNudge && pauseMs > 0) await this.#sleep(pauseMs, [wake], signal);
+    const isNudged = await resolvesWithin(clock, everyMs, Promise.race([wake, this.#ownWake.promise]), signal);
+    if (isNudged && this.#isOwnNudge && this.#ownNudges > 0) {
+      const ms = Math.min(pauseMs(this.#ownNudges - 1, pauses.reconcile), everyMs);
+      await resolvesWithin(clock, ms, wake, signal);
+    }
     this.#ownNudges = this.#isOwnNudge ? this.#ownNudges + 1 : 0;
     this.#isOwnNudge = false;
     this.#wake = Promise.withResolvers<void>();
     this.#ownWake = Promise.withResolvers<void>();
-  }
-
-  /** @returns whether it was woken */
-  async #sleep(ms: number, wakers: readonly Promise<void>[], signal: AbortSignal): Promise<boolean> {
-    const woken = new AbortController();
-    const sleeping = this.#options.clock.sleep(ms, AbortSignal.any([signal, woken.signal])).then(
-      () => false,
-      () => true,
-    );
-    try {
-      return await Promise.race([sleeping, ...wakers.map((waker) => waker.then(() => true))]);
-    } finally {
-      woken.abort();
-    }
   }
 }

@@ -1,9 +1,9 @@
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, repeat } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { periods } from '../../lib/waiting-times.ts';
 import type { Sandbox } from './sandbox.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
-const everyMs = 2_000;
 /**
  * A sandbox that is not ready for longer than a container waits has a lasting failure, for which its containers are refused
  * instead of waiting: a VF that has left the pod may not come back for days.
@@ -37,7 +37,7 @@ export class DeletedPods implements AsyncDisposable {
   }
 
   start(): void {
-    this.#loop = this.#run();
+    this.#loop = repeat(this.#options.clock, periods.deletedPods, this.#stop.signal, () => this.look());
   }
 
   async [Symbol.asyncDispose]() {
@@ -53,18 +53,6 @@ export class DeletedPods implements AsyncDisposable {
     this.#sinceMs = new Map(registry.waiting().map((sandbox) => [sandbox, this.#sinceMs.get(sandbox) ?? nowMs]));
     const due = [...this.#sinceMs].filter(([, sinceMs]) => isSlowTurn || nowMs - sinceMs < patience.firstMs);
     await Promise.all(due.map(([sandbox]) => this.#lookAt(sandbox)));
-  }
-
-  async #run(): Promise<void> {
-    const { clock } = this.#options;
-    try {
-      for (;;) {
-        await clock.sleep(everyMs, this.#stop.signal);
-        await this.look();
-      }
-    } catch {
-      // Disposed of: nothing else rejects.
-    }
   }
 
   async #lookAt(sandbox: Sandbox): Promise<void> {

@@ -1,4 +1,6 @@
+import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { pauses } from '../../lib/waiting-times.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import type { NamespaceEnds } from './namespace-ends.ts';
 
@@ -6,9 +8,7 @@ import type { NamespaceEnds } from './namespace-ends.ts';
  * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that keeps changing is
  * read less and less often, and its events are ignored in between.
  */
-const settle = { firstMs: 250, lastMs: 30_000, looksAtFirst: 8 };
-/** After this time without changes, the next change is read without delay again. */
-const quietMs = 10_000;
+const looksAtFirst = 8;
 /** When reads are this far apart, the pod counts as flapping. */
 const flappingMs = 4_000;
 
@@ -76,7 +76,7 @@ export class Follow implements Disposable {
     const { clock } = this.#options;
     const settleMs = this.#settleMs();
     // Each further message would cost as much as this one and carry no more information.
-    if (settleMs > settle.firstMs) this.#watch[Symbol.dispose]();
+    if (settleMs > pauses.follow.firstMs) this.#watch[Symbol.dispose]();
     clock.sleep(settleMs, this.#stop.signal).then(
       () => this.#look(settleMs),
       () => undefined,
@@ -87,7 +87,7 @@ export class Follow implements Disposable {
     this.#isSettling = false;
     this.#lastLookMs = this.#options.clock.nowMs();
     try {
-      if (settleMs > settle.firstMs) this.#listenAgain();
+      if (settleMs > pauses.follow.firstMs) this.#listenAgain();
     } catch {
       // For example too many open files: it is tried again.
       this.#changed();
@@ -96,10 +96,9 @@ export class Follow implements Disposable {
   }
 
   #settleMs(): number {
-    if (this.#options.clock.nowMs() - this.#lastLookMs > quietMs) this.#looks = 0;
-    const doublings = Math.max(0, this.#looks - settle.looksAtFirst);
+    if (this.#options.clock.nowMs() - this.#lastLookMs > pauses.follow.quietMs) this.#looks = 0;
+    const settleMs = pauseMs(Math.max(0, this.#looks - looksAtFirst), pauses.follow);
     this.#looks++;
-    const settleMs = Math.min(settle.firstMs * 2 ** doublings, settle.lastMs);
     if (settleMs === flappingMs) this.#options.onFlapping?.();
     return settleMs;
   }

@@ -1,7 +1,6 @@
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, repeat } from '../../lib/clock.ts';
+import { periods } from '../../lib/waiting-times.ts';
 import type { Networks } from '../vf/networks.ts';
-
-const everyMs = 1_000;
 
 interface Watched {
   identity: string;
@@ -32,7 +31,10 @@ export class NamespaceEnds {
   watch(identity: string, netnsPath: string, onEnd: () => void): Disposable {
     const watched = { identity, netnsPath, onEnd };
     this.#watched.add(watched);
-    if (this.#stop === undefined) void this.#run();
+    if (this.#stop === undefined) {
+      this.#stop = new AbortController();
+      void repeat(this.#clock, periods.namespaceEnds, this.#stop.signal, () => this.#look());
+    }
     return { [Symbol.dispose]: () => this.#forget(watched) };
   }
 
@@ -41,19 +43,6 @@ export class NamespaceEnds {
     if (this.#watched.size > 0) return;
     this.#stop?.abort();
     this.#stop = undefined;
-  }
-
-  async #run(): Promise<void> {
-    const stop = new AbortController();
-    this.#stop = stop;
-    try {
-      for (;;) {
-        await this.#clock.sleep(everyMs, stop.signal);
-        this.#look();
-      }
-    } catch {
-      // The last watch has ended: nothing else rejects.
-    }
   }
 
   #look(): void {

@@ -1,5 +1,5 @@
 import type { CallContext, Container, PluginHandlers, PodSandbox, RuntimeInfo } from '../../../nri/index.ts';
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { factsOf } from './pod.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
@@ -93,10 +93,12 @@ export class NriHooks implements PluginHandlers {
 
   /** Waits for the work for some time. Failures are logged by the sandbox. */
   async #within(budgetMs: number, work: Promise<void>): Promise<void> {
-    using deadline = this.#options.clock.deadline(budgetMs);
-    const { promise: late, resolve } = Promise.withResolvers<void>();
-    deadline.signal.addEventListener('abort', () => resolve(), { once: true });
-    await Promise.race([work.catch(() => undefined), late]);
+    const { clock } = this.#options;
+    await resolvesWithin(
+      clock,
+      budgetMs,
+      work.catch(() => undefined),
+    );
   }
 }
 

@@ -1,5 +1,5 @@
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { Slots } from '../../lib/slots.ts';
 import type { Attachment, StoredClaim } from '../state/index.ts';
 import type { SandboxFacts } from './pod.ts';
 import { Sandbox, type SandboxDeps, type Wanted } from './sandbox.ts';
@@ -40,7 +40,7 @@ export class SandboxRegistry implements AsyncDisposable {
   /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
   readonly #current = new Map<string, string>();
   /** For sandboxes that are ready and only read again: with hundreds of them at once, hooks would wait for all. */
-  readonly #refreshes = new Slots(4);
+  readonly #refreshes = new KeyedMutex(4);
   #isFresh = false;
   #synchronizedAtMs = 0;
 
@@ -179,7 +179,7 @@ export class SandboxRegistry implements AsyncDisposable {
   async #refresh(sandbox: Sandbox): Promise<void> {
     // Attaching or detaching VFs may take long, and must not keep the others waiting.
     if (sandbox.phase !== 'ready') return await sandbox.refresh();
-    await this.#refreshes.run(async () => {
+    await this.#refreshes.run('', async () => {
       if (this.find(sandbox.facts.sandboxId) === sandbox) await sandbox.refresh();
     });
   }

@@ -1,8 +1,9 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { Backoff } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { Retry } from '../../lib/retry.ts';
+import { pauses } from '../../lib/waiting-times.ts';
 import type { Store, StoredClaim } from '../state/index.ts';
 import type { NetworkNamespace, Networks } from '../vf/networks.ts';
 import { ClaimProgress, type FailedWork, type Failure } from './claim-progress.ts';
@@ -54,7 +55,7 @@ export interface SandboxDeps {
 export class Sandbox implements AsyncDisposable {
   readonly #deps: SandboxDeps;
   readonly #log: object;
-  readonly #retry: Retry;
+  readonly #retry: Backoff;
   readonly #progress = new ClaimProgress();
   /** By UID of the claim: what was wanted when it was detached. */
   readonly #left = new Map<string, Wanted>();
@@ -78,7 +79,7 @@ export class Sandbox implements AsyncDisposable {
     this.#facts = facts;
     this.#deps = deps;
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
-    this.#retry = new Retry(deps.clock, () => {
+    this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
       this.#isTryDue = true;
       // The last pass has read nothing.
       if (this.#lastError !== undefined && this.#progress.failures.length === 0) this.#isDirty = true;

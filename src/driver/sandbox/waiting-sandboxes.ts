@@ -1,13 +1,13 @@
 import type { ClaimMetadata, WaitingSandbox } from '../../framework/metadata/index.ts';
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, repeat, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { periods } from '../../lib/waiting-times.ts';
 import type { Store } from '../state/index.ts';
 import type { Networks } from '../vf/networks.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
 /** Well below the time that a container waits, so that a slow claim does not keep the driver from connecting to the runtime. */
 const budgetMs = 5_000;
-const everyMs = 1_000;
 
 export interface WaitingSandboxesOptions {
   metadata: Pick<ClaimMetadata, 'waiting'>;
@@ -36,35 +36,24 @@ export class WaitingSandboxes implements AsyncDisposable {
   async serve(): Promise<void> {
     const { clock, logger } = this.#options;
     const startedAt = clock.nowMs();
-    using deadline = clock.deadline(budgetMs, this.#stop.signal);
-    const late = new Promise<void>((resolve) => deadline.signal.addEventListener('abort', () => resolve()));
     const work = await this.#adopt();
     if (work.length === 0) return;
-    await Promise.race([Promise.all(work), late]);
+    await resolvesWithin(clock, startedAt + budgetMs - clock.nowMs(), Promise.all(work), this.#stop.signal);
     const ms = Math.round(clock.nowMs() - startedAt);
     logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
   }
 
   /** From now on checks every second while the runtime's list is not up to date and complete. */
   start(): void {
-    this.#loop = this.#run();
+    const { clock, registry } = this.#options;
+    this.#loop = repeat(clock, periods.waitingSandboxes, this.#stop.signal, async () => {
+      if (!registry.isComplete) await this.#adopt();
+    });
   }
 
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await this.#loop;
-  }
-
-  async #run(): Promise<void> {
-    const { clock, registry } = this.#options;
-    try {
-      for (;;) {
-        await clock.sleep(everyMs, this.#stop.signal);
-        if (!registry.isComplete) await this.#adopt();
-      }
-    } catch {
-      // Disposed of: nothing else rejects.
-    }
   }
 
   /** @returns the work that was begun; it does not reject */

@@ -1,9 +1,6 @@
 import { hash } from 'node:crypto';
-import { closeSync, mkdirSync, openSync } from 'node:fs';
-import { dirname } from 'node:path';
 import type { Clock } from '../../lib/clock.ts';
-import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import { tryLockByte, unlockByte } from '../../lib/open-file-lock.ts';
+import { FileLock } from '../../lib/file-lock.ts';
 import { StateError } from './errors.ts';
 
 /** Serializes work on the VFs of a claim. */
@@ -14,70 +11,29 @@ export interface Locks {
   runAll<T>(claimUids: readonly string[], task: () => Promise<T>): Promise<T>;
 }
 
-/** How often a lock that another instance holds is tried again. There are two instances only during a rolling update. */
-const pollMs = 10;
-/**
- * One lock for each claim: a byte of a file, locked by fcntl(2) for the open file, so that the kernel releases it when the
- * process ends. Within the process tasks run in the order of the calls.
- */
+/** One lock for each claim, in a file that instances of the driver share. */
 export class ClaimLocks implements Locks, Disposable {
-  readonly #path: string;
-  readonly #clock: Clock;
-  readonly #descriptor: number;
-  readonly #mutex = new KeyedMutex();
+  readonly #lock: FileLock;
 
   /** @throws StateError `lock-unavailable` */
   constructor(path: string, clock: Clock) {
-    this.#path = path;
-    this.#clock = clock;
-    try {
-      mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-      this.#descriptor = openSync(path, 'a+', 0o600);
-    } catch (cause) {
-      throw this.#unavailable(cause);
-    }
+    this.#lock = new FileLock(path, clock, StateError);
   }
 
   async run<T>(claimUid: string, task: () => Promise<T>): Promise<T> {
-    return await this.#run(offsetOf(claimUid), task);
+    return await this.runAll([claimUid], task);
   }
 
   async runAll<T>(claimUids: readonly string[], task: () => Promise<T>): Promise<T> {
+    using held = new DisposableStack();
     // Each once and always in the same order, so that two calls never wait for each other.
-    const offsets = [...new Set(claimUids.map(offsetOf))].sort((a, b) => b - a);
-    return await offsets.reduce((inner, offset) => () => this.#run(offset, inner), task)();
-  }
-
-  async #run<T>(offset: number, task: () => Promise<T>): Promise<T> {
-    return await this.#mutex.run(`${offset}`, async () => {
-      while (!this.#guard(() => tryLockByte(this.#descriptor, offset))) await this.#clock.sleep(pollMs);
-      try {
-        return await task();
-      } finally {
-        this.#guard(() => unlockByte(this.#descriptor, offset));
-      }
-    });
+    const offsets = [...new Set(claimUids.map(offsetOf))].sort((a, b) => a - b);
+    for (const offset of offsets) held.use(await this.#lock.acquire(offset));
+    return await task();
   }
 
   [Symbol.dispose](): void {
-    closeSync(this.#descriptor);
-  }
-
-  #guard<T>(task: () => T): T {
-    try {
-      return task();
-    } catch (cause) {
-      throw this.#unavailable(cause);
-    }
-  }
-
-  #unavailable(cause: unknown): StateError {
-    return new StateError('lock-unavailable', `cannot lock file ${this.#path}`, {
-      cause,
-      path: this.#path,
-      retriable: true,
-      hint: 'check the permissions of its directory, and that its file system supports locks',
-    });
+    this.#lock[Symbol.dispose]();
   }
 }
 

@@ -1,18 +1,18 @@
+import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { RateLimit } from '../../lib/rate-limit.ts';
-import { Slots } from '../../lib/slots.ts';
-import { isKubeError, type ResourceClaim } from '../kube/index.ts';
-import type { ClaimIdentity } from '../metadata/index.ts';
+import { pauses } from '../../lib/waiting-times.ts';
+import { isKubeError, type ResourceApi, type ResourceClaim, retryPauseMs } from '../kube/index.ts';
+import { type ClaimIdentity, claimName } from '../metadata/index.ts';
 import { type DeviceStatus, isSameDevice, toAllocatedStatus } from './device-status.ts';
 import { ClaimStatusError, toStatusError } from './errors.ts';
-import type { ClaimStatusApi } from './status-api.ts';
 import { type EntryOwner, isOf, type StoredStatus, statusPatch } from './status-patch.ts';
 
 /** The kubelet's calls need the API server too, and take precedence. */
 const maxParallel = 4;
-const retryMs = { first: 500, last: 30_000, forbidden: 300_000 };
 /** An unprepared claim is usually deleted soon after, and its status with it. */
 const maxRemovalFailures = 8;
 /**
@@ -27,7 +27,6 @@ const removalDelayMs = 5_000;
 const settling = { longestMs: 3_000, pollMs: 500 };
 /** How often a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
 const maxConflicts = 5;
-const conflictPauseMs = 10;
 /** Rate limit per claim: a burst, then one write every ten seconds. A pod can change its links as often as it likes. */
 const perClaim = { burst: 6, everyMs: 10_000 };
 /** How soon a write that waits for its turn notices a removal. */
@@ -36,6 +35,8 @@ const removalPollMs = 1_000;
 const replacedMs = 120_000;
 /** A failure is persistent after this many attempts in a row: 8 s. */
 const persistentFailures = 5;
+
+export type ClaimStatusApi = Pick<ResourceApi, 'readClaim' | 'patchClaimStatus'>;
 
 export interface ClaimStatusWriterOptions extends EntryOwner {
   clock: Clock;
@@ -49,7 +50,6 @@ export interface ClaimStatusWriterOptions extends EntryOwner {
   onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
 }
 
-/** The status of one claim. */
 interface StatusEntry {
   claim: ClaimIdentity;
   /** Empty: the driver's entries are to be removed. */
@@ -75,7 +75,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   readonly #api: ClaimStatusApi;
   readonly #options: ClaimStatusWriterOptions;
   readonly #stop = new AbortController();
-  readonly #slots = new Slots(maxParallel);
+  readonly #slots = new KeyedMutex(maxParallel);
   readonly #entries = new Map<string, StatusEntry>();
   /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
   readonly #noted = new Map<string, StoredStatus>();
@@ -103,12 +103,12 @@ export class ClaimStatusWriter implements AsyncDisposable {
    * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
    */
   set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
-    this.#want(claim, structuredClone(devices), { isSettled });
+    this.#want(claim, structuredClone(devices), false, isSettled);
   }
 
   /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */
   remove(claim: ClaimIdentity): void {
-    this.#want(claim, [], { isRemoval: true });
+    this.#want(claim, [], true, true);
   }
 
   /** Number of tracked claims: those that were set and not removed, and those with writes under way. */
@@ -116,17 +116,12 @@ export class ClaimStatusWriter implements AsyncDisposable {
     return this.#entries.size;
   }
 
-  /** Drops pending writes. */
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await Promise.all([...this.#entries.values()].map(({ running }) => running));
   }
 
-  #want(
-    claim: ClaimIdentity,
-    wanted: DeviceStatus[],
-    { isRemoval = false, isSettled = true }: { isRemoval?: boolean; isSettled?: boolean },
-  ): void {
+  #want(claim: ClaimIdentity, wanted: DeviceStatus[], isRemoval: boolean, isSettled: boolean): void {
     if (this.#stop.signal.aborted) return;
     // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
     const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
@@ -155,11 +150,11 @@ export class ClaimStatusWriter implements AsyncDisposable {
       await this.#awaitTurn(entry, signal);
       const { wanted } = entry;
       try {
-        await this.#slots.run(() => this.#write(entry, wanted, signal));
+        await this.#slots.run('', () => this.#write(entry, wanted, signal));
         entry.failure = undefined;
       } catch (error) {
         if (signal.aborted) return;
-        if (isGone(error)) return this.#forget(entry);
+        if (isGone(error)) return void this.#entries.delete(entry.claim.uid);
         const delayMs = this.#fail(entry, error);
         const isInVain = entry.isRemoval && (entry.failure?.attempts ?? 0) >= maxRemovalFailures;
         if (delayMs !== undefined && !isInVain) {
@@ -169,7 +164,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       }
       // A newer state has replaced this one.
       if (entry.wanted !== wanted) continue;
-      if (entry.isRemoval) this.#forget(entry);
+      if (entry.isRemoval) this.#entries.delete(entry.claim.uid);
       return;
     }
   }
@@ -199,7 +194,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     const { driver, clock, logger, random = Math.random } = this.#options;
     const now = `${new Date().toISOString().slice(0, 19)}Z`;
     for (let conflicts = 1; ; conflicts++) {
-      entry.stored ??= toStoredStatus(claim, await this.#api.read(claim, signal));
+      entry.stored ??= toStoredStatus(claim, await this.#api.readClaim(claim.namespace, claim.name, signal));
       const { stored } = entry;
       const wanted = devices
         .map((status) => toAllocatedStatus(driver, status, stored.devices ?? [], now))
@@ -209,19 +204,19 @@ export class ClaimStatusWriter implements AsyncDisposable {
       // If the response is lost, the claim has to be read again.
       entry.stored = undefined;
       try {
-        entry.stored = toStoredStatus(claim, await this.#api.patch(claim, patch, signal));
+        entry.stored = toStoredStatus(claim, await this.#api.patchClaimStatus(claim, patch, signal));
       } catch (error) {
         if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
         // The first conflict is most likely due to an old version, that of an earlier write; later ones are races.
-        if (conflicts > 1) await clock.sleep(conflictPauseMs * 2 ** conflicts * random(), signal);
+        if (conflicts > 1) await clock.sleep(pauseMs(conflicts - 1, pauses.claimStatusConflict) * random(), signal);
         // An index that does not fit a newer list makes the patch invalid before the version is compared.
-        entry.stored = toStoredStatus(claim, await this.#api.read(claim, signal));
+        entry.stored = toStoredStatus(claim, await this.#api.readClaim(claim.namespace, claim.name, signal));
         if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
         continue;
       }
       const kept = entry.stored.devices?.filter((each) => isOf(this.#options, each)) ?? [];
       if (kept.length === 0 && wanted.length > 0) throw droppedError(claim);
-      logger.debug({ claim: subject(claim), devices: wanted.length }, 'claim status written');
+      logger.debug({ claim: claimName(claim), devices: wanted.length }, 'claim status written');
       return;
     }
   }
@@ -229,7 +224,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   /** @returns the delay before a retry, ms; `undefined` if a retry would be useless */
   #fail(entry: StatusEntry, cause: unknown): number | undefined {
     const { driver, logger, onPersistentFailure } = this.#options;
-    const error = toStatusError(cause, subject(entry.claim), driver);
+    const error = toStatusError(cause, claimName(entry.claim), driver);
     // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
     const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
     // Each kind of failure is logged once, until no claim has it any more.
@@ -247,13 +242,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
     if (isDue) onPersistentFailure?.(entry.claim, error);
 
     if (isFinal) return undefined;
-    const last = error.code === 'status-forbidden' ? retryMs.forbidden : retryMs.last;
-    const askedMs = isKubeError(cause) ? (cause.retryAfterMs ?? 0) : 0;
-    return Math.max(askedMs, Math.min(retryMs.first * 2 ** Math.min(attempts - 1, 20), last));
-  }
-
-  #forget(entry: StatusEntry): void {
-    this.#entries.delete(entry.claim.uid);
+    const { claimStatus, claimStatusForbidden } = pauses;
+    return retryPauseMs(cause, attempts - 1, error.code === 'status-forbidden' ? claimStatusForbidden : claimStatus);
   }
 }
 
@@ -272,11 +262,7 @@ function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceCl
 }
 
 function droppedError(claim: ClaimIdentity): ClaimStatusError {
-  const message = `the API server did not keep the status of the devices of claim ${subject(claim)}`;
+  const message = `the API server did not keep the status of the devices of claim ${claimName(claim)}`;
   const hint = 'Kubernetes 1.33 or newer has it; the feature gate is DRAResourceClaimDeviceStatus';
-  return new ClaimStatusError('status-dropped', message, { claim: subject(claim), hint });
-}
-
-function subject({ namespace, name }: ClaimIdentity): string {
-  return `${namespace}/${name}`;
+  return new ClaimStatusError('status-dropped', message, { claim: claimName(claim), hint });
 }

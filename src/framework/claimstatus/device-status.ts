@@ -12,7 +12,6 @@ export interface DeviceStatus {
   ready: boolean;
   /** Why, as one CamelCase word: `Attached`. */
   reason: string;
-  /** Why, for people. */
   message?: string;
   networkData?: NetworkDeviceData;
   /** Anything else, at most 10 KiB of JSON. */

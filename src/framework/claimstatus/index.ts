@@ -1,5 +1,4 @@
-export { ClaimStatusWriter, type ClaimStatusWriterOptions } from './claim-status-writer.ts';
+export { type ClaimStatusApi, ClaimStatusWriter, type ClaimStatusWriterOptions } from './claim-status-writer.ts';
 export type { DeviceStatus } from './device-status.ts';
 export { ClaimStatusError, type ClaimStatusErrorCode } from './errors.ts';
-export { type ClaimStatusApi, createClaimStatusApi } from './status-api.ts';
 export { withClaimStatus } from './with-claim-status.ts';

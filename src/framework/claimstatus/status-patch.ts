@@ -2,9 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedDeviceStatus, Condition, JsonPatchOperation } from '../kube/index.ts';
 import { type DeviceId, isSameDevice, readyCondition } from './device-status.ts';
 
-/** A claim's `status.devices` as stored by the API server. */
 export interface StoredStatus {
-  /** Version of the claim. */
   resourceVersion: string;
   /** Entries of all drivers; absent if the claim has none. */
   devices?: AllocatedDeviceStatus[];

@@ -1,3 +1,4 @@
+import { type Pauses, pauseMs } from '../../lib/backoff.ts';
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
 /**
@@ -19,9 +20,7 @@ export type KubeErrorCode =
 
 export interface KubeErrorDetails extends ErrorDetails {
   httpStatus?: number;
-  /** The server's own reason, e.g. `AlreadyExists`. */
   reason?: string;
-  /** How long the server asks us to wait. */
   retryAfterMs?: number;
 }
 
@@ -43,6 +42,12 @@ export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is
   return error instanceof KubeError && (codes.length === 0 || codes.includes(error.code));
 }
 
+/** The pause before the next attempt, ms: not less than the server asks for. @param earlierFailures in a row */
+export function retryPauseMs(error: unknown, earlierFailures: number, pauses: Pauses): number {
+  const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
+  return Math.max(askedMs, pauseMs(earlierFailures, pauses));
+}
+
 const codes: Record<number, KubeErrorCode> = {
   401: 'api-unauthorized',
   403: 'api-forbidden',
@@ -58,7 +63,6 @@ const hints: Partial<Record<KubeErrorCode, string>> = {
   'api-forbidden': "the driver's role lacks this permission: compare it with deploy/manifests/netdra.yaml",
 };
 
-/** The part of a `Status` object that we read. */
 interface Status {
   kind?: string;
   message?: string;

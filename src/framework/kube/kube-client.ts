@@ -1,5 +1,6 @@
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { onAbort } from '../../lib/abort.ts';
 import type { Clock, Deadline } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 import type { ApiAccess } from './api-access.ts';
@@ -17,7 +18,6 @@ export interface KubeRequest {
   /** From the root: `/api/v1/nodes/n`. */
   path: string;
   query?: Record<string, string>;
-  /** Sent as JSON. */
   body?: object;
   /** Type of the body; default `application/json`. */
   contentType?: string;
@@ -30,7 +30,6 @@ export interface WatchEvent<T> {
   object: T;
 }
 
-/** The API server as its users see it. */
 export type KubeApi = Pick<KubeClient, 'request' | 'watch'>;
 
 export interface KubeClientOptions {
@@ -78,8 +77,7 @@ export class KubeClient implements Disposable {
     const subject = `WATCH ${request.path}`;
     using deadline = this.#options.clock.deadline(defaultTimeoutMs, request.signal);
     let answer: IncomingMessage | undefined;
-    const abort = () => answer?.destroy();
-    request.signal?.addEventListener('abort', abort, { once: true });
+    using _ = onAbort(request.signal, () => answer?.destroy());
     try {
       answer = await this.#send({ ...request, method: 'GET', query, signal: deadline.signal });
       if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
@@ -94,7 +92,6 @@ export class KubeClient implements Disposable {
     } catch (error) {
       throw toFailure(error, subject, deadline, request);
     } finally {
-      request.signal?.removeEventListener('abort', abort);
       answer?.destroy();
     }
   }
@@ -146,7 +143,7 @@ export class KubeClient implements Disposable {
     const send = () => {
       const sent = server.protocol === 'http:' ? httpRequest(options) : httpsRequest(options);
       // Not as an option: Node.js would watch the ends of all streams for it.
-      destroyOnAbort(sent, request.signal);
+      onAbort(request.signal, () => sent.destroy(request.signal?.reason as Error));
       sent.end(body);
       return sent;
     };
@@ -160,13 +157,6 @@ export class KubeClient implements Disposable {
       return await answerOf(send());
     }
   }
-}
-
-/** @param signal of this request only: the listener stays */
-function destroyOnAbort(request: ClientRequest, signal: AbortSignal | undefined): void {
-  const destroy = () => request.destroy(signal?.reason as Error);
-  if (signal?.aborted) destroy();
-  else signal?.addEventListener('abort', destroy, { once: true });
 }
 
 function answerOf(request: ClientRequest): Promise<IncomingMessage> {

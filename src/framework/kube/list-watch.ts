@@ -1,9 +1,10 @@
+import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import { pauses } from '../../lib/waiting-times.ts';
 import type { WatchEvent } from './kube-client.ts';
 import type { ObjectMeta } from './types.ts';
 
-const retryMs = { first: 1_000, last: 60_000 };
 /** An API server that stops ends the watches of all nodes at once; they reconnect spread over this time. */
 const spreadMs = 10_000;
 
@@ -45,22 +46,22 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
   async #run(): Promise<void> {
     const { what, clock, logger, onLost, random = Math.random } = this.#options;
     const { signal } = this.#stop;
-    let pauseMs: number = retryMs.first;
+    let failures = 0;
     let reported = '';
     while (!signal.aborted) {
       try {
         await this.#watch(signal);
         // Servers may end watches at any time; the next one continues where this one ended.
-        await clock.sleep(retryMs.first + Math.round(spreadMs * random()), signal);
-        pauseMs = retryMs.first;
+        await clock.sleep(pauses.watch.firstMs + Math.round(spreadMs * random()), signal);
+        failures = 0;
         reported = '';
       } catch (error) {
         if (signal.aborted) return;
         if (String(error) !== reported) logger.warn({ err: error }, `${what} are polled, not watched`);
         reported = String(error);
-        const extraMs = Math.round(Math.max(pauseMs, spreadMs) * random());
-        await clock.sleep(pauseMs + extraMs, signal).catch(() => undefined);
-        pauseMs = Math.min(2 * pauseMs, retryMs.last);
+        const waitMs = pauseMs(failures++, pauses.watch);
+        const extraMs = Math.round(Math.max(waitMs, spreadMs) * random());
+        await clock.sleep(waitMs + extraMs, signal).catch(() => undefined);
         if (!signal.aborted) onLost();
       }
     }

@@ -1,7 +1,7 @@
 import { isKubeError, KubeError } from './errors.ts';
 import type { KubeApi, KubeRequest, WatchEvent } from './kube-client.ts';
 import { fromResourceVersion, type ResourceVersion, resourceVersions, toResourceVersion } from './resource-versions.ts';
-import type { KubeList, ResourceClaim } from './types.ts';
+import type { JsonPatchOperation, KubeList, ResourceClaim } from './types.ts';
 
 /**
  * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the response have the v1
@@ -25,7 +25,6 @@ export class ResourceApi {
     this.#client = client;
   }
 
-  /** The version that was served last. */
   get version(): ResourceVersion {
     return this.#version;
   }
@@ -50,10 +49,26 @@ export class ResourceApi {
     for await (const { type, object } of events) yield { type, object: fromResourceVersion(object, version) };
   }
 
-  /** @throws KubeError `api-not-found`, … */
   async readClaim(namespace: string, name: string, signal?: AbortSignal): Promise<ResourceClaim> {
     const path = `namespaces/${namespace}/resourceclaims/${name}`;
     return await this.request<ResourceClaim>({ method: 'GET', path, ...(signal === undefined ? {} : { signal }) });
+  }
+
+  /**
+   * Changes the status of a claim.
+   * @returns the claim after the change
+   * @throws KubeError `api-conflict` if the claim is not at the version that the patch is for; `api-invalid` if the
+   * patch does not fit the claim, which a different version can cause, too
+   */
+  async patchClaimStatus(
+    { namespace, name }: { namespace: string; name: string },
+    patch: JsonPatchOperation[],
+    signal: AbortSignal,
+  ): Promise<ResourceClaim> {
+    return await this.request<ResourceClaim>({
+      ...{ method: 'PATCH', path: `namespaces/${namespace}/resourceclaims/${name}/status`, body: patch, signal },
+      contentType: 'application/json-patch+json',
+    });
   }
 
   async #ask<T>(request: ResourceRequest): Promise<{ answer: T; version: ResourceVersion }> {

@@ -33,7 +33,6 @@ export interface KubeList<T> {
 export interface Condition {
   type: string;
   status: 'True' | 'False' | 'Unknown';
-  /** CamelCase, one word. */
   reason: string;
   message: string;
   /** RFC 3339; when `status` changed last. */

@@ -1,4 +1,5 @@
-import type { ClaimIdentity } from '../metadata/index.ts';
+import type { ErrorDetails } from '../../lib/errors.ts';
+import { type ClaimIdentity, claimName } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, ClaimObject } from './plugin.ts';
 
@@ -28,30 +29,17 @@ export async function fetchClaims(
 }
 
 async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: AbortSignal): Promise<AllocatedClaim> {
-  const subject = `${claim.namespace}/${claim.name}`;
-  let object: ClaimObject;
-  try {
-    object = await reader.readClaim(claim.namespace, claim.name, signal);
-  } catch (cause) {
-    throw new KubeletPluginError('claim-unavailable', `retrieve claim ${subject}`, {
-      cause,
-      claim: subject,
-      retriable: true,
-    });
-  }
-  if (object.status?.allocation === undefined) {
-    throw new KubeletPluginError('claim-unavailable', `claim ${subject} not allocated`, { claim: subject });
-  }
-  if (object.metadata?.uid !== claim.uid) {
-    throw new KubeletPluginError('claim-unavailable', `claim ${subject} got replaced`, { claim: subject });
-  }
+  const subject = claimName(claim);
+  const refuse = (message: string, more: ErrorDetails = {}) =>
+    new KubeletPluginError('claim-unavailable', message, { claim: subject, ...more });
+  const object = await reader.readClaim(claim.namespace, claim.name, signal).catch((cause) => {
+    throw refuse(`retrieve claim ${subject}`, { cause, retriable: true });
+  });
+  if (object.status?.allocation === undefined) throw refuse(`claim ${subject} not allocated`);
+  if (object.metadata?.uid !== claim.uid) throw refuse(`claim ${subject} got replaced`);
   const consumers = object.status.reservedFor ?? [];
   // The kubelet checks this too, but earlier. Devices of an unreserved claim may go to another claim at any time.
-  if (consumers.length === 0) {
-    throw new KubeletPluginError('claim-unavailable', `claim ${subject} is not reserved for any pod`, {
-      claim: subject,
-    });
-  }
+  if (consumers.length === 0) throw refuse(`claim ${subject} is not reserved for any pod`);
   return {
     identity: claim,
     podClaimName: object.metadata.annotations?.[podClaimNameAnnotation],

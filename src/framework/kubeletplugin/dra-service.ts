@@ -12,7 +12,6 @@ export interface WireDevice {
   shareId?: string;
 }
 
-/** How long the kubelet waits for a call. */
 export interface CallContext {
   /** `Infinity` if the caller sets no timeout. */
   timeoutMs: number;
@@ -20,7 +19,6 @@ export interface CallContext {
   signal: AbortSignal;
 }
 
-/** What both versions of the DRA service have in common. */
 export interface DraCalls {
   /** By claim UID. Throwing fails the whole call. */
   nodePrepareResources(

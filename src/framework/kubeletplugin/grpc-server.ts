@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { chmod, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { KubeletPluginError } from './errors.ts';
 import { clearSocketPath } from './socket-file.ts';
 
@@ -51,14 +51,7 @@ export class GrpcServer implements Disposable {
     // Removed while we still listen, so that a successor's socket is never removed.
     this.#removeFile();
     this.#closed ??= new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
-    const timer = new AbortController();
-    const timedOut = clock.sleep(timeoutMs, timer.signal).then(
-      () => false,
-      () => false,
-    );
-    const isDrained = await Promise.race([this.#closed.then(() => true), timedOut]);
-    timer.abort();
-    return isDrained;
+    return await resolvesWithin(clock, timeoutMs, this.#closed);
   }
 
   [Symbol.dispose](): void {

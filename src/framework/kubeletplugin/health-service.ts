@@ -1,5 +1,6 @@
 import type { ServerWritableStream } from '@grpc/grpc-js';
-import type { Clock } from '../../lib/clock.ts';
+import { onAbort } from '../../lib/abort.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { lazyService } from '../../lib/proto.ts';
 import type { HealthBoard, WireDeviceHealth } from './health.ts';
 
@@ -12,7 +13,6 @@ export type HealthVersion = (typeof healthVersions)[number];
 export interface HealthServiceOptions {
   board: HealthBoard;
   clock: Clock;
-  /** Ends all streams. */
   signal: AbortSignal;
 }
 
@@ -39,15 +39,13 @@ async function watch(stream: HealthStream, { board, clock, signal }: HealthServi
   };
   for (const event of ['cancelled', 'close', 'error']) stream.once(event, close);
   stream.on('drain', rouse);
-  signal.addEventListener('abort', close);
-  stack.defer(() => signal.removeEventListener('abort', close));
+  stack.use(onAbort(signal, close));
   stack.use(
     board.onChange(() => {
       isNew = true;
       rouse();
     }),
   );
-  if (signal.aborted) close();
   while (isOpen) {
     wake = Promise.withResolvers();
     if (isNew && !stream.writableNeedDrain) {
@@ -55,12 +53,7 @@ async function watch(stream: HealthStream, { board, clock, signal }: HealthServi
       if (devices !== undefined) stream.write({ devices });
       isNew = false;
     }
-    using timer = clock.deadline(board.refreshMs());
-    timer.signal.addEventListener('abort', () => {
-      isNew = true;
-      rouse();
-    });
-    await wake.promise;
+    if (!(await resolvesWithin(clock, board.refreshMs(), wake.promise))) isNew = true;
   }
   stream.end();
 }

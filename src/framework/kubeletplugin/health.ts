@@ -8,7 +8,6 @@ const defaultTimeoutSeconds = 30;
 export const healthStates = ['unknown', 'healthy', 'unhealthy'] as const;
 export type HealthState = (typeof healthStates)[number];
 
-/** Health of one device, as its driver reports it. */
 export interface DeviceHealth {
   poolName: string;
   deviceName: string;
@@ -20,7 +19,6 @@ export interface DeviceHealth {
    * driver reports it again. Absent: the report stays valid until the driver reports something else, or ends.
    */
   checkedAt?: Date;
-  /** Default 30. */
   timeoutSeconds?: number;
 }
 

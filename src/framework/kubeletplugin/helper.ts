@@ -2,18 +2,16 @@ import { join } from 'node:path';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { ClaimIdentity, ClaimMetadata, DeviceMetadata, MetadataUpdate } from '../metadata/index.ts';
-import { CallQueue } from './call-queue.ts';
 import type { ClaimReader } from './claims.ts';
 import { createDraService, draVersions } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
-import { FileLock } from './file-lock.ts';
 import { GrpcServer, type GrpcService } from './grpc-server.ts';
 import { type DeviceHealth, HealthBoard } from './health.ts';
 import { createHealthService, healthVersions } from './health-service.ts';
+import { InstanceLock, shareMetadataFiles } from './instance-lock.ts';
 import type { DraPlugin } from './plugin.ts';
 import { type MetadataFiles, PluginCalls } from './plugin-calls.ts';
 import { Registration, type RegistrationStatus } from './registration.ts';
-import { shareMetadataFiles } from './shared-metadata-files.ts';
 import { removeDeadSockets } from './socket-file.ts';
 import {
   chooseSocketPaths,
@@ -98,7 +96,6 @@ export interface StartGate {
  * kubelet turns to another instance; calls in flight end, or are aborted after `drainMs`. Claims stay prepared.
  */
 export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDisposable {
-  /** Where it listens. */
   readonly sockets: Readonly<SocketPaths>;
   /** The kubelet's last answer; `undefined`: it has not found us yet. */
   readonly registration: RegistrationStatus | undefined;
@@ -160,27 +157,30 @@ export async function startKubeletPlugin(
     },
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
-    withdrawMetadata: (claim, requests) => running.withdrawMetadata(claim, requests),
-    openGate: (claim, sandboxId) => running.atGate((files) => files.openGate(claim, sandboxId)),
-    holdGate: (claim, sandboxId, reason) => running.atGate((files) => files.holdGate(claim, sandboxId, reason)),
-    endGate: (claim, sandboxId) => running.atGate((files) => files.endGate(claim, sandboxId)),
-    reclaim: (claim, isOver, signal) => running.reclaim(claim, isOver, signal),
-    prepareAgain: (claim, isDue, signal) => running.prepareAgain(claim, isDue, signal),
-    updateRequestMetadata: (claim, request, devices) => running.updateRequestMetadata(claim, request, devices),
+    withdrawMetadata: (claim, requests) => running.withFiles((files) => files.withdraw(claim, requests)),
+    openGate: (claim, sandboxId) => running.withFiles((files) => files.openGate(claim, sandboxId)),
+    holdGate: (claim, sandboxId, reason) => running.withFiles((files) => files.holdGate(claim, sandboxId, reason)),
+    endGate: (claim, sandboxId) => running.withFiles((files) => files.endGate(claim, sandboxId)),
+    reclaim: (claim, isOver, signal) => running.tracked(running.calls.reclaim(claim, isOver, signal)),
+    prepareAgain: (claim, isDue, signal) => running.tracked(running.calls.prepareAgain(claim, isDue, signal)),
+    async updateRequestMetadata(claim, request, devices) {
+      const update = await running.withFiles((files) => files.update(claim, request, devices));
+      if (update === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
+      return update;
+    },
     [Symbol.asyncDispose]: () => running.stop(),
   };
 }
 
-/** The parts of a helper, from start to stop. */
 class Running {
   readonly sockets: SocketPaths;
   readonly registration: Registration;
   readonly #options: KubeletPluginOptions;
   readonly #clock: Clock;
   readonly #metadata: MetadataFiles | undefined;
-  readonly #calls: PluginCalls;
+  readonly calls: PluginCalls;
   readonly #health: HealthBoard | undefined;
-  readonly #filesLock: FileLock | undefined;
+  readonly #filesLock: InstanceLock | undefined;
   readonly #streams = new AbortController();
   readonly #updates = new Set<Promise<unknown>>();
   readonly #servers = new DisposableStack();
@@ -208,19 +208,14 @@ class Running {
     this.#clock = clock;
     this.sockets = chooseSocketPaths(options);
     const lock = (name: string) =>
-      podUid === undefined ? undefined : this.#locks.use(new FileLock(join(dataDir, name), clock));
+      podUid === undefined ? undefined : this.#locks.use(new InstanceLock(join(dataDir, name), clock));
     this.#filesLock = lock('files.lock');
     this.#metadata = metadata && this.#filesLock ? shareMetadataFiles(metadata, this.#filesLock, clock) : metadata;
-    const queue = new CallQueue(lock('calls.lock'));
     const { claims, serialize = true } = options;
-    this.#calls = new PluginCalls(plugin, {
-      driver,
-      claims,
+    this.calls = new PluginCalls(plugin, {
+      ...{ driver, claims, serialize, clock, logger },
       metadata: this.#metadata,
-      queue,
-      serialize,
-      clock,
-      logger,
+      lock: lock('calls.lock'),
     });
     this.#health = options.health === true ? new HealthBoard() : undefined;
     this.registration = new Registration({
@@ -247,33 +242,13 @@ class Running {
     this.#health.set(devices);
   }
 
-  async updateRequestMetadata(
-    claim: ClaimIdentity,
-    request: string,
-    devices: DeviceMetadata[],
-  ): Promise<MetadataUpdate> {
-    if (this.#metadata === undefined) throw new KubeletPluginError('driver-contract', 'device metadata is not enabled');
-    return await this.#tracked(this.#metadata.update(claim, request, devices));
-  }
-
-  async withdrawMetadata(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
-    if (this.#metadata !== undefined) await this.#tracked(this.#metadata.withdraw(claim, requests));
-  }
-
-  async atGate(call: (files: MetadataFiles) => Promise<void>): Promise<void> {
-    if (this.#metadata !== undefined) await this.#tracked(call(this.#metadata));
-  }
-
-  async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
-    return await this.#tracked(this.#calls.reclaim(claim, isOver, signal));
-  }
-
-  async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
-    return await this.#tracked(this.#calls.prepareAgain(claim, isDue, signal));
+  /** @returns `undefined` without device metadata */
+  async withFiles<T>(task: (files: MetadataFiles) => Promise<T>): Promise<T | undefined> {
+    return this.#metadata === undefined ? undefined : await this.tracked(task(this.#metadata));
   }
 
   /** Makes stopping wait for the work. */
-  async #tracked<T>(work: Promise<T>): Promise<T> {
+  async tracked<T>(work: Promise<T>): Promise<T> {
     const settled = work.catch(() => undefined).finally(() => this.#updates.delete(settled));
     this.#updates.add(settled);
     return await work;
@@ -295,7 +270,7 @@ class Running {
   }
 
   #services(): GrpcService[] {
-    const services = draVersions.map((version) => createDraService(version, this.#calls));
+    const services = draVersions.map((version) => createDraService(version, this.calls));
     this.#loadContract = services[0]?.load;
     const board = this.#health;
     if (board === undefined) return services;
@@ -330,7 +305,7 @@ class Running {
     this.#streams.abort();
     if ((await this.#draServer?.drain(this.#clock, drainMs)) === false) {
       logger.warn({ driver, waitedMs: drainMs }, 'aborting calls in flight');
-      this.#calls.abort();
+      this.calls.abort();
       await this.#draServer?.drain(this.#clock, abortGraceMs);
     }
     this.#servers.dispose();

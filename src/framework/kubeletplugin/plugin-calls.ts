@@ -1,11 +1,13 @@
+import { abortable } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { baseRequest, type ClaimIdentity, type ClaimMetadata } from '../metadata/index.ts';
-import { abortable, type CallQueue } from './call-queue.ts';
+import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, DraCalls, WireDevice } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
+import type { InstanceLock } from './instance-lock.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
 import { resolvePreparedClaim } from './prepared-claim.ts';
 
@@ -13,8 +15,9 @@ import { resolvePreparedClaim } from './prepared-claim.ts';
 const longestCallMs = 42_000;
 /** The same share of a shorter timeout. */
 const shareOfTimeout = 14 / 15;
+/** A node has some hundred pods. Calls beyond this limit are refused, and the kubelet retries them. */
+const maxWaiting = 1_000;
 
-/** The operations on the files of claims. */
 export type MetadataFiles = Pick<
   ClaimMetadata,
   'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
@@ -25,24 +28,24 @@ export interface PluginCallsOptions {
   claims: ClaimReader;
   /** Absent: device metadata is off, no CDI specs and no files. */
   metadata: MetadataFiles | undefined;
-  queue: CallQueue;
+  /** Held while any call is at work; absent: there are no other instances. */
+  lock: InstanceLock | undefined;
   /** Whether calls about different claims wait for each other too. */
   serialize: boolean;
   clock: Clock;
   logger: Logger;
 }
 
-/** Fields that every log line about a call carries. */
 interface CallFacts {
   requestId: number;
   method: string;
 }
 
-/** Passes the kubelet's calls on to the driver. */
 export class PluginCalls implements DraCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();
+  readonly #turns = new KeyedMutex();
   #lastRequestId = 0;
 
   constructor(plugin: DraPlugin, options: PluginCallsOptions) {
@@ -96,11 +99,7 @@ export class PluginCalls implements DraCalls {
     );
     const refs = claims.map(({ identity }) => identity);
     this.#reportStrangers(facts, refs, results);
-    return await answerEach(
-      claims,
-      (claim) => claim.identity.uid,
-      (claim, uid) => this.#answer(facts, claim, results.get(uid)),
-    );
+    return await answerEach(refs, ({ uid }, index) => this.#answer(facts, claims[index]!, results.get(uid)));
   }
 
   async #unprepare(facts: CallFacts, refs: ClaimIdentity[], signal: AbortSignal) {
@@ -108,16 +107,23 @@ export class PluginCalls implements DraCalls {
       this.#plugin.unprepareResourceClaims(refs, { signal }),
     );
     this.#reportStrangers(facts, refs, results);
-    return await answerEach(
-      refs,
-      ({ uid }) => uid,
-      (claim) => this.#cleanUp(facts, claim, results),
-    );
+    return await answerEach(refs, (claim) => this.#cleanUp(facts, claim, results));
   }
 
   async #inTurn<T>(claims: ClaimIdentity[], signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    const { queue, serialize } = this.#options;
-    return await queue.run(signal, serialize ? ['all'] : claims.map(({ uid }) => uid), task);
+    const { lock, serialize } = this.#options;
+    if (this.#turns.waiting >= maxWaiting) throw aborted(`${maxWaiting} calls are waiting already`);
+    let isOurTurn = false;
+    const inTurn = async () => {
+      isOurTurn = true;
+      using _ = await failWith('serialize gRPC: lock file', async () => lock?.acquire(signal));
+      return await task();
+    };
+    return await this.#turns
+      .runAll(serialize ? ['all'] : claims.map(({ uid }) => uid), inTurn, signal)
+      .catch((cause) => {
+        throw isOurTurn ? cause : aborted('serialize gRPC: the calls before this one have not ended', cause);
+      });
   }
 
   /**
@@ -136,33 +142,53 @@ export class PluginCalls implements DraCalls {
     const startMs = clock.nowMs();
     using deadline = clock.deadline(Math.min(longestCallMs, timeoutMs * shareOfTimeout), this.#stopping.signal);
     const work = deadline.signal;
-    logger.debug({ ...facts, claims: claims.map(subject) }, 'call from the kubelet');
+    logger.debug({ ...facts, claims: claims.map(claimName) }, 'call from the kubelet');
     try {
       const running = task(facts, { call: AbortSignal.any([work, signal]), work });
-      const answer = await abortable(running, work, `${method} did not end in time`);
+      const answer = await abortable(running, work, () => aborted(`${method} did not end in time`, work.reason));
       logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'call answered');
       return answer;
     } catch (error) {
-      logger.error({ ...facts, claims: claims.map(subject), err: error }, 'call failed');
+      logger.error({ ...facts, claims: claims.map(claimName), err: error }, 'call failed');
       throw error;
     }
   }
 
-  async #answer(
-    facts: CallFacts,
-    claim: AllocatedClaim,
-    result: PrepareResult | undefined,
-  ): Promise<{ devices: WireDevice[]; error?: string }> {
-    const log = { ...facts, claim: subject(claim.identity), claimUid: claim.identity.uid };
-    try {
+  async #answer(facts: CallFacts, claim: AllocatedClaim, result: PrepareResult | undefined) {
+    const devices: WireDevice[] = [];
+    const error = await this.#logged(facts, claim.identity, 'prepared', async () => {
       if (result === undefined) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
       if ('error' in result) throw result.error;
-      const devices = await this.#layDown(claim, result.devices);
-      this.#options.logger.info({ ...log, devices: devices.length }, 'claim prepared');
-      return { devices };
+      devices.push(...(await this.#layDown(claim, result.devices)));
+      return { devices: devices.length };
+    });
+    return { devices, ...error };
+  }
+
+  async #cleanUp(facts: CallFacts, claim: ClaimIdentity, results: ReadonlyMap<string, Error | undefined>) {
+    return await this.#logged(facts, claim, 'unprepared', async () => {
+      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
+      const error = results.get(claim.uid);
+      if (error !== undefined) throw error;
+      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
+      return {};
+    });
+  }
+
+  /** Logs how the work on a claim ends. @param task returns more to log @returns what the kubelet is to know of a failure */
+  async #logged(
+    facts: CallFacts,
+    claim: ClaimIdentity,
+    done: 'prepared' | 'unprepared',
+    task: () => Promise<object>,
+  ): Promise<{ error?: string }> {
+    const log = { ...facts, claim: claimName(claim), claimUid: claim.uid };
+    try {
+      this.#options.logger.info({ ...log, ...(await task()) }, `claim ${done}`);
+      return {};
     } catch (error) {
-      this.#options.logger.error({ ...log, err: error }, 'claim not prepared');
-      return { devices: [], error: explain(error) };
+      this.#options.logger.error({ ...log, err: error }, `claim not ${done}`);
+      return { error: explain(error) };
     }
   }
 
@@ -173,25 +199,6 @@ export class PluginCalls implements DraCalls {
     const ids =
       metadata === undefined ? new Map<string, string>() : await metadata.prepare(prepared.record, prepared.contents);
     return prepared.devices.flatMap((device) => toWire(device, ids));
-  }
-
-  async #cleanUp(
-    facts: CallFacts,
-    claim: ClaimIdentity,
-    results: ReadonlyMap<string, Error | undefined>,
-  ): Promise<{ error?: string }> {
-    const log = { ...facts, claim: subject(claim), claimUid: claim.uid };
-    try {
-      if (!results.has(claim.uid)) throw new KubeletPluginError('driver-contract', 'the driver gave no result');
-      const error = results.get(claim.uid);
-      if (error !== undefined) throw error;
-      await failWith('clean up device metadata', async () => this.#options.metadata?.unprepare(claim));
-      this.#options.logger.info(log, 'claim unprepared');
-      return {};
-    } catch (error) {
-      this.#options.logger.error({ ...log, err: error }, 'claim not unprepared');
-      return { error: explain(error) };
-    }
   }
 
   /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */
@@ -212,16 +219,12 @@ function isDone(answer: { error?: string } | undefined): boolean {
 }
 
 /** Exactly one answer for each claim, by UID; the files of the claims are written concurrently. */
-async function answerEach<Claim, Answer>(
-  claims: Claim[],
-  uidOf: (claim: Claim) => string,
-  answer: (claim: Claim, uid: string) => Promise<Answer>,
-): Promise<Map<string, Answer>> {
-  const entries = claims.map(async (claim): Promise<[string, Answer]> => {
-    const uid = uidOf(claim);
-    return [uid, await answer(claim, uid)];
-  });
-  return new Map(await Promise.all(entries));
+async function answerEach<T>(
+  claims: ClaimIdentity[],
+  answer: (claim: ClaimIdentity, index: number) => Promise<T>,
+): Promise<Map<string, T>> {
+  const answers = await Promise.all(claims.map(answer));
+  return new Map(claims.map(({ uid }, index) => [uid, answers[index]!]));
 }
 
 /**
@@ -251,8 +254,8 @@ function take(ids: Map<string, string>, requests: string[]): string[] {
   });
 }
 
-function subject(claim: ClaimIdentity): string {
-  return `${claim.namespace}/${claim.name}`;
+function aborted(message: string, cause?: unknown): KubeletPluginError {
+  return new KubeletPluginError('call-aborted', message, { cause, retriable: true });
 }
 
 /** Prefixes any error of the step, in the Go helper's words. */

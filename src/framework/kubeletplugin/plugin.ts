@@ -14,18 +14,15 @@ export interface AllocatedClaim {
   podClaimName: string | undefined;
   /** Allocation results of all drivers, in the order of the allocator. */
   results: V1DeviceRequestAllocationResult[];
-  /** UIDs of the pods for which it is reserved. */
   podUids: string[];
   object: ClaimObject;
 }
 
-/** Metadata of a prepared device, for its containers. */
 export interface PreparedMetadata {
   attributes?: DeviceAttributes;
   networkData?: NetworkDeviceData;
 }
 
-/** One device that the driver prepared. */
 export interface PreparedDevice {
   /** Requests that it serves, as in the allocation result; empty means all requests of the claim. */
   requests: string[];

@@ -12,7 +12,6 @@ import type { AllocatedClaim, PreparedDevice } from './plugin.ts';
 /** `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
 const cdiDeviceId = /^[A-Za-z]([\w.-]*[A-Za-z0-9])?\/[A-Za-z]([\w.-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?$/;
 
-/** A prepared claim, in the form that the metadata files and the kubelet's answer need. */
 export interface PreparedClaim {
   record: ClaimRecord;
   contents: Map<string, PreparedContent>;

@@ -1,10 +1,9 @@
 import { type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import { abortable } from '../../lib/abort.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { lazyService } from '../../lib/proto.ts';
-import { abortable } from './call-queue.ts';
 import { KubeletPluginError } from './errors.ts';
 
-/** The kubelet's answer to our registration. */
 export type RegistrationStatus = { registered: true } | { registered: false; error: string };
 
 export interface RegistrationOptions {
@@ -40,21 +39,18 @@ export class Registration {
    * @throws KubeletPluginError `registration-refused` if the signal fires first, with the kubelet's last answer
    */
   async whenRegistered(signal: AbortSignal): Promise<void> {
-    try {
-      await abortable(this.#registered.promise, signal, 'not registered');
-    } catch (cause) {
+    await abortable(this.#registered.promise, signal, () => {
       const said =
         this.#status?.registered === false ? `it said: ${this.#status.error}` : 'it has not asked who we are';
       const message = `the kubelet has not registered driver ${this.#options.driver}: ${said}`;
-      throw new KubeletPluginError('registration-refused', message, {
-        cause,
+      return new KubeletPluginError('registration-refused', message, {
+        cause: signal.reason,
         retriable: true,
         hint: 'check that the kubelet runs, and that both see its plugins_registry under the same path',
       });
-    }
+    });
   }
 
-  /** gRPC service and handlers. */
   service() {
     const { definition } = lazyService('plugin-registration.proto', 'pluginregistration.Registration', {
       GetInfo: { streams: false },

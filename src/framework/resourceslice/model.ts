@@ -6,7 +6,6 @@ export interface DriverResources {
   pools: Record<string, Pool>;
 }
 
-/** A set of devices that the allocator treats as a unit. */
 export interface Pool {
   /** In the order in which the allocator should try them. May be empty: the pool then exists without devices. */
   devices: Device[];
@@ -59,7 +58,6 @@ export interface DeviceTaint {
   timeAdded?: string;
 }
 
-/** Counters that several devices consume. */
 export interface CounterSet {
   /** DNS label, unique in the pool. */
   name: string;
@@ -67,7 +65,6 @@ export interface CounterSet {
 }
 
 export interface Counter {
-  /** Quantity. */
   value: string;
 }
 

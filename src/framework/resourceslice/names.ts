@@ -1,17 +1,10 @@
+import { identifier, semanticVersion } from '../metadata/document/validate.ts';
+
 /** Kinds of names in ResourceSlices. Each function returns what is wrong with a name, or `undefined`. */
 
 const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 /** The part of a label key after the slash, and label values. */
 const qualifiedPart = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
-const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
-/** Source: semver.org 2.0.0, the regular expression of its FAQ, rewritten. */
-const semver = (() => {
-  const number = '(0|[1-9]\\d*)';
-  const part = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
-  return new RegExp(
-    `^${number}\\.${number}\\.${number}(-${part}(\\.${part})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
-  );
-})();
 
 export function isDnsSubdomain(text: string): boolean {
   return text.length <= 253 && text.split('.').every((part) => label.test(part));
@@ -52,5 +45,5 @@ export function labelValueProblem(text: string): string | undefined {
 }
 
 export function semverProblem(text: string): string | undefined {
-  return semver.test(text) ? undefined : `"${text}" must be a semantic version such as 1.2.3`;
+  return semanticVersion.test(text) ? undefined : `"${text}" must be a semantic version such as 1.2.3`;
 }

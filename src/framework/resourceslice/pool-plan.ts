@@ -4,7 +4,6 @@ import { copyTaintTimes, isSameSpec } from './compare.ts';
 import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { sliceName } from './slice-name.ts';
 
-/** What this process knows about a pool that it has published. */
 export interface PublishedPool {
   generation: number;
   contents: SliceContent[];
@@ -17,7 +16,6 @@ export interface PoolPlanInput {
   nodeName: string;
   poolName: string;
   pool: Pool;
-  /** Existing slices of the pool. */
   actual: ResourceSlice[];
   published: PublishedPool | undefined;
 }
@@ -41,7 +39,6 @@ interface Place {
   isSame: boolean;
 }
 
-/** Compares a wanted pool with its existing slices. */
 export function planPool(input: PoolPlanInput): PoolPlan {
   const { pool, actual, published, poolName, driver, nodeName } = input;
   const newest = Math.max(0, ...actual.map(({ spec }) => spec.pool.generation));

@@ -23,7 +23,6 @@ export class PoolWriter {
   readonly #published = new Map<string, PublishedPool>();
   /** Resource versions that resulted from our writes, and UIDs of the slices that we deleted. */
   readonly #ours = new Set<string>();
-  /** Pool and fields that were reported as dropped. */
   readonly #reported = new Set<string>();
 
   constructor(api: SliceApi, options: PoolWriterOptions) {
@@ -31,7 +30,6 @@ export class PoolWriter {
     this.#options = options;
   }
 
-  /** Whether we made this change of a slice. */
   isOurs({ metadata: { resourceVersion = '', uid = '' } }: ResourceSlice): boolean {
     return this.#ours.has(resourceVersion) || this.#ours.has(uid);
   }
@@ -67,7 +65,6 @@ export class PoolWriter {
     return plan.isRepair;
   }
 
-  /** Deletes the slices of a pool that is no longer wanted. */
   async remove(name: string, actual: ResourceSlice[], signal: AbortSignal): Promise<void> {
     this.#published.delete(name);
     await this.#delete(actual, signal);

@@ -1,7 +1,9 @@
-import type { Clock } from '../../lib/clock.ts';
+import { pauseMs } from '../../lib/backoff.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { isKubeError } from '../kube/index.ts';
+import { pauses, periods } from '../../lib/waiting-times.ts';
+import { isKubeError, retryPauseMs } from '../kube/index.ts';
 import { formatProblems, SliceError } from './errors.ts';
 import type { DriverResources, Pool } from './model.ts';
 import { PoolWriter } from './pool-writer.ts';
@@ -9,13 +11,6 @@ import type { SliceApi } from './slice-api.ts';
 import { SliceWatch } from './slice-watch.ts';
 import { validatePool } from './validate.ts';
 
-/** Everything is checked this often, for changes that the watch may have missed. */
-const recheckMs = 300_000;
-/** Changes by others are reverted after a growing delay, so that two rival writers do not keep the API server busy. */
-const repairMs = { first: 1_000, last: 60_000 };
-const retryMs = { first: 1_000, last: 30_000, hopeless: 300_000 };
-/** A conflict means that another writer was quicker: trying again at once nearly always helps. */
-const conflictMs = { first: 50, last: 30_000 };
 const quietConflicts = 3;
 /** Nodes that started, or lost the API server, at the same moment must not all come back at the same moment. */
 const jitter = { wait: 1, recheck: 0.2 };
@@ -51,9 +46,7 @@ export class SlicePublisher implements AsyncDisposable {
   /** Wanted pools; `undefined` for a pool that stays as it is, since it would be refused. */
   #pools = new Map<string, Pool | undefined>();
   #loop: Promise<void> | undefined;
-  /** A check was requested. */
   #asked = false;
-  /** Another writer changed our slices. */
   #changed = false;
   #wake = Promise.withResolvers<void>();
 
@@ -109,20 +102,21 @@ export class SlicePublisher implements AsyncDisposable {
   async #run(): Promise<void> {
     const { signal } = this.#stop;
     let failures = 0;
-    let repairPauseMs: number = repairMs.first;
+    let repairs = 0;
     while (!signal.aborted) {
       const isRepair = this.#changed && !this.#asked;
       this.#asked = false;
       this.#changed = false;
       try {
         const hasRepaired = await this.#sync(signal);
-        repairPauseMs = isRepair && hasRepaired ? Math.min(2 * repairPauseMs, repairMs.last) : repairMs.first;
+        repairs = isRepair && hasRepaired ? repairs + 1 : 0;
         failures = 0;
         // A pool that was refused at `publish` is not in its wanted state.
         if (![...this.#pools.values()].includes(undefined)) this.#options.onSynced?.();
-        await this.#pause(this.#longer(recheckMs, jitter.recheck), () => this.#asked || this.#changed);
+        await this.#pause(this.#longer(periods.sliceRecheck, jitter.recheck), () => this.#asked || this.#changed);
         // Several changes by others often follow each other, for example when all slices of a node are deleted.
-        if (this.#changed) await this.#pause(this.#longer(repairPauseMs, jitter.wait), () => this.#asked);
+        if (this.#changed)
+          await this.#pause(this.#longer(pauseMs(repairs, pauses.sliceRepair), jitter.wait), () => this.#asked);
       } catch (error) {
         if (signal.aborted) return;
         const waitMs = this.#longer(retryDelayMs(error, failures++), jitter.wait);
@@ -136,22 +130,14 @@ export class SlicePublisher implements AsyncDisposable {
     return Math.round(ms * (1 + share * this.#random()));
   }
 
-  /** Waits for a time, or until something has happened. */
   async #pause(ms: number, hasHappened: () => boolean): Promise<void> {
-    const pause = new AbortController();
-    const signal = AbortSignal.any([pause.signal, this.#stop.signal]);
-    let isOver = false;
-    const over = this.#options.clock
-      .sleep(ms, signal)
-      .catch(() => undefined)
-      .then(() => {
-        isOver = true;
-      });
-    while (!isOver && !hasHappened()) {
+    const { clock } = this.#options;
+    const { signal } = this.#stop;
+    const endsAtMs = clock.nowMs() + ms;
+    for (let leftMs = ms; leftMs > 0 && !hasHappened() && !signal.aborted; leftMs = endsAtMs - clock.nowMs()) {
       this.#wake = Promise.withResolvers();
-      await Promise.race([over, this.#wake.promise]);
+      await resolvesWithin(clock, leftMs, this.#wake.promise, signal);
     }
-    pause.abort();
   }
 
   /** @returns whether something of ours had to be restored @throws the first error that kept a pool from publication */
@@ -188,12 +174,8 @@ export class SlicePublisher implements AsyncDisposable {
   }
 }
 
-/** Delay before the next attempt, after so many earlier failures in a row. */
 function retryDelayMs(error: unknown, failures: number): number {
-  const { first, last } = isKubeError(error, 'api-conflict', 'api-expired') ? conflictMs : retryMs;
-  const grown = first * 2 ** Math.min(failures, 20);
-  // A permanent refusal ends only with a change of the server's configuration.
-  const isHopeless = isKubeError(error) && !error.retriable && failures >= 5;
-  const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
-  return Math.max(askedMs, isHopeless ? retryMs.hopeless : Math.min(grown, last));
+  if (isKubeError(error) && !error.retriable && failures >= 5) return retryPauseMs(error, failures, pauses.refused);
+  const isConflict = isKubeError(error, 'api-conflict', 'api-expired');
+  return retryPauseMs(error, failures, isConflict ? pauses.sliceConflict : pauses.slices);
 }

@@ -17,7 +17,6 @@ export interface SliceApi {
   delete(slice: ResourceSlice, signal: AbortSignal): Promise<void>;
 }
 
-/** @param place driver and node of the slices */
 export function createSliceApi(
   client: Pick<KubeApi, 'request'>,
   resources: ResourceApi,

@@ -1,42 +1,30 @@
-import type { Clock } from '../../lib/clock.ts';
-import type { Logger } from '../../lib/logger.ts';
-import { ListWatch } from '../kube/index.ts';
+import { ListWatch, type ListWatchOptions } from '../kube/index.ts';
 import type { ResourceSlice } from './model.ts';
 import type { SliceApi } from './slice-api.ts';
 
-export interface SliceWatchOptions {
-  clock: Clock;
-  logger: Logger;
-  /** From 0 up to 1. */
-  random: () => number;
+type SliceWatchOptions = Pick<ListWatchOptions<ResourceSlice>, 'clock' | 'logger' | 'random'> & {
   onChange: () => void;
-}
+};
 
 /**
  * Reports changes of our slices by others. It may miss some, since the slices are read every few minutes anyway, and it
  * may report too many, since reading them costs one request.
  */
-export class SliceWatch implements AsyncDisposable {
-  readonly #options: SliceWatchOptions;
-  readonly #watch: ListWatch<ResourceSlice>;
+export class SliceWatch extends ListWatch<ResourceSlice> {
+  readonly #onChange: () => void;
   /** During a write: the changes seen meanwhile. */
   #held: ResourceSlice[] | undefined;
   #isOurs: (slice: ResourceSlice) => boolean = () => false;
 
-  constructor(api: SliceApi, options: SliceWatchOptions) {
-    this.#options = options;
-    this.#watch = new ListWatch({
+  constructor(api: Pick<SliceApi, 'watch'>, { onChange, ...options }: SliceWatchOptions) {
+    super({
       ...options,
       what: 'resource slices',
       open: (resourceVersion, signal) => api.watch(resourceVersion, signal),
       onChange: (slice) => this.#see(slice),
-      onLost: options.onChange,
+      onLost: onChange,
     });
-  }
-
-  /** Follows changes from this version of a list on. */
-  follow(resourceVersion: string): void {
-    this.#watch.follow(resourceVersion);
+    this.#onChange = onChange;
   }
 
   /**
@@ -55,12 +43,8 @@ export class SliceWatch implements AsyncDisposable {
     };
   }
 
-  async [Symbol.asyncDispose]() {
-    await this.#watch[Symbol.asyncDispose]();
-  }
-
   #see(slice: ResourceSlice): void {
     if (this.#held !== undefined) this.#held.push(slice);
-    else if (!this.#isOurs(slice)) this.#options.onChange();
+    else if (!this.#isOurs(slice)) this.#onChange();
   }
 }

@@ -1,3 +1,4 @@
+import { attributeKinds } from '../metadata/document/attribute.ts';
 import type { DeviceAttribute } from '../metadata/index.ts';
 import type { SliceProblem } from './errors.ts';
 import { type Counter, type CounterSet, type Device, type DeviceTaint, type Pool, taintEffects } from './model.ts';
@@ -25,9 +26,6 @@ export const sliceLimits = {
   bindingConditions: 4,
 } as const;
 
-const attributeMembers = ['int', 'bool', 'string', 'version', 'ints', 'bools', 'strings', 'versions'] as const;
-
-/** Reports what is wrong with a field. */
 type Report = (field: string, message: string) => void;
 
 /** Taints, counters and lists as attribute values halve the number of devices that a slice can hold. */
@@ -107,8 +105,8 @@ function valuesOf(attribute: DeviceAttribute): unknown[] {
 function validateAttribute(report: Report, field: string, attribute: DeviceAttribute): void {
   const present = Object.entries(attribute).filter(([, value]) => value !== undefined);
   const [kind, value] = present[0] ?? [];
-  if (present.length !== 1 || !attributeMembers.some((member) => member === kind)) {
-    report(field, `must have exactly one of ${attributeMembers.join(', ')}`);
+  if (present.length !== 1 || !attributeKinds.some((member) => member === kind)) {
+    report(field, `must have exactly one of ${attributeKinds.join(', ')}`);
     return;
   }
   if (Array.isArray(value) && value.length === 0) report(`${field}.${kind}`, 'must have at least one value');

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
-import type { Clock } from '../../lib/clock.ts';
+import { onAbort } from '../../lib/abort.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 
 export interface ExecRequest {
@@ -65,8 +66,8 @@ async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Pro
 
   using _listener = onAbort(signal, kill);
   await Promise.race([exited, killed]);
-  await atMost(killMs, exited, clock);
-  await atMost(drainMs, closed, clock);
+  await resolvesWithin(clock, killMs, exited);
+  await resolvesWithin(clock, drainMs, closed);
   child.stdout.destroy();
   child.stderr.destroy();
   return { exitCode: child.exitCode, endedBy: child.signalCode, stdout: stdout(), stderr: stderr(), overflowed };
@@ -100,21 +101,4 @@ function killGroup(pid: number): void {
     // The last process of the group has just ended by itself.
     if (errnoCode(error) !== 'ESRCH') throw error;
   }
-}
-
-/** Waits for the promise, but no longer than `ms`. */
-async function atMost(ms: number, promise: Promise<unknown>, clock: Clock): Promise<void> {
-  const over = new AbortController();
-  try {
-    await Promise.race([promise, clock.sleep(ms, over.signal)]);
-  } finally {
-    over.abort();
-  }
-}
-
-/** Calls back when the signal fires, immediately if it has fired already, until disposed. */
-export function onAbort(signal: AbortSignal, callback: () => void): Disposable {
-  if (signal.aborted) callback();
-  else signal.addEventListener('abort', callback, { once: true });
-  return { [Symbol.dispose]: () => signal.removeEventListener('abort', callback) };
 }

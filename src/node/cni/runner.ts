@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
+import { onAbort } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import {
   type CniAttachment,
@@ -12,11 +14,10 @@ import {
 import { type CacheEntry, CniCache } from './cache.ts';
 import { PluginCaller } from './call.ts';
 import { CniError } from './errors.ts';
-import { createExec, type Exec, onAbort } from './exec.ts';
+import { createExec, type Exec } from './exec.ts';
 import type { CniPluginConfig } from './network.ts';
 import { type CniResult, decodeCniResult, parseCniResult, type RawCniResult } from './result.ts';
 import { hasNetns, Teardown } from './teardown.ts';
-import { Turns } from './turns.ts';
 
 export interface CniRunnerOptions {
   /** Directories that are searched for plugins, in this order; absolute. */
@@ -61,7 +62,8 @@ export class CniRunner implements AsyncDisposable {
   readonly #caller: PluginCaller;
   readonly #cache: CniCache;
   readonly #teardown: Teardown;
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
+  readonly #running = new Set<Promise<void>>();
 
   constructor(options: CniRunnerOptions) {
     const { binDirs, cacheDir, clock, logger, exec = createExec(clock), searchPath = defaultSearchPath } = options;
@@ -155,7 +157,7 @@ export class CniRunner implements AsyncDisposable {
 
   /** Waits for the operations in progress. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#turns[Symbol.asyncDispose]();
+    await Promise.all(this.#running);
   }
 
   #add(task: CniTask, { signal }: CniCallOptions): Promise<CniResult> {
@@ -268,20 +270,36 @@ export class CniRunner implements AsyncDisposable {
     }
   }
 
-  #inTurn<T>(
-    { attachment }: CniTask,
+  /**
+   * Runs operations on one interface one after the other. The caller is answered no later than its signal fires, while work
+   * that has begun goes on: it can reject the answer early, and the next operation waits for its end.
+   */
+  async #inTurn<T>(
+    task: CniTask,
     signal: AbortSignal,
     work: (fail: (error: unknown) => void) => Promise<T>,
   ): Promise<T> {
-    const onTooLate = () =>
-      new CniError('cni-timeout', `the time was over before ${describeAttachment(attachment)} could be worked on`, {
-        cause: signal.reason,
-        network: attachment.network.name,
-        retriable: true,
-        hint: 'another operation on this interface was still under way',
+    const { containerId, ifName } = task.attachment;
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    const takeTurn = async () => {
+      using _ = await this.#turns.acquire(`${containerId}/${ifName}`, signal).catch((cause) => {
+        throw tooLate(task, cause);
       });
-    return this.#turns.take(`${attachment.containerId}/${attachment.ifName}`, { signal, onTooLate }, work);
+      return await work(reject);
+    };
+    const running = takeTurn()
+      .then(resolve, reject)
+      .finally(() => this.#running.delete(running));
+    this.#running.add(running);
+    return await promise;
   }
+}
+
+function tooLate({ attachment }: CniTask, cause: unknown): CniError {
+  return new CniError('cni-timeout', `the time was over before ${describeAttachment(attachment)} could be worked on`, {
+    ...{ cause, network: attachment.network.name, retriable: true },
+    hint: 'another operation on this interface was still under way',
+  });
 }
 
 function assertNetnsPath({ attachment: { network, netnsPath } }: CniTask): void {

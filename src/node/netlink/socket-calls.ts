@@ -1,5 +1,5 @@
 import koffi from 'koffi';
-import { Slots } from '../../lib/slots.ts';
+import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 
 /** Linux `AF_NETLINK`. */
 export const netlinkFamily = 16;
@@ -54,14 +54,14 @@ export function switchOn(descriptor: number, option: number): boolean {
  * koffi refuses more than 256 calls at once, and keeps the stacks of eight calls for reuse. More than eight wait here, which
  * delays none: libuv has four threads.
  */
-const threads = new Slots(8);
+const threads = new KeyedMutex(8);
 
 /** A library function as koffi returns it. */
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
 function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
-  return threads.run(() => {
+  return threads.run('', () => {
     call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) =>
       error ? reject(error) : resolve(result),
     );

@@ -1,13 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Backoff } from '../../../nri/backoff.ts';
+import { backoffMs } from '../../../nri/timers.ts';
 
 function delays(count: number, random: () => number): number[] {
-  const backoff = new Backoff({ initialMs: 250, maxMs: 30_000, random });
-  return Array.from({ length: count }, () => backoff.nextMs());
+  return Array.from({ length: count }, (_, attempts) => backoffMs(attempts, { initialMs: 250, maxMs: 30_000, random }));
 }
 
-describe('Backoff', () => {
+describe('backoffMs()', () => {
   it('doubles up to its bound', () => {
     expect(delays(10, () => 0)).toEqual([125, 250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
   });
@@ -23,12 +22,4 @@ describe('Backoff', () => {
       }),
       { numRuns: 10 },
     ));
-
-  it('begins anew after a reset', () => {
-    const backoff = new Backoff({ initialMs: 250, maxMs: 30_000, random: () => 0 });
-    backoff.nextMs();
-    backoff.nextMs();
-    backoff.reset();
-    expect(backoff.nextMs()).toBe(125);
-  });
 });

@@ -4,7 +4,6 @@ import type { DeviceAttribute, DeviceAttributes } from './document.ts';
 export const attributeKinds = ['int', 'bool', 'string', 'version', 'ints', 'bools', 'strings', 'versions'] as const;
 export type AttributeKind = (typeof attributeKinds)[number];
 
-/** A value without its kind. */
 export type PlainValue = string | boolean | number | bigint | (string | boolean | number | bigint)[];
 
 /** The value of an attribute; `undefined` if none of the known members is set. */

@@ -1,3 +1,4 @@
+import { defined } from '../../../lib/defined.ts';
 import { attributeKinds, sortedAttributes } from './attribute.ts';
 import type { DeviceAttribute, DeviceMetadata, MetadataDocument, NetworkDeviceData } from './document.ts';
 import { formatGoJson } from './json-stream.ts';
@@ -14,7 +15,7 @@ export type FormatNetworkData = (data: NetworkDeviceData) => Record<string, unkn
 
 /** The field names of resource.k8s.io/v1, in the Go helper's order; empty fields are left out, as with `omitempty`. */
 export const formatNetworkData: FormatNetworkData = ({ interfaceName, ips, hardwareAddress }) =>
-  definedOnly({
+  defined({
     interfaceName: interfaceName || undefined,
     ips: ips?.length ? ips : undefined,
     hardwareAddress: hardwareAddress || undefined,
@@ -40,19 +41,19 @@ export function encodeObject(
   const { name, namespace, uid } = document.claim;
   const devices = document.devices.map((device) => formatDevice(device, networkData));
   return `${formatGoJson(
-    definedOnly({
+    defined({
       kind: documentKind,
       apiVersion: `${apiGroup}/${version}`,
       metadata: { name, namespace, uid, generation: document.generation },
       podClaimName: document.podClaimName,
-      requests: [definedOnly({ name: document.request, devices: devices.length === 0 ? undefined : devices })],
+      requests: [defined({ name: document.request, devices: devices.length === 0 ? undefined : devices })],
     }),
   )}\n`;
 }
 
 function formatDevice(device: DeviceMetadata, networkData: FormatNetworkData): Record<string, unknown> {
   const attributes = sortedAttributes(device.attributes ?? {}).map(([name, value]) => [name, formatAttribute(value)]);
-  return definedOnly({
+  return defined({
     driver: device.driver,
     pool: device.pool,
     name: device.name,
@@ -61,14 +62,7 @@ function formatDevice(device: DeviceMetadata, networkData: FormatNetworkData): R
   });
 }
 
+/** In the order in which Go writes the kinds. */
 function formatAttribute(attribute: DeviceAttribute): Record<string, unknown> {
-  const formatted: Record<string, unknown> = {};
-  for (const kind of attributeKinds) if (attribute[kind] !== undefined) formatted[kind] = attribute[kind];
-  return formatted;
-}
-
-export function definedOnly(fields: Record<string, unknown>): Record<string, unknown> {
-  const defined: Record<string, unknown> = {};
-  for (const name of Object.keys(fields)) if (fields[name] !== undefined) defined[name] = fields[name];
-  return defined;
+  return defined(Object.fromEntries(attributeKinds.map((kind) => [kind, attribute[kind]])));
 }

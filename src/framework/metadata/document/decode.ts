@@ -1,6 +1,7 @@
+import { defined } from '../../../lib/defined.ts';
 import { MetadataError } from '../errors.ts';
 import { type AttributeKind, attributeKinds } from './attribute.ts';
-import { apiGroup, definedOnly, documentKind, metadataVersions } from './codec.ts';
+import { apiGroup, documentKind, metadataVersions } from './codec.ts';
 import type {
   ClaimIdentity,
   DeviceAttribute,
@@ -90,13 +91,13 @@ function decodeObject(object: Record<string, unknown>): DecodedMetadata {
 
 export function decodeDevice(value: unknown, path: string): DeviceMetadata {
   const device = record(value, path);
-  return definedOnly({
+  return defined({
     driver: string(device.driver, `${path}.driver`),
     pool: string(device.pool, `${path}.pool`),
     name: string(device.name, `${path}.name`),
     attributes: optional(device.attributes, `${path}.attributes`, decodeAttributes),
     networkData: optional(device.networkData, `${path}.networkData`, decodeNetworkData),
-  }) as unknown as DeviceMetadata;
+  }) as DeviceMetadata;
 }
 
 export function decodeAttributes(value: unknown, path: string): DeviceAttributes {
@@ -129,7 +130,7 @@ function decodeValue(kind: AttributeKind, value: unknown, path: string): unknown
 
 function decodeNetworkData(value: unknown, path: string): NetworkDeviceData {
   const data = record(value, path);
-  return definedOnly({
+  return defined({
     interfaceName: optional(data.interfaceName, `${path}.interfaceName`, string),
     ips: optional(data.ips, `${path}.ips`, (ips, at) => list(ips, at, string)),
     hardwareAddress: optional(data.hardwareAddress, `${path}.hardwareAddress`, string),

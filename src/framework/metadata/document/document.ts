@@ -29,7 +29,6 @@ export interface NetworkDeviceData {
 export interface DeviceMetadata {
   driver: string;
   pool: string;
-  /** Device name within the pool. */
   name: string;
   attributes?: DeviceAttributes;
   networkData?: NetworkDeviceData;
@@ -40,6 +39,11 @@ export interface ClaimIdentity {
   namespace: string;
   name: string;
   uid: string;
+}
+
+/** How a claim is called in messages. */
+export function claimName({ namespace, name }: Pick<ClaimIdentity, 'namespace' | 'name'>): string {
+  return `${namespace}/${name}`;
 }
 
 /**

@@ -26,10 +26,11 @@ const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
 const subdomain = new RegExp(`^${label}(\\.${label})*$`);
 const poolName = new RegExp(`^${label}(\\.${label})*(/${label}(\\.${label})*)*$`);
 const deviceName = new RegExp(`^${label}$`);
-const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
+export const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const number = '(0|[1-9]\\d*)';
 const preRelease = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
-const semanticVersion = new RegExp(
+/** Source: semver.org 2.0.0, the regular expression of its FAQ, rewritten. */
+export const semanticVersion = new RegExp(
   `^${number}\\.${number}\\.${number}(-${preRelease}(\\.${preRelease})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
 );
 

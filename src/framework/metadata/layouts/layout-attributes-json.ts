@@ -37,7 +37,6 @@ function attributesFileName({ claim, request, driver }: RequestPlace): string {
   return fileName(`${prefix}${pathPart(request, 'request')}.json`, `claim ${claim.namespace}/${claim.name}`);
 }
 
-/** Prefix of the names of all files of a claim. */
 export function attributesFilePrefix(driver: string, claimUid: string): string {
   return `${pathPart(driver, 'driver name')}-${pathPart(claimUid, 'claim UID')}-`;
 }

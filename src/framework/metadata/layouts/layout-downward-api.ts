@@ -1,6 +1,7 @@
 import { join } from 'node:path';
+import { defined } from '../../../lib/defined.ts';
 import { formatAttributeStrings, mapAttributes, type PlainValue } from '../document/attribute.ts';
-import { definedOnly, formatNetworkData } from '../document/codec.ts';
+import { formatNetworkData } from '../document/codec.ts';
 import type { DeviceAttributes, DeviceMetadata } from '../document/document.ts';
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
@@ -77,7 +78,7 @@ function formatDevice(device: DeviceMetadata, published: readonly PublishedDevic
     driver,
     pool,
     bestEffortData: { attributes: formatAttributeStrings(known) },
-    driverProvidedData: definedOnly({
+    driverProvidedData: defined({
       conditions: [{ type: 'Ready', status: 'True', lastTransitionTime: readySince }],
       data: plainData(attributes),
       networkData: networkData && formatOldNetworkData(formatNetworkData(networkData)),
@@ -100,7 +101,7 @@ function plainData(attributes: DeviceAttributes): Record<string, PlainValue> {
 
 /** Field names from before resource.k8s.io/v1. */
 function formatOldNetworkData(data: Record<string, unknown>): Record<string, unknown> {
-  return definedOnly({
+  return defined({
     interfaceName: data.interfaceName,
     addresses: data.ips,
     hwAddress: data.hardwareAddress,

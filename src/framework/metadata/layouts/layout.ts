@@ -5,7 +5,6 @@ import { pathPart } from './paths.ts';
 export const layoutNames = ['v1', 'kep', 'attributes-json', 'downward-api'] as const;
 export type LayoutName = (typeof layoutNames)[number];
 
-/** Directories on the host under which layouts put their files. */
 export interface HostDirs {
   /** The driver's directory below the kubelet's `plugins`. */
   dataDir: string;
@@ -21,14 +20,12 @@ export const defaultHostDirs: Omit<HostDirs, 'dataDir'> = {
   downwardApiDir: '/etc/dra',
 };
 
-/** Determines the paths of a request's files. */
 export interface RequestPlace {
   claim: ClaimIdentity;
   /** The pod's name for it if it came from a template. */
   podClaimName?: string;
   /** UID of the pod for which the claim was prepared first. */
   podUid?: string;
-  /** Base name of the request. */
   request: string;
   driver: string;
 }
@@ -72,7 +69,6 @@ export interface Layout {
   listFiles?(dirs: HostDirs, driver: string): Promise<SharedFile[]>;
 }
 
-/** A file in a directory that is not the driver's own. */
 export interface SharedFile {
   file: HostFile;
   claimUid: string;

@@ -4,7 +4,6 @@ import { downwardApi } from './layout-downward-api.ts';
 import { kep } from './layout-kep.ts';
 import { v1 } from './layout-v1.ts';
 
-/** All layouts of the metadata file. */
 export const layouts: Readonly<Record<LayoutName, Layout>> = {
   v1,
   kep,

@@ -15,7 +15,6 @@ export function pathPart(name: string, what: string): string {
   throw new MetadataError('metadata-name-invalid', `${what} ${JSON.stringify(name)} cannot be part of a path`);
 }
 
-/** Whether a name can be part of a path. */
 export function isPathPart(name: string): boolean {
   const isUsable = name !== '' && name !== '.' && name !== '..' && name.length <= 253 && !/[/\0]/.test(name);
   return isUsable && name.isWellFormed();

@@ -62,7 +62,6 @@ function notWritten(path: string): MetadataError {
   });
 }
 
-/** Whether the error says that a file exists and is empty. */
 export function isNotWritten(error: unknown): boolean {
   return error instanceof MetadataError && error.code === 'metadata-not-found' && error.retriable;
 }

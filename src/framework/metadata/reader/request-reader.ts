@@ -1,5 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { defined } from '../../../lib/defined.ts';
 import { errnoCode } from '../../../lib/errors.ts';
 import { baseRequest, type ClaimIdentity, type DeviceMetadata } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
@@ -8,7 +9,6 @@ import { metadataFileSuffix, v1ContainerDir } from '../layouts/layout-v1.ts';
 import { pathPart } from '../layouts/paths.ts';
 import { readMetadata } from './reader.ts';
 
-/** A request of a claim, as the author of a pod knows it. */
 export type RequestQuery = (
   | /** `metadata.name` of a claim that the pod names. */ { claim: string }
   | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string }
@@ -24,7 +24,6 @@ export interface ReaderOptions {
   root?: string;
 }
 
-/** Data about a request from all drivers together. */
 export interface RequestMetadata {
   claim: ClaimIdentity;
   podClaimName?: string;
@@ -51,9 +50,9 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
   }
   const drivers = [...paths.keys()].filter((driver) => query.driver === undefined || driver === query.driver).sort();
   if (drivers.length === 0) throw notFound(query, dirs, [...paths.keys()]);
-  let merged: RequestMetadata | undefined;
-  for (const driver of drivers) merged = await mergeFile(merged, paths.get(driver) as string, driver, query);
-  return merged as RequestMetadata;
+  const base = baseRequest(query.request);
+  const files = await Promise.all(drivers.map((driver) => readFile(paths.get(driver) as string, driver, base)));
+  return merge(files);
 }
 
 /**
@@ -111,39 +110,34 @@ async function listNames(dir: string): Promise<string[]> {
   }
 }
 
-async function mergeFile(
-  merged: RequestMetadata | undefined,
-  path: string,
-  driver: string,
-  query: RequestQuery,
-): Promise<RequestMetadata> {
-  const { claim, generation, podClaimName, requests } = await readMetadata(path);
-  const base = baseRequest(query.request);
+/** @throws MetadataError `metadata-malformed` if the file has no such request */
+async function readFile(path: string, driver: string, base: string): Promise<RequestMetadata> {
+  const { generation, requests, ...rest } = await readMetadata(path);
   const found = requests.filter(({ name }) => baseRequest(name) === base);
   const [first] = found;
   if (first === undefined) {
     const names = requests.map(({ name }) => name).join(', ') || 'none';
-    throw new MetadataError('metadata-malformed', `metadata file ${path} has no request ${base}, it has ${names}`, {
-      path,
-    });
+    const message = `metadata file ${path} has no request ${base}, it has ${names}`;
+    throw new MetadataError('metadata-malformed', message, { path });
   }
-  const file = { path, driver, generation };
-  if (merged !== undefined && merged.claim.uid !== claim.uid) {
-    const [other] = merged.files;
-    throw new MetadataError(
-      'metadata-malformed',
-      `metadata file ${path} is of claim ${claim.namespace}/${claim.name} (${claim.uid}), ${other?.path} of another`,
-      { path, hint: 'two claims of the pod have the same name in this directory: ask by the other name, or by driver' },
-    );
+  const devices = found.flatMap((request) => request.devices);
+  return { ...rest, request: first.name, devices, files: [{ path, driver, generation }] };
+}
+
+/** @throws MetadataError `metadata-malformed` if the files are of two claims */
+function merge(parts: RequestMetadata[]): RequestMetadata {
+  const files = parts.flatMap((part) => part.files);
+  const first = parts[0]!;
+  const other = parts.findIndex(({ claim }) => claim.uid !== first.claim.uid);
+  if (other >= 0) {
+    const { namespace, name, uid } = parts[other]!.claim;
+    const path = files[other]!.path;
+    const message = `metadata file ${path} is of claim ${namespace}/${name} (${uid}), ${files[0]?.path} of another`;
+    const hint = 'two claims of the pod have the same name in this directory: ask by the other name, or by driver';
+    throw new MetadataError('metadata-malformed', message, { path, hint });
   }
-  const podName = merged?.podClaimName ?? podClaimName;
-  return {
-    claim,
-    ...(podName === undefined ? {} : { podClaimName: podName }),
-    request: merged?.request ?? first.name,
-    devices: [...(merged?.devices ?? []), ...found.flatMap(({ devices }) => devices)],
-    files: [...(merged?.files ?? []), file],
-  };
+  const podClaimName = parts.find((part) => part.podClaimName !== undefined)?.podClaimName;
+  return { ...first, ...defined({ podClaimName }), devices: parts.flatMap(({ devices }) => devices), files };
 }
 
 function notFound(query: RequestQuery, dirs: string[], drivers: string[]): MetadataError {

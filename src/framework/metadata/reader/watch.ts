@@ -1,5 +1,5 @@
 import { type FSWatcher, watch } from 'node:fs';
-import { type Clock, systemClock } from '../../../lib/clock.ts';
+import { type Clock, resolvesWithin, systemClock } from '../../../lib/clock.ts';
 import { isNotWritten } from './reader.ts';
 import { type ReaderOptions, type RequestMetadata, type RequestQuery, readRequestMetadata } from './request-reader.ts';
 
@@ -35,7 +35,7 @@ export async function* watchRequestMetadata(
       yield metadata;
     }
     if (notify && changes.follow(metadata.files.map(({ path }) => path))) continue;
-    await waitFor(changed, pollMs, clock, signal);
+    await resolvesWithin(clock, pollMs, changed, signal);
   }
 }
 
@@ -53,24 +53,10 @@ function formatVersion({ claim, files }: RequestMetadata): string {
   return JSON.stringify([claim.uid, files.map(({ path, generation }) => [path, generation])]);
 }
 
-async function waitFor(changed: Promise<void>, pollMs: number, clock: Clock, signal?: AbortSignal): Promise<void> {
-  const stop = new AbortController();
-  const either = signal === undefined ? stop.signal : AbortSignal.any([stop.signal, signal]);
-  const poll = clock.sleep(pollMs, either);
-  try {
-    await Promise.race([changed, poll]);
-  } finally {
-    stop.abort();
-    poll.catch(() => undefined);
-  }
-}
-
-/** File changes reported by the kernel. */
 class FileChanges implements Disposable {
   readonly #watchers = new Map<string, FSWatcher>();
   #changed = Promise.withResolvers<void>();
 
-  /** Resolves with the next change from now on. */
   next(): Promise<void> {
     this.#changed = Promise.withResolvers<void>();
     return this.#changed.promise;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createEventsApi, type EventReport, EventWriter, type KubeEvent } from '../../../../src/driver/events/index.ts';
+import { type EventReport, EventWriter, type KubeEvent } from '../../../../src/driver/events/index.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
 import { openKube } from '../../../doubles/kube.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -18,7 +18,7 @@ async function startBench() {
   const clock = new ManualClock();
   const logger = new RecordingLogger();
   const options = { controller: testDriver, instance: testNode, clock, logger };
-  const writer = stack.use(new EventWriter(createEventsApi(client), options));
+  const writer = stack.use(new EventWriter(client, options));
   const owned = stack.move();
   return {
     ...{ api, clock, logger, writer },

@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { InactiveClaims } from '../../../../src/driver/recovery/index.ts';
 import type { StoredClaim } from '../../../../src/driver/state/index.ts';
 import { KubeError, type ResourceClaim } from '../../../../src/framework/kube/index.ts';
-import { CallQueue } from '../../../../src/framework/kubeletplugin/call-queue.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { PluginCalls } from '../../../../src/framework/kubeletplugin/plugin-calls.ts';
 import { ClaimMetadata, layouts, MetadataError } from '../../../../src/framework/metadata/index.ts';
@@ -314,7 +313,7 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
       onPrepared: ({ uid: prepared }) => store.completeClaim(prepared),
     });
     const calls = new PluginCalls(bench.driver, {
-      ...{ driver: testDriver, claims, metadata, queue: new CallQueue(), serialize: false, clock: systemClock, logger },
+      ...{ driver: testDriver, claims, metadata, lock: undefined, serialize: false, clock: systemClock, logger },
     });
     const answers = await calls.nodePrepareResources([claim.identity], { timeoutMs: 45_000, signal: never });
     expect(answers.get(claim.identity.uid)?.error).toBeUndefined();

@@ -3,7 +3,6 @@ import {
   type ClaimStatusApi,
   type ClaimStatusError,
   ClaimStatusWriter,
-  createClaimStatusApi,
   type DeviceStatus,
   withClaimStatus,
 } from '../../../../src/framework/claimstatus/index.ts';
@@ -29,7 +28,7 @@ async function startBench() {
   const owned = stack.move();
   const start = (driver = testDriver, pool?: string) =>
     owned.use(
-      new ClaimStatusWriter(createClaimStatusApi(resources), {
+      new ClaimStatusWriter(resources, {
         ...{ driver, clock, logger, ...(pool === undefined ? {} : { pool }) },
         onPersistentFailure: ({ name }, error) => failures.push([name, error]),
       }),
@@ -126,8 +125,8 @@ describe('ClaimStatusWriter', () => {
     const { status = {} } = bench.api.get<ResourceClaim>('ResourceClaim', claim.name) ?? {};
     let version = 0;
     const api: ClaimStatusApi = {
-      read: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {}, status }),
-      patch: async () => {
+      readClaim: async () => ({ metadata: { uid: claim.uid, resourceVersion: String(++version) }, spec: {}, status }),
+      patchClaimStatus: async () => {
         throw new KubeError('api-conflict', 'the object has been modified');
       },
     };

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { FileLock } from '../../../../src/framework/kubeletplugin/file-lock.ts';
+import { InstanceLock } from '../../../../src/framework/kubeletplugin/instance-lock.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
@@ -55,7 +55,7 @@ async function startHolder(path: string, program = [holderPath]): Promise<ChildP
 }
 
 /** Resolves to whether the lock came within a moment. */
-async function comesAtOnce(lock: FileLock): Promise<boolean> {
+async function comesAtOnce(lock: InstanceLock): Promise<boolean> {
   using deadline = systemClock.deadline(100);
   return await lock.acquire(deadline.signal).then(
     (held) => {
@@ -66,23 +66,22 @@ async function comesAtOnce(lock: FileLock): Promise<boolean> {
   );
 }
 
-describe('FileLock', { timeout: 60_000 }, () => {
-  it('is held by one at a time', async () => {
+describe('InstanceLock', { timeout: 60_000 }, () => {
+  it('is held by one instance at a time', async () => {
     const path = join(dir.path, 'made', 'calls.lock');
-    const locks = Array.from({ length: 4 }, () => new FileLock(path, systemClock));
+    const locks = Array.from({ length: 4 }, () => new InstanceLock(path, systemClock));
     let holders = 0;
     let most = 0;
     let turns = 0;
     await Promise.all(
-      locks.flatMap((lock) =>
-        Array.from({ length: 5 }, async () => {
+      locks.map(async (lock) => {
+        for (let turn = 0; turn < 5; turn++, turns++) {
           using _ = await lock.acquire(never);
           most = Math.max(most, ++holders);
-          turns++;
           await systemClock.sleep(1);
           holders--;
-        }),
-      ),
+        }
+      }),
     );
     expect({ most, turns }).toEqual({ most: 1, turns: 20 });
   });
@@ -90,7 +89,7 @@ describe('FileLock', { timeout: 60_000 }, () => {
   it('keeps other processes out until it is released', async () => {
     const path = join(dir.path, 'calls.lock');
     const child = await startHolder(path);
-    const lock = new FileLock(path, systemClock);
+    const lock = new InstanceLock(path, systemClock);
     expect(await comesAtOnce(lock)).toBe(false);
     const waiting = lock.acquire(never);
     const exit = once(child, 'exit');
@@ -102,11 +101,11 @@ describe('FileLock', { timeout: 60_000 }, () => {
   it('is free when its holder is killed', async () => {
     const path = join(dir.path, 'calls.lock');
     const child = await startHolder(path);
-    const lock = new FileLock(path, systemClock);
+    const lock = new InstanceLock(path, systemClock);
     const waiting = lock.acquire(never);
     child.kill('SIGKILL');
     using _ = await waiting;
-    expect(await comesAtOnce(new FileLock(path, systemClock))).toBe(false);
+    expect(await comesAtOnce(new InstanceLock(path, systemClock))).toBe(false);
   });
 
   it('writes nothing, so that a crash can leave nothing', async () => {
@@ -122,26 +121,25 @@ describe('FileLock', { timeout: 60_000 }, () => {
 
   it('tells who waits in vain which lock it is', async () => {
     const path = join(dir.path, 'calls.lock');
-    using _ = await new FileLock(path, systemClock).acquire(never);
+    using _ = await new InstanceLock(path, systemClock).acquire(never);
     using deadline = systemClock.deadline(30);
-    await expect(new FileLock(path, systemClock).acquire(deadline.signal)).rejects.toMatchObject({
+    await expect(new InstanceLock(path, systemClock).acquire(deadline.signal)).rejects.toMatchObject({
       code: 'call-aborted',
       message: `another instance holds lock ${path}`,
     });
   });
 
-  it('is no lock when the file is a directory', async () => {
+  it('is no lock when the file is a directory', () => {
     const path = join(dir.path, 'calls.lock');
     mkdirSync(path);
-    await expect(new FileLock(path, systemClock).acquire(never)).rejects.toMatchObject({
-      code: 'lock-unavailable',
-      message: `cannot lock file ${path}`,
-    });
+    expect(() => new InstanceLock(path, systemClock)).toThrow(
+      expect.objectContaining({ code: 'lock-unavailable', message: `cannot lock file ${path}` }),
+    );
   });
 
   it('keeps out, and is kept out by, a version that locks the file by SQLite', async () => {
     const path = join(dir.path, 'calls.lock');
-    const lock = new FileLock(path, systemClock);
+    const lock = new InstanceLock(path, systemClock);
     expect(await comesAtOnce(lock)).toBe(true);
     const held = await lock.acquire(never);
     expect(await takesBySqlite(path)).toBe('database is locked');

@@ -1,16 +1,17 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { Retry } from '../../../src/lib/retry.ts';
+import { Backoff } from '../../../src/lib/backoff.ts';
+import { pauses } from '../../../src/lib/waiting-times.ts';
 import { ManualClock } from '../../doubles/manual-clock.ts';
 import { turns } from '../driver/sandbox/fake-networks.ts';
 
-describe('Retry', () => {
+describe('Backoff', () => {
   let clock: ManualClock;
   let runs: number;
-  let retry: Retry;
+  let retry: Backoff;
   beforeEach(() => {
     clock = new ManualClock();
     runs = 0;
-    retry = new Retry(clock, () => runs++);
+    retry = new Backoff(clock, pauses.sandbox, () => runs++);
   });
 
   it('repeats work after growing pauses, and knows whether it is going to', async () => {

@@ -1,13 +1,20 @@
 import type { Clock } from './clock.ts';
 
-const firstMs = 500;
-const lastMs = 5_000;
-/** After this time without failures, pauses start with the shortest one again. */
-const quietMs = 10_000;
+/** Pauses after failures: each is twice as long as the one before, up to the longest. Milliseconds. */
+export interface Pauses {
+  firstMs: number;
+  longestMs: number;
+}
+
+/** @param earlierFailures in a row */
+export function pauseMs(earlierFailures: number, { firstMs, longestMs }: Pauses): number {
+  return Math.min(firstMs * 2 ** earlierFailures, longestMs);
+}
 
 /** Repeats work in the background: after failures with growing pauses, or once after a given time. */
-export class Retry implements Disposable {
+export class Backoff implements Disposable {
   readonly #clock: Clock;
+  readonly #pauses: Pauses & { quietMs: number };
   readonly #work: () => void;
   #timer: AbortController | undefined;
   #attempts = 0;
@@ -16,17 +23,17 @@ export class Retry implements Disposable {
   #lastFailureMs = Number.NEGATIVE_INFINITY;
   #isOver = false;
 
-  constructor(clock: Clock, work: () => void) {
+  /** @param pauses after `quietMs` without failures, they start with the shortest one again */
+  constructor(clock: Clock, pauses: Pauses & { quietMs: number }, work: () => void) {
     this.#clock = clock;
+    this.#pauses = pauses;
     this.#work = work;
   }
 
-  /** Failures in a row. */
   get attempts(): number {
     return this.#attempts;
   }
 
-  /** Whether the work is going to be repeated. */
   get isScheduled(): boolean {
     return this.#timer !== undefined;
   }
@@ -34,21 +41,20 @@ export class Retry implements Disposable {
   /** After a failure. @returns the pause, in milliseconds */
   schedule(): number {
     const nowMs = this.#clock.nowMs();
-    if (this.#attempts === 0 && nowMs - this.#lastFailureMs > quietMs) this.#recent = 0;
-    const pauseMs = Math.min(firstMs * 2 ** this.#recent, lastMs);
+    if (this.#attempts === 0 && nowMs - this.#lastFailureMs > this.#pauses.quietMs) this.#recent = 0;
+    const afterMs = pauseMs(this.#recent++, this.#pauses);
     this.#attempts++;
-    this.#recent++;
     this.#lastFailureMs = nowMs;
-    this.after(pauseMs);
-    return pauseMs;
+    this.after(afterMs);
+    return afterMs;
   }
 
-  after(pauseMs: number): void {
+  after(ms: number): void {
     this.cancel();
     if (this.#isOver) return;
     const timer = new AbortController();
     this.#timer = timer;
-    this.#clock.sleep(pauseMs, timer.signal).then(
+    this.#clock.sleep(ms, timer.signal).then(
       () => {
         this.#timer = undefined;
         this.#work();
@@ -57,7 +63,6 @@ export class Retry implements Disposable {
     );
   }
 
-  /** Drops what is scheduled. */
   cancel(): void {
     this.#timer?.abort();
     this.#timer = undefined;
