@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { bitsOf, type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
+import { type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
 import { DriverError } from '../claims/errors.ts';
 import type { VfConfig } from '../state/index.ts';
 import type { ClassLimits } from './class-config.ts';
@@ -100,7 +100,7 @@ export function isInOne(network: Cidr, ranges: readonly string[]): boolean {
 /** The network that the kernel makes reachable with an address; none if the prefix leaves no other host. */
 function routeOf(address: string): AddedRoute[] {
   const network = networkOf(parseCidr(address));
-  if (network.prefixLength === bitsOf(network)) return [];
+  if (network.prefixLength === 8 * network.octets.length) return [];
   return [{ network, destination: formatCidr(network.octets, network.prefixLength), address }];
 }
 

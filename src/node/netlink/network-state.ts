@@ -1,7 +1,5 @@
 import { type Address, isReachable } from './address.ts';
-import { NetlinkError } from './errors.ts';
 import type { Link } from './link.ts';
-import type { RtnlConnection } from './rtnl.ts';
 
 /** Limit of `networkData.ips` in resource.k8s.io/v1. */
 export const maxReportedAddresses = 16;
@@ -20,24 +18,7 @@ export interface NetworkState {
   linkUp: boolean;
 }
 
-/**
- * Reads what the metadata reports about a link.
- * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
- */
-export async function readNetworkState(connection: RtnlConnection, index: number): Promise<NetworkState> {
-  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses(index)]);
-  if (link === undefined) {
-    throw new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
-      errno: 'ENODEV',
-      operation: 'read the state of link',
-      interfaceName: `#${index}`,
-      hint: 'it was moved or deleted: look for the VF again',
-    });
-  }
-  return toNetworkState(link, addresses);
-}
-
-/** @param addresses of all links, or only of this one */
+/** What the metadata reports about a link. @param addresses of all links, or only of this one */
 export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {
   const { index, name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
   const own = addresses.filter((address) => address.index === index);

@@ -107,11 +107,6 @@ export class Sysfs {
     };
   }
 
-  /** PCI addresses of the network cards that can do SR-IOV, in order. @throws SriovError `sysfs-unreadable` */
-  async pfAddresses(): Promise<string[]> {
-    return (await this.networkFunctions()).pfs;
-  }
-
   /**
    * @param pciAddress one of the `pfs` of {@link networkFunctions}
    * @throws SriovError `sysfs-unreadable`, `sysfs-malformed`

@@ -18,7 +18,7 @@ import {
 } from '../../../../src/node/netlink/link.ts';
 import { decodeQdisc, encodeQdisc } from '../../../../src/node/netlink/qdisc.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../../src/node/netlink/route.ts';
-import { decodeVfInfos } from '../../../../src/node/netlink/vf-info.ts';
+import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
 
 const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
 const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attributes));
