@@ -47,24 +47,18 @@ export class HostVfs implements VfHost, Disposable {
   readonly sysfs: Sysfs;
   /** Changes VFs from the host side. */
   readonly control: VfControl;
+  readonly #options: HostVfsOptions;
   readonly #hardware: VfHardware | undefined;
   readonly #links: HostLinks;
-  readonly #nic: SimulatedNic | undefined;
   /** For writes that the kernel may never return from. */
   readonly #kernel: Card['writes'];
-  readonly #deviceAt: HostVfsOptions['deviceAt'];
-  readonly #assertListed: () => void;
-  readonly #logger: Logger;
 
   constructor(options: HostVfsOptions) {
-    const { host, ethtool, clock, sysfsRoot = '/sys', nic, kernelWrites, onHungChange, deviceAt, logger } = options;
+    const { host, ethtool, clock, sysfsRoot = '/sys', nic, kernelWrites, onHungChange } = options;
     const writes = { clock, ...kernelWrites, onChange: onHungChange };
     const { binding, nodes, ...card } = options.openCard?.(onHungChange) ?? openCard(sysfsRoot, writes);
+    this.#options = options;
     this.#kernel = card.writes;
-    this.#nic = nic;
-    this.#deviceAt = deviceAt;
-    this.#assertListed = options.assertListed;
-    this.#logger = logger;
     this.#links = new HostLinks({ binding, host, clock });
     this.sysfs = nic?.sysfs ?? card.sysfs;
     if (nic === undefined) this.#hardware = new VfHardware({ binding, host, clock, nodes, ...defined({ ethtool }) });
@@ -72,7 +66,7 @@ export class HostVfs implements VfHost, Disposable {
   }
 
   get isSimulated(): boolean {
-    return this.#nic !== undefined;
+    return this.#options.nic !== undefined;
   }
 
   /** Writes that the kernel has not returned from, one for each device. */
@@ -81,7 +75,7 @@ export class HostVfs implements VfHost, Disposable {
   }
 
   linkKey(pciAddress: string): VfIdentity {
-    const { interfaceName } = this.#deviceAt(pciAddress) ?? {};
+    const { interfaceName } = this.#options.deviceAt(pciAddress) ?? {};
     return { ...linkIdentity({ pciAddress, simulated: this.isSimulated }), ...defined({ interfaceName }) };
   }
 
@@ -89,24 +83,27 @@ export class HostVfs implements VfHost, Disposable {
     if (this.#hardware === undefined) return undefined;
     if (address.pfAddress !== undefined) return await this.#hardware.info(address);
     // A plain NIC has no PF to ask: it keeps its own address in user space.
-    this.#assertListed();
-    const { hardwareAddress } = this.#deviceAt(address.pciAddress) ?? {};
+    this.#options.assertListed();
+    const { hardwareAddress } = this.#options.deviceAt(address.pciAddress) ?? {};
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
   async ensureLink(pciAddress: string, withinMs?: number): Promise<void> {
-    if (this.#nic === undefined) await this.#links.ensure(pciAddress, withinMs);
-    else await this.#nic.ensureVf(pciAddress, withinMs);
+    const { nic } = this.#options;
+    await (nic?.ensureVf(pciAddress, withinMs) ?? this.#links.ensure(pciAddress, withinMs));
   }
 
   async isUnbound(pciAddress: string): Promise<boolean> {
-    return this.#nic === undefined && (await this.#links.isUnbound(pciAddress));
+    return !this.isSimulated && (await this.#links.isUnbound(pciAddress));
   }
 
   async recreate(pciAddress: string): Promise<void> {
-    const isNew = await (this.#nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
+    const isNew = await (this.#options.nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
     if (isNew)
-      this.#logger.warn({ device: pciAddress }, 'VF recreated: the network namespace that it was in cannot be reached');
+      this.#options.logger.warn(
+        { device: pciAddress },
+        'VF recreated: the network namespace that it was in cannot be reached',
+      );
   }
 
   [Symbol.dispose](): void {

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import {
   EthtoolConnection,
   type InterfaceSysctls,
@@ -89,7 +89,7 @@ export class KernelNetworks implements Networks, Disposable {
       return false;
     } catch (error) {
       // Only in a directory that can be seen: the runtime's may not be mounted into our container.
-      return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(parentOf(path));
+      return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(dirname(path));
     }
   }
 
@@ -161,8 +161,4 @@ function openIfThere(path: string): NetnsHandle | undefined {
 
 function identityOf({ dev, ino }: NetnsHandle['inode']): string {
   return `${dev}:${ino}`;
-}
-
-function parentOf(path: string): string {
-  return path.slice(0, Math.max(1, path.lastIndexOf('/')));
 }
