@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { defined } from '../../lib/defined.ts';
@@ -67,7 +67,8 @@ export class CniCache {
     const temporary = join(this.#dir, `${name}.${randomUUID()}.tmp`);
     try {
       await mkdir(this.#dir, { recursive: true, mode: dirMode });
-      await writeDurably(temporary, JSON.stringify({ version: formatVersion, ...entry }));
+      const text = JSON.stringify({ version: formatVersion, ...entry });
+      await writeFile(temporary, text, { flag: 'wx', mode: fileMode, flush: true });
       await rename(temporary, path);
       await this.#syncDir();
     } catch (cause) {
@@ -135,12 +136,6 @@ export class CniCache {
     await using dir = await open(this.#dir, 'r');
     await dir.sync();
   }
-}
-
-async function writeDurably(path: string, text: string): Promise<void> {
-  await using file = await open(path, 'wx', fileMode);
-  await file.writeFile(text);
-  await file.sync();
 }
 
 function fileName({ kind, attachment: { network, containerId, ifName } }: CniTask): string {

@@ -1,8 +1,7 @@
 import { isKubeError, type KubeClient, ResourceApi } from '../../../framework/kube/index.ts';
 import { explain } from '../../../lib/errors.ts';
-import { type Finding, ok, problem, warning } from '../finding.ts';
+import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 
-const check = 'API server';
 /** A server that is up answers this at once. */
 const timeoutMs = 5_000;
 
@@ -57,34 +56,31 @@ const permissionsOf = (driverName: string): Permission[] => [
  * @param driverName the driver's `--driver-name`
  * @param open `undefined` when neither a kubeconfig nor a service account is there
  */
-export async function checkApiServer(driverName: string, open: () => KubeClient | undefined): Promise<Finding[]> {
+export async function checkApiServer(driverName: string, open: () => KubeClient | undefined): Promise<Verdict[]> {
   let kube: KubeClient | undefined;
   try {
     kube = open();
   } catch (error) {
-    return [problem(check, explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
+    return [problem(explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
   }
   if (kube === undefined) {
     const message = 'not looked at: there is neither a kubeconfig nor a service account';
-    return [warning(check, message, 'give --kubeconfig, or run this in the pod of the driver')];
+    return [warning(message, 'give --kubeconfig, or run this in the pod of the driver')];
   }
   using client = kube;
   try {
-    const { gitVersion, minor } = await client.request<Version>({ method: 'GET', path: '/version', timeoutMs });
+    const { gitVersion, minor } = await client.request<Record<'gitVersion' | 'minor', string>>({
+      ...{ method: 'GET', path: '/version', timeoutMs },
+    });
     const version = await findResourceVersion(client);
     // Some clouds report `36+`.
     const release = Number.parseInt(minor, 10);
     const asked = permissionsOf(driverName).filter(({ since = 0 }) => release >= since);
     const denied = await findDenied(client, asked);
-    return [ok(check, `Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
+    return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
   } catch (error) {
-    return [problem(check, explain(error), fixOf(error))];
+    return [problem(explain(error), fixOf(error))];
   }
-}
-
-interface Version {
-  gitVersion: string;
-  minor: string;
 }
 
 /** @throws KubeError `api-unserved` */
@@ -99,7 +95,7 @@ async function findResourceVersion(kube: KubeClient): Promise<string> {
   return api.version;
 }
 
-async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Finding[]> {
+async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Verdict[]> {
   const findings = await Promise.all(
     permissions.map(async (permission) => {
       const { resource, verbs, name, anyVerb, effect, level } = permission;
@@ -109,11 +105,12 @@ async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<
       if (missing.length === 0) return [];
       const object = name === undefined ? resource : `${resource} ${name}`;
       const message = `may not ${missing.join(', ')} ${object}: ${effect}`;
-      return [level('permissions', message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
+      return [level(message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
     }),
   );
   const denied = findings.flat();
-  return denied.length > 0 ? denied : [ok('permissions', 'all that the driver needs of the API server')];
+  const verdicts = denied.length > 0 ? denied : [ok('all that the driver needs of the API server')];
+  return verdicts.map((verdict) => named('permissions', verdict));
 }
 
 /** Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */
