@@ -54,7 +54,7 @@ async function putIntoPod(pciAddress: string, name = 'net1') {
 }
 
 /** Without what the kernel works out by itself a moment after a change. */
-const lasting = (links: Link[]) => links.map(({ carrier: _carrier, operState: _operState, ...rest }) => rest);
+const lasting = (links: Link[]) => links.map(({ carrier: _carrier, ...rest }) => rest);
 
 describe('SimulatedNic.start', () => {
   it('leaves a VF alone that is in a pod', async () => {

@@ -28,7 +28,6 @@ export const LinkAttribute = {
   link: 5,
   master: 10,
   txQueueLength: 13,
-  operState: 16,
   linkMode: 17,
   linkInfo: 18,
   alias: 20,
@@ -43,7 +42,6 @@ export const LinkAttribute = {
   xdp: 43,
   propList: 52,
   altName: 53,
-  permanentAddress: 54,
   parentDevName: 56,
   groMaxBytes: 58,
   gsoMaxBytesIpv4: 63,
@@ -90,22 +88,15 @@ export type XdpMode = keyof typeof xdpModes;
 const xdpFd = 1;
 const xdpFlags = 3;
 
-/** RFC 2863 states in the order of Linux `IF_OPER_*`, with the words of sysfs. */
-const operStates = ['unknown', 'notpresent', 'down', 'lowerlayerdown', 'testing', 'dormant', 'up'] as const;
-export type OperState = (typeof operStates)[number];
-
 /** A network interface, as seen from one network namespace. */
 export interface Link {
   index: number;
   name: string;
   /** Lower case with colons; absent for links without one, such as tunnels. */
   hardwareAddress?: string;
-  /** The device's own address, whatever was set since; absent where the driver does not report it. */
-  permanentAddress?: string;
   mtuBytes: number;
   /** Administratively: `IFF_UP`. */
   up: boolean;
-  operState: OperState;
   carrier: boolean;
   /** Name of the device on its bus: the PCI address of a VF. Linux 5.14+; absent for virtual links. */
   parentDevice?: string;
@@ -169,12 +160,10 @@ export function decodeLink(message: Buffer): Link {
     mtuBytes: number(LinkAttribute.mtu, getU32) ?? 0,
     up: (flags & flagUp) !== 0,
     flags: linkFlags.filter((flag) => (flags & flagBits[flag]) !== 0),
-    operState: operStates[number(LinkAttribute.operState, getU8) ?? 0] ?? 'unknown',
     carrier: number(LinkAttribute.carrier, getU8) === 1,
     altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
     ...defined({
       hardwareAddress: decodeHardwareAddress(attributes.get(LinkAttribute.address)),
-      permanentAddress: decodeHardwareAddress(attributes.get(LinkAttribute.permanentAddress)),
       parentDevice: decodeString(attributes.get(LinkAttribute.parentDevName)),
       alias: decodeString(attributes.get(LinkAttribute.alias)),
       portName: decodeString(attributes.get(LinkAttribute.physPortName)),

@@ -47,7 +47,6 @@ export interface VfIdentity {
   pciAddress?: string;
   /** Alias that was set when the link was created or moved. */
   alias?: string;
-  permanentAddress?: string;
   /** Address of the interface when it was moved. Used only if exactly one link has it. */
   hardwareAddress?: string;
   /** The name that it probably has; looked at first, and never sufficient. */
@@ -56,7 +55,7 @@ export interface VfIdentity {
 
 /**
  * Finds the VF's interface among the links of a namespace: by the bus address that the kernel reports (Linux 5.14+),
- * else by alias, permanent address, address. A link that is known to be another device is never chosen, nor, for a
+ * else by alias or address. A link that is known to be another device is never chosen, nor, for a
  * hardware VF, a link of a virtual kind: a pod can create one with the VF's address.
  */
 export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
@@ -70,7 +69,6 @@ export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   const maybe = (link: Link) => vf.pciAddress === undefined || isUnidentified(link);
   return (
     only((link) => maybe(link) && same(vf.alias, link.alias)) ??
-    only((link) => maybe(link) && same(vf.permanentAddress?.toLowerCase(), link.permanentAddress)) ??
     only((link) => maybe(link) && same(vf.hardwareAddress?.toLowerCase(), link.hardwareAddress))
   );
 }

@@ -48,7 +48,7 @@ const withVfs = 1;
 /** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and are not used here. */
 const skipStats = 8;
 
-const gatewayHint = 'the gateway must be in a network of the interface, or reached with onLink';
+const gatewayHint = 'the gateway must be in a network of the interface';
 const routeHints = {
   ENETUNREACH: gatewayHint, // IPv4
   EHOSTUNREACH: gatewayHint, // IPv6
@@ -227,7 +227,7 @@ export class RtnlConnection implements Disposable {
   async routes(index?: number): Promise<Route[]> {
     const { messages, subject } = await this.#dumpRoutes();
     const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
-    return routes.filter(({ nextHops }) => index === undefined || nextHops.some((hop) => hop.index === index));
+    return routes.filter(({ links }) => index === undefined || links.includes(index));
   }
 
   /** Default routes of all tables. A node can have any number of other routes, which are not decoded. */
@@ -352,10 +352,9 @@ export class RtnlConnection implements Disposable {
 }
 
 /** Byte strings of which the message of a VF's link contains at least one. */
-function marksOf({ pciAddress, alias, permanentAddress, hardwareAddress }: VfIdentity): Buffer[] {
-  const texts = [pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text));
-  const addresses = [permanentAddress, hardwareAddress].filter((text) => text !== undefined);
-  return [...texts, ...addresses.map((text) => Buffer.from(text.replaceAll(':', ''), 'hex'))];
+function marksOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
+  const address = hardwareAddress === undefined ? [] : [Buffer.from(hardwareAddress.replaceAll(':', ''), 'hex')];
+  return [...[pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text)), ...address];
 }
 
 /** Skips messages of other types and those for which `decode` returns `undefined`. */
