@@ -25,18 +25,14 @@ interface HttpServerOptions {
   token?: InstanceToken;
 }
 
-export interface HttpServer extends AsyncDisposable {
-  readonly port: number;
-  /** Applies to new connections; no effect on a server without TLS. */
-  setTls(pair: TlsPair): void;
-}
+export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
 
 /**
  * Serves `/metrics` for Prometheus and, for the kubelet's probes, `/healthz` (the process answers and can read files)
  * and `/readyz` (it can serve pods; otherwise 503 with the reasons).
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
-export async function serveHttp(options: HttpServerOptions): Promise<HttpServer> {
+export async function serveHttp(options: HttpServerOptions) {
   const { address, tls } = options;
   const { host, port } = parseAddress(address);
   const listener: RequestListener = (request, response) => {
@@ -63,7 +59,8 @@ export async function serveHttp(options: HttpServerOptions): Promise<HttpServer>
   });
   return {
     port: (server.address() as AddressInfo).port,
-    setTls: (pair) => tlsServer?.setSecureContext(pair),
+    /** Applies to new connections; no effect on a server without TLS. */
+    setTls: (pair: TlsPair) => tlsServer?.setSecureContext(pair),
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();
       await new Promise<void>((resolve) => server.close(() => resolve()));

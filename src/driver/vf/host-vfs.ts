@@ -17,7 +17,6 @@ import {
   type VfHardwareOptions,
 } from '../../node/sriov/index.ts';
 import type { VfControl } from './control.ts';
-import type { VfHost } from './vf-links.ts';
 
 export interface HostVfsOptions {
   /** Connection into the host's network namespace. */
@@ -43,7 +42,7 @@ export interface HostVfsOptions {
 }
 
 /** The node's VFs, real or simulated, from the host side: their hardware, and their links while they are in no pod. */
-export class HostVfs implements VfHost, Disposable {
+export class HostVfs implements Disposable {
   readonly sysfs: Sysfs;
   /** Changes VFs from the host side. */
   readonly control: VfControl;
@@ -74,11 +73,16 @@ export class HostVfs implements VfHost, Disposable {
     return this.#kernel.hung;
   }
 
+  /** By what the link of a VF is found. */
   linkKey(pciAddress: string): VfIdentity {
     const { interfaceName } = this.#options.deviceAt(pciAddress) ?? {};
     return { ...linkIdentity({ pciAddress, simulated: this.isSimulated }), ...defined({ interfaceName }) };
   }
 
+  /**
+   * The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
+   * @throws UnknownVfStateError if the PF does not report the VF
+   */
   async adminInfo(address: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
     if (this.#hardware === undefined) return undefined;
     if (address.pfAddress !== undefined) return await this.#hardware.info(address);
@@ -88,15 +92,21 @@ export class HostVfs implements VfHost, Disposable {
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
+  /**
+   * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
+   * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
+   */
   async ensureLink(pciAddress: string, withinMs?: number): Promise<void> {
     const { nic } = this.#options;
     await (nic?.ensureVf(pciAddress, withinMs) ?? this.#links.ensure(pciAddress, withinMs));
   }
 
+  /** Whether the VF exists and has no kernel driver. */
   async isUnbound(pciAddress: string): Promise<boolean> {
     return !this.isSimulated && (await this.#links.isUnbound(pciAddress));
   }
 
+  /** The same for a VF that was moved away: its interface is recreated if it is in an unreachable namespace. */
   async recreate(pciAddress: string): Promise<void> {
     const isNew = await (this.#options.nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
     if (isNew)

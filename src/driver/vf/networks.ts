@@ -80,7 +80,7 @@ export class KernelNetworks implements Networks, Disposable {
 
   open(path: string): NetworkNamespace | undefined {
     const netns = openIfThere(path);
-    return netns && new KernelNamespace(netns, this.host.netns, this.#options.procSysDir);
+    return netns && openNamespace(netns, this.host.netns, this.#options.procSysDir);
   }
 
   isGone(path: string): boolean {
@@ -115,38 +115,25 @@ export class KernelNetworks implements Networks, Disposable {
   }
 }
 
-class KernelNamespace implements NetworkNamespace {
-  readonly netns: NetnsHandle;
-  readonly isHost: boolean;
-  readonly identity: string;
-  readonly #procSysDir: string;
-  #connection: RtnlConnection | undefined;
-
-  constructor(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {
-    this.netns = netns;
-    this.isHost = netns.equals(host);
-    this.identity = identityOf(netns.inode);
-    this.#procSysDir = procSysDir;
-  }
-
-  get connection(): RtnlConnection {
-    this.#connection ??= RtnlConnection.open(this.netns);
-    return this.#connection;
-  }
-
-  writeSysctls(interfaceName: string, settings: InterfaceSysctls): void {
-    writeInterfaceSysctls(this.netns, interfaceName, settings, this.#procSysDir);
-  }
-
-  watch(onChange: () => void): Disposable {
-    return NetworkWatch.open(this.netns, onChange);
-  }
-
-  [Symbol.dispose](): void {
-    this.#connection?.[Symbol.dispose]();
-    this.#connection = undefined;
-    this.netns[Symbol.dispose]();
-  }
+/** @param procSysDir see {@link KernelNetworksOptions} */
+function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string): NetworkNamespace {
+  let connection: RtnlConnection | undefined;
+  return {
+    netns,
+    isHost: netns.equals(host),
+    identity: identityOf(netns.inode),
+    get connection() {
+      connection ??= RtnlConnection.open(netns);
+      return connection;
+    },
+    writeSysctls: (interfaceName, settings) => writeInterfaceSysctls(netns, interfaceName, settings, procSysDir),
+    watch: (onChange) => NetworkWatch.open(netns, onChange),
+    [Symbol.dispose]() {
+      connection?.[Symbol.dispose]();
+      connection = undefined;
+      netns[Symbol.dispose]();
+    },
+  };
 }
 
 function openIfThere(path: string): NetnsHandle | undefined {

@@ -27,15 +27,7 @@ export type EthtoolGroup = 'features' | 'privateFlags' | 'rings' | 'channels' | 
 export type EthtoolState = Partial<Record<EthtoolGroup, EthtoolValues>>;
 
 /** Access to ethtool in one network namespace. */
-export interface LinkEthtool {
-  /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
-  read(index: number): Promise<EthtoolState>;
-  /**
-   * Absent values stay unchanged.
-   * @throws NetlinkError `netlink-refused`
-   */
-  set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void>;
-}
+export type LinkEthtool = Pick<EthtoolConnection, 'read' | 'set'>;
 
 /** `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_*` of Linux `genetlink.h`. */
 const control = { type: 16, getFamily: 3, familyId: 1, familyName: 2 } as const;
@@ -92,7 +84,7 @@ const groupNames = Object.keys(groups) as EthtoolGroup[];
 const absentErrnos = ['EOPNOTSUPP', 'ENOTSUP'];
 
 /** Access over generic netlink; Linux 5.6+ has all of it except some values. */
-export class EthtoolConnection implements LinkEthtool, Disposable {
+export class EthtoolConnection implements Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
   /** Looked up once: the kernel numbers families as they are registered. */
@@ -113,6 +105,7 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
     return new EthtoolConnection(new RequestSocket(socket, clock), netns?.path);
   }
 
+  /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
   async read(index: number): Promise<EthtoolState> {
     assertIndex(index);
     this.#familyId ??= await this.#readFamilyId(this.#subject('read settings of link', index));
@@ -122,6 +115,7 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
     return Object.fromEntries(found.filter(([, values]) => Object.keys(values ?? {}).length > 0));
   }
 
+  /** Absent values stay unchanged. @throws NetlinkError `netlink-refused` */
   async set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
     const subject = this.#subject(`set ${group} (${Object.keys(values).join(', ')}) of link`, index);
     await this.#request(groups[group].get + 1, index, encodeValues(group, values), subject);

@@ -12,8 +12,8 @@ interface Permission {
   verbs: string[];
   /** Name of the object; absent: all objects. */
   name?: string;
-  /** One of the verbs is enough; the first one is the driver's own. Default: all are needed. */
-  anyVerb?: true;
+  /** A verb that is enough, too. */
+  otherVerb?: string;
   /** Minor version of the first Kubernetes 1.x that requires it. */
   since?: number;
   /** What does not work without it. */
@@ -21,34 +21,25 @@ interface Permission {
   level: typeof problem;
 }
 
+function permission(level: Permission['level'], group: string, resource: string, verbs: string, effect: string) {
+  return { level, group, resource, verbs: verbs.split(' '), effect };
+}
+
+const noStatus = 'claim status does not describe devices';
+const slicesVerbs = 'get list watch create update delete';
+
 const permissionsOf = (driverName: string): Permission[] => [
-  {
-    ...{ group: 'resource.k8s.io', resource: 'resourceslices', level: problem },
-    ...{ verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'], effect: 'devices are not offered' },
-  },
-  {
-    ...{ group: 'resource.k8s.io', resource: 'resourceclaims', level: problem },
-    ...{ verbs: ['get'], effect: 'claims cannot be prepared' },
-  },
-  { ...{ group: '', resource: 'nodes', level: problem }, verbs: ['get'], effect: 'devices are not offered' },
-  {
-    ...{ group: 'resource.k8s.io', resource: 'resourceclaims/status', level: warning },
-    ...{ verbs: ['patch'], effect: 'claim status does not describe devices' },
-  },
+  permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
+  permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
+  permission(problem, '', 'nodes', 'get', 'devices are not offered'),
+  permission(warning, 'resource.k8s.io', 'resourceclaims/status', 'patch', noStatus),
   {
     // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
-    ...{ group: 'resource.k8s.io', resource: 'resourceclaims/driver', name: driverName, since: 36, level: warning },
-    ...{ verbs: ['associated-node:patch', 'arbitrary-node:patch'], anyVerb: true },
-    effect: 'claim status does not describe devices',
+    ...permission(warning, 'resource.k8s.io', 'resourceclaims/driver', 'associated-node:patch', noStatus),
+    ...{ otherVerb: 'arbitrary-node:patch', name: driverName, since: 36 },
   },
-  {
-    ...{ group: '', resource: 'pods', level: warning },
-    ...{ verbs: ['get'], effect: 'containers of deleted pods wait up to 100 s in the start gate' },
-  },
-  {
-    ...{ group: 'events.k8s.io', resource: 'events', level: warning },
-    ...{ verbs: ['create', 'patch'], effect: 'pods and claims get no events' },
-  },
+  permission(warning, '', 'pods', 'get', 'containers of deleted pods wait up to 100 s in the start gate'),
+  permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
 ];
 
 /**
@@ -98,11 +89,11 @@ async function findResourceVersion(kube: KubeClient): Promise<string> {
 async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Verdict[]> {
   const findings = await Promise.all(
     permissions.map(async (permission) => {
-      const { resource, verbs, name, anyVerb, effect, level } = permission;
+      const { resource, verbs, otherVerb, name, effect, level } = permission;
       const allowed = await Promise.all(verbs.map((verb) => mayDo(kube, permission, verb)));
-      const denied = verbs.filter((_, index) => !allowed[index]);
-      const missing = anyVerb ? (allowed.includes(true) ? [] : verbs.slice(0, 1)) : denied;
-      if (missing.length === 0) return [];
+      const missing = verbs.filter((_, index) => !allowed[index]);
+      const isEnough = otherVerb !== undefined && (await mayDo(kube, permission, otherVerb));
+      if (missing.length === 0 || isEnough) return [];
       const object = name === undefined ? resource : `${resource} ${name}`;
       const message = `may not ${missing.join(', ')} ${object}: ${effect}`;
       return [level(message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
