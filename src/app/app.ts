@@ -5,16 +5,16 @@ import { layoutDirectories } from './layout-directories.ts';
 import { openPorts } from './ports.ts';
 import { labelDirectories } from './selinux.ts';
 import type { Settings } from './settings.ts';
-import { openRecords } from './tools/stored-claims.ts';
+import { openStored } from './tools/stored-claims.ts';
 import { checkWritableDirectories, driverDirectories } from './writable-directories.ts';
 
 /** The running driver. Disposing stops it; prepared claims stay prepared. */
 export type App = Pick<NetworkNode, 'whenConnected'> & AsyncDisposable;
 
-/** Before the store is opened to be written: the driver may not be able to start here. */
-async function layoutsToWrite(settings: Settings, { dataDir, stateDir }: { dataDir: string; stateDir: string }) {
-  using opened = openRecords(`${stateDir}/state.db`, dataDir);
-  return await layoutDirectories(settings, dataDir, opened.records);
+/** Read before the store is opened for writing: the driver may not be able to start here. */
+async function layoutsToWrite(settings: Settings, dirs: { dataDir: string; stateDir: string }) {
+  using stored = openStored(dirs);
+  return await layoutDirectories(settings, dirs.dataDir, stored.records);
 }
 
 /**

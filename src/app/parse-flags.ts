@@ -1,6 +1,6 @@
-import { type ClosedField, closedFields } from '../driver/api/claim-fields.ts';
-import { type CniUse, cniUses } from '../driver/api/cni-rules.ts';
-import { type LayoutName, layoutNames } from '../framework/metadata/layouts/layout.ts';
+import { closedFields } from '../driver/api/claim-fields.ts';
+import { cniUses } from '../driver/api/cni-rules.ts';
+import { layoutNames } from '../framework/metadata/layouts/layout.ts';
 
 /** How many virtual functions to simulate. */
 export interface Simulation {
@@ -30,32 +30,34 @@ export function parseSimulation(text: string): Simulation {
   return simulation;
 }
 
+/** Comma-separated names, or `*` for all; may be empty. */
+export function parseList(text: string): string[] {
+  return [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
+}
+
 /** Comma-separated names of runtime handlers, in which `*` stands for any characters; may be empty. */
 export function parseHandlers(text: string): string[] {
-  const names = [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
+  const names = parseList(text);
   // Source: RuntimeClass `handler`, a DNS label.
   if (names.every((name) => /^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$/.test(name))) return names;
   throw new Error('give names of runtime handlers, lower-case, with * for any characters, such as kata,kata-*');
 }
 
 /** Comma-separated layout names, at least one. */
-export function parseLayouts(text: string): LayoutName[] {
-  return parseNames(text, layoutNames);
-}
-
+export const parseLayouts = parserOf(layoutNames);
 /** Comma-separated uses of CNI plugins; may be empty. */
-export function parseCniUses(text: string): CniUse[] {
-  return text.trim() === '' ? [] : parseNames(text, cniUses);
-}
-
-/** Comma-separated names, or `*` for all; may be empty. */
-export function parseList(text: string): string[] {
-  return [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
-}
-
+export const parseCniUses = parserOf(cniUses, { mayBeEmpty: true });
 /** Comma-separated paths of closed fields; may be empty. */
-export function parseClaimFields(text: string): ClosedField[] {
-  return text.trim() === '' ? [] : parseNames(text, closedFields);
+export const parseClaimFields = parserOf(closedFields, { mayBeEmpty: true });
+
+function parserOf<Name extends string>(known: readonly Name[], { mayBeEmpty = false } = {}) {
+  return (text: string): Name[] => {
+    if (mayBeEmpty && text.trim() === '') return [];
+    const names = [...new Set(text.split(',').map((name) => name.trim()))];
+    const unknown = names.filter((name) => !known.some((each) => each === name));
+    if (unknown.length > 0) throw new Error(`unknown: ${unknown.join(', ')}; known are ${known.join(', ')}`);
+    return names as Name[];
+  };
 }
 
 /** @throws Error with what is allowed */
@@ -63,13 +65,6 @@ export function parseBoolean(text: string): boolean {
   if (text === 'true' || text === '1') return true;
   if (text === 'false' || text === '0') return false;
   throw new Error('true or false is needed');
-}
-
-function parseNames<Name extends string>(text: string, known: readonly Name[]): Name[] {
-  const names = [...new Set(text.split(',').map((name) => name.trim()))];
-  const unknown = names.filter((name) => !(known as readonly string[]).includes(name));
-  if (unknown.length > 0) throw new Error(`unknown: ${unknown.join(', ')}; known are ${known.join(', ')}`);
-  return names as Name[];
 }
 
 /** A driver name is a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1 `DriverNameMaxLength`. */

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { runCommand } from './run-command.ts';
-import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/index.ts';
+import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand, seccompCommand } from './tools/commands.ts';
 
 /** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
 export function createProgram(): Command {

@@ -14,7 +14,7 @@ import {
   Driver,
 } from './claims/index.ts';
 import type { DeviceList } from './devices/device-list.ts';
-import { DeviceReport } from './devices/device-report.ts';
+import { reportDevices } from './devices/device-report.ts';
 import { heldDevices } from './devices/held-devices.ts';
 import { openDevices } from './devices/open-devices.ts';
 import { DeviceInfoFiles, DialectFiles } from './dialects/index.ts';
@@ -101,7 +101,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   );
   const reconciler = createReconciler(base, parts, registry, () => reconciler.nudge());
   const onUnpublished = (reason: string) => observer.published(reason);
-  const report = new DeviceReport({ node, devices, store, publisher, kubelet, events, onUnpublished });
+  const report = () => reportDevices({ node, devices, store, publisher, kubelet, events, onUnpublished });
   const owned = stack.move();
   return {
     async start() {
@@ -110,8 +110,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
       runtime.start();
       for (const part of [waitingSandboxes, moves.cniCleanUp, reconciler, deletedPods]) part.start();
       status.reportAttached();
-      report.report();
-      devices.watch(() => report.report());
+      report();
+      devices.watch(report);
       observer.started(factsOf(base, devices, metadata));
       logger.info({ driver, node, devices: devices.offered().length }, 'driver started');
     },

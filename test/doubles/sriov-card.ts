@@ -316,7 +316,7 @@ export class SriovCard implements Disposable {
     const last = index.toString(16).padStart(2, '0');
     const guid = 'fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77';
     const hardwareAddress = this.#options.isInfiniBand ? `00:00:10:${last}:${guid}` : `02:00:00:00:00:${last}`;
-    const state = { mtuBytes: 1500, up: false, operState: 'down' as const, carrier: false, altNames: [] };
+    const state = { mtuBytes: 1500, up: false, carrier: false, altNames: [] };
     const settings = { flags: ['multicast' as const], group: 0, txQueueLength: 1000, alias: '' };
     return { index, name, parentDevice, hardwareAddress, ...state, ...settings };
   }

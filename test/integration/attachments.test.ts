@@ -225,7 +225,6 @@ describe('a VF that CNI plugins attach', () => {
             K8S_POD_INFRA_CONTAINER_ID: 'sandbox1',
           },
         },
-        result: { interfaces: [{ name: 'net1' }] },
       },
     ]);
     // Again, as after a restart in the middle: the plugins are not asked twice.

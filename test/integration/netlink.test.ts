@@ -15,7 +15,7 @@ import {
   openInNetns,
   parseCidr,
   RtnlConnection,
-  readNetworkState,
+  toNetworkState,
 } from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
@@ -58,6 +58,12 @@ function addressesByIp(netns: TestNetns, name: string): string[] {
   return entries.map(({ local, prefixlen }) => `${local}/${prefixlen}`).sort();
 }
 
+/** What the metadata would report of a link. */
+async function readNetworkState(connection: RtnlConnection, index: number) {
+  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses(index)]);
+  return toNetworkState(link!, addresses);
+}
+
 const ownNetns = () => readlinkSync('/proc/self/ns/net');
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
 
@@ -91,10 +97,9 @@ describe('a link on its way into a pod and back', () => {
     await podConnection.addAddress(moved.index, '2001:db8::5/64', { noDad: true });
     const routes = [
       { destination: '0.0.0.0/0', gateway: '10.1.2.1' },
-      { destination: '::/0', gateway: '2001:db8::1', metric: 50 },
+      { destination: '::/0', gateway: '2001:db8::1' },
       { destination: '192.0.2.0/24', gateway: '2001:db8::1' },
       { destination: '198.51.100.0/24' },
-      { destination: '203.0.113.0/24', gateway: '172.16.0.1', onLink: true },
     ];
     for (const route of routes) await podConnection.addRoute({ ...route, index: moved.index });
 
@@ -119,13 +124,11 @@ describe('a link on its way into a pod and back', () => {
       expect.objectContaining({ dst: '192.0.2.0/24', via: { family: 'inet6', host: '2001:db8::1' } }),
     );
     expect(v4).toContainEqual(expect.objectContaining({ dst: '198.51.100.0/24', scope: 'link' }));
-    expect(v4).toContainEqual(expect.objectContaining({ dst: '203.0.113.0/24', flags: ['onlink'] }));
     const v6 = pod.ip('-6', 'route', 'show', 'dev', 'net1');
-    expect(v6).toContainEqual(expect.objectContaining({ dst: 'default', gateway: '2001:db8::1', metric: 50 }));
+    expect(v6).toContainEqual(expect.objectContaining({ dst: 'default', gateway: '2001:db8::1' }));
 
-    const read = (await podConnection.routes(moved.index)).filter(({ table }) => table === 254);
-    const own = { nextHops: [{ index: moved.index, gateway: '10.1.2.1' }], table: 254, type: 'unicast' };
-    expect(read).toContainEqual({ family: 'ipv4', destination: '0.0.0.0/0', ...own });
+    const read = await podConnection.routes(moved.index);
+    expect(read).toContainEqual({ destination: '0.0.0.0/0', links: [moved.index], isUnicast: true });
     expect(read.map(({ destination }) => destination)).toEqual(
       expect.arrayContaining(['0.0.0.0/0', '::/0', '192.0.2.0/24', '198.51.100.0/24', '10.1.2.0/24']),
     );
@@ -340,7 +343,6 @@ describe('errors', () => {
       interfaceName: '#4711',
     });
     await expect(setup.hostConnection.deleteLink(4711)).rejects.toMatchObject({ errno: 'ENODEV' });
-    await expect(readNetworkState(setup.hostConnection, 4711)).rejects.toMatchObject({ errno: 'ENODEV' });
     expect(await setup.hostConnection.link({ index: 4711 })).toBeUndefined();
     expect(await setup.hostConnection.link({ name: 'absent' })).toBeUndefined();
   });

@@ -54,7 +54,7 @@ async function putIntoPod(pciAddress: string, name = 'net1') {
 }
 
 /** Without what the kernel works out by itself a moment after a change. */
-const lasting = (links: Link[]) => links.map(({ carrier: _carrier, operState: _operState, ...rest }) => rest);
+const lasting = (links: Link[]) => links.map(({ carrier: _carrier, ...rest }) => rest);
 
 describe('SimulatedNic.start', () => {
   it('leaves a VF alone that is in a pod', async () => {
@@ -113,7 +113,7 @@ describe('SimulatedNic.start', () => {
       'nsim1p1',
     ]);
     expect(vfOf(await inPod.links(), 'fe00:01:02.1')).toBeDefined();
-    expect(await nic.sysfs.pfAddresses()).toEqual(['fe00:00:00.0']);
+    expect((await nic.sysfs.networkFunctions()).pfs).toEqual(['fe00:00:00.0']);
   });
 
   it.each(['nsim0', 'nsim0p0', 'nsim0v0'])('does not take over an interface %s that is not ours', async (name) => {
@@ -197,7 +197,7 @@ describe('SimulatedNic.remove', () => {
 describe('Sysfs', () => {
   it('reads the sysfs of this machine', async () => {
     const sysfs = new Sysfs();
-    for (const address of await sysfs.pfAddresses()) {
+    for (const address of (await sysfs.networkFunctions()).pfs) {
       const pf = await sysfs.pf(address);
       expect(pf.totalVfs).toBeGreaterThanOrEqual(pf.vfs.length);
     }

@@ -89,7 +89,6 @@ export class SimLink {
       hardwareAddress,
       mtuBytes,
       up,
-      operState: up ? 'up' : 'down',
       carrier: up,
       altNames: [...this.altNames],
       flags: [...this.flags].sort(),
@@ -286,7 +285,7 @@ export class Kernel {
   addAddress(namespace: Namespace, index: number, cidr: string): void {
     const link = this.#link(namespace, index, 'add address');
     if (link.addresses.has(cidr)) throw refused(-errno.eexist, { operation: `add address ${cidr}` });
-    link.addresses.set(cidr, { cidr, scope: 'global', tentative: false, dadFailed: false, deprecated: false });
+    link.addresses.set(cidr, { cidr, scope: 'global', tentative: false, dadFailed: false });
     namespace.changed();
   }
 
@@ -305,13 +304,7 @@ export class Kernel {
 
   routes(namespace: Namespace, index: number): Route[] {
     const link = namespace.byIndex(index);
-    return (link?.routes ?? []).map(({ destination, gateway }) => ({
-      family: destination.includes(':') ? 'ipv6' : 'ipv4',
-      destination,
-      nextHops: [{ index, ...(gateway === undefined ? {} : { gateway }) }],
-      table: 254,
-      type: 'unicast',
-    }));
+    return (link?.routes ?? []).map(({ destination }) => ({ destination, links: [index], isUnicast: true }));
   }
 
   #link(namespace: Namespace, index: number, operation: string): SimLink {

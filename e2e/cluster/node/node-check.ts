@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
 import { run } from '../../../scripts/packages/run.ts';
-import { readStoredClaims } from '../../../src/app/tools/stored-claims.ts';
+import { openStored } from '../../../src/app/tools/stored-claims.ts';
 import { formatSimulatedAlias } from '../../../src/node/sriov/index.ts';
 import type { PodSandbox } from '../../node/cri.ts';
 import { listFolder } from '../../node/host-state.ts';
@@ -136,10 +136,13 @@ export class NodeCheck {
   #listDriverState(): string[] {
     const { driver, paths } = this.#target;
     const dir = join(paths.kubeletPlugins, driver);
-    const claims = readStoredClaims(join(dir, 'state.db'));
+    using stored = openStored({ stateDir: dir, dataDir: dir });
     const files = listFolder(join(dir, 'dra-device-metadata'));
     return [
-      ...claims.map(({ state, identity }) => `${state} claim ${identity.namespace}/${identity.name} in the store`),
+      ...stored.records.names().map((name) => `record ${name} in the store`),
+      ...stored.claims.map(
+        ({ state, identity }) => `${state} claim ${identity.namespace}/${identity.name} in the store`,
+      ),
       ...files.map((name) => `metadata ${name}`),
       ...listFolder(paths.cdi).map((name) => `CDI spec ${name}`),
     ];

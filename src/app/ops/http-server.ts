@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
@@ -13,7 +14,7 @@ const requestTimeoutMs = 10_000;
 /** Less than the kubelet's timeout for a probe. */
 const poolTimeoutMs = 3_000;
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   /** `HOST:PORT`; without HOST all addresses of the machine; port 0: any free port. */
   address: string;
   metrics: Metrics;
@@ -24,21 +25,18 @@ export interface HttpServerOptions {
   token?: InstanceToken;
 }
 
-export interface HttpServer extends AsyncDisposable {
-  readonly port: number;
-  /** Applies to new connections; no effect on a server without TLS. */
-  setTls(pair: TlsPair): void;
-}
+export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
 
 /**
  * Serves `/metrics` for Prometheus and, for the kubelet's probes, `/healthz` (the process answers and can read files)
  * and `/readyz` (it can serve pods; otherwise 503 with the reasons).
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
-export async function serveHttp({ address, metrics, readiness, tls, token }: HttpServerOptions): Promise<HttpServer> {
+export async function serveHttp(options: HttpServerOptions) {
+  const { address, tls } = options;
   const { host, port } = parseAddress(address);
   const listener: RequestListener = (request, response) => {
-    answer(request, response, { metrics, readiness, token }).catch((error: unknown) => {
+    answer(request, response, options).catch((error: unknown) => {
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end(`${error instanceof Error ? error.message : String(error)}\n`);
     });
@@ -54,10 +52,15 @@ export async function serveHttp({ address, metrics, readiness, tls, token }: Htt
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
   });
-  await listen(server, host, port, address);
+  server.listen({ port, ...(host === undefined ? {} : { host }) });
+  await once(server, 'listening').catch((cause: unknown) => {
+    const hint = 'another program may have the port: choose another one with --http-address';
+    throw new NetdraError('address-unavailable', `cannot listen on ${address}`, { cause, hint });
+  });
   return {
     port: (server.address() as AddressInfo).port,
-    setTls: (pair) => tlsServer?.setSecureContext(pair),
+    /** Applies to new connections; no effect on a server without TLS. */
+    setTls: (pair: TlsPair) => tlsServer?.setSecureContext(pair),
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();
       await new Promise<void>((resolve) => server.close(() => resolve()));
@@ -68,7 +71,7 @@ export async function serveHttp({ address, metrics, readiness, tls, token }: Htt
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { metrics, readiness, token }: { metrics: Metrics; readiness: Readiness; token: InstanceToken | undefined },
+  { metrics, readiness, token }: HttpServerOptions,
 ): Promise<void> {
   const send = (status: number, text: string, contentType = 'text/plain; charset=utf-8') => {
     response.writeHead(status, { 'content-type': contentType });
@@ -117,24 +120,4 @@ export function parseAddress(address: string): { host?: string; port: number } {
   }
   const host = bracketed ?? plain;
   return { port, ...(host ? { host } : {}) };
-}
-
-async function listen(
-  server: Server | TlsServer,
-  host: string | undefined,
-  port: number,
-  address: string,
-): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  }).catch((cause: unknown) => {
-    throw new NetdraError('address-unavailable', `cannot listen on ${address}`, {
-      cause,
-      hint: 'another program may have the port: choose another one with --http-address',
-    });
-  });
 }

@@ -40,56 +40,36 @@ export class Metrics {
       new Counter({ name, help, labelNames, registers });
     const gauge = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
       new Gauge({ name, help, labelNames, registers });
+    const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[] = []) =>
+      new Histogram({ name, help, buckets, labelNames, registers });
 
-    gauge('netdra_build_info', 'Version of the driver and of Node.js; always 1.', ['version', 'node']).set(
-      { version: options.version, node: process.versions.node },
-      1,
-    );
-    gauge('dra_metadata_feature_enabled', 'Whether device metadata is written: 0 or 1.').set(
-      Number(options.metadataEnabled),
-    );
+    const build = gauge('netdra_build_info', 'Version of the driver and of Node.js; always 1.', ['version', 'node']);
+    build.set({ version: options.version, node: process.versions.node }, 1);
+    const enabled = gauge('dra_metadata_feature_enabled', 'Whether device metadata is written: 0 or 1.');
+    enabled.set(Number(options.metadataEnabled));
     this.#metadataWrites = counter('dra_metadata_writes_total', 'Metadata writes, including updates.');
     this.#metadataWriteErrors = counter('dra_metadata_write_errors_total', 'Metadata that could not be written.');
-    this.#metadataUpdateErrors = counter(
-      'dra_metadata_update_errors_total',
-      'Updates of metadata after its claim was prepared that failed.',
-    );
-    this.#metadataWriteSeconds = new Histogram({
-      name: 'dra_metadata_write_duration_seconds',
-      help: 'Time to write the metadata of one request.',
-      buckets: writeBuckets,
-      registers,
-    });
-    this.#callSeconds = new Histogram({
-      name: 'netdra_claim_duration_seconds',
-      help: "Duration of prepare and unprepare calls, without the framework's part.",
-      labelNames: ['operation', 'result'],
-      buckets: callBuckets,
-      registers,
-    });
+    const updateErrors = 'Updates of metadata after its claim was prepared that failed.';
+    this.#metadataUpdateErrors = counter('dra_metadata_update_errors_total', updateErrors);
+    const writeTime = 'Time to write the metadata of one request.';
+    this.#metadataWriteSeconds = histogram('dra_metadata_write_duration_seconds', writeTime, writeBuckets);
+    const callTime = "Duration of prepare and unprepare calls, without the framework's part.";
+    this.#callSeconds = histogram('netdra_claim_duration_seconds', callTime, callBuckets, ['operation', 'result']);
     this.#claimErrors = counter('netdra_claim_errors_total', 'Claims that failed, by reason.', ['operation', 'code']);
-    this.#hookSeconds = new Histogram({
-      name: 'netdra_hook_duration_seconds',
-      help: 'Duration of NRI hooks, for pods with and without claims.',
-      labelNames: ['hook', 'result'],
-      buckets: callBuckets,
-      registers,
-    });
+    const hookTime = 'Duration of NRI hooks, for pods with and without claims.';
+    this.#hookSeconds = histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']);
     this.#hookErrors = counter('netdra_hook_errors_total', 'Events that were refused, by reason.', ['hook', 'code']);
     this.#connected = gauge('netdra_connected', 'Whether the driver is registered with the peer: 0 or 1.', ['peer']);
-    this.#connects = counter('netdra_connects_total', 'Registrations with the kubelet, connections to the runtime.', [
-      'peer',
-    ]);
+    const registrations = 'Registrations with the kubelet, connections to the runtime.';
+    this.#connects = counter('netdra_connects_total', registrations, ['peer']);
     for (const peer of ['kubelet', 'nri'] as const) {
       this.#connected.set({ peer }, 0);
       this.#connects.inc({ peer }, 0);
     }
-    this.#stalls = counter(
-      'netdra_event_loop_stalls_total',
-      'Seconds in which the event loop stalled beyond the threshold.',
-    );
+    const stalls = 'Seconds in which the event loop stalled beyond the threshold.';
+    this.#stalls = counter('netdra_event_loop_stalls_total', stalls);
     this.#longestStallSeconds = gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.');
-    addProcessMetrics(registers);
+    this.#addProcessMetrics();
   }
 
   /** The page that Prometheus scrapes, and its content type. */
@@ -99,24 +79,14 @@ export class Metrics {
 
   /** Adds the gauges that are read at each scrape. To be called once, when their sources exist. */
   readFrom(sources: NodeFacts): void {
-    const registers = [this.#registry];
-    const add = (name: string, help: string, read: () => number | Promise<number>) =>
-      new Gauge({
-        name,
-        help,
-        registers,
-        async collect() {
-          this.set(await read());
-        },
-      });
-    add('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
-    add('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
-    add('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
+    this.#read('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
+    this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
+    this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
     new Gauge({
       name: 'netdra_claims',
       help: 'Claims by state: prepared, or preparing and unpreparing, which stay only when something fails.',
       labelNames: ['state'],
-      registers,
+      registers: [this.#registry],
       collect() {
         this.reset();
         for (const state of ['preparing', 'configured', 'prepared', 'unpreparing']) this.set({ state }, 0);
@@ -155,38 +125,35 @@ export class Metrics {
     if (seconds > 0) this.#stalls.inc();
     this.#longestStallSeconds.set(longestSeconds);
   }
-}
 
-/** Process metrics under the names that every Prometheus client uses, as far as dashboards need them. */
-function addProcessMetrics(registers: Registry[]): void {
-  const gauges: [name: string, help: string, read: () => number][] = [
-    ['process_resident_memory_bytes', 'Resident memory in bytes.', () => process.memoryUsage.rss()],
-    ['nodejs_heap_used_bytes', 'Heap in use in bytes.', () => process.memoryUsage().heapUsed],
-    ['process_open_fds', 'Open file descriptors.', () => readdirSync('/proc/self/fd').length],
-    [
-      'process_start_time_seconds',
-      'Start of the process, Unix time in seconds.',
-      () => Math.round(performance.timeOrigin / 1000),
-    ],
-  ];
-  for (const [name, help, read] of gauges) {
-    new Gauge({
-      name,
-      help,
-      registers,
+  /** Process metrics under the names that every Prometheus client uses, as far as dashboards need them. */
+  #addProcessMetrics(): void {
+    this.#read('process_resident_memory_bytes', 'Resident memory in bytes.', () => process.memoryUsage.rss());
+    this.#read('nodejs_heap_used_bytes', 'Heap in use in bytes.', () => process.memoryUsage().heapUsed);
+    this.#read('process_open_fds', 'Open file descriptors.', () => readdirSync('/proc/self/fd').length);
+    const startedAt = Math.round(performance.timeOrigin / 1000);
+    this.#read('process_start_time_seconds', 'Start of the process, Unix time in seconds.', () => startedAt);
+    new Counter({
+      name: 'process_cpu_seconds_total',
+      help: 'User and system CPU time spent, in seconds.',
+      registers: [this.#registry],
       collect() {
-        this.set(read());
+        const { user, system } = process.cpuUsage();
+        this.reset();
+        this.inc((user + system) / 1e6);
       },
     });
   }
-  new Counter({
-    name: 'process_cpu_seconds_total',
-    help: 'User and system CPU time spent, in seconds.',
-    registers,
-    collect() {
-      const { user, system } = process.cpuUsage();
-      this.reset();
-      this.inc((user + system) / 1e6);
-    },
-  });
+
+  /** Adds a gauge that is read at each scrape. */
+  #read(name: string, help: string, read: () => number | Promise<number>): void {
+    new Gauge({
+      name,
+      help,
+      registers: [this.#registry],
+      async collect() {
+        this.set(await read());
+      },
+    });
+  }
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import { errnoCode, explain, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { watchEventLoop } from './event-loop-watch.ts';
@@ -70,11 +71,8 @@ export class Operations implements AsyncDisposable {
   }
 
   async #serve(address: string, { logger, token }: OperationsOptions): Promise<void> {
-    this.#server = await serveHttp({
-      ...{ metrics: this.metrics, readiness: this.readiness, address },
-      ...(token === undefined ? {} : { token }),
-      ...(this.#tls === undefined ? {} : { tls: this.#tls }),
-    });
+    const { metrics, readiness } = this;
+    this.#server = await serveHttp({ metrics, readiness, address, ...defined({ token, tls: this.#tls }) });
     logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
   }
 
@@ -85,9 +83,7 @@ export class Operations implements AsyncDisposable {
       this.#tls = { cert: change.cert, key: change.key };
       this.#server?.setTls(this.#tls);
       const isExpired = change.notAfter.getTime() < Date.now();
-      const message = isExpired
-        ? 'certificate for metrics and probes has expired'
-        : 'certificate for metrics and probes in use';
+      const message = `certificate for metrics and probes ${isExpired ? 'has expired' : 'in use'}`;
       logger[isExpired ? 'warn' : 'info']({ notAfter: change.notAfter.toISOString() }, message);
     };
     use(files.read());
@@ -148,13 +144,9 @@ export class Operations implements AsyncDisposable {
 /** @throws NetdraError `address-unavailable` if a foreign program has the address */
 async function checkHolder(address: string, { token }: OperationsOptions): Promise<void> {
   if (token === undefined || (await token.whoHas(parseAddress(address))) !== 'foreign') return;
-  throw new NetdraError(
-    'address-unavailable',
-    `another program has ${address}, where metrics and probes are to be served`,
-    {
-      hint: 'choose another port: http.port in the chart, --http-address of the driver',
-    },
-  );
+  const message = `another program has ${address}, where metrics and probes are to be served`;
+  const hint = 'choose another port: http.port in the chart, --http-address of the driver';
+  throw new NetdraError('address-unavailable', message, { hint });
 }
 
 function isTaken(error: unknown): boolean {

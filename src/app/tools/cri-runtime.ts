@@ -1,5 +1,7 @@
 import { Client, credentials, type ServiceError } from '@grpc/grpc-js';
 import type { MethodDefinition } from '@grpc/proto-loader';
+import * as z from 'zod';
+import { defined } from '../../lib/defined.ts';
 import { NetdraError } from '../../lib/errors.ts';
 import { loadProto } from '../../lib/proto.ts';
 
@@ -42,10 +44,8 @@ export async function readCriRuntime(socketPath: string, timeoutMs = 5_000): Pro
     const { runtimeName: name, runtimeVersion } = version;
     return { name, version: runtimeVersion.replace(/^v/, ''), cdi: parseCdiConfig(name, info.config ?? '') };
   } catch (cause) {
-    throw new NetdraError('cri-unavailable', `the runtime does not answer at ${socketPath}`, {
-      cause,
-      path: socketPath,
-    });
+    const message = `the runtime does not answer at ${socketPath}`;
+    throw new NetdraError('cri-unavailable', message, { cause, path: socketPath });
   } finally {
     client.close();
   }
@@ -56,17 +56,17 @@ export function parseCdiConfig(runtime: string, config: string): CdiConfig {
   if (runtime !== 'containerd') {
     const [, list] = /^\s*cdi_spec_dirs\s*=\s*\[([^\]]*)\]/m.exec(config) ?? [];
     const specDirs = list?.match(/"[^"]*"/g)?.map((text) => text.slice(1, -1));
-    return { enabled: true, ...(specDirs === undefined ? {} : { specDirs }) };
+    return { enabled: true, ...defined({ specDirs }) };
   }
-  let value: { enableCDI?: unknown; cdiSpecDirs?: unknown };
   try {
-    value = JSON.parse(config) ?? {};
+    const { enableCDI, cdiSpecDirs } = containerdConfig.parse(JSON.parse(config));
+    return defined({ enabled: enableCDI, specDirs: cdiSpecDirs });
   } catch {
     return {};
   }
-  const { enableCDI, cdiSpecDirs } = value;
-  return {
-    ...(typeof enableCDI === 'boolean' ? { enabled: enableCDI } : {}),
-    ...(Array.isArray(cdiSpecDirs) ? { specDirs: cdiSpecDirs.map(String) } : {}),
-  };
 }
+
+const containerdConfig = z.object({
+  enableCDI: z.boolean().optional().catch(undefined),
+  cdiSpecDirs: z.array(z.string()).optional().catch(undefined),
+});

@@ -1,18 +1,19 @@
 import type { KubeClient } from '../../framework/kube/index.ts';
 import { explain } from '../../lib/errors.ts';
 import { Sysfs } from '../../node/sriov/index.ts';
+import {
+  checkCapabilities,
+  checkDirectories,
+  checkGate,
+  checkNetnsDir,
+  checkProcSys,
+  type DirectoriesCheck,
+} from './checks/access.ts';
 import { checkApiServer } from './checks/api-server.ts';
-import { type Cards, readCards } from './checks/cards.ts';
-import { checkDirectories, type DirectoriesCheck } from './checks/directories.ts';
-import { checkGate } from './checks/gate.ts';
-import { checkHugepages } from './checks/hugepages.ts';
-import { checkIommu } from './checks/iommu.ts';
-import { checkKernel } from './checks/kernel.ts';
-import { checkModules } from './checks/modules.ts';
-import { checkCapabilities, checkNetnsDir, checkProcSys } from './checks/permissions.ts';
+import { type Cards, checkModules, checkSriov, readCards } from './checks/cards.ts';
+import { checkHugepages, checkIommu, checkKernel } from './checks/machine.ts';
 import { checkRuntime, type RuntimeCheck } from './checks/runtime.ts';
-import { checkSriov } from './checks/sriov.ts';
-import { type Finding, problem } from './finding.ts';
+import { type Finding, problem, type Verdict } from './finding.ts';
 
 export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck {
   driverName: string;
@@ -32,15 +33,15 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck {
 export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
   const { procDir, sysDir, simulated } = options;
   const cards = await readCards(new Sysfs(sysDir)).catch((error): Cards => ({ pfs: [], vfs: [], problems: [error] }));
-  const checks: [check: string, run: () => Finding[] | Promise<Finding[]>][] = [
-    ['kernel', () => checkKernel({ procDir, simulated })],
-    ['IOMMU', () => checkIommu({ sysDir, procDir, cards })],
+  const checks: [check: string, run: () => Verdict[] | Promise<Verdict[]>][] = [
+    ['kernel', () => checkKernel(procDir, simulated)],
+    ['IOMMU', () => checkIommu(sysDir, procDir, cards)],
     ['SR-IOV', () => checkSriov(cards, simulated)],
     ['modules', () => checkModules(sysDir, cards)],
     ['hugepages', () => checkHugepages(sysDir)],
     ['runtime', () => checkRuntime(options)],
     ['directories', () => checkDirectories(options)],
-    ['start gate', () => checkGate(options)],
+    ['start gate', () => checkGate(procDir, options.dataDir)],
     ['capabilities', () => checkCapabilities(procDir)],
     ['sysctls', () => checkProcSys(options.procSysDir)],
     ['network namespaces', () => checkNetnsDir(procDir, options.netnsDir)],
@@ -49,9 +50,9 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const [check, run] of checks) {
     try {
-      findings.push(...(await run()));
+      for (const verdict of await run()) findings.push({ check, ...verdict });
     } catch (error) {
-      findings.push(problem(check, `cannot be checked: ${explain(error)}`, 'please report this issue'));
+      findings.push({ check, ...problem(`cannot be checked: ${explain(error)}`, 'please report this issue') });
     }
   }
   return findings;

@@ -1,4 +1,6 @@
-export type FindingLevel = 'ok' | 'warning' | 'problem';
+import type { Terminal } from './terminal.ts';
+
+type FindingLevel = 'ok' | 'warning' | 'problem';
 
 /** Result of a check of the node, in one line. */
 export interface Finding {
@@ -11,14 +13,34 @@ export interface Finding {
   fix?: string;
 }
 
-export function ok(check: string, message: string): Finding {
-  return { check, level: 'ok', message };
+/** What a check has found. Its name is that of the check in the list of all checks, if it has no other. */
+export type Verdict = Omit<Finding, 'check'> & { check?: string };
+
+export function ok(message: string): Verdict {
+  return { level: 'ok', message };
 }
 
-export function warning(check: string, message: string, fix: string): Finding {
-  return { check, level: 'warning', message, fix };
+export function warning(message: string, fix: string): Verdict {
+  return { level: 'warning', message, fix };
 }
 
-export function problem(check: string, message: string, fix: string): Finding {
-  return { check, level: 'problem', message, fix };
+export function problem(message: string, fix: string): Verdict {
+  return { level: 'problem', message, fix };
+}
+
+export function named(check: string, verdict: Verdict): Verdict {
+  return { check, ...verdict };
+}
+
+const styles: Record<FindingLevel, 'green' | 'yellow' | 'red'> = { ok: 'green', warning: 'yellow', problem: 'red' };
+
+/** One line for each finding: `problem  NRI: off: there is no socket … → set disable = false …`. */
+export function formatFindings(terminal: Terminal, findings: Finding[]): string {
+  const lines = findings.map(({ check, level, message, fix }) => {
+    const end = fix === undefined ? '' : `; to mend it: ${fix}`;
+    return `${terminal.style(styles[level], level.padEnd(7))}  ${terminal.style('bold', check)}: ${message}${end}\n`;
+  });
+  const count = (wanted: FindingLevel) => findings.filter(({ level }) => level === wanted).length;
+  const sum = `${count('problem')} problems, ${count('warning')} warnings\n`;
+  return lines.join('') + sum;
 }

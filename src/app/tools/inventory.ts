@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { PolicyFile } from '../../driver/devices/policy-file.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import {
   deviceAttributes,
@@ -9,7 +10,6 @@ import {
   type HeldDevices,
   Inventory,
   type InventoryAttribute,
-  type NetworkDevice,
 } from '../../node/inventory/index.ts';
 import type { RtnlConnection } from '../../node/netlink/index.ts';
 import { type Pf, SriovError, Sysfs } from '../../node/sriov/index.ts';
@@ -66,7 +66,10 @@ export async function takeInventory(options: InventoryToolOptions): Promise<Inve
   }
   const { devices, excluded, problems } = await inventory.scan(held);
   return {
-    devices: devices.map((device) => toOffered(device, claimOf(device.pciAddress))),
+    devices: devices.map((device) => {
+      const { name, interfaceName, pciAddress } = device;
+      return { name, ...defined({ claim: claimOf(pciAddress), interfaceName }), attributes: deviceAttributes(device) };
+    }),
     excluded: excluded.map((exclusion) => ({ ...exclusion, explanation: explanations[exclusion.reason] })),
     problems: problems.map(explain),
     switchedOnAtStart: sysfs.asked,
@@ -89,16 +92,6 @@ class ReadOnlySysfs extends Sysfs {
   override async setNumVfs({ pciAddress }: Pf, numVfs: number): Promise<void> {
     this.asked.push({ pciAddress, numVfs });
   }
-}
-
-function toOffered(device: NetworkDevice, claim: string | undefined): OfferedDevice {
-  const { name, interfaceName } = device;
-  return {
-    name,
-    ...(claim === undefined ? {} : { claim }),
-    ...(interfaceName === undefined ? {} : { interfaceName }),
-    attributes: deviceAttributes(device),
-  };
 }
 
 /** For people; the policy is that of `--inventory-policy`. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import profile from '../../../deploy/seccomp/netdra.json' with { type: 'json' };
 import { NetdraError } from '../../lib/errors.ts';
@@ -27,16 +27,12 @@ export function installProfile(path: string): void {
 
 function replace(path: string): void {
   const temporary = join(dirname(path), `.seccomp.${randomUUID()}.tmp`);
-  const file = openSync(temporary, 'wx', 0o644);
   try {
-    writeFileSync(file, profileText);
-    // A node that loses its power must not start the driver with an empty profile.
-    fsyncSync(file);
+    // Flushed: a node that loses its power must not start the driver with an empty profile.
+    writeFileSync(temporary, profileText, { flag: 'wx', mode: 0o644, flush: true });
     renameSync(temporary, path);
   } catch (error) {
     rmSync(temporary, { force: true });
     throw error;
-  } finally {
-    closeSync(file);
   }
 }

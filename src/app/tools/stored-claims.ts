@@ -1,21 +1,23 @@
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { Store, type StoredClaim, StoredRecords } from '../../driver/state/index.ts';
 import { type ClaimRecords, RecordFiles } from '../../framework/metadata/index.ts';
 
-/**
- * Reads the driver's store beside the running driver.
- * @param path of the database file; if it is missing, the driver has never run here, so there are no claims
- * @throws StateError `store-unusable`
- */
-export function readStoredClaims(path: string): readonly StoredClaim[] {
-  if (!existsSync(path)) return [];
-  using store = new Store(path, { readOnly: true });
-  return store.claims();
+/** What the driver has stored, read beside the running driver. */
+export interface Stored extends Disposable {
+  claims: readonly StoredClaim[];
+  /** The framework's records of these claims; readable until this is disposed of. */
+  records: ClaimRecords;
 }
 
-/** The same with the records of the framework, which stay readable until the result is disposed of. */
-export function openRecords(path: string, dataDir: string): { records: ClaimRecords } & Disposable {
-  if (!existsSync(path)) return { records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
+/**
+ * Opens the driver's store to read it. If it is missing, the driver has never run here, so there are no claims.
+ * @throws StateError `store-unusable`
+ */
+export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
+  const path = join(stateDir, 'state.db');
+  if (!existsSync(path)) return { claims: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
   const store = new Store(path, { readOnly: true });
-  return { records: new StoredRecords({ store, dataDir }), [Symbol.dispose]: () => store[Symbol.dispose]() };
+  const records = new StoredRecords({ store, dataDir });
+  return { claims: store.claims(), records, [Symbol.dispose]: () => store[Symbol.dispose]() };
 }

@@ -1,5 +1,3 @@
-import type { VfConfig } from '../state/index.ts';
-
 /**
  * Fields that claims may not set unless the class or the operator opens them: they affect the node, or the network of
  * others. The API decides who may write a claim; only administrators may write a class.
@@ -39,12 +37,9 @@ const openFields = ['attach', 'interfaceName', 'mtu', 'addresses', 'routes', 'rd
 export const claimFields = [...openFields, ...closedFields] as const;
 export type ClaimField = (typeof claimFields)[number];
 
-/** @returns the value of a field; `undefined` where the config does not set it */
-export function fieldOf(config: VfConfig, field: ClaimField): unknown {
-  let value: unknown = config;
-  for (const key of field.split('.')) {
-    value =
-      typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
-  }
-  return value;
+/** @param path of a field, with dots @returns its value; `undefined` where the config does not set it */
+export function fieldOf(config: unknown, path: string): unknown {
+  const own = (value: unknown, key: string): unknown =>
+    typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
+  return path.split('.').reduce(own, config);
 }

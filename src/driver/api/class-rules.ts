@@ -2,11 +2,12 @@ import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { type Cidr, parseCidr } from '../../node/netlink/index.ts';
-import { DriverError } from '../claims/errors.ts';
+import type { DriverError } from '../claims/errors.ts';
 import type { VfConfig } from '../state/index.ts';
 import { type ClaimField, type ClosedField, claimFields, closedFields, fieldOf } from './claim-fields.ts';
 import type { ClassConfig, ClassLimits } from './class-config.ts';
-import { checkRoutes, isInOne, overLimit, subjectOf } from './route-limits.ts';
+import { refusal } from './refusal.ts';
+import { checkRoutes, isInOne, overLimit } from './route-limits.ts';
 
 /** What the driver knows about the node when it checks claims. */
 export interface ClaimRules {
@@ -42,9 +43,7 @@ export function checkClaimConfig(
     } else if (isClosed(field, merged, open)) refused.push(field);
   }
   if (refused.length > 0) {
-    const subject = subjectOf(claim);
-    throw new DriverError('config-invalid', `claim ${subject} may not set ${refused.join(', ')}`, {
-      claim: subject,
+    throw refusal(claim, 'config-invalid', ` may not set ${refused.join(', ')}`, {
       hint: 'set it in the DeviceClass, list it in its overridable, or let the operator open it with --open-claim-fields',
     });
   }
@@ -111,14 +110,8 @@ function isInRange(vlan: number, range: string): boolean {
 }
 
 function conflict(claim: AllocatedClaim, field: string, value: unknown, fixed: unknown): DriverError {
-  const subject = subjectOf(claim);
   const [asked, set] = [value, fixed].map((each) => JSON.stringify(each));
-  return new DriverError(
-    'config-conflict',
-    `claim ${subject} sets ${field} to ${asked}, and its DeviceClass to ${set}`,
-    {
-      claim: subject,
-      hint: `leave it out of the claim, or let an administrator list ${field} in overridable of the DeviceClass`,
-    },
-  );
+  return refusal(claim, 'config-conflict', ` sets ${field} to ${asked}, and its DeviceClass to ${set}`, {
+    hint: `leave it out of the claim, or let an administrator list ${field} in overridable of the DeviceClass`,
+  });
 }

@@ -1,6 +1,8 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { DriverError } from '../claims/errors.ts';
+import type { DriverError } from '../claims/errors.ts';
 import type { VfConfig } from '../state/index.ts';
+import { fieldOf } from './claim-fields.ts';
+import { refusal } from './refusal.ts';
 
 /** What CNI plugins may be used for: to attach VFs, and to give addresses. */
 export const cniUses = ['attach', 'ipam'] as const;
@@ -46,11 +48,8 @@ export function checkCniPlugins(claim: AllocatedClaim, { cni, ipam }: VfConfig, 
   const types = [...chain.flatMap((plugin) => [typeOf(plugin), typeOf(fieldOf(plugin, 'ipam'))]), typeOf(ipam)];
   for (const type of types) {
     if (type === undefined || isListed(allowedPlugins, type)) continue;
-    throw refused(
-      claim,
-      `the CNI plugin ${type} may not run`,
-      'the operator can add it to cni.allowedPlugins in the chart',
-    );
+    const hint = 'the operator can add it to cni.allowedPlugins in the chart';
+    throw refused(claim, `the CNI plugin ${type} may not run`, hint);
   }
 }
 
@@ -63,12 +62,6 @@ function typeOf(value: unknown): string | undefined {
   return typeof type === 'string' && type !== '' ? type : undefined;
 }
 
-function fieldOf(value: unknown, field: string): unknown {
-  return typeof value === 'object' && value !== null && Object.hasOwn(value, field)
-    ? Reflect.get(value, field)
-    : undefined;
-}
-
-function refused({ identity: { namespace, name } }: AllocatedClaim, what: string, hint: string): DriverError {
-  return new DriverError('cni-refused', `claim ${namespace}/${name}: ${what}`, { claim: `${namespace}/${name}`, hint });
+function refused(claim: AllocatedClaim, what: string, hint: string): DriverError {
+  return refusal(claim, 'cni-refused', `: ${what}`, { hint });
 }

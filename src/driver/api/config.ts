@@ -27,7 +27,7 @@ export function resolveVfConfig(
 ): VfConfig {
   const ofClass = classConfigsOf(driver, claim, request);
   const ofClaim = entriesFor(driver, claim, request, 'FromClaim').map((parameters) =>
-    parseClaimConfig(claim, parameters),
+    parse(claim, vfConfigSchema, parameters, ', from the claim'),
   );
   // Together, too: the routes of one entry and the addresses of another add up.
   for (const config of [...ofClaim, ofClaim.reduce(mergeVfConfigs, {})]) {
@@ -45,12 +45,7 @@ export function resolveVfConfig(
  */
 export function classConfigsOf(driver: string, claim: AllocatedClaim, request: string): ClassConfig[] {
   return entriesFor(driver, claim, request, 'FromClass').map((parameters) => {
-    const {
-      apiVersion: _apiVersion,
-      kind: _kind,
-      ...config
-    } = parse(claim, classConfigSchema, parameters, classOrigin);
-    return config;
+    return parse(claim, classConfigSchema, parameters, ', from its DeviceClass');
   });
 }
 
@@ -112,24 +107,22 @@ export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
   );
 }
 
-const classOrigin = ', from its DeviceClass';
-
-function parseClaimConfig(claim: AllocatedClaim, parameters: unknown): VfConfig {
-  const {
-    apiVersion: _apiVersion,
-    kind: _kind,
-    ...config
-  } = parse(claim, vfConfigSchema, parameters, ', from the claim');
-  return config;
-}
-
-function parse<T>(claim: AllocatedClaim, schema: z.ZodType<T>, parameters: unknown, origin: string): T {
+/** The settings of a configuration, without its kind. */
+function parse<T extends { apiVersion: string; kind: string }>(
+  claim: AllocatedClaim,
+  schema: z.ZodType<T>,
+  parameters: unknown,
+  origin: string,
+): Omit<T, 'apiVersion' | 'kind'> {
   // A zod record skips this key, so it would be accepted silently.
   if (hasOwnProto(parameters) || hasOwnProto(Object(parameters).sysctls)) {
     throw invalidConfig(claim, ['__proto__: is not a field or key'], origin);
   }
   const result = schema.safeParse(parameters);
-  if (result.success) return result.data;
+  if (result.success) {
+    const { apiVersion: _apiVersion, kind: _kind, ...config } = result.data;
+    return config;
+  }
   const problems = result.error.issues.map(({ path, message }) => `${path.join('.') || 'parameters'}: ${message}`);
   throw invalidConfig(claim, problems, origin);
 }
@@ -144,11 +137,10 @@ function hasOwnProto(value: unknown): boolean {
  */
 export function configForDevice(config: VfConfig, subject: string, index: number, count: number): VfConfig {
   const { interfaceName } = config;
-  const single = (field: string, hint: string) =>
-    new DriverError('config-invalid', `${field}: the request of claim ${subject} has ${count} devices`, {
-      claim: subject,
-      hint,
-    });
+  const single = (field: string, hint: string) => {
+    const message = `${field}: the request of claim ${subject} has ${count} devices`;
+    return new DriverError('config-invalid', message, { claim: subject, hint });
+  };
   if (count > 1) {
     if (config.addresses?.length) throw single('addresses', 'use one request for each device with static addresses');
     if (config.macAddress) throw single('macAddress', 'use one request for each device with a MAC address of its own');
@@ -159,10 +151,8 @@ export function configForDevice(config: VfConfig, subject: string, index: number
   try {
     assertInterfaceName(name);
   } catch (cause) {
-    throw new DriverError('config-invalid', `interfaceName of claim ${subject} cannot be used`, {
-      cause,
-      claim: subject,
-    });
+    const message = `interfaceName of claim ${subject} cannot be used`;
+    throw new DriverError('config-invalid', message, { cause, claim: subject });
   }
   return { ...config, interfaceName: name };
 }

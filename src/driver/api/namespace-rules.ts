@@ -1,6 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { DriverError } from '../claims/errors.ts';
 import type { ClassConfig, LabelSelector } from './class-config.ts';
+import { refusal } from './refusal.ts';
 
 /** Labels of namespaces, from the API server. */
 export interface NamespaceReader {
@@ -18,8 +18,7 @@ export async function checkNamespace(
   reader: NamespaceReader,
   signal: AbortSignal,
 ): Promise<void> {
-  const { namespace, name } = claim.identity;
-  const subject = `${namespace}/${name}`;
+  const { namespace } = claim.identity;
   for (const { limits } of ofClass) {
     const { allowedNamespaces } = limits ?? {};
     if (allowedNamespaces === undefined) continue;
@@ -27,17 +26,15 @@ export async function checkNamespace(
     if (names.includes(namespace)) continue;
     if (selector !== undefined) {
       const labels = await reader.readLabels(namespace, signal).catch((cause: unknown) => {
-        throw new DriverError('namespace-unreadable', `claim ${subject}: the labels of its namespace cannot be read`, {
+        throw refusal(claim, 'namespace-unreadable', ': the labels of its namespace cannot be read', {
           cause,
-          claim: subject,
           retriable: true,
           hint: 'the DeviceClass has limits.allowedNamespaces.selector, for which the driver needs verb get for namespaces',
         });
       });
       if (matches(labels, selector)) continue;
     }
-    throw new DriverError('namespace-refused', `claim ${subject}: its DeviceClass is not for namespace ${namespace}`, {
-      claim: subject,
+    throw refusal(claim, 'namespace-refused', `: its DeviceClass is not for namespace ${namespace}`, {
       hint: 'use another class, or let an administrator add the namespace to limits.allowedNamespaces of the DeviceClass',
     });
   }

@@ -1,8 +1,9 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { bitsOf, type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
-import { DriverError } from '../claims/errors.ts';
+import { type Cidr, formatCidr, isWithin, networkOf, parseCidr } from '../../node/netlink/index.ts';
+import type { DriverError } from '../claims/errors.ts';
 import type { VfConfig } from '../state/index.ts';
 import type { ClassLimits } from './class-config.ts';
+import { refusal } from './refusal.ts';
 
 /** A route that a claim adds to the pod: one of its `routes`, or the network of one of its addresses. */
 interface AddedRoute {
@@ -63,13 +64,9 @@ function checkDestinations(
 /** Without `limits.routes` of the class: neither default routes, in one piece or two, nor routes to the node. */
 function checkUnlimited(claim: AllocatedClaim, route: AddedRoute, nodeNetworks: readonly Cidr[]): void {
   const { network, destination, address } = route;
-  const subject = subjectOf(claim);
   const refuse = (what: string) => {
     const asked = address === undefined ? `a route to ${destination}` : `the address ${address}, ${adding(route)}`;
-    return new DriverError('config-invalid', `claim ${subject} may not set ${asked}, ${what}`, {
-      claim: subject,
-      hint: hintFor(route),
-    });
+    return refusal(claim, 'config-invalid', ` may not set ${asked}, ${what}`, { hint: hintFor(route) });
   };
   if (isDefault(network)) throw refuse('a default route');
   if (nodeNetworks.some((own) => isWithin(network, own) || isWithin(own, network))) {
@@ -100,7 +97,7 @@ export function isInOne(network: Cidr, ranges: readonly string[]): boolean {
 /** The network that the kernel makes reachable with an address; none if the prefix leaves no other host. */
 function routeOf(address: string): AddedRoute[] {
   const network = networkOf(parseCidr(address));
-  if (network.prefixLength === bitsOf(network)) return [];
+  if (network.prefixLength === 8 * network.octets.length) return [];
   return [{ network, destination: formatCidr(network.octets, network.prefixLength), address }];
 }
 
@@ -112,12 +109,6 @@ export function overLimit(
   allowed: string,
   hint?: string,
 ): DriverError {
-  const subject = subjectOf(claim);
-  const message = `claim ${subject} ${what}, and limits.${limit} of its DeviceClass is ${allowed || 'empty'}`;
-  return new DriverError('config-invalid', message, { claim: subject, ...(hint === undefined ? {} : { hint }) });
-}
-
-/** The claim as errors name it. */
-export function subjectOf({ identity: { namespace, name } }: AllocatedClaim): string {
-  return `${namespace}/${name}`;
+  const problem = ` ${what}, and limits.${limit} of its DeviceClass is ${allowed || 'empty'}`;
+  return refusal(claim, 'config-invalid', problem, { hint });
 }

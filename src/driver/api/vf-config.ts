@@ -139,9 +139,6 @@ export const vfConfigSchema = z.strictObject({
 /** The merged settings for one device. */
 export type VfConfig = Omit<z.infer<typeof vfConfigSchema>, 'apiVersion' | 'kind'>;
 
-/** Which NetworkAttachmentDefinition a claim names. */
-export type NetworkAttachmentReference = NonNullable<VfConfig['networkAttachmentDefinition']>;
-
 /** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
 function isCidr(text: string): boolean {
   return succeeds(() => parseCidr(text)) && !isMapped(text);

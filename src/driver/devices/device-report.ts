@@ -19,25 +19,17 @@ export interface DeviceReportOptions {
 }
 
 /** Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users what was lost or hangs. */
-export class DeviceReport {
-  readonly #options: DeviceReportOptions;
-
-  constructor(options: DeviceReportOptions) {
-    this.#options = options;
+export function reportDevices(options: DeviceReportOptions): void {
+  const { node, devices, store, publisher, kubelet, events, onUnpublished } = options;
+  // An empty list would withdraw all devices, and report those of claims as lost.
+  if (!devices.isListed) {
+    onUnpublished(`devices cannot be listed: ${explain(devices.failure)}`);
+    return;
   }
-
-  report(): void {
-    const { node, devices, store, publisher, kubelet, events, onUnpublished } = this.#options;
-    // An empty list would withdraw all devices, and report those of claims as lost.
-    if (!devices.isListed) {
-      onUnpublished(`devices cannot be listed: ${explain(devices.failure)}`);
-      return;
-    }
-    const offered = devices.offered();
-    const names = offered.map(({ name }) => name);
-    publisher.publish({ pools: { [node]: { devices: offered } } });
-    kubelet.setHealth(deviceHealth(node, names, store.claims(), devices.hung()));
-    events.devicesFound(node, names, store.claims());
-    events.devicesHung(node, devices.hung());
-  }
+  const offered = devices.offered();
+  const names = offered.map(({ name }) => name);
+  publisher.publish({ pools: { [node]: { devices: offered } } });
+  kubelet.setHealth(deviceHealth(node, names, store.claims(), devices.hung()));
+  events.devicesFound(node, names, store.claims());
+  events.devicesHung(node, devices.hung());
 }

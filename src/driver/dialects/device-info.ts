@@ -25,12 +25,7 @@ export function deviceInfoFile(resourceName: string, device: DialectDevice): Dev
     ...defined({ 'vhost-net': vhostNet, 'rdma-device': access?.rdmaDevice, 'pf-pci-address': pfAddress }),
   };
   return {
-    name: deviceInfoFileName(resourceName, pciAddress),
+    name: `${resourceName.replaceAll('/', '-')}-${pciAddress.replaceAll('/', '-')}-device.json`,
     text: JSON.stringify({ type: 'pci', version: '1.1.0', pci }),
   };
-}
-
-/** Also used for the removal. */
-export function deviceInfoFileName(resourceName: string, pciAddress: string): string {
-  return `${resourceName.replaceAll('/', '-')}-${pciAddress.replaceAll('/', '-')}-device.json`;
 }

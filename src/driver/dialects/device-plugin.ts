@@ -11,16 +11,12 @@ export function devicePluginEnv(
   { resourceName, info = true }: NonNullable<DialectsConfig['devicePlugin']>,
   devices: readonly DialectDevice[],
 ): Env {
-  const name = devicePluginVariable(resourceName);
+  // `PCIDEVICE_INTEL_COM_SRIOV_DPDK` for `intel.com/sriov_dpdk`. A `-` stays, although a shell cannot name the variable.
+  const name = `PCIDEVICE_${resourceName.replaceAll(/[./]/g, '_').toUpperCase()}`;
   const addresses = devices.map(({ pciAddress }) => pciAddress).join(',');
   if (!info) return { [name]: addresses };
   const details = Object.fromEntries(devices.map((device) => [device.pciAddress, deviceInfo(device)]));
   return { [name]: addresses, [`${name}_INFO`]: JSON.stringify(details) };
-}
-
-/** `PCIDEVICE_INTEL_COM_SRIOV_DPDK` for `intel.com/sriov_dpdk`. A `-` stays, although a shell cannot name the variable. */
-export function devicePluginVariable(resourceName: string): string {
-  return `PCIDEVICE_${resourceName.replaceAll(/[./]/g, '_').toUpperCase()}`;
 }
 
 function deviceInfo(device: DialectDevice): Record<string, Record<string, string>> {

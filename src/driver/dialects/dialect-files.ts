@@ -16,13 +16,11 @@ export interface DialectRequest {
 
 /** Writes claims in older dialects: variables for containers by CDI, and device-info files on the host. */
 export class DialectFiles {
-  readonly #specs: CdiSpecs;
-  readonly #deviceInfo: DeviceInfoFiles;
+  readonly #options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles };
 
   /** @param options `specs` has a CDI class of its own */
   constructor(options: { specs: CdiSpecs; deviceInfo: DeviceInfoFiles }) {
-    this.#specs = options.specs;
-    this.#deviceInfo = options.deviceInfo;
+    this.#options = options;
   }
 
   /**
@@ -36,8 +34,9 @@ export class DialectFiles {
     requests: readonly DialectRequest[],
     podDevices: readonly DialectDevice[],
   ): Promise<Map<string, string>> {
+    const { specs, deviceInfo } = this.#options;
     const views = requests.map(({ name, config, devices }) => ({ name, config, ...viewInDialects(config, devices) }));
-    await this.#deviceInfo.write(
+    await deviceInfo.write(
       claimUid,
       views.flatMap(({ deviceInfoFiles }) => deviceInfoFiles),
     );
@@ -45,8 +44,8 @@ export class DialectFiles {
     for (const { name, config, env } of views) {
       const whole = { ...env, ...(config.sriovNetwork === undefined ? {} : sriovNetworkPodEnv(podDevices)) };
       if (Object.keys(whole).length === 0) continue;
-      await this.#specs.write(claimUid, name, { env: formatEnv(whole) });
-      ids.set(name, this.#specs.deviceId(claimUid, name));
+      await specs.write(claimUid, name, { env: formatEnv(whole) });
+      ids.set(name, specs.deviceId(claimUid, name));
     }
     return ids;
   }
@@ -56,9 +55,9 @@ export class DialectFiles {
    * @throws MetadataError `metadata-io`; without `requests`, `metadata-malformed` for a damaged record
    */
   async removeClaim(claimUid: string, requests?: readonly DialectRequest[]): Promise<void> {
-    await this.#specs.removeClaim(claimUid);
+    await this.#options.specs.removeClaim(claimUid);
     const known = requests?.flatMap(({ config, devices }) => viewInDialects(config, devices).deviceInfoFiles);
-    await this.#deviceInfo.removeClaim(claimUid, known);
+    await this.#options.deviceInfo.removeClaim(claimUid, known);
   }
 
   /**
@@ -67,6 +66,7 @@ export class DialectFiles {
    * @throws MetadataError `metadata-io`
    */
   async claimUids(onProblem?: (problem: MetadataError) => void): Promise<string[]> {
-    return [...new Set([...(await this.#specs.claimUids(onProblem)), ...(await this.#deviceInfo.claimUids())])];
+    const { specs, deviceInfo } = this.#options;
+    return [...new Set([...(await specs.claimUids(onProblem)), ...(await deviceInfo.claimUids())])];
   }
 }

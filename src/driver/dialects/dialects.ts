@@ -4,16 +4,15 @@ import { type DeviceInfoFile, deviceInfoFile } from './device-info.ts';
 import { devicePluginEnv } from './device-plugin.ts';
 import { sriovNetworkEnv } from './sriov-network.ts';
 
-/** How consumers of older dialects see a request's devices. */
-export interface DialectView {
-  /** For every container that has the request. */
-  env: Env;
-  /** On the host, while the claim is prepared. */
-  deviceInfoFiles: DeviceInfoFile[];
-}
-
-/** @param devices those of one request, in the order of the allocation */
-export function viewInDialects(config: DialectsConfig, devices: readonly DialectDevice[]): DialectView {
+/**
+ * How consumers of older dialects see a request's devices.
+ * @param devices those of one request, in the order of the allocation
+ * @returns variables for every container that has the request, and files on the host while the claim is prepared
+ */
+export function viewInDialects(
+  config: DialectsConfig,
+  devices: readonly DialectDevice[],
+): { env: Env; deviceInfoFiles: DeviceInfoFile[] } {
   const { devicePlugin, deviceInfo, sriovNetwork } = config;
   return {
     env: {

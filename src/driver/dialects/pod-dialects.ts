@@ -7,22 +7,22 @@ import { type DialectFiles, type DialectRequest, findEnvConflicts, viewInDialect
 
 type ClaimOfPod = Pick<StoredClaim, 'identity' | 'podUids' | 'devices'>;
 
+interface PodDialectsOptions {
+  store: Pick<Store, 'claimsOfPod'>;
+  files: Pick<DialectFiles, 'write' | 'removeClaim'>;
+}
+
 /**
  * Older dialects for the pods that have claims here. One variable describes a whole pod, so each prepare also rewrites
  * the files of the pod's other claims: containers start after the last one. Operations on the files of one pod run one
  * after the other.
  */
 export class PodDialects {
-  readonly #store: Pick<Store, 'claimsOfPod'>;
-  readonly #files: Pick<DialectFiles, 'write' | 'removeClaim'>;
+  readonly #options: PodDialectsOptions;
   readonly #mutex = new KeyedMutex();
 
-  constructor(options: {
-    store: Pick<Store, 'claimsOfPod'>;
-    files: Pick<DialectFiles, 'write' | 'removeClaim'>;
-  }) {
-    this.#store = options.store;
-    this.#files = options.files;
+  constructor(options: PodDialectsOptions) {
+    this.#options = options;
   }
 
   /** @throws DriverError `config-invalid` if two requests of the pod would give a variable different values */
@@ -34,12 +34,8 @@ export class PodDialects {
         env: viewInDialects(request.config, request.devices).env,
       })),
     );
-    const problems = findEnvConflicts(parts);
-    if (problems.length > 0)
-      throw invalidConfig(
-        claim,
-        problems.map((problem) => `dialects: ${problem}`),
-      );
+    const problems = findEnvConflicts(parts).map((problem) => `dialects: ${problem}`);
+    if (problems.length > 0) throw invalidConfig(claim, problems);
   }
 
   /**
@@ -67,7 +63,7 @@ export class PodDialects {
   ): Promise<void> {
     if (claim.devices?.every(({ config }) => config.dialects === undefined)) return;
     const requests = claim.devices && requestsOf({ devices: claim.devices });
-    await this.#mutex.run(podOf(claim), () => this.#files.removeClaim(claim.identity.uid, requests));
+    await this.#mutex.run(podOf(claim), () => this.#options.files.removeClaim(claim.identity.uid, requests));
   }
 
   async #write(claim: ClaimOfPod): Promise<ReadonlyMap<string, string>> {
@@ -77,11 +73,11 @@ export class PodDialects {
     const podDevices = claims.flatMap(({ devices }) =>
       devices.filter(({ config }) => config.dialects?.sriovNetwork !== undefined),
     );
-    return await this.#files.write(claim.identity.uid, requestsOf(claim), podDevices);
+    return await this.#options.files.write(claim.identity.uid, requestsOf(claim), podDevices);
   }
 
   #othersOf({ identity, podUids }: ClaimOfPod): StoredClaim[] {
-    const claims = podUids.flatMap((podUid) => this.#store.claimsOfPod(podUid));
+    const claims = podUids.flatMap((podUid) => this.#options.store.claimsOfPod(podUid));
     return claims.filter((other) => other.identity.uid !== identity.uid && other.state !== 'unpreparing');
   }
 }

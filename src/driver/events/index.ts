@@ -1,4 +1,4 @@
-export type { EventReport, KubeEvent, ObjectReference } from './event.ts';
-export { EventWriter, type EventWriterOptions } from './event-writer.ts';
-export { FailureEvents, type PodName } from './failure-events.ts';
+export type { EventReport, KubeEvent } from './event.ts';
+export { EventWriter } from './event-writer.ts';
+export { FailureEvents } from './failure-events.ts';
 export { withClaimEvents, withPodEvents } from './with-events.ts';

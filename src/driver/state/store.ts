@@ -358,8 +358,9 @@ export class Store implements Disposable {
   }
 
   #hintFor(cause: unknown): string {
+    if (isDamage(cause)) return damagedHint;
     if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
-    return isDamage(cause) ? damagedHint : 'check space and permissions of its directory; without it nothing is done';
+    return 'check space and permissions of its directory; without it nothing is done';
   }
 }
 

@@ -1,16 +1,13 @@
 import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import { SandboxError } from '../sandbox/errors.ts';
-import type { Attachment, SandboxPlace, Store, StoredDevice } from '../state/index.ts';
-import { isUserSpace } from '../state/index.ts';
-import { CniAttach } from './cni.ts';
+import { type Attachment, isUserSpace, type SandboxPlace, type Store, type StoredDevice } from '../state/index.ts';
 import type { CniAttacher } from './cni-attacher.ts';
-import { NetlinkAttach } from './netlink.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
-import { ObserveAttach } from './observe.ts';
 import { PodLinks } from './pod-links.ts';
+import { cniStrategy, netlinkStrategy, observeStrategy, userSpaceStrategy } from './strategies.ts';
 import type { AttachStrategy, VfState } from './strategy.ts';
-import { UserSpaceAttach } from './user-space.ts';
 import { type VfHost, VfLinks } from './vf-links.ts';
 
 /** For one attachment: a CNI plugin that hangs is killed, and called again later. */
@@ -39,10 +36,10 @@ export class Attachments {
     const links = new VfLinks({ networks, vfs });
     this.#links = links;
     this.#strategies = {
-      netlink: new NetlinkAttach({ links, vfs, cni }),
-      cni: new CniAttach({ links, vfs, cni }),
-      observe: new ObserveAttach({ vfs }),
-      'user-space': new UserSpaceAttach({ vfs, cni }),
+      netlink: netlinkStrategy({ links, vfs, cni }),
+      cni: cniStrategy({ links, vfs, cni }),
+      observe: observeStrategy({ vfs }),
+      'user-space': userSpaceStrategy({ vfs, cni }),
     };
   }
 
@@ -69,15 +66,10 @@ export class Attachments {
     using deadline = this.#options.clock.deadline(attachBudgetMs, signal);
     const old = device.attachment;
     if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#detachFromOther(device, old, place);
-    const before = old?.host;
     return await this.#strategyOf(device).attach({
-      device,
-      place,
-      pod,
-      ...(before === undefined ? {} : { before }),
-      record: (host) => this.#record(claimUid, device, { ...place, ...(host === undefined ? {} : { host }) }),
-      assure,
-      signal: deadline.signal,
+      ...{ device, place, pod, assure, signal: deadline.signal },
+      ...defined({ before: old?.host }),
+      record: (host) => this.#record(claimUid, device, { ...place, ...defined({ host }) }),
     });
   }
 
@@ -95,7 +87,7 @@ export class Attachments {
     for (const [{ pciAddress, attachment }, networkData] of states) {
       if (attachment === undefined) continue;
       const { networkData: _old, ...place } = attachment;
-      changes.set(pciAddress, { ...place, ...(networkData === undefined ? {} : { networkData }) });
+      changes.set(pciAddress, { ...place, ...defined({ networkData }) });
     }
     this.#options.store.setAttachments(claimUid, changes);
   }

@@ -25,30 +25,26 @@ export interface CniAttacherOptions {
 
 /** The part of attaching VFs that CNI plugins do: all of it (`attach: cni`), or the addresses (`ipam`). */
 export class CniAttacher {
-  readonly #runner: CniPlugins;
-  readonly #clock: Clock;
-  readonly #logger: Logger;
+  readonly #options: CniAttacherOptions;
 
-  constructor({ runner, clock, logger }: CniAttacherOptions) {
-    this.#runner = runner;
-    this.#clock = clock;
-    this.#logger = logger;
+  constructor(options: CniAttacherOptions) {
+    this.#options = options;
   }
 
   /** Has the claim's plugins attach the VF. @throws CniError */
   async add(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<CniResult> {
-    return await this.#runner.add(chainOf(device, place), { signal });
+    return await this.#options.runner.add(chainOf(device, place), { signal });
   }
 
   /** Releases what the plugins hold for a VF that has left the pod, so that they can attach it again. @throws CniError */
   async removeLost(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<void> {
-    await this.#runner.deleteLost(chainOf(device, place), { signal });
+    await this.#options.runner.deleteLost(chainOf(device, place), { signal });
   }
 
   /** Gets addresses from the claim's IPAM plugin, if it names one. @throws CniError */
   async addresses(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<IpamResult> {
     if (device.config.ipam === undefined) return { addresses: [], routes: [] };
-    const { ips, routes } = await this.#runner.ipamAdd(ipamOf(device, place), { signal });
+    const { ips, routes } = await this.#options.runner.ipamAdd(ipamOf(device, place), { signal });
     // A CNI route without a gateway uses the gateway of an address of the same family.
     const gatewayFor = (destination: string) =>
       ips.find(({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(destination))?.gateway;
@@ -63,15 +59,16 @@ export class CniAttacher {
    * attachment stays in the runner's cache, and {@link CniCleanUp} repeats the DEL.
    */
   async remove(device: StoredDevice, place: SandboxPlace): Promise<void> {
+    const { runner, clock, logger } = this.#options;
     const { attach, ipam } = device.config;
-    using deadline = this.#clock.deadline(removeBudgetMs);
+    using deadline = clock.deadline(removeBudgetMs);
     const { signal } = deadline;
     try {
-      if (attach === 'cni') await this.#runner.delete(chainOf(device, place), { signal });
-      else if (ipam !== undefined) await this.#runner.ipamDelete(ipamOf(device, place), { signal });
+      if (attach === 'cni') await runner.delete(chainOf(device, place), { signal });
+      else if (ipam !== undefined) await runner.ipamDelete(ipamOf(device, place), { signal });
     } catch (error) {
       const fields = { device: device.name, sandbox: place.sandboxId, err: error };
-      this.#logger.warn(fields, 'CNI DEL failed and is repeated by reconciliation');
+      logger.warn(fields, 'CNI DEL failed and is repeated by reconciliation');
     }
   }
 }

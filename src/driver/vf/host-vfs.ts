@@ -17,7 +17,6 @@ import {
   type VfHardwareOptions,
 } from '../../node/sriov/index.ts';
 import type { VfControl } from './control.ts';
-import type { VfHost } from './vf-links.ts';
 
 export interface HostVfsOptions {
   /** Connection into the host's network namespace. */
@@ -43,28 +42,22 @@ export interface HostVfsOptions {
 }
 
 /** The node's VFs, real or simulated, from the host side: their hardware, and their links while they are in no pod. */
-export class HostVfs implements VfHost, Disposable {
+export class HostVfs implements Disposable {
   readonly sysfs: Sysfs;
   /** Changes VFs from the host side. */
   readonly control: VfControl;
+  readonly #options: HostVfsOptions;
   readonly #hardware: VfHardware | undefined;
   readonly #links: HostLinks;
-  readonly #nic: SimulatedNic | undefined;
   /** For writes that the kernel may never return from. */
   readonly #kernel: Card['writes'];
-  readonly #deviceAt: HostVfsOptions['deviceAt'];
-  readonly #assertListed: () => void;
-  readonly #logger: Logger;
 
   constructor(options: HostVfsOptions) {
-    const { host, ethtool, clock, sysfsRoot = '/sys', nic, kernelWrites, onHungChange, deviceAt, logger } = options;
+    const { host, ethtool, clock, sysfsRoot = '/sys', nic, kernelWrites, onHungChange } = options;
     const writes = { clock, ...kernelWrites, onChange: onHungChange };
     const { binding, nodes, ...card } = options.openCard?.(onHungChange) ?? openCard(sysfsRoot, writes);
+    this.#options = options;
     this.#kernel = card.writes;
-    this.#nic = nic;
-    this.#deviceAt = deviceAt;
-    this.#assertListed = options.assertListed;
-    this.#logger = logger;
     this.#links = new HostLinks({ binding, host, clock });
     this.sysfs = nic?.sysfs ?? card.sysfs;
     if (nic === undefined) this.#hardware = new VfHardware({ binding, host, clock, nodes, ...defined({ ethtool }) });
@@ -72,7 +65,7 @@ export class HostVfs implements VfHost, Disposable {
   }
 
   get isSimulated(): boolean {
-    return this.#nic !== undefined;
+    return this.#options.nic !== undefined;
   }
 
   /** Writes that the kernel has not returned from, one for each device. */
@@ -80,33 +73,47 @@ export class HostVfs implements VfHost, Disposable {
     return this.#kernel.hung;
   }
 
+  /** By what the link of a VF is found. */
   linkKey(pciAddress: string): VfIdentity {
-    const { interfaceName } = this.#deviceAt(pciAddress) ?? {};
+    const { interfaceName } = this.#options.deviceAt(pciAddress) ?? {};
     return { ...linkIdentity({ pciAddress, simulated: this.isSimulated }), ...defined({ interfaceName }) };
   }
 
+  /**
+   * The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
+   * @throws UnknownVfStateError if the PF does not report the VF
+   */
   async adminInfo(address: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined> {
     if (this.#hardware === undefined) return undefined;
     if (address.pfAddress !== undefined) return await this.#hardware.info(address);
     // A plain NIC has no PF to ask: it keeps its own address in user space.
-    this.#assertListed();
-    const { hardwareAddress } = this.#deviceAt(address.pciAddress) ?? {};
+    this.#options.assertListed();
+    const { hardwareAddress } = this.#options.deviceAt(address.pciAddress) ?? {};
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
+  /**
+   * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
+   * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
+   */
   async ensureLink(pciAddress: string, withinMs?: number): Promise<void> {
-    if (this.#nic === undefined) await this.#links.ensure(pciAddress, withinMs);
-    else await this.#nic.ensureVf(pciAddress, withinMs);
+    const { nic } = this.#options;
+    await (nic?.ensureVf(pciAddress, withinMs) ?? this.#links.ensure(pciAddress, withinMs));
   }
 
+  /** Whether the VF exists and has no kernel driver. */
   async isUnbound(pciAddress: string): Promise<boolean> {
-    return this.#nic === undefined && (await this.#links.isUnbound(pciAddress));
+    return !this.isSimulated && (await this.#links.isUnbound(pciAddress));
   }
 
+  /** The same for a VF that was moved away: its interface is recreated if it is in an unreachable namespace. */
   async recreate(pciAddress: string): Promise<void> {
-    const isNew = await (this.#nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
+    const isNew = await (this.#options.nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
     if (isNew)
-      this.#logger.warn({ device: pciAddress }, 'VF recreated: the network namespace that it was in cannot be reached');
+      this.#options.logger.warn(
+        { device: pciAddress },
+        'VF recreated: the network namespace that it was in cannot be reached',
+      );
   }
 
   [Symbol.dispose](): void {

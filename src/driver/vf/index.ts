@@ -1,4 +1,4 @@
-export { Attachments, type AttachmentsOptions } from './attachments.ts';
+export { Attachments } from './attachments.ts';
 export type { VfControl } from './control.ts';
 export { PodLinks } from './pod-links.ts';
 export { restore, type VfDetacher } from './restore.ts';

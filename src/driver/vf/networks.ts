@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import {
   EthtoolConnection,
   type InterfaceSysctls,
@@ -80,7 +80,7 @@ export class KernelNetworks implements Networks, Disposable {
 
   open(path: string): NetworkNamespace | undefined {
     const netns = openIfThere(path);
-    return netns && new KernelNamespace(netns, this.host.netns, this.#options.procSysDir);
+    return netns && openNamespace(netns, this.host.netns, this.#options.procSysDir);
   }
 
   isGone(path: string): boolean {
@@ -89,7 +89,7 @@ export class KernelNetworks implements Networks, Disposable {
       return false;
     } catch (error) {
       // Only in a directory that can be seen: the runtime's may not be mounted into our container.
-      return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(parentOf(path));
+      return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(dirname(path));
     }
   }
 
@@ -115,38 +115,25 @@ export class KernelNetworks implements Networks, Disposable {
   }
 }
 
-class KernelNamespace implements NetworkNamespace {
-  readonly netns: NetnsHandle;
-  readonly isHost: boolean;
-  readonly identity: string;
-  readonly #procSysDir: string;
-  #connection: RtnlConnection | undefined;
-
-  constructor(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {
-    this.netns = netns;
-    this.isHost = netns.equals(host);
-    this.identity = identityOf(netns.inode);
-    this.#procSysDir = procSysDir;
-  }
-
-  get connection(): RtnlConnection {
-    this.#connection ??= RtnlConnection.open(this.netns);
-    return this.#connection;
-  }
-
-  writeSysctls(interfaceName: string, settings: InterfaceSysctls): void {
-    writeInterfaceSysctls(this.netns, interfaceName, settings, this.#procSysDir);
-  }
-
-  watch(onChange: () => void): Disposable {
-    return NetworkWatch.open(this.netns, onChange);
-  }
-
-  [Symbol.dispose](): void {
-    this.#connection?.[Symbol.dispose]();
-    this.#connection = undefined;
-    this.netns[Symbol.dispose]();
-  }
+/** @param procSysDir see {@link KernelNetworksOptions} */
+function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string): NetworkNamespace {
+  let connection: RtnlConnection | undefined;
+  return {
+    netns,
+    isHost: netns.equals(host),
+    identity: identityOf(netns.inode),
+    get connection() {
+      connection ??= RtnlConnection.open(netns);
+      return connection;
+    },
+    writeSysctls: (interfaceName, settings) => writeInterfaceSysctls(netns, interfaceName, settings, procSysDir),
+    watch: (onChange) => NetworkWatch.open(netns, onChange),
+    [Symbol.dispose]() {
+      connection?.[Symbol.dispose]();
+      connection = undefined;
+      netns[Symbol.dispose]();
+    },
+  };
 }
 
 function openIfThere(path: string): NetnsHandle | undefined {
@@ -161,8 +148,4 @@ function openIfThere(path: string): NetnsHandle | undefined {
 
 function identityOf({ dev, ino }: NetnsHandle['inode']): string {
   return `${dev}:${ino}`;
-}
-
-function parentOf(path: string): string {
-  return path.slice(0, Math.max(1, path.lastIndexOf('/')));
 }

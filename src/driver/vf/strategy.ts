@@ -65,13 +65,9 @@ export function missing(
 export function left(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
   const names = devices.map(({ name, pciAddress }) => `${name} (${pciAddress})`).join(', ');
   const text = devices.length === 1 ? `device ${names} is` : `devices ${names} are`;
-  const hint =
-    'the card was reset, or a process in the pod has moved or deleted the interface; it is attached again once it is back';
   return new SandboxError('vf-left', `${text} no longer in the network namespace of ${podOf(place)}`, {
-    device: devices.map(({ name }) => name).join(', '),
-    retriable: true,
-    hint,
-    ...(cause === undefined ? {} : { cause }),
+    ...{ cause, device: devices.map(({ name }) => name).join(', '), retriable: true },
+    hint: 'the card was reset, or a process in the pod has moved or deleted the interface; it is attached again once it is back',
   });
 }
 

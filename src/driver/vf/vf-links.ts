@@ -6,33 +6,16 @@ import {
   readLinkState,
   restoreLinkState,
   scrubLink,
-  type VfIdentity,
-  type VfInfo,
 } from '../../node/netlink/index.ts';
-import { SriovError, type VfAddress } from '../../node/sriov/index.ts';
+import { SriovError } from '../../node/sriov/index.ts';
 import type { Attachment, StoredDevice } from '../state/index.ts';
+import type { HostVfs } from './host-vfs.ts';
 import { type Networks, netnsDir } from './networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
 import { type AttachTask, missing } from './strategy.ts';
 
 /** The node's VFs, as the sandbox side needs them. */
-export interface VfHost {
-  linkKey(pciAddress: string): VfIdentity;
-  /**
-   * The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
-   * @throws UnknownVfStateError if the PF does not report the VF
-   */
-  adminInfo(vf: VfAddress): Promise<Omit<VfInfo, 'vfIndex'> | undefined>;
-  /**
-   * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
-   * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
-   */
-  ensureLink(pciAddress: string, withinMs?: number): Promise<void>;
-  /** The same for a VF that was moved away: its interface is recreated if it is in an unreachable namespace. */
-  recreate(pciAddress: string): Promise<void>;
-  /** Whether the VF exists and has no kernel driver. */
-  isUnbound(pciAddress: string): Promise<boolean>;
-}
+export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'ensureLink' | 'recreate' | 'isUnbound'>;
 
 /** The interfaces of VFs: attaches them to pods, detaches them, and restores them on the host. */
 export class VfLinks {

@@ -1,7 +1,8 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { defined } from '../../lib/defined.ts';
 import { errnoCode } from '../../lib/errors.ts';
 import { type CniTask, chainTask } from './attachment.ts';
 import { CniError } from './errors.ts';
@@ -66,13 +67,8 @@ export class CniCache {
     const temporary = join(this.#dir, `${name}.${randomUUID()}.tmp`);
     try {
       await mkdir(this.#dir, { recursive: true, mode: dirMode });
-      const file = await open(temporary, 'wx', fileMode);
-      try {
-        await file.writeFile(JSON.stringify({ version: formatVersion, ...entry }));
-        await file.sync();
-      } finally {
-        await file.close();
-      }
+      const text = JSON.stringify({ version: formatVersion, ...entry });
+      await writeFile(temporary, text, { flag: 'wx', mode: fileMode, flush: true });
       await rename(temporary, path);
       await this.#syncDir();
     } catch (cause) {
@@ -137,12 +133,8 @@ export class CniCache {
   }
 
   async #syncDir(): Promise<void> {
-    const dir = await open(this.#dir, 'r');
-    try {
-      await dir.sync();
-    } finally {
-      await dir.close();
-    }
+    await using dir = await open(this.#dir, 'r');
+    await dir.sync();
   }
 }
 
@@ -158,11 +150,7 @@ function parseEntry(text: string, path: string): CacheEntry {
   const { kind, attachment, result, deleting } = parsed.data;
   const network = parseCniNetwork(attachment.network, `cache file ${path}`);
   const task: CniTask = { ...chainTask({ ...attachment, network } as CniTask['attachment']), kind };
-  return {
-    ...task,
-    ...(result === undefined ? {} : { result: result as RawCniResult }),
-    ...(deleting === undefined ? {} : { deleting }),
-  };
+  return { ...task, ...defined({ result: result as RawCniResult | undefined, deleting }) };
 }
 
 function unusable(verb: string, path: string, cause: unknown): CniError {
@@ -172,10 +160,6 @@ function unusable(verb: string, path: string, cause: unknown): CniError {
     EACCES: 'the driver needs write access to that directory',
   };
   const hint = hints[errnoCode(cause) ?? ''];
-  return new CniError('cni-cache-unusable', `cannot ${verb} the cache of CNI attachments at ${path}`, {
-    cause,
-    path,
-    retriable: true,
-    hint,
-  });
+  const message = `cannot ${verb} the cache of CNI attachments at ${path}`;
+  return new CniError('cni-cache-unusable', message, { cause, path, retriable: true, hint });
 }

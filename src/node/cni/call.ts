@@ -6,7 +6,7 @@ import type { Logger } from '../../lib/logger.ts';
 import { type CniAttachment, describeAttachment } from './attachment.ts';
 import { type CniCommand, CniError } from './errors.ts';
 import type { Exec } from './exec.ts';
-import { type CallSubject, findFailure, startFailure, timeoutFailure } from './failure.ts';
+import { findFailure, startFailure, timeoutFailure } from './failure.ts';
 import type { CniPluginConfig } from './network.ts';
 import { createEnvironment, formatRequest } from './request.ts';
 import type { RawCniResult } from './result.ts';
@@ -77,7 +77,9 @@ export class PluginCaller {
       throw startFailure(subject, cause);
     });
     const waitedMs = clock.nowMs() - startedMs;
-    logger.debug({ ...logFields(subject, attachment), ms: Math.round(waitedMs) }, 'CNI plugin called');
+    const { containerId, ifName } = attachment;
+    const fields = { network, plugin: plugin.type, command, containerId, ifName, ms: Math.round(waitedMs) };
+    logger.debug(fields, 'CNI plugin called');
     if (signal.aborted && outcome.exitCode === null) {
       throw timeoutFailure(subject, { waitedMs, stderr: outcome.stderr, cause: signal.reason });
     }
@@ -85,10 +87,6 @@ export class PluginCaller {
     if (failure !== undefined) throw failure;
     return outcome.stdout;
   }
-}
-
-function logFields({ network, plugin, command }: CallSubject, { containerId, ifName }: CniAttachment): object {
-  return { network, plugin, command, containerId, ifName };
 }
 
 async function isProgram(path: string): Promise<boolean> {

@@ -25,7 +25,7 @@ export interface CniErrorDetails extends ErrorDetails {
   /** Type of the plugin: the name of its program. */
   plugin?: string | undefined;
   command?: CniCommand | undefined;
-  /** The plugin's error code: see {@link hintForPluginCode}. */
+  /** The plugin's error code: see {@link pluginCodeHints}. */
   pluginCode?: number | undefined;
   /** The plugin's own words, short and long. */
   pluginMessage?: string | undefined;
@@ -59,8 +59,8 @@ export class CniError extends NetdraError<CniErrorCode> {
 /** The plugin does not know the container: a DEL has nothing to clean up. */
 export const unknownContainerCode = 3;
 
-/** Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on are the plugins' own. */
-const pluginCodeHints: Record<number, string> = {
+/** What to do about an error. Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on are the plugins' own. */
+export const pluginCodeHints: Readonly<Record<number, string>> = {
   1: 'set cniVersion to one that this plugin supports, or install a newer plugin',
   2: 'remove that field from the network configuration, or install a plugin that knows it',
   4: 'the plugin rejects its CNI environment variables: check the interface name and the arguments',
@@ -71,14 +71,5 @@ const pluginCodeHints: Record<number, string> = {
   50: 'the plugin cannot serve now: check the daemon that it depends on',
   51: 'the plugin cannot serve now and its containers have limited connectivity: check the daemon that it depends on',
 };
-const transientPluginCodes = new Set([11, 50, 51]);
-
-/** What to do about an error code of a plugin, if the specification defines it. */
-export function hintForPluginCode(code: number): string | undefined {
-  return pluginCodeHints[code];
-}
-
-/** Whether the plugin says that the same call may succeed later. */
-export function isTransientPluginCode(code: number): boolean {
-  return transientPluginCodes.has(code);
-}
+/** With these the plugin says that the same call may succeed later. */
+export const transientPluginCodes: readonly number[] = [11, 50, 51];

@@ -1,6 +1,6 @@
 import { errnoCode } from '../../lib/errors.ts';
 import { printable } from '../../lib/printable.ts';
-import { CniError, type CniErrorDetails, hintForPluginCode, isTransientPluginCode } from './errors.ts';
+import { CniError, type CniErrorDetails, pluginCodeHints, transientPluginCodes } from './errors.ts';
 import { type ExecOutcome, maxStdoutBytes } from './exec.ts';
 import { isObject } from './network.ts';
 
@@ -31,8 +31,8 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
     const message = `${describeCall(subject)}: it printed more than ${maxStdoutBytes} bytes and was killed`;
     return new CniError('cni-output-invalid', message, details);
   }
-  const reported = parsePluginError(outcome.stdout);
-  if (reported !== undefined) return reportedFailure(reported, subject, stderr);
+  const reported = reportedFailure(outcome.stdout, subject, stderr);
+  if (reported !== undefined) return reported;
   if (exitCode === 0) return undefined;
   const how = exitCode === null ? `was ended by ${endedBy ?? 'an unknown cause'}` : `ended with exit code ${exitCode}`;
   const said = lastLine(stderr) ?? lastLine(outcome.stdout);
@@ -46,17 +46,15 @@ export function timeoutFailure(
   subject: CallSubject,
   { waitedMs, stderr, cause }: { waitedMs?: number; stderr?: string; cause: unknown },
 ): CniError {
-  const outcome =
-    waitedMs === undefined
-      ? 'no time was left for it'
-      : `it was not done after ${Math.round(waitedMs)} ms and was killed`;
-  const message = `${describeCall(subject)}: ${outcome}`;
-  return new CniError('cni-timeout', message, {
+  const wasKilled = `it was not done after ${Math.round(waitedMs ?? 0)} ms and was killed`;
+  const outcome = waitedMs === undefined ? 'no time was left for it' : wasKilled;
+  const hint = 'look at what the plugin waits for: its daemon, a lease, a device';
+  return new CniError('cni-timeout', `${describeCall(subject)}: ${outcome}`, {
     ...subject,
     cause,
     stderr,
     retriable: true,
-    hint: 'look at what the plugin waits for: its daemon, a lease, a device',
+    hint,
   });
 }
 
@@ -70,48 +68,29 @@ export function startFailure(subject: CallSubject, cause: unknown): CniError {
   };
   const errno = errnoCode(cause) ?? '';
   const retriable = ['ETXTBSY', 'EAGAIN', 'ENOMEM', 'EMFILE'].includes(errno);
-  const hint = hints[errno];
-  return new CniError('cni-plugin-missing', `${describeCall(subject)}: ${subject.path} cannot be started`, {
-    ...subject,
-    cause,
-    retriable,
-    hint,
-  });
-}
-
-interface PluginError {
-  code: number;
-  msg: string;
-  details: string;
+  const message = `${describeCall(subject)}: ${subject.path} cannot be started`;
+  return new CniError('cni-plugin-missing', message, { ...subject, cause, retriable, hint: hints[errno] });
 }
 
 /** The error that a plugin printed; a plugin that prints an error and ends with 0 has failed as well. */
-function parsePluginError(stdout: string): PluginError | undefined {
+function reportedFailure(stdout: string, subject: CallSubject, stderr: string): CniError | undefined {
   let value: unknown;
   try {
     value = JSON.parse(stdout);
   } catch {
     return undefined;
   }
-  if (!isObject(value)) return undefined;
-  const { code, msg, details } = value;
-  if (typeof code !== 'number' || code === 0 || typeof msg !== 'string') return undefined;
-  return { code, msg, details: typeof details === 'string' ? details : '' };
-}
-
-function reportedFailure(error: PluginError, subject: CallSubject, stderr: string): CniError {
-  const { code } = error;
-  const [msg, details] = [error.msg, error.details].map((text) => printable(text, maxSaidLength)) as [string, string];
-  const hint = hintForPluginCode(code);
-  const said = [msg, details].filter((part) => part !== '').join('; ');
+  if (!isObject(value) || typeof value.code !== 'number' || value.code === 0) return undefined;
+  if (typeof value.msg !== 'string') return undefined;
+  const { code } = value;
+  const pluginMessage = printable(value.msg, maxSaidLength);
+  const pluginDetails = typeof value.details === 'string' ? printable(value.details, maxSaidLength) : '';
+  const said = [pluginMessage, pluginDetails].filter((part) => part !== '').join('; ');
   return new CniError('cni-plugin-failed', `${describeCall(subject)}: ${said} (code ${code})`, {
     ...subject,
-    pluginCode: code,
-    pluginMessage: msg,
-    pluginDetails: details,
-    stderr,
-    retriable: isTransientPluginCode(code),
-    hint,
+    ...{ pluginCode: code, pluginMessage, pluginDetails, stderr },
+    retriable: transientPluginCodes.includes(code),
+    hint: pluginCodeHints[code],
   });
 }
 

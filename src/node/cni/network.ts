@@ -2,24 +2,6 @@ import * as z from 'zod';
 import { CniError } from './errors.ts';
 import { type CniVersion, cniVersions, describeUnknownVersion, latestOf } from './versions.ts';
 
-/** Configuration of one plugin; all other fields are the plugin's own. */
-export interface CniPluginConfig {
-  /** Name of the plugin's program, without a directory. */
-  type: string;
-  /** What the runtime may pass in `runtimeConfig`. */
-  capabilities?: Record<string, boolean> | undefined;
-  /** No address management if absent or without a type. */
-  ipam?: { type?: string | undefined; [field: string]: unknown } | undefined;
-  [field: string]: unknown;
-}
-
-/** A chain of plugins, called in this order. */
-export interface CniNetwork {
-  cniVersion: CniVersion;
-  name: string;
-  plugins: CniPluginConfig[];
-}
-
 /** Address management on its own, for a device that no plugin attaches. */
 export interface CniIpam {
   cniVersion: CniVersion;
@@ -37,14 +19,19 @@ const pluginType = z
   .refine(isBareFileName, { error: 'must be a bare file name of letters, digits, ".", "_" and "-": no "/", no ".."' });
 const pluginSchema = z
   .looseObject({
+    /** Name of the plugin's program, without a directory. */
     type: pluginType,
+    /** What the runtime may pass in `runtimeConfig`. */
     capabilities: z.record(z.string(), z.boolean()).optional(),
+    /** No address management if absent or without a type. */
     ipam: z.looseObject({ type: z.union([z.literal(''), pluginType]).optional() }).optional(),
   })
   .superRefine((plugin, context) => {
     for (const field of Object.keys(plugin).filter((key) => reservedFields.includes(key) || key.startsWith('cni.dev/')))
       context.addIssue({ code: 'custom', path: [field], message: 'is filled in by netdra: leave it out' });
   });
+/** Configuration of one plugin; all other fields are the plugin's own. */
+export type CniPluginConfig = z.infer<typeof pluginSchema>;
 const networkName = z
   .string({ error: 'must be a name' })
   .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,252}$/, 'must be letters, digits, "_", "." and "-", the first one no sign');
@@ -58,28 +45,26 @@ const listSchema = z
   .transform((list, context) => ({
     cniVersion: pickVersion(list, context),
     name: list.name,
-    plugins: list.plugins as CniPluginConfig[],
+    plugins: list.plugins,
   }));
+/** A chain of plugins, called in this order. */
+export type CniNetwork = z.infer<typeof listSchema>;
 const singleSchema = pluginSchema
   .safeExtend({ ...versionFields, name: networkName })
   .transform(({ cniVersion, cniVersions, name, ...plugin }, context) => ({
     cniVersion: pickVersion({ cniVersion, cniVersions }, context),
     name,
-    plugins: [plugin as CniPluginConfig],
+    plugins: [plugin],
   }));
 const ipamSchema = z.looseObject({ type: pluginType });
-
-export interface ParseNetworkOptions {
-  /** For a configuration without a name of its own, such as that of a NetworkAttachmentDefinition. */
-  defaultName?: string;
-}
 
 /**
  * Checks the configuration of a network: a list of plugins or a single one, as an object or as JSON text.
  * @param subject whose configuration it is, for errors: `claim default/fast-net`
+ * @param options.defaultName for a configuration without a name of its own, such as that of a NetworkAttachmentDefinition
  * @throws CniError `cni-config-invalid` with the paths of the fields and what is allowed
  */
-export function parseCniNetwork(value: unknown, subject: string, options: ParseNetworkOptions = {}): CniNetwork {
+export function parseCniNetwork(value: unknown, subject: string, options: { defaultName?: string } = {}): CniNetwork {
   const config = toPlainObject(value, `CNI network of ${subject}`);
   const named = config.name === undefined ? { ...config, name: options.defaultName } : config;
   const result = ('plugins' in named ? listSchema : singleSchema).safeParse(named);

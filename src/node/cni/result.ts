@@ -5,49 +5,6 @@ import { CniError, type CniErrorDetails } from './errors.ts';
 import { describeIssues, isObject } from './network.ts';
 import { type CniVersion, describeUnknownVersion, isAtLeast, isCniVersion } from './versions.ts';
 
-export interface CniInterface {
-  name: string;
-  /** Lower case. */
-  mac?: string;
-  mtu?: number;
-  /** Path of the network namespace that it is in; absent on the host. */
-  sandbox?: string;
-  pciId?: string;
-}
-
-export interface CniAddress {
-  /** Canonical, with prefix length. */
-  address: string;
-  gateway?: string;
-  /** Index into the interfaces. IPAM plugins report none. */
-  interface?: number;
-}
-
-export interface CniRoute {
-  /** Canonical, with prefix length. */
-  dst: string;
-  gw?: string;
-  /** Metric; lower wins. */
-  priority?: number;
-  table?: number;
-}
-
-export interface CniDns {
-  nameservers?: string[];
-  domain?: string;
-  search?: string[];
-  options?: string[];
-}
-
-/** The result that a chain of plugins, or an IPAM plugin, reports. */
-export interface CniResult {
-  cniVersion: CniVersion;
-  interfaces: CniInterface[];
-  ips: CniAddress[];
-  routes: CniRoute[];
-  dns?: CniDns;
-}
-
 /** A result as the plugin printed it, including fields that we do not know: the next plugin gets it. */
 export type RawCniResult = Record<string, unknown> & { cniVersion: CniVersion };
 
@@ -55,6 +12,7 @@ const nonEmpty = z
   .string()
   .nullish()
   .transform((text) => text || undefined);
+/** Canonical, with prefix length. */
 const cidr = z.string().transform((text, context) => {
   return canonicalCidr(text) ?? refuse(context, `must be an address with prefix length, not ${JSON.stringify(text)}`);
 });
@@ -63,28 +21,33 @@ const ipAddress = nonEmpty.transform((text, context) => {
   const single = canonicalCidr(`${text}/${isIPv4(text) ? 32 : 128}`)?.split('/')[0];
   return single ?? refuse(context, `must be an IP address, not ${JSON.stringify(text)}`);
 });
-const hardwareAddress = nonEmpty.refine(
-  (text) => text === undefined || /^[0-9a-f]{2}(:[0-9a-f]{2}){5,19}$/i.test(text),
-  {
-    error: 'must be octets with colons',
-  },
-);
+const hardwareAddress = nonEmpty
+  .refine((text) => text === undefined || /^[0-9a-f]{2}(:[0-9a-f]{2}){5,19}$/i.test(text), 'must be octets with colons')
+  .transform((text) => text?.toLowerCase());
 const count = z.int().min(0).nullish();
 const texts = z.array(z.string()).nullish();
-const dnsSchema = z.object({ nameservers: texts, domain: nonEmpty, search: texts, options: texts }).nullish();
-const interfaceSchema = z.object({
-  name: z.string().min(1),
-  mac: hardwareAddress,
-  mtu: count,
-  sandbox: nonEmpty,
-  pciID: nonEmpty,
-});
+const listOf = <Shape extends z.ZodRawShape>(shape: Shape) =>
+  z
+    .array(z.object(shape).transform((fields) => present(fields)))
+    .nullish()
+    .transform((list) => list ?? []);
 const resultSchema = z.object({
-  interfaces: z.array(interfaceSchema).nullish(),
-  ips: z.array(z.object({ address: cidr, gateway: ipAddress, interface: count })).nullish(),
-  routes: z.array(z.object({ dst: cidr, gw: ipAddress, priority: count, table: count })).nullish(),
-  dns: dnsSchema,
+  interfaces: listOf({
+    name: z.string().min(1),
+    mac: hardwareAddress,
+    mtu: count.transform((mtu) => mtu || undefined),
+    /** Path of the network namespace that it is in; absent on the host. */
+    sandbox: nonEmpty,
+    pciID: nonEmpty,
+  }),
+  /** `interface` is an index into the interfaces; IPAM plugins report none. */
+  ips: listOf({ address: cidr, gateway: ipAddress, interface: count }),
+  routes: listOf({ dst: cidr, gw: ipAddress, priority: count, table: count }),
+  dns: z.object({ nameservers: texts, domain: nonEmpty, search: texts, options: texts }).nullish(),
 });
+
+/** What the driver uses of the result that a chain of plugins, or an IPAM plugin, reports. */
+export type CniResult = Omit<z.infer<typeof resultSchema>, 'dns'> & { cniVersion: CniVersion };
 
 /** Whose result it is, for errors. */
 export interface ResultSubject extends CniErrorDetails {
@@ -125,18 +88,10 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
 export function decodeCniResult(raw: RawCniResult, subject: ResultSubject): CniResult {
   const parsed = resultSchema.safeParse(raw);
   if (!parsed.success) throw invalidResult(subject, describeIssues(parsed.error));
-  const { interfaces, ips, routes, dns } = parsed.data;
-  const result: CniResult = {
-    cniVersion: raw.cniVersion,
-    interfaces: (interfaces ?? []).map(({ name, mac, mtu, sandbox, pciID }) =>
-      compact<CniInterface>({ name, mac: mac?.toLowerCase(), mtu: mtu || undefined, sandbox, pciId: pciID }),
-    ),
-    ips: (ips ?? []).map((ip) => compact<CniAddress>(ip)),
-    routes: (routes ?? []).map((route) => compact<CniRoute>(route)),
-  };
+  const { dns: _unused, ...used } = parsed.data;
+  const result = { cniVersion: raw.cniVersion, ...used };
   assertIndexes(result, subject);
-  const usedDns = compact<CniDns>(dns ?? {});
-  return Object.keys(usedDns).length === 0 ? result : { ...result, dns: usedDns };
+  return result;
 }
 
 /** An index without a list means nothing: some IPAM plugins fill it in although they know no interfaces. */
@@ -174,17 +129,19 @@ function refuse(context: z.RefinementCtx, message: string): never {
   return z.NEVER;
 }
 
+type Present<T> = { [K in keyof T as T[K] extends NonNullable<T[K]> ? K : never]: T[K] } & {
+  [K in keyof T]?: NonNullable<T[K]>;
+};
+
 /** Removes the fields that have no value. */
-function compact<T extends object>(fields: { [Field in keyof T]?: T[Field] | null | undefined }): T {
+function present<T extends object>(fields: T): Present<T> {
   const entries = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
-  return Object.fromEntries(entries) as T;
+  return Object.fromEntries(entries) as Present<T>;
 }
 
 function invalidResult(subject: ResultSubject, problem: string, cause?: unknown): CniError {
   const { plugin, network } = subject;
-  return new CniError(
-    'cni-output-invalid',
-    `plugin ${plugin} of CNI network ${network} gave no valid result: ${problem}`,
-    { ...subject, cause, hint: `report it to the maintainers of ${plugin}: its result breaks the CNI specification` },
-  );
+  const message = `plugin ${plugin} of CNI network ${network} gave no valid result: ${problem}`;
+  const hint = `report it to the maintainers of ${plugin}: its result breaks the CNI specification`;
+  return new CniError('cni-output-invalid', message, { ...subject, cause, hint });
 }

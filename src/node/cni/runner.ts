@@ -40,10 +40,7 @@ export interface CniCallOptions {
 }
 
 /** An attachment that was begun, and not deleted since. */
-export interface CachedAttachment extends CniTask {
-  /** Absent if the ADD was not completed. */
-  result?: CniResult;
-}
+export type CachedAttachment = CniTask;
 
 const defaultSearchPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
@@ -70,7 +67,7 @@ export class CniRunner implements AsyncDisposable {
     this.#options = options;
     this.#caller = new PluginCaller({ binDirs, searchPath, exec, clock, logger });
     this.#cache = new CniCache(cacheDir);
-    this.#teardown = new Teardown({ caller: this.#caller, logger });
+    this.#teardown = new Teardown(this.#caller, logger);
   }
 
   /**
@@ -136,18 +133,8 @@ export class CniRunner implements AsyncDisposable {
    * @throws CniError `cni-cache-unusable` if the cache as a whole cannot be read
    */
   async cachedAttachments(): Promise<{ attachments: CachedAttachment[]; problems: CniError[] }> {
-    const attachments: CachedAttachment[] = [];
     const { entries, problems } = await this.#cache.list();
-    for (const { kind, attachment, result: raw } of entries) {
-      try {
-        const result = raw === undefined ? {} : { result: decode({ kind, attachment }, raw) };
-        attachments.push({ kind, attachment, ...result });
-      } catch (error) {
-        if (!(error instanceof CniError)) throw error;
-        problems.push(error);
-      }
-    }
-    return { attachments, problems };
+    return { attachments: entries.map(({ kind, attachment }) => ({ kind, attachment })), problems };
   }
 
   /** @throws CniError as {@link delete} does */

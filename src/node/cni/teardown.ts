@@ -8,17 +8,12 @@ import type { CniPluginConfig } from './network.ts';
 import type { RawCniResult } from './result.ts';
 import { isAtLeast } from './versions.ts';
 
-export interface TeardownOptions {
-  caller: PluginCaller;
-  logger: Logger;
-}
-
 /** Runs the DEL of plugins, the last plugin of the chain first. */
 export class Teardown {
   readonly #caller: PluginCaller;
   readonly #logger: Logger;
 
-  constructor({ caller, logger }: TeardownOptions) {
+  constructor(caller: PluginCaller, logger: Logger) {
     this.#caller = caller;
     this.#logger = logger;
   }

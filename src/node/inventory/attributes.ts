@@ -16,6 +16,7 @@ type Value = string | number | boolean;
  * unknown values would be equal.
  */
 export function deviceAttributes(device: NetworkDevice): Record<string, InventoryAttribute> {
+  const { hardwareAddress = '', mtuBytes = 0, linkType = '', linkSpeedMbps = 0 } = device;
   const wellKnown: Record<string, Value | undefined> = {
     'resource.kubernetes.io/pciBusID': device.pciAddress,
     'resource.kubernetes.io/pcieRoot': device.pcieRoot,
@@ -23,31 +24,25 @@ export function deviceAttributes(device: NetworkDevice): Record<string, Inventor
     'k8s.cni.cncf.io/deviceID': device.pciAddress,
     'k8s.cni.cncf.io/resourceName': device.resourceName,
   };
-  const known = Object.entries(wellKnown).filter((entry): entry is [string, Value] => isKnown(entry[1]));
-  const all = [...known, ...Object.entries(ownAttributes(device))];
-  return Object.fromEntries(all.map(([name, value]) => [name, toAttribute(value)]));
-}
-
-function ownAttributes(device: NetworkDevice): Record<string, Value> {
-  const { driver = '', iommuGroup = '', iommuPeers, rdmaDevices } = device;
-  const { hardwareAddress = '', mtuBytes = 0, linkType = '', linkSpeedMbps = 0 } = device;
-  return {
+  const own: Record<string, Value> = {
     kind: device.kind,
     pciAddress: device.pciAddress,
     ...physicalFunction(device),
     vendor: device.vendor,
     device: device.device,
-    driver,
-    iommuGroup,
-    iommuGroupShared: iommuPeers.length > 0,
+    driver: device.driver ?? '',
+    iommuGroup: device.iommuGroup ?? '',
+    iommuGroupShared: device.iommuPeers.length > 0,
     mac: hardwareAddress,
     mtu: mtuBytes,
     linkType,
     linkSpeed: linkSpeedMbps,
-    rdma: rdmaDevices.length > 0,
-    rdmaDevice: rdmaDevices.join(','),
+    rdma: device.rdmaDevices.length > 0,
+    rdmaDevice: device.rdmaDevices.join(','),
     simulated: device.simulated,
   };
+  const known = Object.entries(wellKnown).filter((entry): entry is [string, Value] => isKnown(entry[1]));
+  return Object.fromEntries([...known, ...Object.entries(own)].map(([name, value]) => [name, toAttribute(value)]));
 }
 
 /** A plain NIC is its own physical function, so that selecting by card, or requesting different ones, fits both. */

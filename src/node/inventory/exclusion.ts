@@ -1,3 +1,4 @@
+import type { NicDevice } from './device.ts';
 import type { Usage } from './host-network.ts';
 import type { PfRule } from './inventory-policy.ts';
 
@@ -59,19 +60,14 @@ export function judgeVf(rule: PfRule | undefined, own: Usage | undefined, ofPf: 
 const userSpaceDriver = /vfio|uio|^pci-stub$/;
 
 /** Facts about a NIC that a rule selects. */
-export interface NicFacts {
-  vendor: string;
-  driver?: string;
-  interfaceName?: string;
-  rdmaDevices: string[];
-  /** How the node uses it. */
-  usage: Usage | undefined;
-  hasVfs: boolean;
-}
+type NicFacts = Pick<NicDevice, 'vendor' | 'driver' | 'interfaceName' | 'rdmaDevices'>;
 
-/** Whether a NIC that a rule selects must not be offered. */
-export function judgeNic(nic: NicFacts): ExclusionVerdict {
-  const { vendor, driver, interfaceName, rdmaDevices, usage, hasVfs } = nic;
+/**
+ * Whether a NIC that a rule selects must not be offered.
+ * @param usage how the node uses it
+ */
+export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolean): ExclusionVerdict {
+  const { vendor, driver, interfaceName, rdmaDevices } = nic;
   if (usage !== undefined) return usage;
   if (vendor === virtioVendor || driver === 'virtio-pci') return { reason: 'virtio' };
   if (hasVfs) return { reason: 'has-vfs' };

@@ -77,8 +77,6 @@ export function findUplinks(links: Link[], routes: Route[]): Set<number> {
       if (link.index === index && link.lower !== undefined && link.lowerNetnsId === undefined) add(link.lower);
     }
   };
-  for (const { nextHops } of routes) {
-    for (const { index } of nextHops) if (index !== undefined) add(index);
-  }
+  for (const { links: outgoing } of routes) outgoing.forEach(add);
   return uplinks;
 }

@@ -1,6 +1,6 @@
 /** The devices that a node can offer: SR-IOV functions and plain NICs, what excludes them, and what slices say of them. */
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
-export { type EswitchMode, linkIdentity, type NetworkDevice, type NicDevice, type VfDevice } from './device.ts';
+export { linkIdentity, type NetworkDevice } from './device.ts';
 export type { Exclusion, ExclusionReason } from './exclusion.ts';
 export { Inventory, type InventoryOptions, type InventoryReport } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema } from './inventory-policy.ts';

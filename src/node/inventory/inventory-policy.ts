@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import type { LinkType } from '../sriov/net-interface.ts';
 import { isPciAddress } from '../sriov/pci-address.ts';
 
 const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
@@ -75,14 +74,7 @@ export type NicRule = z.infer<typeof nicRule>;
 export type InventoryPolicy = Omit<z.infer<typeof inventoryPolicySchema>, 'apiVersion' | 'kind'>;
 
 /** Facts by which a physical function can be selected. */
-export interface SelectableFacts {
-  interfaceName?: string | undefined;
-  pciAddress: string;
-  vendor: string;
-  device: string;
-  driver?: string | undefined;
-  linkType?: LinkType | undefined;
-}
+type SelectableFacts = Partial<Record<Exclude<keyof Selector, 'name'> | 'interfaceName', string | undefined>>;
 
 /** Without rules, one rule covers everything. */
 const everything: PfRule[] = [{ select: {} }];
@@ -98,27 +90,19 @@ export function ruleForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts)
 
 /** Whether a rule for a PF also covers one of its VFs. */
 export function coversVf({ vfs, vfDriver }: PfRule, vf: { vfIndex: number; driver?: string | undefined }): boolean {
-  if (vfDriver !== undefined && !fits(vfDriver, vf.driver)) return false;
+  if (!fits(vfDriver, vf.driver)) return false;
   if (vfs === undefined) return true;
   return parseRange(vfs).some(({ first, last }) => vf.vfIndex >= first && vf.vfIndex <= last);
 }
 
-function selects(select: Selector, facts: SelectableFacts): boolean {
-  const { pciAddress, vendor, device, driver, linkType, interfaceName } = facts;
-  const values: Record<keyof Selector, string | undefined> = {
-    name: interfaceName,
-    pciAddress,
-    vendor,
-    device,
-    driver,
-    linkType,
-  };
-  const fields = Object.keys(select) as (keyof Selector)[];
-  return fields.every((field) => select[field] === undefined || fits(select[field], values[field]));
+function selects({ name, ...others }: Selector, { interfaceName, ...facts }: SelectableFacts): boolean {
+  const fields = Object.keys(others) as (keyof typeof others)[];
+  return fits(name, interfaceName) && fields.every((field) => fits(others[field], facts[field]));
 }
 
-function fits(wanted: string | string[], value: string | undefined): boolean {
-  return value !== undefined && [wanted].flat().includes(value);
+/** @param wanted absent: whatever the value is */
+function fits(wanted: string | string[] | undefined, value: string | undefined): boolean {
+  return wanted === undefined || (value !== undefined && [wanted].flat().includes(value));
 }
 
 function parseRange(text: string): { first: number; last: number }[] {

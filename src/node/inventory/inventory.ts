@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import { SriovError } from '../sriov/errors.ts';
 import { formatDeviceName } from '../sriov/pci-address.ts';
 import { isRepresentor } from '../sriov/representor.ts';
@@ -142,7 +143,7 @@ export class Inventory {
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
-    const verdict = isHeld ? undefined : judgeNic({ ...nic, usage, hasVfs });
+    const verdict = isHeld ? undefined : judgeNic(nic, usage, hasVfs);
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push({ ...nic, kind: 'nic' });
   }
@@ -154,7 +155,7 @@ export class Inventory {
       name: formatDeviceName(pciAddress),
       simulated: this.#options.simulated,
       rdmaDevices: survey.rdmaDevicesOf(pciAddress),
-      ...(resourceName === undefined ? {} : { resourceName }),
+      ...defined({ resourceName }),
     };
   }
 }
@@ -165,14 +166,8 @@ function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; es
   return pfName === undefined ? {} : { pfName, eswitchMode };
 }
 
-function withoutVfs(seen: Seen<PciFunction | Pf>) {
-  const {
-    links: _links,
-    isElsewhere: _isElsewhere,
-    vfs: _vfs,
-    totalVfs: _totalVfs,
-    ...nic
-  } = { vfs: [], totalVfs: 0, ...seen };
+function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
+  const { links: _links, isElsewhere: _isElsewhere, vfs: _vfs, totalVfs: _totalVfs, ...nic } = seen;
   return nic;
 }
 

@@ -5,7 +5,7 @@ import { formatCidr, isUnicast, parseCidr } from './cidr.ts';
 
 /** `IFA_*` of Linux `if_addr.h`. */
 const AddressAttribute = { address: 1, local: 2, flags: 8 } as const;
-const flag = { noDad: 0x02, dadFailed: 0x08, deprecated: 0x20, tentative: 0x40, permanent: 0x80 } as const;
+const flag = { noDad: 0x02, dadFailed: 0x08, tentative: 0x40, permanent: 0x80 } as const;
 const headerBytes = 8;
 
 /** `RT_SCOPE_*` of Linux `rtnetlink.h`. */
@@ -22,8 +22,6 @@ export interface Address {
   tentative: boolean;
   /** Another host has the address: it cannot be used at all. */
   dadFailed: boolean;
-  /** Its preferred lifetime has ended: new connections use other addresses. */
-  deprecated: boolean;
   /** It has a lifetime, because a router or a DHCP client assigned it; absent: it stays until it is removed. */
   dynamic?: true;
 }
@@ -52,7 +50,6 @@ export function decodeAddress(message: Buffer): Address | undefined {
     scope: scopeOf(message) ?? 'nowhere',
     tentative: (flags & flag.tentative) !== 0,
     dadFailed: (flags & flag.dadFailed) !== 0,
-    deprecated: (flags & flag.deprecated) !== 0,
     ...((flags & flag.permanent) === 0 ? { dynamic: true } : {}),
   };
 }

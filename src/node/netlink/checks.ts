@@ -7,11 +7,13 @@ const maxAliasBytes = 255;
 
 /**
  * The rules of the kernel's `dev_valid_name`, and one more: `%` would make the kernel fill in a number.
+ * @returns the name
  * @throws NetlinkError `netlink-invalid`
  */
-export function assertInterfaceName(name: string): void {
+export function assertInterfaceName(name: string): string {
   const bytes = Buffer.byteLength(name);
-  if (bytes >= 1 && bytes <= maxInterfaceNameBytes && name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name)) return;
+  const isFree = name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name);
+  if (bytes >= 1 && bytes <= maxInterfaceNameBytes && isFree) return name;
   throw invalid(
     `${JSON.stringify(name)} is not an interface name`,
     'use 1 to 15 bytes, no blank, "/", ":" or "%"',
@@ -19,24 +21,25 @@ export function assertInterfaceName(name: string): void {
   );
 }
 
-/** @throws NetlinkError `netlink-invalid` */
-export function assertAlias(alias: string): void {
-  if (Buffer.byteLength(alias) <= maxAliasBytes && !alias.includes('\0')) return;
+/** @returns the alias; @throws NetlinkError `netlink-invalid` */
+export function assertAlias(alias: string): string {
+  if (Buffer.byteLength(alias) <= maxAliasBytes && !alias.includes('\0')) return alias;
   throw invalid(`${JSON.stringify(alias)} is not an interface alias`, `use at most ${maxAliasBytes} bytes, no NUL`);
 }
 
-/** @throws NetlinkError `netlink-invalid` */
-export function assertIndex(index: number): void {
-  if (Number.isInteger(index) && index >= 1 && index <= 0x7fffffff) return;
+/** @returns the index; @throws NetlinkError `netlink-invalid` */
+export function assertIndex(index: number): number {
+  if (Number.isInteger(index) && index >= 1 && index <= 0x7fffffff) return index;
   throw invalid(`${index} is not an interface index`, 'take it from a link that was read before');
 }
 
 /**
  * 68 bytes is the IPv4 minimum; the kernel checks the limits of the device.
+ * @returns the MTU
  * @throws NetlinkError `netlink-invalid`
  */
-export function assertMtu(mtuBytes: number): void {
-  if (Number.isInteger(mtuBytes) && mtuBytes >= 68 && mtuBytes <= 65_535) return;
+export function assertMtu(mtuBytes: number): number {
+  if (Number.isInteger(mtuBytes) && mtuBytes >= 68 && mtuBytes <= 65_535) return mtuBytes;
   throw invalid(`${mtuBytes} is not an MTU`, 'use 68 to 65535 bytes');
 }
 
@@ -47,8 +50,7 @@ export function assertMtu(mtuBytes: number): void {
  */
 export function parseHardwareAddress(text: string): Buffer {
   const octets = Buffer.from(text.replaceAll(':', ''), 'hex');
-  const wellFormed = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text);
-  if (wellFormed && octets.some((octet) => octet !== 0) && (octets[0]! & 1) === 0) return octets;
+  if (isEthernetAddress(text) && octets.some((octet) => octet !== 0) && (octets[0]! & 1) === 0) return octets;
   throw invalid(
     `${JSON.stringify(text)} is not a hardware address of an interface`,
     'use six octets with colons, neither a multicast address nor zero',

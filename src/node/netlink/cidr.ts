@@ -24,8 +24,8 @@ const mappedPrefix = Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff);
  * @throws NetlinkError `netlink-invalid`; zones (`%eth0`) and leading zeros are refused
  */
 export function parseIpAddress(text: string): IpAddress {
-  if (isIPv4(text)) return { family: AddressFamily.ipv4, octets: Uint8Array.from(new Address4(text).toArray()) };
-  if (isIPv6(text) && !text.includes('%')) return unmapped({ octets: ipv6Octets(text), prefixLength: 128 });
+  const octets = octetsOf(text);
+  if (octets !== undefined) return toCidr(octets, 8 * octets.length);
   throw invalid(`${JSON.stringify(text)} is not an IP address`, 'use an address such as 192.0.2.7 or 2001:db8::7');
 }
 
@@ -36,16 +36,15 @@ export function parseIpAddress(text: string): IpAddress {
  */
 export function parseCidr(text: string): Cidr {
   const [address = '', prefix = '', ...rest] = text.split('/');
+  const octets = octetsOf(address);
   const prefixLength = /^(0|[1-9]\d{0,2})$/.test(prefix) ? Number(prefix) : Number.NaN;
-  const bits = isIPv4(address) ? 32 : 128;
-  if (rest.length > 0 || !(isIPv4(address) || isIPv6(address)) || address.includes('%') || !(prefixLength <= bits)) {
-    throw invalid(
-      `${JSON.stringify(text)} is not an address with prefix length`,
-      'use a form such as 192.0.2.7/24 or 2001:db8::7/64',
-    );
+  if (octets !== undefined && rest.length === 0 && prefixLength <= 8 * octets.length) {
+    return toCidr(octets, prefixLength);
   }
-  if (bits === 32) return { ...parseIpAddress(address), prefixLength };
-  return unmapped({ octets: ipv6Octets(address), prefixLength });
+  throw invalid(
+    `${JSON.stringify(text)} is not an address with prefix length`,
+    'use a form such as 192.0.2.7/24 or 2001:db8::7/64',
+  );
 }
 
 /**
@@ -53,7 +52,7 @@ export function parseCidr(text: string): Cidr {
  * Source: `IsValidInterfaceAddress` of Kubernetes' API machinery, which accepts nothing else in `networkData.ips`.
  */
 export function formatCidr(octets: Uint8Array, prefixLength: number): string {
-  const cidr = octets.length === 4 ? { octets, prefixLength } : unmapped({ octets, prefixLength });
+  const cidr = toCidr(octets, prefixLength);
   return `${formatIpAddress(cidr.octets)}/${cidr.prefixLength}`;
 }
 
@@ -64,11 +63,8 @@ export function formatIpAddress(octets: Uint8Array): string {
 }
 
 /** Whether all bits after the prefix are zero, as in the destination of a route. */
-export function isNetwork({ octets, prefixLength }: Cidr): boolean {
-  return octets.every((octet, index) => {
-    const networkBits = Math.min(8, Math.max(0, prefixLength - 8 * index));
-    return (octet & (0xff >> networkBits)) === 0;
-  });
+export function isNetwork(cidr: Cidr): boolean {
+  return Buffer.compare(networkOf(cidr).octets, cidr.octets) === 0;
 }
 
 /** The network of an address: its host bits are zero. */
@@ -80,18 +76,11 @@ export function networkOf({ family, octets, prefixLength }: Cidr): Cidr {
   return { family, octets: masked, prefixLength };
 }
 
-/** Length of an address: 32 or 128. */
-export function bitsOf({ octets }: IpAddress): number {
-  return 8 * octets.length;
-}
-
 /** Whether all of `inner` is in the network of `outer`; host bits of both are ignored. */
 export function isWithin(inner: Cidr, outer: Cidr): boolean {
   if (inner.family !== outer.family || inner.prefixLength < outer.prefixLength) return false;
-  return outer.octets.every((octet, index) => {
-    const networkBits = Math.min(8, Math.max(0, outer.prefixLength - 8 * index));
-    return ((octet ^ (inner.octets[index] ?? 0)) & (0xff00 >> networkBits) & 0xff) === 0;
-  });
+  const around = networkOf({ ...inner, prefixLength: outer.prefixLength });
+  return Buffer.compare(around.octets, networkOf(outer).octets) === 0;
 }
 
 /** Whether an interface can have the address: it is neither unspecified nor multicast. */
@@ -100,12 +89,16 @@ export function isUnicast({ octets }: IpAddress): boolean {
   return octets.length === 4 ? octets[0]! < 224 || octets[0]! >= 240 : octets[0] !== 0xff;
 }
 
-function ipv6Octets(text: string): Uint8Array {
-  return Uint8Array.from(new Address6(text).toUnsignedByteArray());
+/** `undefined` for a text that is not an address, or one with a zone. */
+function octetsOf(text: string): Uint8Array | undefined {
+  if (isIPv4(text)) return Uint8Array.from(new Address4(text).toArray());
+  if (isIPv6(text) && !text.includes('%')) return Uint8Array.from(new Address6(text).toUnsignedByteArray());
+  return undefined;
 }
 
-function unmapped({ octets, prefixLength }: { octets: Uint8Array; prefixLength: number }): Cidr {
-  const mapped = prefixLength >= 96 && mappedPrefix.every((octet, index) => octets[index] === octet);
-  if (!mapped) return { family: AddressFamily.ipv6, octets, prefixLength };
-  return { family: AddressFamily.ipv4, octets: octets.slice(12), prefixLength: prefixLength - 96 };
+function toCidr(octets: Uint8Array, prefixLength: number): Cidr {
+  if (octets.length === 4) return { family: AddressFamily.ipv4, octets, prefixLength };
+  const isMapped = prefixLength >= 96 && mappedPrefix.every((octet, index) => octets[index] === octet);
+  if (isMapped) return toCidr(octets.slice(12), prefixLength - 96);
+  return { family: AddressFamily.ipv6, octets, prefixLength };
 }

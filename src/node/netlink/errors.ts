@@ -1,4 +1,4 @@
-import { getSystemErrorMessage, getSystemErrorName } from 'node:util';
+import { getSystemErrorMap } from 'node:util';
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
 export type NetlinkErrorCode =
@@ -69,41 +69,41 @@ const hints: Record<string, string> = {
 
 const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);
 
+/** Name and text of each error, by its negative number. */
+const systemErrors = getSystemErrorMap();
+
 /**
  * The error for an answer of the kernel.
  * @param errno as in the message: negative
  */
 export function refused(errno: number, subject: RequestSubject): NetlinkError {
-  const name = nameOf(errno);
-  const hint = subject.hints?.[name] ?? hints[name];
-  return new NetlinkError('netlink-refused', `cannot ${describe(subject)}: ${textOf(errno)} (${name})`, {
+  const [name, text] = systemErrors.get(errno) ?? [`errno ${-errno}`, 'refused by the kernel'];
+  return new NetlinkError('netlink-refused', `cannot ${describe(subject)}: ${text} (${name})`, {
     ...subject,
     errno: name,
     retriable: transientErrnos.has(name),
-    ...(hint === undefined ? {} : { hint }),
+    hint: subject.hints?.[name] ?? hints[name],
     ...(subject.netns === undefined ? {} : { path: subject.netns }),
   });
 }
 
+/** The error for a link that is gone. */
+export function gone(index: number): NetlinkError {
+  return new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
+    errno: 'ENODEV',
+    operation: 'read the state of link',
+    interfaceName: `#${index}`,
+    hint: 'it was moved or deleted: look for the VF again',
+  });
+}
+
+/** The error for an answer that cannot be decoded. */
+export function malformed(subject: RequestSubject, cause: unknown, problem = 'cannot be read'): NetlinkError {
+  const message = `cannot ${describe(subject)}: the answer ${problem}`;
+  return new NetlinkError('netlink-malformed', message, { ...subject, cause });
+}
+
 /** `add address to net1 in /run/netns/x`. */
 export function describe({ operation, interfaceName, netns }: RequestSubject): string {
-  return (
-    operation + (interfaceName === undefined ? '' : ` ${interfaceName}`) + (netns === undefined ? '' : ` in ${netns}`)
-  );
-}
-
-function nameOf(errno: number): string {
-  try {
-    return getSystemErrorName(errno);
-  } catch {
-    return `errno ${-errno}`;
-  }
-}
-
-function textOf(errno: number): string {
-  try {
-    return getSystemErrorMessage(errno);
-  } catch {
-    return 'refused by the kernel';
-  }
+  return [operation, interfaceName, netns && `in ${netns}`].filter((part) => part !== undefined).join(' ');
 }

@@ -9,7 +9,7 @@ import {
   listAttributes,
 } from './attributes.ts';
 import { assertIndex } from './checks.ts';
-import { describe, NetlinkError, type RequestSubject } from './errors.ts';
+import { malformed, NetlinkError, type RequestSubject } from './errors.ts';
 import { KernelSocket } from './kernel-socket.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { RequestSocket } from './socket.ts';
@@ -27,15 +27,7 @@ export type EthtoolGroup = 'features' | 'privateFlags' | 'rings' | 'channels' | 
 export type EthtoolState = Partial<Record<EthtoolGroup, EthtoolValues>>;
 
 /** Access to ethtool in one network namespace. */
-export interface LinkEthtool {
-  /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
-  read(index: number): Promise<EthtoolState>;
-  /**
-   * Absent values stay unchanged.
-   * @throws NetlinkError `netlink-refused`
-   */
-  set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void>;
-}
+export type LinkEthtool = Pick<EthtoolConnection, 'read' | 'set'>;
 
 /** `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_*` of Linux `genetlink.h`. */
 const control = { type: 16, getFamily: 3, familyId: 1, familyName: 2 } as const;
@@ -51,71 +43,40 @@ const Bitset = { noMask: 1, bits: 3, bit: 1, name: 2, value: 3 } as const;
 const Features = { changeable: 2, wanted: 3 } as const;
 const privateFlagsType = 2;
 
-/** Octets of an attribute. */
-type Width = 1 | 4;
 interface Group {
-  /** `ETHTOOL_MSG_*_GET` and `ETHTOOL_MSG_*_SET`. */
+  /** `ETHTOOL_MSG_*_GET`; `ETHTOOL_MSG_*_SET` is the next number. */
   get: number;
-  set: number;
-  /** Type and width of the settable attributes; absent for bit sets. */
-  values?: Readonly<Record<string, readonly [type: number, width: Width]>>;
+  /** The settable attributes; none: the group is a bit set. A switch has one octet, other values have four. */
+  values: { name: string; type: number; isSwitch: boolean }[];
+}
+
+/** @param names in the order of the attributes' numbers; those of switches end with `?` */
+function attributesFrom(firstType: number, names: string): Group['values'] {
+  return names.split(/\s+/).map((name, index) => {
+    return { name: name.replace('?', ''), type: firstType + index, isSwitch: name.endsWith('?') };
+  });
 }
 
 /** Linux `ethtool_netlink.h`; the meaning of each value is in the kernel's networking/ethtool-netlink.rst. */
 const groups: Readonly<Record<EthtoolGroup, Group>> = {
-  features: { get: 11, set: 12 },
-  privateFlags: { get: 13, set: 14 },
+  features: { get: 11, values: [] },
+  privateFlags: { get: 13, values: [] },
   rings: {
     get: 15,
-    set: 16,
-    values: {
-      rx: [6, 4],
-      rxMini: [7, 4],
-      rxJumbo: [8, 4],
-      tx: [9, 4],
-      rxBufLen: [10, 4],
-      tcpDataSplit: [11, 1],
-      cqeSize: [12, 4],
-      txPush: [13, 1],
-      rxPush: [14, 1],
-      txPushBufLen: [15, 4],
-    },
+    values: attributesFrom(6, 'rx rxMini rxJumbo tx rxBufLen tcpDataSplit? cqeSize txPush? rxPush? txPushBufLen'),
   },
-  channels: { get: 17, set: 18, values: { rx: [6, 4], tx: [7, 4], other: [8, 4], combined: [9, 4] } },
+  channels: { get: 17, values: attributesFrom(6, 'rx tx other combined') },
   coalescing: {
     get: 19,
-    set: 20,
-    values: {
-      rxUsecs: [2, 4],
-      rxMaxFrames: [3, 4],
-      rxUsecsIrq: [4, 4],
-      rxMaxFramesIrq: [5, 4],
-      txUsecs: [6, 4],
-      txMaxFrames: [7, 4],
-      txUsecsIrq: [8, 4],
-      txMaxFramesIrq: [9, 4],
-      statsBlockUsecs: [10, 4],
-      useAdaptiveRx: [11, 1],
-      useAdaptiveTx: [12, 1],
-      pktRateLow: [13, 4],
-      rxUsecsLow: [14, 4],
-      rxMaxFramesLow: [15, 4],
-      txUsecsLow: [16, 4],
-      txMaxFramesLow: [17, 4],
-      pktRateHigh: [18, 4],
-      rxUsecsHigh: [19, 4],
-      rxMaxFramesHigh: [20, 4],
-      txUsecsHigh: [21, 4],
-      txMaxFramesHigh: [22, 4],
-      rateSampleInterval: [23, 4],
-      useCqeModeTx: [24, 1],
-      useCqeModeRx: [25, 1],
-      txAggrMaxBytes: [26, 4],
-      txAggrMaxFrames: [27, 4],
-      txAggrTimeUsecs: [28, 4],
-    },
+    values: attributesFrom(
+      2,
+      `rxUsecs rxMaxFrames rxUsecsIrq rxMaxFramesIrq txUsecs txMaxFrames txUsecsIrq txMaxFramesIrq
+       statsBlockUsecs useAdaptiveRx? useAdaptiveTx? pktRateLow rxUsecsLow rxMaxFramesLow txUsecsLow txMaxFramesLow
+       pktRateHigh rxUsecsHigh rxMaxFramesHigh txUsecsHigh txMaxFramesHigh rateSampleInterval useCqeModeTx?
+       useCqeModeRx? txAggrMaxBytes txAggrMaxFrames txAggrTimeUsecs`,
+    ),
   },
-  pause: { get: 21, set: 22, values: { autoneg: [2, 1], rx: [3, 1], tx: [4, 1] } },
+  pause: { get: 21, values: attributesFrom(2, 'autoneg? rx? tx?') },
 };
 const groupNames = Object.keys(groups) as EthtoolGroup[];
 
@@ -123,7 +84,7 @@ const groupNames = Object.keys(groups) as EthtoolGroup[];
 const absentErrnos = ['EOPNOTSUPP', 'ENOTSUP'];
 
 /** Access over generic netlink; Linux 5.6+ has all of it except some values. */
-export class EthtoolConnection implements LinkEthtool, Disposable {
+export class EthtoolConnection implements Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
   /** Looked up once: the kernel numbers families as they are registered. */
@@ -144,21 +105,20 @@ export class EthtoolConnection implements LinkEthtool, Disposable {
     return new EthtoolConnection(new RequestSocket(socket, clock), netns?.path);
   }
 
+  /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
   async read(index: number): Promise<EthtoolState> {
     assertIndex(index);
     this.#familyId ??= await this.#readFamilyId(this.#subject('read settings of link', index));
-    const state: EthtoolState = {};
-    const groups = await Promise.all(groupNames.map((name) => this.#readGroup(index, name)));
-    for (const [place, name] of groupNames.entries()) {
-      const values = groups[place];
-      if (values !== undefined && Object.keys(values).length > 0) state[name] = values;
-    }
-    return state;
+    const found = await Promise.all(
+      groupNames.map(async (name) => [name, await this.#readGroup(index, name)] as const),
+    );
+    return Object.fromEntries(found.filter(([, values]) => Object.keys(values ?? {}).length > 0));
   }
 
+  /** Absent values stay unchanged. @throws NetlinkError `netlink-refused` */
   async set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
     const subject = this.#subject(`set ${group} (${Object.keys(values).join(', ')}) of link`, index);
-    await this.#request(groups[group].set, index, encodeValues(group, values), subject);
+    await this.#request(groups[group].get + 1, index, encodeValues(group, values), subject);
   }
 
   [Symbol.dispose](): void {
@@ -208,10 +168,7 @@ function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
   try {
     return decode();
   } catch (cause) {
-    throw new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer cannot be read`, {
-      ...subject,
-      cause,
-    });
+    throw malformed(subject, cause);
   }
 }
 
@@ -230,7 +187,7 @@ export function decodeValues(group: EthtoolGroup, message: Buffer): EthtoolValue
   }
   if (group === 'privateFlags') return Object.fromEntries(decodeBitset(attributes.get(privateFlagsType)));
   return Object.fromEntries(
-    Object.entries(groups[group].values ?? {}).flatMap(([name, [type]]) => {
+    groups[group].values.flatMap(({ name, type }) => {
       const data = attributes.get(type);
       return data === undefined ? [] : [[name, data.readUIntLE(0, Math.min(data.length, 4))]];
     }),
@@ -240,10 +197,10 @@ export function decodeValues(group: EthtoolGroup, message: Buffer): EthtoolValue
 export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attribute[] {
   if (group === 'features') return [{ type: Features.wanted, value: encodeBitset(values) }];
   if (group === 'privateFlags') return [{ type: privateFlagsType, value: encodeBitset(values) }];
-  return Object.entries(groups[group].values ?? {}).flatMap(([name, [type, width]]): Attribute[] => {
+  return groups[group].values.flatMap(({ name, type, isSwitch }): Attribute[] => {
     const value = values[name];
     if (value === undefined) return [];
-    return [{ type, value: width === 1 ? Buffer.of(Number(value)) : putU32(Number(value)) }];
+    return [{ type, value: isSwitch ? Buffer.of(Number(value)) : putU32(Number(value)) }];
   });
 }
 

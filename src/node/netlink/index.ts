@@ -1,8 +1,7 @@
-export { type Address, type AddressScope, isReachable } from './address.ts';
+export { type Address, isReachable } from './address.ts';
 export { assertInterfaceName, isEthernetAddress, maxInterfaceNameBytes, parseHardwareAddress } from './checks.ts';
 export {
   AddressFamily,
-  bitsOf,
   type Cidr,
   formatCidr,
   isNetwork,
@@ -12,24 +11,9 @@ export {
   parseCidr,
   parseIpAddress,
 } from './cidr.ts';
-export { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
-export {
-  EthtoolConnection,
-  type EthtoolGroup,
-  type EthtoolState,
-  type EthtoolValues,
-  type LinkEthtool,
-} from './ethtool.ts';
-export type {
-  Link,
-  LinkChange,
-  LinkFlag,
-  LinkMode,
-  NetnsReference,
-  OffloadLimits,
-  OperState,
-  XdpMode,
-} from './link.ts';
+export { NetlinkError } from './errors.ts';
+export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';
+export type { Link, LinkChange, LinkFlag, XdpMode } from './link.ts';
 export {
   type LinkState,
   type LinkStateConnection,
@@ -38,21 +22,19 @@ export {
   restoreLinkState,
   scrubLink,
 } from './link-state.ts';
-export { type MoveOptions, type MoveTarget, moveLink } from './move-link.ts';
+export { moveLink } from './move-link.ts';
 export { NetnsHandle, openInNetns } from './netns.ts';
 export {
   findVf,
   isUnidentified,
   maxReportedAddresses,
   type NetworkState,
-  readNetworkState,
   toNetworkState,
   type VfIdentity,
 } from './network-state.ts';
 export { NetworkWatch } from './network-watch.ts';
 export type { QdiscPlace } from './qdisc.ts';
-export { isDefaultRoute, type NewRoute, type NextHop, type Route } from './route.ts';
+export { isDefaultRoute, type NewRoute, type Route } from './route.ts';
 export { type LinkSelector, type LinkTable, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
 export { type InterfaceSysctls, interfaceSysctlPattern, writeInterfaceSysctls } from './sysctl.ts';
-export type { VfChange } from './vf-change.ts';
-export type { VfInfo } from './vf-info.ts';
+export type { VfChange, VfInfo } from './vf-settings.ts';

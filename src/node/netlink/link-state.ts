@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../lib/defined.ts';
 import { isEthernetAddress } from './checks.ts';
-import { NetlinkError } from './errors.ts';
+import { gone, NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
 import { freeName, isFallbackName } from './free-name.ts';
-import type { Link, LinkChange, LinkFlag, LinkMode, OffloadLimits, XdpMode } from './link.ts';
+import type { Link, LinkChange, LinkFlag, OffloadLimits, XdpMode } from './link.ts';
 import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
@@ -13,21 +13,14 @@ import type { RtnlConnection } from './rtnl.ts';
  * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown, as in
  * states stored by older versions, and are left unchanged.
  */
-export interface LinkState {
-  name: string;
+export interface LinkState
+  extends Pick<Link, 'name' | 'mtuBytes' | 'up'>,
+    Pick<Link, 'flags' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength' | 'offloadLimits'>,
+    Partial<Pick<Link, 'altNames'>> {
   /** Absent for links without one. Only Ethernet addresses are restored: no others can be set. */
   hardwareAddress?: string;
-  mtuBytes: number;
-  up: boolean;
-  altNames?: string[];
   /** `''`: none. */
   alias?: string;
-  flags?: LinkFlag[];
-  linkMode?: LinkMode;
-  broadcastAddress?: string;
-  group?: number;
-  txQueueLength?: number;
-  offloadLimits?: OffloadLimits;
   /** Programs of these modes are left alone; those of other modes are detached. Absent: all are detached. */
   xdp?: XdpMode[];
   /** Kinds of the qdiscs that are not the kernel's default; restored with the defaults of their kind. */
@@ -139,7 +132,7 @@ export async function restoreLinkState(
   if (isOtherAddress) await steps.run('hardwareAddress', () => set({ hardwareAddress }));
   if (now.mtuBytes !== mtuBytes) await steps.run('mtuBytes', () => set({ mtuBytes }));
   for (const change of simpleChanges(now, before)) {
-    const [property] = Object.keys(change) as SimpleProperty[];
+    const [property] = Object.keys(change) as (PlainProperty | 'flags' | 'offloadLimits')[];
     if (property !== undefined) await steps.run(property, () => set(change));
   }
   await steps.run('qdiscs', () => restoreQdiscs(connection, index, now.qdiscs, before.qdiscs));
@@ -180,20 +173,22 @@ function simpleState(link: Link): LinkState {
   };
 }
 
-type SimpleProperty = 'alias' | 'flags' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength' | 'offloadLimits';
+type PlainProperty = 'alias' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength';
 
 /** A change for each property that one request sets and that nothing else depends on. */
 function simpleChanges(now: LinkState, before: LinkState): LinkChange[] {
-  const { alias, flags, linkMode, broadcastAddress, group, txQueueLength, offloadLimits } = before;
-  const isEthernet = broadcastAddress !== undefined && isEthernetAddress(broadcastAddress);
+  const change = (property: PlainProperty): LinkChange[] => {
+    const value = before[property];
+    return value === undefined || value === now[property] ? [] : [{ [property]: value }];
+  };
   return [
-    ...(alias === undefined || alias === now.alias ? [] : [{ alias }]),
-    ...(flags === undefined || now.flags === undefined ? [] : flagChanges(now.flags, flags)),
-    ...(linkMode === undefined || linkMode === now.linkMode ? [] : [{ linkMode }]),
-    ...(!isEthernet || broadcastAddress === now.broadcastAddress ? [] : [{ broadcastAddress }]),
-    ...(group === undefined || group === now.group ? [] : [{ group }]),
-    ...(txQueueLength === undefined || txQueueLength === now.txQueueLength ? [] : [{ txQueueLength }]),
-    ...limitChanges(now.offloadLimits, offloadLimits),
+    ...change('alias'),
+    ...(before.flags === undefined || now.flags === undefined ? [] : flagChanges(now.flags, before.flags)),
+    ...change('linkMode'),
+    ...(isEthernetAddress(before.broadcastAddress ?? '') ? change('broadcastAddress') : []),
+    ...change('group'),
+    ...change('txQueueLength'),
+    ...limitChanges(now.offloadLimits, before.offloadLimits),
   ];
 }
 
@@ -338,14 +333,5 @@ async function nameTaken(
     interfaceName: name,
     retriable: true,
     hint: `rename or delete the link that has the name ${name}`,
-  });
-}
-
-function gone(index: number): NetlinkError {
-  return new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
-    errno: 'ENODEV',
-    operation: 'read the state of link',
-    interfaceName: `#${index}`,
-    hint: 'it was moved or deleted: look for the VF again',
   });
 }

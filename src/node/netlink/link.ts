@@ -28,7 +28,6 @@ export const LinkAttribute = {
   link: 5,
   master: 10,
   txQueueLength: 13,
-  operState: 16,
   linkMode: 17,
   linkInfo: 18,
   alias: 20,
@@ -43,7 +42,6 @@ export const LinkAttribute = {
   xdp: 43,
   propList: 52,
   altName: 53,
-  permanentAddress: 54,
   parentDevName: 56,
   groMaxBytes: 58,
   gsoMaxBytesIpv4: 63,
@@ -75,16 +73,10 @@ const linkFlags = Object.keys(flagBits) as LinkFlag[];
 const linkModes = ['default', 'dormant', 'testing'] as const;
 export type LinkMode = (typeof linkModes)[number];
 
-/** Upper limits of what the stack hands to the device in one piece; IPv4 has separate ones since Linux 6.3. */
-export interface OffloadLimits {
-  gsoMaxSegments?: number;
-  gsoMaxBytes?: number;
-  groMaxBytes?: number;
-  gsoMaxBytesIpv4?: number;
-  groMaxBytesIpv4?: number;
-}
 /** In the order in which the kernel applies them: a limit for all families also sets the one for IPv4. */
 const offloadLimits = ['gsoMaxBytes', 'gsoMaxSegments', 'groMaxBytes', 'gsoMaxBytesIpv4', 'groMaxBytesIpv4'] as const;
+/** Upper limits of what the stack hands to the device in one piece; IPv4 has separate ones since Linux 6.3. */
+export type OffloadLimits = { [Limit in (typeof offloadLimits)[number]]?: number };
 
 /** Where an XDP program runs. Each mode has its attribute `IFLA_XDP_*_PROG_ID` and its flag `XDP_FLAGS_*_MODE`. */
 const xdpModes = {
@@ -96,22 +88,15 @@ export type XdpMode = keyof typeof xdpModes;
 const xdpFd = 1;
 const xdpFlags = 3;
 
-/** RFC 2863 states in the order of Linux `IF_OPER_*`, with the words of sysfs. */
-const operStates = ['unknown', 'notpresent', 'down', 'lowerlayerdown', 'testing', 'dormant', 'up'] as const;
-export type OperState = (typeof operStates)[number];
-
 /** A network interface, as seen from one network namespace. */
 export interface Link {
   index: number;
   name: string;
   /** Lower case with colons; absent for links without one, such as tunnels. */
   hardwareAddress?: string;
-  /** The device's own address, whatever was set since; absent where the driver does not report it. */
-  permanentAddress?: string;
   mtuBytes: number;
   /** Administratively: `IFF_UP`. */
   up: boolean;
-  operState: OperState;
   carrier: boolean;
   /** Name of the device on its bus: the PCI address of a VF. Linux 5.14+; absent for virtual links. */
   parentDevice?: string;
@@ -141,12 +126,10 @@ export interface Link {
   xdp?: XdpMode[];
 }
 
-/** Changes to a link; absent properties stay unchanged. */
-export interface LinkChange {
-  name?: string;
-  mtuBytes?: number;
-  hardwareAddress?: string;
-  up?: boolean;
+type ChangedAlike = 'hardwareAddress' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength' | 'offloadLimits';
+
+/** Changes to a link; absent properties stay unchanged. The broadcast address has as many octets as the link's own. */
+export interface LinkChange extends Pick<Link, ChangedAlike>, Partial<Pick<Link, 'name' | 'mtuBytes' | 'up'>> {
   /** `''` removes it. */
   alias?: string;
   /** Moves the link there; all other changes then apply in the new namespace. */
@@ -155,12 +138,6 @@ export interface LinkChange {
   master?: number;
   /** Absent flags stay unchanged. */
   flags?: Partial<Record<LinkFlag, boolean>>;
-  linkMode?: LinkMode;
-  /** As many octets as the link's own address. */
-  broadcastAddress?: string;
-  group?: number;
-  txQueueLength?: number;
-  offloadLimits?: OffloadLimits;
   /** Detaches the XDP program of that mode; EBUSY if a BPF link holds it. */
   detachXdp?: XdpMode;
 }
@@ -183,12 +160,10 @@ export function decodeLink(message: Buffer): Link {
     mtuBytes: number(LinkAttribute.mtu, getU32) ?? 0,
     up: (flags & flagUp) !== 0,
     flags: linkFlags.filter((flag) => (flags & flagBits[flag]) !== 0),
-    operState: operStates[number(LinkAttribute.operState, getU8) ?? 0] ?? 'unknown',
     carrier: number(LinkAttribute.carrier, getU8) === 1,
     altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
     ...defined({
       hardwareAddress: decodeHardwareAddress(attributes.get(LinkAttribute.address)),
-      permanentAddress: decodeHardwareAddress(attributes.get(LinkAttribute.permanentAddress)),
       parentDevice: decodeString(attributes.get(LinkAttribute.parentDevName)),
       alias: decodeString(attributes.get(LinkAttribute.alias)),
       portName: decodeString(attributes.get(LinkAttribute.physPortName)),
@@ -255,8 +230,7 @@ export function encodeAltName(index: number, name: Uint8Array): Uint8Array[] {
 
 /** @throws NetlinkError `netlink-invalid` */
 export function encodeLinkChange(index: number, change: LinkChange): Uint8Array[] {
-  assertIndex(index);
-  return encodeLink(index, encodeProperties(change), change);
+  return encodeLink(assertIndex(index), encodeProperties(change), change);
 }
 
 /**
@@ -276,40 +250,25 @@ export function encodeKind(kind: string, data: Attribute[] = []): Attribute {
   return { type: LinkAttribute.linkInfo, value };
 }
 
-/** All properties of a change except `up` and `flags`, which are in the header. */
+/** All properties of a change except `up` and `flags`, which are in the header. @throws NetlinkError `netlink-invalid` */
 export function encodeProperties(change: LinkChange): Attribute[] {
-  const { name, mtuBytes, hardwareAddress, alias, netns, master } = change;
-  const { linkMode, broadcastAddress, group, txQueueLength, offloadLimits: limits = {}, detachXdp } = change;
   const attributes: Attribute[] = [];
-  const add = (type: number, value: Uint8Array) => attributes.push({ type, value });
-  if (name !== undefined) {
-    assertInterfaceName(name);
-    add(LinkAttribute.name, encodeString(name));
-  }
-  if (mtuBytes !== undefined) {
-    assertMtu(mtuBytes);
-    add(LinkAttribute.mtu, putU32(mtuBytes));
-  }
-  if (hardwareAddress !== undefined) add(LinkAttribute.address, parseHardwareAddress(hardwareAddress));
-  if (alias !== undefined) {
-    assertAlias(alias);
-    // Without a NUL byte: the kernel takes the bytes as they are.
-    add(LinkAttribute.alias, Buffer.from(alias));
-  }
-  if (netns !== undefined) add(LinkAttribute.netnsFd, putU32(netns.fd));
-  if (master !== undefined) {
-    if (master !== 0) assertIndex(master);
-    add(LinkAttribute.master, putU32(master));
-  }
-  if (linkMode !== undefined) add(LinkAttribute.linkMode, Buffer.of(linkModes.indexOf(linkMode)));
-  if (broadcastAddress !== undefined) add(LinkAttribute.broadcast, parseOctets(broadcastAddress));
-  if (group !== undefined) add(LinkAttribute.group, putU32(group));
-  if (txQueueLength !== undefined) add(LinkAttribute.txQueueLength, putU32(txQueueLength));
-  for (const limit of offloadLimits) {
-    const value = limits[limit];
-    if (value !== undefined) add(LinkAttribute[limit], putU32(value));
-  }
-  if (detachXdp !== undefined) attributes.push({ type: LinkAttribute.xdp, value: encodeXdp(-1, detachXdp) });
+  const add = <T>(type: number, value: T | undefined, encode: (value: T) => Attribute['value']) => {
+    if (value !== undefined) attributes.push({ type, value: encode(value) });
+  };
+  add(LinkAttribute.name, change.name, (name) => encodeString(assertInterfaceName(name)));
+  add(LinkAttribute.mtu, change.mtuBytes, (mtuBytes) => putU32(assertMtu(mtuBytes)));
+  add(LinkAttribute.address, change.hardwareAddress, parseHardwareAddress);
+  // Without a NUL byte: the kernel takes the bytes as they are.
+  add(LinkAttribute.alias, change.alias, (alias) => Buffer.from(assertAlias(alias)));
+  add(LinkAttribute.netnsFd, change.netns, ({ fd }) => putU32(fd));
+  add(LinkAttribute.master, change.master, (master) => putU32(master === 0 ? 0 : assertIndex(master)));
+  add(LinkAttribute.linkMode, change.linkMode, (mode) => Buffer.of(linkModes.indexOf(mode)));
+  add(LinkAttribute.broadcast, change.broadcastAddress, parseOctets);
+  add(LinkAttribute.group, change.group, putU32);
+  add(LinkAttribute.txQueueLength, change.txQueueLength, putU32);
+  for (const limit of offloadLimits) add(LinkAttribute[limit], change.offloadLimits?.[limit], putU32);
+  add(LinkAttribute.xdp, change.detachXdp, (mode) => encodeXdp(-1, mode));
   return attributes;
 }
 

@@ -77,27 +77,15 @@ async function findUnderOldName(
 }
 
 function nameTaken(name: string, netns: string): NetlinkError {
-  return new NetlinkError(
-    'netlink-refused',
-    `cannot move link ${name} into ${netns}: the name is taken there (EEXIST)`,
-    {
-      errno: 'EEXIST',
-      operation: 'move link',
-      interfaceName: name,
-      netns,
-      path: netns,
-      hint: 'choose another interface name for the pod',
-    },
-  );
+  const message = `cannot move link ${name} into ${netns}: the name is taken there (EEXIST)`;
+  return new NetlinkError('netlink-refused', message, {
+    ...{ errno: 'EEXIST', operation: 'move link', interfaceName: name, netns, path: netns },
+    hint: 'choose another interface name for the pod',
+  });
 }
 
 function missing(name: string, netns: string | undefined, hint: string): NetlinkError {
   const where = netns === undefined ? '' : ` in ${netns} after the move`;
-  return new NetlinkError('netlink-refused', `cannot find link ${name}${where} (ENODEV)`, {
-    errno: 'ENODEV',
-    operation: 'move link',
-    interfaceName: name,
-    netns,
-    hint,
-  });
+  const details = { errno: 'ENODEV', operation: 'move link', interfaceName: name, netns, hint };
+  return new NetlinkError('netlink-refused', `cannot find link ${name}${where} (ENODEV)`, details);
 }

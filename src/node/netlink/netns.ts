@@ -1,7 +1,7 @@
 import { closeSync, fstatSync, openSync, statfsSync, writeSync } from 'node:fs';
 import koffi from 'koffi';
 import { errnoCode } from '../../lib/errors.ts';
-import { NetlinkError } from './errors.ts';
+import { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
 
 /** Linux `NSFS_MAGIC`: the file system that all namespaces live in. */
 const nsfsMagic = 0x6e736673;
@@ -36,14 +36,11 @@ export class NetnsHandle implements Disposable {
     try {
       fd = openSync(path, 'r');
     } catch (cause) {
-      const gone = ['ENOENT', 'ESRCH'].includes(errnoCode(cause) ?? '');
-      throw new NetlinkError(gone ? 'netns-missing' : 'netns-refused', `cannot open network namespace ${path}`, {
-        cause,
-        netns: path,
-        path,
-        errno: errnoCode(cause),
-        hint: gone ? 'the pod or process it belonged to is gone' : 'run as root with CAP_SYS_ADMIN',
-      });
+      const errno = errnoCode(cause);
+      const [code, hint] = ['ENOENT', 'ESRCH'].includes(errno ?? '')
+        ? (['netns-missing', 'the pod or process it belonged to is gone'] as const)
+        : (['netns-refused', 'run as root with CAP_SYS_ADMIN'] as const);
+      throw failure(code, `cannot open network namespace ${path}`, path, { cause, errno, hint });
     }
     try {
       assertNamespace(path, fd);
@@ -61,13 +58,8 @@ export class NetnsHandle implements Disposable {
 
   /** @throws NetlinkError `netlink-closed` after disposal */
   get fd(): number {
-    if (this.#fd === undefined) {
-      throw new NetlinkError('netlink-closed', `the handle of network namespace ${this.path} is closed`, {
-        netns: this.path,
-        path: this.path,
-      });
-    }
-    return this.#fd;
+    if (this.#fd !== undefined) return this.#fd;
+    throw failure('netlink-closed', `the handle of network namespace ${this.path} is closed`, this.path);
   }
 
   /**
@@ -94,9 +86,7 @@ export class NetnsHandle implements Disposable {
 function assertNamespace(path: string, fd: number): void {
   if (statfsSync(`/proc/self/fd/${fd}`).type === nsfsMagic) return;
   // A runtime leaves such a file after the unmount, and a container sees one if mounts do not propagate to it.
-  throw new NetlinkError('netns-invalid', `${path} is a file, but no namespace is mounted on it`, {
-    netns: path,
-    path,
+  throw failure('netns-invalid', `${path} is a file, but no namespace is mounted on it`, path, {
     hint: 'the pod is gone, or the directory is mounted into our container without mountPropagation: HostToContainer',
   });
 }
@@ -143,14 +133,13 @@ function errnoName(errno: number): string {
   return entry?.[0] ?? `errno ${errno}`;
 }
 
-function refusedEntry(netns: NetnsHandle, errno: string): NetlinkError {
+function refusedEntry({ path }: NetnsHandle, errno: string): NetlinkError {
   const hint = errno === 'EINVAL' ? 'it is a namespace of another type' : 'give the process CAP_SYS_ADMIN';
-  return new NetlinkError('netns-refused', `cannot enter network namespace ${netns.path} (${errno})`, {
-    netns: netns.path,
-    path: netns.path,
-    errno,
-    hint,
-  });
+  return failure('netns-refused', `cannot enter network namespace ${path} (${errno})`, path, { errno, hint });
+}
+
+function failure(code: NetlinkErrorCode, message: string, path: string, details: NetlinkErrorDetails = {}) {
+  return new NetlinkError(code, message, { netns: path, path, ...details });
 }
 
 function goBack(setns: Setns, home: NetnsHandle): void {

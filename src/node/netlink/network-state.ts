@@ -1,7 +1,5 @@
 import { type Address, isReachable } from './address.ts';
-import { NetlinkError } from './errors.ts';
 import type { Link } from './link.ts';
-import type { RtnlConnection } from './rtnl.ts';
 
 /** Limit of `networkData.ips` in resource.k8s.io/v1. */
 export const maxReportedAddresses = 16;
@@ -20,24 +18,7 @@ export interface NetworkState {
   linkUp: boolean;
 }
 
-/**
- * Reads what the metadata reports about a link.
- * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
- */
-export async function readNetworkState(connection: RtnlConnection, index: number): Promise<NetworkState> {
-  const [link, addresses] = await Promise.all([connection.link({ index }), connection.addresses(index)]);
-  if (link === undefined) {
-    throw new NetlinkError('netlink-refused', `cannot read the state of link #${index}: no such link (ENODEV)`, {
-      errno: 'ENODEV',
-      operation: 'read the state of link',
-      interfaceName: `#${index}`,
-      hint: 'it was moved or deleted: look for the VF again',
-    });
-  }
-  return toNetworkState(link, addresses);
-}
-
-/** @param addresses of all links, or only of this one */
+/** What the metadata reports about a link. @param addresses of all links, or only of this one */
 export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {
   const { index, name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
   const own = addresses.filter((address) => address.index === index);
@@ -66,7 +47,6 @@ export interface VfIdentity {
   pciAddress?: string;
   /** Alias that was set when the link was created or moved. */
   alias?: string;
-  permanentAddress?: string;
   /** Address of the interface when it was moved. Used only if exactly one link has it. */
   hardwareAddress?: string;
   /** The name that it probably has; looked at first, and never sufficient. */
@@ -75,7 +55,7 @@ export interface VfIdentity {
 
 /**
  * Finds the VF's interface among the links of a namespace: by the bus address that the kernel reports (Linux 5.14+),
- * else by alias, permanent address, address. A link that is known to be another device is never chosen, nor, for a
+ * else by alias or address. A link that is known to be another device is never chosen, nor, for a
  * hardware VF, a link of a virtual kind: a pod can create one with the VF's address.
  */
 export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
@@ -89,7 +69,6 @@ export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   const maybe = (link: Link) => vf.pciAddress === undefined || isUnidentified(link);
   return (
     only((link) => maybe(link) && same(vf.alias, link.alias)) ??
-    only((link) => maybe(link) && same(vf.permanentAddress?.toLowerCase(), link.permanentAddress)) ??
     only((link) => maybe(link) && same(vf.hardwareAddress?.toLowerCase(), link.hardwareAddress))
   );
 }

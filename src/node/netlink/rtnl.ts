@@ -1,9 +1,9 @@
 import { Flags, FlagsNew, type NetlinkMessage, Protocol, putU32 } from 'netlink';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { type Address, decodeAddress, encodeAddress, isReachable, scopeOf } from './address.ts';
-import { type Attribute, encodeString } from './attributes.ts';
+import { encodeString } from './attributes.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
-import { describe, NetlinkError, type RequestSubject } from './errors.ts';
+import { malformed, NetlinkError, type RequestSubject } from './errors.ts';
 import { KernelSocket } from './kernel-socket.ts';
 import {
   altNamesOf,
@@ -23,8 +23,7 @@ import type { VfIdentity } from './network-state.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
 import { decodeRoute, encodeRoute, hasZeroPrefix, isDefaultRoute, type NewRoute, type Route } from './route.ts';
 import { RequestSocket } from './socket.ts';
-import { encodeVfChange, type VfChange } from './vf-change.ts';
-import { decodeVfInfos, type VfInfo } from './vf-info.ts';
+import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo } from './vf-settings.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
 const MessageType = {
@@ -36,7 +35,6 @@ const MessageType = {
   delAddress: 21,
   getAddress: 22,
   newRoute: 24,
-  delRoute: 25,
   getRoute: 26,
   newQdisc: 36,
   delQdisc: 37,
@@ -49,9 +47,8 @@ const MessageType = {
 const withVfs = 1;
 /** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message and are not used here. */
 const skipStats = 8;
-const createExclusive = FlagsNew.CREATE | FlagsNew.EXCL;
 
-const gatewayHint = 'the gateway must be in a network of the interface, or reached with onLink';
+const gatewayHint = 'the gateway must be in a network of the interface';
 const routeHints = {
   ENETUNREACH: gatewayHint, // IPv4
   EHOSTUNREACH: gatewayHint, // IPv6
@@ -141,11 +138,9 @@ export class RtnlConnection implements Disposable {
    * absent: drivers leave VFs out. The kernel cannot be asked for one VF, and a list above 64 KiB (some 270 VFs) is broken.
    */
   async vfInfos(pfIndex: number): Promise<VfInfo[]> {
-    const subject = this.#subject('read the VFs of link', `#${pfIndex}`);
-    assertIndex(pfIndex);
+    const subject = this.#subject('read the VFs of link', pfIndex);
     const attributes = [{ type: LinkAttribute.extMask, value: putU32(withVfs | skipStats) }];
-    const payload = encodeLink(pfIndex, attributes);
-    const messages = await this.#requestLink(payload, subject, true);
+    const messages = await this.#requestLink(encodeLink(assertIndex(pfIndex), attributes), subject, true);
     return decodeAll(messages, MessageType.newLink, (data) => decodeVfInfos(data, { whole: true }), subject).flat();
   }
 
@@ -156,18 +151,16 @@ export class RtnlConnection implements Disposable {
   async setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
     assertIndex(pfIndex);
     for (const { property, attributes } of encodeVfChange(vfIndex, change)) {
-      const subject = this.#subject(`set ${property} of VF ${vfIndex} of link`, `#${pfIndex}`);
-      await this.#socket.request({ type: MessageType.setLink, payload: encodeLink(pfIndex, attributes) }, subject);
+      const subject = this.#subject(`set ${property} of VF ${vfIndex} of link`, pfIndex);
+      await this.#change(MessageType.setLink, encodeLink(pfIndex, attributes), subject);
     }
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` if any link of the namespace has that name */
   async addAltName(index: number, name: string): Promise<void> {
-    const subject = this.#subject(`add alternative name ${name} to link`, `#${index}`, {
-      EEXIST: `the name ${name} is taken`,
-    });
-    const payload = encodeAltName(index, Buffer.from(name));
-    await this.#socket.request({ type: MessageType.newLinkProperty, flags: createExclusive, payload }, subject);
+    const hints = { EEXIST: `the name ${name} is taken` };
+    const subject = this.#subject(`add alternative name ${name} to link`, index, hints);
+    await this.#create(MessageType.newLinkProperty, encodeAltName(index, Buffer.from(name)), subject);
   }
 
   /**
@@ -179,16 +172,16 @@ export class RtnlConnection implements Disposable {
     const names = (await this.#readLink({ index }, altNamesOf)).flat();
     const errors: unknown[] = [];
     for (const name of names.filter((each) => !kept.some((other) => other.equals(each)))) {
-      const subject = this.#subject(`remove alternative name ${name} of link`, `#${index}`);
-      const request = { type: MessageType.delLinkProperty, payload: encodeAltName(index, name) };
-      await this.#socket.request(request, subject).catch((error: unknown) => errors.push(error));
+      const subject = this.#subject(`remove alternative name ${name} of link`, index);
+      const removal = this.#change(MessageType.delLinkProperty, encodeAltName(index, name), subject);
+      await removal.catch((error: unknown) => errors.push(error));
     }
     if (errors.length > 0) throw errors[0];
   }
 
   /** Kind of the qdisc that was attached to a link by request; `undefined` for the kernel's default, or none. */
   async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
-    const subject = this.#subject(`read the ${place} qdisc of link`, `#${index}`);
+    const subject = this.#subject(`read the ${place} qdisc of link`, index);
     // Without the flag the kernel answers only processes that listen for changes.
     const request = { type: MessageType.getQdisc, flags: Flags.ECHO, payload: encodeQdisc(index, place) };
     try {
@@ -203,15 +196,14 @@ export class RtnlConnection implements Disposable {
 
   /** Adds a qdisc with the defaults of its kind. */
   async addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
-    const subject = this.#subject(`add ${place} qdisc ${kind} to link`, `#${index}`);
-    const payload = encodeQdisc(index, place, kind);
-    await this.#socket.request({ type: MessageType.newQdisc, flags: createExclusive, payload }, subject);
+    const subject = this.#subject(`add ${place} qdisc ${kind} to link`, index);
+    await this.#create(MessageType.newQdisc, encodeQdisc(index, place, kind), subject);
   }
 
   /** Restores the kernel's default and removes all filters and classes. */
   async removeQdisc(index: number, place: QdiscPlace): Promise<void> {
-    const subject = this.#subject(`remove the ${place} qdisc of link`, `#${index}`);
-    await this.#socket.request({ type: MessageType.delQdisc, payload: encodeQdisc(index, place) }, subject);
+    const subject = this.#subject(`remove the ${place} qdisc of link`, index);
+    await this.#change(MessageType.delQdisc, encodeQdisc(index, place), subject);
   }
 
   /**
@@ -235,7 +227,7 @@ export class RtnlConnection implements Disposable {
   async routes(index?: number): Promise<Route[]> {
     const { messages, subject } = await this.#dumpRoutes();
     const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
-    return routes.filter(({ nextHops }) => index === undefined || nextHops.some((hop) => hop.index === index));
+    return routes.filter(({ links }) => index === undefined || links.includes(index));
   }
 
   /** Default routes of all tables. A node can have any number of other routes, which are not decoded. */
@@ -249,10 +241,9 @@ export class RtnlConnection implements Disposable {
   async setLink(index: number, change: LinkChange): Promise<void> {
     const payload = encodeLinkChange(index, change);
     const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
-    const subject = this.#subject(`${verb} (${Object.keys(change).join(', ')}) link`, `#${index}`, {
-      EEXIST: `the name ${change.name ?? 'of the link'} is taken`,
-    });
-    await this.#socket.request({ type: MessageType.setLink, payload }, subject);
+    const hints = { EEXIST: `the name ${change.name ?? 'of the link'} is taken` };
+    const subject = this.#subject(`${verb} (${Object.keys(change).join(', ')}) link`, index, hints);
+    await this.#change(MessageType.setLink, payload, subject);
   }
 
   /**
@@ -262,47 +253,37 @@ export class RtnlConnection implements Disposable {
    */
   async addAddress(index: number, cidr: string, options: { noDad?: boolean } = {}): Promise<void> {
     const payload = encodeAddress(index, cidr, options.noDad);
-    const subject = this.#subject(`add address ${cidr} to link`, `#${index}`);
-    await this.#socket.request({ type: MessageType.newAddress, flags: createExclusive, payload }, subject);
+    await this.#create(MessageType.newAddress, payload, this.#subject(`add address ${cidr} to link`, index));
   }
 
   /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link does not have it */
   async removeAddress(index: number, cidr: string): Promise<void> {
-    const payload = encodeAddress(index, cidr);
-    const subject = this.#subject(`remove address ${cidr} from link`, `#${index}`);
-    await this.#socket.request({ type: MessageType.delAddress, payload }, subject);
+    const subject = this.#subject(`remove address ${cidr} from link`, index);
+    await this.#change(MessageType.delAddress, encodeAddress(index, cidr), subject);
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST`, or `ENETUNREACH` if the gateway is in no network of the link */
   async addRoute(route: NewRoute): Promise<void> {
-    const payload = encodeRoute(route);
-    const subject = this.#subject(`add route to ${describeRoute(route)} by link`, `#${route.index}`, routeHints);
-    await this.#socket.request({ type: MessageType.newRoute, flags: createExclusive, payload }, subject);
-  }
-
-  /** @throws NetlinkError `netlink-refused` with `ESRCH` if there is no such route */
-  async removeRoute(route: NewRoute): Promise<void> {
-    const payload = encodeRoute(route);
-    const subject = this.#subject(`remove route to ${describeRoute(route)} by link`, `#${route.index}`);
-    await this.#socket.request({ type: MessageType.delRoute, payload }, subject);
+    const { destination, gateway, index } = route;
+    const target = gateway === undefined ? destination : `${destination} via ${gateway}`;
+    const subject = this.#subject(`add route to ${target} by link`, index, routeHints);
+    await this.#create(MessageType.newRoute, encodeRoute(route), subject);
   }
 
   /** Both ends are created in this namespace unless their `netns` says otherwise. */
   async createVeth({ peer, ...end }: NewVeth): Promise<void> {
-    const payload = encodeVeth(end, peer);
-    await this.#create(payload, `create veth pair with ${peer.name}`, end.name);
+    await this.#createLink(encodeVeth(end, peer), `create veth pair with ${peer.name}`, end.name);
   }
 
   async createBridge(bridge: NewLink): Promise<void> {
     const payload = encodeLink(0, [...encodeProperties(bridge), encodeKind('bridge')]);
-    await this.#create(payload, 'create bridge', bridge.name);
+    await this.#createLink(payload, 'create bridge', bridge.name);
   }
 
   /** Deleting a veth end also deletes its other end. */
   async deleteLink(index: number): Promise<void> {
-    assertIndex(index);
-    const subject = this.#subject('delete link', `#${index}`);
-    await this.#socket.request({ type: MessageType.delLink, payload: encodeLink(index, []) }, subject);
+    const payload = encodeLink(assertIndex(index), []);
+    await this.#change(MessageType.delLink, payload, this.#subject('delete link', index));
   }
 
   [Symbol.dispose](): void {
@@ -310,14 +291,10 @@ export class RtnlConnection implements Disposable {
   }
 
   async #readLink<T>(by: LinkSelector, decode: (message: Buffer) => T): Promise<T[]> {
-    const subject = this.#subject('read link', nameOf(by));
-    const attributes: Attribute[] = [{ type: LinkAttribute.extMask, value: putU32(skipStats) }];
-    if ('index' in by) assertIndex(by.index);
-    else {
-      assertInterfaceName(by.name);
-      attributes.push({ type: LinkAttribute.name, value: encodeString(by.name) });
-    }
-    const payload = encodeLink('index' in by ? by.index : 0, attributes);
+    const subject = this.#subject('read link', 'index' in by ? by.index : by.name);
+    const extMask = { type: LinkAttribute.extMask, value: putU32(skipStats) };
+    const name = 'name' in by ? [{ type: LinkAttribute.name, value: encodeString(assertInterfaceName(by.name)) }] : [];
+    const payload = encodeLink('index' in by ? assertIndex(by.index) : 0, [extMask, ...name]);
     return decodeAll(await this.#requestLink(payload, subject), MessageType.newLink, decode, subject);
   }
 
@@ -354,29 +331,30 @@ export class RtnlConnection implements Disposable {
     return { messages: await this.#socket.dump({ type: MessageType.getRoute, payload }, subject), subject };
   }
 
-  async #create(payload: Uint8Array[], operation: string, name: string): Promise<void> {
+  async #createLink(payload: Uint8Array[], operation: string, name: string): Promise<void> {
     const subject = this.#subject(operation, name, { EEXIST: 'there is a link of that name already' });
-    await this.#socket.request({ type: MessageType.newLink, flags: createExclusive, payload }, subject);
+    await this.#create(MessageType.newLink, payload, subject);
   }
 
-  #subject(operation: string, interfaceName?: string, hints: Record<string, string> = {}): RequestSubject {
+  async #create(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
+    await this.#socket.request({ type, flags: FlagsNew.CREATE | FlagsNew.EXCL, payload }, subject);
+  }
+
+  async #change(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
+    await this.#socket.request({ type, payload }, subject);
+  }
+
+  /** @param link index or name of the link that the request is about, if it is about one */
+  #subject(operation: string, link?: number | string, hints: Record<string, string> = {}): RequestSubject {
+    const interfaceName = typeof link === 'number' ? `#${link}` : link;
     return { operation, interfaceName, netns: this.#netnsPath, hints };
   }
 }
 
 /** Byte strings of which the message of a VF's link contains at least one. */
-function marksOf({ pciAddress, alias, permanentAddress, hardwareAddress }: VfIdentity): Buffer[] {
-  const texts = [pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text));
-  const addresses = [permanentAddress, hardwareAddress].filter((text) => text !== undefined);
-  return [...texts, ...addresses.map((text) => Buffer.from(text.replaceAll(':', ''), 'hex'))];
-}
-
-function nameOf(by: LinkSelector): string {
-  return 'index' in by ? `#${by.index}` : by.name;
-}
-
-function describeRoute({ destination, gateway }: NewRoute): string {
-  return gateway === undefined ? destination : `${destination} via ${gateway}`;
+function marksOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
+  const address = hardwareAddress === undefined ? [] : [Buffer.from(hardwareAddress.replaceAll(':', ''), 'hex')];
+  return [...[pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text)), ...address];
 }
 
 /** Skips messages of other types and those for which `decode` returns `undefined`. */
@@ -392,9 +370,6 @@ function decodeAll<T>(
       .map(({ data }) => decode(data))
       .filter((decoded) => decoded !== undefined);
   } catch (cause) {
-    throw new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer cannot be read`, {
-      ...subject,
-      cause,
-    });
+    throw malformed(subject, cause);
   }
 }

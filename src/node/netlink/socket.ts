@@ -9,7 +9,7 @@ import {
   parseMessages,
 } from 'netlink';
 import type { Clock, Deadline } from '../../lib/clock.ts';
-import { describe, NetlinkError, type RequestSubject, refused } from './errors.ts';
+import { describe, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
 
 /** The part of the package's `RawNetlinkSocket` that is used. */
 export interface DatagramSocket {
@@ -197,7 +197,7 @@ export class RequestSocket implements Disposable {
         if (pending !== undefined) this.#accept(pending, message);
       }
     } catch (cause) {
-      this.#fail((subject) => malformed(subject, cause));
+      this.#fail((subject) => malformed(subject, cause, 'is not a netlink message'));
     }
   }
 
@@ -241,13 +241,6 @@ function lost(what: string, subject: RequestSubject, cause?: unknown): NetlinkEr
     ...subject,
     cause,
     retriable: true,
-  });
-}
-
-function malformed(subject: RequestSubject, cause: unknown): NetlinkError {
-  return new NetlinkError('netlink-malformed', `cannot ${describe(subject)}: the answer is not a netlink message`, {
-    ...subject,
-    cause,
   });
 }
 

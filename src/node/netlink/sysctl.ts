@@ -58,6 +58,6 @@ function refused(key: string, value: string | number, netns: NetnsHandle, cause:
     netns: netns.path,
     path: netns.path,
     errno,
-    ...(hint === undefined ? {} : { hint }),
+    hint,
   });
 }

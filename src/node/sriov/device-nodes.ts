@@ -1,7 +1,7 @@
-import { readdir, readFile, readlink } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { errnoCode } from '../../lib/errors.ts';
+import { defined } from '../../lib/defined.ts';
 import { SriovError } from './errors.ts';
+import { linkTarget, listOptionalDir, readOptionalText } from './sysfs-files.ts';
 
 /** How a program in user space accesses a VF that is bound to vfio-pci or a variant of it. */
 export interface VfioAccess {
@@ -40,7 +40,8 @@ export class DeviceNodes {
    * @throws SriovError `device-node-missing`
    */
   async vfio(pciAddress: string): Promise<VfioAccess> {
-    const iommuGroup = await this.#iommuGroup(pciAddress);
+    const target = await linkTarget(join(this.#deviceDir(pciAddress), 'iommu_group'));
+    const iommuGroup = target && basename(target);
     const group = await this.#vfioGroupNode(pciAddress, iommuGroup);
     const byDevice = await this.#nodesIn(join(this.#deviceDir(pciAddress), 'vfio-dev'));
     const container = group === undefined ? undefined : await this.#classNode('misc', 'vfio');
@@ -60,7 +61,7 @@ export class DeviceNodes {
    */
   async rdma(pciAddress: string): Promise<RdmaAccess> {
     const dir = this.#deviceDir(pciAddress);
-    const [device] = await listNames(join(dir, 'infiniband'));
+    const [device] = (await listOptionalDir(join(dir, 'infiniband'))) ?? [];
     const verbs = await this.#nodesIn(join(dir, 'infiniband_verbs'));
     if (device === undefined || verbs.length === 0) {
       const what = device === undefined ? 'no RDMA device' : `the RDMA device ${device}, but no verbs for it`;
@@ -94,24 +95,15 @@ export class DeviceNodes {
 
   /** In exclusive mode the device would have to move to the pod's network namespace; verbs would not find it. */
   async #checkShared(pciAddress: string, device: string): Promise<void> {
-    const shared = await readText(join(this.#root, 'module/ib_core/parameters/netns_mode'));
+    const shared = await readOptionalText(join(this.#root, 'module/ib_core/parameters/netns_mode'));
     if (shared !== 'N') return;
     const hint = 'netdra does not move them: rdma system set netns shared, or the module option ib_core netns_mode=1';
     throw missing(pciAddress, `RDMA device ${device} of ${pciAddress} is seen in one network namespace only`, hint);
   }
 
-  async #iommuGroup(pciAddress: string): Promise<string | undefined> {
-    try {
-      return basename(await readlink(join(this.#deviceDir(pciAddress), 'iommu_group')));
-    } catch (error) {
-      if (errnoCode(error) === 'ENOENT') return undefined;
-      throw error;
-    }
-  }
-
   async #vfioGroupNode(pciAddress: string, group: string | undefined): Promise<string | undefined> {
     if (group === undefined) return undefined;
-    const name = await readText(join(this.#deviceDir(pciAddress), 'iommu_group/name'));
+    const name = await readOptionalText(join(this.#deviceDir(pciAddress), 'iommu_group/name'));
     return await this.#classNode('vfio', name === noIommuGroupName ? `noiommu-${group}` : group);
   }
 
@@ -120,7 +112,7 @@ export class DeviceNodes {
   }
 
   async #nodesIn(dir: string): Promise<string[]> {
-    const nodes = (await listNames(dir)).map((name) => nodeOf(join(dir, name)));
+    const nodes = ((await listOptionalDir(dir)) ?? []).map((name) => nodeOf(join(dir, name)));
     return (await Promise.all(nodes)).filter((node) => node !== undefined);
   }
 
@@ -131,28 +123,10 @@ export class DeviceNodes {
 
 /** The path below `/dev`; `undefined` for a device that has no file, such as `vfio-dev` without iommufd. */
 async function nodeOf(dir: string): Promise<string | undefined> {
-  const [, name] = /^DEVNAME=(.+)$/m.exec((await readText(join(dir, 'uevent'))) ?? '') ?? [];
+  const [, name] = /^DEVNAME=(.+)$/m.exec((await readOptionalText(join(dir, 'uevent'))) ?? '') ?? [];
   return name === undefined ? undefined : `/dev/${name}`;
 }
 
-async function readText(path: string): Promise<string | undefined> {
-  try {
-    return (await readFile(path, 'utf8')).trim();
-  } catch (error) {
-    if (errnoCode(error) === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
-async function listNames(dir: string): Promise<string[]> {
-  try {
-    return (await readdir(dir)).sort();
-  } catch (error) {
-    if (errnoCode(error) === 'ENOENT') return [];
-    throw error;
-  }
-}
-
 function missing(device: string | undefined, message: string, hint: string): SriovError {
-  return new SriovError('device-node-missing', message, { hint, ...(device === undefined ? {} : { device }) });
+  return new SriovError('device-node-missing', message, { hint, ...defined({ device }) });
 }

@@ -1,6 +1,6 @@
 import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { errnoCode } from '../../lib/errors.ts';
+import { type ErrorDetails, errnoCode } from '../../lib/errors.ts';
 import { SriovError } from './errors.ts';
 import { readOptionalText } from './sysfs-files.ts';
 
@@ -44,34 +44,22 @@ export class DriverBinding {
 
   /** Whether the function exists: VFs can be switched off, and cards can be pulled. */
   async isPresent(pciAddress: string): Promise<boolean> {
-    try {
-      await readdir(this.#deviceDir(pciAddress));
-      return true;
-    } catch (error) {
-      if (errnoCode(error) === 'ENOENT') return false;
-      throw this.#failed(pciAddress, 'cannot read the device', error);
-    }
+    const dir = this.#deviceDir(pciAddress);
+    return (await unlessMissing(pciAddress, 'the device', () => readdir(dir))) !== undefined;
   }
 
   /** `undefined` when no driver is bound. */
   async driverOf(pciAddress: string): Promise<string | undefined> {
-    try {
-      return basename(await readlink(join(this.#deviceDir(pciAddress), 'driver')));
-    } catch (error) {
-      if (errnoCode(error) === 'ENOENT') return undefined;
-      throw this.#failed(pciAddress, 'cannot read the driver of', error);
-    }
+    const path = join(this.#deviceDir(pciAddress), 'driver');
+    const target = await unlessMissing(pciAddress, 'the driver of', () => readlink(path));
+    return target && basename(target);
   }
 
   /** Driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
   async overrideOf(pciAddress: string): Promise<string | undefined> {
-    try {
-      const text = (await readFile(join(this.#deviceDir(pciAddress), 'driver_override'), 'utf8')).trim();
-      return text === '' || text === '(null)' ? undefined : text;
-    } catch (error) {
-      if (errnoCode(error) === 'ENOENT') return undefined;
-      throw this.#failed(pciAddress, 'cannot read the driver_override of', error);
-    }
+    const path = join(this.#deviceDir(pciAddress), 'driver_override');
+    const text = await unlessMissing(pciAddress, 'the driver_override of', () => readFile(path, 'utf8'));
+    return text === undefined || ['', '(null)'].includes(text.trim()) ? undefined : text.trim();
   }
 
   async setOverride(pciAddress: string, driver: string | undefined): Promise<void> {
@@ -95,11 +83,8 @@ export class DriverBinding {
     await this.setOverride(pciAddress, undefined);
     const bound = await this.driverOf(pciAddress);
     if (bound === driver) return;
-    throw new SriovError('binding-failed', `${pciAddress} has ${bound ?? 'no driver'} instead of ${driver}`, {
-      device: pciAddress,
-      retriable: true,
-      hint: 'the kernel log says why the driver did not take it',
-    });
+    const message = `${pciAddress} has ${bound ?? 'no driver'} instead of ${driver}`;
+    throw failed(pciAddress, message, { hint: 'the kernel log says why the driver did not take it' });
   }
 
   /**
@@ -118,11 +103,7 @@ export class DriverBinding {
       bound === undefined
         ? 'load the kernel driver of the card, such as iavf, ixgbevf or igbvf'
         : `${bound} claims the ids of the device: take them from its module option ids`;
-    throw new SriovError('binding-failed', `the kernel gives ${pciAddress} ${bound ?? 'no driver'}`, {
-      device: pciAddress,
-      retriable: true,
-      hint,
-    });
+    throw failed(pciAddress, `the kernel gives ${pciAddress} ${bound ?? 'no driver'}`, { hint });
   }
 
   /**
@@ -145,7 +126,7 @@ export class DriverBinding {
   /** The IOMMU group of a function; a group goes to user space as a whole. */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
     const dir = join(this.#deviceDir(pciAddress), 'iommu_group');
-    try {
+    const found = await unlessMissing(pciAddress, 'the IOMMU group of', async (): Promise<IommuGroup> => {
       const group = basename(await readlink(dir));
       const members = await readdir(join(dir, 'devices'));
       const others: string[] = [];
@@ -156,10 +137,8 @@ export class DriverBinding {
         if (await this.#isInUse(member)) foreign.push(member);
       }
       return { group, others, foreign };
-    } catch (error) {
-      if (errnoCode(error) === 'ENOENT') return { group: undefined, others: [], foreign: [] };
-      throw this.#failed(pciAddress, 'cannot read the IOMMU group of', error);
-    }
+    });
+    return found ?? { group: undefined, others: [], foreign: [] };
   }
 
   /** Whether vfio may take devices that no IOMMU isolates from the rest of the memory. */
@@ -193,16 +172,10 @@ export class DriverBinding {
   }
 
   async #checkLoaded(pciAddress: string, driver: string): Promise<void> {
-    try {
-      await readdir(join(this.#root, 'bus/pci/drivers', driver));
-    } catch (cause) {
-      throw new SriovError('binding-failed', `cannot bind ${pciAddress}: there is no driver ${driver}`, {
-        cause,
-        device: pciAddress,
-        retriable: true,
-        hint: `modprobe ${driver}`,
-      });
-    }
+    await readdir(join(this.#root, 'bus/pci/drivers', driver)).catch((cause: unknown) => {
+      const message = `cannot bind ${pciAddress}: there is no driver ${driver}`;
+      throw failed(pciAddress, message, { cause, hint: `modprobe ${driver}` });
+    });
   }
 
   async #unbind(pciAddress: string, current: string | undefined): Promise<void> {
@@ -215,27 +188,31 @@ export class DriverBinding {
   }
 
   async #write(pciAddress: string, path: string, text: string): Promise<void> {
-    try {
-      await this.#writeFile(path, text, pciAddress);
-    } catch (error) {
-      if (error instanceof SriovError) throw error;
-      throw this.#failed(pciAddress, `cannot write ${path} for`, error, path);
-    }
+    await this.#writeFile(path, text, pciAddress).catch((cause: unknown) => {
+      if (cause instanceof SriovError) throw cause;
+      throw failed(pciAddress, `cannot write ${path} for ${pciAddress}`, { cause, path, hint: unusableHint });
+    });
   }
 
   #deviceDir(pciAddress: string): string {
     return join(this.#root, 'bus/pci/devices', pciAddress);
   }
+}
 
-  #failed(pciAddress: string, what: string, cause: unknown, path?: string): SriovError {
-    return new SriovError('binding-failed', `${what} ${pciAddress}`, {
-      cause,
-      device: pciAddress,
-      retriable: true,
-      ...(path === undefined ? {} : { path }),
-      hint: 'sysfs must be mounted writable, and no process may hold the device',
-    });
+const unusableHint = 'sysfs must be mounted writable, and no process may hold the device';
+
+/** @returns `undefined` if the kernel has no such file */
+async function unlessMissing<T>(pciAddress: string, what: string, read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch (cause) {
+    if (errnoCode(cause) === 'ENOENT') return undefined;
+    throw failed(pciAddress, `cannot read ${what} ${pciAddress}`, { cause, hint: unusableHint });
   }
+}
+
+function failed(device: string, message: string, details: ErrorDetails): SriovError {
+  return new SriovError('binding-failed', message, { device, retriable: true, ...details });
 }
 
 /** vfio-pci, and its variants for specific kinds of devices. */

@@ -1,5 +1,4 @@
 import {
-  type Dirent,
   lstatSync,
   mkdirSync,
   mkdtempSync,
@@ -14,8 +13,10 @@ import {
 import { dirname, join } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
 
+type FileEntry = { text: string } | { target: string };
+
 /** Paths below a directory: files with their text, and symbolic links with their target. */
-export type FileTree = Map<string, { text: string } | { target: string }>;
+export type FileTree = Map<string, FileEntry>;
 
 /**
  * Makes a directory contain exactly these files. Correct entries are left alone, and changed ones are replaced in one
@@ -23,12 +24,14 @@ export type FileTree = Map<string, { text: string } | { target: string }>;
  * @throws the Node.js error of the operation that failed
  */
 export function writeFileTree(dir: string, tree: FileTree): void {
-  const dirs = new Set(['']);
+  const dirs = new Set<string>([dir]);
   for (const path of tree.keys()) {
-    for (let parent = dirname(path); parent !== '.'; parent = dirname(parent)) dirs.add(parent);
+    for (let parent = dirname(path); parent !== '.'; parent = dirname(parent)) dirs.add(join(dir, parent));
   }
-  removeOthers(dir, '', tree, dirs);
-  for (const path of dirs) mkdirSync(join(dir, path), { recursive: true });
+  const files = new Set([...tree.keys()].map((path) => join(dir, path)));
+  mkdirSync(dir, { recursive: true });
+  removeOthers(dir, files, dirs);
+  for (const path of dirs) mkdirSync(path, { recursive: true });
   // Beside the tree: another instance of the driver that does the same must not remove it as a superfluous file.
   const workshop = mkdtempSync(`${dir}-`);
   try {
@@ -38,38 +41,29 @@ export function writeFileTree(dir: string, tree: FileTree): void {
   }
 }
 
-function removeOthers(dir: string, path: string, tree: FileTree, dirs: Set<string>): void {
-  for (const entry of listDir(join(dir, path))) {
-    const child = join(path, entry.name);
-    const wanted = entry.isDirectory() ? dirs.has(child) : tree.has(child);
-    if (!wanted) rmSync(join(dir, child), { recursive: true, force: true });
-    else if (entry.isDirectory()) removeOthers(dir, child, tree, dirs);
+function removeOthers(dir: string, files: Set<string>, dirs: Set<string>): void {
+  for (const entry of readdirSync(dir, { withFileTypes: true })) {
+    const path = join(dir, entry.name);
+    const isWanted = (entry.isDirectory() ? dirs : files).has(path);
+    if (!isWanted) rmSync(path, { recursive: true, force: true });
+    else if (entry.isDirectory()) removeOthers(path, files, dirs);
   }
 }
 
-function writeEntry(path: string, entry: { text: string } | { target: string }, temporary: string): void {
+function writeEntry(path: string, entry: FileEntry, temporary: string): void {
   if (isRight(path, entry)) return;
   if ('text' in entry) writeFileSync(temporary, entry.text);
   else symlinkSync(entry.target, temporary);
   renameSync(temporary, path);
 }
 
-function isRight(path: string, entry: { text: string } | { target: string }): boolean {
+function isRight(path: string, entry: FileEntry): boolean {
   try {
     const isLink = lstatSync(path).isSymbolicLink();
     if ('target' in entry) return isLink && readlinkSync(path) === entry.target;
     return !isLink && readFileSync(path, 'utf8') === entry.text;
   } catch (error) {
     if (errnoCode(error) === 'ENOENT') return false;
-    throw error;
-  }
-}
-
-function listDir(path: string): Dirent[] {
-  try {
-    return readdirSync(path, { withFileTypes: true });
-  } catch (error) {
-    if (errnoCode(error) === 'ENOENT') return [];
     throw error;
   }
 }

@@ -1,7 +1,7 @@
-import type { Clock } from '../../lib/clock.ts';
 import { findVf, type RtnlConnection } from '../netlink/index.ts';
-import { type DriverBinding, isVfio } from './driver-binding.ts';
+import { isVfio } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
+import type { VfHardwareOptions } from './vf-hardware.ts';
 
 /** The kernel tears an unused namespace down in the background, and only then do its VFs come back. */
 const comesBackMs = 3_000;
@@ -9,12 +9,7 @@ const comesBackMs = 3_000;
 const appearsMs = 5_000;
 const pollMs = 50;
 
-export interface HostLinksOptions {
-  binding: DriverBinding;
-  /** Connection into the host's network namespace. */
-  host: Pick<RtnlConnection, 'links'>;
-  clock: Clock;
-}
+type HostLinksOptions = Pick<VfHardwareOptions, 'binding' | 'clock'> & { host: Pick<RtnlConnection, 'links'> };
 
 /** Makes sure that the interfaces of PCI functions are in the host's network namespace. */
 export class HostLinks {

@@ -1,11 +1,10 @@
 export { type Card, openCard } from './card.ts';
 export { DeviceNodes } from './device-nodes.ts';
-export { DriverBinding, isVfio, type WriteFile } from './driver-binding.ts';
-export { SriovError, type SriovErrorCode, UnknownVfStateError } from './errors.ts';
+export { DriverBinding, isVfio } from './driver-binding.ts';
+export { SriovError, UnknownVfStateError } from './errors.ts';
 export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
-export type { LinkType, NetInterface, Port } from './net-interface.ts';
-export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
+export { formatSimulatedAlias } from './pci-address.ts';
 export { SimulatedNic, type SimulatedNicOptions } from './simulated.ts';
 export { SimulatedControl } from './simulated-control.ts';
 export { type PciFunction, type Pf, Sysfs, type Vf } from './sysfs.ts';

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import type { Clock } from '../../lib/clock.ts';
 import { SriovError } from './errors.ts';
 
@@ -80,11 +81,8 @@ export class KernelWriter implements Disposable {
     const child = this.#idle.pop() ?? (await this.#start(path));
     const answered = answerOf(child, { path, text });
     using deadline = this.#options.clock.deadline(timeoutMs);
-    const expired = new Promise<'expired'>((resolve) => {
-      deadline.signal.addEventListener('abort', () => resolve('expired'), { once: true });
-    });
-    const outcome = await Promise.race([answered, expired]);
-    if (outcome === 'expired') {
+    const outcome = await Promise.race([answered, once(deadline.signal, 'abort')]);
+    if (Array.isArray(outcome)) {
       const hung = { device, path, text };
       this.#hung.set(device, hung);
       const { end = (process: ChildProcess) => void process.kill('SIGKILL') } = this.#options;

@@ -1,3 +1,4 @@
+import { defined } from '../../lib/defined.ts';
 import type { VfChange, VfInfo } from '../netlink/index.ts';
 
 /** Properties that a PF is to set for a VF; absent ones stay unchanged, including an absent half of the rate. */
@@ -10,17 +11,10 @@ export const noAddress = '00:00:00:00:00:00';
 
 /** The change that brings a VF back to what the PF reports now; properties that it does not report are absent. */
 export function toChange(info: VfInfo): VfChange {
-  const { hardwareAddress = noAddress, vlan, spoofCheck, trust, linkState, minTxRateMbps, maxTxRateMbps } = info;
-  return {
-    hardwareAddress,
-    vlan: vlan ?? { id: 0, priority: 0 },
-    ...(spoofCheck === undefined ? {} : { spoofCheck }),
-    ...(trust === undefined ? {} : { trust }),
-    ...(linkState === undefined ? {} : { linkState }),
-    ...(minTxRateMbps === undefined || maxTxRateMbps === undefined
-      ? {}
-      : { rate: { minMbps: minTxRateMbps, maxMbps: maxTxRateMbps } }),
-  };
+  const { hardwareAddress = noAddress, vlan = { id: 0, priority: 0 }, spoofCheck, trust, linkState } = info;
+  const { minTxRateMbps: minMbps, maxTxRateMbps: maxMbps } = info;
+  const rate = minMbps === undefined || maxMbps === undefined ? undefined : { minMbps, maxMbps };
+  return { hardwareAddress, vlan, ...defined({ spoofCheck, trust, linkState, rate }) };
 }
 
 /** The kernel sets both rates at once. */

@@ -14,23 +14,23 @@ export interface SimulationPlan {
   namePrefix: string;
 }
 
-/** One pair of veth ends: the VF, which moves into pods, and its peer at the PF's bridge. */
-export interface SimulatedVf {
+/** A link that acts as a function of a card, with names and addresses that follow from the plan. */
+interface SimulatedFunction {
   pciAddress: string;
-  vfIndex: number;
   name: string;
   alias: string;
   hardwareAddress: string;
+}
+
+/** One pair of veth ends: the VF, which moves into pods, and its peer at the PF's bridge. */
+export interface SimulatedVf extends SimulatedFunction {
+  vfIndex: number;
   peerName: string;
   peerAddress: string;
 }
 
-export interface SimulatedPf {
-  pciAddress: string;
-  /** Name of the bridge. */
-  name: string;
-  alias: string;
-  hardwareAddress: string;
+/** A bridge. */
+export interface SimulatedPf extends SimulatedFunction {
   vfs: SimulatedVf[];
 }
 
@@ -63,27 +63,18 @@ export function planSimulation(plan: SimulationPlan): SimulatedPf[] {
 }
 
 function planPf({ namePrefix, vfsPerPf }: SimulationPlan, index: number): SimulatedPf {
-  const pciAddress = formatAddress(index, 0);
   const name = `${namePrefix}${index}`;
-  return {
-    pciAddress,
-    name,
-    alias: formatSimulatedAlias(pciAddress),
-    hardwareAddress: deriveHardwareAddress(name),
-    vfs: Array.from({ length: vfsPerPf }, (_, vfIndex) => {
-      const vfAddress = formatAddress(index, firstVfFunction + vfIndex);
-      const peerName = `${name}p${vfIndex}`;
-      return {
-        pciAddress: vfAddress,
-        vfIndex,
-        name: `${name}v${vfIndex}`,
-        alias: formatSimulatedAlias(vfAddress),
-        hardwareAddress: deriveHardwareAddress(`${name}v${vfIndex}`),
-        peerName,
-        peerAddress: deriveHardwareAddress(peerName),
-      };
-    }),
-  };
+  const vfs = Array.from({ length: vfsPerPf }, (_, vfIndex): SimulatedVf => {
+    const peerName = `${name}p${vfIndex}`;
+    const vf = planFunction(`${name}v${vfIndex}`, index, firstVfFunction + vfIndex);
+    return { ...vf, vfIndex, peerName, peerAddress: deriveHardwareAddress(peerName) };
+  });
+  return { ...planFunction(name, index, 0), vfs };
+}
+
+function planFunction(name: string, bus: number, deviceFunction: number): SimulatedFunction {
+  const pciAddress = formatAddress(bus, deviceFunction);
+  return { pciAddress, name, alias: formatSimulatedAlias(pciAddress), hardwareAddress: deriveHardwareAddress(name) };
 }
 
 /** Whether a link is the host's end of a pair made by such a simulation, whether larger or smaller than today's. */
@@ -124,7 +115,7 @@ export function simulatedSysfs(pfs: SimulatedPf[]): FileTree {
 function addFunction(
   tree: FileTree,
   pf: SimulatedPf,
-  { pciAddress, name, hardwareAddress }: SimulatedPf | SimulatedVf,
+  { pciAddress, name, hardwareAddress }: SimulatedFunction,
   more: [string, string][] = [],
 ): { dir: string; root: string } {
   const root = `devices/pci${pf.pciAddress.slice(0, 7)}`;

@@ -95,7 +95,7 @@ export class SimulatedNic {
     const { connection } = this.#options;
     const { pf, vf } = this.#find(pciAddress);
     const peer = await connection.link({ name: vf.peerName });
-    if (peer !== undefined) await unlessGone(connection.deleteLink(peer.index));
+    if (peer !== undefined) await unlessErrno('ENODEV', connection.deleteLink(peer.index));
     const links = await this.#linksNamed(pf.name, vf.peerName, vf.name);
     await this.#ensurePair(vf, await this.#ensureBridge(pf, links), links);
     return true;
@@ -106,7 +106,7 @@ export class SimulatedNic {
     const { connection, namePrefix, dir } = this.#options;
     const links = await connection.links();
     const ours = links.filter((link) => isSimulatedPeer(link, namePrefix) || isSimulatedPf(link, namePrefix));
-    for (const { index } of ours) await unlessGone(connection.deleteLink(index));
+    for (const { index } of ours) await unlessErrno('ENODEV', connection.deleteLink(index));
     await rm(dir, { recursive: true, force: true });
   }
 
@@ -129,7 +129,7 @@ export class SimulatedNic {
     const { connection } = this.#options;
     let bridge = links.find((link) => link.name === name);
     if (bridge === undefined) {
-      await unlessThere(connection.createBridge({ name, hardwareAddress, mtuBytes: switchMtuBytes }));
+      await unlessErrno('EEXIST', connection.createBridge({ name, hardwareAddress, mtuBytes: switchMtuBytes }));
       bridge = await this.#read(name);
     }
     if (!isSimulatedPf(bridge, this.#options.namePrefix)) throw nameTaken(bridge);
@@ -146,7 +146,7 @@ export class SimulatedNic {
       const taken = links.find((link) => link.name === name && link.alias !== vf.alias);
       if (taken !== undefined) throw nameTaken(taken);
       const peerEnd = { name: peerName, hardwareAddress: peerAddress, mtuBytes: switchMtuBytes };
-      await unlessThere(connection.createVeth({ name, hardwareAddress, peer: peerEnd }));
+      await unlessErrno('EEXIST', connection.createVeth({ name, hardwareAddress, peer: peerEnd }));
       peer = await this.#read(peerName);
     }
     if (!isSimulatedPeer(peer, this.#options.namePrefix)) throw nameTaken(peer);
@@ -175,7 +175,7 @@ export class SimulatedNic {
       (link) => isSimulatedPf(link, namePrefix) && !inPods.some(({ master }) => master === link.index),
     );
     const unused = [...pairs.filter((pair) => !inPods.includes(pair)), ...bridges];
-    for (const { index } of unused) await unlessGone(connection.deleteLink(index));
+    for (const { index } of unused) await unlessErrno('ENODEV', connection.deleteLink(index));
   }
 
   async #read(name: string): Promise<Link> {
@@ -195,19 +195,9 @@ function nameTaken({ name }: Link): SriovError {
   });
 }
 
-/** Two instances of the driver can start at the same time; then the other one has created it. */
-async function unlessThere(creation: Promise<void>): Promise<void> {
-  await unlessErrno('EEXIST', creation);
-}
-
-async function unlessGone(deletion: Promise<void>): Promise<void> {
-  await unlessErrno('ENODEV', deletion);
-}
-
-async function unlessErrno(errno: string, change: Promise<void>): Promise<void> {
-  try {
-    await change;
-  } catch (error) {
+/** Two instances of the driver can start at the same time, and a pod can end: then another has made the change. */
+async function unlessErrno(errno: 'EEXIST' | 'ENODEV', change: Promise<void>): Promise<void> {
+  await change.catch((error: unknown) => {
     if (!(error instanceof NetlinkError && error.errno === errno)) throw error;
-  }
+  });
 }

@@ -4,7 +4,6 @@ import { basename, join, relative, sep } from 'node:path';
 import { defined } from '../../lib/defined.ts';
 import type { WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
-import { IommuGroups } from './iommu-groups.ts';
 import { type NetInterface, type Port, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress } from './pci-address.ts';
 import { attempt, linkTarget, listOptionalDir, parseCount, readId, readOptionalText, readText } from './sysfs-files.ts';
@@ -74,7 +73,8 @@ export class Sysfs {
   readonly #root: string;
   readonly #kinds = new Map<string, FunctionKind>();
   readonly #known = new Map<string, Known>();
-  readonly #groups: IommuGroups;
+  /** Members of IOMMU groups. A group is read once until a device appears, vanishes or changes its driver. */
+  readonly #groups = new Map<string, string[]>();
   readonly #writeFile: WriteFile;
 
   /**
@@ -84,7 +84,6 @@ export class Sysfs {
   constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text)) {
     this.#root = root;
     this.#writeFile = write;
-    this.#groups = new IommuGroups(root, (pciAddress) => this.#kinds.get(pciAddress) === 'bridge');
   }
 
   /** @throws SriovError `sysfs-unreadable` */
@@ -105,11 +104,6 @@ export class Sysfs {
       others: addresses.filter((_, index) => kinds[index] === 'other'),
       ...(problems.length === 0 ? {} : { problems }),
     };
-  }
-
-  /** PCI addresses of the network cards that can do SR-IOV, in order. @throws SriovError `sysfs-unreadable` */
-  async pfAddresses(): Promise<string[]> {
-    return (await this.networkFunctions()).pfs;
   }
 
   /**
@@ -150,14 +144,14 @@ export class Sysfs {
       const [facts, group] = await Promise.all([this.#readFacts(dir), linkTarget(join(dir, 'iommu_group'))]);
       known = { identity, driver, facts, iommuGroup: group && basename(group) };
       this.#known.set(pciAddress, known);
-      this.#groups.forget();
+      this.#groups.clear();
     }
     const { iommuGroup } = known;
     return {
       pciAddress,
       ...known.facts,
       ...defined({ driver, iommuGroup }),
-      iommuPeers: iommuGroup === undefined ? [] : await this.#groups.peers(iommuGroup, pciAddress),
+      iommuPeers: iommuGroup === undefined ? [] : await this.#peers(iommuGroup, pciAddress),
     };
   }
 
@@ -210,12 +204,20 @@ export class Sysfs {
     }
   }
 
+  /** The other members of a group, without bridges, which need no vfio driver for a group to go to user space. */
+  async #peers(group: string, pciAddress: string): Promise<string[]> {
+    const dir = join(this.#root, 'kernel/iommu_groups', group, 'devices');
+    const members = this.#groups.get(group) ?? (await listOptionalDir(dir)) ?? [];
+    this.#groups.set(group, members);
+    return members.filter((member) => member !== pciAddress && this.#kinds.get(member) !== 'bridge');
+  }
+
   #forgetOthers(addresses: Set<string>): void {
     for (const address of this.#kinds.keys()) {
       if (addresses.has(address)) continue;
       this.#kinds.delete(address);
       this.#known.delete(address);
-      this.#groups.forget();
+      this.#groups.clear();
     }
   }
 
@@ -227,7 +229,7 @@ export class Sysfs {
     const kind = await readKind(this.#dirOf(pciAddress));
     if (kind === known) return kind;
     this.#kinds.set(pciAddress, kind);
-    this.#groups.forget();
+    this.#groups.clear();
     return kind;
   }
 

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { Clock } from '../../lib/clock.ts';
 import type { Pf, Sysfs } from './sysfs.ts';
 
@@ -38,9 +39,6 @@ export class VfActivation {
     }
     let isWaiting = true;
     using deadline = this.#clock.deadline(waitMs);
-    const expired = new Promise<void>((resolve) => {
-      deadline.signal.addEventListener('abort', () => resolve(), { once: true });
-    });
     this.#pending.add(pciAddress);
     const done = this.#sysfs
       .setNumVfs(pf, numVfs)
@@ -49,7 +47,7 @@ export class VfActivation {
         this.#failures.set(pciAddress, error);
       })
       .finally(() => this.#pending.delete(pciAddress));
-    await Promise.race([done, expired]);
+    await Promise.race([done, once(deadline.signal, 'abort')]);
     isWaiting = false;
   }
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.ts';
+import { defined } from '../../lib/defined.ts';
 import {
   isEthernetAddress,
   type Link,
@@ -102,22 +103,20 @@ const pollMs = 20;
 
 /** Reads and changes VFs through sysfs and their PFs. */
 export class VfHardware {
+  readonly #options: VfHardwareOptions;
   readonly #binding: DriverBinding;
   readonly #host: VfHardwareOptions['host'];
-  readonly #ethtool: LinkEthtool | undefined;
-  readonly #clock: Clock;
-  readonly #nodes: DeviceNodes;
   readonly #properties: VfProperties;
 
-  constructor({ binding, host, ethtool, clock, nodes = new DeviceNodes() }: VfHardwareOptions) {
+  constructor(options: VfHardwareOptions) {
+    const { binding, host, clock } = options;
+    this.#options = options;
     this.#binding = binding;
     this.#host = host;
-    this.#ethtool = ethtool;
-    this.#clock = clock;
-    this.#nodes = nodes;
+    const linkOf = (pciAddress: string) => this.#link(pciAddress);
     this.#properties = new VfProperties({
       host,
-      linkOf: (pciAddress) => this.#link(pciAddress),
+      linkOf,
       driverOf: (pciAddress) => binding.driverOf(pciAddress),
       clock,
     });
@@ -138,13 +137,9 @@ export class VfHardware {
       problem = error;
       return {};
     });
-    const link = await this.#link(address.pciAddress);
-    const before: VfSnapshot = {
-      ...(driver === undefined ? {} : { driver }),
-      ...(driverOverride === undefined ? {} : { driverOverride }),
-      vf,
-      ...(link === undefined ? {} : { link: await readLinkState(this.#host, link.index, this.#ethtool) }),
-    };
+    const found = await this.#link(address.pciAddress);
+    const link = found && (await readLinkState(this.#host, found.index, this.#options.ethtool));
+    const before: VfSnapshot = { vf, ...defined({ driver, driverOverride, link }) };
     const properties = propertiesOf(wanted.vf ?? {});
     if (problem === undefined) await this.#properties.assertComplete(address, properties, vf);
     else if (properties.length > 0 || keepsAddress(wanted, before) || (byOthers && !problem.reportsNone)) throw problem;
@@ -228,14 +223,14 @@ export class VfHardware {
    * @throws SriovError `device-node-missing` with what to do
    */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
+    const { nodes = new DeviceNodes() } = this.#options;
     const driver = await this.#binding.driverOf(pciAddress);
-    const vfio = driver !== undefined && isVfio(driver) ? await this.#nodes.vfio(pciAddress) : undefined;
-    const verbs = rdma && vfio === undefined ? await this.#nodes.rdma(pciAddress) : undefined;
-    const vhostNodes = vhost ? await this.#nodes.vhost() : [];
+    const vfio = driver !== undefined && isVfio(driver) ? await nodes.vfio(pciAddress) : undefined;
+    const verbs = rdma && vfio === undefined ? await nodes.rdma(pciAddress) : undefined;
+    const vhostNodes = vhost ? await nodes.vhost() : [];
+    const group = vfio && { device: vfio.device, iommuGroup: vfio.iommuGroup };
     return {
-      ...(driver === undefined ? {} : { driver }),
-      ...(vfio === undefined ? {} : { vfio: { device: vfio.device, iommuGroup: vfio.iommuGroup } }),
-      ...(verbs === undefined ? {} : { rdmaDevice: verbs.device }),
+      ...defined({ driver, vfio: group, rdmaDevice: verbs?.device }),
       nodes: [...(vfio?.nodes ?? []), ...(verbs?.nodes ?? []), ...vhostNodes],
     };
   }
@@ -296,45 +291,38 @@ export class VfHardware {
     const driver = await this.#binding.driverOf(pciAddress);
     if (driver === undefined || isVfio(driver)) return [];
     const { index } = await this.#awaitLink(pciAddress);
-    const failures = await restoreLinkState(this.#host, index, wanted, this.#ethtool);
+    const failures = await restoreLinkState(this.#host, index, wanted, this.#options.ethtool);
     const known = new Set(failures.map(({ property }) => property));
     return [...failures, ...(await this.#withoutEffect(index, wanted, known))];
   }
 
   /** Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer. */
   async #withoutEffect(index: number, wanted: LinkState, known: ReadonlySet<string>): Promise<RestoreFailure[]> {
-    for (const endsAt = this.#clock.nowMs() + takesEffectMs; ; await this.#clock.sleep(pollMs)) {
+    const { clock } = this.#options;
+    for (const endsAt = clock.nowMs() + takesEffectMs; ; await clock.sleep(pollMs)) {
       const link = await this.#host.link({ index });
       const properties = (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {
         const value = wanted[property];
         const isSettable = typeof value !== 'string' || isEthernetAddress(value);
         return value !== undefined && isSettable && link?.[property] !== value && !known.has(property);
       });
-      const error = new NetlinkError('netlink-refused', `link #${index} was set and has not changed`, {
-        retriable: true,
-      });
+      const message = `link #${index} was set and has not changed`;
+      const error = new NetlinkError('netlink-refused', message, { retriable: true });
       if (properties.length === 0 || known.has('link')) return [];
-      if (this.#clock.nowMs() >= endsAt) return properties.map((property) => ({ property, error }));
+      if (clock.nowMs() >= endsAt) return properties.map((property) => ({ property, error }));
     }
   }
 
   async #awaitLink(pciAddress: string): Promise<Link> {
-    const endsAt = this.#clock.nowMs() + linkAppearsMs;
-    for (;;) {
+    const { clock } = this.#options;
+    for (const endsAt = clock.nowMs() + linkAppearsMs; ; await clock.sleep(pollMs)) {
       const link = await this.#link(pciAddress);
       if (link !== undefined) return link;
-      if (this.#clock.nowMs() > endsAt) break;
-      await this.#clock.sleep(pollMs);
+      if (clock.nowMs() <= endsAt) continue;
+      const message = `${pciAddress} has no interface ${linkAppearsMs} ms after its driver was bound`;
+      const hint = 'the kernel log says why';
+      throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
     }
-    throw new SriovError(
-      'vf-missing',
-      `${pciAddress} has no interface ${linkAppearsMs} ms after its driver was bound`,
-      {
-        device: pciAddress,
-        retriable: true,
-        hint: 'the kernel log says why',
-      },
-    );
   }
 
   async #link(pciAddress: string): Promise<Link | undefined> {

@@ -250,10 +250,8 @@ export class VfProperties {
     const properties = missing(await this.#poll(address, (now) => missing(now).length === 0));
     if (properties.length === 0) return;
     const error = new NetdraError('no-effect', 'the PF has accepted it and reports another value', { retriable: true });
-    throw await this.#explainFailure(
-      address,
-      properties.map((property) => ({ property, error })),
-    );
+    const failed = properties.map((property) => ({ property, error }));
+    throw await this.#explainFailure(address, failed);
   }
 
   /** @param now what the PF reports */

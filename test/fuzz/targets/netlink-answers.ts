@@ -75,8 +75,8 @@ function sampleRoutes(): Uint8Array[] {
   ]);
   const header = Buffer.of(2, 8, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0);
   return [
-    Buffer.concat(encodeRoute({ index: 7, destination: '10.0.0.0/8', gateway: '2001:db8::1', metric: 5 })),
-    Buffer.concat(encodeRoute({ index: 7, destination: '::/0', gateway: '2001:db8::1', source: '2001:db8::2' })),
+    Buffer.concat(encodeRoute({ index: 7, destination: '10.0.0.0/8', gateway: '2001:db8::1' })),
+    Buffer.concat(encodeRoute({ index: 7, destination: '::/0', gateway: '2001:db8::1' })),
     Buffer.concat([header, ...encodeAttributes([{ type: 9, value: Buffer.concat([hop, hop]) }])]),
   ];
 }

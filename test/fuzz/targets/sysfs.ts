@@ -40,7 +40,7 @@ export const target: FuzzTarget = {
       writeFileSync(join(root, 'bus/pci/devices', pciAddress, file), `${lines[index] ?? ''}\n`);
     }
     const sysfs = new Sysfs(root);
-    for (const address of await sysfs.pfAddresses()) {
+    for (const address of (await sysfs.networkFunctions()).pfs) {
       const pf = await sysfs.pf(address);
       expectThat(Number.isInteger(pf.totalVfs), `${pf.totalVfs} VFs`);
       expectThat(/^[0-9a-f]{4}$/.test(pf.vendor), `vendor ${pf.vendor}`);

@@ -1,8 +1,7 @@
 import { isKubeError, type KubeClient, ResourceApi } from '../../../framework/kube/index.ts';
 import { explain } from '../../../lib/errors.ts';
-import { type Finding, ok, problem, warning } from '../finding.ts';
+import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 
-const check = 'API server';
 /** A server that is up answers this at once. */
 const timeoutMs = 5_000;
 
@@ -13,8 +12,8 @@ interface Permission {
   verbs: string[];
   /** Name of the object; absent: all objects. */
   name?: string;
-  /** One of the verbs is enough; the first one is the driver's own. Default: all are needed. */
-  anyVerb?: true;
+  /** A verb that is enough, too. */
+  otherVerb?: string;
   /** Minor version of the first Kubernetes 1.x that requires it. */
   since?: number;
   /** What does not work without it. */
@@ -22,34 +21,25 @@ interface Permission {
   level: typeof problem;
 }
 
+function permission(level: Permission['level'], group: string, resource: string, verbs: string, effect: string) {
+  return { level, group, resource, verbs: verbs.split(' '), effect };
+}
+
+const noStatus = 'claim status does not describe devices';
+const slicesVerbs = 'get list watch create update delete';
+
 const permissionsOf = (driverName: string): Permission[] => [
-  {
-    ...{ group: 'resource.k8s.io', resource: 'resourceslices', level: problem },
-    ...{ verbs: ['get', 'list', 'watch', 'create', 'update', 'delete'], effect: 'devices are not offered' },
-  },
-  {
-    ...{ group: 'resource.k8s.io', resource: 'resourceclaims', level: problem },
-    ...{ verbs: ['get'], effect: 'claims cannot be prepared' },
-  },
-  { ...{ group: '', resource: 'nodes', level: problem }, verbs: ['get'], effect: 'devices are not offered' },
-  {
-    ...{ group: 'resource.k8s.io', resource: 'resourceclaims/status', level: warning },
-    ...{ verbs: ['patch'], effect: 'claim status does not describe devices' },
-  },
+  permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
+  permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
+  permission(problem, '', 'nodes', 'get', 'devices are not offered'),
+  permission(warning, 'resource.k8s.io', 'resourceclaims/status', 'patch', noStatus),
   {
     // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
-    ...{ group: 'resource.k8s.io', resource: 'resourceclaims/driver', name: driverName, since: 36, level: warning },
-    ...{ verbs: ['associated-node:patch', 'arbitrary-node:patch'], anyVerb: true },
-    effect: 'claim status does not describe devices',
+    ...permission(warning, 'resource.k8s.io', 'resourceclaims/driver', 'associated-node:patch', noStatus),
+    ...{ otherVerb: 'arbitrary-node:patch', name: driverName, since: 36 },
   },
-  {
-    ...{ group: '', resource: 'pods', level: warning },
-    ...{ verbs: ['get'], effect: 'containers of deleted pods wait up to 100 s in the start gate' },
-  },
-  {
-    ...{ group: 'events.k8s.io', resource: 'events', level: warning },
-    ...{ verbs: ['create', 'patch'], effect: 'pods and claims get no events' },
-  },
+  permission(warning, '', 'pods', 'get', 'containers of deleted pods wait up to 100 s in the start gate'),
+  permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
 ];
 
 /**
@@ -57,34 +47,31 @@ const permissionsOf = (driverName: string): Permission[] => [
  * @param driverName the driver's `--driver-name`
  * @param open `undefined` when neither a kubeconfig nor a service account is there
  */
-export async function checkApiServer(driverName: string, open: () => KubeClient | undefined): Promise<Finding[]> {
+export async function checkApiServer(driverName: string, open: () => KubeClient | undefined): Promise<Verdict[]> {
   let kube: KubeClient | undefined;
   try {
     kube = open();
   } catch (error) {
-    return [problem(check, explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
+    return [problem(explain(error), 'give a kubeconfig that can be read: --kubeconfig')];
   }
   if (kube === undefined) {
     const message = 'not looked at: there is neither a kubeconfig nor a service account';
-    return [warning(check, message, 'give --kubeconfig, or run this in the pod of the driver')];
+    return [warning(message, 'give --kubeconfig, or run this in the pod of the driver')];
   }
   using client = kube;
   try {
-    const { gitVersion, minor } = await client.request<Version>({ method: 'GET', path: '/version', timeoutMs });
+    const { gitVersion, minor } = await client.request<Record<'gitVersion' | 'minor', string>>({
+      ...{ method: 'GET', path: '/version', timeoutMs },
+    });
     const version = await findResourceVersion(client);
     // Some clouds report `36+`.
     const release = Number.parseInt(minor, 10);
     const asked = permissionsOf(driverName).filter(({ since = 0 }) => release >= since);
     const denied = await findDenied(client, asked);
-    return [ok(check, `Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
+    return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
   } catch (error) {
-    return [problem(check, explain(error), fixOf(error))];
+    return [problem(explain(error), fixOf(error))];
   }
-}
-
-interface Version {
-  gitVersion: string;
-  minor: string;
 }
 
 /** @throws KubeError `api-unserved` */
@@ -99,21 +86,22 @@ async function findResourceVersion(kube: KubeClient): Promise<string> {
   return api.version;
 }
 
-async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Finding[]> {
+async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<Verdict[]> {
   const findings = await Promise.all(
     permissions.map(async (permission) => {
-      const { resource, verbs, name, anyVerb, effect, level } = permission;
+      const { resource, verbs, otherVerb, name, effect, level } = permission;
       const allowed = await Promise.all(verbs.map((verb) => mayDo(kube, permission, verb)));
-      const denied = verbs.filter((_, index) => !allowed[index]);
-      const missing = anyVerb ? (allowed.includes(true) ? [] : verbs.slice(0, 1)) : denied;
-      if (missing.length === 0) return [];
+      const missing = verbs.filter((_, index) => !allowed[index]);
+      const isEnough = otherVerb !== undefined && (await mayDo(kube, permission, otherVerb));
+      if (missing.length === 0 || isEnough) return [];
       const object = name === undefined ? resource : `${resource} ${name}`;
       const message = `may not ${missing.join(', ')} ${object}: ${effect}`;
-      return [level('permissions', message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
+      return [level(message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
     }),
   );
   const denied = findings.flat();
-  return denied.length > 0 ? denied : [ok('permissions', 'all that the driver needs of the API server')];
+  const verdicts = denied.length > 0 ? denied : [ok('all that the driver needs of the API server')];
+  return verdicts.map((verdict) => named('permissions', verdict));
 }
 
 /** Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { explain } from '../../../lib/errors.ts';
 import type { CriRuntime } from '../cri-runtime.ts';
 import { resolvePath } from '../files.ts';
-import { type Finding, ok, problem, warning } from '../finding.ts';
+import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 import { deepCode } from '../nri-probe.ts';
 
 export interface RuntimeCheck {
@@ -26,15 +26,15 @@ type Runtime = Pick<CriRuntime, 'name' | 'version'>;
 const oldest: Readonly<Record<string, [major: number, minor: number]>> = { containerd: [1, 7], 'cri-o': [1, 26] };
 
 /** Checks the container runtime and its use of NRI and CDI. */
-export async function checkRuntime(options: RuntimeCheck): Promise<Finding[]> {
+export async function checkRuntime(options: RuntimeCheck): Promise<Verdict[]> {
   const cri = await findCri(options);
   const nri = await attempt(() => options.probeNri(options.nriSocket));
   const runtime = cri.value ?? nri.value;
   return [
-    ...(runtime === undefined ? [] : checkVersion(runtime)),
-    ...(cri.value === undefined ? [noCri(options, cri.error)] : []),
-    nri.value === undefined ? noNri(options, nri.error, cri.value) : nriOn(options, nri.value.requestTimeoutMs),
-    ...(cri.value === undefined ? [] : await checkCdi(options, cri.value)),
+    ...(runtime === undefined ? [] : [checkVersion(runtime)]),
+    ...(cri.value === undefined ? [named('CRI', noCri(options, cri.error))] : []),
+    named('NRI', nri.value === undefined ? noNri(options, nri.error, cri.value) : nriOn(options, nri.value)),
+    ...(cri.value === undefined ? [] : [named('CDI', await checkCdi(options, cri.value))]),
   ];
 }
 
@@ -57,19 +57,18 @@ async function findCri({ criSockets, readCri }: RuntimeCheck): Promise<Attempt<C
   return last;
 }
 
-function checkVersion({ name, version }: Runtime): Finding[] {
-  const check = 'runtime';
+function checkVersion({ name, version }: Runtime): Verdict {
   const message = `${name} ${version}`;
   const [, major, minor] = /^v?(\d+)\.(\d+)/.exec(version)?.map(Number) ?? [];
   const [oldMajor, oldMinor] = oldest[name] ?? [0, 0];
-  if (major === undefined || minor === undefined) return [ok(check, message)];
+  if (major === undefined || minor === undefined) return ok(message);
   if (major < oldMajor || (major === oldMajor && minor < oldMinor)) {
-    return [problem(check, `${message} has no usable NRI`, `use ${name} ${oldMajor}.${oldMinor} or newer`)];
+    return problem(`${message} has no usable NRI`, `use ${name} ${oldMajor}.${oldMinor} or newer`);
   }
-  if (!leaksSandboxes({ name, version })) return [ok(check, message)];
+  if (!leaksSandboxes({ name, version })) return ok(message);
   const leak = `${message} leaks every sandbox that an NRI plugin refuses or whose start is cancelled, and may then fail to start again with "failed to reserve sandbox name"; the driver refuses none, other plugins may`;
   const fix = `use containerd 2.2.6, 2.3.3 or newer (2.0 and 2.1 have no fix), but remove leaked sandboxes first: ${leakedSandboxesPage}`;
-  return [warning(check, leak, fix)];
+  return warning(leak, fix);
 }
 
 /** First patch release without the leak, by minor release; `Infinity`: none. Source: containerd issues 13355 and 13609. */
@@ -83,27 +82,26 @@ export function leaksSandboxes({ name, version }: Runtime): boolean {
   return minor === undefined || Number(patch) < (leakFixedIn[minor] ?? 0);
 }
 
-function noCri({ criSockets }: RuntimeCheck, error: unknown): Finding {
+function noCri({ criSockets }: RuntimeCheck, error: unknown): Verdict {
   const [why, fix] =
     error === undefined
       ? ['is not there', 'run this on the node itself, or give --cri-socket']
       : ['does not answer', `start the runtime; if containerd fails to reserve a sandbox name: ${leakedSandboxesPage}`];
-  return warning('CRI', `${criSockets.join(' or ')} ${why}, so CDI cannot be checked`, fix);
+  return warning(`${criSockets.join(' or ')} ${why}, so CDI cannot be checked`, fix);
 }
 
-function nriOn({ nriSocket }: RuntimeCheck, requestTimeoutMs: number): Finding {
-  return ok('NRI', `answers at ${nriSocket}; ${requestTimeoutMs / 1000} s for each event`);
+function nriOn({ nriSocket }: RuntimeCheck, { requestTimeoutMs }: { requestTimeoutMs: number }): Verdict {
+  return ok(`answers at ${nriSocket}; ${requestTimeoutMs / 1000} s for each event`);
 }
 
-function noNri({ nriSocket }: RuntimeCheck, error: unknown, runtime: Runtime | undefined): Finding {
-  const check = 'NRI';
+function noNri({ nriSocket }: RuntimeCheck, error: unknown, runtime: Runtime | undefined): Verdict {
   const code = deepCode(error);
-  if (code === 'ENOENT') return problem(check, `off: there is no socket ${nriSocket}`, enableNri(runtime));
+  if (code === 'ENOENT') return problem(`off: there is no socket ${nriSocket}`, enableNri(runtime));
   if (code === 'ECONNREFUSED') {
-    return problem(check, `off: no process listens at ${nriSocket}, which is left over`, enableNri(runtime));
+    return problem(`off: no process listens at ${nriSocket}, which is left over`, enableNri(runtime));
   }
-  if (code === 'EACCES') return problem(check, `${nriSocket} may not be used`, 'run this as root');
-  return problem(check, explain(error), 'look at the log of the runtime; it takes plugins one after the other');
+  if (code === 'EACCES') return problem(`${nriSocket} may not be used`, 'run this as root');
+  return problem(explain(error), 'look at the log of the runtime; it takes plugins one after the other');
 }
 
 function enableNri(runtime: Runtime | undefined): string {
@@ -116,24 +114,20 @@ function enableNri(runtime: Runtime | undefined): string {
   return containerd + isDefault;
 }
 
-async function checkCdi({ cdiDir }: RuntimeCheck, { name, version, cdi }: CriRuntime): Promise<Finding[]> {
-  const check = 'CDI';
+async function checkCdi({ cdiDir }: RuntimeCheck, { name, version, cdi }: CriRuntime): Promise<Verdict> {
   const section = /^v?1\./.test(version) ? 'io.containerd.grpc.v1.cri' : 'io.containerd.cri.v1.runtime';
   const file = `[plugins."${section}"] of /etc/containerd/config.toml, and restart containerd`;
-  if (cdi.enabled === false) {
-    return [
-      problem(check, `off: containers get neither their metadata nor /dev/vfio`, `set enable_cdi = true in ${file}`),
-    ];
-  }
   const { enabled, specDirs } = cdi;
-  if (enabled === undefined) {
-    return [warning(check, `${name} does not say whether it is on`, 'look at the configuration of the runtime')];
+  if (enabled === false) {
+    return problem('off: containers get neither their metadata nor /dev/vfio', `set enable_cdi = true in ${file}`);
   }
-  if (specDirs === undefined) return [ok(check, 'on')];
+  if (enabled === undefined) {
+    return warning(`${name} does not say whether it is on`, 'look at the configuration of the runtime');
+  }
+  if (specDirs === undefined) return ok('on');
   const dirs = await Promise.all(specDirs.map(resolvePath));
-  if (dirs.includes(await resolvePath(cdiDir))) return [ok(check, `on, ${cdiDir} is scanned`)];
+  if (dirs.includes(await resolvePath(cdiDir))) return ok(`on, ${cdiDir} is scanned`);
   const message = `on, but it looks at ${specDirs.join(', ') || 'no directory'} and not at ${cdiDir}`;
-  const fix =
-    name === 'containerd' ? `add it to cdi_spec_dirs in ${file}` : 'add it to cdi_spec_dirs in [crio.runtime]';
-  return [problem(check, message, `give the driver --cdi-dir, or ${fix}`)];
+  const where = name === 'containerd' ? `cdi_spec_dirs in ${file}` : 'cdi_spec_dirs in [crio.runtime]';
+  return problem(message, `give the driver --cdi-dir, or add it to ${where}`);
 }

@@ -1,7 +1,8 @@
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { formatClaims, viewClaims } from '../../../../src/app/tools/claims.ts';
-import { readStoredClaims } from '../../../../src/app/tools/stored-claims.ts';
+import { openStored } from '../../../../src/app/tools/stored-claims.ts';
 import { Store, type StoredClaim } from '../../../../src/driver/state/index.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
@@ -27,31 +28,37 @@ function claim(name: string, pciAddress: string, more: Partial<StoredClaim['devi
 }
 
 const link = (name: string, parentDevice: string): Link => ({
-  ...{ index: 2, name, parentDevice, mtuBytes: 1500, up: true, operState: 'up', carrier: true, altNames: [] },
+  ...{ index: 2, name, parentDevice, mtuBytes: 1500, up: true, carrier: true, altNames: [] },
 });
 
-describe('readStoredClaims', () => {
+describe('openStored', () => {
+  const claimsIn = (stateDir: string) => {
+    using stored = openStored({ stateDir, dataDir: stateDir });
+    return stored.claims;
+  };
+
   it('reads what the driver has stored, while the driver is at work', () => {
     using dir = tempDir();
     const path = join(dir.path, 'state.db');
-    expect(readStoredClaims(path)).toEqual([]);
+    expect(claimsIn(dir.path)).toEqual([]);
     using store = new Store(path);
     const claims = [claim('a', '0000:3b:02.0'), claim('b', '0000:3b:02.1', { attachment }), claim('c', '0000:3b:02.2')];
     for (const each of claims) store.putClaim(each);
     store.putClaim({ ...claim('d', '0'), devices: [], state: 'unpreparing' });
-    expect(readStoredClaims(path)).toEqual(store.claims());
-    expect(readStoredClaims(path)).toHaveLength(4);
+    expect(claimsIn(dir.path)).toEqual(store.claims());
+    expect(claimsIn(dir.path)).toHaveLength(4);
     // No lock stays behind.
     store.deleteClaim('uid-a');
-    expect(readStoredClaims(path).map(({ identity }) => identity.name)).toEqual(['b', 'c', 'd']);
+    expect(claimsIn(dir.path).map(({ identity }) => identity.name)).toEqual(['b', 'c', 'd']);
   });
 
   it('says that a file is no store', () => {
     using dir = tempDir();
     const path = join(dir.path, 'state.db');
     new Store(path)[Symbol.dispose]();
-    expect(readStoredClaims(path)).toEqual([]);
-    expect(() => readStoredClaims(dir.path)).toThrow(/state store .* cannot be used/);
+    expect(claimsIn(dir.path)).toEqual([]);
+    writeFileSync(path, 'no database at all');
+    expect(() => claimsIn(dir.path)).toThrow(/state store .* cannot be used/);
   });
 });
 

@@ -3,10 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { createProgram } from '../../../../src/app/program.ts';
-import { claimsCommand } from '../../../../src/app/tools/claims-command.ts';
-import { doctorCommand } from '../../../../src/app/tools/doctor-command.ts';
-import { inventoryCommand } from '../../../../src/app/tools/inventory-command.ts';
-import { metadataCommand } from '../../../../src/app/tools/metadata-command.ts';
+import { claimsCommand, doctorCommand, inventoryCommand, metadataCommand } from '../../../../src/app/tools/commands.ts';
 
 const repo = fileURLToPath(new URL('../../../../', import.meta.url));
 const page = readFileSync(join(repo, 'docs/troubleshooting.md'), 'utf8');

@@ -34,14 +34,13 @@ describe('parseCniResult', () => {
       cniVersion: '1.1.0',
       interfaces: [
         { name: 'br0', mac: '02:00:00:00:00:01', mtu: 1500 },
-        { name: 'net1', mac: '02:00:00:00:aa:02', mtu: 9000, sandbox: '/run/netns/a', pciId: '0000:3b:02.1' },
+        { name: 'net1', mac: '02:00:00:00:aa:02', mtu: 9000, sandbox: '/run/netns/a', pciID: '0000:3b:02.1' },
       ],
       ips: [
         { interface: 1, address: '10.1.2.3/24', gateway: '10.1.2.1' },
         { interface: 1, address: '2001:db8::5/64', gateway: '2001:db8::1' },
       ],
       routes: [{ dst: '0.0.0.0/0', gw: '10.1.2.1', priority: 50, table: 100 }, { dst: '2001:db8::/32' }],
-      dns: { nameservers: ['10.1.2.1'], search: ['example.org'] },
     });
   });
 

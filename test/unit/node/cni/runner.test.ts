@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { CniCache } from '../../../../src/node/cni/cache.ts';
 import {
   type CniAttachment,
   CniError,
@@ -115,7 +116,7 @@ describe('add', () => {
     const [file] = readdirSync(cacheDir);
     expect(JSON.parse(readFileSync(join(cacheDir, file!), 'utf8')).result).toEqual(first);
     expect(await createRunner().cachedAttachments()).toEqual({
-      attachments: [{ kind: 'chain', attachment, result: expect.objectContaining({ interfaces: first.interfaces }) }],
+      attachments: [{ kind: 'chain', attachment }],
       problems: [],
     });
   });
@@ -215,7 +216,7 @@ describe('a failing add', () => {
     await failureOf(runner.add(attachmentOf(['sriov']), never));
     plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
     await runner.add(attachmentOf(['sriov']), never);
-    expect((await runner.cachedAttachments()).attachments).toMatchObject([{ result: {} }]);
+    expect((await new CniCache(join(dir.path, 'cache')).list()).entries).toMatchObject([{ result: {} }]);
   });
 
   it('runs nothing at all if a plugin of the chain is not installed', async () => {

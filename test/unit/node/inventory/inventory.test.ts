@@ -89,8 +89,8 @@ describe('Inventory, of VFs', () => {
     expect(addresses(await node.inventory().scan())).toContain(a0);
   });
 
-  it('never offers the VF that carries the default route, in whatever table', async () => {
-    node.routes = [{ ...defaultRoute(node.indexOf('ensAv0')), table: 100 }];
+  it('never offers the VF that carries a default route', async () => {
+    node.routes = [defaultRoute(node.indexOf('ensAv0'))];
     const report = await node.inventory().scan();
     expect(addresses(report)).toEqual([a1, b0]);
     expect(report.excluded).toEqual([
@@ -99,7 +99,7 @@ describe('Inventory, of VFs', () => {
   });
 
   it('offers no VF with an address of the node, or with a VLAN on it', async () => {
-    const rest = { tentative: false, dadFailed: false, deprecated: false };
+    const rest = { tentative: false, dadFailed: false };
     node.addresses = [
       { index: node.indexOf('ensAv0'), cidr: '10.40.0.1/24', scope: 'global', ...rest },
       // Every interface that is up has one.
@@ -143,7 +143,7 @@ describe('Inventory, of VFs', () => {
   });
 
   it('does not mind routes that lead nowhere', async () => {
-    node.routes = [{ ...defaultRoute(), type: 'unreachable', nextHops: [{}] }];
+    node.routes = [{ ...defaultRoute(), isUnicast: false, links: [] }];
     expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 

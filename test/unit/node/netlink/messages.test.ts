@@ -18,7 +18,7 @@ import {
 } from '../../../../src/node/netlink/link.ts';
 import { decodeQdisc, encodeQdisc } from '../../../../src/node/netlink/qdisc.ts';
 import { decodeRoute, encodeRoute, isDefaultRoute } from '../../../../src/node/netlink/route.ts';
-import { decodeVfInfos } from '../../../../src/node/netlink/vf-info.ts';
+import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
 
 const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
 const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attributes));
@@ -69,10 +69,8 @@ describe('decodeLink', () => {
       index: 7,
       name: 'ens1f0v1',
       hardwareAddress: '02:00:00:00:00:07',
-      permanentAddress: '02:00:00:00:00:ff',
       mtuBytes: 9000,
       up: true,
-      operState: 'up',
       carrier: true,
       alias: 'netdra:x',
       parentDevice: '0000:3b:02.1',
@@ -101,9 +99,8 @@ describe('decodeLink', () => {
       attribute(16, Buffer.of(250)),
     ]);
     expect(Object.keys(decodeLink(message)).sort()).toEqual(
-      ['altNames', 'carrier', 'flags', 'index', 'mtuBytes', 'name', 'operState', 'up'].sort(),
+      ['altNames', 'carrier', 'flags', 'index', 'mtuBytes', 'name', 'up'].sort(),
     );
-    expect(decodeLink(message).operState).toBe('unknown');
   });
 });
 
@@ -201,30 +198,15 @@ describe('addresses', () => {
 
 describe('routes', () => {
   it('come back as they were', () => {
-    const route = {
-      destination: '::/0',
-      gateway: '2001:db8::1',
-      index: 3,
-      metric: 7,
-      source: '2001:db8::5',
-      table: 1000,
-    };
+    const route = { destination: '::/0', gateway: '2001:db8::1', index: 3 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
-    expect(decoded).toEqual({
-      family: 'ipv6',
-      destination: '::/0',
-      nextHops: [{ index: 3, gateway: '2001:db8::1' }],
-      table: 1000,
-      type: 'unicast',
-      metric: 7,
-      source: '2001:db8::5',
-    });
+    expect(decoded).toEqual({ destination: '::/0', links: [3], isUnicast: true });
     expect(isDefaultRoute(decoded)).toBe(true);
   });
 
   it('can lead IPv4 over an IPv6 gateway', () => {
     const decoded = decodeRoute(Buffer.concat(encodeRoute({ destination: '0.0.0.0/0', gateway: 'fe80::1', index: 3 })));
-    expect(decoded).toMatchObject({ destination: '0.0.0.0/0', nextHops: [{ index: 3, gateway: 'fe80::1' }] });
+    expect(decoded).toMatchObject({ destination: '0.0.0.0/0', links: [3] });
   });
 
   it('can have several ways out', () => {
@@ -235,10 +217,7 @@ describe('routes', () => {
     const hops = Buffer.concat([hop(3, Buffer.of(10, 0, 0, 1)), hop(4, Buffer.of(10, 0, 1, 1))]);
     const message = Buffer.concat([Buffer.of(2, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(9, hops)])]);
     const route = decodeRoute(message)!;
-    expect(route.nextHops).toEqual([
-      { index: 3, gateway: '10.0.0.1' },
-      { index: 4, gateway: '10.0.1.1' },
-    ]);
+    expect(route.links).toEqual([3, 4]);
     expect(isDefaultRoute(route)).toBe(true);
   });
 
@@ -252,7 +231,6 @@ describe('routes', () => {
     [{ destination: 'default', index: 1 }, 'prefix length'],
     [{ destination: '::/0', gateway: '10.0.0.1', index: 1 }, 'gateway 10.0.0.1 is IPv4'],
     [{ destination: '0.0.0.0/0', gateway: '10.0.0.1/24', index: 1 }, 'not an IP address'],
-    [{ destination: '0.0.0.0/0', source: '::1', index: 1 }, 'another family'],
     [{ destination: '0.0.0.0/0', index: 0 }, 'not an interface index'],
   ])('refuse %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
 });

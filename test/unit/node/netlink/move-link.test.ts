@@ -16,7 +16,7 @@ class Namespace {
   }
 
   add(name: string, more: Partial<Link> = {}): Link {
-    const state = { mtuBytes: 1500, up: false, operState: 'down' as const, carrier: false, altNames: [] };
+    const state = { mtuBytes: 1500, up: false, carrier: false, altNames: [] };
     const link = { index: this.links.length + 1, name, ...state, ...more };
     this.links.push(link);
     return link;

@@ -102,7 +102,6 @@ export function linksOf(functions: TreeFunction[]): Link[] {
     hardwareAddress: each.address ?? defaultAddress,
     mtuBytes: each.mtu ?? 1500,
     up: true,
-    operState: 'up',
     carrier: true,
     altNames: [],
     parentDevice: pci.busDevice ?? pci.pciAddress,

@@ -70,7 +70,7 @@ describe('simulatedSysfs', () => {
     const plan = planSimulation({ pfs: 2, vfsPerPf: 3, namePrefix: 'nsim' });
     await writeFileTree(dir.path, simulatedSysfs(plan));
     const sysfs = new Sysfs(dir.path);
-    expect(await sysfs.pfAddresses()).toEqual(plan.map(({ pciAddress }) => pciAddress));
+    expect((await sysfs.networkFunctions()).pfs).toEqual(plan.map(({ pciAddress }) => pciAddress));
     const pf = await sysfs.pf(plan[1]!.pciAddress);
     expect(pf).toMatchObject({ totalVfs: 240, driver: 'veth', pcieRoot: 'pcife00:01' });
     expect(await sysfs.interfaces(pf.pciAddress)).toMatchObject([{ name: 'nsim1' }]);

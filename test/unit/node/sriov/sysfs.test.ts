@@ -29,7 +29,7 @@ describe('Sysfs.networkFunctions', () => {
     mkdirSync(device('not-an-address'), { recursive: true });
     const pfs = [pfAddress, '0000:5e:00.1', '0000:81:00.0'];
     expect(await sysfs.networkFunctions()).toEqual({ pfs, others: ['0000:00:1f.6'] });
-    expect(await sysfs.pfAddresses()).toEqual(pfs);
+    expect((await sysfs.networkFunctions()).pfs).toEqual(pfs);
   });
 
   it('looks again at what was no VF: the link to the PF comes a moment after the function', async () => {

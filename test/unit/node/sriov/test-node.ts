@@ -80,7 +80,7 @@ export class TestNode implements Disposable {
 
   /** Another interface of the host. */
   addLink(index: number, name: string, more: Partial<Link> = {}): void {
-    const rest = { mtuBytes: 1500, up: true, operState: 'up' as const, carrier: true, altNames: [] };
+    const rest = { mtuBytes: 1500, up: true, carrier: true, altNames: [] };
     this.links = [...this.links, { index, name, ...rest, ...more }];
   }
 
@@ -94,11 +94,5 @@ export class TestNode implements Disposable {
 }
 
 export function defaultRoute(...indices: number[]): Route {
-  return {
-    family: 'ipv4',
-    destination: '0.0.0.0/0',
-    nextHops: indices.map((index) => ({ index, gateway: '192.0.2.1' })),
-    table: 254,
-    type: 'unicast',
-  };
+  return { destination: '0.0.0.0/0', links: indices, isUnicast: true };
 }

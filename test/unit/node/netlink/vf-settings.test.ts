@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodeVfChange, encodeVfProperty, type VfChange } from '../../../../src/node/netlink/vf-change.ts';
-import { decodeVfInfos } from '../../../../src/node/netlink/vf-info.ts';
+import { encodeAttributes } from '../../../../src/node/netlink/attributes.ts';
+import { decodeVfInfos, encodeVfChange, type VfChange } from '../../../../src/node/netlink/vf-settings.ts';
 
 const linkHeader = Buffer.alloc(16);
 
 /** The kernel answers with the same attributes in the same nesting, VLANs apart. */
 function roundTrip(vfIndex: number, change: VfChange) {
-  return encodeVfChange(vfIndex, change).map((each) =>
-    decodeVfInfos(Buffer.concat([linkHeader, encodeVfProperty(each)])),
+  return encodeVfChange(vfIndex, change).map(({ attributes }) =>
+    decodeVfInfos(Buffer.concat([linkHeader, ...encodeAttributes(attributes)])),
   );
 }
 
@@ -47,7 +47,7 @@ describe('encodeVfChange', () => {
     const [vlan] = encodeVfChange(2, { vlan: { id: 100, priority: 5, protocol: '802.1ad' } });
     if (vlan === undefined) throw new Error('nothing encoded');
     // VFINFO_LIST > VF_INFO > VLAN_LIST > VLAN_INFO { u32 vf, vlan, qos; be16 protocol }
-    expect(encodeVfProperty(vlan).toString('hex')).toBe(
+    expect(Buffer.concat(encodeAttributes(vlan.attributes)).toString('hex')).toBe(
       ['20001680', '1c000180', '18000c80', '14000100', '02000000', '64000000', '05000000', '88a80000'].join(''),
     );
   });

@@ -1,0 +1,199 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { Command, Option } from 'commander';
+import { defined } from '../../lib/defined.ts';
+import { explain } from '../../lib/errors.ts';
+import { type FlagName, flagOption, type Settings } from '../settings.ts';
+import { formatFindings } from './finding.ts';
+import { formatJson, openTerminal, type Terminal } from './terminal.ts';
+
+// Commands load their code when they are run: what is imported above is loaded by the driver, too.
+
+interface OutputOptions {
+  output: 'table' | 'json';
+}
+
+/** What a tool gets: the output format, and flags of `netdra run`. */
+type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name>;
+
+const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
+
+/** `netdra doctor`: finds what on this node keeps the driver from working. Exit code 1 if anything does. */
+export function doctorCommand(): Command {
+  const command = toolCommand(
+    'doctor',
+    'look at this node: what keeps the driver from its work, and how to mend it; changes nothing',
+    [
+      ...(['driverName', 'kubeconfig', 'kubeletPluginsDir', 'kubeletRegistryDir', 'cdiDir', 'stateDir'] as const),
+      ...(['procSysDir', 'nriSocket', 'simulate'] as const),
+    ],
+    async (options) => {
+      const { runDoctor } = await import('./doctor.ts');
+      const { readCriRuntime } = await import('./cri-runtime.ts');
+      const { probeNri } = await import('./nri-probe.ts');
+      const { hasServiceAccount, KubeClient } = await import('../../framework/kube/index.ts');
+      const { loadKubeConfig } = await import('../../framework/kube/kube-config.ts');
+      const { systemClock: clock } = await import('../../lib/clock.ts');
+      const { kubeconfig, simulate } = options;
+      const { criSocket, netnsDir } = command.opts<{ criSocket?: string; netnsDir: string }>();
+      const findings = await runDoctor({
+        ...{ ...options, ...driverDirs(options), netnsDir, procDir: '/proc', sysDir: '/sys' },
+        simulated: simulate !== undefined,
+        criSockets: criSocket === undefined ? criSockets : [criSocket],
+        readCri: readCriRuntime,
+        probeNri,
+        openKube: () =>
+          kubeconfig === undefined && !hasServiceAccount()
+            ? undefined
+            : new KubeClient(loadKubeConfig(kubeconfig), { clock, userAgent: 'netdra/doctor' }),
+      });
+      writeOutput(options, findings, formatFindings);
+      if (findings.some(({ level }) => level === 'problem')) process.exitCode = 1;
+    },
+  );
+  return command
+    .option('--cri-socket <path>', `the runtime's own socket (default: ${criSockets.join(', or ')})`)
+    .option('--netns-dir <path>', "where the runtime mounts pods' network namespaces", '/var/run/netns');
+}
+
+/** `netdra inventory`: the devices that are offered, and why others are not. */
+export function inventoryCommand(): Command {
+  return toolCommand(
+    'inventory',
+    'list the devices of this node as they are offered, and why others are not; changes nothing',
+    ['driverName', 'kubeletPluginsDir', 'stateDir', 'inventoryPolicy', 'simulate'],
+    async (options) => {
+      const { formatInventory, simulatedTree, takeInventory } = await import('./inventory.ts');
+      const { heldDevices } = await import('../../driver/devices/held-devices.ts');
+      const { openStored } = await import('./stored-claims.ts');
+      const { RtnlConnection } = await import('../../node/netlink/index.ts');
+      const dirs = driverDirs(options);
+      const { stateDir } = dirs;
+      const { inventoryPolicy: policyPath, simulate } = options;
+      using stored = openStored(dirs);
+      const { claims } = stored;
+      using connection = RtnlConnection.open();
+      const view = await takeInventory({
+        connection,
+        sysfsRoot: '/sys',
+        held: heldDevices(claims),
+        claimOf(pciAddress) {
+          const holder = claims.find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
+          return holder && `${holder.identity.namespace}/${holder.identity.name}`;
+        },
+        ...defined({ policyPath, simulatedIn: simulate && stateDir }),
+      });
+      writeOutput(options, view, formatInventory);
+      if (simulate === undefined && existsSync(simulatedTree(stateDir)))
+        process.stderr.write('netdra: there are simulated VFs, too: --simulate, as the driver has it, lists them\n');
+    },
+  );
+}
+
+/** `netdra claims`: the prepared claims, and where their devices are. */
+export function claimsCommand(): Command {
+  return toolCommand(
+    'claims',
+    'list the claims that are prepared on this node, and where their devices are; changes nothing',
+    ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
+    async (options) => {
+      const { formatClaims, viewClaims } = await import('./claims.ts');
+      const { inspectClaim } = await import('../../framework/metadata/index.ts');
+      const { openStored } = await import('./stored-claims.ts');
+      const { RtnlConnection } = await import('../../node/netlink/index.ts');
+      const { driverName, attributesDir, downwardApiDir } = options;
+      const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
+      using host = RtnlConnection.open();
+      using stored = openStored(dirs);
+      const { claims, records } = stored;
+      const view = await viewClaims({
+        ...{ claims, host },
+        inspect: (claim) => inspectClaim(driverName, dirs, claim, records),
+      });
+      writeOutput(options, view, formatClaims);
+    },
+  );
+}
+
+/** `netdra metadata`: the metadata that containers get. Exit code 1 if anything is wrong with it. */
+export function metadataCommand(): Command {
+  return toolCommand(
+    'metadata',
+    'show and check a metadata file, or all files of a claim that is prepared on this node',
+    ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
+    async (options, subject = '') => {
+      const { formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import('./metadata.ts');
+      const { driverName, attributesDir, downwardApiDir } = options;
+      const show = <View extends Parameters<typeof isGood>[0]>(
+        view: View,
+        format: (terminal: Terminal, view: View) => string,
+      ) => {
+        writeOutput(options, view, format);
+        if (!isGood(view)) process.exitCode = 1;
+      };
+      // Names of namespaces and claims have neither slashes nor a leading dot.
+      const isClaim = /^[a-z0-9][^/]*\/[^/]+$/.test(subject) && !existsSync(subject);
+      if (!isClaim) return show(await viewFile(subject), formatFile);
+      const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
+      const { openStored } = await import('./stored-claims.ts');
+      using stored = openStored(dirs);
+      show(await viewClaimFiles(driverName, dirs, subject, stored.records), formatClaimFiles);
+    },
+  ).argument('<path|claim>', 'path of a file, or namespace/name of a claim');
+}
+
+/** `netdra seccomp`: the driver's seccomp profile, for the node. */
+export function seccompCommand(): Command {
+  return new Command('seccomp')
+    .description("print the driver's seccomp profile, or install it where the kubelet looks for profiles")
+    .showHelpAfterError('(netdra seccomp --help lists the flags)')
+    .option('--install <path>', 'file to write, below the directory seccomp of the kubelet')
+    .action(({ install }: { install?: string }) =>
+      runTool(async () => {
+        const { installProfile, profileText } = await import('./seccomp.ts');
+        if (install === undefined) process.stdout.write(profileText);
+        else installProfile(install);
+      }),
+    );
+}
+
+/**
+ * A read-only command with some of the flags of `netdra run`.
+ * @param run gets the command's arguments after its options
+ */
+function toolCommand<Name extends FlagName>(
+  name: string,
+  description: string,
+  flags: readonly Name[],
+  run: (options: ToolOptions<Name>, ...args: string[]) => Promise<void>,
+): Command {
+  const command = new Command(name)
+    .description(description)
+    .showHelpAfterError(`(netdra ${name} --help lists the flags)`)
+    .addOption(new Option('-o, --output <format>', 'output format').choices(['table', 'json']).default('table'))
+    .action(() => runTool(() => run(command.opts<ToolOptions<Name>>(), ...command.args)));
+  for (const flag of flags) command.addOption(flagOption(flag));
+  return command;
+}
+
+/** Writes the result of a command, for people or for programs. */
+function writeOutput<T>({ output }: OutputOptions, value: T, format: (terminal: Terminal, value: T) => string): void {
+  const terminal = openTerminal(process.stdout);
+  terminal.write(output === 'json' ? formatJson(value) : format(terminal, value));
+}
+
+/** Runs a command; a failure is reported in one line, with exit code 1. */
+async function runTool(task: () => Promise<void>): Promise<void> {
+  try {
+    await task();
+  } catch (error) {
+    process.stderr.write(`netdra: ${explain(error)}\n`);
+    process.exitCode = 1;
+  }
+}
+
+/** The driver's directory below the kubelet's `plugins`, and its state directory. */
+function driverDirs(settings: Pick<Settings, 'driverName' | 'kubeletPluginsDir' | 'stateDir'>) {
+  const dataDir = join(settings.kubeletPluginsDir, settings.driverName);
+  return { dataDir, stateDir: settings.stateDir ?? dataDir };
+}

@@ -1,0 +1,17 @@
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import type { ErrorDetails } from '../../lib/errors.ts';
+import { DriverError, type DriverErrorCode } from '../claims/errors.ts';
+
+/**
+ * The error for a claim that the driver refuses.
+ * @param problem follows the name of the claim: ` may not set driver`
+ */
+export function refusal(
+  { identity: { namespace, name } }: AllocatedClaim,
+  code: DriverErrorCode,
+  problem: string,
+  details: Omit<ErrorDetails, 'claim'>,
+): DriverError {
+  const claim = `${namespace}/${name}`;
+  return new DriverError(code, `claim ${claim}${problem}`, { claim, ...details });
+}

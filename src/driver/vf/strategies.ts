@@ -1,0 +1,123 @@
+import { defined } from '../../lib/defined.ts';
+import { maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
+import type { StoredDevice } from '../state/index.ts';
+import type { CniAttacher } from './cni-attacher.ts';
+import { canonicalCidr, configureLink } from './configure-link.ts';
+import { pfSettingsOf } from './pf-settings.ts';
+import { type AttachStrategy, missing, type VfState } from './strategy.ts';
+import type { VfHost, VfLinks } from './vf-links.ts';
+
+/** What strategies attach VFs with. */
+interface StrategyParts {
+  links: VfLinks;
+  vfs: Pick<VfHost, 'adminInfo'>;
+  cni: CniAttacher;
+}
+
+/** `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
+export function netlinkStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
+  return {
+    async attach(task) {
+      const { device, place, pod, signal } = task;
+      const { config } = device;
+      // An attachment is stored before the VF is moved: without one the VF is not in the pod.
+      const found = device.attachment === undefined ? undefined : await pod.find(device);
+      const link = found ?? (await links.attach(await links.snapshot(task), task));
+      const { addresses, routes } = await cni.addresses(device, place, signal);
+      await configureLink(pod.namespace, link, {
+        ...config,
+        addresses: [...(config.addresses ?? []), ...addresses],
+        routes: [...(config.routes ?? []), ...routes],
+      });
+      pod.follow();
+      return await withVlan(vfs, device, await pod.stateAfterChange(device, link));
+    },
+    read: readerOfInterfaces(vfs),
+    detach: detacher(links, cni),
+  };
+}
+
+/** `attach: cni`: the plugins of the claim's network move the VF, configure it, and move it back. */
+export function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
+  return {
+    async attach(task) {
+      const { device, place, pod, signal } = task;
+      const found = await pod.find(device);
+      // Before it is configured from outside: a plugin may reset the VF's settings when it is deleted.
+      if (found === undefined && device.attachment !== undefined) await cni.removeLost(device, place, signal);
+      const { hardwareAddress } = found ?? (await links.snapshot(task));
+      // Also for a VF that is in the pod: an ADD that was cut short is undone and repeated by the runner.
+      await cni.add(device, place, signal);
+      pod.changed();
+      pod.follow();
+      const link = await pod.find(device, hardwareAddress);
+      if (link !== undefined) return await withVlan(vfs, device, await pod.stateOf(link));
+      throw missing(task, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
+    },
+    read: readerOfInterfaces(vfs),
+    detach: detacher(links, cni),
+  };
+}
+
+/** `attach: observe`: another component, such as Multus, moves the VF into the pod and back. */
+export function observeStrategy({ vfs }: Pick<StrategyParts, 'vfs'>): AttachStrategy {
+  const read = readerOfInterfaces(vfs);
+  return {
+    async attach({ device, place, pod, record }) {
+      const state = await read(device, pod);
+      if (state === undefined) {
+        throw missing({ device, place }, `no component has moved it into ${place.netnsPath}, and attach is "observe"`);
+      }
+      record();
+      return state;
+    },
+    read,
+    // The component that moved the VF moves it back, after our hook. If it fails, reconciliation does (ObservedVfs).
+    detach: async () => undefined,
+  };
+}
+
+/** A VF that is bound to vfio has no interface to move: the application configures it from the metadata. */
+export function userSpaceStrategy({ vfs, cni }: Omit<StrategyParts, 'links'>): AttachStrategy {
+  /** @param given addresses of the IPAM plugin */
+  const describe = async (device: StoredDevice, given: readonly string[]): Promise<VfState> => {
+    const { interfaceName, addresses = [], mtu } = device.config;
+    const info = await pfSettingsOf(vfs, device, ['vlan', 'hardwareAddress']);
+    return {
+      hardwareAddress: info?.hardwareAddress,
+      ips: [...new Set([...addresses, ...given].map(canonicalCidr))].sort().slice(0, maxReportedAddresses),
+      tentative: false,
+      ...defined({ interfaceName, mtuBytes: mtu, vlan: info?.vlan?.id }),
+    };
+  };
+  return {
+    async attach({ device, place, record, signal }) {
+      record();
+      const { addresses } = await cni.addresses(device, place, signal);
+      return await describe(device, addresses);
+    },
+    read: async (device) => device.attachment && (await describe(device, device.attachment.networkData?.ips ?? [])),
+    detach: (device, attachment) => cni.remove(device, attachment),
+  };
+}
+
+/** Reads VFs that were attached with an interface. */
+function readerOfInterfaces(vfs: StrategyParts['vfs']): AttachStrategy['read'] {
+  return async (device, pod) => {
+    pod.follow();
+    const link = await pod.findAttached(device);
+    return link && (await withVlan(vfs, device, await pod.stateOf(link)));
+  };
+}
+
+function detacher(links: VfLinks, cni: CniAttacher): AttachStrategy['detach'] {
+  return async (device, attachment) => {
+    await cni.remove(device, attachment);
+    await links.detach(device, attachment);
+  };
+}
+
+async function withVlan(vfs: StrategyParts['vfs'], device: StoredDevice, state: NetworkState): Promise<VfState> {
+  const info = await pfSettingsOf(vfs, device, ['vlan']);
+  return info?.vlan === undefined ? state : { ...state, vlan: info.vlan.id };
+}
