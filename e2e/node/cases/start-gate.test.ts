@@ -7,10 +7,10 @@ import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { DriverProcess } from '../driver-process.ts';
-import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../faults/vf-pod.ts';
 import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
 import type { ContainerdSeries } from '../tools.ts';
+import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../vf-pod.ts';
 
 /** Long enough for a container that is not held back. */
 const aMoment = 1_500;
