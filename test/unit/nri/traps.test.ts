@@ -10,7 +10,7 @@ import {
   TtrpcServer,
 } from '../../../nri/index.ts';
 import { PluginService } from '../../../nri/plugin-service.ts';
-import { type PodInput, startFakeRuntime } from '../../../nri/testing.ts';
+import { startFakeRuntime } from '../../../nri/testing.ts';
 import type { Channel } from '../../../nri/ttrpc/channel.ts';
 import { createTtrpcCodec } from '../../../nri/ttrpc/codec.ts';
 import { encodeTtrpcFrame, FrameType } from '../../../nri/ttrpc/frame.ts';
@@ -157,48 +157,6 @@ describe('trap 6: a restarted containerd says nothing more about older pods', ()
     await runtime.runPodSandbox({ id: 'new' });
     await runtime.removePodSandbox({ id: 'new' });
     expect(events).toEqual(['stop old', 'remove old', 'remove never seen', 'run new', 'remove new']);
-  });
-});
-
-/** What the handlers get to see of such a pod. */
-async function seen(event: 'runPodSandbox' | 'stopPodSandbox', pod: PodInput): Promise<PodSandbox | undefined> {
-  let got: PodSandbox | undefined;
-  const { runtime } = await stage(
-    {
-      handlers: {
-        [event]: (given: PodSandbox) => {
-          got = given;
-        },
-      },
-    },
-    { name: 'cri-o' },
-  );
-  await runtime.waitForPlugin('test');
-  await runtime[event](pod);
-  return got;
-}
-
-describe('trap 7: a pod on the network of the host has no network namespace, or that of the host', () => {
-  it('hands over either as it came', async () => {
-    const containerd = {
-      id: 'a',
-      namespaces: [
-        { type: 'pid', path: '' },
-        { type: 'ipc', path: '' },
-      ],
-    };
-    expect(await seen('runPodSandbox', containerd)).toMatchObject(containerd);
-    const crio = { id: 'b', namespaces: [{ type: 'network', path: '/var/run/netns/host-bind-mount' }] };
-    expect(await seen('runPodSandbox', crio)).toMatchObject(crio);
-    expect(await seen('runPodSandbox', { id: 'c' })).toMatchObject({ namespaces: [], ips: [], pid: 0 });
-  });
-});
-
-describe('trap 8: when a pod stops its network namespace may be gone', () => {
-  it('hands over the stale path, or none, without looking at it', async () => {
-    const stale = { id: 'a', namespaces: [{ type: 'network', path: '/var/run/netns/long-gone' }] };
-    expect(await seen('stopPodSandbox', stale)).toMatchObject(stale);
-    expect(await seen('stopPodSandbox', { id: 'b' })).toMatchObject({ namespaces: [] });
   });
 });
 

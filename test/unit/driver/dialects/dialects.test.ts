@@ -3,7 +3,6 @@ import {
   type DialectDevice,
   deviceInfoFile,
   dialectsSchema,
-  findEnvConflicts,
   formatEnv,
   sriovNetworkPodEnv,
   viewInDialects,
@@ -110,25 +109,6 @@ describe('device-info', () => {
       'pci-address': '0000:3b:02.3',
       'vhost-net': '/dev/vhost-net',
     });
-  });
-});
-
-describe('conflicts', () => {
-  const view = (device: DialectDevice) => viewInDialects({ devicePlugin: { resourceName, info: false } }, [device]).env;
-
-  it('are variables with two values', () => {
-    expect(
-      findEnvConflicts([
-        { request: 'nics/left', env: view(dpdk) },
-        { request: 'nics/right', env: view(kernel) },
-      ]),
-    ).toEqual(['PCIDEVICE_INTEL_COM_SRIOV_DPDK: requests nics/left and nics/right give it different values']);
-    expect(
-      findEnvConflicts([
-        { request: 'a/vf', env: view(dpdk) },
-        { request: 'b/vf', env: view(dpdk) },
-      ]),
-    ).toEqual([]);
   });
 });
 

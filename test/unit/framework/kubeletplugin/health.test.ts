@@ -97,19 +97,6 @@ describe('setHealth', () => {
     expect(bench.logger.messages('warn')).toEqual([]);
   });
 
-  it('drops the streams of kubelets that are gone', async () => {
-    await using bench = await startHealthBench();
-    bench.helper.setHealth([device('a')]);
-    for (let round = 0; round < 20; round++) {
-      const services = ['v1.DRAResourceHealth'];
-      const watch = new HealthWatch({ endpoint: bench.helper.sockets.dra, services });
-      await expect.poll(() => watch.received).toHaveLength(1);
-      watch[Symbol.dispose]();
-    }
-    bench.helper.setHealth([device('a', { health: 'unhealthy' })]);
-    await expect.poll(() => bench.watch.health('node-1', 'a').health).toBe('Unhealthy');
-  });
-
   it.each<[string, DeviceHealth[], RegExp]>([
     ['without a name', [device('')], /it has no pool or no name/],
     ['in a state that is none', [device('a', { health: 'fine' as never })], /node-1\/a is "fine"/],

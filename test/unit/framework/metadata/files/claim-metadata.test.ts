@@ -15,7 +15,6 @@ import {
   ClaimMetadata,
   type ClaimRecord,
   type DeviceMetadata,
-  decodeStream,
   layouts,
   readMetadataFile,
 } from '../../../../../src/framework/metadata/index.ts';
@@ -50,29 +49,6 @@ describe('ClaimMetadata', () => {
     file = join(dir.path, 'data/dra-device-metadata/default_fast-net/vf/metadata.json');
   });
   afterEach(() => dir[Symbol.dispose]());
-
-  it('lays down a CDI spec and no file for a deferred request', async () => {
-    const ids = await metadata.prepare(record, new Map());
-    expect(ids).toEqual(new Map([['vf', `${driver}/metadata=1a-uid_vf`]]));
-    expect(existsSync(file)).toBe(false);
-    const spec = JSON.parse(readFileSync(join(dir.path, `cdi/${driver}_metadata_1a-uid_vf.json`), 'utf8'));
-    expect(spec).toMatchObject({ cdiVersion: '0.5.0', kind: `${driver}/metadata`, devices: [{ name: '1a-uid_vf' }] });
-    const { mounts } = spec.devices[0].containerEdits;
-    expect(mounts).toHaveLength(2);
-    expect(mounts[0]).toEqual({
-      hostPath: file,
-      containerPath: `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/fast-net/vf/${driver}-metadata.json`,
-      options: ['ro', 'bind'],
-    });
-  });
-
-  it('writes generation 1 with the first update, then counts', async () => {
-    await metadata.prepare(record, new Map());
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
-    expect(decodeStream(readFileSync(file, 'utf8'))).toMatchObject({ generation: 2, request: 'vf', claim });
-    expect(statSync(file).mode & 0o777).toBe(0o644);
-  });
 
   it('tells whether what was laid down is about the devices of the claim', async () => {
     const device = { request: 'vf', pool: 'node-1', name: 'dev-1' };
@@ -109,15 +85,6 @@ describe('ClaimMetadata', () => {
     expect(statSync(file, { bigint: true }).mtimeNs).toBe(before);
   });
 
-  it('writes a file again that another process removed, in the same generation', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    unlinkSync(file);
-    const update = await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    expect(update).toEqual({ generation: 1, isWritten: true });
-    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
-  });
-
   it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
@@ -146,25 +113,6 @@ describe('ClaimMetadata', () => {
     expect(await restarted.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
   });
 
-  it('starts from nothing for another UID under the same name', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    const successor = { ...claim, uid: '2b-uid' };
-    await metadata.prepare({ ...record, claim: successor }, new Map());
-    expect(existsSync(file)).toBe(false);
-    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([`${driver}_metadata_2b-uid_vf.json`]);
-    expect(await metadata.update(successor, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 1 });
-    // A late unprepare of the old claim leaves the new one alone.
-    await metadata.unprepare(claim);
-    expect(await metadata.read(successor, 'vf')).toMatchObject({ generation: 1 });
-  });
-
-  it('writes immediate and identity-only metadata at prepare', async () => {
-    const identity = { driver, pool: 'node-1', name: 'dev-1' };
-    await metadata.prepare(record, new Map([['vf', [identity]]]));
-    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [identity] });
-  });
-
   it.each([
     ['another UID', { ...claim, uid: 'other' }, 'vf', 'dev-1', /prepared with UID 1a-uid, not other/],
     ['another request', claim, 'gpu', 'dev-1', /request gpu is not prepared/],
@@ -174,22 +122,6 @@ describe('ClaimMetadata', () => {
     await metadata.prepare(record, new Map());
     await expect(metadata.update(target, request, [{ driver, pool: 'node-1', name }])).rejects.toThrow(message);
     expect(existsSync(file)).toBe(false);
-  });
-
-  it('refuses an update for a device of another driver', async () => {
-    await metadata.prepare(record, new Map());
-    const foreign = { driver: 'other.example', pool: 'node-1', name: 'dev-1' };
-    await expect(metadata.update(claim, 'vf', [foreign])).rejects.toThrow(/is not prepared/);
-  });
-
-  it('hides a withdrawn file and goes on counting', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    await metadata.withdraw(claim);
-    expect(existsSync(file)).toBe(false);
-    expect(await metadata.read(claim, 'vf')).toBeUndefined();
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 2 });
-    expect(readdirSync(join(file, '..')).sort()).toEqual(['metadata-kep.json', 'metadata.json']);
   });
 
   it('withdraws some requests only, and goes on hiding nothing else', async () => {
@@ -344,15 +276,6 @@ describe('ClaimMetadata', () => {
       await expect(metadata.removeUnclaimed('default_fast-net')).rejects.toMatchObject({ code: 'metadata-io' });
       expect(existsSync(file)).toBe(true);
     });
-  });
-
-  it('leaves nothing behind at unprepare, and can repeat it', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    await metadata.unprepare(claim);
-    await metadata.unprepare(claim);
-    expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
-    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
   });
 
   it.each(['..', 'a/b', '', '.', 'nul\0'])('refuses %j as a part of a path', async (name) => {
