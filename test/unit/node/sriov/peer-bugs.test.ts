@@ -2,7 +2,7 @@ import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { layFunction, type TreeFunction } from './pci-tree.ts';
-import { defaultRoute, TestNode } from './test-node.ts';
+import { TestNode } from './test-node.ts';
 import { iceTree } from './trees/ice.ts';
 import { igbTree } from './trees/igb.ts';
 import { mlx5Tree } from './trees/mlx5.ts';
@@ -85,32 +85,6 @@ describe('discovery, where other drivers fail', () => {
     node.takeAway('ens785f0v0');
     const types = Object.values(await node.attributes()).map(({ linkType }) => linkType);
     expect(types).toEqual(['ethernet', 'ethernet', 'ethernet']);
-  });
-
-  it('selecting by driver is not only accepted but done', async () => {
-    using node = new TestNode(iceTree);
-    expect(await node.offered({ pfs: [{ select: { driver: 'ice' } }] })).toHaveLength(3);
-    expect(await node.offered({ pfs: [{ select: { driver: 'i40e' } }] })).toEqual([]);
-    expect(await node.offered({ pfs: [{ select: {}, vfDriver: 'vfio-pci' }] })).toEqual(['0000:17:01.1']);
-  });
-
-  it('what the host uses is left out: default route on a bond of PFs, PF below Open vSwitch', async () => {
-    using node = new TestNode([...igbTree, ...mlx5Tree]);
-    node.addLink(50, 'bond0', { kind: 'bond' });
-    node.change('enp1s0f0', { master: 50 });
-    node.routes = [defaultRoute(50)];
-    node.addLink(51, 'ovs-system', { kind: 'openvswitch' });
-    node.change('enp8s0f0np0', { master: 51 });
-    const { devices, excluded } = await node.inventory().scan();
-    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([
-      '0000:01:10.1',
-      '0000:01:10.3',
-      '0000:01:10.5',
-      '0000:5e:00.1',
-    ]);
-    expect(new Set(excluded.map(({ reason, interfaceName }) => `${reason} ${interfaceName}`))).toEqual(
-      new Set(['pf-carries-default-route enp1s0f0', 'pf-enslaved enp8s0f0np0']),
-    );
   });
 
   it('representors in a bridge say nothing about the VFs, and the first of them is not taken for the PF', async () => {
