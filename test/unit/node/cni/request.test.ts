@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { chainTask, ipamTask } from '../../../../src/node/cni/attachment.ts';
+import { chainTask } from '../../../../src/node/cni/attachment.ts';
 import { type CniAttachment, parseCniNetwork } from '../../../../src/node/cni/index.ts';
 import { createEnvironment, formatRequest } from '../../../../src/node/cni/request.ts';
 
@@ -49,14 +49,6 @@ describe('formatRequest', () => {
       mac: '02:00:00:00:00:01',
     });
     expect(requestOf({ type: 'sriov' }, { deviceId, capabilities })).not.toHaveProperty('runtimeConfig');
-  });
-
-  it('hands over the result before in the version of the network', () => {
-    const prevResult = { cniVersion: '1.0.0' as const, ips: [{ address: '10.0.0.1/24' }] };
-    expect(requestOf({ type: 'tuning' }, {}, prevResult).prevResult).toEqual({
-      cniVersion: '0.4.0',
-      ips: [{ address: '10.0.0.1/24', version: '4' }],
-    });
   });
 });
 
@@ -115,24 +107,5 @@ describe('chainTask', () => {
         network: 'fast',
       }),
     );
-  });
-});
-
-describe('ipamTask', () => {
-  it('calls the plugin with its section inside a configuration', () => {
-    const ipam = { cniVersion: '1.0.0' as const, name: 'fast', ipam: { type: 'host-local', subnet: '10.0.0.0/24' } };
-    const { attachment } = ipamTask({
-      ipam,
-      containerId: 'c1',
-      netnsPath: '/run/netns/a',
-      ifName: 'net1',
-      capabilities: { ips: ['10.0.0.7/24'] },
-    });
-    expect(JSON.parse(formatRequest(attachment.network.plugins[0]!, attachment))).toMatchObject({
-      cniVersion: '1.0.0',
-      name: 'fast',
-      ipam: { type: 'host-local', subnet: '10.0.0.0/24' },
-      runtimeConfig: { ips: ['10.0.0.7/24'] },
-    });
   });
 });

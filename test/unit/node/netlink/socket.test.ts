@@ -221,21 +221,6 @@ describe('RequestSocket', () => {
     expect(await answer).toEqual([]);
   });
 
-  it('answers noise with an error and goes on with the next request', () =>
-    fc.assert(
-      fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 15 }), async (noise) => {
-        const { kernel, socket } = connect();
-        const answer = socket.request(anyRequest, subject);
-        await tick();
-        const next = socket.request(anyRequest, subject);
-        kernel.answer([[noise]]);
-        await expect(answer).rejects.toMatchObject({ code: 'netlink-malformed' });
-        await tick();
-        kernel.answer([ack(kernel.seq)]);
-        expect(await next).toEqual([]);
-      }),
-    ));
-
   it('fails when the socket overruns or cannot send', async () => {
     const { kernel, socket } = connect();
     const overrun = socket.request(anyRequest, subject);
