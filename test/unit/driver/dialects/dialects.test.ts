@@ -7,7 +7,6 @@ import {
   sriovNetworkPodEnv,
   viewInDialects,
 } from '../../../../src/driver/dialects/index.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 
 const dpdk: DialectDevice = {
   name: '0000-3b-02-1',
@@ -26,13 +25,6 @@ const rdma: DialectDevice = {
 const kernel: DialectDevice = { name: '0000-3b-02-3', pciAddress: '0000:3b:02.3' };
 const vhost: DialectDevice = { ...kernel, access: { nodes: ['/dev/vhost-net', '/dev/net/tun'] } };
 const resourceName = 'intel.com/sriov_dpdk';
-
-it('takes the devices that the driver stores', () => {
-  const stored: StoredDevice = { ...dpdk, access: { nodes: [] }, pool: 'p', request: 'vf', config: {} };
-  expect(viewInDialects({ sriovNetwork: {} }, [stored]).env).toEqual({
-    SRIOVNETWORK_VF_DEVICE_0000_3b_02_1: '0000:3b:02.1',
-  });
-});
 
 it('writes nothing unless a dialect is configured', () => {
   expect(viewInDialects({}, [dpdk])).toEqual({ env: {}, deviceInfoFiles: [] });

@@ -117,13 +117,6 @@ describe('OrphanedFiles', () => {
       ]);
     });
 
-    it('stays although no claim is known: it may belong to one all the same', async () => {
-      known.clear();
-      replace('live', () => '');
-      for (let n = 0; n < 3; n++) await orphans.sweep(never);
-      expect(claimDirs()).toEqual(['default_live']);
-    });
-
     it('stays when it was readable at the first look', async () => {
       known.clear();
       rmSync(recordPath('live'));
@@ -280,17 +273,6 @@ describe('OrphanedFiles', () => {
     for (let n = 0; n < 2; n++) await orphans.sweep(never);
     expect(claimDirs()).toEqual([]);
     expect(logger.messages('warn')).toContain('files of a claim cannot be read or removed, and stay');
-  });
-
-  it('leaves a file to a claim that is prepared meanwhile', async () => {
-    const uid = randomUUID();
-    mkdirSync(sharedDirs().attributesDir);
-    const path = join(sharedDirs().attributesDir, `${testDriver}-${uid}-vf.json`);
-    writeFileSync(path, '{}');
-    await orphans.sweep(never);
-    known.add(uid);
-    for (let n = 0; n < 3; n++) await orphans.sweep(never);
-    expect(existsSync(path)).toBe(true);
   });
 
   it('removes what a crash has left of a directory, unless its claim came meanwhile', async () => {

@@ -60,19 +60,6 @@ describe('createEnvironment', () => {
     searchPath: '/bin',
   };
 
-  it('is all that the specification asks for, and PATH', () => {
-    const attachment = attachmentOf({ type: 'x' }, { args: { K8S_POD_NAME: 'app', MAC: '02:00:00:00:00:01' } });
-    expect(createEnvironment(attachment, options)).toEqual({
-      PATH: '/bin',
-      CNI_COMMAND: 'ADD',
-      CNI_CONTAINERID: 'c1',
-      CNI_NETNS: '/run/netns/a',
-      CNI_IFNAME: 'net1',
-      CNI_ARGS: 'IgnoreUnknown=1;K8S_POD_NAME=app;MAC=02:00:00:00:00:01',
-      CNI_PATH: '/opt/cni/bin:/x',
-    });
-  });
-
   it('has empty arguments where there are none, and IgnoreUnknown as the caller wants it', () => {
     expect(createEnvironment(attachmentOf({ type: 'x' }), options).CNI_ARGS).toBe('');
     const strict = attachmentOf({ type: 'x' }, { args: { IgnoreUnknown: 'false' } });

@@ -57,10 +57,6 @@ describe('parseCniResult', () => {
     });
   });
 
-  it('takes a result without a version for one of the configuration', () => {
-    expect(parse('{}')).toEqual({ cniVersion: '1.0.0', interfaces: [], ips: [], routes: [] });
-  });
-
   it('takes empty and null fields for absent ones', () => {
     const result = {
       interfaces: [{ name: 'a', mac: '', sandbox: '', mtu: 0, pciID: '' }],

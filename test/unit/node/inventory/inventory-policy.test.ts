@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import * as z from 'zod';
 import { inventoryPolicySchema, ruleForNic, rulesForPf } from '../../../../src/node/inventory/inventory-policy.ts';
 
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy' } as const;
@@ -31,19 +30,9 @@ describe('inventoryPolicySchema', () => {
     };
     expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
   });
-
-  it('can be exported as JSON Schema, for the chart', () => {
-    const schema = z.toJSONSchema(inventoryPolicySchema) as { properties: object };
-    expect(Object.keys(schema.properties)).toEqual(['apiVersion', 'kind', 'pfs', 'nics', 'resourceName']);
-  });
 });
 
 describe('rulesForPf', () => {
-  it('has one for everything when the policy names none', () => {
-    expect(rulesForPf({}, pf)).toEqual([{ select: {} }]);
-    expect(rulesForPf({ pfs: [] }, pf)).toEqual([]);
-  });
-
   it('never takes what is not known for what is asked for', () => {
     const { interfaceName: _, driver: __, ...bare } = pf;
     expect(rulesForPf({ pfs: [{ select: { name: 'ens1f0' } }, { select: { driver: 'i40e' } }] }, bare)).toEqual([]);

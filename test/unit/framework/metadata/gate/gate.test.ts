@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { formatGate, parseGate } from '../../../../../src/framework/metadata/gate/gate.ts';
-import { type ClaimMetadata, inspectClaim, layoutNames } from '../../../../../src/framework/metadata/index.ts';
+import { type ClaimMetadata, inspectClaim } from '../../../../../src/framework/metadata/index.ts';
 import { Bench } from '../bench.ts';
 import { claim, documentOf, driver, golden, podUid, recordOf, samples } from '../samples.ts';
 
@@ -487,18 +487,6 @@ describe('while metadata is off', () => {
     await metadata.openGate(claim, a);
     expect(bench.files()).toEqual([]);
   });
-
-  it.each([layoutNames.filter((name) => name === 'attributes-json')])(
-    'the gate also holds where %s is all there is',
-    async (...layouts) => {
-      metadata = bench.start({ gate, layouts });
-      await metadata.prepare(record, new Map());
-      expect(bench.edits(claim.uid)[0]).toMatchObject({ hooks: [{ path: gate.program }], mounts: [{}] });
-      await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-written' });
-      expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
-      await metadata.openGate(claim, a);
-    },
-  );
 });
 
 describe('the text of a gate', () => {
@@ -528,14 +516,6 @@ describe('the text of a gate', () => {
         expect(text.length).toBeLessThan(600);
         expect(text.isWellFormed()).toBe(true);
         expect(parseGate(text)).toMatchObject({ state: 'waiting', sandboxId: a });
-      }),
-    );
-  });
-
-  it('is not read from anything else', () => {
-    fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
-        expect(parseGate(text)).toBeUndefined();
       }),
     );
   });
