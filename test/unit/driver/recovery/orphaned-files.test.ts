@@ -135,14 +135,6 @@ describe('OrphanedFiles', () => {
       expect(logger.messages('warn')).toHaveLength(2);
     });
 
-    it('does not keep others from being removed', async () => {
-      await prepare('gone');
-      replace('live', () => '');
-      for (let n = 0; n < 2; n++) await orphans.sweep(never);
-      expect(claimDirs()).toEqual(['default_live']);
-      expect(logger.messages('warn')).toContain(removed);
-    });
-
     it('stays without a record, too, while the store has its claim', async () => {
       rmSync(recordPath('live'));
       for (let n = 0; n < 3; n++) await orphans.sweep(never);
@@ -172,14 +164,6 @@ describe('OrphanedFiles', () => {
     known.add('uid-new');
     for (let n = 0; n < 3; n++) await orphans.sweep(never);
     expect(claimDirs()).toEqual(['default_new']);
-  });
-
-  it('removes specs without a claim directory, of both classes', async () => {
-    cdi(`${testDriver}_device_uid-x_dev-1.json`, `${testDriver}/device`);
-    cdi(`${testDriver}_metadata_uid-y_vf.json`, `${testDriver}/metadata`);
-    await orphans.sweep(never);
-    await orphans.sweep(never);
-    expect(specs()).toEqual([]);
   });
 
   it('removes what a killed process has left of a spec, unless its claim is known', async () => {

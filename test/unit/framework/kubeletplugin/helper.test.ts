@@ -198,26 +198,6 @@ describe('stopping', () => {
     slow.finish();
   });
 
-  it('leaves a successor alone that took the same paths', async () => {
-    await using bench = await Bench.start();
-    const slow = slowDriver();
-    const first = await bench.startHelper(slow.behaviour);
-    const { wire } = bench.addPod('a');
-    using client = new DraClient(first.sockets.dra);
-    const call = client.nodePrepareResources([wire]);
-    await slow.started;
-    const stopped = first[Symbol.asyncDispose]();
-    await expect.poll(() => existsSync(first.sockets.dra)).toBe(false);
-    const second = await bench.startHelper();
-    slow.finish();
-    await call;
-    await stopped;
-    expect(existsSync(second.sockets.dra)).toBe(true);
-    expect(existsSync(second.sockets.registration)).toBe(true);
-    using again = new DraClient(second.sockets.dra);
-    expect((await again.nodePrepareResources([wire])).claims[wire.uid]?.error).toBe('');
-  });
-
   it('waits for metadata that is being written', async () => {
     await using bench = await startBench();
     const { pod, wire } = bench.addPod('a');

@@ -115,26 +115,6 @@ describe('SlicePublisher', () => {
     ]);
   });
 
-  it('expresses that a PF and its VFs exclude each other, by shared counters in a slice of their own', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    const consumes = (count: number) => [{ counterSet: 'pf0', counters: { vfs: { value: String(count) } } }];
-    const pool = {
-      sharedCounters: [{ name: 'pf0', counters: { vfs: { value: '8' } } }],
-      devices: [
-        { name: 'pf0', consumesCounters: consumes(8), capacity: { bandwidth: { value: '100G' } } },
-        ...devices(8).map((device) => ({ ...device, consumesCounters: consumes(1) })),
-      ],
-    };
-    expect(await bench.settle(() => publisher.publish(onePool(pool)))).toEqual(['POST', 'POST']);
-    expect(bench.slices().map(({ spec }) => spec)).toMatchObject([
-      { pool: { resourceSliceCount: 2 }, sharedCounters: pool.sharedCounters },
-      { pool: { resourceSliceCount: 2 }, devices: pool.devices },
-    ]);
-    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
-    expect(bench.errors).toEqual([]);
-  });
-
   it('is not fooled by a driver that changes the objects which it gave', async () => {
     await using bench = await startBench();
     const publisher = bench.start();

@@ -311,27 +311,6 @@ describe('a claim with a gate', () => {
   });
 });
 
-it('waits for nothing but itself, so that a simulation decides the order of all that happens', async () => {
-  let hasTurned = false;
-  const turn = setImmediate(() => {
-    hasTurned = true;
-  });
-  await metadata.prepare(record, new Map());
-  await metadata.holdGate(claim, a, 'wait');
-  await serve(a);
-  await metadata.read(claim, 'vf');
-  await metadata.list();
-  await metadata.countFiles();
-  await metadata.endGate(claim, a);
-  await metadata.withdraw(claim);
-  await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
-  await metadata.unprepare({ ...claim, uid: 'next' });
-  await metadata.removeUnclaimed('none');
-  await metadata.waiting();
-  expect(hasTurned).toBe(false);
-  clearImmediate(turn);
-});
-
 describe('in whatever order the driver is killed', () => {
   /** The first call of a kind that fails, and with it the process. */
   function killedAt<T>(part: { prototype: T }, method: keyof T & string) {
@@ -490,24 +469,6 @@ describe('while metadata is off', () => {
 });
 
 describe('the text of a gate', () => {
-  const sandboxId = fc.stringMatching(/^[\x21-\x7e]{1,128}$/);
-
-  it('is read as it was written', () => {
-    const states = fc.oneof(
-      fc.record({ state: fc.constantFrom('served' as const, 'ended' as const), sandboxId }),
-      fc.record({
-        state: fc.constant('waiting' as const),
-        sandboxId,
-        reason: fc.stringMatching(/^[a-z]( ?[a-zä:/]+)*$/),
-      }),
-    );
-    fc.assert(
-      fc.property(states, (each) => {
-        expect(parseGate(formatGate(each))).toEqual(each);
-      }),
-    );
-  });
-
   it('is two short lines whatever the reason is', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 2000 }), (reason) => {
