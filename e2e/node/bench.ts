@@ -14,7 +14,7 @@ import { buildNode, type Identified, testDriver, testNode } from '../../test/dou
 import type { IpLink } from '../ip-link.ts';
 import { type Containerd, type ContainerdOptions, startContainerd } from './containerd.ts';
 import type { CallOptions } from './cri.ts';
-import { DriverProcess, type DriverProcessOptions } from './driver-process.ts';
+import { DriverProcess } from './driver-process.ts';
 import {
   type ContainerSpec,
   createContainer,
@@ -132,8 +132,8 @@ export class Bench implements AsyncDisposable {
    * Starts a driver that can be killed, and waits until it is known to kubelet and runtime. The caller ends it.
    * @throws Error with its stderr if it exits, or is not up after 30 s
    */
-  async startProcess(settings: Partial<Settings> = {}, more: DriverProcessOptions = {}): Promise<DriverProcess> {
-    const driver = new DriverProcess({ ...this.settings, ...settings }, more);
+  async startProcess(settings: Partial<Settings> = {}): Promise<DriverProcess> {
+    const driver = new DriverProcess({ ...this.settings, ...settings });
     const isUp = () => ['connected over NRI', 'driver started'].every((line) => driver.messages().includes(line));
     for (const endsAt = performance.now() + 30_000; !isUp(); await systemClock.sleep(10)) {
       if (driver.hasExited || performance.now() > endsAt) {

@@ -13,15 +13,6 @@ export interface LogLine {
   [field: string]: unknown;
 }
 
-export interface DriverProcessOptions {
-  /** Options of Node.js itself. */
-  execArgv?: string[];
-  /** Added to our environment. */
-  env?: Record<string, string>;
-  /** Program to run instead of the sources. */
-  mainPath?: string;
-}
-
 /** The driver as users start it: `netdra run` in a separate process. */
 export class DriverProcess implements AsyncDisposable {
   readonly log: LogLine[] = [];
@@ -29,11 +20,10 @@ export class DriverProcess implements AsyncDisposable {
   readonly #exit: Promise<unknown>;
   #stderr = '';
 
-  constructor(settings: Settings, more: DriverProcessOptions = {}) {
-    const { execArgv = [], env = {}, mainPath = sourcePath } = more;
-    this.#child = spawn(process.execPath, [...execArgv, mainPath, 'run', ...driverFlags(settings)], {
+  /** @param mainPath program to run instead of the sources */
+  constructor(settings: Settings, mainPath = sourcePath) {
+    this.#child = spawn(process.execPath, [mainPath, 'run', ...driverFlags(settings)], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, ...env },
     });
     this.#exit = once(this.#child, 'exit');
     this.#child.stderr?.setEncoding('utf8').on('data', (text) => {

@@ -75,7 +75,7 @@ export class VmNode implements AsyncDisposable {
   /** Does nothing if it is running. */
   async startDriver(): Promise<void> {
     if (this.#driver !== undefined) return;
-    const driver = new DriverProcess(this.bench.settings, { mainPath: this.#driverPath });
+    const driver = new DriverProcess(this.bench.settings, this.#driverPath);
     this.#driver = driver;
     const isReady = () =>
       this.bench.kubelet.plugins(testDriver).some(({ isConnected }) => isConnected) &&

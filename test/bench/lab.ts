@@ -160,7 +160,7 @@ function checkAnswers(claims: Record<string, { error: string }>): void {
 }
 
 /** Safe to write: this runs on a node with its own /run. */
-export const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
+const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /** Files that the kubelet mounts into pods. */
 export function writeServiceAccount({ certificate, token = 'token' }: { certificate: string; token?: string }): void {

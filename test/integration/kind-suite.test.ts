@@ -1,26 +1,23 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
+import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import {
   createCluster,
   deleteCluster,
   exportLogs,
   imagesArchive,
-  installChart,
   listClusters,
   loadImages,
   type ProgramCall,
   writeKubeconfig,
 } from '../../e2e/kind/commands.ts';
 import { locateKind } from '../../e2e/kind/debian-kind.ts';
-import { type KindSettings, parseSettings, readChartFacts, repository, suiteCommand } from '../../e2e/kind/settings.ts';
+import { type KindSettings, parseSettings, repository } from '../../e2e/kind/settings.ts';
 import { locateTools } from '../../e2e/node/tools.ts';
-import { renderObjects } from '../../e2e/release/chart.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
-import { findTypeProblems } from '../unit/deploy/kubernetes-types.ts';
 
 const read = (path: string) => readFileSync(join(repository, path), 'utf8');
 
@@ -51,20 +48,6 @@ describe('the real kind', () => {
     const mine = { ...settings('docker'), workDir: dir.path };
     writeFileSync(imagesArchive(mine), '');
     expect(kindSays(loadImages(mine)[1]!, 'docker')).toMatch(reachesEngine('docker'));
-  });
-
-  it('asks podman where that is the engine', () => {
-    expect(kindSays(createCluster(settings('podman')), 'podman')).toMatch(/command "podman /);
-  });
-
-  it('would say so if kind.yaml or an argument were wrong', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'kind.yaml');
-    writeFileSync(path, read('e2e/kind/kind.yaml').replace('containerdConfigPatches', 'containerdPatches'));
-    const { args, ...rest } = createCluster(settings('docker'));
-    const withFile = args.map((word) => (word.endsWith('kind.yaml') ? path : word));
-    expect(kindSays({ ...rest, args: withFile }, 'docker')).toMatch(/field containerdPatches not found/);
-    expect(kindSays({ ...rest, args: [...args, '--waitt'] }, 'docker')).toMatch(/unknown flag: --waitt/);
   });
 });
 
@@ -97,86 +80,5 @@ describe('e2e/kind/kind.yaml', () => {
       patch.replace('disable = false', 'disable = true').replace('enable_cdi = true', 'enable_cdi = false'),
     );
     expect(dump(off)).toMatchObject({ nri: 'true', ...(version === 2 ? { cdi: 'false' } : {}) });
-  });
-
-  it('is for a node of Kubernetes 1.36 or newer', () => {
-    const image = suiteCommand().getOptionValue('nodeImage');
-    const [, minor] = /^kindest\/node:v1\.(\d+)\.\d+$/.exec(image) ?? [];
-    expect(Number(minor)).toBeGreaterThanOrEqual(36);
-    expect(read('e2e/kind/kind.yaml')).toContain(`--image ${image}`);
-  });
-});
-
-describe('the chart as the suite installs it', () => {
-  const settings = parseSettings(['--engine', 'docker'], { NETDRA_CACHE: '/cache' });
-
-  /** Values as Helm takes them from the arguments: files, then single ones. */
-  function valuesOf(args: string[]): Record<string, unknown> {
-    const given = (flag: string) => args.flatMap((word, index) => (args[index - 1] === flag ? [word] : []));
-    const files = given('--values').map((path) => loadYaml<Record<string, unknown>>(readFileSync(path, 'utf8')));
-    const single = given('--set-string').map((assignment) => {
-      const [path = '', value = ''] = assignment.split('=');
-      return path.split('.').reduceRight<unknown>((inner, key) => ({ [key]: inner }), value);
-    });
-    return mergeAll([...files, ...single] as Record<string, unknown>[]);
-  }
-  const mergeAll = (all: Record<string, unknown>[]) => all.reduce(merge, {});
-  function merge(base: Record<string, unknown>, over: Record<string, unknown>): Record<string, unknown> {
-    const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
-    const entries = Object.entries(over).map(([key, value]) => [
-      key,
-      isObject(value) && isObject(base[key]) ? merge(base[key] as typeof base, value as typeof over) : value,
-    ]);
-    return { ...base, ...Object.fromEntries(entries) };
-  }
-
-  const { args } = installChart(settings, '1700000000');
-  const options = { values: valuesOf(args), releaseName: args[2] ?? '', namespace: settings.driverNamespace };
-  const objects = renderObjects(options);
-
-  it('fits the schemas of the chart and of Kubernetes', () => {
-    expect(objects.length).toBeGreaterThan(10);
-    expect(objects.flatMap((object) => findTypeProblems(object, `V1${object.kind}`))).toEqual([]);
-  });
-
-  it('runs the image that was loaded, on simulated VFs', () => {
-    const daemonSet = objects.find(({ kind }) => kind === 'DaemonSet') as V1DaemonSet;
-    expect(daemonSet.metadata).toMatchObject({ name: 'netdra', namespace: 'netdra' });
-    expect(daemonSet.spec?.template.metadata?.annotations).toEqual({ run: '1700000000' });
-    const [container] = daemonSet.spec?.template.spec?.containers ?? [];
-    expect(container).toMatchObject({ image: settings.driverImage, imagePullPolicy: 'Never' });
-    expect(container?.args).toContain('--simulate=8');
-  });
-
-  it('matches the facts that the tests read from the values', () => {
-    const { driverName, kubeletPlugin, deviceClasses } = readChartFacts(settings.values);
-    const names = objects.flatMap(({ kind, metadata }) => (kind === 'DeviceClass' ? [metadata?.name] : []));
-    expect(names).toEqual([deviceClasses.kernel.name, deviceClasses.dpdk.name]);
-    const args = (objects.find(({ kind }) => kind === 'DaemonSet') as V1DaemonSet).spec?.template.spec?.containers[0]
-      ?.args;
-    expect(args).toEqual(
-      expect.arrayContaining([
-        `--driver-name=${driverName}`,
-        `--kubelet-plugins-dir=${kubeletPlugin.kubeletPluginsDirectoryPath}`,
-        `--cdi-dir=${kubeletPlugin.cdiDirectoryPath}`,
-      ]),
-    );
-  });
-});
-
-describe('e2e/kind/consumer.Dockerfile', () => {
-  const text = read('e2e/kind/consumer.Dockerfile');
-
-  it('copies what its context has', () => {
-    const copied = [...text.matchAll(/^COPY (?!--from)(\S+) /gm)].map(([, path = '']) => path);
-    expect(copied).toEqual(['Makefile', 'src']);
-    for (const path of copied) expect(existsSync(join(repository, 'programs', path))).toBe(true);
-  });
-
-  it('builds the tool as programs/Dockerfile does', () => {
-    const build = (path: string) => /^FROM .* AS build\n(?:(?:RUN apt|COPY|ARG).*\n)*/m.exec(read(path))?.[0];
-    expect(build('e2e/kind/consumer.Dockerfile')).toBe(
-      build('programs/Dockerfile')?.replace('ARG VERSION=unknown\n', ''),
-    );
   });
 });

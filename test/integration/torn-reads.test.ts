@@ -3,11 +3,10 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import type { ReadCounts } from '../../e2e/node/torn-reads-reader.ts';
 import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
+import type { ReadCounts } from './torn-reads-reader.ts';
 
-/** The long form, inside a container's mount, is `npm run torn-reads`. */
 describe('a reader beside a writer that never pauses', () => {
   it.each([
     ['plain', 30_000],
@@ -29,7 +28,7 @@ describe('a reader beside a writer that never pauses', () => {
     };
     let { generation } = await update('first', 1);
     const path = join(dir.path, 'dra-device-metadata/default_busy/vf/metadata.json');
-    const script = new URL('../../e2e/node/torn-reads-reader.ts', import.meta.url);
+    const script = new URL('./torn-reads-reader.ts', import.meta.url);
     const worker = new Worker(script, { workerData: { path, reader, reads } });
     let isDone = false;
     const done = once(worker, 'message').finally(() => {

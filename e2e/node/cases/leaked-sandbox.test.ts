@@ -5,9 +5,9 @@ import { systemClock } from '../../../src/lib/clock.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { Bench, retry } from '../bench.ts';
-import { addVfPod, expectClean, expectTruth, type VfPod } from '../faults/vf-pod.ts';
 import { HeldPlugin } from '../held-plugin.ts';
 import { containerdSeries } from '../tools.ts';
+import { addVfPod, expectClean, expectTruth, type VfPod } from '../vf-pod.ts';
 
 const netnsDir = '/var/run/netns';
 

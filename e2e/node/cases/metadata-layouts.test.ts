@@ -5,7 +5,7 @@ import { layoutNames } from '../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench } from '../bench.ts';
-import { addVfPod, expectClean, expectTold } from '../faults/vf-pod.ts';
+import { addVfPod, expectClean, expectTold } from '../vf-pod.ts';
 
 /** Here and not on a cluster, where the folder of the layout `downward-api` would be the machine's /etc/dra. */
 it('a container has its metadata in all four layouts, and the node none of them after its pod', async () => {

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { Bench } from '../bench.ts';
-import { addVfPod, changeStore, expectClean, expectTruth } from '../faults/vf-pod.ts';
 import type { ContainerdSeries } from '../tools.ts';
+import { addVfPod, changeStore, expectClean, expectTruth } from '../vf-pod.ts';
 
 const reconcileIntervalMs = 300;
 const patience = { timeout: 15_000 };

@@ -8,9 +8,9 @@ import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, retry } from '../bench.ts';
 import type { DriverProcess } from '../driver-process.ts';
-import { SmallDisk } from '../faults/small-disk.ts';
-import { addVfPod, expectClean, expectTold, expectTruth } from '../faults/vf-pod.ts';
 import type { Sandbox } from '../pod.ts';
+import { SmallDisk } from '../small-disk.ts';
+import { addVfPod, expectClean, expectTold, expectTruth } from '../vf-pod.ts';
 
 const reconcileIntervalMs = 500;
 /** Space for all files that the driver writes for a pod, in pages. */

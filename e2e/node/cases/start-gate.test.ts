@@ -4,13 +4,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Settings } from '../../../src/app/settings.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
-import { testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer, retry } from '../bench.ts';
 import { DriverProcess } from '../driver-process.ts';
-import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../faults/vf-pod.ts';
 import { HeldPlugin } from '../held-plugin.ts';
 import type { Sandbox } from '../pod.ts';
 import type { ContainerdSeries } from '../tools.ts';
+import { addVfPod, expectClean, expectTold, expectTruth, type VfPod } from '../vf-pod.ts';
 
 /** Long enough for a container that is not held back. */
 const aMoment = 1_500;
@@ -90,20 +89,6 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     plugin.release();
     const generation = await expectTold(await starting.started, sandbox, pod);
     expect(generation).toBe(1);
-  });
-
-  it('start with their file when metadata was switched on while the pod runs, without a new sandbox', async () => {
-    await startDriver({ enableDeviceMetadata: false, reconcileIntervalMs: 600_000 });
-    const pod = await addVfPod(bench, 'switched-on', 0);
-    const sandbox = await bench.startPod(pod);
-    await bench.startContainer(sandbox, pod);
-    await driver?.stop();
-    await startDriver({ reconcileIntervalMs: 600_000 });
-    // It prepares the claims of its pods again.
-    await bench.kubelet.restart();
-    await bench.kubelet.waitForDriver(testDriver);
-    await bench.prepare(pod);
-    expect(await expectTruth(bench, sandbox, pod)).toBe(1);
   });
 
   it('do not wait for a driver that is dead when their sandbox was served: a container restarts', async () => {
@@ -219,24 +204,6 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expectServed();
   });
 
-  it('end at once when their pod is deleted, also before the driver is connected over NRI', async () => {
-    await startDriver();
-    const pod = await addVfPod(bench, 'deleted-early', 0, { ipam: { type: 'host-local' }, addresses: undefined });
-    await bench.prepare(pod);
-    await killDriver();
-    const { started } = await create(await bench.runSandbox(pod), pod);
-    await systemClock.sleep(aMoment);
-    bench.api.edit<VfPod>('Pod', 'deleted-early', ({ metadata }) =>
-      Object.assign(metadata, { deletionTimestamp: new Date() }),
-    );
-    // The VF cannot be attached: its claim requests a plugin that does not exist.
-    const nriSocket = join(bench.dir, 'no.sock');
-    driver = new DriverProcess({ ...bench.settings, nriSocket, cniBinDirs: ['/nowhere'] });
-    await expect(started).rejects.toThrow(/netdra-gate: the sandbox of the container is being stopped/);
-    await driver.stop();
-    driver = undefined;
-  });
-
   it('keep their pod from ending no longer than they wait, with the driver dead', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'ended', 0, ipam());
@@ -251,25 +218,6 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await bench.endSandboxes(pod);
     expect(performance.now() - startedAt).toBeLessThan(10_000);
     await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
-  });
-
-  it('fail after their deadline with the reason of the driver', async () => {
-    await startDriver();
-    const pod = await addVfPod(bench, 'given-up', 0, ipam());
-    await bench.prepare(pod);
-    shortenDeadline(bench, 3);
-    plugin.hold('ADD');
-    const sandbox = await bench.runSandbox(pod);
-    const starting = await create(sandbox, pod);
-    plugin.fail('ADD');
-    await starting.expectWaiting();
-    plugin.release();
-    plugin.fail('ADD');
-    await expect(starting.started).rejects.toThrow(
-      new RegExp(
-        `netdra-gate: the devices of the claim were not ready in time: .*planted failure.*sandbox ${sandbox.id}`,
-      ),
-    );
   });
 
   it('fail without their file, and start on a later try, with --start-gate=file', async () => {

@@ -26,11 +26,10 @@ export const goBench: Bench = {
     return {
       name: 'go',
       about:
-        "NodePrepareResources and NodeUnprepareResources beside upstream's DRA test driver of Kubernetes 1.36, with device metadata and without client throttling, which touches no device: in turns, with a real etcd and API server, of which both read claims with the rights of an installed driver. *Only read* and *only answered* is a grpc-js server, bundled and started like netdra, that reads the claims, or does nothing, and answers.",
+        "NodePrepareResources and NodeUnprepareResources beside upstream's DRA test driver of Kubernetes 1.36, with device metadata and without client throttling, which touches no device: in turns, with a real etcd and API server, of which both read claims with the rights of an installed driver.",
       rows: callRows(measured),
       bounds: [
         ...calls.flatMap((each, index) => callBounds(each, chosen[index]?.limit)),
-        ...readingBounds(calls),
         bound('memory after these calls / Go', memory.netdra.median / memory.go.median, 1.2, '×'),
       ],
       plots: callPlots('go', measured),
@@ -94,15 +93,4 @@ function callBounds(each: MeasuredCalls, limit: number | undefined) {
   return (['prepare', 'unprepare'] as const).map((what) =>
     bound(`${what} ${loadName(each)} / Go`, each[what].netdra.median / each[what].go.median, limit, '×'),
   );
-}
-
-/** What netdra does besides, compared with the least that a driver on grpc-js could do. */
-function readingBounds(calls: readonly MeasuredCalls[]) {
-  const [one, many] = [calls.find(({ claims }) => claims === 1), calls.findLast(({ claims }) => claims > 1)];
-  if (one === undefined || many === undefined) return [];
-  const growth = (server: 'netdra' | 'reader') => many.prepare[server].median / one.prepare[server].median;
-  return [
-    bound('prepare 1 claim / only read', one.prepare.netdra.median / one.prepare.reader.median, 2.5, '×'),
-    bound(`from 1 to ${many.claims} claims / only read`, growth('netdra') / growth('reader'), 2, '×'),
-  ];
 }

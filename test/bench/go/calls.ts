@@ -1,21 +1,13 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { apiServerAddress } from '../../../e2e/cluster/control-plane.ts';
 import type { DraClient, WireClaim } from '../../doubles/kubelet-dra-client.ts';
 import type { BenchOptions } from '../bench.ts';
 import { type Case, interleave, timed } from '../interleave.ts';
 import { type LabPod, prepare, unprepare } from '../lab.ts';
-import { ReferenceProcess } from '../reference/reference-process.ts';
 import { type Plot, type Row, row } from '../result.ts';
 import { cpuMs, residentMb } from '../shipped-driver.ts';
 import { type Distribution, summarize } from '../stats.ts';
 import { RealLab, type Side, sides } from './real-lab.ts';
 
-/** The drivers, and a grpc-js server that reads the claims and does nothing else. */
-const servers = [...sides, 'reader'] as const;
-export type Server = (typeof servers)[number];
 /** Number of claims per call, and of concurrent calls. */
 export type Load = readonly [claims: number, calls: number];
 
@@ -23,23 +15,23 @@ export type Load = readonly [claims: number, calls: number];
 export interface MeasuredCalls {
   claims: number;
   calls: number;
-  prepare: Record<Server, Distribution>;
-  unprepare: Record<Server, Distribution>;
+  prepare: Record<Side, Distribution>;
+  unprepare: Record<Side, Distribution>;
 }
 
 export interface MeasuredNode {
   calls: MeasuredCalls[];
   /** Resident memory after all calls. */
-  memory: Record<Server, Distribution>;
+  memory: Record<Side, Distribution>;
   /** CPU time for each claim that was prepared and unprepared. */
-  cpu: Record<Server, Distribution>;
+  cpu: Record<Side, Distribution>;
 }
 
 const goDriver = "Go's test driver";
 /** Idle time of processes before their memory is measured. */
 const restMs = 3_000;
 
-/** NodePrepareResources and NodeUnprepareResources of all servers, in turns. @param vfs number on the node */
+/** NodePrepareResources and NodeUnprepareResources of both drivers, in turns. @param vfs number on the node */
 export async function measureNode(options: BenchOptions, loads: readonly Load[], vfs: number): Promise<MeasuredNode> {
   options.progress(`go: a node with ${vfs} VFs`);
   await using stack = new AsyncDisposableStack();
@@ -51,19 +43,12 @@ export async function measureNode(options: BenchOptions, loads: readonly Load[],
     pods.netdra.push(await lab.addPod('netdra', [[device]], { interfaceName: 'net1', addresses: ['192.0.2.10/24'] }));
     pods.go.push(await lab.addPod('go', [[`device-${pods.go.length}`]], { interfaceName: 'net1' }));
   }
-  const reader = await startReader(options, stack);
-  const pidOf = (server: Server) => (server === 'reader' ? reader.pid : lab.pids[server]);
   const clients: Clients = {
     netdra: toClient(lab.dra('netdra'), pods.netdra),
     go: toClient(lab.dra('go'), pods.go),
-    reader: {
-      pods: pods.netdra,
-      prepare: (claims) => reader.dra.nodePrepareResources(claims),
-      unprepare: (claims) => reader.dra.nodeUnprepareResources(claims),
-    },
   };
   const calls: MeasuredCalls[] = [];
-  const cpuBefore = each((server) => cpuMs(pidOf(server)));
+  const cpuBefore = each((side) => cpuMs(lab.pids[side]));
   let done = 0;
   for (const load of loads) {
     options.progress(`go: ${load[0]} claims, ${load[1]} at once`);
@@ -71,51 +56,45 @@ export async function measureNode(options: BenchOptions, loads: readonly Load[],
     calls.push(measured);
     done += measured.done;
   }
-  const cpu = each((server) => summarize([(cpuMs(pidOf(server)) - cpuBefore[server]) / done]));
+  const cpu = each((side) => summarize([(cpuMs(lab.pids[side]) - cpuBefore[side]) / done]));
   await sleep(options.effort === 'full' ? restMs : 50);
-  return { calls, cpu, memory: each((server) => summarize([residentMb(pidOf(server))])) };
+  return { calls, cpu, memory: each((side) => summarize([residentMb(lab.pids[side])])) };
 }
 
-/** The calls to a server, and the pods whose claims they are for. */
+/** The calls to a driver, and the pods whose claims they are for. */
 interface Client {
   pods: readonly LabPod[];
   prepare(claims: WireClaim[]): Promise<unknown>;
   unprepare(claims: WireClaim[]): Promise<unknown>;
 }
 
-type Clients = Record<Server, Client>;
+type Clients = Record<Side, Client>;
 
 function toClient(dra: DraClient, pods: readonly LabPod[]): Client {
   return { pods, prepare: (claims) => prepare(dra, claims), unprepare: (claims) => unprepare(dra, claims) };
 }
 
-function each<T>(of: (server: Server) => T): Record<Server, T> {
-  return { netdra: of('netdra'), go: of('go'), reader: of('reader') };
+function each<T>(of: (side: Side) => T): Record<Side, T> {
+  return { netdra: of('netdra'), go: of('go') };
 }
 
-async function startReader({ imageDir }: BenchOptions, stack: AsyncDisposableStack): Promise<ReferenceProcess> {
-  const dir = mkdtempSync(join(tmpdir(), 'netdra-reader-'));
-  stack.defer(() => rmSync(dir, { recursive: true }));
-  return stack.use(await ReferenceProcess.start({ imageDir, dir, apiUrl: `https://${apiServerAddress}` }));
-}
-
-/** @returns `done` says how many claims each server has prepared and unprepared */
+/** @returns `done` says how many claims each driver has prepared and unprepared */
 async function measureCalls(
   clients: Clients,
   [claims, calls]: Load,
   { effort }: BenchOptions,
 ): Promise<MeasuredCalls & { done: number }> {
   const unprepared = each((): number[] => []);
-  const caseOf = (server: Server): Case => {
-    const { pods, ...client } = clients[server];
+  const caseOf = (side: Side): Case => {
+    const { pods, ...client } = clients[side];
     const batches = Array.from({ length: calls }, (_, call) =>
       pods.slice(call * claims, (call + 1) * claims).flatMap((pod) => pod.claims),
     );
     return {
-      name: server,
+      name: side,
       async run() {
         const ms = await timed(() => Promise.all(batches.map(client.prepare)));
-        unprepared[server].push(await timed(() => Promise.all(batches.map(client.unprepare))));
+        unprepared[side].push(await timed(() => Promise.all(batches.map(client.unprepare))));
         return ms;
       },
     };
@@ -125,11 +104,11 @@ async function measureCalls(
     effort === 'full'
       ? { rounds: isLarge ? 5 : 10, perRound: isLarge ? 3 : 8, warmUpRounds: isLarge ? 1 : 3 }
       : { rounds: 2, perRound: 2, warmUpRounds: 0 };
-  const times = await interleave(servers.map(caseOf), rounds);
+  const times = await interleave(sides.map(caseOf), rounds);
   return {
     ...{ claims, calls },
-    prepare: each((server) => summarize(times[servers.indexOf(server)] ?? [])),
-    unprepare: each((server) => summarize(unprepared[server].slice(-rounds.rounds * rounds.perRound))),
+    prepare: each((side) => summarize(times[sides.indexOf(side)] ?? [])),
+    unprepare: each((side) => summarize(unprepared[side].slice(-rounds.rounds * rounds.perRound))),
     done: unprepared.netdra.length * claims * calls,
   };
 }
@@ -139,17 +118,15 @@ export function loadName({ claims, calls }: Pick<MeasuredCalls, 'claims' | 'call
 }
 
 export function callRows({ calls, cpu, memory }: MeasuredNode): Row[] {
-  const compare = (what: string, reading: string, unit: Row['unit'], of: Record<Server, Distribution>) => {
-    const reference = { what: goDriver, ...of.go };
-    return [row(what, unit, of.netdra, reference), row(`${what}, ${reading}`, unit, of.reader, reference)];
-  };
+  const compare = (what: string, unit: Row['unit'], of: Record<Side, Distribution>) =>
+    row(what, unit, of.netdra, { what: goDriver, ...of.go });
   return [
     ...calls.flatMap((measured) => [
-      ...compare(`prepare ${loadName(measured)}`, 'only read', 'ms', measured.prepare),
-      ...compare(`unprepare ${loadName(measured)}`, 'only answered', 'ms', measured.unprepare),
+      compare(`prepare ${loadName(measured)}`, 'ms', measured.prepare),
+      compare(`unprepare ${loadName(measured)}`, 'ms', measured.unprepare),
     ]),
-    ...compare('CPU for each claim', 'only read', 'ms', cpu),
-    ...compare('memory after these calls', 'only read', 'MB', memory),
+    compare('CPU for each claim', 'ms', cpu),
+    compare('memory after these calls', 'MB', memory),
   ];
 }
 

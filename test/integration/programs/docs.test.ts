@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
@@ -28,12 +28,6 @@ describe('docs/cnf-developers.md', () => {
     expect(others).toEqual([extendedResources]);
     // A block that the expression above did not see would not be tested.
     expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
-  });
-
-  it('links to files that are there', () => {
-    for (const [, target = ''] of page.matchAll(/\]\((?!http)([^)#]+)[^)]*\)/g)) {
-      expect(existsSync(join(repo, 'docs', target)), target).toBe(true);
-    }
   });
 
   describe('has commands that print what it says', () => {

@@ -187,14 +187,6 @@ describe('a hundred devices', () => {
     networkData: { interfaceName: `net${index}` },
   }));
 
-  it('in one request', async () => {
-    await root.prepare({ claim: 'nic', devices });
-    expect(run('list', '--no-headers').stdout.trim().split('\n')).toHaveLength(100);
-    expect(run('eal-args').stdout.trim().split(' ')).toHaveLength(200);
-    expect(run('get', 'nic/vf', '.requests[0].devices[99].networkData.interfaceName').stdout).toBe('net99\n');
-    expect(evaluate(run('env').stdout, 'NETDRA_NIC_VF_99_INTERFACE', 'NETDRA_NIC_VF_COUNT')).toEqual(['net99', '100']);
-  });
-
   it('in as many claims', async () => {
     for (const [index, each] of devices.entries()) {
       await root.prepare({ claim: `nic-${index}`, devices: [each], layouts: [index % 2 === 0 ? 'v1' : 'kep'] });

@@ -63,17 +63,6 @@ function findUnknown(expression: string, series: Map<string, Set<string>>): stri
 }
 
 describe('what is asked of the metrics', () => {
-  it('is checked by something that sees other names', async () => {
-    const series = await knownSeries();
-    expect(findUnknown('sum by (peer) (netdra_connected) == 0', series)).toEqual([]);
-    expect(findUnknown('sum by (per) (netdra_conected{peer="nri"}) == 0', series)).toEqual([
-      'netdra_conected',
-      'per',
-      'peer',
-    ]);
-    expect(findUnknown('rate(netdra_hook_duration_seconds[5m])', series)).toEqual(['netdra_hook_duration_seconds']);
-  });
-
   it.each(rules.map((rule) => [rule.alert, rule] as const))('by the alert %s is there', async (_, rule) => {
     expect(findUnknown(rule.expr, await knownSeries())).toEqual([]);
     expect(['warning', 'critical']).toContain(rule.labels.severity);

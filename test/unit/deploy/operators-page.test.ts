@@ -3,35 +3,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import * as z from 'zod';
-import packageInfo from '../../../package.json' with { type: 'json' };
-import { inventoryPolicySchema } from '../../../src/node/inventory/index.ts';
 import { buildMetrics } from './build-metrics.ts';
 import { findObject } from './manifest-objects.ts';
 
 const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const page = readFileSync(join(repo, 'docs/operators.md'), 'utf8');
-const schema = z.fromJSONSchema(JSON.parse(readFileSync(join(repo, 'deploy/helm/netdra/values.schema.json'), 'utf8')));
 const defaults = loadYaml<Record<string, unknown>>(readFileSync(join(repo, 'deploy/helm/netdra/values.yaml'), 'utf8'));
-const blocks = [...page.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].map(([, language = '', content = '']) => ({
-  language,
-  content,
-}));
 describe('docs/operators.md', () => {
-  it('has blocks of kinds that are looked at here, and no others', () => {
-    expect(new Set(blocks.map(({ language }) => language))).toEqual(new Set(['sh', 'yaml values', 'toml']));
-    expect(page.match(/^```/gm)).toHaveLength(2 * blocks.length);
-    for (const [, script = ''] of page.matchAll(/`npm run (\w+)`/g)) expect(packageInfo.scripts).toHaveProperty(script);
-  });
-
-  it('has values that the chart takes', () => {
-    const [block] = blocks.filter(({ language }) => language === 'yaml values');
-    const values = loadYaml<{ inventoryPolicy: object }>(block?.content ?? '');
-    expect(schema.safeParse(values).error).toBeUndefined();
-    const policy = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', ...values.inventoryPolicy };
-    expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
-  });
-
   it('names every value once, and no other', () => {
     const rows = [...page.matchAll(/^\| (`[a-zA-Z.]+`(?:, `[a-zA-Z.]+`)*) \| .* \| .* \|$/gm)].map(
       ([, first = '']) => first,

@@ -49,24 +49,6 @@ describe('every page', () => {
   });
 });
 
-describe('parseSnippets', () => {
-  it('finds blocks wherever they stand, and code within lines', () => {
-    const text = `${block('sh', 'a\n\n  b')}1. say \`npm test\` or \`\`a \`b\` c\`\`\n   ~~~yaml values\n   x: 1\n     y\n   ~~~\n`;
-    expect(parseSnippets('p', text).map(({ line, info, content }) => [line, info, content])).toEqual([
-      [1, 'sh', 'a\n\n  b\n'],
-      [6, 'inline', 'npm test'],
-      [6, 'inline', 'a `b` c'],
-      [7, 'yaml values', 'x: 1\n  y\n'],
-    ]);
-    // A fence with more marks ends with as many.
-    expect(parseSnippets('p', '````text\n```\n````\n')).toMatchObject([{ info: 'text', content: '```\n' }]);
-  });
-
-  it('refuses a block that does not end', () => {
-    expect(() => parseSnippets('p.md', 'x\n```sh\nls\n')).toThrow('p.md:2: the block is not closed');
-  });
-});
-
 describe('findSnippetProblems', () => {
   const claim = (parameters: string) => `apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
@@ -81,25 +63,11 @@ spec:
   const config = '{ apiVersion: netdra.dev/v1alpha1, kind: VFConfig, mtu: 1400 }';
 
   it.each([
-    ['a command', block('sh', 'npm run check')],
-    ['a comment', block('sh', '# as root\nnpm test -- -t x   # all')],
-    ['a claim', block('yaml', claim(config))],
-    ['a value', block('yaml values', 'kubeletPlugin: { logLevel: debug }')],
-    ['TOML', block('toml', '[plugins."io.containerd.nri.v1.nri"]\n  disable = false')],
-    ['TypeScript', block('ts', 'await using a: Disposable = b();')],
-    ['a diagram', block('mermaid', 'sequenceDiagram\n  participant a as A b\n  a->>a: does it\n  Note over a: done')],
-    ['code that is no command', 'a `name: value`, `netdra`, and a ` alone'],
-  ])('takes %s', (_, text) => expect(problemsOf(text)).toEqual([]));
-
-  it.each([
     ['a block of no kind', '```\nls\n```', /no check for blocks of no kind/],
-    ['a block of a new kind', block('ruby', 'puts 1'), /no check for blocks of ruby/],
     ['a new command', block('sh', 'frobnicate --now'), /frobnicate --now: no check covers frobnicate/],
-    ['a new command after others', block('sh', 'npm test && frobnicate now'), /no check covers frobnicate now/],
     ['a new command within a line', 'say `kubectl frobnicate x`', /no check covers kubectl frobnicate x/],
     ['what no shell takes', block('sh', "echo 'a"), /the shell does not understand it/],
     ['YAML that is none', block('yaml', 'a: ['), /./],
-    ['an empty block', block('yaml', '# nothing'), /./],
     ['JSON that is none', block('json', '{ a: 1 }'), /JSON/],
     ['a new kind', block('yaml', 'apiVersion: v1\nkind: Frobnicator'), /no check for objects of v1 Frobnicator/],
     ['a field that is not there', block('yaml', claim(config).replace('requests:', 'request:')), /no such field/],
@@ -121,18 +89,6 @@ spec:
 
 describe('findCommandProblem', () => {
   it.each([
-    'npm run e2e:vm -- dpdk',
-    'netdra run --node-name=$NODE_NAME --simulate 8',
-    'netdra metadata <namespace>/<claim>',
-    'npx netdra doctor -o json',
-    'node src/main.ts inventory',
-    'bash scripts/bootstrap.sh --root bash scripts/in-node.sh COMMAND',
-    'kubectl -n kube-system get pods --output wide',
-    'helm upgrade netdra deploy/helm/netdra --reuse-values --set image.tag=0.1.1',
-    'KUBECONFIG=x netdra claims | kubectl apply --filename -',
-  ])('takes %s', (line) => expect(findCommandProblem(line)).toBeUndefined());
-
-  it.each([
     ['npm run frobnicate', 'package.json has no script frobnicate'],
     ['npm run e2e:vm dpdk', 'arguments of a script come after --'],
     ['netdra run --simulate 8', "error: required option '--node-name <name>' not specified"],
@@ -147,14 +103,4 @@ describe('findCommandProblem', () => {
     ['helm install netdra deploy/helm/netdra --set image.tagg=1', 'the chart has no value image.tagg'],
     ['helm install netdra deploy/helm/netdra --set kubeletPlugin.logLevel=loud', 'the chart does not take'],
   ])('sees what is wrong with %s', (line, problem) => expect(findCommandProblem(line)).toContain(problem));
-});
-
-describe('findBrokenLinks', () => {
-  it('finds links to files and to headings that are not there', () => {
-    const text =
-      '# Here\n[a](none.md) [b](../LICENSE) [c](#here) [d](#there) [e](operators.md#install) [f](operators.md#none) [g](https://example.com)';
-    expect(findBrokenLinks('docs/upgrade.md', text.replace('#here', '#in-short'))).toEqual([
-      ...['none.md', '#there', 'operators.md#none'],
-    ]);
-  });
 });

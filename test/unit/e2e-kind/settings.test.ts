@@ -1,31 +1,19 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { clusterTargetSchema, readTarget, targetVariable } from '../../../e2e/cluster/target.ts';
-import { formatCall } from '../../../e2e/kind/commands.ts';
-import { parseSettings, suiteCommand } from '../../../e2e/kind/settings.ts';
-import { targetOf } from '../../../e2e/kind/suite.ts';
+import { parseSettings, repository } from '../../../e2e/kind/settings.ts';
+import { runSuite } from '../../../e2e/kind/suite.ts';
 import { explain } from '../../../src/lib/errors.ts';
+import { tempDir } from '../../doubles/temp-dir.ts';
 
 const env = { PATH: '/nowhere', NETDRA_CACHE: '/cache', KIND_EXPERIMENTAL_PROVIDER: 'podman' };
-const parse = (argv: string[], more: NodeJS.ProcessEnv = {}) => parseSettings(argv, { ...env, ...more });
-const reject = (argv: string[], more: NodeJS.ProcessEnv = {}) => {
-  try {
-    parse(argv, more);
-  } catch (error) {
-    return explain(error);
-  }
-  throw new Error('it was taken');
-};
 
-describe('the settings of npm run e2e:kind', () => {
-  it('never take the cluster of KUBECONFIG without --existing', () => {
-    const mine = { KUBECONFIG: '/mine' };
-    expect(parse([], mine)).toMatchObject({ mode: 'kind', kubeconfig: '/cache/kind/netdra-e2e/kubeconfig' });
+describe('npm run e2e:kind', () => {
+  it('never uses the cluster of KUBECONFIG without --existing', () => {
+    const mine = { ...env, KUBECONFIG: '/mine' };
+    expect(parseSettings([], mine)).toMatchObject({ mode: 'kind', kubeconfig: '/cache/kind/netdra-e2e/kubeconfig' });
     const argv = ['--existing', '--no-install', '--consumer-image', 'c:1'];
-    expect(parse(argv, mine)).toMatchObject({ mode: 'existing', kubeconfig: '/mine' });
-  });
-
-  it('refuse an engine of the environment that is not known here', () => {
-    expect(reject([], { KIND_EXPERIMENTAL_PROVIDER: 'nerdctl' })).toMatch(/only docker and podman/);
+    expect(parseSettings(argv, mine)).toMatchObject({ mode: 'existing', kubeconfig: '/mine' });
   });
 
   it.each([
@@ -35,31 +23,44 @@ describe('the settings of npm run e2e:kind', () => {
     [['--existing', '--kubeconfig', '/k:/l'], /takes one kubeconfig/],
     [['--name', 'Not Good'], /lower-case/],
     [['--engine', 'lxc'], /docker, podman/],
-    [['--nam', 'x'], /unknown option/],
-  ])('refuse %s', (argv, message) => {
-    expect(reject(argv)).toMatch(message);
+  ])('refuses %s', (argv, message) => {
+    expect(() => parseSettings(argv, env)).toThrow(message);
   });
 
-  it('are all described', () => {
-    for (const option of suiteCommand().options) expect(option.description, option.long).not.toBe('');
+  it.each([
+    ['kind', ['docker', 'helm'], [], /^kind is not in PATH \(install .*https:\/\/kind\.sigs\.k8s\.io/],
+    ['helm', ['docker', 'kind'], [], /^helm is not in PATH \(install it: https:\/\/helm\.sh/],
+    ['an engine', ['kind', 'helm'], [], /^neither docker nor podman is in PATH \(install one of them: https:/],
+    [
+      'the chosen engine',
+      ['docker'],
+      ['--engine', 'podman'],
+      /^podman is not in PATH \(install it: https:\/\/podman\.io/,
+    ],
+  ])('says in one line where to get %s', async (_, programs, argv, message) => {
+    using dir = tempDir();
+    for (const name of programs) writeFileSync(join(dir.path, name), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+    const here = { PATH: dir.path, NETDRA_CACHE: dir.path };
+    const run = async () => await runSuite(parseSettings(argv, here), { env: here, print: () => undefined });
+    const reason = await run().catch(explain);
+    expect(reason).toMatch(message);
+    expect(reason).not.toContain('\n');
   });
 
-  it('become the target of the tests, which accept it', () => {
-    const target = targetOf(parse([]));
-    expect(clusterTargetSchema.parse(target)).toEqual(target);
-    expect(readTarget({ [targetVariable]: JSON.stringify(target) })).toEqual(target);
-    expect(target).toMatchObject({ simulated: true, keepFailed: true, oldestKubernetes: '1.36' });
+  it('takes the arguments that docs/kind.md names', () => {
+    const page = readFileSync(join(repository, 'docs/kind.md'), 'utf8');
+    const calls = [...page.matchAll(/npm run e2e:kind(?: --([^`\n]*))?/g)]
+      .map(([, text = '']) =>
+        text
+          .replaceAll(/<[^>]*>/g, 'x')
+          .split(' ')
+          .filter(Boolean),
+      )
+      .filter((words) => !words.includes('--help'));
+    expect(calls.length).toBeGreaterThan(5);
+    for (const words of calls) {
+      const { testArguments } = parseSettings(words, { ...env, KUBECONFIG: '/k' });
+      expect(testArguments, words.join(' ')).toEqual(words.includes('-t') ? ['-t', 'Cleanup'] : []);
+    }
   });
-
-  it.each([{}, { [targetVariable]: 'x' }, { [targetVariable]: '{"kubeconfig":"/k"}' }])(
-    'that are missing stop the tests: %s',
-    (given) => {
-      expect(() => readTarget(given)).toThrow(/no cluster is named in NETDRA_CLUSTER/);
-    },
-  );
-});
-
-it('formatCall quotes what a shell would take apart', () => {
-  const call = { program: 'kind', args: ['a b', "it's", '', 'x=1'], env: { A: 'b c' } };
-  expect(formatCall(call)).toBe(`A='b c' kind 'a b' 'it'\\''s' '' x=1`);
 });

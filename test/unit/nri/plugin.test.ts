@@ -41,14 +41,6 @@ describe('createContainer', () => {
     await runtime.createContainer(pod, container);
     expect(seen).toEqual([['uid-1', 'app', ['vendor.example/class=device']]]);
   });
-
-  it('is not asked for by a plugin that has no handler for it', async () => {
-    const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } });
-    const fake = await runtime.waitForPlugin('test');
-    await runtime.createContainer(pod, container);
-    expect(fake.events).toBe(0b1);
-    expect(fake.calls).not.toContain('CreateContainer');
-  });
 });
 
 describe.each([

@@ -1,7 +1,5 @@
-import { connect } from 'node:net';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
-  createPlugin,
   Mux,
   type PluginHandlers,
   type PodSandbox,
@@ -10,12 +8,11 @@ import {
   TtrpcServer,
 } from '../../../nri/index.ts';
 import { PluginService } from '../../../nri/plugin-service.ts';
-import { type PodInput, startFakeRuntime } from '../../../nri/testing.ts';
 import type { Channel } from '../../../nri/ttrpc/channel.ts';
 import { createTtrpcCodec } from '../../../nri/ttrpc/codec.ts';
 import { encodeTtrpcFrame, FrameType } from '../../../nri/ttrpc/frame.ts';
 import { createNriCodec, pluginService } from '../../../nri/wire.ts';
-import { socketPair, socketPath, stage, TestChannel, until } from './support.ts';
+import { socketPair, stage, TestChannel, until } from './support.ts';
 
 const ttrpc = createTtrpcCodec();
 const nri = createNriCodec();
@@ -58,31 +55,6 @@ describe('trap 2: inbound frames have any size', () => {
       await client.call(pluginService, 'RunPodSandbox', nri.podSandboxRequest.encode({ pod }));
     }
     expect(pods).toEqual(['p', 'p', 'p']);
-  });
-
-  it('answers all parts at once and works afterwards: they share one time limit', async () => {
-    const pods = Array.from({ length: 64 }, (_, index) => ({ id: `pod-${index}` }));
-    const release = Promise.withResolvers<void>();
-    let working = false;
-    const { runtime } = await stage(
-      {
-        handlers: {
-          synchronize: () => {
-            working = true;
-            return release.promise;
-          },
-          runPodSandbox: () => undefined,
-        },
-      },
-      { pods, maxSyncBytes: 100, requestTimeoutMs: 500 },
-    );
-    const fake = await runtime.waitForPlugin('test');
-    expect(fake.calls.filter((call) => call === 'Synchronize').length).toBeGreaterThan(5);
-    await until(() => working);
-    await pause(550);
-    await runtime.runPodSandbox({ id: 'new' });
-    expect(runtime.plugins).toHaveLength(1);
-    release.resolve();
   });
 });
 
@@ -160,48 +132,6 @@ describe('trap 6: a restarted containerd says nothing more about older pods', ()
   });
 });
 
-/** What the handlers get to see of such a pod. */
-async function seen(event: 'runPodSandbox' | 'stopPodSandbox', pod: PodInput): Promise<PodSandbox | undefined> {
-  let got: PodSandbox | undefined;
-  const { runtime } = await stage(
-    {
-      handlers: {
-        [event]: (given: PodSandbox) => {
-          got = given;
-        },
-      },
-    },
-    { name: 'cri-o' },
-  );
-  await runtime.waitForPlugin('test');
-  await runtime[event](pod);
-  return got;
-}
-
-describe('trap 7: a pod on the network of the host has no network namespace, or that of the host', () => {
-  it('hands over either as it came', async () => {
-    const containerd = {
-      id: 'a',
-      namespaces: [
-        { type: 'pid', path: '' },
-        { type: 'ipc', path: '' },
-      ],
-    };
-    expect(await seen('runPodSandbox', containerd)).toMatchObject(containerd);
-    const crio = { id: 'b', namespaces: [{ type: 'network', path: '/var/run/netns/host-bind-mount' }] };
-    expect(await seen('runPodSandbox', crio)).toMatchObject(crio);
-    expect(await seen('runPodSandbox', { id: 'c' })).toMatchObject({ namespaces: [], ips: [], pid: 0 });
-  });
-});
-
-describe('trap 8: when a pod stops its network namespace may be gone', () => {
-  it('hands over the stale path, or none, without looking at it', async () => {
-    const stale = { id: 'a', namespaces: [{ type: 'network', path: '/var/run/netns/long-gone' }] };
-    expect(await seen('stopPodSandbox', stale)).toMatchObject(stale);
-    expect(await seen('stopPodSandbox', { id: 'b' })).toMatchObject({ namespaces: [] });
-  });
-});
-
 describe('trap 10: a registration during a long stop freezes the node, a second one begins the wait anew', () => {
   it('waits for as long as it takes, on one connection, and takes no harm from it', async () => {
     const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
@@ -221,23 +151,6 @@ describe('trap 10: a registration during a long stop freezes the node, a second 
     block[Symbol.dispose]();
     await runtime.waitForPlugin('test');
     expect([plugin.connected, runtime.accepted]).toEqual([true, 2]);
-  });
-
-  it('waits in line behind a connection that says nothing', async () => {
-    const path = socketPath();
-    const runtime = await startFakeRuntime({ socketPath: path, registrationTimeoutMs: 150 });
-    const silent = connect(path);
-    onTestFinished(async () => {
-      silent.destroy();
-      await runtime.stop();
-    });
-    await until(() => runtime.accepted === 1);
-    await using plugin = createPlugin({ name: 'test', index: '10', handlers: {}, socketPath: path });
-    plugin.start();
-    const startedAt = performance.now();
-    await runtime.waitForPlugin('test');
-    expect(performance.now() - startedAt).toBeGreaterThan(100);
-    expect(runtime.accepted).toBe(2);
   });
 });
 

@@ -72,13 +72,6 @@ describe('netdra metadata', () => {
     expect(wrong.status).toBe(1);
     expect(JSON.parse(wrong.stdout).problem).toMatch(/pool "Node 1" is not a lower-case DNS name/);
   });
-
-  it('knows a claim from a path, and says in one line that it is not there', () => {
-    using dir = tempDir();
-    const { status, stderr, stdout } = netdra(['metadata', 'apps/fast-net', `--kubelet-plugins-dir=${dir.path}`]);
-    expect([status, stdout]).toEqual([1, '']);
-    expect(stderr).toMatch(/^netdra: claim apps\/fast-net is not prepared on this node \(.*\)\n$/);
-  });
 });
 
 describe('netdra', () => {

@@ -60,26 +60,6 @@ describe('a request whose class asks for older dialects', () => {
     ]);
   });
 
-  it('includes its device files and describes them', async () => {
-    const dialects = { devicePlugin: { resourceName }, sriovNetwork: {} };
-    const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci', dialects })] });
-    const [ids = []] = await prepared(claim);
-    expect(ids).toEqual([`${testDriver}/device=${claim.identity.uid}_dev-1`, dialectId(claim, 'vf')]);
-    const { PCIDEVICE_INTEL_COM_NIC_INFO = '', ...env } = envOf(ids);
-    expect(env).toEqual({
-      PCIDEVICE_INTEL_COM_NIC: '0000:00:00.1',
-      SRIOVNETWORK_VF_DEVICE_dev_1: '0000:00:00.1',
-      SRIOVNETWORK_dev_1_VFIO_DEVICE: '/dev/vfio/1',
-      SRIOVNETWORK_PCI_ADDRESSES: '0000:00:00.1',
-    });
-    expect(JSON.parse(PCIDEVICE_INTEL_COM_NIC_INFO)).toEqual({
-      '0000:00:00.1': {
-        generic: { deviceID: '0000:00:00.1' },
-        vfio: { mount: '/dev/vfio/vfio', 'dev-mount': '/dev/vfio/1' },
-      },
-    });
-  });
-
   it('is known by its base name where it has alternatives', async () => {
     const claim = allocated('c', [], {
       requests: [{ name: 'nic/fast', devices: ['dev-1'] }],

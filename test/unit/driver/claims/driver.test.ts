@@ -181,17 +181,6 @@ describe('a device that is prepared', () => {
     expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
   });
 
-  it('is given to one of two claims that are prepared at the same time, and is not touched for the other', async () => {
-    const config = [fromClass({ vf: { trust: true } })];
-    const claims = ['first', 'second'].map((name) => allocated(name, ['dev-1'], { config }));
-    bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
-    const results = (await Promise.all(claims.map((claim) => bench.prepare(claim)))) as object[];
-    expect(results.filter((result) => 'devices' in result)).toHaveLength(1);
-    expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
-    expect([bench.control.count('read'), bench.control.count('apply')]).toEqual([1, 1]);
-    expect(bench.store.claims()).toHaveLength(1);
-  });
-
   it('is not read for the next claim before it is restored after the last one', async () => {
     const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
       AllocatedClaim,

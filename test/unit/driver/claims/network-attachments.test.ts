@@ -45,16 +45,6 @@ async function refused(claim: AllocatedClaim): Promise<string> {
 const opened = fromClass({ overridable: ['networkAttachmentDefinition'] });
 
 describe('attach: cni with a NetworkAttachmentDefinition', () => {
-  it("takes the network configuration from the claim's namespace and stores it with the claim", async () => {
-    createDefinition('fast', network);
-    const claim = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast'))] });
-    expect(await bench.prepare(claim)).toEqual({ devices: [] });
-    expect(storedConfig(claim)).toMatchObject({ attach: 'cni', cni: network });
-    expect(reads().map(({ path }) => path)).toEqual([
-      '/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions/fast',
-    ]);
-  });
-
   it('asks once for each request of a claim, and not again for what is prepared', async () => {
     createDefinition('fast', network);
     const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], { config: [opened, fromClaim(byName('fast'))] });

@@ -95,19 +95,6 @@ describe('DeviceInfoFiles', () => {
       ]);
     });
 
-    it('go with their claim if its devices are known', async () => {
-      writeFileSync(recordPath('a'), '');
-      await files.removeClaim('a', [one]);
-      expect([names(), await files.claimUids()]).toEqual([[two.name], ['b']]);
-    });
-
-    it('are recorded again when they are written', async () => {
-      writeFileSync(recordPath('a'), '');
-      await files.write('a', [one]);
-      await files.removeClaim('a');
-      expect(names()).toEqual([two.name]);
-    });
-
     it('stay with an orphaned claim that has them too, and go with one whose devices are known', async () => {
       await files.write('c', [two]);
       writeFileSync(recordPath('b'), '');

@@ -3,12 +3,10 @@ import {
   type DialectDevice,
   deviceInfoFile,
   dialectsSchema,
-  findEnvConflicts,
   formatEnv,
   sriovNetworkPodEnv,
   viewInDialects,
 } from '../../../../src/driver/dialects/index.ts';
-import type { StoredDevice } from '../../../../src/driver/state/index.ts';
 
 const dpdk: DialectDevice = {
   name: '0000-3b-02-1',
@@ -27,13 +25,6 @@ const rdma: DialectDevice = {
 const kernel: DialectDevice = { name: '0000-3b-02-3', pciAddress: '0000:3b:02.3' };
 const vhost: DialectDevice = { ...kernel, access: { nodes: ['/dev/vhost-net', '/dev/net/tun'] } };
 const resourceName = 'intel.com/sriov_dpdk';
-
-it('takes the devices that the driver stores', () => {
-  const stored: StoredDevice = { ...dpdk, access: { nodes: [] }, pool: 'p', request: 'vf', config: {} };
-  expect(viewInDialects({ sriovNetwork: {} }, [stored]).env).toEqual({
-    SRIOVNETWORK_VF_DEVICE_0000_3b_02_1: '0000:3b:02.1',
-  });
-});
 
 it('writes nothing unless a dialect is configured', () => {
   expect(viewInDialects({}, [dpdk])).toEqual({ env: {}, deviceInfoFiles: [] });
@@ -110,25 +101,6 @@ describe('device-info', () => {
       'pci-address': '0000:3b:02.3',
       'vhost-net': '/dev/vhost-net',
     });
-  });
-});
-
-describe('conflicts', () => {
-  const view = (device: DialectDevice) => viewInDialects({ devicePlugin: { resourceName, info: false } }, [device]).env;
-
-  it('are variables with two values', () => {
-    expect(
-      findEnvConflicts([
-        { request: 'nics/left', env: view(dpdk) },
-        { request: 'nics/right', env: view(kernel) },
-      ]),
-    ).toEqual(['PCIDEVICE_INTEL_COM_SRIOV_DPDK: requests nics/left and nics/right give it different values']);
-    expect(
-      findEnvConflicts([
-        { request: 'a/vf', env: view(dpdk) },
-        { request: 'b/vf', env: view(dpdk) },
-      ]),
-    ).toEqual([]);
   });
 });
 

@@ -135,12 +135,6 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('leaves a claim that the API server has, whatever its state here', async () => {
-    for (const state of ['preparing', 'prepared', 'unpreparing'] as const) {
-      expect((await sweep(() => object, { claim: { ...stored, state } })).reclaimed).toEqual([]);
-    }
-  });
-
   it.each([
     'api-unreachable',
     'api-timeout',

@@ -117,13 +117,6 @@ describe('OrphanedFiles', () => {
       ]);
     });
 
-    it('stays although no claim is known: it may belong to one all the same', async () => {
-      known.clear();
-      replace('live', () => '');
-      for (let n = 0; n < 3; n++) await orphans.sweep(never);
-      expect(claimDirs()).toEqual(['default_live']);
-    });
-
     it('stays when it was readable at the first look', async () => {
       known.clear();
       rmSync(recordPath('live'));
@@ -140,14 +133,6 @@ describe('OrphanedFiles', () => {
         await orphans.sweep(never);
       }
       expect(logger.messages('warn')).toHaveLength(2);
-    });
-
-    it('does not keep others from being removed', async () => {
-      await prepare('gone');
-      replace('live', () => '');
-      for (let n = 0; n < 2; n++) await orphans.sweep(never);
-      expect(claimDirs()).toEqual(['default_live']);
-      expect(logger.messages('warn')).toContain(removed);
     });
 
     it('stays without a record, too, while the store has its claim', async () => {
@@ -179,14 +164,6 @@ describe('OrphanedFiles', () => {
     known.add('uid-new');
     for (let n = 0; n < 3; n++) await orphans.sweep(never);
     expect(claimDirs()).toEqual(['default_new']);
-  });
-
-  it('removes specs without a claim directory, of both classes', async () => {
-    cdi(`${testDriver}_device_uid-x_dev-1.json`, `${testDriver}/device`);
-    cdi(`${testDriver}_metadata_uid-y_vf.json`, `${testDriver}/metadata`);
-    await orphans.sweep(never);
-    await orphans.sweep(never);
-    expect(specs()).toEqual([]);
   });
 
   it('removes what a killed process has left of a spec, unless its claim is known', async () => {
@@ -280,17 +257,6 @@ describe('OrphanedFiles', () => {
     for (let n = 0; n < 2; n++) await orphans.sweep(never);
     expect(claimDirs()).toEqual([]);
     expect(logger.messages('warn')).toContain('files of a claim cannot be read or removed, and stay');
-  });
-
-  it('leaves a file to a claim that is prepared meanwhile', async () => {
-    const uid = randomUUID();
-    mkdirSync(sharedDirs().attributesDir);
-    const path = join(sharedDirs().attributesDir, `${testDriver}-${uid}-vf.json`);
-    writeFileSync(path, '{}');
-    await orphans.sweep(never);
-    known.add(uid);
-    for (let n = 0; n < 3; n++) await orphans.sweep(never);
-    expect(existsSync(path)).toBe(true);
   });
 
   it('removes what a crash has left of a directory, unless its claim came meanwhile', async () => {

@@ -106,14 +106,6 @@ describe('MetadataWriter', () => {
     ]);
   });
 
-  it('does not open the gate when a file cannot be written', async () => {
-    const calls: string[] = [];
-    const full = new Error('no space left on device');
-    const files = { ...fakeFiles(1, calls), updateRequestMetadata: () => Promise.reject(full) };
-    await expect(open(files).writer.write(identity, 's1', readings)).rejects.toBe(full);
-    expect(calls).toEqual([]);
-  });
-
   it('does not fail when the claim status cannot be updated', async () => {
     const err = new Error('the store is gone');
     const { writer, logger } = open(fakeFiles(3), () => {

@@ -124,12 +124,6 @@ describe('NriHooks', () => {
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('looks whether a container may be created, after the sandbox was asked to be ready', async () => {
-    work = Promise.reject(new Error('busy'));
-    expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
-    expect(calls).toEqual(['adopt s1', 'want ready', 'check']);
-  });
-
   it('waits a little for a container that would be refused, and looks once more', async () => {
     const ready = Promise.withResolvers<void>();
     work = ready.promise;

@@ -72,13 +72,6 @@ describe('Sandbox', () => {
     expect([sandbox.phase, networks.opened, clock.sleeping()]).toEqual(['pending', 0, []]);
   });
 
-  it('serves a claim that came later', async () => {
-    await sandbox.want('ready');
-    claims = [...claims, claim('c')];
-    await sandbox.want('ready');
-    expect(sandbox.isReady('c')).toBe(true);
-  });
-
   it('says why it is not ready, and tries again after growing pauses', async () => {
     const error = new SandboxError('vf-missing', 'the VF is gone');
     work.failures.set('b', error);
@@ -116,17 +109,6 @@ describe('Sandbox', () => {
     expect([sandbox.phase, work.done]).toEqual(['gone', ['serve a', 'detach a', 'detach b']]);
     await sandbox.want('ready');
     expect([sandbox.phase, sandbox.isReady('a'), work.done.length]).toEqual(['gone', false, 3]);
-  });
-
-  it('detaches again after a failure, and is not reported as a failed claim', async () => {
-    await sandbox.want('ready');
-    work.detachFailures.set('a', new Error('busy'));
-    await expect(sandbox.want('gone')).rejects.toThrow('busy');
-    expect([sandbox.phase, failures]).toEqual(['detaching', []]);
-    work.detachFailures.clear();
-    clock.advance(500);
-    await turns();
-    expect([sandbox.phase, clock.sleeping()]).toEqual(['gone', []]);
   });
 
   it('refuses the host network, and a namespace that does not exist', async () => {

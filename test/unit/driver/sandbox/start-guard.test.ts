@@ -55,10 +55,6 @@ describe('StartGuard', () => {
     dir[Symbol.dispose]();
   });
 
-  it('lets a container start whose claim is ready', () => {
-    guard.check(pod, container([file], []), sandbox(true, { error: gone, attempts: 5 }));
-  });
-
   it('lets a container wait that has the gate of the claim in it', () => {
     guard.check(pod, container([file]), sandbox(false));
     guard.check(pod, container([]), sandbox(false));

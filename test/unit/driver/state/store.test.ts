@@ -14,15 +14,6 @@ const attachment = { podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x' };
 const schema1 = fileURLToPath(new URL('fixtures/state-schema-1.db', import.meta.url));
 
 describe('Store', () => {
-  it('is there after a restart, for two processes at once', () => {
-    using dir = tempDir();
-    const path = join(dir.path, 'state.db');
-    using first = new Store(path);
-    using second = new Store(path);
-    first.putClaim({ identity, podUids: ['p'], state: 'prepared', devices: [] });
-    expect(second.claim('u')).toEqual({ identity, podUids: ['p'], state: 'prepared', devices: [] });
-  });
-
   it('gives a device to one claim only, also when two processes ask, and says who has it', () => {
     using dir = tempDir();
     const path = join(dir.path, 'state.db');
@@ -228,14 +219,6 @@ describe('Store', () => {
     expect(store.claim('u')?.devices.map((each) => each.attachment)).toEqual([attachment, attachment]);
     store.setAttachments('u', new Map([[other.pciAddress, undefined]]));
     expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }, other]);
-  });
-
-  it('passes over network data that an older version stored beside the attachment', () => {
-    using dir = tempDir();
-    using store = new Store(join(dir.path, 'state.db'));
-    const old = { ...device, attachment, networkData: { ips: ['192.0.2.1/24'] } };
-    store.putClaim({ identity, podUids: [], state: 'prepared', devices: [old] });
-    expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }]);
   });
 
   it('keeps VFs that could not be restored from every claim, until they are', () => {

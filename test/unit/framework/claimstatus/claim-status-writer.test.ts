@@ -99,18 +99,6 @@ describe('ClaimStatusWriter', () => {
     await poll(() => writer.size).toBe(1);
   });
 
-  it('returns at once, and keeps nothing waiting that comes after it', async () => {
-    await using bench = await startBench();
-    const claim = bench.createClaim();
-    using hanging = bench.api.hang('/resourceclaims/');
-    const writer = bench.start();
-    expect(writer.set(claim, [ready('vf-0')])).toBeUndefined();
-    await poll(() => bench.api.requests('/resourceclaims/')).toHaveLength(1);
-    expect(bench.entries()).toBeUndefined();
-    hanging[Symbol.dispose]();
-    await poll(bench.entries).toHaveLength(1);
-  });
-
   it('counts a conflict as a failure when no other client has written', async () => {
     await using bench = await startBench();
     bench.api.failNext('PATCH /status', 409, { times: Infinity });

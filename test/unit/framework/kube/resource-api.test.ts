@@ -48,16 +48,6 @@ describe('ResourceApi', () => {
     expect(error).toMatchObject({ code: 'api-unserved' });
     expect(explain(error)).toMatch(/serves none of resource.k8s.io\/v1, v1beta2, v1beta1: .*needs Kubernetes 1.34/);
   });
-
-  it('sends requests at once that come at once', async () => {
-    await using bench = await startBench();
-    const hanging = bench.api.hang('/resourceclaims/');
-    const reading = Promise.all(Array.from({ length: 16 }, () => bench.resources.readClaim('default', 'c')));
-    // All have arrived before the first is answered.
-    await bench.api.until(() => bench.api.log.length === 16, 10_000);
-    hanging[Symbol.dispose]();
-    expect(await reading).toHaveLength(16);
-  });
 });
 
 describe('toResourceVersion', () => {

@@ -57,18 +57,6 @@ describe('setHealth', () => {
     await expect.poll(() => old.health('node-1', 'a')).toEqual({ health: 'Healthy', message: 'fine' });
   });
 
-  it('facts §2.4: the kubelet that lost the stream opens it again and hears all again', async () => {
-    await using bench = await startHealthBench();
-    bench.helper.setHealth([device('a')]);
-    await bench.kubelet.until(() => bench.watch.received.length === 1);
-    await bench.helper[Symbol.asyncDispose]();
-    await expect.poll(() => bench.watch.health('node-1', 'a').health).toBe('Unknown');
-    const again = await bench.startHelper({}, { health: true });
-    again.setHealth([device('a', { health: 'unhealthy' })]);
-    const watch = () => bench.kubelet.plugins(testDriver).at(-1)?.health;
-    await expect.poll(() => watch()?.health('node-1', 'a').health).toBe('Unhealthy');
-  });
-
   it('facts §2.4: says again what stays true before the 30 s of the kubelet are over', async () => {
     const clock = new ManualClock();
     await using bench = await Bench.start({ watchHealth: true });
@@ -95,19 +83,6 @@ describe('setHealth', () => {
     await bench.helper[Symbol.asyncDispose]();
     await expect.poll(() => watch.health('node-1', 'a').health).toBe('Unknown');
     expect(bench.logger.messages('warn')).toEqual([]);
-  });
-
-  it('drops the streams of kubelets that are gone', async () => {
-    await using bench = await startHealthBench();
-    bench.helper.setHealth([device('a')]);
-    for (let round = 0; round < 20; round++) {
-      const services = ['v1.DRAResourceHealth'];
-      const watch = new HealthWatch({ endpoint: bench.helper.sockets.dra, services });
-      await expect.poll(() => watch.received).toHaveLength(1);
-      watch[Symbol.dispose]();
-    }
-    bench.helper.setHealth([device('a', { health: 'unhealthy' })]);
-    await expect.poll(() => bench.watch.health('node-1', 'a').health).toBe('Unhealthy');
   });
 
   it.each<[string, DeviceHealth[], RegExp]>([

@@ -121,15 +121,6 @@ describe('startKubeletPlugin', () => {
     );
     expect(existsSync(dataDir)).toBe(false);
   });
-
-  it('names the directory that cannot be made', async () => {
-    await using bench = await Bench.start();
-    writeFileSync(join(bench.dir, 'plugins'), '');
-    await expect(startKubeletPlugin(testPlugin({}), bench.options())).rejects.toMatchObject({
-      code: 'socket-unavailable',
-      message: `cannot listen on ${bench.dataDir()}/dra.sock`,
-    });
-  });
 });
 
 describe('registration', () => {
@@ -205,32 +196,6 @@ describe('stopping', () => {
     expect(signal.aborted).toBe(true);
     expect(bench.logger.messages('warn')).toEqual(['aborting calls in flight']);
     slow.finish();
-  });
-
-  it('can be asked for twice', async () => {
-    await using bench = await startBench();
-    await Promise.all([bench.helper[Symbol.asyncDispose](), bench.helper[Symbol.asyncDispose]()]);
-    await bench.helper[Symbol.asyncDispose]();
-  });
-
-  it('leaves a successor alone that took the same paths', async () => {
-    await using bench = await Bench.start();
-    const slow = slowDriver();
-    const first = await bench.startHelper(slow.behaviour);
-    const { wire } = bench.addPod('a');
-    using client = new DraClient(first.sockets.dra);
-    const call = client.nodePrepareResources([wire]);
-    await slow.started;
-    const stopped = first[Symbol.asyncDispose]();
-    await expect.poll(() => existsSync(first.sockets.dra)).toBe(false);
-    const second = await bench.startHelper();
-    slow.finish();
-    await call;
-    await stopped;
-    expect(existsSync(second.sockets.dra)).toBe(true);
-    expect(existsSync(second.sockets.registration)).toBe(true);
-    using again = new DraClient(second.sockets.dra);
-    expect((await again.nodePrepareResources([wire])).claims[wire.uid]?.error).toBe('');
   });
 
   it('waits for metadata that is being written', async () => {

@@ -147,13 +147,6 @@ describe('places', () => {
     });
   });
 
-  it('facts §1.3: an annotation that is empty makes it a plain claim', async () => {
-    await using bench = await startBench();
-    const { pod } = bench.addPod('a', { annotations: { 'resource.kubernetes.io/pod-claim-name': '' } });
-    await bench.kubelet.prepare(pod);
-    expect(Object.keys(bench.mountsOf(pod))).toEqual([pathOf('a', 'vf')]);
-  });
-
   it('facts §1.3: a subrequest has its base name in places, and the full reference in the document', async () => {
     await using bench = await startBench();
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
@@ -234,13 +227,5 @@ describe('metadata off', () => {
     expect(decode(bench.mountsOf(pod)[pathOf('a', 'vf')]).generation).toBe(1);
     await bench.kubelet.unprepare(pod);
     expect([bench.cdiSpecs(), bench.claimDirs()]).toEqual([[], []]);
-  });
-
-  it('facts §1.8: an update says that metadata is off', async () => {
-    await using bench = await startBench({}, { metadata: false });
-    const identity = { namespace: 'default', name: 'a', uid: 'u' };
-    await expect(bench.helper.updateRequestMetadata(identity, 'vf', [])).rejects.toThrow(
-      'device metadata is not enabled',
-    );
   });
 });

@@ -1,46 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { PrepareResult } from '../../../../src/framework/kubeletplugin/index.ts';
 import { decodeStream } from '../../../../src/framework/metadata/index.ts';
 import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
-import { type Behaviour, Bench, preparedDevice, startBench, wireClaim } from './bench.ts';
+import { preparedDevice, startBench, wireClaim } from './bench.ts';
 
 const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 'node-1', name, ...more });
-
-/** A driver as the contract wants it: a device belongs to one claim, and to one pod. It remembers who has it. */
-function exclusiveDriver() {
-  const holders = new Map<string, string>();
-  const prepareOne = ({
-    identity,
-    results,
-    podUids,
-  }: Parameters<Required<Behaviour>['prepareResourceClaims']>[0][0]) => {
-    if (podUids.length > 1) throw new Error(`reserved for ${podUids.length} pods, a VF can be in one only`);
-    for (const { device } of results) {
-      const holder = holders.get(device);
-      if (holder !== undefined && holder !== identity.uid)
-        throw new Error(`${device} is still held by claim ${holder}`);
-    }
-    for (const { device } of results) holders.set(device, identity.uid);
-    return { devices: [] };
-  };
-  const behaviour: Behaviour = {
-    prepareResourceClaims: async (claims) =>
-      new Map(
-        claims.map((claim): [string, PrepareResult] => {
-          try {
-            return [claim.identity.uid, prepareOne(claim)];
-          } catch (error) {
-            return [claim.identity.uid, { error: error as Error }];
-          }
-        }),
-      ),
-    unprepareResourceClaims: async (claims) => {
-      for (const { uid } of claims) for (const [device, holder] of holders) if (holder === uid) holders.delete(device);
-      return new Map(claims.map(({ uid }) => [uid, undefined]));
-    },
-  };
-  return { holders, behaviour };
-}
 
 describe('KEP-3063 NodePrepareResource', () => {
   it('is idempotent: the same answer, the same specs, nothing lost', async () => {
@@ -54,58 +17,6 @@ describe('KEP-3063 NodePrepareResource', () => {
     expect(await client.nodePrepareResources([wire])).toEqual(first);
     // facts §1.7: the Go helper goes back to generation 1 here, and forgets the addresses.
     expect([bench.cdiSpecs(), bench.metadataText('a', 'vf')]).toEqual([specs, text]);
-  });
-
-  it('facts §3.2: is called again when another driver of the pod failed, and gives the same ids', async () => {
-    await using bench = await Bench.start();
-    let isBroken = true;
-    await bench.startHelper();
-    await bench.startHelper(
-      {
-        prepareResourceClaims: async (claims) =>
-          new Map(
-            claims.map(({ identity }): [string, PrepareResult] => [
-              identity.uid,
-              isBroken ? { error: new Error('GPU fell off the bus') } : { devices: [] },
-            ]),
-          ),
-      },
-      { driver: 'gpu.example' },
-    );
-    const devices = ['dev-a', { device: 'gpu-0', driver: 'gpu.example', pool: 'gpus' }];
-    const { pod } = bench.addPod('a', { requests: [{ name: 'vf', devices }] });
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/GPU fell off the bus/);
-    isBroken = false;
-    await bench.kubelet.prepare(pod);
-    expect(Object.keys(bench.mountsOf(pod))).toHaveLength(2);
-  });
-});
-
-describe('KEP-3063 NodeUnprepareResource', () => {
-  it('is called again for all drivers when one of them failed', async () => {
-    await using bench = await Bench.start();
-    let failures = 1;
-    const unprepared: string[] = [];
-    await bench.startHelper({
-      unprepareResourceClaims: async (claims) => {
-        unprepared.push(...claims.map(({ name }) => name));
-        return new Map(claims.map(({ uid }) => [uid, undefined]));
-      },
-    });
-    await bench.startHelper(
-      {
-        unprepareResourceClaims: async (claims) =>
-          new Map(claims.map(({ uid }) => [uid, failures-- > 0 ? new Error('busy') : undefined])),
-      },
-      { driver: 'gpu.example' },
-    );
-    const devices = ['dev-a', { device: 'gpu-0', driver: 'gpu.example', pool: 'gpus' }];
-    const { pod } = bench.addPod('a', { requests: [{ name: 'vf', devices }] });
-    await bench.kubelet.prepare(pod);
-    await expect(bench.kubelet.unprepare(pod)).rejects.toThrow(/NodeUnprepareResources failed.*busy/);
-    await bench.kubelet.unprepare(pod);
-    expect(unprepared).toEqual(['a', 'a']);
-    expect(bench.cdiSpecs()).toEqual([]);
   });
 });
 
@@ -133,21 +44,6 @@ describe('KEP-3063 one claim', () => {
     await bench.kubelet.unprepare(pods[1]!);
     expect(calls).toEqual(['prepare for 2 pods', 'unprepare']);
     expect(bench.cdiSpecs()).toEqual([]);
-  });
-});
-
-describe('KEP-3063 force-deleted pods', () => {
-  it('can leave a device that another claim is given: the driver refuses it until it is free', async () => {
-    const { behaviour } = exclusiveDriver();
-    await using bench = await startBench(behaviour);
-    const requests = [{ name: 'vf', devices: ['dev-1'] }];
-    const old = bench.addPod('old', { requests });
-    await bench.kubelet.prepare(old.pod);
-    bench.api.delete('ResourceClaim', 'old');
-    const next = bench.addPod('next', { requests });
-    await expect(bench.kubelet.prepare(next.pod)).rejects.toThrow(`dev-1 is still held by claim ${old.wire.uid}`);
-    await bench.kubelet.unprepare(old.pod);
-    await bench.kubelet.prepare(next.pod);
   });
 });
 

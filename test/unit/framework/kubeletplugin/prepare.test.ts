@@ -6,7 +6,7 @@ import type { ClaimIdentity, PrepareResult } from '../../../../src/framework/kub
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { buildClaim, buildPod, testDriver } from '../../../doubles/objects.ts';
+import { testDriver } from '../../../doubles/objects.ts';
 import { type Behaviour, preparedDevice, startBench } from './bench.ts';
 
 const results = (claims: { identity: ClaimIdentity }[], result: (name: string) => PrepareResult) =>
@@ -81,15 +81,6 @@ describe('NodePrepareResources', () => {
     expect(bench.kubelet.claimInfo('default', 'a')?.prepared).toBe(true);
   });
 
-  it("fails the whole call when the API server is not there, with the client's reason", async () => {
-    await using bench = await startBench();
-    const { wire } = bench.addPod('a');
-    await bench.api[Symbol.asyncDispose]();
-    await expect(bench.kubelet.client(testDriver).nodePrepareResources([wire])).rejects.toThrow(
-      /get resource claims: retrieve claim default\/a: /,
-    );
-  });
-
   it('gives the driver what it needs of a claim', async () => {
     const seen: object[] = [];
     await using bench = await startBench({
@@ -162,15 +153,6 @@ describe('NodePrepareResources', () => {
       expect(Object.keys(answer.claims)).toEqual([wire.uid]);
     }
     expect(bench.logger.messages('warn')).toEqual(Array(2).fill('the driver gave results for claims not asked for'));
-  });
-
-  it("leaves other drivers' devices of the claim to them", async () => {
-    await using bench = await startBench();
-    const { wire } = bench.addPod('a', {
-      requests: [{ name: 'mixed', devices: ['dev-1', { device: 'gpu-0', driver: 'gpu.example', pool: 'gpus' }] }],
-    });
-    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
-    expect(claims[wire.uid]?.devices.map(({ deviceName }) => deviceName)).toEqual(['dev-1']);
   });
 
   it('facts §2.3: tells the kubelet the base names of subrequests', async () => {
@@ -407,25 +389,5 @@ describe('NodeUnprepareResources', () => {
     expect(pods.map(({ wire }) => claims[wire.uid]?.error)).toEqual(['VF is stuck', '']);
     expect(bench.claimDirs()).toEqual(['default_stuck']);
     expect(bench.cdiSpecs()).toHaveLength(1);
-  });
-});
-
-describe('a kubelet', () => {
-  it('facts §3.2: sends all claims of a pod in one call, and gets one answer for each', async () => {
-    const sizes: number[] = [];
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) => {
-        sizes.push(claims.length);
-        return results(claims, () => ({ devices: [] }));
-      },
-    });
-    const names = ['a', 'b', 'c'];
-    const pod = buildPod('many', { resourceClaims: names.map((name) => ({ name, resourceClaimName: name })) });
-    for (const name of names) {
-      bench.api.create(buildClaim(name, { requests: [{ name: 'vf', devices: [`dev-${name}`] }], pods: [pod] }));
-    }
-    await bench.kubelet.prepare(pod);
-    await bench.kubelet.prepare(pod);
-    expect(sizes).toEqual([3]);
   });
 });

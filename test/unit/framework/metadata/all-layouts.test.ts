@@ -139,17 +139,6 @@ describe('the layout downward-api', () => {
     );
     expect(bench.files()).toEqual([]);
   });
-
-  it('leaves the directory of a pod to its other claims', async () => {
-    const metadata = bench.start();
-    const other = { ...claim, name: 'slow-net', uid: 'other-uid' };
-    for (const each of [claim, other]) {
-      await metadata.prepare({ ...record, claim: each }, new Map());
-      await metadata.update(each, 'vf', devices);
-    }
-    await metadata.unprepare(claim);
-    expect(bench.files(bench.downwardApiDir)).toEqual([`${podUid}/slow-net.vf.json`]);
-  });
 });
 
 describe('the driver started with other layouts', () => {
@@ -273,16 +262,6 @@ describe('a claim that is prepared again', () => {
         { attributes: { ...devices[0]?.attributes, ...more.attributes }, networkData: devices[0]?.networkData },
       ],
     });
-  });
-
-  it('does not restore metadata that was withdrawn', async () => {
-    const metadata = bench.start();
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', devices);
-    await metadata.withdraw(claim);
-    await metadata.prepare(record, new Map());
-    expect(existsSync(path('v1'))).toBe(false);
-    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 2 });
   });
 
   it('keeps the requests that it had: the kubelet may still hand out their CDI ids', async () => {

@@ -170,16 +170,6 @@ describe('SlicePublisher, when something fails', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
-  it('follows an upgrade of the cluster', async () => {
-    await using bench = await startBench({ draVersions: ['v1beta2'] });
-    const publisher = bench.start();
-    await bench.settle(() => publisher.publish(onePool(devices(1))));
-    bench.api.serveDraVersions(['v1']);
-    expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['PUT']);
-    expect(bench.slices()[0]?.spec.devices).toEqual(devices(2));
-    expect(bench.errors).toEqual([]);
-  });
-
   it('reports once what a server does not keep, and does not write it again and again', async () => {
     await using bench = await startBench();
     using _old = bench.api.admit('ResourceSlice', (slice) => {

@@ -108,14 +108,6 @@ describe('SlicePublisher, when others touch its slices', () => {
     expect(bench.lists()).toBe(3);
   });
 
-  it('looks every five minutes for what it did not see', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    await bench.settle(() => publisher.publish(onePool(devices(1))));
-    expect(await bench.settle(() => bench.clock.advance(recheckMs))).toEqual([]);
-    expect(await bench.settle(() => bench.clock.advance(recheckMs))).toEqual([]);
-  });
-
   it('goes on watching after the server ended the watch', async () => {
     await using bench = await startBench();
     const publisher = bench.start();

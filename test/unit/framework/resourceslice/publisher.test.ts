@@ -70,53 +70,6 @@ describe('SlicePublisher', () => {
     expect(bench.slices()[2]?.spec.devices?.[44]).toEqual(changed[300]);
   });
 
-  it('takes 1 write for a device that goes, and 1 when it comes back elsewhere', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    await bench.settle(() => publisher.publish(onePool(devices(512))));
-    const without = devices(512).filter(({ name }) => name !== 'dev-200');
-    expect(await bench.settle(() => publisher.publish(onePool(without)))).toEqual(['PUT']);
-    expect(names(bench.slices()).map(({ length }) => length)).toEqual([128, 127, 128, 128]);
-    expect(await bench.settle(() => publisher.publish(onePool(devices(512))))).toEqual(['PUT']);
-    expect(names(bench.slices()).flat()).toEqual(devices(512).map(({ name }) => name));
-  });
-
-  it('counts the generation up in all slices when more than one changes', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    await bench.settle(() => publisher.publish(onePool(devices(300))));
-    const changed = devices(300, { attributes: { up: { bool: true } } });
-    expect(
-      await bench.settle(() => publisher.publish(onePool([...changed.slice(0, 200), ...devices(300).slice(200)]))),
-    ).toEqual(['PUT', 'PUT', 'PUT']);
-    expect(generations(bench.slices())).toEqual([2, 2, 2]);
-  });
-
-  it('counts the generation up when the number of slices changes', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    await bench.settle(() => publisher.publish(onePool(devices(128))));
-    expect(await bench.settle(() => publisher.publish(onePool(devices(129))))).toEqual(['PUT', 'POST']);
-    expect(bench.slices().map(({ spec }) => spec.pool)).toEqual([
-      { name: testNode, generation: 2, resourceSliceCount: 2 },
-      { name: testNode, generation: 2, resourceSliceCount: 2 },
-    ]);
-    expect(await bench.settle(() => publisher.publish(onePool(devices(3))))).toEqual(['DELETE', 'PUT']);
-    expect(bench.slices()).toHaveLength(1);
-  });
-
-  it('takes at least the generation that the driver gives', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    await bench.settle(() => publisher.publish(onePool({ devices: devices(1), generation: 40 })));
-    expect(generations(bench.slices())).toEqual([40]);
-    expect(await bench.settle(() => publisher.publish(onePool({ devices: devices(1), generation: 12 })))).toEqual([]);
-    expect(await bench.settle(() => publisher.publish(onePool({ devices: devices(1), generation: 41 })))).toEqual([
-      'PUT',
-    ]);
-    expect(generations(bench.slices())).toEqual([41]);
-  });
-
   it('publishes taints in slices of 64, and keeps the time at which each came', async () => {
     await using bench = await startBench();
     const firstTime = '2019-01-01T00:00:00Z';
@@ -160,45 +113,6 @@ describe('SlicePublisher', () => {
     expect(await bench.settle(() => publisher.publish(onePool({ devices: tainted, maxDevicesPerSlice: 64 })))).toEqual([
       'PUT',
     ]);
-  });
-
-  it('expresses that a PF and its VFs exclude each other, by shared counters in a slice of their own', async () => {
-    await using bench = await startBench();
-    const publisher = bench.start();
-    const consumes = (count: number) => [{ counterSet: 'pf0', counters: { vfs: { value: String(count) } } }];
-    const pool = {
-      sharedCounters: [{ name: 'pf0', counters: { vfs: { value: '8' } } }],
-      devices: [
-        { name: 'pf0', consumesCounters: consumes(8), capacity: { bandwidth: { value: '100G' } } },
-        ...devices(8).map((device) => ({ ...device, consumesCounters: consumes(1) })),
-      ],
-    };
-    expect(await bench.settle(() => publisher.publish(onePool(pool)))).toEqual(['POST', 'POST']);
-    expect(bench.slices().map(({ spec }) => spec)).toMatchObject([
-      { pool: { resourceSliceCount: 2 }, sharedCounters: pool.sharedCounters },
-      { pool: { resourceSliceCount: 2 }, devices: pool.devices },
-    ]);
-    expect(await bench.settle(() => publisher.recheck())).toEqual([]);
-    expect(bench.errors).toEqual([]);
-  });
-
-  it('takes quantities that the server writes in another way for the same', async () => {
-    await using bench = await startBench();
-    // As the real server stores them.
-    using _canonical = bench.api.admit('ResourceSlice', (slice) => {
-      const text = JSON.stringify(slice.spec).replaceAll('"1024Mi"', '"1Gi"').replaceAll('"1000m"', '"1"');
-      slice.spec = JSON.parse(text);
-    });
-    const publisher = bench.start();
-    const capacity = { memory: { value: '1024Mi' }, share: { value: '1000m', requestPolicy: { default: '1000m' } } };
-    await bench.settle(() => publisher.publish(onePool(devices(2, { capacity }))));
-    expect(bench.slices()[0]?.spec.devices?.[0]?.capacity).toEqual({
-      memory: { value: '1Gi' },
-      share: { value: '1', requestPolicy: { default: '1' } },
-    });
-    await publisher[Symbol.asyncDispose]();
-    const second = bench.start();
-    expect(await bench.settle(() => second.publish(onePool(devices(2, { capacity }))))).toEqual([]);
   });
 
   it('is not fooled by a driver that changes the objects which it gave', async () => {

@@ -1,6 +1,5 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CniError, parseCniIpam, parseCniNetwork } from '../../../../src/node/cni/index.ts';
+import { parseCniIpam, parseCniNetwork } from '../../../../src/node/cni/index.ts';
 
 const single = { cniVersion: '1.0.0', name: 'fast', type: 'sriov', vlan: 5 };
 const list = { cniVersion: '1.1.0', name: 'fast', plugins: [{ type: 'host-device' }, { type: 'tuning' }] };
@@ -79,25 +78,6 @@ describe('parseCniNetwork', () => {
   it.each([{}, { type: '' }])('takes an IPAM section without a plugin: %j', (ipam) => {
     expect(parse({ ...single, ipam }).plugins[0]!.ipam).toEqual(ipam);
   });
-
-  it('answers noise with a network or a CniError, nothing else', () =>
-    fc.assert(
-      fc.property(
-        fc.oneof(
-          fc.json(),
-          fc.anything(),
-          fc.record({ cniVersion: fc.constant('1.0.0'), name: fc.string(), plugins: fc.array(fc.object()) }),
-        ),
-        (value) => {
-          try {
-            const network = parse(value);
-            for (const { type } of network.plugins) expect(type).toMatch(/^[^/]+$/);
-          } catch (error) {
-            expect(error).toBeInstanceOf(CniError);
-          }
-        },
-      ),
-    ));
 });
 
 describe('parseCniIpam', () => {

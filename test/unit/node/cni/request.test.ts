@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { chainTask, ipamTask } from '../../../../src/node/cni/attachment.ts';
+import { chainTask } from '../../../../src/node/cni/attachment.ts';
 import { type CniAttachment, parseCniNetwork } from '../../../../src/node/cni/index.ts';
 import { createEnvironment, formatRequest } from '../../../../src/node/cni/request.ts';
 
@@ -50,14 +50,6 @@ describe('formatRequest', () => {
     });
     expect(requestOf({ type: 'sriov' }, { deviceId, capabilities })).not.toHaveProperty('runtimeConfig');
   });
-
-  it('hands over the result before in the version of the network', () => {
-    const prevResult = { cniVersion: '1.0.0' as const, ips: [{ address: '10.0.0.1/24' }] };
-    expect(requestOf({ type: 'tuning' }, {}, prevResult).prevResult).toEqual({
-      cniVersion: '0.4.0',
-      ips: [{ address: '10.0.0.1/24', version: '4' }],
-    });
-  });
 });
 
 describe('createEnvironment', () => {
@@ -67,19 +59,6 @@ describe('createEnvironment', () => {
     binDirs: ['/opt/cni/bin', '/x'],
     searchPath: '/bin',
   };
-
-  it('is all that the specification asks for, and PATH', () => {
-    const attachment = attachmentOf({ type: 'x' }, { args: { K8S_POD_NAME: 'app', MAC: '02:00:00:00:00:01' } });
-    expect(createEnvironment(attachment, options)).toEqual({
-      PATH: '/bin',
-      CNI_COMMAND: 'ADD',
-      CNI_CONTAINERID: 'c1',
-      CNI_NETNS: '/run/netns/a',
-      CNI_IFNAME: 'net1',
-      CNI_ARGS: 'IgnoreUnknown=1;K8S_POD_NAME=app;MAC=02:00:00:00:00:01',
-      CNI_PATH: '/opt/cni/bin:/x',
-    });
-  });
 
   it('has empty arguments where there are none, and IgnoreUnknown as the caller wants it', () => {
     expect(createEnvironment(attachmentOf({ type: 'x' }), options).CNI_ARGS).toBe('');
@@ -115,24 +94,5 @@ describe('chainTask', () => {
         network: 'fast',
       }),
     );
-  });
-});
-
-describe('ipamTask', () => {
-  it('calls the plugin with its section inside a configuration', () => {
-    const ipam = { cniVersion: '1.0.0' as const, name: 'fast', ipam: { type: 'host-local', subnet: '10.0.0.0/24' } };
-    const { attachment } = ipamTask({
-      ipam,
-      containerId: 'c1',
-      netnsPath: '/run/netns/a',
-      ifName: 'net1',
-      capabilities: { ips: ['10.0.0.7/24'] },
-    });
-    expect(JSON.parse(formatRequest(attachment.network.plugins[0]!, attachment))).toMatchObject({
-      cniVersion: '1.0.0',
-      name: 'fast',
-      ipam: { type: 'host-local', subnet: '10.0.0.0/24' },
-      runtimeConfig: { ips: ['10.0.0.7/24'] },
-    });
   });
 });

@@ -493,23 +493,6 @@ describe('IPAM plugins', () => {
   const ipam = parseCniIpam({ type: 'leases', range: 'a' }, 'test', { name: 'fast' });
   const attachment = { ipam, containerId: 'c1', netnsPath: liveNetns, ifName: 'net1' };
 
-  it('give addresses and take them back', async () => {
-    plugins.writeResult('leases', {
-      ips: [{ address: '10.1.2.3/24', gateway: '10.1.2.1' }],
-      routes: [{ dst: '0.0.0.0/0' }],
-    });
-    expect(await runner.ipamAdd(attachment, never)).toEqual({
-      cniVersion: '1.0.0',
-      interfaces: [],
-      ips: [{ address: '10.1.2.3/24', gateway: '10.1.2.1' }],
-      routes: [{ dst: '0.0.0.0/0' }],
-    });
-    expect(plugins.calls()[0]!.config).toMatchObject({ name: 'fast', cniVersion: '1.0.0', ipam: ipam.ipam });
-    await runner.ipamDelete(attachment, never);
-    expect(plugins.summary()).toEqual(['leases ADD', 'leases DEL']);
-    expect(await cachedCount()).toBe(0);
-  });
-
   it('are called once when the namespace is gone', async () => {
     plugins.writeResult('leases', {});
     await runner.ipamAdd({ ...attachment, netnsPath: '/run/netns/gone' }, never);

@@ -1,11 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import * as z from 'zod';
-import {
-  coversVf,
-  inventoryPolicySchema,
-  ruleForNic,
-  rulesForPf,
-} from '../../../../src/node/inventory/inventory-policy.ts';
+import { inventoryPolicySchema, ruleForNic, rulesForPf } from '../../../../src/node/inventory/inventory-policy.ts';
 
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy' } as const;
 const pf = { pciAddress: '0000:3b:00.0', vendor: '8086', device: '1572', driver: 'i40e', interfaceName: 'ens1f0' };
@@ -36,19 +30,9 @@ describe('inventoryPolicySchema', () => {
     };
     expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
   });
-
-  it('can be exported as JSON Schema, for the chart', () => {
-    const schema = z.toJSONSchema(inventoryPolicySchema) as { properties: object };
-    expect(Object.keys(schema.properties)).toEqual(['apiVersion', 'kind', 'pfs', 'nics', 'resourceName']);
-  });
 });
 
 describe('rulesForPf', () => {
-  it('has one for everything when the policy names none', () => {
-    expect(rulesForPf({}, pf)).toEqual([{ select: {} }]);
-    expect(rulesForPf({ pfs: [] }, pf)).toEqual([]);
-  });
-
   it('never takes what is not known for what is asked for', () => {
     const { interfaceName: _, driver: __, ...bare } = pf;
     expect(rulesForPf({ pfs: [{ select: { name: 'ens1f0' } }, { select: { driver: 'i40e' } }] }, bare)).toEqual([]);
@@ -65,22 +49,5 @@ describe('ruleForNic', () => {
       { select: { device: '1572' } },
     ];
     expect(ruleForNic({ nics }, pf)).toMatchObject({ resourceName: 'a' });
-  });
-});
-
-describe('coversVf', () => {
-  it.each<[string | undefined, number[]]>([
-    [undefined, [0, 1, 2, 3, 4, 5]],
-    ['0', [0]],
-    ['1-3', [1, 2, 3]],
-    ['4,0-1', [0, 1, 4]],
-    ['7-9', []],
-  ])('has of range %j the VFs %j', (vfs, expected) => {
-    const rule = { select: {}, ...(vfs === undefined ? {} : { vfs }) };
-    expect([0, 1, 2, 3, 4, 5].filter((vfIndex) => coversVf(rule, { vfIndex }))).toEqual(expected);
-  });
-
-  it('does not take a VF without driver for one with', () => {
-    expect(coversVf({ select: {}, vfDriver: 'iavf' }, { vfIndex: 0 })).toBe(false);
   });
 });

@@ -142,11 +142,6 @@ describe('Inventory, of VFs', () => {
     expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 
-  it('does not mind routes that lead nowhere', async () => {
-    node.routes = [{ ...defaultRoute(), isUnicast: false, links: [] }];
-    expect(await node.offered()).toEqual([a0, a1, b0]);
-  });
-
   it.each([
     ['a bridge', { name: 'br0', kind: 'bridge' }],
     ['a bond', { name: 'bond0', kind: 'bond' }],

@@ -47,14 +47,6 @@ describe('parseCidr and formatCidr', () => {
       ),
     ));
 
-  it('keeps a canonical form as it is', () =>
-    fc.assert(
-      fc.property(fc.oneof(fc.ipV4(), fc.ipV6()), fc.integer({ min: 0, max: 32 }), (address, length) => {
-        const once = canonical(`${address}/${length}`);
-        expect(canonical(once)).toBe(once);
-      }),
-    ));
-
   it.each([
     '10.0.0.1',
     '10.0.0.1/33',
@@ -75,17 +67,6 @@ describe('parseCidr and formatCidr', () => {
     expect(() => parseCidr(text)).toThrow(NetlinkError);
     expect(() => parseCidr(text)).toThrow(JSON.stringify(text));
   });
-
-  it('answers noise with a CIDR or a NetlinkError, nothing else', () =>
-    fc.assert(
-      fc.property(fc.string(), (text) => {
-        try {
-          parseCidr(text);
-        } catch (error) {
-          expect(error).toBeInstanceOf(NetlinkError);
-        }
-      }),
-    ));
 });
 
 describe('parseIpAddress', () => {

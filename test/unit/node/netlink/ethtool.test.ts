@@ -1,15 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { encodeAttributes, encodeString, listAttributes } from '../../../../src/node/netlink/attributes.ts';
+import { encodeAttributes, encodeString } from '../../../../src/node/netlink/attributes.ts';
 import { decodeValues, encodeValues } from '../../../../src/node/netlink/ethtool.ts';
 import { connectEthtool } from '../../../doubles/netlink-kernel.ts';
 
-const bytes = (hex: string) => Buffer.from(hex.replaceAll(/\s/g, ''), 'hex');
-
-/** Answers of Linux 6.18, without the header of generic netlink. */
-const channels = bytes(`
-  14000180 0800010003000000 0700020076300000
-  0800020002000000 0800060002000000 0800030002000000 0800070002000000`);
-const coalescing = bytes('18000180 0800010004000000 0900020074617030 00000000 0800030000000000');
 /** With two of the bits. */
 const bits = (type: number, ...values: { name: string; value: boolean }[]) => ({
   type,
@@ -25,11 +18,6 @@ const bits = (type: number, ...values: { name: string; value: boolean }[]) => ({
 });
 
 describe('decodeValues', () => {
-  it('reads what can be set, not its maximum', () => {
-    expect(decodeValues('channels', channels)).toEqual({ rx: 2, tx: 2 });
-    expect(decodeValues('coalescing', coalescing)).toEqual({ rxMaxFrames: 0 });
-  });
-
   it('reads the features that can be changed, as they were asked for', () => {
     const changeable = bits(2, { name: 'rx-gro', value: true }, { name: 'tx-lockless', value: false });
     // Without a mask only those that are set are listed, and none of them has a value.
@@ -47,15 +35,6 @@ describe('decodeValues', () => {
 });
 
 describe('encodeValues', () => {
-  it('gives each value the width that the kernel wants', () => {
-    const encoded = encodeAttributes(encodeValues('coalescing', { useAdaptiveRx: 1, rxUsecs: 50, unknown: 3 }));
-    const attributes = listAttributes(Buffer.concat(encoded));
-    expect(attributes.map(({ type, data }) => [type, data.toString('hex')])).toEqual([
-      [2, '32000000'],
-      [11, '01'],
-    ]);
-  });
-
   it('names the bits that are changed, with a value if they shall be set', () => {
     const values = { 'rx-gro': true, 'tx-gso-partial': false };
     const answer = Buffer.concat(encodeAttributes(encodeValues('privateFlags', values)));

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { deviceAttributes, inventoryPolicySchema } from '../../../../src/node/inventory/index.ts';
@@ -9,13 +8,6 @@ import { mlx5Tree } from './trees/mlx5.ts';
 
 const repository = join(import.meta.dirname, '../../../..');
 const inventory = readFileSync(join(repository, 'docs/inventory.md'), 'utf8');
-const readme = readFileSync(join(repository, 'README.md'), 'utf8');
-
-/** The YAML blocks of a page that are an InventoryPolicy. */
-function policiesIn(page: string): unknown[] {
-  const blocks = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-  return blocks.filter((text) => text.includes('kind: InventoryPolicy')).map((text) => loadYaml(text));
-}
 /** The names in the first column of the table of attributes. */
 function documentedAttributes(): string[] {
   const table = inventory.slice(inventory.indexOf('| attribute |'), inventory.indexOf('The metadata in a container'));
@@ -41,14 +33,5 @@ describe('docs/inventory.md', () => {
     for (const field of new Set(fields(z.toJSONSchema(inventoryPolicySchema)))) {
       expect(inventory).toMatch(new RegExp(`\\b${field}\\b`));
     }
-  });
-
-  it.each([
-    ['docs/inventory.md', inventory],
-    ['README.md', readme],
-  ])('the policy of %s is valid', (_, page) => {
-    const policies = policiesIn(page);
-    expect(policies.length).toBeGreaterThan(0);
-    for (const policy of policies) expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
   });
 });

@@ -47,13 +47,6 @@ describe('HostLinks.recreate', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('keeps what an administrator has laid down in driver_override', async () => {
-    card.writeText(`bus/pci/devices/${vf}/driver_override`, 'igbvf\n');
-    card.moveAway(0);
-    await links.recreate(vf);
-    expect(card.overrideOf(vf)).toBe('igbvf');
-  });
-
   it('finishes what an earlier attempt began', async () => {
     card.moveAway(0);
     card.failingDrivers.add('igbvf');

@@ -1,15 +1,11 @@
 import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Inventory } from '../../../../src/node/inventory/index.ts';
-import { Sysfs } from '../../../../src/node/sriov/index.ts';
 import { layFunction, type TreeFunction } from './pci-tree.ts';
-import { defaultRoute, TestNode } from './test-node.ts';
+import { TestNode } from './test-node.ts';
 import { iceTree } from './trees/ice.ts';
 import { igbTree } from './trees/igb.ts';
-import { ixgbeTree } from './trees/ixgbe.ts';
 import { mlx5Tree } from './trees/mlx5.ts';
-import { withoutNetdevTree } from './trees/without-netdev.ts';
 
 /** What other drivers were found to do wrong in discovery, each as what netdra does instead. */
 describe('discovery, where other drivers fail', () => {
@@ -59,13 +55,6 @@ describe('discovery, where other drivers fail', () => {
     expect((await inventory.scan()).devices).toHaveLength(9);
   });
 
-  it('a VF that is bound to vfio-pci is not said to be capable of RDMA', async () => {
-    using node = new TestNode(mlx5Tree);
-    const found = await node.attributes();
-    expect(found['0000:08:00.2']).toMatchObject({ driver: 'mlx5_core', rdma: true });
-    expect(found['0000:08:00.3']).toMatchObject({ driver: 'vfio-pci', rdma: false });
-  });
-
   it('RDMA is looked at anew in each scan, not at the start only', async () => {
     using node = new TestNode(mlx5Tree);
     const inventory = node.inventory();
@@ -73,31 +62,6 @@ describe('discovery, where other drivers fail', () => {
     rmSync(join(node.root, 'class/infiniband/mlx5_2'));
     const device = (await inventory.scan()).devices.find(({ pciAddress }) => pciAddress === '0000:08:00.2');
     expect(device?.rdmaDevices).toEqual([]);
-  });
-
-  it('a shared IOMMU group is visible before a pod is scheduled to it', async () => {
-    using node = new TestNode([...ixgbeTree, ...igbTree]);
-    const shared = Object.values(await node.attributes()).filter(({ iommuGroupShared }) => iommuGroupShared);
-    expect(shared.map(({ driver }) => driver)).toEqual(Array(4).fill('ixgbevf'));
-  });
-
-  it('a root complex that is not known is left out, not empty', async () => {
-    using node = new TestNode([{ ...igbTree[0]!, above: 'platform/host0' }]);
-    for (const attributes of Object.values(await node.attributes())) {
-      expect(attributes).not.toHaveProperty(['resource.kubernetes.io/pcieRoot']);
-    }
-  });
-
-  it('a NUMA node that is not known is left out, not -1', async () => {
-    using node = new TestNode(igbTree);
-    for (const attributes of Object.values(await node.attributes())) {
-      expect(attributes).not.toHaveProperty(['resource.kubernetes.io/numaNode']);
-    }
-  });
-
-  it('a PF without interface is not skipped, nor are its VFs', async () => {
-    using node = new TestNode(withoutNetdevTree);
-    expect(await node.offered()).toEqual(['0000:af:02.0', '0000:af:02.1']);
   });
 
   it('a PF whose interface is in another namespace, or that tells nothing of a VF, hides no VF', async () => {
@@ -109,44 +73,11 @@ describe('discovery, where other drivers fail', () => {
     expect(await node.offered()).toHaveLength(3);
   });
 
-  it('vendor and device are those of the VF, not of its PF', async () => {
-    using node = new TestNode(igbTree);
-    for (const attributes of Object.values(await node.attributes())) {
-      expect(attributes).toMatchObject({ vendor: '8086', device: '10ca' });
-    }
-  });
-
   it('the link type is that of the port, never "unknown" for a VF whose interface is away', async () => {
     using node = new TestNode(iceTree);
     node.takeAway('ens785f0v0');
     const types = Object.values(await node.attributes()).map(({ linkType }) => linkType);
     expect(types).toEqual(['ethernet', 'ethernet', 'ethernet']);
-  });
-
-  it('selecting by driver is not only accepted but done', async () => {
-    using node = new TestNode(iceTree);
-    expect(await node.offered({ pfs: [{ select: { driver: 'ice' } }] })).toHaveLength(3);
-    expect(await node.offered({ pfs: [{ select: { driver: 'i40e' } }] })).toEqual([]);
-    expect(await node.offered({ pfs: [{ select: {}, vfDriver: 'vfio-pci' }] })).toEqual(['0000:17:01.1']);
-  });
-
-  it('what the host uses is left out: default route on a bond of PFs, PF below Open vSwitch', async () => {
-    using node = new TestNode([...igbTree, ...mlx5Tree]);
-    node.addLink(50, 'bond0', { kind: 'bond' });
-    node.change('enp1s0f0', { master: 50 });
-    node.routes = [defaultRoute(50)];
-    node.addLink(51, 'ovs-system', { kind: 'openvswitch' });
-    node.change('enp8s0f0np0', { master: 51 });
-    const { devices, excluded } = await node.inventory().scan();
-    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([
-      '0000:01:10.1',
-      '0000:01:10.3',
-      '0000:01:10.5',
-      '0000:5e:00.1',
-    ]);
-    expect(new Set(excluded.map(({ reason, interfaceName }) => `${reason} ${interfaceName}`))).toEqual(
-      new Set(['pf-carries-default-route enp1s0f0', 'pf-enslaved enp8s0f0np0']),
-    );
   });
 
   it('representors in a bridge say nothing about the VFs, and the first of them is not taken for the PF', async () => {
@@ -155,20 +86,5 @@ describe('discovery, where other drivers fail', () => {
     node.change('enp8s0f0_0', { master: 51 });
     const found = await node.attributes();
     expect(found['0000:08:00.2']).toMatchObject({ pfName: 'enp8s0f0np0' });
-  });
-
-  it('names and attributes do not depend on interface names', async () => {
-    using node = new TestNode(igbTree);
-    const before = await node.inventory().scan();
-    node.change('enp1s0f0v0', { name: 'net1' });
-    const after = await node.inventory().scan();
-    expect(after.devices.map(({ name }) => name)).toEqual(before.devices.map(({ name }) => name));
-  });
-
-  it('two inventories, as in a rolling update, do not disturb each other', async () => {
-    using node = new TestNode(igbTree);
-    const one = node.inventory();
-    const other = new Inventory({ sysfs: new Sysfs(node.root), connection: node.connection, simulated: false });
-    expect(await one.scan()).toEqual(await other.scan());
   });
 });

@@ -204,14 +204,6 @@ describe('a VF that its pod has changed', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('is restored from the four properties that older versions stored', async () => {
-    const { card, hardware, before } = await prepare();
-    const { name, hardwareAddress, mtuBytes, up } = before.link;
-    changeAll(card, 0);
-    await hardware.restore(card.address(0), { ...before, link: { name, hardwareAddress, mtuBytes, up } });
-    expect(card.link(0)).toMatchObject({ name, hardwareAddress, mtuBytes, up });
-  });
-
   it('may choose its address again if it could before, as far as the PF tells own addresses like others', async () => {
     const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
     const other = { hardwareAddress: '02:dd:00:00:00:01' };

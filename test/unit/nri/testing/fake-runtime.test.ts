@@ -48,39 +48,6 @@ describe('FakeRuntime, as the Go code does,', () => {
     expect(runtime.plugins).toEqual([]);
   });
 
-  it('takes a broken connection for consent too, and asks the next plugin', async () => {
-    const { runtime, path } = await start();
-    const { mux } = await registered(runtime, path, {
-      StateChange: () => {
-        mux.close();
-        return {};
-      },
-    });
-    const asked: string[] = [];
-    const other = connectRaw(path, { StateChange: () => ({ afterwards: () => asked.push('other') }) });
-    await other.register('other', '60');
-    await runtime.waitForPlugin('other');
-    await runtime.runPodSandbox({ id: 'a' });
-    expect(asked).toEqual(['other']);
-  });
-
-  it('asks plugins in the order of their indices, and none after a refusal', async () => {
-    const { runtime, path } = await start();
-    const asked: string[] = [];
-    for (const index of ['70', '05', '50']) {
-      const method = () => {
-        asked.push(index);
-        if (index === '50') throw new Error('refused');
-        return {};
-      };
-      await connectRaw(path, { StateChange: method }).register(`p${index}`, index);
-      await runtime.waitForPlugin(`p${index}`);
-    }
-    await expect(runtime.runPodSandbox({ id: 'a' })).rejects.toMatchObject({ status: 2, message: 'refused' });
-    expect(asked).toEqual(['05', '50']);
-    expect(runtime.plugins).toHaveLength(3);
-  });
-
   it('falls back to StateChange for good when a method is unimplemented', async () => {
     const { runtime, path } = await start({ nriVersion: 'v0.12.2' });
     const { fake } = await registered(runtime, path, { StateChange: () => ({}) });
@@ -105,43 +72,6 @@ describe('FakeRuntime, as the Go code does,', () => {
     },
   );
 
-  it('trap 11: takes a subscription to nothing for one to everything', async () => {
-    const { runtime, path } = await start();
-    const { fake } = await registered(runtime, path, { Configure: () => ({}) });
-    expect(fake.events).toBe(0x7ff);
-  });
-
-  it.each([
-    ['', '10'],
-    ['name', '1'],
-    ['name', 'xx'],
-  ])('refuses the name "%s" with the index "%s"', async (name, index) => {
-    const { path } = await start();
-    const raw = connectRaw(path, {});
-    await expect(raw.register(name, index)).rejects.toMatchObject({ status: 2 });
-    await raw.mux.closed;
-  });
-
-  it('waits for a silent connection and admits no other before that time is over', async () => {
-    const { runtime, path, log } = await start({ registrationTimeoutMs: 80 });
-    const silent = connectRaw(path, {});
-    await until(() => runtime.accepted === 1);
-    const startedAt = performance.now();
-    await registered(runtime, path, {});
-    expect(performance.now() - startedAt).toBeGreaterThan(60);
-    await silent.mux.closed;
-    expect(log.notable()).toMatchObject([{ fields: { err: { message: expect.stringContaining('timed out') } } }]);
-  });
-
-  it('closes a plugin that does not know of parts', async () => {
-    const pods = Array.from({ length: 20 }, (_, index) => ({ id: `pod-${index}` }));
-    const { path, log } = await start({ pods, maxSyncBytes: 100 });
-    const raw = connectRaw(path, {});
-    raw.register();
-    await raw.mux.closed;
-    expect(log.notable()[0]?.fields.err).toMatchObject({ message: expect.stringContaining('split sync requests') });
-  });
-
   it('trap 1: answers nothing any more, and closes nothing, after a request that it could not read', async () => {
     const { runtime, path, log } = await start();
     const { mux, client, socket } = await registered(runtime, path, { StateChange: () => ({}) });
@@ -156,26 +86,5 @@ describe('FakeRuntime, as the Go code does,', () => {
     await runtime.runPodSandbox({ id: 'a' });
     expect(runtime.plugins).toHaveLength(1);
     mux.close();
-  });
-
-  it('says nothing about pods from before its start if it is containerd, and everything if it is CRI-O', async () => {
-    for (const [name, expected] of [
-      ['containerd', []],
-      ['cri-o', [2, 2, 3]],
-    ] as const) {
-      const { runtime, path } = await start({ name, pods: [{ id: 'old' }] });
-      const events: number[] = [];
-      await registered(runtime, path, {
-        StateChange: (payload) => {
-          events.push(nri.stateChangeEvent.decode(payload).event ?? 0);
-          return {};
-        },
-      });
-      await runtime.stopPodSandbox({ id: 'old' });
-      await runtime.stopPodSandbox({ id: 'old' });
-      await runtime.removePodSandbox({ id: 'old' });
-      expect(events).toEqual(expected);
-      expect(runtime.pods.size).toBe(0);
-    }
   });
 });

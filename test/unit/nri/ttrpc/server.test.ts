@@ -38,13 +38,6 @@ const echo: Method = (payload) => ({ payload });
 const never: Method = () => new Promise(() => undefined);
 
 describe('TtrpcServer', () => {
-  it('answers with the payload of the method', async () => {
-    const { call, answers } = serve({ echo });
-    call(1, 'echo', { payload: Buffer.from('hello') });
-    await until(() => answers().length === 1);
-    expect(answers()).toEqual([{ streamId: 1, payload: Buffer.from('hello') }]);
-  });
-
   it('answers an empty OK with a frame of no data at all', async () => {
     const { channel, call } = serve({ nothing: () => ({}) });
     call(3, 'nothing');

@@ -83,10 +83,6 @@ describe('any document that we can build', () => {
 });
 
 describe('decodeStream', () => {
-  it('ignores blanks around the objects: the writer pads with them', () => {
-    expect(decodeStream(`  \n${stream(document)}   \n  `)).toEqual(document);
-  });
-
   it('skips versions that it does not know, and names them when there is no other', () => {
     const future = encodeObject(document, 'v1beta1').replace('v1beta1', 'v9');
     expect(decodeStream(future + encodeObject(document, 'v1alpha1'))).toEqual(document);

@@ -15,7 +15,6 @@ import {
   ClaimMetadata,
   type ClaimRecord,
   type DeviceMetadata,
-  decodeStream,
   layouts,
   readMetadataFile,
 } from '../../../../../src/framework/metadata/index.ts';
@@ -51,29 +50,6 @@ describe('ClaimMetadata', () => {
   });
   afterEach(() => dir[Symbol.dispose]());
 
-  it('lays down a CDI spec and no file for a deferred request', async () => {
-    const ids = await metadata.prepare(record, new Map());
-    expect(ids).toEqual(new Map([['vf', `${driver}/metadata=1a-uid_vf`]]));
-    expect(existsSync(file)).toBe(false);
-    const spec = JSON.parse(readFileSync(join(dir.path, `cdi/${driver}_metadata_1a-uid_vf.json`), 'utf8'));
-    expect(spec).toMatchObject({ cdiVersion: '0.5.0', kind: `${driver}/metadata`, devices: [{ name: '1a-uid_vf' }] });
-    const { mounts } = spec.devices[0].containerEdits;
-    expect(mounts).toHaveLength(2);
-    expect(mounts[0]).toEqual({
-      hostPath: file,
-      containerPath: `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/fast-net/vf/${driver}-metadata.json`,
-      options: ['ro', 'bind'],
-    });
-  });
-
-  it('writes generation 1 with the first update, then counts', async () => {
-    await metadata.prepare(record, new Map());
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 1 });
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
-    expect(decodeStream(readFileSync(file, 'utf8'))).toMatchObject({ generation: 2, request: 'vf', claim });
-    expect(statSync(file).mode & 0o777).toBe(0o644);
-  });
-
   it('reports that a claim is prepared when everything is laid down, also if there is nothing to lay down', async () => {
     const reported: [string, boolean][] = [];
     const [dataDir, cdiDir] = [join(dir.path, 'other'), join(dir.path, 'cdi')];
@@ -92,24 +68,6 @@ describe('ClaimMetadata', () => {
     ]);
   });
 
-  it('writes nothing when nothing changed', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    const before = statSync(file, { bigint: true }).mtimeNs;
-    const update = await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    expect(update).toEqual({ generation: 1, isWritten: false });
-    expect(statSync(file, { bigint: true }).mtimeNs).toBe(before);
-  });
-
-  it('writes a file again that another process removed, in the same generation', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    unlinkSync(file);
-    const update = await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    expect(update).toEqual({ generation: 1, isWritten: true });
-    expect(await readMetadataFile(file)).toMatchObject({ generation: 1 });
-  });
-
   it('changes a file in place, so that a bind mount of it shows the change, shorter or longer', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
@@ -125,38 +83,6 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
   });
 
-  it('keeps file and generation when the same claim is prepared again, by another process too', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    const state = join(dir.path, 'data/dra-device-metadata/default_fast-net/claim.json');
-    // A file that is written anew has another inode.
-    const { ino } = statSync(state);
-    const restarted = open();
-    await restarted.prepare(record, new Map());
-    expect(statSync(state).ino).toBe(ino);
-    expect(await restarted.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [deviceWith('192.0.2.1/24')] });
-    expect(await restarted.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 2 });
-  });
-
-  it('starts from nothing for another UID under the same name', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    const successor = { ...claim, uid: '2b-uid' };
-    await metadata.prepare({ ...record, claim: successor }, new Map());
-    expect(existsSync(file)).toBe(false);
-    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([`${driver}_metadata_2b-uid_vf.json`]);
-    expect(await metadata.update(successor, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 1 });
-    // A late unprepare of the old claim leaves the new one alone.
-    await metadata.unprepare(claim);
-    expect(await metadata.read(successor, 'vf')).toMatchObject({ generation: 1 });
-  });
-
-  it('writes immediate and identity-only metadata at prepare', async () => {
-    const identity = { driver, pool: 'node-1', name: 'dev-1' };
-    await metadata.prepare(record, new Map([['vf', [identity]]]));
-    expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 1, devices: [identity] });
-  });
-
   it.each([
     ['another UID', { ...claim, uid: 'other' }, 'vf', 'dev-1', /prepared with UID 1a-uid, not other/],
     ['another request', claim, 'gpu', 'dev-1', /request gpu is not prepared/],
@@ -166,22 +92,6 @@ describe('ClaimMetadata', () => {
     await metadata.prepare(record, new Map());
     await expect(metadata.update(target, request, [{ driver, pool: 'node-1', name }])).rejects.toThrow(message);
     expect(existsSync(file)).toBe(false);
-  });
-
-  it('refuses an update for a device of another driver', async () => {
-    await metadata.prepare(record, new Map());
-    const foreign = { driver: 'other.example', pool: 'node-1', name: 'dev-1' };
-    await expect(metadata.update(claim, 'vf', [foreign])).rejects.toThrow(/is not prepared/);
-  });
-
-  it('hides a withdrawn file and goes on counting', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    await metadata.withdraw(claim);
-    expect(existsSync(file)).toBe(false);
-    expect(await metadata.read(claim, 'vf')).toBeUndefined();
-    expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')])).toMatchObject({ generation: 2 });
-    expect(readdirSync(join(file, '..')).sort()).toEqual(['metadata-kep.json', 'metadata.json']);
   });
 
   it('withdraws some requests only, and goes on hiding nothing else', async () => {
@@ -286,12 +196,6 @@ describe('ClaimMetadata', () => {
       expect((await metadata.update(claim, 'vf', [deviceWith('192.0.2.4/24')])).generation).toBe(before.generation + 1);
     });
 
-    it('continues with the generation in the files also if the record is gone', async () => {
-      unlinkSync(recordPath());
-      await metadata.prepare(record, new Map());
-      expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.2/24')])).toMatchObject({ generation: 3 });
-    });
-
     it('starts from nothing if the files are those of an earlier claim of its name', async () => {
       for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
         const uid = randomUUID();
@@ -330,29 +234,5 @@ describe('ClaimMetadata', () => {
       await expect(metadata.removeUnclaimed('default_fast-net')).rejects.toMatchObject({ code: 'metadata-io' });
       expect(existsSync(file)).toBe(true);
     });
-  });
-
-  it('leaves nothing behind at unprepare, and can repeat it', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    await metadata.unprepare(claim);
-    await metadata.unprepare(claim);
-    expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
-    expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
-  });
-
-  it.each(['..', 'a/b', '', '.', 'nul\0'])('refuses %j as a part of a path', async (name) => {
-    const bad = { ...record, claim: { ...claim, name } };
-    await expect(metadata.prepare(bad, new Map())).rejects.toThrow(/cannot be part of a path/);
-    const badRequest = { ...record, requests: { [name]: { name, devices: [] } } };
-    await expect(metadata.prepare(badRequest, new Map())).rejects.toThrow(/cannot be part of a path/);
-  });
-
-  it('orders concurrent updates: every generation is given once', async () => {
-    await metadata.prepare(record, new Map());
-    const updates = Array.from({ length: 50 }, (_, n) => metadata.update(claim, 'vf', [deviceWith(`192.0.2.${n}/24`)]));
-    expect((await Promise.all(updates)).map(({ generation }) => generation).sort((a, b) => a - b)).toEqual(
-      Array.from({ length: 50 }, (_, n) => n + 1),
-    );
   });
 });

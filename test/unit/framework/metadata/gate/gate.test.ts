@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { formatGate, parseGate } from '../../../../../src/framework/metadata/gate/gate.ts';
-import { type ClaimMetadata, inspectClaim, layoutNames } from '../../../../../src/framework/metadata/index.ts';
+import { type ClaimMetadata, inspectClaim } from '../../../../../src/framework/metadata/index.ts';
 import { Bench } from '../bench.ts';
 import { claim, documentOf, driver, golden, podUid, recordOf, samples } from '../samples.ts';
 
@@ -311,27 +311,6 @@ describe('a claim with a gate', () => {
   });
 });
 
-it('waits for nothing but itself, so that a simulation decides the order of all that happens', async () => {
-  let hasTurned = false;
-  const turn = setImmediate(() => {
-    hasTurned = true;
-  });
-  await metadata.prepare(record, new Map());
-  await metadata.holdGate(claim, a, 'wait');
-  await serve(a);
-  await metadata.read(claim, 'vf');
-  await metadata.list();
-  await metadata.countFiles();
-  await metadata.endGate(claim, a);
-  await metadata.withdraw(claim);
-  await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
-  await metadata.unprepare({ ...claim, uid: 'next' });
-  await metadata.removeUnclaimed('none');
-  await metadata.waiting();
-  expect(hasTurned).toBe(false);
-  clearImmediate(turn);
-});
-
 describe('in whatever order the driver is killed', () => {
   /** The first call of a kind that fails, and with it the process. */
   function killedAt<T>(part: { prototype: T }, method: keyof T & string) {
@@ -487,39 +466,9 @@ describe('while metadata is off', () => {
     await metadata.openGate(claim, a);
     expect(bench.files()).toEqual([]);
   });
-
-  it.each([layoutNames.filter((name) => name === 'attributes-json')])(
-    'the gate also holds where %s is all there is',
-    async (...layouts) => {
-      metadata = bench.start({ gate, layouts });
-      await metadata.prepare(record, new Map());
-      expect(bench.edits(claim.uid)[0]).toMatchObject({ hooks: [{ path: gate.program }], mounts: [{}] });
-      await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-written' });
-      expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
-      await metadata.openGate(claim, a);
-    },
-  );
 });
 
 describe('the text of a gate', () => {
-  const sandboxId = fc.stringMatching(/^[\x21-\x7e]{1,128}$/);
-
-  it('is read as it was written', () => {
-    const states = fc.oneof(
-      fc.record({ state: fc.constantFrom('served' as const, 'ended' as const), sandboxId }),
-      fc.record({
-        state: fc.constant('waiting' as const),
-        sandboxId,
-        reason: fc.stringMatching(/^[a-z]( ?[a-zä:/]+)*$/),
-      }),
-    );
-    fc.assert(
-      fc.property(states, (each) => {
-        expect(parseGate(formatGate(each))).toEqual(each);
-      }),
-    );
-  });
-
   it('is two short lines whatever the reason is', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 2000 }), (reason) => {
@@ -528,14 +477,6 @@ describe('the text of a gate', () => {
         expect(text.length).toBeLessThan(600);
         expect(text.isWellFormed()).toBe(true);
         expect(parseGate(text)).toMatchObject({ state: 'waiting', sandboxId: a });
-      }),
-    );
-  });
-
-  it('is not read from anything else', () => {
-    fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
-        expect(parseGate(text)).toBeUndefined();
       }),
     );
   });

@@ -26,10 +26,6 @@ describe.each(layoutNames)('the layout %s', (name) => {
     expect(files.sort()).toEqual(names.map((sampleName) => `${sampleName}.golden`).sort());
   });
 
-  it('ends with one line feed', () => {
-    expect(layouts[name].encode(sample('kernel').content)).toMatch(/}\n$/);
-  });
-
   it('is where its text says', () => {
     const at = place(sample('dpdk'));
     const { base, parts } = layouts[name].hostFile(dirs, at);

@@ -2,12 +2,12 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { V1Pod } from '@kubernetes/client-node';
 import { expect } from 'vitest';
-import { Store, type StoredClaim } from '../../../src/driver/state/index.ts';
-import { decodeStream, type MetadataDocument } from '../../../src/framework/metadata/index.ts';
-import { buildClaim, buildPod, type Identified, testDriver } from '../../../test/doubles/objects.ts';
-import { expectedNetworkData } from '../../ip-link.ts';
-import { type Bench, ipLinks, type RunningContainer } from '../bench.ts';
-import type { Sandbox } from '../pod.ts';
+import { Store, type StoredClaim } from '../../src/driver/state/index.ts';
+import { decodeStream, type MetadataDocument } from '../../src/framework/metadata/index.ts';
+import { buildClaim, buildPod, type Identified, testDriver } from '../../test/doubles/objects.ts';
+import { expectedNetworkData } from '../ip-link.ts';
+import { type Bench, ipLinks, type RunningContainer } from './bench.ts';
+import type { Sandbox } from './pod.ts';
 
 export type VfPod = Identified<V1Pod>;
 
