@@ -137,28 +137,28 @@ function decodeNetworkData(value: unknown, path: string): NetworkDeviceData {
   }) as NetworkDeviceData;
 }
 
-export function optional<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T | undefined {
+function optional<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T | undefined {
   return value === undefined || value === null ? undefined : decode(value, path);
 }
 
-export function record(value: unknown, path: string): Record<string, unknown> {
+function record(value: unknown, path: string): Record<string, unknown> {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   throw wrongType(path, 'an object');
 }
 
 /** Absent means empty, as in Go. */
-export function list<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T[] {
+function list<T>(value: unknown, path: string, decode: (value: unknown, path: string) => T): T[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return value.map((each, index) => decode(each, `${path}[${index}]`));
   throw wrongType(path, 'a list');
 }
 
-export function string(value: unknown, path: string): string {
+function string(value: unknown, path: string): string {
   if (typeof value === 'string') return value;
   throw wrongType(path, 'a string');
 }
 
-export function bool(value: unknown, path: string): boolean {
+function bool(value: unknown, path: string): boolean {
   if (typeof value === 'boolean') return value;
   throw wrongType(path, 'true or false');
 }
@@ -169,7 +169,7 @@ function int(value: unknown, path: string): number | bigint {
   throw wrongType(path, 'a whole number of 64 bits');
 }
 
-export function generation(value: unknown, path: string): number {
+function generation(value: unknown, path: string): number {
   if (Number.isSafeInteger(value)) return value as number;
   throw wrongType(path, 'a whole number');
 }

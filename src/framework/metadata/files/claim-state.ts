@@ -1,14 +1,6 @@
+import { z } from 'zod';
 import { deepFreeze } from '../../../lib/freeze.ts';
-import {
-  bool,
-  decodeAttributes,
-  decodeDevice,
-  generation,
-  list,
-  optional,
-  record,
-  string,
-} from '../document/decode.ts';
+import { decodeAttributes, decodeDevice } from '../document/decode.ts';
 import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
 import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
@@ -48,6 +40,35 @@ export interface ClaimState {
 }
 
 const schema = 1;
+
+const stateSchema = z.object({
+  claim: z.object({ namespace: z.string(), name: z.string(), uid: z.string() }),
+  podClaimName: z.string().optional(),
+  podUid: z.string().optional(),
+  bootId: z.string().optional(),
+  layouts: z.array(z.string()).transform((names) => layoutNames.filter((name) => names.includes(name))),
+  requests: z.record(
+    z.string(),
+    z.object({
+      name: z.string(),
+      devices: z.array(
+        z.object({
+          pool: z.string(),
+          name: z.string(),
+          attributes: z.unknown().transform((value) => decodeAttributes(value ?? {}, 'attributes')),
+        }),
+      ),
+      generation: z.int(),
+      content: z
+        .object({
+          devices: z.array(z.unknown().transform((value) => decodeDevice(value, 'device'))),
+          since: z.string(),
+        })
+        .optional(),
+      isGated: z.literal(true).optional(),
+    }),
+  ),
+});
 
 export function formatClaimState(state: ClaimState): string {
   return `${formatGoJson({ schema, ...state })}\n`;
@@ -97,7 +118,7 @@ function parseRecord(text: string, path: string): ClaimState {
     });
   }
   try {
-    const state = deepFreeze(decodeState(value as Record<string, unknown>));
+    const state = deepFreeze(stateSchema.parse(value) as ClaimState);
     parsed.set(text, state);
     if (parsed.size > parsedAtMost) parsed.delete(parsed.keys().next().value as string);
     return state;
@@ -112,55 +133,6 @@ function damaged(path: string, problem: string, cause?: unknown): MetadataError 
     path,
     hint: 'the next prepare writes it anew; if none comes, delete the pods that use the claim, or else its directory',
   });
-}
-
-function decodeState(value: Record<string, unknown>): ClaimState {
-  const claim = record(value.claim, 'claim');
-  return {
-    claim: {
-      namespace: string(claim.namespace, 'claim.namespace'),
-      name: string(claim.name, 'claim.name'),
-      uid: string(claim.uid, 'claim.uid'),
-    },
-    ...decodeOptionalTexts(value, ['podClaimName', 'podUid', 'bootId']),
-    layouts: layoutNames.filter((name) => list(value.layouts, 'layouts', string).includes(name)),
-    requests: Object.fromEntries(
-      Object.entries(record(value.requests, 'requests')).map(([base, each]) => [
-        base,
-        decodeRequest(each, `requests.${base}`),
-      ]),
-    ),
-  };
-}
-
-function decodeOptionalTexts<Name extends string>(value: Record<string, unknown>, names: Name[]) {
-  const present = names.filter((name) => value[name] !== undefined);
-  return Object.fromEntries(present.map((name) => [name, string(value[name], name)])) as { [K in Name]?: string };
-}
-
-function decodeRequest(value: unknown, path: string): RequestState {
-  const request = record(value, path);
-  const content = optional(request.content, `${path}.content`, (found, at) => ({
-    devices: list(record(found, at).devices, `${at}.devices`, decodeDevice),
-    since: string(record(found, at).since, `${at}.since`),
-  }));
-  const isGated = optional(request.isGated, `${path}.isGated`, bool);
-  return {
-    name: string(request.name, `${path}.name`),
-    devices: list(request.devices, `${path}.devices`, decodePublished),
-    generation: generation(request.generation, `${path}.generation`),
-    ...(content === undefined ? {} : { content }),
-    ...(isGated === true ? { isGated } : {}),
-  };
-}
-
-function decodePublished(value: unknown, path: string): PublishedDevice {
-  const device = record(value, path);
-  return {
-    pool: string(device.pool, `${path}.pool`),
-    name: string(device.name, `${path}.name`),
-    attributes: decodeAttributes(device.attributes ?? {}, `${path}.attributes`),
-  };
 }
 
 /** What layouts need to know about one request. */
