@@ -73,8 +73,10 @@ class ReconnectingPlugin implements Plugin {
     if (this.#started) return;
     this.#started = true;
     const { fd, logger } = this.#options;
-    const running = fd === undefined ? this.#keepConnected() : this.#serveDescriptor(fd);
-    running.catch((error) => logger.error({ err: toError(error) }, 'NRI plugin gave up')).then(() => this.#finish());
+    const run = async () => (fd === undefined ? this.#keepConnected() : this.#serve(adoptSocket(fd)));
+    run()
+      .catch((error) => logger.error({ err: toError(error) }, 'NRI plugin gave up'))
+      .then(() => this.#finish());
   }
 
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
@@ -131,10 +133,6 @@ class ReconnectingPlugin implements Plugin {
     const level = message === reported ? 'debug' : 'warn';
     this.#options.logger[level]({ err: error, socket: this.#options.socketPath }, 'no connection to the runtime');
     return message;
-  }
-
-  async #serveDescriptor(fd: number): Promise<void> {
-    await this.#serve(adoptSocket(fd));
   }
 
   /** Serves one connection until it ends. Resolves to true if the connection lasted long enough to reset the backoff. Does not reject. */

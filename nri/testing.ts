@@ -67,17 +67,14 @@ export class FakeRuntime implements AsyncDisposable {
     this.#options = options;
     for (const pod of options.pods ?? []) this.pods.set(pod.id, pod);
     this.#facts = {
-      name: options.name ?? 'containerd',
-      version: options.version ?? 'v2.1.9',
-      nriVersion: 'nriVersion' in options ? options.nriVersion : 'v0.8.0',
-      config: '',
-      registrationTimeoutMs: options.registrationTimeoutMs ?? defaultRegistrationTimeoutMs,
-      requestTimeoutMs: options.requestTimeoutMs ?? defaultRequestTimeoutMs,
-      configureFirst: options.configureFirst ?? false,
-      maxSyncBytes: options.maxSyncBytes ?? 4 * 1024 * 1024,
+      ...{ name: 'containerd', version: 'v2.1.9', nriVersion: 'v0.8.0', config: '', logger: silentLogger },
+      registrationTimeoutMs: defaultRegistrationTimeoutMs,
+      requestTimeoutMs: defaultRequestTimeoutMs,
+      configureFirst: false,
+      maxSyncBytes: 4 * 1024 * 1024,
+      ...options,
       ttrpc: createTtrpcCodec(options.protoDir),
       nri: createNriCodec(options.protoDir),
-      logger: options.logger ?? silentLogger,
     };
   }
 

@@ -73,14 +73,8 @@ class GoReader {
   }
 
   #hasMessage(): boolean {
-    const waiting = this.#buffered.length + this.#queue.reduce((sum, { length }) => sum + length, 0);
-    if (waiting < ttrpcHeaderBytes) return false;
-    let header = this.#buffered;
-    for (const frame of this.#queue) {
-      if (header.length >= 4) break;
-      header = Buffer.concat([header, frame]);
-    }
-    return waiting >= ttrpcHeaderBytes + header.readUInt32BE(0);
+    const waiting = Buffer.concat([this.#buffered, ...this.#queue]);
+    return waiting.length >= ttrpcHeaderBytes && waiting.length >= ttrpcHeaderBytes + waiting.readUInt32BE(0);
   }
 
   #readMessage(): void {
@@ -91,12 +85,7 @@ class GoReader {
 
   #readFull(length: number): Buffer {
     const parts: Buffer[] = [];
-    let missing = length;
-    while (missing > 0) {
-      const part = this.#read(missing);
-      parts.push(part);
-      missing -= part.length;
-    }
+    for (let missing = length; missing > 0; missing -= parts.at(-1)!.length) parts.push(this.#read(missing));
     return Buffer.concat(parts);
   }
 

@@ -132,12 +132,10 @@ export class KubeClient implements Disposable {
         ...(headers as Record<string, string>),
         accept: 'application/json',
         'user-agent': this.#options.userAgent,
-        ...(body === undefined
-          ? {}
-          : {
-              'content-type': request.contentType ?? 'application/json',
-              'content-length': String(Buffer.byteLength(body)),
-            }),
+        ...(body !== undefined && {
+          'content-type': request.contentType ?? 'application/json',
+          'content-length': String(Buffer.byteLength(body)),
+        }),
       },
     };
     const send = () => {

@@ -1,20 +1,13 @@
 import { isKubeError } from './errors.ts';
 import type { KubeClient } from './kube-client.ts';
 
-/** Identifies one pod: another one may have its name by now. */
-export interface PodReference {
-  namespace: string;
-  name: string;
-  uid: string;
-}
-
 /**
- * Whether a pod exists and is not being deleted.
+ * Whether a pod exists, not just another one of its name, and is not being deleted.
  * @throws KubeError if the API server does not give an answer
  */
 export async function isPodWanted(
   client: Pick<KubeClient, 'request'>,
-  { namespace, name, uid }: PodReference,
+  { namespace, name, uid }: { namespace: string; name: string; uid: string },
   signal: AbortSignal,
 ): Promise<boolean> {
   try {

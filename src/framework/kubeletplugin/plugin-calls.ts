@@ -1,12 +1,11 @@
 import { abortable } from '../../lib/abort.ts';
-import type { Clock } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
-import type { Logger } from '../../lib/logger.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
-import { type ClaimReader, fetchClaims } from './claims.ts';
+import { fetchClaims } from './claims.ts';
 import type { CallContext, DraCalls, WireDevice } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
+import type { KubeletPluginOptions } from './helper.ts';
 import type { InstanceLock } from './instance-lock.ts';
 import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
 import { resolvePreparedClaim } from './prepared-claim.ts';
@@ -23,18 +22,13 @@ export type MetadataFiles = Pick<
   'prepare' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepare'
 >;
 
-export interface PluginCallsOptions {
-  driver: string;
-  claims: ClaimReader;
-  /** Absent: device metadata is off, no CDI specs and no files. */
-  metadata: MetadataFiles | undefined;
-  /** Held while any call is at work; absent: there are no other instances. */
-  lock: InstanceLock | undefined;
-  /** Whether calls about different claims wait for each other too. */
-  serialize: boolean;
-  clock: Clock;
-  logger: Logger;
-}
+export type PluginCallsOptions = Pick<KubeletPluginOptions, 'driver' | 'claims' | 'logger'> &
+  Required<Pick<KubeletPluginOptions, 'serialize' | 'clock'>> & {
+    /** Absent: device metadata is off, no CDI specs and no files. */
+    metadata: MetadataFiles | undefined;
+    /** Held while any call is at work; absent: there are no other instances. */
+    lock: InstanceLock | undefined;
+  };
 
 interface CallFacts {
   requestId: number;

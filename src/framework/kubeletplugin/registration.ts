@@ -29,15 +29,10 @@ export class Registration {
     this.#options = options;
   }
 
-  /** The kubelet's last answer; `undefined`: it has not found us yet. */
   get status(): RegistrationStatus | undefined {
     return this.#status;
   }
 
-  /**
-   * Waits until the kubelet has accepted the registration.
-   * @throws KubeletPluginError `registration-refused` if the signal fires first, with the kubelet's last answer
-   */
   async whenRegistered(signal: AbortSignal): Promise<void> {
     await abortable(this.#registered.promise, signal, () => {
       const said =

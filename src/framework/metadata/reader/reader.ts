@@ -80,16 +80,15 @@ async function readStable(path: string): Promise<Buffer> {
     }
   } catch (cause) {
     const isMissing = errnoCode(cause) === 'ENOENT';
-    throw new MetadataError(isMissing ? 'metadata-not-found' : 'metadata-io', `cannot read metadata file ${path}`, {
-      cause,
-      path,
-      retriable: !isMissing,
-    });
+    const details = { cause, path, retriable: !isMissing };
+    throw new MetadataError(
+      isMissing ? 'metadata-not-found' : 'metadata-io',
+      `cannot read metadata file ${path}`,
+      details,
+    );
   }
-  throw new MetadataError('metadata-io', `metadata file ${path} changed during each of ${maxAttempts} reads`, {
-    path,
-    retriable: true,
-  });
+  const message = `metadata file ${path} changed during each of ${maxAttempts} reads`;
+  throw new MetadataError('metadata-io', message, { path, retriable: true });
 }
 
 /** The whole file from its start: read until nothing more comes, since it may grow meanwhile. */
