@@ -31,10 +31,7 @@ export interface Plugin extends AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/**
- * Creates a plugin; nothing is opened before `start`.
- * @throws OptionError `bad-option`; NriError `proto-not-loaded`
- */
+/** Creates a plugin; nothing is opened before `start`. @throws OptionError `bad-option`; NriError `proto-not-loaded` */
 export function createPlugin(options: PluginOptions): Plugin {
   const resolved = resolveOptions(options);
   return new ReconnectingPlugin(resolved, createTtrpcCodec(resolved.protoDir), createNriCodec(resolved.protoDir));

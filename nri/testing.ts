@@ -192,10 +192,7 @@ export class FakeRuntime implements AsyncDisposable {
     });
   }
 
-  /**
-   * Asks the plugins about a container of a pod, one by one.
-   * @throws TtrpcError the first refusal
-   */
+  /** Asks the plugins about a container of a pod, one by one. @throws TtrpcError the first refusal */
   createContainer(pod: PodInput, container: Partial<Container>): Promise<void> {
     return this.#inTurn(async () => {
       for (const plugin of [...this.#plugins]) await plugin.createContainer(pod, container);

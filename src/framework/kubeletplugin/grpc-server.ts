@@ -44,10 +44,7 @@ export class GrpcServer implements Disposable {
     return server;
   }
 
-  /**
-   * Removes the socket at once and waits for calls in flight.
-   * @returns whether all of them ended in time
-   */
+  /** Removes the socket at once and waits for calls in flight. @returns whether all of them ended in time */
   async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
     // Removed while we still listen, so that a successor's socket is never removed.
     this.#removeFile();
