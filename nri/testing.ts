@@ -152,14 +152,12 @@ export class FakeRuntime implements AsyncDisposable {
   /** Holds back the synchronization of plugins until disposed of, as a runtime does while it works on a pod. */
   blockSync(): Disposable {
     this.#syncBlockers += 1;
-    let blocking = true;
-    return {
-      [Symbol.dispose]: () => {
-        if (blocking) this.#syncBlockers -= 1;
-        blocking = false;
-        this.#changed();
-      },
-    };
+    const blocker = new DisposableStack();
+    blocker.defer(() => {
+      this.#syncBlockers -= 1;
+      this.#changed();
+    });
+    return blocker;
   }
 
   /**

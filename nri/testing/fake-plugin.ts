@@ -30,10 +30,8 @@ export interface FakeRuntimeFacts
 
 /** The runtime's end of one plugin's connection, with Go's rules for fatal errors. */
 export class FakePlugin {
-  /** As the plugin registered itself. */
   name = '';
   index = '';
-  /** The plugin's subscription, as requested by it. */
   events = 0;
   /** Each method called and how it ended, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
   readonly calls: string[] = [];

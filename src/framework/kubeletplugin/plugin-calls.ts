@@ -3,7 +3,7 @@ import { explain } from '../../lib/errors.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimName } from '../metadata/index.ts';
 import { fetchClaims } from './claims.ts';
-import type { CallContext, DraCalls, WireDevice } from './dra-service.ts';
+import type { CallContext, WireDevice } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { KubeletPluginOptions } from './helper.ts';
 import type { InstanceLock } from './instance-lock.ts';
@@ -35,7 +35,8 @@ interface CallFacts {
   method: string;
 }
 
-export class PluginCalls implements DraCalls {
+/** The kubelet's calls, and those that the driver makes on its own. Answers are by claim UID; throwing fails a whole call. */
+export class PluginCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();

@@ -30,7 +30,6 @@ export interface PoolPlan {
   isRepair: boolean;
 }
 
-/** A wanted slice, with the existing one in its place. */
 interface Place {
   name: string;
   /** The wanted spec, in the generation of the existing slice. */

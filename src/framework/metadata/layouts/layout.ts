@@ -31,7 +31,6 @@ export interface RequestPlace {
   driver: string;
 }
 
-/** A device of a prepared request, as known at prepare. */
 export interface PublishedDevice {
   pool: string;
   name: string;
@@ -39,7 +38,6 @@ export interface PublishedDevice {
   attributes: DeviceAttributes;
 }
 
-/** Everything known about a request of a prepared claim. */
 export interface RequestContent extends Omit<RequestPlace, 'podUid'> {
   /** The full reference, `request` or `request/subrequest`. */
   request: string;
